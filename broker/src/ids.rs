@@ -1,0 +1,121 @@
+//! Names of things. Each is its own type, so that a site can never be passed for a host.
+//!
+//! Invariant: an id is never empty, at most [`MAX_ID_BYTES`] long, and free of control characters.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// Longest id in bytes; a peer id has 52.
+pub const MAX_ID_BYTES: usize = 128;
+
+/// Why a text cannot be an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// The text is empty.
+    #[error("an id must not be empty")]
+    Empty,
+    /// The text is longer than [`MAX_ID_BYTES`].
+    #[error("an id has at most {MAX_ID_BYTES} bytes, this one has {0}")]
+    TooLong(usize),
+    /// The text holds a control character, which would corrupt terminals and logs.
+    #[error("an id must not hold control characters")]
+    ControlCharacter,
+}
+
+fn checked(text: &str) -> Result<Arc<str>, IdError> {
+    if text.is_empty() {
+        return Err(IdError::Empty);
+    }
+    if text.len() > MAX_ID_BYTES {
+        return Err(IdError::TooLong(text.len()));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(IdError::ControlCharacter);
+    }
+    Ok(Arc::from(text))
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks `text` and makes an id of it.
+            ///
+            /// # Errors
+            /// [`IdError`] when the text is empty, too long or holds control characters.
+            pub fn new(text: &str) -> Result<Self, IdError> {
+                checked(text).map(Self)
+            }
+
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+            fn try_from(text: String) -> Result<Self, IdError> {
+                Self::new(&text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0.as_ref().to_owned()
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::new(text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+    };
+}
+
+text_id! {
+    /// A site: in a live grid the peer id of its node, in a snapshot any label.
+    SiteId
+}
+text_id! {
+    /// A host, unique inside its site. In a grid the pair of site and host names a machine.
+    HostId
+}
+text_id! {
+    /// A collective request. In a live grid the entry point makes it, so that it is unique in the grid.
+    RequestId
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_checked_when_read_as_well() {
+        assert_eq!(SiteId::new(""), Err(IdError::Empty));
+        assert_eq!(HostId::new("a\u{1b}[31m"), Err(IdError::ControlCharacter));
+        assert_eq!(HostId::new(&"x".repeat(129)), Err(IdError::TooLong(129)));
+        assert!(serde_json::from_str::<HostId>("\"\"").is_err());
+        assert_eq!(serde_json::from_str::<HostId>("\"h1\"").unwrap().as_str(), "h1");
+    }
+}

@@ -1,0 +1,181 @@
+//! How the ledger answers each request. Only the entry point of an attempt may hold, confirm, release or settle it.
+
+use std::collections::BTreeSet;
+
+use super::{Booking, BookingState, Ledger, Output, ReplyToken};
+use crate::{
+    ids::SiteId,
+    protocol::{AttemptId, AttemptStatus, ChangeKind, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    time::Now,
+};
+
+impl Ledger {
+    pub(super) fn on_request(&mut self, now: Now, from: &SiteId, token: ReplyToken, request: SiteRequest) {
+        let is_inquiry = matches!(request, SiteRequest::Inquire(_));
+        let answer = if !is_inquiry && *from != request.attempt().entry_point {
+            self.refusal(RefusalReason::Malformed("only its entry point may change an attempt".to_owned()))
+        } else {
+            match request {
+                SiteRequest::Hold(hold) => self.on_hold(now, hold),
+                SiteRequest::Confirm { attempt, held_in } => self.on_confirm(now, &attempt, held_in),
+                SiteRequest::Release(attempt) => {
+                    self.give_back(now, &attempt);
+                    SiteAnswer::Released { version: self.version }
+                }
+                SiteRequest::Settle(attempt) => self.on_settle(&attempt),
+                SiteRequest::Inquire(attempt) => self.on_inquiry(now, &attempt),
+            }
+        };
+        self.outputs.push_back(Output::Reply { token, answer });
+    }
+
+    fn on_hold(&mut self, now: Now, hold: HoldRequest) -> SiteAnswer {
+        if let Err(what) = hold.check() {
+            return self.refusal(RefusalReason::Malformed(what));
+        }
+        if !hold.participants.contains(&self.site) {
+            return self.refusal(RefusalReason::Malformed("this site is not among the participants".to_owned()));
+        }
+        if self.tombstones.is_buried(&hold.attempt) {
+            return self.refusal(RefusalReason::AttemptIsOver);
+        }
+        if let Some(answer) = self.answer_again(now, &hold.attempt) {
+            return answer;
+        }
+        self.give_back_earlier_holds(now, &hold.attempt);
+        if let Err(refusal) = self.check_hold(now, &hold) {
+            return SiteAnswer::Refused(refusal);
+        }
+        for grant in &hold.grants {
+            if let Some(host) = self.hosts.get_mut(&grant.host) {
+                host.promised.add(hold.window, &grant.amounts);
+            }
+        }
+        let hold_for = hold.hold_for.min(self.limits.hold_max);
+        self.insert(Booking {
+            attempt: hold.attempt,
+            window: hold.window,
+            grants: hold.grants,
+            participants: hold.participants,
+            user: hold.user,
+            state: BookingState::Held { deadline: now.monotonic + hold_for },
+        });
+        SiteAnswer::Held { version: self.version, hold_for }
+    }
+
+    /// The answer to a hold that was received before: the same as then, as far as it still holds.
+    fn answer_again(&self, now: Now, attempt: &AttemptId) -> Option<SiteAnswer> {
+        self.bookings.get(attempt).map(|booking| match booking.state {
+            BookingState::Held { deadline } => {
+                SiteAnswer::Held { version: self.version, hold_for: deadline - now.monotonic }
+            }
+            BookingState::Confirmed { .. } | BookingState::Settled => SiteAnswer::Confirmed { version: self.version },
+        })
+    }
+
+    /// An entry point that tries again has given up what it held for the same request before.
+    fn give_back_earlier_holds(&mut self, now: Now, attempt: &AttemptId) {
+        let first = AttemptId { attempt: 0, ..attempt.clone() };
+        let earlier: Vec<AttemptId> = self
+            .bookings
+            .range(first..attempt.clone())
+            .filter(|(_, booking)| booking.is_held())
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in earlier {
+            self.give_back(now, &id);
+        }
+    }
+
+    fn check_hold(&self, now: Now, hold: &HoldRequest) -> Result<(), Refusal> {
+        let refuse = |reason| Refusal { reason, version: self.version, hosts: Vec::new() };
+        if let Some(reason) = self.window_error(hold.window, now.utc) {
+            return Err(refuse(reason));
+        }
+        let held: usize = self.held_by.values().sum();
+        let of_peer = self.held_by.get(&hold.attempt.entry_point).copied().unwrap_or(0);
+        if held >= self.limits.max_holds || of_peer >= self.limits.max_holds_per_entry_point {
+            return Err(refuse(RefusalReason::TooManyHolds(held as u64)));
+        }
+        for grant in &hold.grants {
+            let Some(host) = self.hosts.get(&grant.host) else {
+                return Err(refuse(RefusalReason::UnknownHost(grant.host.clone())));
+            };
+            let Err(shortage) = host.admit(hold.window, &grant.amounts) else { continue };
+            let fits_beside_reservations =
+                host.reserved.admits(&host.host.capacity, hold.window, &grant.amounts).is_ok();
+            let reason = if fits_beside_reservations {
+                RefusalReason::HeldByAnother { host: grant.host.clone(), resource: shortage.resource }
+            } else {
+                RefusalReason::NotEnough {
+                    host: grant.host.clone(),
+                    resource: shortage.resource,
+                    asked: shortage.asked,
+                    free: shortage.free,
+                }
+            };
+            let hosts = self.states_of(hold.grants.iter().map(|grant| &grant.host), now);
+            return Err(Refusal { reason, version: self.version, hosts });
+        }
+        Ok(())
+    }
+
+    fn on_confirm(&mut self, now: Now, attempt: &AttemptId, held_in: u64) -> SiteAnswer {
+        let Some(booking) = self.bookings.get(attempt) else {
+            self.bury(now, attempt);
+            return self.refusal(RefusalReason::NoSuchHold);
+        };
+        if !booking.is_held() {
+            return SiteAnswer::Confirmed { version: self.version };
+        }
+        if held_in != self.version.incarnation {
+            return self.refusal(RefusalReason::NoSuchHold);
+        }
+        let state = BookingState::Confirmed {
+            ask_at: now.monotonic + self.limits.final_word_wait,
+            asked: 0,
+            confirmed_by: BTreeSet::new(),
+        };
+        let Some(booking) = self.put(attempt, state) else { return self.refusal(RefusalReason::NoSuchHold) };
+        for grant in &booking.grants {
+            if let Some(host) = self.hosts.get_mut(&grant.host) {
+                host.reserved.add(booking.window, &grant.amounts);
+            }
+        }
+        self.publish(booking.window, &booking.grants, ChangeKind::Added);
+        SiteAnswer::Confirmed { version: self.version }
+    }
+
+    fn on_settle(&mut self, attempt: &AttemptId) -> SiteAnswer {
+        let state = self.bookings.get(attempt).map(|booking| &booking.state);
+        if matches!(state, Some(BookingState::Confirmed { .. })) {
+            self.put(attempt, BookingState::Settled);
+        }
+        SiteAnswer::Settled
+    }
+
+    /// Moves a booking to a state that is kept on disk; the booking as it is now.
+    pub(super) fn put(&mut self, attempt: &AttemptId, state: BookingState) -> Option<Booking> {
+        let booking = Booking { state, ..self.take(attempt)? };
+        self.outputs.push_back(Output::Persist(booking.to_record()));
+        self.insert(booking.clone());
+        Some(booking)
+    }
+
+    /// An attempt that is not here is buried, because the answer promises never to confirm it.
+    fn on_inquiry(&mut self, now: Now, attempt: &AttemptId) -> SiteAnswer {
+        let booking = match self.bookings.get(attempt) {
+            Some(booking) if booking.is_held() => AttemptStatus::Pending,
+            Some(_) => AttemptStatus::Confirmed,
+            None => {
+                self.bury(now, attempt);
+                AttemptStatus::Dead
+            }
+        };
+        SiteAnswer::Status { decision: None, booking }
+    }
+
+    fn refusal(&self, reason: RefusalReason) -> SiteAnswer {
+        SiteAnswer::Refused(Refusal { reason, version: self.version, hosts: Vec::new() })
+    }
+}

@@ -1,0 +1,528 @@
+//! A site's own, authoritative record of holds and reservations: the only place where amounts are granted.
+//!
+//! A pure state machine. The caller feeds [`Ledger::handle`] and [`Ledger::handle_timeout`], then drains
+//! [`Ledger::poll_output`] and arms its timer by [`Ledger::poll_timeout`] after either call. Outputs come in the order
+//! in which they must happen: a [`Output::Persist`] must be on disk before any later output is let out.
+//!
+//! Invariants ([`Ledger::sanity_check`]): `promised` of a host is the owner's own work, plus all confirmed bookings,
+//! plus all holds; `reserved` is the same without the holds; nothing is admitted that lifts `promised` above the
+//! capacity anywhere. There is one admission function, [`HostLedger::admit`].
+
+mod answers;
+mod limits;
+mod settlement;
+#[cfg(test)]
+mod tests;
+mod tombstones;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::limits::LedgerLimits;
+use self::tombstones::Tombstones;
+use crate::{
+    host::Host,
+    ids::{HostId, SiteId},
+    protocol::{
+        AttemptId, AttemptStatus, ChangeKind, Grant, HostState, LedgerVersion, ScheduleChange, ScheduleSnapshot,
+        SiteAnswer, SiteRequest,
+    },
+    resources::Amounts,
+    schedule::{Schedule, Shortage},
+    time::{Millis, Now, Time, Window},
+};
+
+/// Tells answers apart; made by the caller, given back unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplyToken(pub u64);
+
+/// What happens to a ledger from outside.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A node asks something.
+    Request {
+        /// The node, as the transport has proven it.
+        from: SiteId,
+        /// Goes back with the answer.
+        token: ReplyToken,
+        /// What it asks.
+        request: SiteRequest,
+    },
+    /// An answer to [`Output::Inquire`].
+    StatusHeard {
+        /// Who answered.
+        from: SiteId,
+        /// The attempt.
+        attempt: AttemptId,
+        /// What it decided, if it is the entry point.
+        decision: Option<AttemptStatus>,
+        /// What it knows as a participant.
+        booking: AttemptStatus,
+    },
+}
+
+/// What a ledger wants done, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// Write this before letting any later output out. When that fails the node must stop.
+    Persist(Record),
+    /// Tell the world, as a hint.
+    Publish(ScheduleUpdateParts),
+    /// Answer a request.
+    Reply {
+        /// The token of the request.
+        token: ReplyToken,
+        /// The answer.
+        answer: SiteAnswer,
+    },
+    /// Ask a node what became of an attempt, and feed its answer back as [`Event::StatusHeard`]; no answer is no event.
+    Inquire {
+        /// Whom.
+        to: SiteId,
+        /// About what.
+        attempt: AttemptId,
+    },
+}
+
+/// Consecutive changes and the version before the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleUpdateParts {
+    /// The version before the first change.
+    pub from: LedgerVersion,
+    /// The changes.
+    pub changes: Vec<ScheduleChange>,
+}
+
+/// A change of what must survive a crash. Holds never do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// The reservation stands (again, or changed).
+    Put(Reservation),
+    /// The reservation is gone.
+    Remove(AttemptId),
+}
+
+/// A confirmed booking as it is kept on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// The try that it came from.
+    pub attempt: AttemptId,
+    /// When.
+    pub window: Window,
+    /// What, on which hosts of this site.
+    pub grants: Vec<Grant>,
+    /// All sites of the try.
+    pub participants: Vec<SiteId>,
+    /// Who booked.
+    pub user: String,
+    /// The final word has come.
+    pub settled: bool,
+}
+
+/// What stands in the ledger for one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Booking {
+    /// The try.
+    pub attempt: AttemptId,
+    /// When.
+    pub window: Window,
+    /// What, on which hosts of this site.
+    pub grants: Vec<Grant>,
+    /// All sites of the try.
+    pub participants: Vec<SiteId>,
+    /// Who booked.
+    pub user: String,
+    /// How firm it is.
+    pub state: BookingState,
+}
+
+/// How firm a booking is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BookingState {
+    /// Promised until the deadline, in memory only.
+    Held {
+        /// When it lapses.
+        deadline: Millis,
+    },
+    /// On disk; whether the whole attempt was successful is not known yet.
+    Confirmed {
+        /// When to ask the others (again).
+        ask_at: Millis,
+        /// How often they were asked.
+        asked: u32,
+        /// Other participants that are known to have confirmed.
+        confirmed_by: BTreeSet<SiteId>,
+    },
+    /// On disk, and the attempt as a whole was successful.
+    Settled,
+}
+
+impl BookingState {
+    fn wakes_at(&self) -> Option<Millis> {
+        match self {
+            BookingState::Held { deadline } => Some(*deadline),
+            BookingState::Confirmed { ask_at, .. } => Some(*ask_at),
+            BookingState::Settled => None,
+        }
+    }
+}
+
+impl Booking {
+    fn is_held(&self) -> bool {
+        matches!(self.state, BookingState::Held { .. })
+    }
+
+    fn to_record(&self) -> Record {
+        Record::Put(Reservation {
+            attempt: self.attempt.clone(),
+            window: self.window,
+            grants: self.grants.clone(),
+            participants: self.participants.clone(),
+            user: self.user.clone(),
+            settled: self.state == BookingState::Settled,
+        })
+    }
+}
+
+/// One host of the site with its schedules.
+#[derive(Debug, Clone)]
+pub struct HostLedger {
+    host: Host,
+    own: Schedule,
+    reserved: Schedule,
+    promised: Schedule,
+}
+
+impl HostLedger {
+    fn new(host: Host, own: Schedule) -> HostLedger {
+        HostLedger { host, reserved: own.clone(), promised: own.clone(), own }
+    }
+
+    /// The host as offered.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The owner's own work.
+    #[must_use]
+    pub fn own(&self) -> &Schedule {
+        &self.own
+    }
+
+    /// The owner's own work and all reservations: what others are told.
+    #[must_use]
+    pub fn reserved(&self) -> &Schedule {
+        &self.reserved
+    }
+
+    /// The one admission function: whether `amounts` fit into `window` beside everything that is promised.
+    ///
+    /// # Errors
+    /// The first resource that is short.
+    pub fn admit(&self, window: Window, amounts: &Amounts) -> Result<(), Shortage> {
+        self.promised.admits(&self.host.capacity, window, amounts)
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Ledger {
+    site: SiteId,
+    limits: LedgerLimits,
+    version: LedgerVersion,
+    hosts: BTreeMap<HostId, HostLedger>,
+    bookings: BTreeMap<AttemptId, Booking>,
+    /// One entry for each booking that waits for something: a hold's deadline, or the time to ask for a final word.
+    timers: BTreeSet<(Millis, AttemptId)>,
+    /// Number of holds by entry point; no entry is zero.
+    held_by: BTreeMap<SiteId, usize>,
+    tombstones: Tombstones,
+    /// Schedules hold nothing before this time any more.
+    forgotten: Time,
+    outputs: VecDeque<Output>,
+}
+
+impl Ledger {
+    /// Opens the ledger of a site with its hosts, the owner's own work, and what the disk remembers.
+    ///
+    /// Reservations that no longer fit (the owner took a host or a part of it away) are kept, since they are promises;
+    /// they are returned, so that the owner can be told.
+    #[must_use]
+    pub fn open(
+        site: SiteId,
+        limits: LedgerLimits,
+        incarnation: u64,
+        hosts: Vec<(Host, Schedule)>,
+        reservations: Vec<Reservation>,
+        now: Now,
+    ) -> (Ledger, Vec<Reservation>) {
+        let hosts = hosts.into_iter().map(|(host, own)| (host.id.clone(), HostLedger::new(host, own))).collect();
+        let tombstones = Tombstones::new(limits.max_tombstones);
+        let mut ledger = Ledger {
+            site,
+            limits,
+            version: LedgerVersion { incarnation, change: 0 },
+            hosts,
+            bookings: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            held_by: BTreeMap::new(),
+            tombstones,
+            forgotten: Time::ZERO,
+            outputs: VecDeque::new(),
+        };
+        let mut misfits = Vec::new();
+        for reservation in reservations {
+            if !ledger.replay(&reservation, now) {
+                misfits.push(reservation);
+            }
+        }
+        (ledger, misfits)
+    }
+
+    /// Puts one reservation from disk back; false when it does not fit any more.
+    fn replay(&mut self, reservation: &Reservation, now: Now) -> bool {
+        let fits = reservation.grants.iter().all(|grant| {
+            self.hosts.get(&grant.host).is_some_and(|host| host.admit(reservation.window, &grant.amounts).is_ok())
+        });
+        for grant in &reservation.grants {
+            if let Some(host) = self.hosts.get_mut(&grant.host) {
+                host.promised.add(reservation.window, &grant.amounts);
+                host.reserved.add(reservation.window, &grant.amounts);
+            }
+        }
+        let state = if reservation.settled {
+            BookingState::Settled
+        } else {
+            BookingState::Confirmed { ask_at: now.monotonic, asked: 0, confirmed_by: BTreeSet::new() }
+        };
+        self.insert(Booking {
+            attempt: reservation.attempt.clone(),
+            window: reservation.window,
+            grants: reservation.grants.clone(),
+            participants: reservation.participants.clone(),
+            user: reservation.user.clone(),
+            state,
+        });
+        fits
+    }
+
+    /// The site.
+    #[must_use]
+    pub fn site(&self) -> &SiteId {
+        &self.site
+    }
+
+    /// The present version.
+    #[must_use]
+    pub fn version(&self) -> LedgerVersion {
+        self.version
+    }
+
+    /// The hosts.
+    pub fn hosts(&self) -> impl Iterator<Item = &HostLedger> {
+        self.hosts.values()
+    }
+
+    /// What stands in the ledger.
+    pub fn bookings(&self) -> impl Iterator<Item = &Booking> {
+        self.bookings.values()
+    }
+
+    /// What other nodes may believe of this site's schedules: no holds, nothing of the past.
+    #[must_use]
+    pub fn snapshot(&self, now: Now) -> ScheduleSnapshot {
+        let hosts = self.hosts.values().map(|host| {
+            let mut schedule = host.reserved.clone();
+            schedule.forget_before(now.utc);
+            (host.host.id.clone(), schedule)
+        });
+        ScheduleSnapshot { site: self.site.clone(), version: self.version, hosts: hosts.collect() }
+    }
+
+    /// Something happened. Drain [`Ledger::poll_output`] and call [`Ledger::poll_timeout`] afterwards.
+    pub fn handle(&mut self, now: Now, event: Event) {
+        // A hold whose deadline has passed must not be confirmed only because the timer was late.
+        self.handle_timeout(now);
+        match event {
+            Event::Request { from, token, request } => self.on_request(now, &from, token, request),
+            Event::StatusHeard { from, attempt, decision, booking } => {
+                self.on_status(now, &from, &attempt, decision, booking);
+            }
+        }
+    }
+
+    /// When [`Ledger::handle_timeout`] must be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Millis> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Lets holds lapse and asks for final words that did not come.
+    pub fn handle_timeout(&mut self, now: Now) {
+        let due = self.timers.iter().take_while(|(at, _)| *at <= now.monotonic);
+        let due: Vec<AttemptId> = due.map(|(_, attempt)| attempt.clone()).collect();
+        for attempt in due {
+            match self.bookings.get(&attempt).map(|booking| &booking.state) {
+                Some(BookingState::Held { .. }) => self.give_back(now, &attempt),
+                Some(BookingState::Confirmed { .. }) => self.ask_for_final_word(now, &attempt),
+                Some(BookingState::Settled) | None => {}
+            }
+        }
+    }
+
+    fn insert(&mut self, booking: Booking) {
+        if let Some(at) = booking.state.wakes_at() {
+            self.timers.insert((at, booking.attempt.clone()));
+        }
+        if booking.is_held() {
+            *self.held_by.entry(booking.attempt.entry_point.clone()).or_default() += 1;
+        }
+        self.bookings.insert(booking.attempt.clone(), booking);
+    }
+
+    fn take(&mut self, attempt: &AttemptId) -> Option<Booking> {
+        let booking = self.bookings.remove(attempt)?;
+        if let Some(at) = booking.state.wakes_at() {
+            self.timers.remove(&(at, attempt.clone()));
+        }
+        if booking.is_held()
+            && let Some(count) = self.held_by.get_mut(&attempt.entry_point)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.held_by.remove(&attempt.entry_point);
+            }
+        }
+        Some(booking)
+    }
+
+    /// The next thing to do, until none is left.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Drops reservations that have ended, and the past of the schedules. Call it now and then.
+    pub fn forget_past(&mut self, now: Now) {
+        let ended: Vec<AttemptId> = self
+            .bookings
+            .values()
+            .filter(|booking| !booking.is_held() && booking.window.end <= now.utc)
+            .map(|booking| booking.attempt.clone())
+            .collect();
+        for attempt in ended {
+            self.take(&attempt);
+            self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
+        }
+        for host in self.hosts.values_mut() {
+            for schedule in [&mut host.own, &mut host.reserved, &mut host.promised] {
+                schedule.forget_before(now.utc);
+            }
+        }
+        self.forgotten = self.forgotten.max(now.utc);
+        self.tombstones.forget(now.monotonic);
+    }
+
+    /// Takes everything of `attempt` back and buries it. Does nothing for an attempt that is not there, except burying.
+    fn give_back(&mut self, now: Now, attempt: &AttemptId) {
+        self.bury(now, attempt);
+        let Some(booking) = self.take(attempt) else { return };
+        // What has passed cannot be given back, and may have been forgotten already.
+        let from = booking.window.start.max(now.utc).max(self.forgotten);
+        let window = Window { start: from, end: booking.window.end };
+        if !booking.is_held() {
+            self.outputs.push_back(Output::Persist(Record::Remove(attempt.clone())));
+        }
+        if window.start >= window.end {
+            return;
+        }
+        for grant in &booking.grants {
+            if let Some(host) = self.hosts.get_mut(&grant.host) {
+                let freed = host.promised.remove(window, &grant.amounts);
+                debug_assert!(freed.is_ok(), "a booking takes back what it has put in");
+                if !booking.is_held() {
+                    let freed = host.reserved.remove(window, &grant.amounts);
+                    debug_assert!(freed.is_ok(), "a reservation takes back what it has put in");
+                }
+            }
+        }
+        if !booking.is_held() {
+            self.publish(window, &booking.grants, ChangeKind::Removed);
+        }
+    }
+
+    fn publish(&mut self, window: Window, grants: &[Grant], kind: ChangeKind) {
+        let from = self.version;
+        let changes: Vec<ScheduleChange> = grants
+            .iter()
+            .filter(|grant| self.hosts.contains_key(&grant.host))
+            .map(|grant| ScheduleChange { host: grant.host.clone(), window, amounts: grant.amounts.clone(), kind })
+            .collect();
+        self.version.change += changes.len() as u64;
+        self.outputs.push_back(Output::Publish(ScheduleUpdateParts { from, changes }));
+    }
+
+    fn bury(&mut self, now: Now, attempt: &AttemptId) {
+        self.tombstones.bury(attempt, now.monotonic + self.limits.tombstone_life);
+    }
+
+    /// The holds; far fewer than the bookings.
+    fn holds(&self) -> impl Iterator<Item = &Booking> {
+        let waiting = self.timers.iter().filter_map(|(_, attempt)| self.bookings.get(attempt));
+        waiting.filter(|booking| booking.is_held())
+    }
+
+    /// What the site shows of `hosts` in a refusal.
+    fn states_of<'a>(&self, hosts: impl Iterator<Item = &'a HostId>, now: Now) -> Vec<HostState> {
+        hosts
+            .filter_map(|id| self.hosts.get(id))
+            .map(|host| {
+                let mut schedule = host.reserved.clone();
+                schedule.forget_before(now.utc);
+                let held = self.holds().flat_map(|booking| {
+                    let here = booking.grants.iter().filter(|grant| grant.host == host.host.id);
+                    here.map(|grant| (booking.window, grant.amounts.clone()))
+                });
+                HostState { host: host.host.id.clone(), schedule, held: held.collect() }
+            })
+            .collect()
+    }
+
+    /// Whether the time is in the past of every schedule's use.
+    fn window_error(&self, window: Window, now: Time) -> Option<crate::protocol::RefusalReason> {
+        use crate::protocol::RefusalReason::{TooFarAhead, WindowPassed};
+        if window.start + self.limits.start_tolerance < now || window.end <= now {
+            return Some(WindowPassed);
+        }
+        (window.end > now + self.limits.farthest_future).then_some(TooFarAhead(self.limits.farthest_future.0))
+    }
+
+    /// Checks the module's invariants from scratch; for tests and the simulator.
+    ///
+    /// # Errors
+    /// What does not hold, in words.
+    pub fn sanity_check(&self) -> Result<(), String> {
+        let held = self.bookings.values().filter(|booking| booking.is_held()).count();
+        let counted: usize = self.held_by.values().sum();
+        if held != counted {
+            return Err(format!("{held} holds stand, {counted} counted"));
+        }
+        let waiting = self.bookings.values().filter(|booking| booking.state.wakes_at().is_some()).count();
+        if waiting != self.timers.len() {
+            return Err(format!("{waiting} bookings wait, {} timers are armed", self.timers.len()));
+        }
+        for (id, host) in &self.hosts {
+            for (name, occupancy) in host.promised.occupancies() {
+                let capacity = crate::resources::amount_of(&host.host.capacity, name);
+                for (at, used) in occupancy.steps() {
+                    let own = host.own.occupancy(name).map_or_else(Default::default, |own| own.used_at(at));
+                    if used > capacity.max(own) {
+                        return Err(format!("host {id}: {used} of {name} promised at {}, capacity {capacity}", at.0));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

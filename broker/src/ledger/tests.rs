@@ -1,0 +1,256 @@
+//! The ledger's answers one by one, and that what it publishes is what it has. How ledgers and negotiations stand
+//! together against losses and crashes is tested in `negotiation::tests`.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    amount::Amount,
+    ids::RequestId,
+    protocol::{Advert, HoldRequest, RefusalReason},
+    resources::ResourceName,
+    time::Span,
+    view::SiteView,
+};
+
+fn id(text: &str) -> SiteId {
+    SiteId::new(text).unwrap()
+}
+
+fn cpu(amount: u64) -> Amounts {
+    Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))])
+}
+
+fn host(name: &str) -> Host {
+    Host { id: HostId::new(name).unwrap(), capacity: cpu(4000), attributes: BTreeMap::new(), speed: 1000, price: 0 }
+}
+
+fn at(milliseconds: u64) -> Now {
+    Now { monotonic: Millis(milliseconds), utc: Time(1_000 + i64::try_from(milliseconds / 1000).unwrap()) }
+}
+
+fn ledger() -> Ledger {
+    let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
+    Ledger::open(id("site"), LedgerLimits::default(), 7, hosts, Vec::new(), at(0)).0
+}
+
+fn attempt(request: &str, attempt: u32) -> AttemptId {
+    AttemptId { entry_point: id("entry"), request: RequestId::new(request).unwrap(), attempt }
+}
+
+fn hold(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
+    SiteRequest::Hold(HoldRequest {
+        attempt,
+        window: Window::starting(Time(start), Span(100)),
+        grants: vec![Grant { host: HostId::new("h1").unwrap(), amounts: cpu(amount) }],
+        participants: vec![id("site"), id("other")],
+        hold_for: Millis(5_000),
+        user: "ada".to_owned(),
+    })
+}
+
+/// Asks and returns the answer and everything that had to be written before it.
+fn ask(ledger: &mut Ledger, now: Now, from: &str, request: SiteRequest) -> (SiteAnswer, Vec<Record>) {
+    ledger.handle(now, Event::Request { from: id(from), token: ReplyToken(1), request });
+    let mut records = Vec::new();
+    loop {
+        match ledger.poll_output().expect("every request is answered") {
+            Output::Persist(record) => records.push(record),
+            Output::Reply { answer, .. } => return (answer, records),
+            Output::Publish(_) | Output::Inquire { .. } => {}
+        }
+    }
+}
+
+fn reason(answer: SiteAnswer) -> RefusalReason {
+    match answer {
+        SiteAnswer::Refused(refusal) => refusal.reason,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+fn confirm(attempt: AttemptId) -> SiteRequest {
+    SiteRequest::Confirm { attempt, held_in: 7 }
+}
+
+#[test]
+fn a_hold_is_answered_twice_and_granted_once() {
+    let mut ledger = ledger();
+    for expected in [5_000, 4_000] {
+        let now = at(5_000 - expected);
+        let (answer, records) = ask(&mut ledger, now, "entry", hold(attempt("r", 1), 2_000, 3_000));
+        assert_eq!(answer, SiteAnswer::Held { version: ledger.version(), hold_for: Millis(expected) });
+        assert!(records.is_empty(), "holds are not kept on disk");
+    }
+    let (answer, _) = ask(&mut ledger, at(1_000), "entry", hold(attempt("s", 1), 2_000, 1_001));
+    assert!(matches!(reason(answer), RefusalReason::HeldByAnother { .. }));
+    let (answer, _) = ask(&mut ledger, at(1_000), "entry", hold(attempt("s", 2), 2_000, 1_000));
+    assert!(matches!(answer, SiteAnswer::Held { .. }));
+    ledger.sanity_check().unwrap();
+}
+
+#[test]
+fn a_confirm_is_written_before_it_is_answered_and_only_valid_for_a_live_hold() {
+    let mut ledger = ledger();
+    let first = attempt("r", 1);
+    let (answer, _) = ask(&mut ledger, at(0), "entry", confirm(first.clone()));
+    assert_eq!(reason(answer), RefusalReason::NoSuchHold);
+    let (answer, _) = ask(&mut ledger, at(0), "entry", hold(first.clone(), 2_000, 3_000));
+    assert_eq!(reason(answer), RefusalReason::AttemptIsOver, "the refused confirm has ended the attempt");
+
+    let second = attempt("r", 2);
+    ask(&mut ledger, at(0), "entry", hold(second.clone(), 2_000, 3_000));
+    let stale = SiteRequest::Confirm { attempt: second.clone(), held_in: 6 };
+    let (answer, records) = ask(&mut ledger, at(10), "entry", stale);
+    assert_eq!((reason(answer), records.len()), (RefusalReason::NoSuchHold, 0));
+    let (answer, records) = ask(&mut ledger, at(10), "entry", confirm(second.clone()));
+    assert!(matches!(answer, SiteAnswer::Confirmed { .. }));
+    assert!(matches!(&records[..], [Record::Put(kept)] if kept.attempt == second && !kept.settled));
+    let (answer, records) = ask(&mut ledger, at(20), "entry", confirm(second));
+    assert!(matches!(answer, SiteAnswer::Confirmed { .. }) && records.is_empty(), "once more changes nothing");
+
+    let late = attempt("late", 1);
+    ask(&mut ledger, at(20), "entry", hold(late.clone(), 2_000, 500));
+    let (answer, _) = ask(&mut ledger, at(5_020), "entry", confirm(late));
+    assert_eq!(reason(answer), RefusalReason::NoSuchHold, "the deadline has passed, whether a timer fired or not");
+}
+
+#[test]
+fn only_the_entry_point_changes_an_attempt() {
+    let mut ledger = ledger();
+    ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 3_000));
+    for request in [confirm(attempt("r", 1)), SiteRequest::Release(attempt("r", 1)), hold(attempt("q", 1), 0, 1)] {
+        let (answer, records) = ask(&mut ledger, at(0), "stranger", request);
+        assert!(matches!(reason(answer), RefusalReason::Malformed(_)) && records.is_empty());
+    }
+    assert_eq!(ledger.bookings().count(), 1);
+}
+
+#[test]
+fn windows_and_numbers_of_holds_are_bounded() {
+    let mut ledger = ledger();
+    ledger.limits.max_holds_per_entry_point = 2;
+    let (answer, _) = ask(&mut ledger, at(0), "entry", hold(attempt("past", 1), 800, 1));
+    assert_eq!(reason(answer), RefusalReason::WindowPassed);
+    let (answer, _) = ask(&mut ledger, at(0), "entry", hold(attempt("far", 1), 1_000 + 366 * 86_400, 1));
+    assert!(matches!(reason(answer), RefusalReason::TooFarAhead(_)));
+    for request in ["a", "b"] {
+        ask(&mut ledger, at(0), "entry", hold(attempt(request, 1), 2_000, 1));
+    }
+    let (answer, _) = ask(&mut ledger, at(0), "entry", hold(attempt("c", 1), 2_000, 1));
+    assert_eq!(reason(answer), RefusalReason::TooManyHolds(2));
+    ledger.handle_timeout(at(5_000));
+    assert_eq!(ledger.bookings().count(), 0, "holds lapse");
+    let (answer, _) = ask(&mut ledger, at(5_000), "entry", hold(attempt("c", 2), 2_000, 1));
+    assert!(matches!(answer, SiteAnswer::Held { .. }));
+}
+
+#[test]
+fn what_a_crash_leaves_is_in_force_again() {
+    let mut before = ledger();
+    ask(&mut before, at(0), "entry", hold(attempt("r", 1), 2_000, 3_000));
+    let (_, records) = ask(&mut before, at(0), "entry", confirm(attempt("r", 1)));
+    let [Record::Put(kept)] = &records[..] else { panic!("one record") };
+    let hosts = vec![(host("h1"), Schedule::default())];
+    let (mut after, misfits) = Ledger::open(id("site"), LedgerLimits::default(), 8, hosts, vec![kept.clone()], at(0));
+    assert!(misfits.is_empty());
+    let (answer, _) = ask(&mut after, at(0), "entry", hold(attempt("s", 1), 2_050, 1_001));
+    assert!(matches!(reason(answer), RefusalReason::NotEnough { free: Amount(1_000), .. }));
+    // The owner has taken the host away meanwhile: the promise is kept and reported.
+    let (_, misfits) = Ledger::open(id("site"), LedgerLimits::default(), 9, Vec::new(), records_of(&records), at(0));
+    assert_eq!(misfits.len(), 1);
+}
+
+fn records_of(records: &[Record]) -> Vec<Reservation> {
+    let put = |record: &Record| match record {
+        Record::Put(kept) => Some(kept.clone()),
+        Record::Remove(_) => None,
+    };
+    records.iter().filter_map(put).collect()
+}
+
+#[test]
+fn a_release_while_it_runs_gives_back_the_rest_even_when_the_clock_goes_back() {
+    let mut ledger = ledger();
+    ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 1_000, 3_000));
+    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
+    ledger.forget_past(at(50_000));
+    while ledger.poll_output().is_some() {}
+    let back = Now { monotonic: Millis(51_000), utc: Time(1_010) };
+    let (_, records) = ask(&mut ledger, back, "entry", SiteRequest::Release(attempt("r", 1)));
+    assert!(matches!(&records[..], [Record::Remove(_)]));
+    let h1 = ledger.hosts().next().unwrap();
+    let rest = Window { start: Time(1_050), end: Time(2_000) };
+    assert_eq!(h1.reserved().peak(&ResourceName::new("cpu").unwrap(), rest), Amount::ZERO);
+    ledger.sanity_check().unwrap();
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Hold { request: u8, start: u8, amount: u64 },
+    Confirm(u8),
+    Release(u8),
+    Pass(u64),
+    Forget,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..12_u8, 0..40_u8, 1..4_500_u64)
+            .prop_map(|(request, start, amount)| Step::Hold { request, start, amount }),
+        3 => (0..12_u8).prop_map(Step::Confirm),
+        2 => (0..12_u8).prop_map(Step::Release),
+        1 => (1..4_000_u64).prop_map(Step::Pass),
+        1 => Just(Step::Forget),
+    ]
+}
+
+proptest! {
+    /// Whatever is asked: no host is over-committed, and a view that hears every update shows exactly the ledger.
+    #[test]
+    fn a_view_that_hears_everything_shows_the_ledger(steps in prop::collection::vec(step(), 1..80)) {
+        let mut ledger = ledger();
+        let advert = Advert {
+            site: id("site"), name: String::new(), sequence: 1, time_to_live_s: 9, hosts: Vec::new(), addresses: Vec::new(),
+        };
+        let mut view = SiteView::new(advert, Millis(0), Millis(1));
+        view.hear_snapshot(ledger.snapshot(at(0)), Millis(0));
+        let mut time = 0;
+        for step in steps {
+            let request = match step {
+                Step::Hold { request, start, amount } => {
+                    Some(hold(attempt(&request.to_string(), 1), 1_050 + i64::from(start) * 10, amount))
+                }
+                Step::Confirm(request) => Some(confirm(attempt(&request.to_string(), 1))),
+                Step::Release(request) => Some(SiteRequest::Release(attempt(&request.to_string(), 1))),
+                Step::Pass(milliseconds) => {
+                    time += milliseconds;
+                    ledger.handle_timeout(at(time));
+                    None
+                }
+                Step::Forget => {
+                    ledger.forget_past(at(time));
+                    None
+                }
+            };
+            if let Some(request) = request {
+                ledger.handle(at(time), Event::Request { from: id("entry"), token: ReplyToken(0), request });
+            }
+            while let Some(output) = ledger.poll_output() {
+                if let Output::Publish(parts) = output {
+                    let update = crate::protocol::ScheduleUpdate { site: id("site"), from: parts.from, changes: parts.changes };
+                    prop_assert_eq!(view.hear_update(&update, Millis(time)), crate::view::Heard::Applied);
+                }
+            }
+            prop_assert_eq!(ledger.sanity_check(), Ok(()));
+        }
+        view.forget_before(at(time).utc);
+        let known = view.fresh_schedules(Millis(time), Millis(u64::MAX)).expect("no gap").clone();
+        prop_assert_eq!(known.version, ledger.version());
+        for (name, schedule) in ledger.snapshot(at(time)).hosts {
+            prop_assert_eq!(&known.by_host[&name], &schedule);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The pure core of Kolo: no async, no sockets, no clock, no ambient randomness, no environment.
+//!
+//! Time and randomness come in as arguments; the same inputs and the same seed give the same outputs, byte for byte.
+//! The node (`kolo`) and the simulator (`kolo-sim`) run this code unchanged.
+//!
+//! Reading order: [`time`], [`amount`], [`resources`], [`host`], [`request`], [`schedule`], [`plan`], then [`phases`]
+//! (the algorithm), [`ledger`] (a site's promises) and [`negotiation`] (a request's life at its entry point).
+
+pub mod amount;
+pub mod host;
+pub mod ids;
+pub mod ledger;
+pub mod negotiation;
+pub mod offline;
+pub mod phases;
+pub mod plan;
+pub mod protocol;
+pub mod request;
+pub mod resources;
+pub mod schedule;
+pub mod snapshot;
+pub mod time;
+pub mod view;

@@ -1,0 +1,117 @@
+//! What an entry point remembers of a request's life, so that it can explain its answer.
+//!
+//! Invariant: at most [`MAX_ENTRIES`] rounds and as many tries are kept; older ones make room.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::SiteId,
+    plan::{CutCounts, Reason},
+    time::{Millis, Time},
+};
+
+/// Most rounds, and most tries, remembered.
+pub const MAX_ENTRIES: usize = 64;
+
+/// One pass through phases I to V.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// M: this many times N hosts were asked for.
+    pub multiplier: u32,
+    /// Hosts asked for.
+    pub asked_hosts: usize,
+    /// Hosts found, with schedules.
+    pub found_hosts: usize,
+    /// Hosts known in all.
+    pub known_hosts: usize,
+    /// Hosts left out because their site did not tell their schedule.
+    pub without_schedule: usize,
+    /// What each constraint cut.
+    pub cut: CutCounts,
+    /// What came of it.
+    pub outcome: RoundOutcome,
+}
+
+/// What came of a round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum RoundOutcome {
+    /// A plan, with this start.
+    Planned(Time),
+    /// No plan.
+    Rejected(Reason),
+}
+
+/// One try to reserve a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Try {
+    /// Its number.
+    pub attempt: u32,
+    /// The start planned.
+    pub start: Time,
+    /// What every asked site said.
+    pub sites: Vec<SiteReport>,
+}
+
+/// What one site said in one try.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteReport {
+    /// The site.
+    pub site: SiteId,
+    /// How many of its hosts were asked for.
+    pub hosts: usize,
+    /// Its last word.
+    pub answer: ReportedAnswer,
+    /// When it said so, after it was asked.
+    pub after: Millis,
+}
+
+/// The last word of a site in a try.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReportedAnswer {
+    /// Nothing yet.
+    Asked,
+    /// It holds.
+    Held,
+    /// It has confirmed.
+    Confirmed,
+    /// It refused, and why.
+    Refused(String),
+    /// It did not answer, and why.
+    Silent(String),
+}
+
+/// The life of a request so far.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// Passes through phases I to V, oldest first.
+    pub rounds: Vec<Round>,
+    /// Tries to reserve, oldest first.
+    pub tries: Vec<Try>,
+    /// Tries that failed because another request was faster.
+    pub conflicts: u32,
+}
+
+impl History {
+    pub(super) fn add_round(&mut self, round: Round) {
+        push_bounded(&mut self.rounds, round);
+    }
+
+    pub(super) fn add_try(&mut self, new: Try) {
+        push_bounded(&mut self.tries, new);
+    }
+
+    pub(super) fn report(&mut self, site: &SiteId, answer: ReportedAnswer, after: Millis) {
+        let report = self.tries.last_mut().and_then(|last| last.sites.iter_mut().find(|report| report.site == *site));
+        if let Some(report) = report {
+            report.answer = answer;
+            report.after = after;
+        }
+    }
+}
+
+fn push_bounded<T>(entries: &mut Vec<T>, entry: T) {
+    if entries.len() >= MAX_ENTRIES {
+        entries.remove(0);
+    }
+    entries.push(entry);
+}

@@ -1,0 +1,125 @@
+//! What of a request survives a crash of its entry point.
+//!
+//! Invariant: a [`Decision::Commit`] is on disk before any site is asked to confirm, and everything else before the
+//! user is told.
+
+use serde::{Deserialize, Serialize};
+
+use super::history::History;
+use crate::{
+    ids::{RequestId, SiteId},
+    plan::{Allocation, Reason},
+    request::Request,
+    time::Time,
+};
+
+/// A request as its entry point keeps it on disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestRecord {
+    /// The request's name in the grid.
+    pub id: RequestId,
+    /// Who asked.
+    pub user: String,
+    /// What was asked.
+    pub request: Request,
+    /// When it arrived, for people (Unix milliseconds).
+    pub submitted_ms: u64,
+    /// When it was decided, for people (milliseconds after its arrival).
+    pub elapsed_ms: u64,
+    /// Earliest start, made absolute at arrival.
+    pub earliest: Time,
+    /// Latest start, made absolute at arrival.
+    pub latest: Time,
+    /// The number of the last try that may have reached a site.
+    pub last_attempt: u32,
+    /// What has been decided.
+    pub decision: Decision,
+    /// Sites that may still hold something of a try that was decided against.
+    pub owed: Vec<Owed>,
+    /// The way there.
+    pub history: History,
+}
+
+/// A release that a site has not acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owed {
+    /// The site.
+    pub site: SiteId,
+    /// The try.
+    pub attempt: u32,
+}
+
+/// What has been decided about a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Decision {
+    /// Nothing; after a crash the request starts again.
+    Open,
+    /// All sites hold this try: it is to be confirmed.
+    Commit {
+        /// The try.
+        attempt: u32,
+        /// The plan.
+        allocation: Allocation,
+        /// The incarnation of each site's ledger that holds it.
+        held_in: Vec<(SiteId, u64)>,
+    },
+    /// All sites have confirmed this try.
+    Stands {
+        /// The try.
+        attempt: u32,
+        /// The plan.
+        allocation: Allocation,
+    },
+    /// It is over, with nothing reserved.
+    Closed(Outcome),
+}
+
+/// How a request ended without a reservation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// There is no placement.
+    Rejected {
+        /// Why.
+        reason: Reason,
+        /// No feasible start exists among the hosts looked at.
+        start_proven: bool,
+    },
+    /// It could not be carried out.
+    Failed(Failure),
+    /// The user took it back; this is what stood, if anything did.
+    Cancelled(Option<Allocation>),
+}
+
+/// Why a request could not be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum Failure {
+    /// Time or tries are used up.
+    #[error("given up after {attempts} tries: other requests were faster, or sites did not answer in time")]
+    PatienceOver {
+        /// Tries made.
+        attempts: u32,
+    },
+    /// Hosts that could have served did not answer.
+    #[error(
+        "only {found} of {asked} hosts can be reached; {silent_sites} sites did not answer, \
+         {without_schedule} more hosts fit but their schedule could not be had"
+    )]
+    Unreachable {
+        /// Hosts that can be reached.
+        found: u64,
+        /// N.
+        asked: u64,
+        /// Hosts left out because their schedule could not be had.
+        without_schedule: u64,
+        /// Sites that did not answer.
+        silent_sites: u64,
+    },
+    /// A site refused by its own policy, not for lack of resources.
+    #[error("refused by site {site}: {detail}")]
+    Refused {
+        /// The site.
+        site: SiteId,
+        /// Its words.
+        detail: String,
+    },
+}

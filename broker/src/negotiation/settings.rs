@@ -1,0 +1,39 @@
+//! How long an entry point waits, how often it tries, and how it spaces its tries. Every loop ends by one of these.
+
+use crate::{phases::Settings, time::Millis};
+
+/// Settings of a negotiation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NegotiationSettings {
+    /// The planner's settings.
+    pub planner: Settings,
+    /// How long sites are asked to hold. Must leave room for the answers, the decision on disk and the confirms.
+    pub hold_for: Millis,
+    /// How long an answer to a hold or a confirm is waited for.
+    pub answer_timeout: Millis,
+    /// How long the request may take before it is given up, unless it has been decided by then.
+    pub patience: Millis,
+    /// Most tries.
+    pub max_attempts: u32,
+    /// Wait before the second try after a conflict; doubles with every further conflict, with jitter.
+    pub backoff_min: Millis,
+    /// Longest wait between tries.
+    pub backoff_max: Millis,
+    /// How often a site that does not answer is told again to give back a reservation.
+    pub max_release_tries: u32,
+}
+
+impl Default for NegotiationSettings {
+    fn default() -> Self {
+        NegotiationSettings {
+            planner: Settings::default(),
+            hold_for: Millis(10_000),
+            answer_timeout: Millis(2_000),
+            patience: Millis(60_000),
+            max_attempts: 32,
+            backoff_min: Millis(4),
+            backoff_max: Millis(1_000),
+            max_release_tries: 60,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The offline planner behind `kolo plan`: request lines in, plan lines out (`formats.md`), on a snapshot of a grid.
+//!
+//! A dry run: requests do not see each other's plans, unless commits are asked for; then each plan occupies the snapshot
+//! for the requests after it. Invariant: the same snapshot, lines, settings and seed give the same lines, up to the times
+//! that the caller's [`Stopwatch`] measures.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use crate::{
+    ids::{HostId, RequestId},
+    phases::{Candidate, Phase, PhaseObserver, Settings, SettingsError, find, plan},
+    plan::{Allocation, PlanOutcome, Reason, Rejection},
+    request::{Request, RequestError},
+    resources::Amounts,
+    snapshot::{GridSnapshot, SnapshotHost},
+    time::{Time, Window},
+};
+
+/// Measures the phases for the caller; this crate has no clock.
+pub trait Stopwatch: PhaseObserver {
+    /// Forgets everything measured; a new request begins.
+    fn reset(&mut self);
+    /// Stops, and tells what phases I to V took, in microseconds.
+    fn stop(&mut self) -> [f64; 5];
+}
+
+impl Stopwatch for () {
+    fn reset(&mut self) {}
+    fn stop(&mut self) -> [f64; 5] {
+        [0.0; 5]
+    }
+}
+
+/// What is wrong with a line of requests.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// The line is no request.
+    #[error("line {line}: {path}: {message}")]
+    Malformed {
+        /// Line number, from 1.
+        line: usize,
+        /// Where in the line's value.
+        path: String,
+        /// What was expected.
+        message: String,
+    },
+    /// A named candidate is not in the snapshot.
+    #[error("line {line}: candidates: {host} is not a host of the grid")]
+    UnknownCandidate {
+        /// Line number, from 1.
+        line: usize,
+        /// The name.
+        host: HostId,
+    },
+}
+
+/// One line of the answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanLine {
+    /// The request's name, or `line-K` when it has none.
+    pub id: RequestId,
+    /// The plan, or why there is none.
+    pub outcome: PlanOutcome,
+    /// What phases I to V took, in microseconds.
+    pub phases_us: [f64; 5],
+}
+
+/// Plans requests on a snapshot.
+#[derive(Debug)]
+pub struct OfflinePlanner {
+    hosts: Vec<SnapshotHost>,
+    by_id: BTreeMap<HostId, usize>,
+    settings: Settings,
+    seed: u64,
+    commit: bool,
+}
+
+impl OfflinePlanner {
+    /// A planner on `snapshot`. With `commit`, plans occupy it for the requests after them.
+    ///
+    /// # Errors
+    /// [`SettingsError`] when the settings contradict themselves.
+    pub fn new(snapshot: GridSnapshot, settings: Settings, seed: u64, commit: bool) -> Result<Self, SettingsError> {
+        settings.check()?;
+        let mut hosts = snapshot.hosts;
+        hosts.sort_by(|a, b| (&a.site, &a.host.id).cmp(&(&b.site, &b.host.id)));
+        let by_id = hosts.iter().enumerate().map(|(index, host)| (host.host.id.clone(), index)).collect();
+        Ok(OfflinePlanner { hosts, by_id, settings, seed, commit })
+    }
+
+    /// Answers one line.
+    ///
+    /// # Errors
+    /// [`LineError`] when the line is no request, or names hosts that the snapshot does not have.
+    pub fn plan_line(
+        &mut self,
+        line: usize,
+        text: &str,
+        stopwatch: &mut impl Stopwatch,
+    ) -> Result<PlanLine, LineError> {
+        let malformed = |path: String, message: String| LineError::Malformed { line, path, message };
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let request: Request = serde_path_to_error::deserialize(&mut reader)
+            .map_err(|error| malformed(error.path().to_string(), error.inner().to_string()))?;
+        reader.end().map_err(|error| malformed("end".to_owned(), error.to_string()))?;
+        if let Some(host) = request.candidates().into_iter().flatten().find(|host| !self.by_id.contains_key(*host)) {
+            return Err(LineError::UnknownCandidate { line, host: host.clone() });
+        }
+        let id = match request.id() {
+            Some(id) => id.clone(),
+            None => RequestId::new(&format!("line-{line}"))
+                .map_err(|error| malformed("id".to_owned(), error.to_string()))?,
+        };
+        stopwatch.reset();
+        let outcome = self.plan(&request, stopwatch);
+        let phases_us = stopwatch.stop();
+        if self.commit
+            && let PlanOutcome::Allocated(allocation) = &outcome
+        {
+            self.occupy(&request, allocation);
+        }
+        Ok(PlanLine { id, outcome, phases_us })
+    }
+
+    /// Plans one request: rounds of phase I with growing M, each followed by phases II to V.
+    #[must_use]
+    pub fn plan(&self, request: &Request, observer: &mut impl PhaseObserver) -> PlanOutcome {
+        observer.enter(Phase::Find);
+        let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
+        let (earliest, latest) = match request.starts(Time::ZERO, self.settings.default_reach) {
+            Ok(starts) => starts,
+            Err(RequestError::WindowEndsBeforeStart { earliest, latest }) => {
+                return rejected(Reason::WindowPassed { latest, earliest });
+            }
+            // Nothing else can be wrong with the window of a checked request.
+            Err(_) => return rejected(Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO }),
+        };
+        let pool = self.pool(request);
+        let eligible = match find::eligible(request, &pool) {
+            Ok(eligible) => eligible,
+            Err(reason) => return rejected(reason),
+        };
+        let effort = request.effort().unwrap_or(self.settings.effort);
+        let mut m = self.settings.m_init;
+        loop {
+            observer.enter(Phase::Find);
+            let chosen = match request.candidates() {
+                // The request itself fixed the set, so there is nothing to sample.
+                Some(_) => eligible.clone(),
+                None => find::sample(request, &eligible, m, self.seed.wrapping_add(u64::from(m))),
+            };
+            let candidates: Vec<Candidate<'_>> = chosen.iter().map(|index| pool[*index]).collect();
+            let outcome = plan(request, earliest, latest, &candidates, effort, self.seed, observer);
+            if outcome.allocation().is_some() || chosen.len() == eligible.len() {
+                return outcome;
+            }
+            match self.settings.next_m(m) {
+                Some(next) => m = next,
+                None => return outcome,
+            }
+        }
+    }
+
+    fn pool(&self, request: &Request) -> Vec<Candidate<'_>> {
+        match request.candidates() {
+            Some(named) => {
+                let mut indices: Vec<usize> = named.iter().filter_map(|host| self.by_id.get(host)).copied().collect();
+                indices.sort_unstable();
+                indices.into_iter().map(|index| candidate(&self.hosts[index])).collect()
+            }
+            None => self.hosts.iter().map(candidate).collect(),
+        }
+    }
+
+    /// Occupies the snapshot by a plan.
+    fn occupy(&mut self, request: &Request, allocation: &Allocation) {
+        let window = Window::starting(allocation.start, request.duration());
+        for grant in &allocation.grants {
+            if let Some(index) = self.by_id.get(&grant.host) {
+                self.hosts[*index].schedule.add(window, &grant.amounts);
+            }
+        }
+    }
+}
+
+fn candidate(host: &SnapshotHost) -> Candidate<'_> {
+    Candidate { site: &host.site, host: &host.host, schedule: &host.schedule }
+}
+
+#[derive(Serialize)]
+struct HostLine<'a> {
+    id: &'a HostId,
+    amounts: &'a Amounts,
+}
+
+#[derive(Serialize)]
+struct ReasonLine {
+    code: &'static str,
+    detail: String,
+}
+
+impl Serialize for PlanLine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const NAMES: [&str; 5] = ["find", "check", "start_times", "select_and_swap", "optimize"];
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &self.id)?;
+        match &self.outcome {
+            PlanOutcome::Allocated(allocation) => {
+                let hosts: Vec<_> = allocation
+                    .grants
+                    .iter()
+                    .map(|grant| HostLine { id: &grant.host, amounts: &grant.amounts })
+                    .collect();
+                map.serialize_entry("outcome", "allocated")?;
+                map.serialize_entry("start", &allocation.start)?;
+                map.serialize_entry("hosts", &hosts)?;
+                map.serialize_entry("efficiency", &allocation.efficiency)?;
+                map.serialize_entry("efficiency_bound", &allocation.efficiency_bound)?;
+                map.serialize_entry("start_proven", &allocation.start_proven)?;
+            }
+            PlanOutcome::Rejected(rejection) => {
+                let reason = ReasonLine { code: rejection.reason.code(), detail: rejection.reason.detail() };
+                map.serialize_entry("outcome", "rejected")?;
+                map.serialize_entry("reason", &reason)?;
+                map.serialize_entry("start_proven", &rejection.start_proven)?;
+            }
+        }
+        // Nanoseconds are the finest a clock tells.
+        let phases: BTreeMap<_, _> =
+            NAMES.iter().zip(self.phases_us).map(|(name, us)| (*name, (us * 1000.0).round() / 1000.0)).collect();
+        map.serialize_entry("phases_us", &phases)?;
+        map.end()
+    }
+}

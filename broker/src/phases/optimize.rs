@@ -1,0 +1,198 @@
+//! Phase V: a better host set at the start found, and how good it is.
+//!
+//! Steepest swaps lead to a local optimum; from there a few random swaps and another climb, as often as the work limit
+//! allows, keep the best set seen. [`super::efficiency`] bounds what any set can reach and, for small pools, proves the
+//! best one. Invariant: the set stays feasible, and its factor never falls below that of the set phase IV found.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{
+    bounds::Picker,
+    efficiency,
+    field::{Field, Load, Sums},
+    limits::Limits,
+    problem::Problem,
+    select_and_swap::below,
+    sweep::Solution,
+};
+
+/// Swaps tried in one planning run are `N L2` times this.
+const TRIES_PER_L2: u64 = 32;
+/// A factor must rise by this part to count as better; smaller differences are rounding.
+const LEAST_GAIN: f64 = 1e-12;
+/// Random swaps before a new climb.
+const KICKS: std::ops::RangeInclusive<usize> = 2..=4;
+
+/// The result of phase V.
+pub(crate) struct Optimum {
+    /// Positions of the best set.
+    pub chosen: Vec<u32>,
+    /// Its factor.
+    pub factor: f64,
+    /// No feasible set has a larger factor.
+    pub bound: f64,
+}
+
+/// Improves the host set of `solution`.
+pub(crate) fn optimize(
+    problem: &Problem<'_>,
+    solution: &Solution,
+    limits: &Limits,
+    random: &mut Xoshiro256PlusPlus,
+    picker: &mut Picker,
+) -> Optimum {
+    match problem.width() {
+        0..=4 => optimize_in::<4>(problem, solution, limits, random, picker),
+        5..=8 => optimize_in::<8>(problem, solution, limits, random, picker),
+        _ => optimize_in::<64>(problem, solution, limits, random, picker),
+    }
+}
+
+fn optimize_in<const LANES: usize>(
+    problem: &Problem<'_>,
+    solution: &Solution,
+    limits: &Limits,
+    random: &mut Xoshiro256PlusPlus,
+    picker: &mut Picker,
+) -> Optimum {
+    let field = Field::<LANES>::new(problem, &solution.slot);
+    let first = field.sums(&solution.chosen).factor();
+    if solution.slot.len() == problem.pick {
+        return Optimum { chosen: solution.chosen.clone(), factor: first, bound: first };
+    }
+    let mut climber = Climber::new(&field, &solution.chosen);
+    climber.climb();
+    let mut proof = efficiency::Proof::new(&field, &mut climber.best, picker);
+    if let Some(bound) = proof.enumerate(&mut climber.best, limits.enumeration_nodes) {
+        return finish(problem, solution, climber.best, bound, first);
+    }
+    climber.tries_left = u64::from(limits.l2) * TRIES_PER_L2 * problem.pick as u64;
+    climber.explore(random);
+    let bound = proof.bound(&mut climber.best, limits.bound_boxes, picker);
+    finish(problem, solution, climber.best, bound, first)
+}
+
+/// Amounts beyond 2^53 are rounded in the fields, so whole numbers have the last word.
+fn finish(problem: &Problem<'_>, solution: &Solution, best: Best, bound: f64, first: f64) -> Optimum {
+    if solution.slot.is_feasible(problem, &best.chosen) {
+        Optimum { chosen: best.chosen, factor: best.factor, bound: bound.max(best.factor) }
+    } else {
+        Optimum { chosen: solution.chosen.clone(), factor: first, bound: bound.max(first) }
+    }
+}
+
+/// The best feasible set so far.
+#[derive(Debug, Clone)]
+pub(crate) struct Best {
+    /// Its positions.
+    pub chosen: Vec<u32>,
+    /// Its factor.
+    pub factor: f64,
+}
+
+/// A set that moves by swaps.
+struct Climber<'f, const LANES: usize> {
+    field: &'f Field<LANES>,
+    chosen: Vec<u32>,
+    outside: Vec<u32>,
+    sums: Sums<LANES>,
+    factor: f64,
+    best: Best,
+    tries_left: u64,
+}
+
+impl<'f, const LANES: usize> Climber<'f, LANES> {
+    fn new(field: &'f Field<LANES>, chosen: &[u32]) -> Self {
+        let mut is_chosen = vec![false; field.hosts.len()];
+        chosen.iter().for_each(|at| is_chosen[*at as usize] = true);
+        let outside = (0..field.hosts.len() as u32).filter(|at| !is_chosen[*at as usize]).collect();
+        let sums = field.sums(chosen);
+        let factor = sums.factor();
+        let best = Best { chosen: chosen.to_vec(), factor };
+        let tries_left = (chosen.len() as u64 * field.hosts.len() as u64).saturating_mul(8);
+        Climber { field, chosen: chosen.to_vec(), outside, sums, factor, best, tries_left }
+    }
+
+    /// Swaps each member in turn for the best outsider, until no swap helps any of them.
+    fn climb(&mut self) {
+        let (mut member, mut without_gain) = (0, 0);
+        while without_gain < self.chosen.len() && self.tries_left > 0 {
+            self.tries_left = self.tries_left.saturating_sub(self.outside.len() as u64);
+            match self.best_outsider(member) {
+                Some(outsider) => {
+                    self.swap(member, outsider);
+                    without_gain = 0;
+                }
+                None => without_gain += 1,
+            }
+            member = (member + 1) % self.chosen.len();
+        }
+        // Sums drift by rounding where amounts are large; a fresh sum keeps the comparison of factors honest.
+        self.sums = self.field.sums(&self.chosen);
+        self.factor = self.sums.factor();
+        if self.factor > self.best.factor && self.sums.is_feasible() {
+            self.best.factor = self.factor;
+            self.best.chosen.clone_from(&self.chosen);
+        }
+    }
+
+    /// The outsider (an index into `outside`) that raises the factor most in place of a member.
+    fn best_outsider(&self, member: usize) -> Option<usize> {
+        let leaving = &self.field.hosts[self.chosen[member] as usize];
+        let mut best = None;
+        let mut most = self.factor * (1.0 + LEAST_GAIN);
+        for (index, outsider) in self.outside.iter().enumerate() {
+            let sums = self.sums.swapped(leaving, &self.field.hosts[*outsider as usize]);
+            let factor = sums.factor();
+            if factor > most && sums.is_feasible() {
+                most = factor;
+                best = Some(index);
+            }
+        }
+        best
+    }
+
+    fn swap(&mut self, member: usize, outsider: usize) {
+        let (leaving, entering): (&Load<LANES>, &Load<LANES>) =
+            (&self.field.hosts[self.chosen[member] as usize], &self.field.hosts[self.outside[outsider] as usize]);
+        self.sums = self.sums.swapped(leaving, entering);
+        self.factor = self.sums.factor();
+        std::mem::swap(&mut self.chosen[member], &mut self.outside[outsider]);
+    }
+
+    /// Kicks and climbs until the tries are used up.
+    fn explore(&mut self, random: &mut Xoshiro256PlusPlus) {
+        while self.tries_left > 0 {
+            self.kick(random);
+            self.climb();
+            if self.factor < self.best.factor {
+                self.restore();
+            }
+        }
+    }
+
+    /// A few random swaps that keep the set feasible.
+    fn kick(&mut self, random: &mut Xoshiro256PlusPlus) {
+        let count = KICKS.start() + below(random, KICKS.end() - KICKS.start() + 1);
+        for _ in 0..count * 4 {
+            self.tries_left = self.tries_left.saturating_sub(1);
+            let member = below(random, self.chosen.len());
+            let outsider = below(random, self.outside.len());
+            let leaving = &self.field.hosts[self.chosen[member] as usize];
+            let entering = &self.field.hosts[self.outside[outsider] as usize];
+            if self.sums.swapped(leaving, entering).is_feasible() {
+                self.swap(member, outsider);
+            }
+        }
+    }
+
+    fn restore(&mut self) {
+        let mut is_chosen = vec![false; self.field.hosts.len()];
+        self.best.chosen.iter().for_each(|at| is_chosen[*at as usize] = true);
+        self.chosen.clone_from(&self.best.chosen);
+        self.outside.clear();
+        self.outside.extend((0..self.field.hosts.len() as u32).filter(|at| !is_chosen[*at as usize]));
+        self.sums = self.field.sums(&self.chosen);
+        self.factor = self.sums.factor();
+    }
+}

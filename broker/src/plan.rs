@@ -1,0 +1,224 @@
+//! What the planner answers: a start with N hosts and their amounts, or why there is none. Nothing is held yet.
+//!
+//! Invariant: an [`Allocation`] names exactly N distinct hosts, and per resource its amounts add up to
+//! `max(e_i, N d_i)`. `start_proven` is only set when every earlier start was excluded by proof.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    amount::{Amount, format_amount},
+    ids::{HostId, SiteId},
+    resources::{Amounts, ResourceName},
+    time::Time,
+};
+
+/// What one chosen host is to give.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostGrant {
+    /// The host's site.
+    pub site: SiteId,
+    /// The host.
+    pub host: HostId,
+    /// Its share of every resource that the request names.
+    pub amounts: Amounts,
+}
+
+/// A plan: a start and N hosts with amounts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Allocation {
+    /// The start `t_s`.
+    pub start: Time,
+    /// The chosen hosts, ordered by site and host.
+    pub grants: Vec<HostGrant>,
+    /// The efficiency factor with the request placed (equation 3.2, largest use in the window).
+    pub efficiency: f64,
+    /// No feasible host set at this start has a higher factor. Equal to `efficiency` when the answer is optimal.
+    pub efficiency_bound: f64,
+    /// Every earlier start was excluded by proof, among the hosts looked at.
+    pub start_proven: bool,
+}
+
+impl Allocation {
+    /// Whether no other host set at this start is better.
+    #[must_use]
+    pub fn is_optimal_at_start(&self) -> bool {
+        self.efficiency >= self.efficiency_bound
+    }
+}
+
+/// A plan that could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejection {
+    /// What excluded it.
+    pub reason: Reason,
+    /// No feasible start exists, among the hosts looked at.
+    pub start_proven: bool,
+}
+
+/// How many hosts each constraint of phase I cut; a host is counted once, at the first constraint it fails.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CutCounts {
+    /// Not among the named candidates.
+    pub candidates: u64,
+    /// By required attribute, `key=value`.
+    pub attributes: Vec<(String, u64)>,
+    /// By resource whose capacity is below `d_i`.
+    pub resources: Vec<(ResourceName, u64)>,
+}
+
+/// The start that came nearest to a solution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NearestMiss {
+    /// The start.
+    pub start: Time,
+    /// Hosts that meet every per-host minimum through the whole window.
+    pub hosts_available: u64,
+    /// Resources of which even the N hosts with the most have too little, and by how much. Empty although enough hosts
+    /// are available: no N of them reach all totals at once.
+    pub short: Vec<(ResourceName, Amount)>,
+}
+
+/// What excluded a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Phase I: fewer hosts than asked satisfy the minima and attributes, whatever their schedules.
+    TooFewHosts {
+        /// Hosts that do.
+        found: u64,
+        /// N.
+        asked: u64,
+        /// What cut the others.
+        cut: CutCounts,
+    },
+    /// Phase II: even the N largest hosts together lack capacity.
+    Capacity {
+        /// The resource.
+        resource: ResourceName,
+        /// Asked in sum.
+        needed: Amount,
+        /// What the N largest hosts have.
+        best: Amount,
+    },
+    /// Phases III and IV: no start inside the window works.
+    NoWindow {
+        /// N.
+        asked: u64,
+        /// The start that came nearest.
+        nearest: NearestMiss,
+    },
+    /// The search limit was reached at a start that no bound excludes; a higher effort may find a plan.
+    SearchLimit {
+        /// N.
+        asked: u64,
+        /// The first such start.
+        nearest: NearestMiss,
+    },
+    /// The latest start has already passed.
+    WindowPassed {
+        /// The latest start asked.
+        latest: Time,
+        /// The earliest possible.
+        earliest: Time,
+    },
+}
+
+impl Reason {
+    /// A stable name of the kind of reason.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Reason::TooFewHosts { .. } => "too_few_hosts",
+            Reason::Capacity { .. } => "capacity",
+            Reason::NoWindow { .. } => "no_window",
+            Reason::SearchLimit { .. } => "search_limit",
+            Reason::WindowPassed { .. } => "window_passed",
+        }
+    }
+
+    /// A sentence for people. Times are seconds of the schedule's clock, shown by `show_time`.
+    #[must_use]
+    pub fn detail_with(&self, show_time: impl Fn(Time) -> String) -> String {
+        match self {
+            Reason::TooFewHosts { found, asked, cut } => {
+                let mut text = format!("{found} of {asked} hosts satisfy the minima and attributes");
+                let mut cuts = Vec::new();
+                if cut.candidates > 0 {
+                    cuts.push(format!("candidates {}", cut.candidates));
+                }
+                cuts.extend(cut.attributes.iter().map(|(pair, count)| format!("{pair} {count}")));
+                cuts.extend(cut.resources.iter().map(|(name, count)| format!("per_host.{name} {count}")));
+                if !cuts.is_empty() {
+                    // Writing to a String cannot fail.
+                    let _ = write!(text, "; hosts cut by {}", cuts.join(", "));
+                }
+                text
+            }
+            Reason::Capacity { resource, needed, best } => format!(
+                "{resource}: {} asked in sum, the largest hosts together have {}",
+                format_amount(resource, *needed),
+                format_amount(resource, *best)
+            ),
+            Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, &show_time)),
+            Reason::SearchLimit { asked, nearest } => {
+                format!("no start found within the search limit; {}", describe(nearest, *asked, &show_time))
+            }
+            Reason::WindowPassed { latest, earliest } => format!(
+                "the latest start asked ({}) is before the earliest possible ({})",
+                show_time(*latest),
+                show_time(*earliest)
+            ),
+        }
+    }
+
+    /// The sentence with times in plain seconds, for traces.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        self.detail_with(|time| format!("{} s", time.0))
+    }
+}
+
+fn describe(nearest: &NearestMiss, asked: u64, show_time: impl Fn(Time) -> String) -> String {
+    let available = nearest.hosts_available;
+    let mut text = format!("nearest miss: {} of {asked} hosts at {}", available.min(asked), show_time(nearest.start));
+    for (resource, missing) in &nearest.short {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "; {resource} short by {}", format_amount(resource, *missing));
+    }
+    if nearest.short.is_empty() && available >= asked {
+        text.push_str("; every total alone could be met, all of them at once could not");
+    }
+    text
+}
+
+/// The planner's answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanOutcome {
+    /// A plan.
+    Allocated(Allocation),
+    /// None, and why.
+    Rejected(Rejection),
+}
+
+impl PlanOutcome {
+    /// The plan, if there is one.
+    #[must_use]
+    pub fn allocation(&self) -> Option<&Allocation> {
+        match self {
+            PlanOutcome::Allocated(allocation) => Some(allocation),
+            PlanOutcome::Rejected(_) => None,
+        }
+    }
+
+    /// Whether the start, or its absence, is proven.
+    #[must_use]
+    pub fn start_proven(&self) -> bool {
+        match self {
+            PlanOutcome::Allocated(allocation) => allocation.start_proven,
+            PlanOutcome::Rejected(rejection) => rejection.start_proven,
+        }
+    }
+}

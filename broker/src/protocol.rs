@@ -1,0 +1,318 @@
+//! What sites say to each other about holds and reservations. Meaning only: how it is encoded and signed is the
+//! business of the `discovery` crate.
+//!
+//! Invariant: everything here that came from the network is unchecked until [`HoldRequest::check`], the ledger or the
+//! view has looked at it.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    amount::Amount,
+    host::Host,
+    ids::{HostId, RequestId, SiteId},
+    request::{MAX_HOSTS, MAX_NAMES},
+    resources::{Amounts, ResourceName},
+    schedule::Schedule,
+    time::{Millis, Window},
+};
+
+/// One try of one request by one entry point. Every message of a try names it, so that a late message of an earlier try
+/// can be told from the present one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AttemptId {
+    /// The node that carries the request.
+    pub entry_point: SiteId,
+    /// The request.
+    pub request: RequestId,
+    /// 1 for the first try.
+    pub attempt: u32,
+}
+
+/// How far a site's ledger has come. Versions of one site are totally ordered; those of different sites have nothing to
+/// do with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct LedgerVersion {
+    /// Grows at every start of the site's node (Unix milliseconds of the start).
+    pub incarnation: u64,
+    /// Counts the changes of the schedules since that start.
+    pub change: u64,
+}
+
+/// Amounts on one host of the addressed site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The host.
+    pub host: HostId,
+    /// What is granted there.
+    pub amounts: Amounts,
+}
+
+/// Asks one site to hold amounts on its hosts; one message carries all hosts of the site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldRequest {
+    /// The try.
+    pub attempt: AttemptId,
+    /// When.
+    pub window: Window,
+    /// What, on which of the site's hosts.
+    pub grants: Vec<Grant>,
+    /// All sites of the try, the addressed one among them: who to ask when the entry point falls silent.
+    pub participants: Vec<SiteId>,
+    /// How long the hold lasts from its receipt on. The site may shorten it.
+    pub hold_for: Millis,
+    /// Who asks, as the entry point names them.
+    pub user: String,
+}
+
+/// Longest user name in bytes.
+pub const MAX_USER_BYTES: usize = 128;
+
+impl HoldRequest {
+    /// Checks what a site can check without its ledger.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn check(&self) -> Result<(), String> {
+        if !self.window.is_valid() {
+            return Err(format!("window {:?} is empty or out of range", self.window));
+        }
+        if self.grants.is_empty() || self.grants.len() > MAX_HOSTS as usize {
+            return Err(format!("expected 1 to {MAX_HOSTS} grants, got {}", self.grants.len()));
+        }
+        if self.participants.is_empty() || self.participants.len() > MAX_HOSTS as usize {
+            return Err(format!("expected 1 to {MAX_HOSTS} participants, got {}", self.participants.len()));
+        }
+        if self.user.len() > MAX_USER_BYTES || self.user.chars().any(char::is_control) {
+            return Err("user: too long, or holds control characters".to_owned());
+        }
+        let mut hosts = BTreeSet::new();
+        for grant in &self.grants {
+            if !hosts.insert(&grant.host) {
+                return Err(format!("host {} is named twice", grant.host));
+            }
+            if grant.amounts.len() > MAX_NAMES || grant.amounts.values().any(|amount| *amount > Amount::MAX) {
+                return Err(format!("host {}: too many resources, or an amount above {}", grant.host, Amount::MAX));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What one node asks another about an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SiteRequest {
+    /// Hold these amounts.
+    Hold(HoldRequest),
+    /// Turn the hold into a reservation, durably.
+    Confirm {
+        /// The try.
+        attempt: AttemptId,
+        /// The ledger's incarnation that answered [`SiteAnswer::Held`]. A site that restarted since has lost the hold;
+        /// a repeated hold that reached it late must not make this confirm valid again.
+        held_in: u64,
+    },
+    /// Give everything of the attempt back, whatever its state. Later messages of the attempt are refused.
+    Release(AttemptId),
+    /// All sites have confirmed: no need to ask anybody about the attempt any more.
+    Settle(AttemptId),
+    /// What do you know of the attempt? Asked by a participant that waits for a final word.
+    Inquire(AttemptId),
+}
+
+impl SiteRequest {
+    /// The attempt that the message is about.
+    #[must_use]
+    pub fn attempt(&self) -> &AttemptId {
+        match self {
+            SiteRequest::Hold(hold) => &hold.attempt,
+            SiteRequest::Confirm { attempt, .. }
+            | SiteRequest::Release(attempt)
+            | SiteRequest::Settle(attempt)
+            | SiteRequest::Inquire(attempt) => attempt,
+        }
+    }
+}
+
+/// The answer to a [`SiteRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SiteAnswer {
+    /// The amounts are held.
+    Held {
+        /// The ledger's version, so that the asker sees whether its view is old.
+        version: LedgerVersion,
+        /// How long the hold lasts.
+        hold_for: Millis,
+    },
+    /// The reservation is on disk.
+    Confirmed {
+        /// The ledger's version after it.
+        version: LedgerVersion,
+    },
+    /// Nothing of the attempt is left, on disk as well.
+    Released {
+        /// The ledger's version after it.
+        version: LedgerVersion,
+    },
+    /// The final word has been noted.
+    Settled,
+    /// What is known of the attempt, in both roles that a node can have.
+    Status {
+        /// As its entry point; none when another node is.
+        decision: Option<AttemptStatus>,
+        /// As a participant.
+        booking: AttemptStatus,
+    },
+    /// No.
+    Refused(Refusal),
+}
+
+/// What a node knows of an attempt, as entry point or as participant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttemptStatus {
+    /// Entry point: not decided yet. Participant: held, not confirmed.
+    Pending,
+    /// Entry point: decided to confirm. Participant: confirmed.
+    Confirmed,
+    /// Entry point: decided against. Participant: given back, expired or never heard of; saying so is a promise never
+    /// to confirm it.
+    Dead,
+    /// Entry point: no record of the request is left. Proves nothing.
+    Unknown,
+}
+
+/// Why a site says no, and what it has instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Why.
+    pub reason: RefusalReason,
+    /// The ledger's version that `hosts` shows.
+    pub version: LedgerVersion,
+    /// The present state of the hosts that were asked for, so that the next plan is better. Empty when the schedule was
+    /// not the reason.
+    pub hosts: Vec<HostState>,
+}
+
+/// The present state of one host in its site's ledger.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostState {
+    /// The host.
+    pub host: HostId,
+    /// Reservations and the owner's own work, from now on.
+    pub schedule: Schedule,
+    /// Holds of others, which may or may not become reservations.
+    pub held: Vec<(Window, Amounts)>,
+}
+
+impl Eq for HostState {}
+
+/// Why a site says no.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum RefusalReason {
+    /// The amounts do not fit beside what is reserved.
+    #[error("host {host}: {asked} of {resource} asked, {free} free")]
+    NotEnough {
+        /// The first host that is short.
+        host: HostId,
+        /// The resource.
+        resource: ResourceName,
+        /// What was asked.
+        asked: Amount,
+        /// What is free all through the window.
+        free: Amount,
+    },
+    /// The amounts would fit beside the reservations, but not beside the holds of others, which may still go away.
+    #[error("host {host}: held for somebody else at the moment ({resource})")]
+    HeldByAnother {
+        /// The first host that is short.
+        host: HostId,
+        /// The resource.
+        resource: ResourceName,
+    },
+    /// The site does not offer the host.
+    #[error("host {0} is not offered by this site")]
+    UnknownHost(HostId),
+    /// There is no hold to confirm: it expired, was given back, or was lost in a restart.
+    #[error("there is no such hold: it expired, was given back, or was lost in a restart")]
+    NoSuchHold,
+    /// The attempt was given back before, or a later one of the same request is known.
+    #[error("the attempt is over")]
+    AttemptIsOver,
+    /// The window has (partly) passed on the site's clock.
+    #[error("the window starts in the past of this site's clock")]
+    WindowPassed,
+    /// The window reaches further into the future than the site promises anything.
+    #[error("the window ends after the farthest time this site promises ({0} s from now)")]
+    TooFarAhead(u64),
+    /// The site holds as much as it can, or as much as it grants this entry point.
+    #[error("too many holds are open ({0})")]
+    TooManyHolds(u64),
+    /// The message makes no sense.
+    #[error("malformed: {0}")]
+    Malformed(String),
+    /// The site is too busy or is stopping.
+    #[error("the site is busy or stopping")]
+    Busy,
+}
+
+/// What a site says of itself, signed and published: hosts and where to reach the node. Not its schedules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advert {
+    /// The site.
+    pub site: SiteId,
+    /// A name for people; not unique, not trusted.
+    pub name: String,
+    /// Grows with every advert of the site (Unix milliseconds); a receiver drops what is not newer.
+    pub sequence: u64,
+    /// How long the advert may be believed after `sequence`, in seconds.
+    pub time_to_live_s: u32,
+    /// The hosts on offer.
+    pub hosts: Vec<Host>,
+    /// Multiaddresses of the node.
+    pub addresses: Vec<String>,
+}
+
+/// One change of a site's schedules: a reservation came or went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleChange {
+    /// The host.
+    pub host: HostId,
+    /// When.
+    pub window: Window,
+    /// How much.
+    pub amounts: Amounts,
+    /// Whether it came or went.
+    pub kind: ChangeKind,
+}
+
+/// Whether occupancy came or went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChangeKind {
+    /// More is occupied.
+    Added,
+    /// Less is occupied.
+    Removed,
+}
+
+/// Consecutive changes of a site's schedules, gossiped as a hint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleUpdate {
+    /// The site.
+    pub site: SiteId,
+    /// The version before the first change; each change counts one.
+    pub from: LedgerVersion,
+    /// The changes in order.
+    pub changes: Vec<ScheduleChange>,
+}
+
+/// All schedules of a site at one version, fetched from it directly.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleSnapshot {
+    /// The site.
+    pub site: SiteId,
+    /// The version shown.
+    pub version: LedgerVersion,
+    /// Schedule by host, from the site's present on.
+    pub hosts: Vec<(HostId, Schedule)>,
+}

@@ -1,0 +1,172 @@
+//! Schedules: how much of each resource of one host is reserved over time.
+//!
+//! [`Occupancy`] is one resource's step function, [`Schedule`] holds all of a host. Invariant: a schedule keeps no
+//! resource that is never used, so two schedules are equal exactly when they say the same of every second.
+
+mod block;
+mod error;
+mod extremes;
+mod fit;
+mod occupancy;
+mod segments;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::collections::BTreeMap;
+
+pub(crate) use self::extremes::Extremes;
+pub use self::{
+    error::{ScheduleError, Shortage},
+    occupancy::{MAX_STEPS, Occupancy},
+};
+use crate::{
+    amount::Amount,
+    resources::{Amounts, ResourceName, amount_of},
+    time::{Span, Time, Window},
+};
+
+/// The schedule of one host: an [`Occupancy`] by resource. A resource without one is free at all times.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Schedule {
+    occupancies: BTreeMap<ResourceName, Occupancy>,
+}
+
+impl Schedule {
+    /// The schedule whose resources follow the given steps (see [`Occupancy::from_steps`]).
+    ///
+    /// # Errors
+    /// [`ScheduleError::Resource`], which names the resource and wraps what is wrong with its steps.
+    pub fn from_steps(map: &BTreeMap<ResourceName, Vec<(Time, Amount)>>) -> Result<Self, ScheduleError> {
+        let occupancies = map.iter().map(|(name, steps)| match Occupancy::from_steps(steps) {
+            Ok(occupancy) => Ok((name.clone(), occupancy)),
+            Err(error) => Err(error.of_resource(name)),
+        });
+        Ok(Self::from(occupancies.collect::<Result<BTreeMap<_, _>, _>>()?))
+    }
+
+    /// The occupancy of one resource; `None` when it is never used.
+    #[must_use]
+    pub fn occupancy(&self, resource: &ResourceName) -> Option<&Occupancy> {
+        self.occupancies.get(resource)
+    }
+
+    /// Every resource that is used at some time, in the order of the names.
+    pub fn occupancies(&self) -> impl Iterator<Item = (&ResourceName, &Occupancy)> {
+        self.occupancies.iter()
+    }
+
+    /// Reserves `amounts` for the whole of `window`. Whether they fit is not asked here: see [`Schedule::admits`].
+    pub fn add(&mut self, window: Window, amounts: &Amounts) {
+        for (name, amount) in amounts.iter().filter(|(_, amount)| **amount > Amount::ZERO) {
+            self.add_one(name, window, *amount);
+        }
+    }
+
+    fn add_one(&mut self, name: &ResourceName, window: Window, amount: Amount) {
+        if let Some(occupancy) = self.occupancies.get_mut(name) {
+            occupancy.add(window, amount);
+        } else {
+            let mut occupancy = Occupancy::default();
+            occupancy.add(window, amount);
+            if !occupancy.is_empty() {
+                self.occupancies.insert(name.clone(), occupancy);
+            }
+        }
+    }
+
+    /// Takes `amounts` back for the whole of `window`. A part of the window that was forgotten (see
+    /// [`Schedule::forget_before`]) is no longer there to be taken back: clip the window first.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Resource`] around [`ScheduleError::NotReserved`] when some resource would fall below zero; then
+    /// nothing has changed.
+    pub fn remove(&mut self, window: Window, amounts: &Amounts) -> Result<(), ScheduleError> {
+        for (done, (name, amount)) in amounts.iter().enumerate() {
+            if let Err(error) = self.remove_one(name, window, *amount) {
+                for (name, amount) in amounts.iter().take(done) {
+                    self.add_one(name, window, *amount);
+                }
+                return Err(error.of_resource(name));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_one(&mut self, name: &ResourceName, window: Window, amount: Amount) -> Result<(), ScheduleError> {
+        let Some(occupancy) = self.occupancies.get_mut(name) else {
+            return Occupancy::default().remove(window, amount);
+        };
+        occupancy.remove(window, amount)?;
+        if occupancy.is_empty() {
+            self.occupancies.remove(name);
+        }
+        Ok(())
+    }
+
+    /// The largest use of `resource` in `window`.
+    #[must_use]
+    pub fn peak(&self, resource: &ResourceName, window: Window) -> Amount {
+        self.occupancies.get(resource).map_or(Amount::ZERO, |occupancy| occupancy.peak(window))
+    }
+
+    /// Whether `amounts` fit during `window` beside what is reserved. An amount of zero always fits, also beside an
+    /// over-committed resource.
+    ///
+    /// # Errors
+    /// [`Shortage`] names the first resource (in the order of the names) that is short, and what was free of it.
+    pub fn admits(&self, capacity: &Amounts, window: Window, amounts: &Amounts) -> Result<(), Shortage> {
+        for (name, asked) in amounts.iter().filter(|(_, amount)| **amount > Amount::ZERO) {
+            let free = amount_of(capacity, name).saturating_sub(self.peak(name, window));
+            if *asked > free {
+                return Err(Shortage { resource: name.clone(), asked: *asked, free });
+            }
+        }
+        Ok(())
+    }
+
+    /// The earliest start in `[from, latest]` at which `amounts` fit for `duration`, all resources at once.
+    #[must_use]
+    pub fn earliest_fit(
+        &self,
+        capacity: &Amounts,
+        amounts: &Amounts,
+        duration: Span,
+        from: Time,
+        latest: Time,
+    ) -> Option<Time> {
+        let mut fits = Vec::with_capacity(amounts.len());
+        for (name, asked) in amounts.iter().filter(|(_, amount)| **amount > Amount::ZERO) {
+            let limit = Amount(amount_of(capacity, name).0.checked_sub(asked.0)?);
+            if let Some(occupancy) = self.occupancies.get(name) {
+                fits.push(occupancy.fit(limit, duration));
+            }
+        }
+        let mut start = (from <= latest).then_some(from)?;
+        // Every resource in turn moves the start on, until a whole round agrees on it.
+        let mut agreed = 0;
+        while agreed < fits.len() {
+            for fit in &mut fits {
+                let found = fit.next_from(start, latest)?;
+                agreed = if found == start { agreed + 1 } else { 1 };
+                start = found;
+            }
+        }
+        Some(start)
+    }
+
+    /// Drops what is before `t`; every value from `t` on is unchanged, before it the use becomes zero.
+    pub fn forget_before(&mut self, t: Time) {
+        self.occupancies.retain(|_, occupancy| {
+            occupancy.forget_before(t);
+            !occupancy.is_empty()
+        });
+    }
+}
+
+impl From<BTreeMap<ResourceName, Occupancy>> for Schedule {
+    fn from(mut occupancies: BTreeMap<ResourceName, Occupancy>) -> Self {
+        occupancies.retain(|_, occupancy| !occupancy.is_empty());
+        Self { occupancies }
+    }
+}

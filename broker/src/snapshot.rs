@@ -1,0 +1,308 @@
+//! Grid snapshots (`kolo-grid/1`): all hosts of a grid with their schedules, as one JSON value.
+//!
+//! Invariant: host ids are unique in a snapshot (plans name hosts by id alone), an occupancy belongs to a resource that
+//! its host has, and all amounts and times are in range. A use above the capacity is legal, since owners over-commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    amount::Amount,
+    host::{Host, REFERENCE_SPEED},
+    ids::{HostId, SiteId},
+    resources::{Amounts, Attributes, ResourceName},
+    schedule::{Schedule, ScheduleError},
+    time::Time,
+};
+
+/// All hosts of a grid at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GridSnapshot {
+    /// The hosts, in the order of the document.
+    pub hosts: Vec<SnapshotHost>,
+}
+
+/// One host of a snapshot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SnapshotHost {
+    /// The site that owns the host.
+    pub site: SiteId,
+    /// What the site says of the host.
+    pub host: Host,
+    /// What is reserved on it.
+    pub schedule: Schedule,
+}
+
+/// What is wrong with a snapshot. Every text names the place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// Not JSON, a wrong `format`, or a key or value that the format does not know.
+    #[error("{path}: {message}")]
+    Malformed {
+        /// Path of the offending key, such as `hosts[3].resources.cpu`; `.` is the document itself.
+        path: String,
+        /// What is wrong, with line and column.
+        message: String,
+    },
+    /// Two hosts have the same id.
+    #[error("hosts[{index}].id: {host} is the id of an earlier host; ids are unique in a snapshot")]
+    DuplicateHost {
+        /// Position of the second host, from 0.
+        index: usize,
+        /// The id.
+        host: HostId,
+    },
+    /// A capacity is above [`Amount::MAX`].
+    #[error("host {host}: resources.{resource}: {amount} is larger than any amount ({max})", max = Amount::MAX.0)]
+    CapacityTooLarge {
+        /// The host.
+        host: HostId,
+        /// The resource.
+        resource: ResourceName,
+        /// What was given, in base units.
+        amount: Amount,
+    },
+    /// An occupancy names a resource that its host does not have.
+    #[error("host {host}: occupancy.{resource}: the host has no such resource")]
+    UnknownResource {
+        /// The host.
+        host: HostId,
+        /// The resource.
+        resource: ResourceName,
+    },
+    /// The steps of an occupancy are not ascending, out of range or too many; the cause names resource and index.
+    #[error("host {host}: occupancy.{error}")]
+    Occupancy {
+        /// The host.
+        host: HostId,
+        /// What is wrong.
+        error: ScheduleError,
+    },
+}
+
+/// The one known value of `format`.
+#[derive(Serialize, Deserialize)]
+enum Format {
+    #[serde(rename = "kolo-grid/1")]
+    One,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadDocument {
+    #[serde(rename = "format")]
+    _format: Format,
+    hosts: Vec<ReadHost>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadHost {
+    id: HostId,
+    site: SiteId,
+    #[serde(default)]
+    resources: Amounts,
+    #[serde(default)]
+    attributes: Attributes,
+    #[serde(default = "reference_speed")]
+    speed: u32,
+    #[serde(default)]
+    price: u32,
+    #[serde(default)]
+    occupancy: BTreeMap<ResourceName, Vec<(Time, Amount)>>,
+}
+
+#[derive(Serialize)]
+struct WrittenDocument<'a> {
+    format: Format,
+    hosts: Vec<WrittenHost<'a>>,
+}
+
+#[derive(Serialize)]
+struct WrittenHost<'a> {
+    id: &'a HostId,
+    site: &'a SiteId,
+    resources: &'a Amounts,
+    attributes: &'a Attributes,
+    speed: u32,
+    price: u32,
+    occupancy: &'a Schedule,
+}
+
+fn reference_speed() -> u32 {
+    REFERENCE_SPEED
+}
+
+impl GridSnapshot {
+    /// Reads a `kolo-grid/1` document. `resources`, `attributes` and `occupancy` may be left out when they are empty.
+    ///
+    /// # Errors
+    /// [`SnapshotError`], which names the place and what was expected there.
+    pub fn read(text: &str) -> Result<Self, SnapshotError> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let document: ReadDocument = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            SnapshotError::Malformed { path: error.path().to_string(), message: error.inner().to_string() }
+        })?;
+        json.end().map_err(|error| SnapshotError::Malformed { path: ".".to_owned(), message: error.to_string() })?;
+        let mut ids = BTreeSet::new();
+        let mut hosts = Vec::with_capacity(document.hosts.len());
+        for (index, host) in document.hosts.into_iter().enumerate() {
+            if !ids.insert(host.id.clone()) {
+                return Err(SnapshotError::DuplicateHost { index, host: host.id });
+            }
+            hosts.push(host.checked()?);
+        }
+        Ok(Self { hosts })
+    }
+
+    /// Writes the snapshot as one line of JSON that [`GridSnapshot::read`] reads as the same snapshot. Hosts keep their
+    /// order, names inside a host are sorted.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let hosts = self.hosts.iter().map(|entry| WrittenHost {
+            id: &entry.host.id,
+            site: &entry.site,
+            resources: &entry.host.capacity,
+            attributes: &entry.host.attributes,
+            speed: entry.host.speed,
+            price: entry.host.price,
+            occupancy: &entry.schedule,
+        });
+        let document = WrittenDocument { format: Format::One, hosts: hosts.collect() };
+        serde_json::to_string(&document).expect("writing to a string cannot fail, and every map key is a string")
+    }
+}
+
+impl ReadHost {
+    fn checked(self) -> Result<SnapshotHost, SnapshotError> {
+        if let Some((resource, amount)) = self.resources.iter().find(|(_, amount)| **amount > Amount::MAX) {
+            let resource = resource.clone();
+            return Err(SnapshotError::CapacityTooLarge { host: self.id, resource, amount: *amount });
+        }
+        if let Some(resource) = self.occupancy.keys().find(|resource| !self.resources.contains_key(*resource)) {
+            let resource = resource.clone();
+            return Err(SnapshotError::UnknownResource { host: self.id, resource });
+        }
+        let schedule = Schedule::from_steps(&self.occupancy)
+            .map_err(|error| SnapshotError::Occupancy { host: self.id.clone(), error })?;
+        let host = Host {
+            id: self.id,
+            capacity: self.resources,
+            attributes: self.attributes,
+            speed: self.speed,
+            price: self.price,
+        };
+        Ok(SnapshotHost { site: self.site, host, schedule })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::time::{Span, Window};
+
+    fn document(host: &str) -> String {
+        format!(r#"{{"format":"kolo-grid/1","hosts":[{{"id":"h0","site":"s"}},{host}]}}"#)
+    }
+
+    #[test]
+    fn the_example_of_the_format_is_read() {
+        let text = r#"{"format":"kolo-grid/1","hosts":[
+            {"id":"h1","site":"s1","resources":{"cpu":4000,"mhz":2680,"memory":3072},
+             "attributes":{"arch":"x86_64","os":"linux"},"speed":1500,"price":7,
+             "occupancy":{"cpu":[[0,1200],[300,900],[86400,0]],"memory":[[0,512]]}}]}"#;
+        let snapshot = GridSnapshot::read(text).unwrap();
+        let [entry] = &snapshot.hosts[..] else { panic!("one host expected, got {snapshot:?}") };
+        let cpu = ResourceName::new("cpu").unwrap();
+        assert_eq!(entry.site.as_str(), "s1");
+        assert_eq!(entry.host.capacity[&cpu], Amount(4000));
+        assert_eq!((entry.host.speed, entry.host.price), (1500, 7));
+        assert_eq!(entry.schedule.peak(&cpu, Window::starting(Time(200), Span(50))), Amount(1200));
+        assert_eq!(entry.schedule.occupancy(&cpu).unwrap().len(), 3);
+        assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
+    }
+
+    #[test]
+    fn what_is_optional_may_be_left_out_and_zero_capacities_are_legal() {
+        let snapshot = GridSnapshot::read(&document(r#"{"id":"h1","site":"s","resources":{"cpu":0}}"#)).unwrap();
+        assert_eq!(snapshot.hosts[0].host.speed, REFERENCE_SPEED);
+        assert!(snapshot.hosts[0].host.capacity.is_empty());
+        assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
+        assert_eq!(GridSnapshot::read(r#"{"format":"kolo-grid/1","hosts":[]}"#), Ok(GridSnapshot::default()));
+    }
+
+    #[test]
+    fn use_above_the_capacity_is_read_and_leaves_nothing_free() {
+        let text = document(r#"{"id":"h1","site":"s","resources":{"cpu":5},"occupancy":{"cpu":[[0,9]]}}"#);
+        let snapshot = GridSnapshot::read(&text).unwrap();
+        let SnapshotHost { host, schedule, .. } = &snapshot.hosts[1];
+        let amounts = Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(1))]);
+        let window = Window::starting(Time(3), Span(4));
+        assert_eq!(schedule.admits(&host.capacity, window, &amounts).unwrap_err().free, Amount::ZERO);
+        assert_eq!(schedule.earliest_fit(&host.capacity, &amounts, Span(1), Time(0), Time(100)), None);
+    }
+
+    #[test]
+    fn every_error_names_its_place() {
+        for (host, expected) in [
+            (r#"{"id":"h1","site":"s","speeed":1}"#, &["hosts[1]", "speeed"][..]),
+            (r#"{"id":"h1","site":"s","resources":{"CPU":1}}"#, &["hosts[1].resources", "\"CPU\" is no resource name"]),
+            (r#"{"id":"h1","site":"s","resources":{"cpu":-1}}"#, &["hosts[1].resources.cpu", "-1"]),
+            (r#"{"id":"h1","site":"s","resources":{"cpu":1.5}}"#, &["hosts[1].resources.cpu", "1.5"]),
+            (r#"{"id":"h1","site":"s","occupancy":{"cpu":[[0]]}}"#, &["hosts[1].occupancy.cpu[0]"]),
+            (r#"{"id":"h1"}"#, &["hosts[1]", "site"]),
+            (r#"{"id":"","site":"s"}"#, &["hosts[1].id", "empty"]),
+            (r#"{"id":"h0","site":"t"}"#, &["hosts[1].id", "h0"]),
+            (r#"{"id":"h1","site":"s","occupancy":{"gpu":[]}}"#, &["host h1", "occupancy.gpu", "no such resource"]),
+            (
+                r#"{"id":"h1","site":"s","resources":{"cpu":281474976710656}}"#,
+                &["host h1", "resources.cpu", "281474976710656"],
+            ),
+            (
+                r#"{"id":"h1","site":"s","resources":{"cpu":1},"occupancy":{"cpu":[[0,281474976710656]]}}"#,
+                &["host h1", "occupancy.cpu", "step 0", "281474976710656"],
+            ),
+            (
+                r#"{"id":"h1","site":"s","resources":{"cpu":1},"occupancy":{"cpu":[[0,1],[5,2],[5,3]]}}"#,
+                &["host h1", "occupancy.cpu", "step 2"],
+            ),
+            (
+                r#"{"id":"h1","site":"s","resources":{"cpu":1},"occupancy":{"cpu":[[-1,1]]}}"#,
+                &["host h1", "occupancy.cpu", "step 0", "-1"],
+            ),
+        ] {
+            let error = GridSnapshot::read(&document(host)).unwrap_err().to_string();
+            for part in expected {
+                assert!(error.contains(part), "{host}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn documents_of_another_kind_are_refused() {
+        for (text, expected) in [
+            (r#"{"format":"kolo-grid/2","hosts":[],"new":1}"#, "format: unknown variant `kolo-grid/2`"),
+            (r#"{"hosts":[]}"#, "missing field `format`"),
+            (r#"{"format":"kolo-grid/1"}"#, "missing field `hosts`"),
+            (r#"{"format":"kolo-grid/1","hosts":[],"hots":1}"#, "hots"),
+            (r#"{"format":"kolo-grid/1","hosts":[]} x"#, "trailing characters"),
+            ("", "EOF"),
+            ("[1", ""),
+        ] {
+            let error = GridSnapshot::read(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(cut in 0_usize..200, replacement in "\\PC{0,4}") {
+            let text = document(r#"{"id":"h1","site":"s","resources":{"cpu":1},"occupancy":{"cpu":[[0,1],[5,2]]}}"#);
+            let cut = cut.min(text.len());
+            let _ = GridSnapshot::read(&format!("{}{replacement}{}", &text[..cut], &text[(cut + 1).min(text.len())..]));
+        }
+    }
+}

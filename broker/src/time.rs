@@ -1,0 +1,149 @@
+//! Time: windows of reservations in whole seconds, protocol deadlines in milliseconds.
+//!
+//! Two clocks are kept apart on purpose. [`Time`] is absolute (Unix epoch, or relative to a trace's start) and may be
+//! wrong on a machine; it only says *when a reservation is*. [`Millis`] is a monotonic clock of one process; every
+//! deadline and time-out is measured on it. Invariant: a [`Time`] that passed its check is in `0..=Time::MAX`, so sums
+//! of a time and a [`Span`] never overflow.
+
+use std::{fmt, ops};
+
+use serde::{Deserialize, Serialize};
+
+/// An absolute time in whole seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// The zero of the clock: the Unix epoch, or the start of a trace.
+    pub const ZERO: Time = Time(0);
+    /// The end of the year 9999, the largest time that is accepted from outside.
+    pub const MAX: Time = Time(253_402_300_799);
+
+    /// Whether the time is in the accepted range `0..=Time::MAX`.
+    #[must_use]
+    pub fn is_in_range(self) -> bool {
+        (Self::ZERO..=Self::MAX).contains(&self)
+    }
+
+    /// The span from `earlier` to `self`, zero when `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Time) -> Span {
+        Span(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// A length of time in whole seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Span(pub u64);
+
+impl Span {
+    /// The longest accepted span: the whole accepted range of time.
+    pub const MAX: Span = Span(Time::MAX.0 as u64);
+}
+
+impl ops::Add<Span> for Time {
+    type Output = Time;
+    fn add(self, span: Span) -> Time {
+        Time(self.0.saturating_add_unsigned(span.0))
+    }
+}
+
+impl ops::Sub<Span> for Time {
+    type Output = Time;
+    fn sub(self, span: Span) -> Time {
+        Time(self.0.saturating_sub_unsigned(span.0))
+    }
+}
+
+/// A half-open window `[start, end)`, never empty.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Window {
+    /// First second inside.
+    pub start: Time,
+    /// First second after.
+    pub end: Time,
+}
+
+impl Window {
+    /// The window that starts at `start` and lasts `duration`.
+    #[must_use]
+    pub fn starting(start: Time, duration: Span) -> Window {
+        Window { start, end: start + duration }
+    }
+
+    /// The window's length.
+    #[must_use]
+    pub fn duration(self) -> Span {
+        self.end.since(self.start)
+    }
+
+    /// Whether the two windows share a second.
+    #[must_use]
+    pub fn overlaps(self, other: Window) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+
+    /// Whether the window is in the accepted range of time and not empty. What comes from outside must pass this.
+    #[must_use]
+    pub fn is_valid(self) -> bool {
+        self.start.is_in_range() && self.start < self.end && self.end.0 <= 2 * Time::MAX.0
+    }
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}, {})", self.start.0, self.end.0)
+    }
+}
+
+/// Milliseconds on the monotonic clock of one process, or a length of such time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Millis(pub u64);
+
+impl ops::Add for Millis {
+    type Output = Millis;
+    fn add(self, other: Millis) -> Millis {
+        Millis(self.0.saturating_add(other.0))
+    }
+}
+
+impl ops::Sub for Millis {
+    type Output = Millis;
+    /// Saturates at zero.
+    fn sub(self, other: Millis) -> Millis {
+        Millis(self.0.saturating_sub(other.0))
+    }
+}
+
+/// What the caller's clocks show at the moment of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// The monotonic clock: deadlines and time-outs.
+    pub monotonic: Millis,
+    /// The absolute clock: where on the schedules "now" is.
+    pub utc: Time,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_half_open() {
+        let window = Window::starting(Time(10), Span(5));
+        assert!(!window.overlaps(Window::starting(Time(15), Span(1))));
+        assert!(!window.overlaps(Window::starting(Time(9), Span(1))));
+        assert!(window.overlaps(Window::starting(Time(14), Span(1))));
+        assert_eq!(window.duration(), Span(5));
+    }
+
+    #[test]
+    fn sums_saturate() {
+        assert_eq!(Time(i64::MAX) + Span(u64::MAX), Time(i64::MAX));
+        assert_eq!(Time(5).since(Time(9)), Span(0));
+        assert!(!Window { start: Time(3), end: Time(3) }.is_valid());
+    }
+}

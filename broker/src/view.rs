@@ -1,0 +1,195 @@
+//! What a node currently believes of one other site: its advert and its schedules, each with version and age.
+//!
+//! A view is a hint. It is fed by gossip, DHT records and direct answers in any order, repeated or lost; only the
+//! site's ledger grants anything. Invariant: versions only grow; a schedule is either exactly what the site had at
+//! `version`, the latest that was heard of, or marked as having a gap.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    ids::HostId,
+    protocol::{Advert, ChangeKind, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    schedule::Schedule,
+    time::{Millis, Time},
+};
+
+/// The schedules of a site as far as known.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Schedules {
+    /// Never heard of.
+    Unknown,
+    /// Known at a version.
+    Known(KnownSchedules),
+}
+
+/// Schedules at a version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownSchedules {
+    /// The site's version that `by_host` shows.
+    pub version: LedgerVersion,
+    /// When the version was last confirmed to be the present one, on our monotonic clock.
+    pub learnt: Millis,
+    /// A later version is known to exist: changes in between were missed.
+    pub has_gap: bool,
+    /// The schedules.
+    pub by_host: BTreeMap<HostId, Schedule>,
+}
+
+/// One site in the view.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SiteView {
+    advert: Advert,
+    /// When the advert stops being believed, on our monotonic clock.
+    expires: Millis,
+    schedules: Schedules,
+    /// The latest version of the site's ledger that anything heard spoke of.
+    newest: LedgerVersion,
+}
+
+/// What became of something heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// It was news and is now believed.
+    Applied,
+    /// It is known already, or older than what is known.
+    Old,
+    /// Something between what is known and this was missed: ask the site.
+    Gap,
+}
+
+impl SiteView {
+    /// Starts a view with the first advert heard of a site. `remaining` is what is left of its time to live.
+    #[must_use]
+    pub fn new(advert: Advert, now: Millis, remaining: Millis) -> SiteView {
+        SiteView { advert, expires: now + remaining, schedules: Schedules::Unknown, newest: LedgerVersion::default() }
+    }
+
+    /// The advert believed.
+    #[must_use]
+    pub fn advert(&self) -> &Advert {
+        &self.advert
+    }
+
+    /// The schedules as far as known.
+    #[must_use]
+    pub fn schedules(&self) -> &Schedules {
+        &self.schedules
+    }
+
+    /// When the advert stops being believed.
+    #[must_use]
+    pub fn expires(&self) -> Millis {
+        self.expires
+    }
+
+    /// The schedules, unless they are unknown, have a gap, or were learnt longer than `max_age` ago.
+    #[must_use]
+    pub fn fresh_schedules(&self, now: Millis, max_age: Millis) -> Option<&KnownSchedules> {
+        match &self.schedules {
+            Schedules::Known(known) if !known.has_gap && now - known.learnt <= max_age => Some(known),
+            _ => None,
+        }
+    }
+
+    /// Hears an advert of the same site.
+    pub fn hear_advert(&mut self, advert: Advert, now: Millis, remaining: Millis) -> Heard {
+        if advert.sequence <= self.advert.sequence {
+            return Heard::Old;
+        }
+        self.advert = advert;
+        self.expires = now + remaining;
+        Heard::Applied
+    }
+
+    /// Hears all schedules of the site at one version. When a later version was heard of in the meantime, the schedules
+    /// are taken, but the gap stays.
+    pub fn hear_snapshot(&mut self, snapshot: ScheduleSnapshot, now: Millis) -> Heard {
+        if let Schedules::Known(known) = &self.schedules
+            && snapshot.version < known.version
+        {
+            return Heard::Old;
+        }
+        self.newest = self.newest.max(snapshot.version);
+        let has_gap = snapshot.version < self.newest;
+        self.schedules = Schedules::Known(KnownSchedules {
+            version: snapshot.version,
+            learnt: now,
+            has_gap,
+            by_host: snapshot.hosts.into_iter().collect(),
+        });
+        if has_gap { Heard::Gap } else { Heard::Applied }
+    }
+
+    /// Hears consecutive changes. Those that are known already are skipped, so overlapping updates do no harm.
+    pub fn hear_update(&mut self, update: &ScheduleUpdate, now: Millis) -> Heard {
+        let end = end_of(update);
+        self.newest = self.newest.max(end);
+        let Schedules::Known(known) = &mut self.schedules else {
+            return Heard::Gap;
+        };
+        if end < known.version || (end == known.version && !update.changes.is_empty()) {
+            return Heard::Old;
+        }
+        if update.from.incarnation != known.version.incarnation || update.from.change > known.version.change {
+            known.has_gap = true;
+            return Heard::Gap;
+        }
+        let skip = usize::try_from(known.version.change - update.from.change).unwrap_or(usize::MAX);
+        for change in update.changes.iter().skip(skip) {
+            let schedule = known.by_host.entry(change.host.clone()).or_default();
+            match change.kind {
+                ChangeKind::Added => schedule.add(change.window, &change.amounts),
+                // A site that takes away what it never had contradicts itself: what we believe of it is worth nothing.
+                ChangeKind::Removed => {
+                    if schedule.remove(change.window, &change.amounts).is_err() {
+                        known.has_gap = true;
+                        return Heard::Gap;
+                    }
+                }
+            }
+            known.version.change += 1;
+        }
+        known.learnt = now;
+        known.has_gap = known.version < self.newest;
+        if known.has_gap { Heard::Gap } else { Heard::Applied }
+    }
+
+    /// Hears, from a direct answer of the site, which version it has now.
+    pub fn hear_version(&mut self, version: LedgerVersion, now: Millis) -> Heard {
+        self.newest = self.newest.max(version);
+        match &mut self.schedules {
+            Schedules::Unknown => Heard::Gap,
+            Schedules::Known(known) if version > known.version => {
+                known.has_gap = true;
+                Heard::Gap
+            }
+            Schedules::Known(known) if version == known.version => {
+                known.learnt = now;
+                Heard::Applied
+            }
+            Schedules::Known(_) => Heard::Old,
+        }
+    }
+
+    /// Forgets what is known of the schedules, so that they must be asked for again.
+    pub fn forget_schedules(&mut self) {
+        self.schedules = Schedules::Unknown;
+    }
+
+    /// Forgets the past of all schedules.
+    pub fn forget_before(&mut self, now: Time) {
+        if let Schedules::Known(known) = &mut self.schedules {
+            for schedule in known.by_host.values_mut() {
+                schedule.forget_before(now);
+            }
+        }
+    }
+}
+
+/// The version after the last change of an update.
+fn end_of(update: &ScheduleUpdate) -> LedgerVersion {
+    LedgerVersion { change: update.from.change.saturating_add(update.changes.len() as u64), ..update.from }
+}
+
+#[cfg(test)]
+mod tests;
