@@ -1,0 +1,292 @@
+//! What the peer-to-peer layer is told: the grid, addresses, limits and intervals.
+//!
+//! Invariant: a [`DiscoveryConfig`] that passed [`DiscoveryConfig::check`] has no limit of zero and its times stand in
+//! the relations that the rest of the crate relies on.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use libp2p::Multiaddr;
+
+use crate::inbound::ScheduleSource;
+
+/// The name of a grid: 1 to 64 of `a-z 0-9 -`. Nodes of different grids speak different protocols and never mix.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GridId(Arc<str>);
+
+/// The text is not a grid id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no grid id: expected 1 to 64 of a-z 0-9 -")]
+pub struct GridIdError(String);
+
+impl GridId {
+    /// Checks `text` and makes a grid id of it.
+    ///
+    /// # Errors
+    /// [`GridIdError`] when the text is empty, too long, or has other characters.
+    pub fn new(text: &str) -> Result<GridId, GridIdError> {
+        let is_allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if (1..=64).contains(&text.len()) && text.bytes().all(is_allowed) {
+            Ok(GridId(Arc::from(text)))
+        } else {
+            Err(GridIdError(text.chars().take(80).collect()))
+        }
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for GridId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for GridId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What carries the connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TransportKind {
+    /// TCP with Noise and Yamux, and QUIC.
+    #[default]
+    TcpAndQuic,
+    /// Channels inside this process (`/memory/PORT`), for tests and grids in one process.
+    Memory,
+}
+
+/// Sizes that bound memory and work. Each is the point above which something is refused, dropped or evicted, and counted.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Sites in the view. An advert with its schedules takes some 2 to 50 KiB, so 4,096 sites stay below 200 MiB.
+    pub sites_max: usize,
+    /// Requests of others that wait for the node. Above it they are answered "busy" at once: a hold that waits longer
+    /// than the asker's patience is worth nothing to anybody.
+    pub inbound_queue: usize,
+    /// Requests of others that are open, including those being worked on.
+    pub inbound_open_max: usize,
+    /// Direct requests of this node that are on the wire.
+    pub asks_open_max: usize,
+    /// Direct requests of this node to one peer on the wire; further ones to it wait. A connection refuses above
+    /// [`Limits::streams_max`], which is therefore four times as large (both directions, and a second connection).
+    pub asks_per_peer_max: usize,
+    /// Direct requests of this node that wait for their peer's turn.
+    pub asks_waiting_max: usize,
+    /// Concurrent request streams of a connection, both directions.
+    pub streams_max: usize,
+    /// Look-ups in the DHT at the same time. Each asks some 20 peers.
+    pub dht_lookups_max: usize,
+    /// Puts into the DHT at the same time; they are background work.
+    pub dht_puts_max: usize,
+    /// Records of other sites in this node's part of the DHT.
+    pub dht_records_max: usize,
+    /// Index keys in this node's part of the DHT.
+    pub dht_keys_max: usize,
+    /// Commands that wait for the swarm task. Above it callers get "busy".
+    pub commands: usize,
+    /// Connections that a node keeps without a use of the moment; gossip needs about six. Idle ones above it are closed.
+    pub connections_kept: usize,
+    /// Connections at the same time, whatever for.
+    pub connections_max: u32,
+    /// Schedule changes that wait to be gossiped. Above it they are dropped; receivers see the gap and ask.
+    pub changes_pending_max: usize,
+    /// Sites asked at the same time by one `find`.
+    pub find_fan_out: usize,
+    /// Keys of the index that one `find` looks at.
+    pub find_keys_max: usize,
+    /// Sites whose adverts one `find` fetches.
+    pub find_sites_max: usize,
+    /// Schedules fetched at the same time in the background.
+    pub repair_fan_out: usize,
+    /// Gossip messages accepted from one author in ten seconds.
+    pub gossip_per_author_in_10_s: u32,
+    /// Invalid gossip messages accepted from one neighbour in ten seconds before it is disconnected.
+    pub invalid_per_peer_in_10_s: u32,
+    /// Gossip messages a second above which this node publishes its own changes less often.
+    pub gossip_budget_per_s: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            sites_max: 4096,
+            inbound_queue: 256,
+            inbound_open_max: 512,
+            asks_open_max: 1024,
+            asks_per_peer_max: 64,
+            asks_waiting_max: 2048,
+            streams_max: 256,
+            dht_lookups_max: 16,
+            dht_puts_max: 4,
+            dht_records_max: 4096,
+            dht_keys_max: 32_768,
+            commands: 1024,
+            connections_kept: 32,
+            connections_max: 512,
+            changes_pending_max: 512,
+            find_fan_out: 32,
+            find_keys_max: 96,
+            find_sites_max: 1024,
+            repair_fan_out: 8,
+            gossip_per_author_in_10_s: 200,
+            invalid_per_peer_in_10_s: 50,
+            gossip_budget_per_s: 50,
+        }
+    }
+}
+
+/// Times between things that are done again and again, and how long to wait.
+#[derive(Debug, Clone)]
+pub struct Intervals {
+    /// Least time between two gossip messages with schedule changes. A message costs every other site 1 to 2 ms.
+    pub gossip: Duration,
+    /// How long an advert is believed. A crashed site is forgotten after at most this.
+    pub advert_time_to_live: Duration,
+    /// After what time the advert and the index keys are published again.
+    pub advert_refresh: Duration,
+    /// Pause between two puts into the DHT, so that a start does not load the neighbours at once.
+    pub dht_put_pause: Duration,
+    /// How far in the future of this clock another site's clock may sign.
+    pub skew_max: Duration,
+    /// After what time without use a connection is closed.
+    pub idle_connection: Duration,
+    /// The longest that any direct request may take; callers give shorter ones.
+    pub request: Duration,
+    /// Between two exchanges of adverts with a neighbour, which find what gossip missed.
+    pub exchange: Duration,
+    /// Between two checks of the schedule that was confirmed longest ago, which find a lost last update.
+    pub recheck: Duration,
+    /// Schedules confirmed within this time are not checked again.
+    pub recheck_age: Duration,
+    /// A missed schedule is fetched after a random part of this, so that not all sites ask the same one at once.
+    pub repair_jitter: Duration,
+    /// Between two rounds of housekeeping: expiry, trimming, finding neighbours again.
+    pub housekeeping: Duration,
+    /// How long a stopping node waits until its departure is sent.
+    pub farewell: Duration,
+}
+
+impl Default for Intervals {
+    fn default() -> Intervals {
+        Intervals {
+            gossip: Duration::from_secs(1),
+            advert_time_to_live: Duration::from_secs(600),
+            advert_refresh: Duration::from_secs(200),
+            dht_put_pause: Duration::from_millis(100),
+            skew_max: Duration::from_secs(120),
+            idle_connection: Duration::from_secs(60),
+            request: Duration::from_secs(10),
+            exchange: Duration::from_secs(30),
+            recheck: Duration::from_secs(2),
+            recheck_age: Duration::from_secs(60),
+            repair_jitter: Duration::from_millis(200),
+            housekeeping: Duration::from_secs(1),
+            farewell: Duration::from_millis(300),
+        }
+    }
+}
+
+/// Everything that [`crate::start`] needs besides the identity.
+#[derive(Clone)]
+pub struct DiscoveryConfig {
+    /// The grid.
+    pub grid: GridId,
+    /// Where to listen.
+    pub listen: Vec<Multiaddr>,
+    /// Nodes to find the grid through; with their peer ids at the end or without.
+    pub bootstrap: Vec<Multiaddr>,
+    /// Addresses of nodes met in an earlier run, with their peer ids at the end; tried like bootstrap nodes.
+    pub known_peers: Vec<Multiaddr>,
+    /// What carries the connections.
+    pub transport: TransportKind,
+    /// Whether to gossip and to exchange adverts with neighbours. Without, other sites are found through the DHT alone.
+    pub gossip: bool,
+    /// Sizes.
+    pub limits: Limits,
+    /// Times.
+    pub intervals: Intervals,
+    /// Who knows this site's schedules.
+    pub schedules: Arc<dyn ScheduleSource>,
+}
+
+/// Most bootstrap and known addresses; more say nothing new and would be a storm of dials.
+const ADDRESSES_MAX: usize = 256;
+
+impl DiscoveryConfig {
+    /// The defaults for `grid`: no addresses at all.
+    #[must_use]
+    pub fn new(grid: GridId, schedules: Arc<dyn ScheduleSource>) -> DiscoveryConfig {
+        DiscoveryConfig {
+            grid,
+            listen: Vec::new(),
+            bootstrap: Vec::new(),
+            known_peers: Vec::new(),
+            transport: TransportKind::default(),
+            gossip: true,
+            limits: Limits::default(),
+            intervals: Intervals::default(),
+            schedules,
+        }
+    }
+
+    /// Checks limits and the relations between times.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the key and what is expected.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let fail = |key, expected| Err(ConfigError { key, expected });
+        for (key, addresses) in
+            [("listen", &self.listen), ("bootstrap", &self.bootstrap), ("known_peers", &self.known_peers)]
+        {
+            if addresses.len() > ADDRESSES_MAX {
+                return fail(key, "at most 256 addresses");
+            }
+        }
+        let (limits, times) = (&self.limits, &self.intervals);
+        let sizes = [
+            limits.sites_max,
+            limits.inbound_queue,
+            limits.inbound_open_max,
+            limits.asks_open_max,
+            limits.asks_per_peer_max,
+            limits.dht_lookups_max,
+            limits.dht_puts_max,
+            limits.commands,
+            limits.changes_pending_max,
+            limits.find_fan_out,
+            limits.repair_fan_out,
+        ];
+        if sizes.contains(&0) || limits.connections_max == 0 {
+            return fail("limits", "every limit to be at least 1");
+        }
+        if limits.streams_max < 4 * limits.asks_per_peer_max {
+            return fail("limits.streams_max", "at least four times asks_per_peer_max");
+        }
+        if times.advert_refresh.is_zero() || times.advert_refresh * 2 > times.advert_time_to_live {
+            return fail("intervals.advert_refresh", "more than zero and at most half of advert_time_to_live");
+        }
+        if times.advert_time_to_live > crate::check::TIME_TO_LIVE_MAX {
+            return fail("intervals.advert_time_to_live", "at most a day");
+        }
+        if times.housekeeping.is_zero() || times.exchange.is_zero() || times.recheck.is_zero() {
+            return fail("intervals", "every interval to be more than zero");
+        }
+        Ok(())
+    }
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: expected {expected}")]
+pub struct ConfigError {
+    /// The setting.
+    pub key: &'static str,
+    /// What was expected.
+    pub expected: &'static str,
+}

@@ -1,0 +1,162 @@
+//! What happened, counted by name. Invariant: the set of names is fixed when compiled, so nothing that a peer sends can
+//! make it grow.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $variant:ident => $name:literal,)*) => {
+        /// What is counted.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Counter {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Counter {
+            const ALL: &'static [Counter] = &[$(Counter::$variant,)*];
+
+            /// The counter's name in status output and metrics.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Counter::$variant => $name,)*
+                }
+            }
+        }
+
+        /// All counters of one node.
+        #[derive(Debug)]
+        pub struct Counters([AtomicU64; Counter::ALL.len()]);
+
+        impl Default for Counters {
+            fn default() -> Counters {
+                Counters([const { AtomicU64::new(0) }; Counter::ALL.len()])
+            }
+        }
+    };
+}
+
+counters! {
+    /// Gossip messages that reached this node once (duplicates are not counted).
+    GossipReceived => "gossip_received",
+    /// Gossip messages sent by this site.
+    GossipPublished => "gossip_published",
+    /// Gossip messages that could not be sent (no neighbours yet, queues full, too large).
+    GossipPublishFailed => "gossip_publish_failed",
+    /// Schedule changes given up because too many were waiting; receivers see a gap and ask.
+    ChangesDropped => "changes_dropped",
+    /// Adverts that were news.
+    AdvertsApplied => "adverts_applied",
+    /// Departures that were news.
+    Departures => "departures",
+    /// Schedule updates that were news.
+    UpdatesApplied => "updates_applied",
+    /// Gaps seen in the changes of a site.
+    Gaps => "gaps",
+    /// Dropped: larger than its kind may be.
+    DroppedOversized => "dropped_oversized",
+    /// Dropped: does not decode.
+    DroppedMalformed => "dropped_malformed",
+    /// Dropped: not signed by the author it names.
+    DroppedUnsigned => "dropped_unsigned",
+    /// Dropped: of another grid.
+    DroppedForeignGrid => "dropped_foreign_grid",
+    /// Dropped: its time to live is over.
+    DroppedExpired => "dropped_expired",
+    /// Dropped: signed further in the future than clocks may differ.
+    DroppedFromFuture => "dropped_from_future",
+    /// Dropped: older than what is known already.
+    DroppedStale => "dropped_stale",
+    /// Dropped: speaks for another site than its author's.
+    DroppedWrongAuthor => "dropped_wrong_author",
+    /// Dropped: breaks a limit on names, numbers or amounts.
+    DroppedInvalid => "dropped_invalid",
+    /// Dropped: its author says more than its share.
+    DroppedFlood => "dropped_flood",
+    /// Peers disconnected because too much of what they forwarded was invalid.
+    PeersDisconnectedForAbuse => "peers_disconnected_for_abuse",
+    /// Connections closed because the other side is of another grid.
+    StrangersDisconnected => "strangers_disconnected",
+    /// Direct requests sent.
+    AsksOut => "asks_out",
+    /// Direct requests that failed, for whatever reason.
+    AsksFailed => "asks_failed",
+    /// Direct requests refused here because too many were open.
+    AsksRefused => "asks_refused",
+    /// Direct requests received.
+    AsksIn => "asks_in",
+    /// Direct requests answered with "busy" because the queue was full.
+    AsksInBusy => "asks_in_busy",
+    /// Direct requests or answers that did not decode or were too large.
+    AskDecodeFailures => "ask_decode_failures",
+    /// Records and index entries put into the DHT.
+    DhtPuts => "dht_puts",
+    /// Puts that reached nobody.
+    DhtPutsFailed => "dht_puts_failed",
+    /// Look-ups in the DHT.
+    DhtGets => "dht_gets",
+    /// Look-ups that found nothing or ran out of time.
+    DhtGetsEmpty => "dht_gets_empty",
+    /// Records and index entries of others refused by this node's store.
+    DhtStoreRefused => "dht_store_refused",
+    /// Schedules fetched from their sites.
+    SchedulesFetched => "schedules_fetched",
+    /// Fetches of schedules that failed.
+    ScheduleFetchesFailed => "schedule_fetches_failed",
+    /// Schedules served to others.
+    SchedulesServed => "schedules_served",
+    /// Adverts learnt from a neighbour's collection.
+    AdvertsExchanged => "adverts_exchanged",
+    /// Sites dropped from the view because it was full.
+    SitesEvicted => "sites_evicted",
+    /// Sites dropped from the view because their advert ran out.
+    SitesExpired => "sites_expired",
+    /// Dials that failed.
+    DialsFailed => "dials_failed",
+    /// Connections closed because more than enough were open.
+    ConnectionsTrimmed => "connections_trimmed",
+}
+
+impl Counters {
+    /// Counts one.
+    pub fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    /// Counts `n`.
+    pub fn add(&self, counter: Counter, n: u64) {
+        self.0[counter as usize].fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The present value.
+    #[must_use]
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.0[counter as usize].load(Ordering::Relaxed)
+    }
+
+    /// All values by name.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<&'static str, u64> {
+        Counter::ALL.iter().map(|counter| (counter.name(), self.get(*counter))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_has_its_own_place_and_name() {
+        let counters = Counters::default();
+        for (index, counter) in Counter::ALL.iter().enumerate() {
+            counters.add(*counter, index as u64);
+        }
+        let all = counters.all();
+        assert_eq!(all.len(), Counter::ALL.len());
+        for (index, counter) in Counter::ALL.iter().enumerate() {
+            assert_eq!(all[counter.name()], index as u64);
+        }
+    }
+}

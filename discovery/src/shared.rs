@@ -1,0 +1,253 @@
+//! What all tasks of one node share: identity, clocks, view, counters, and what waits to be told.
+//!
+//! Invariant: locks in here are held for a few instructions only and never across an `await`.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use broker::{
+    ids::SiteId,
+    protocol::{Advert, ScheduleUpdate},
+    time::Millis,
+    view::Heard,
+};
+use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
+use tokio::sync::Notify;
+
+use crate::{
+    check::ADDRESSES_MAX,
+    clock::Clock,
+    config::DiscoveryConfig,
+    counters::{Counter, Counters},
+    identity::{Identity, peer_of_site},
+    outbox::{Offer, PendingChanges},
+    view::SharedView,
+    wire::{self, Dropped, Payload, Stamp, Terms},
+};
+
+pub(crate) struct Shared {
+    pub(crate) identity: Identity,
+    pub(crate) config: DiscoveryConfig,
+    pub(crate) clock: Clock,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) view: SharedView,
+    /// Something was put into the outbox.
+    pub(crate) outbox_changed: Notify,
+    /// A neighbour of the same grid was met for the first time.
+    pub(crate) neighbour_met: Notify,
+    outbox: Mutex<Outbox>,
+    last_sequence: AtomicU64,
+    listen: RwLock<Vec<Multiaddr>>,
+    connected: RwLock<BTreeSet<PeerId>>,
+    worth_remembering: RwLock<Vec<Multiaddr>>,
+}
+
+/// What waits for the swarm task.
+pub(crate) struct Outbox {
+    pub(crate) offer: Option<Offer>,
+    pub(crate) is_offer_new: bool,
+    pub(crate) changes: PendingChanges,
+}
+
+/// How long an envelope with schedule changes may travel. Later its receivers have asked the site anyway.
+const UPDATE_TIME_TO_LIVE: Millis = Millis(60_000);
+/// How long the news of a departure may travel.
+const DEPARTURE_TIME_TO_LIVE: Millis = Millis(600_000);
+
+fn valid<T>(lock: Result<T, PoisonError<T>>) -> T {
+    // Everything behind these locks is valid after each single operation, so a panic elsewhere does not spoil it.
+    lock.unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn millis(duration: Duration) -> Millis {
+    Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Shared {
+    pub(crate) fn new(
+        identity: Identity,
+        config: DiscoveryConfig,
+        view: SharedView,
+        counters: Arc<Counters>,
+    ) -> Shared {
+        let changes = PendingChanges::new(config.limits.changes_pending_max);
+        Shared {
+            identity,
+            clock: Clock::starting_now(),
+            counters,
+            view,
+            outbox_changed: Notify::new(),
+            neighbour_met: Notify::new(),
+            outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, changes }),
+            last_sequence: AtomicU64::new(0),
+            listen: RwLock::new(Vec::new()),
+            connected: RwLock::new(BTreeSet::new()),
+            worth_remembering: RwLock::new(Vec::new()),
+            config,
+        }
+    }
+
+    pub(crate) fn site(&self) -> &SiteId {
+        self.identity.site_id()
+    }
+
+    pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        valid(self.outbox.lock())
+    }
+
+    /// Addresses that this node listens on, without the peer id.
+    pub(crate) fn set_listen(&self, addresses: Vec<Multiaddr>) {
+        *valid(self.listen.write()) = addresses;
+    }
+
+    /// Addresses that this node listens on, with the peer id.
+    pub(crate) fn listen_addresses(&self) -> Vec<Multiaddr> {
+        let peer = self.identity.peer_id();
+        valid(self.listen.read()).iter().map(|address| with_peer(address.clone(), peer)).collect()
+    }
+
+    pub(crate) fn set_connected(&self, peer: PeerId, is_connected: bool) {
+        let mut connected = valid(self.connected.write());
+        if is_connected {
+            connected.insert(peer);
+        } else {
+            connected.remove(&peer);
+        }
+    }
+
+    pub(crate) fn connected(&self) -> Vec<PeerId> {
+        valid(self.connected.read()).iter().copied().collect()
+    }
+
+    pub(crate) fn is_connected(&self, site: &SiteId) -> bool {
+        peer_of_site(site).is_some_and(|peer| valid(self.connected.read()).contains(&peer))
+    }
+
+    pub(crate) fn set_worth_remembering(&self, addresses: Vec<Multiaddr>) {
+        *valid(self.worth_remembering.write()) = addresses;
+    }
+
+    pub(crate) fn worth_remembering(&self) -> Vec<Multiaddr> {
+        valid(self.worth_remembering.read()).clone()
+    }
+
+    /// Addresses that a site advertises.
+    pub(crate) fn addresses_of(&self, site: &SiteId) -> Vec<Multiaddr> {
+        self.view.addresses(site).iter().filter_map(|address| address.parse().ok()).collect()
+    }
+
+    /// The next sequence number: the time, but always above the last one.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        let now = self.clock.utc_ms();
+        let next = |last: u64| Some(now.max(last.saturating_add(1)));
+        match self.last_sequence.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(last) | Err(last) => now.max(last.saturating_add(1)),
+        }
+    }
+
+    /// The advert of `offer` as of now.
+    pub(crate) fn advert(&self, offer: &Offer) -> Advert {
+        let time_to_live_s = self.config.intervals.advert_time_to_live.as_secs().max(1);
+        Advert {
+            site: self.site().clone(),
+            name: offer.name.clone(),
+            sequence: self.next_sequence(),
+            time_to_live_s: u32::try_from(time_to_live_s).unwrap_or(u32::MAX),
+            hosts: offer.hosts.clone(),
+            addresses: self.listen_addresses().iter().take(ADDRESSES_MAX).map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Signs an advert and believes it.
+    pub(crate) fn publishable_advert(&self, advert: Advert) -> Option<Vec<u8>> {
+        let time_to_live = self.config.intervals.advert_time_to_live.max(Duration::from_secs(1));
+        let envelope = self.seal_advert(advert.clone(), millis(time_to_live))?;
+        self.view.hear_advert(advert, &envelope, self.clock.now(), millis(time_to_live));
+        Some(envelope)
+    }
+
+    /// Signs the news that this site leaves.
+    pub(crate) fn departure(&self) -> Option<Vec<u8>> {
+        let advert = Advert { time_to_live_s: 0, ..self.advert(&Offer { name: String::new(), hosts: Vec::new() }) };
+        self.seal_advert(advert, DEPARTURE_TIME_TO_LIVE)
+    }
+
+    fn seal_advert(&self, advert: Advert, time_to_live: Millis) -> Option<Vec<u8>> {
+        let stamp = Stamp { sequence: advert.sequence, sent_ms: self.clock.utc_ms(), time_to_live };
+        wire::seal(&self.identity, &self.config.grid, stamp, Payload::Advert(advert))
+    }
+
+    /// Signs an update.
+    pub(crate) fn seal_update(&self, update: ScheduleUpdate) -> Option<Vec<u8>> {
+        let sent_ms = self.clock.utc_ms();
+        let stamp = Stamp { sequence: self.next_sequence(), sent_ms, time_to_live: UPDATE_TIME_TO_LIVE };
+        wire::seal(&self.identity, &self.config.grid, stamp, Payload::Update(update))
+    }
+
+    /// Checks an envelope without believing it.
+    pub(crate) fn open(&self, envelope: &[u8]) -> Result<wire::Opened, Dropped> {
+        let skew_max = millis(self.config.intervals.skew_max);
+        wire::open(envelope, Terms { grid: &self.config.grid, utc_ms: self.clock.utc_ms(), skew_max })
+    }
+
+    /// Checks an envelope and believes it if it is news; counts it if it is dropped.
+    pub(crate) fn hear(&self, envelope: &[u8]) -> Result<SiteId, Dropped> {
+        let heard = self.open(envelope).and_then(|opened| self.believe(opened, envelope));
+        if let Err(dropped) = &heard {
+            self.counters.count(dropped.counter());
+        }
+        heard
+    }
+
+    /// Believes what an envelope says if it is news.
+    pub(crate) fn believe(&self, opened: wire::Opened, envelope: &[u8]) -> Result<SiteId, Dropped> {
+        let wire::Opened { author, remaining, payload } = opened;
+        let now = self.clock.now();
+        let heard = match payload {
+            // After a restart with a clock set back, the grid knows a later advert of this site than it can make.
+            Payload::Advert(advert) if author == *self.site() => {
+                self.last_sequence.fetch_max(advert.sequence, Ordering::Relaxed);
+                Heard::Old
+            }
+            Payload::Advert(advert) => self.view.hear_advert(advert, envelope, now, remaining),
+            Payload::Update(_) if author == *self.site() => Heard::Old,
+            Payload::Update(update) => self.view.hear_update(&update, now),
+        };
+        match heard {
+            Heard::Old => Err(Dropped::Stale),
+            Heard::Applied | Heard::Gap => Ok(author),
+        }
+    }
+
+    /// Whether an envelope says something newer than what is known, by its own unchecked word.
+    pub(crate) fn may_be_news(&self, envelope: &[u8]) -> bool {
+        wire::peek(envelope)
+            .is_some_and(|(author, sequence)| self.view.sequence(&author).is_none_or(|known| sequence > known))
+    }
+
+    pub(crate) fn count(&self, counter: Counter) {
+        self.counters.count(counter);
+    }
+}
+
+/// The address with the peer id at its end.
+pub(crate) fn with_peer(address: Multiaddr, peer: PeerId) -> Multiaddr {
+    match address.iter().last() {
+        Some(Protocol::P2p(_)) => address,
+        _ => address.with(Protocol::P2p(peer)),
+    }
+}
+
+/// The peer id at the end of an address.
+pub(crate) fn peer_of_address(address: &Multiaddr) -> Option<PeerId> {
+    match address.iter().last() {
+        Some(Protocol::P2p(peer)) => Some(peer),
+        _ => None,
+    }
+}

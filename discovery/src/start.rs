@@ -1,0 +1,147 @@
+//! Starting the peer-to-peer layer: listening first, everything else behind it.
+//!
+//! Invariant: when [`start`] returns, the node listens on every address it was told to; if it cannot, nothing runs.
+
+use std::{io, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use libp2p::{Multiaddr, Swarm, TransportError, multiaddr::Protocol, swarm::SwarmEvent};
+use tokio::{sync::mpsc, time};
+
+use crate::{
+    behaviour::{Behaviour, build_swarm},
+    config::{ConfigError, DiscoveryConfig},
+    counters::Counters,
+    exchange,
+    handle::{Core, Discovery, Tasks},
+    identity::Identity,
+    inbound::{Inbound, InboundQueue, ScheduleServer},
+    repair::{self, Wanted},
+    shared::Shared,
+    swarm_task::SwarmTask,
+    view::SharedView,
+};
+
+/// Starts the peer-to-peer layer. It must be called on a tokio runtime with timers and network.
+///
+/// # Errors
+/// [`StartError`] when a setting cannot be used or an address cannot be listened on.
+pub async fn start(identity: Identity, config: DiscoveryConfig) -> Result<(Discovery, Inbound), StartError> {
+    config.check()?;
+    let counters = Arc::new(Counters::default());
+    let mut swarm = build_swarm(&identity.keypair()?, &config, Arc::clone(&counters))?;
+    listen(&mut swarm, &config.listen).await?;
+
+    let wanted = Wanted::new(config.limits.sites_max, config.intervals.repair_jitter);
+    let view =
+        SharedView::new(identity.site_id().clone(), config.limits.sites_max, wanted.clone(), Arc::clone(&counters));
+    let (queue, inbound) = InboundQueue::new(config.limits.inbound_queue);
+    let schedules = ScheduleServer::start(Arc::clone(&config.schedules), Arc::clone(&counters));
+    let (commands, command_queue) = mpsc::channel(config.limits.commands);
+    let exchanges = config.gossip;
+    let shared = Arc::new(Shared::new(identity, config, view, counters));
+    shared.set_listen(swarm.listeners().cloned().collect());
+
+    let core = Core::new(Arc::clone(&shared), commands, queue.clone(), schedules.clone());
+    let task = SwarmTask::new(swarm, shared, command_queue, queue, schedules);
+    let mut tasks = vec![tokio::spawn(task.run()), tokio::spawn(repair::run(core.clone(), wanted))];
+    if exchanges {
+        tasks.push(tokio::spawn(exchange::run(core.clone())));
+    }
+    Ok((Discovery::new(core, Tasks(tasks)), inbound))
+}
+
+/// Listening takes a system call or two; this is for a machine in trouble.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+async fn listen(swarm: &mut Swarm<Behaviour>, addresses: &[Multiaddr]) -> Result<(), StartError> {
+    for address in addresses {
+        refuse_address_in_use(address)?;
+        let failed = |why: String| StartError::Listen { address: address.clone(), why };
+        let listener = swarm.listen_on(address.clone()).map_err(|error| listen_error(address, &error))?;
+        let listening = async {
+            loop {
+                match swarm.select_next_some().await {
+                    SwarmEvent::NewListenAddr { listener_id, .. } if listener_id == listener => return Ok(()),
+                    SwarmEvent::ListenerClosed { listener_id, reason, .. } if listener_id == listener => {
+                        return Err(failed(reason.err().map_or("closed".to_owned(), |error| error.to_string())));
+                    }
+                    _ => {}
+                }
+            }
+        };
+        time::timeout(LISTEN_TIMEOUT, listening)
+            .await
+            .map_err(|_| failed("no answer from the system".to_owned()))??;
+    }
+    Ok(())
+}
+
+/// Why discovery could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Somebody else listens on the address.
+    #[error("{address} is in use: stop what listens there (another node of this site?), or listen on another port")]
+    AddressInUse {
+        /// The address.
+        address: Multiaddr,
+    },
+    /// The address cannot be listened on for another reason.
+    #[error("cannot listen on {address}: {why}")]
+    Listen {
+        /// The address.
+        address: Multiaddr,
+        /// What went wrong.
+        why: String,
+    },
+    /// The protocols could not be set up.
+    #[error(transparent)]
+    SetUp(#[from] crate::behaviour::SetUpError),
+    /// The key cannot be used.
+    #[error(transparent)]
+    Identity(#[from] crate::identity::IdentityError),
+}
+
+/// libp2p listens with `SO_REUSEPORT` (it dials from the listening port), so that a second node of the same user on the
+/// same port would not fail but take half of the first one's connections. A plain bind tells.
+fn refuse_address_in_use(address: &Multiaddr) -> Result<(), StartError> {
+    let mut parts = address.iter();
+    let ip = match parts.next() {
+        Some(Protocol::Ip4(ip)) => ip.into(),
+        Some(Protocol::Ip6(ip)) => std::net::IpAddr::from(ip),
+        _ => return Ok(()),
+    };
+    let bound = match parts.next() {
+        Some(Protocol::Tcp(port)) if port != 0 => std::net::TcpListener::bind((ip, port)).map(drop),
+        Some(Protocol::Udp(port)) if port != 0 => std::net::UdpSocket::bind((ip, port)).map(drop),
+        _ => return Ok(()),
+    };
+    match bound {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Err(StartError::AddressInUse { address: address.clone() })
+        }
+        // Any other trouble is met again, and told, by the real attempt.
+        _ => Ok(()),
+    }
+}
+
+fn listen_error(address: &Multiaddr, error: &TransportError<io::Error>) -> StartError {
+    let address = address.clone();
+    match error {
+        TransportError::Other(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            StartError::AddressInUse { address }
+        }
+        // The memory transport knows only this one trouble with listening: the port is taken.
+        TransportError::Other(_) if matches!(address.iter().next(), Some(Protocol::Memory(_))) => {
+            StartError::AddressInUse { address }
+        }
+        TransportError::Other(error) => StartError::Listen { address, why: error.to_string() },
+        TransportError::MultiaddrNotSupported(_) => StartError::Listen {
+            address,
+            why: "expected an address such as /ip4/0.0.0.0/tcp/7741 or /ip4/0.0.0.0/udp/7741/quic-v1".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,400 @@
+//! The one task that owns the swarm.
+//!
+//! Invariant: the loop never waits for anybody but the network, its timers and its bounded command queue: everything it
+//! hands out goes through `try_send` or a one-shot channel, and what does not fit is refused with an error to whoever
+//! asked. Answers that are ready go out before new requests are taken in.
+
+mod asks;
+mod dht;
+mod gossip;
+mod peers;
+mod serving;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use broker::time::Millis;
+use futures::StreamExt as _;
+use libp2p::{
+    Multiaddr, PeerId, Swarm, gossipsub, identify,
+    kad::{self, RecordKey},
+    request_response::{self, OutboundRequestId},
+    swarm::{
+        SwarmEvent,
+        dial_opts::{DialOpts, PeerCondition},
+    },
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{self, Instant},
+};
+use tracing::{debug, warn};
+
+pub(crate) use self::{asks::AskCommand, gossip::Gossip};
+use self::{
+    asks::{Asks, Wire, ask_error},
+    dht::Dht,
+    peers::Peers,
+    serving::Serving,
+};
+use crate::{
+    behaviour::{Behaviour, BehaviourEvent, identify_protocol},
+    codec::{Codec, WireAnswer, WireRequest},
+    counters::Counter,
+    identity::site_of_peer,
+    inbound::{InboundQueue, ScheduleServer},
+    shared::{Shared, millis, peer_of_address},
+};
+
+/// What the handle and the background tasks want from the swarm.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Ask(Box<AskCommand>),
+    Providers { key: RecordKey, reply: oneshot::Sender<BTreeSet<PeerId>> },
+    Record { key: RecordKey, reply: oneshot::Sender<Option<Vec<u8>>> },
+    Connect(Vec<(PeerId, Vec<Multiaddr>)>),
+    Leave(oneshot::Sender<()>),
+}
+
+impl Wire for request_response::Behaviour<Codec> {
+    fn send(&mut self, peer: &PeerId, request: WireRequest, addresses: Vec<Multiaddr>) -> OutboundRequestId {
+        self.send_request_with_addresses(peer, request, addresses)
+    }
+}
+
+/// The task's state.
+pub(crate) struct SwarmTask {
+    swarm: Swarm<Behaviour>,
+    shared: Arc<Shared>,
+    commands: mpsc::Receiver<Command>,
+    asks: Asks,
+    serving: Serving,
+    dht: Dht,
+    gossip: Gossip,
+    peers: Peers,
+    refresh_at: Millis,
+    put_at: Millis,
+    past_forgotten_at: Millis,
+    leaving: Option<(Instant, oneshot::Sender<()>)>,
+}
+
+/// The first refresh comes early: what was published while the grid was forming went to nodes that are not the closest.
+const FIRST_REFRESH: Millis = Millis(15_000);
+/// How often the past of schedules is dropped.
+const FORGET_PAST_EVERY: Millis = Millis(60_000);
+/// A node that comes into company publishes after this, so that it knows some more nodes by then.
+const PUBLISH_AFTER_FIRST_CONNECTION: Millis = Millis(300);
+
+impl SwarmTask {
+    pub(crate) fn new(
+        swarm: Swarm<Behaviour>,
+        shared: Arc<Shared>,
+        commands: mpsc::Receiver<Command>,
+        inbound: InboundQueue,
+        schedules: ScheduleServer,
+    ) -> SwarmTask {
+        let now = shared.clock.now();
+        SwarmTask {
+            swarm,
+            commands,
+            asks: Asks::new(shared.config.limits.clone()),
+            serving: Serving::new(Arc::clone(&shared), inbound, schedules),
+            dht: Dht::new(Arc::clone(&shared)),
+            gossip: Gossip::new(Arc::clone(&shared)),
+            peers: Peers::new(Arc::clone(&shared)),
+            refresh_at: now + FIRST_REFRESH.min(millis(shared.config.intervals.advert_refresh)),
+            put_at: now,
+            past_forgotten_at: now,
+            leaving: None,
+            shared,
+        }
+    }
+
+    /// Runs until told to leave, or until all handles are gone.
+    pub(crate) async fn run(mut self) {
+        self.dial_bootstrap();
+        let mut housekeeping = time::interval(self.shared.config.intervals.housekeeping);
+        housekeeping.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let shared = Arc::clone(&self.shared);
+        loop {
+            let pause = self.pause();
+            tokio::select! {
+                (channel, answer) = self.serving.next() => self.answer(channel, answer),
+                event = self.swarm.select_next_some() => self.on_event(event),
+                command = self.commands.recv() => match command {
+                    Some(command) => self.on_command(command),
+                    None => return,
+                },
+                () = shared.outbox_changed.notified() => self.on_outbox(),
+                () = time::sleep(pause) => self.on_timer(),
+                _ = housekeeping.tick() => self.on_housekeeping(),
+            }
+            if self.leaving.as_ref().is_some_and(|(until, _)| Instant::now() >= *until) {
+                if let Some((_, reply)) = self.leaving.take() {
+                    // An error says that nobody waits for the end.
+                    let _ = reply.send(());
+                }
+                return;
+            }
+        }
+    }
+
+    /// How long nothing but events is due.
+    fn pause(&self) -> Duration {
+        let now = self.shared.clock.now();
+        let put = (self.dht.may_put() && !self.peers.is_alone()).then_some(self.put_at);
+        let due = [Some(self.refresh_at), self.gossip.changes_due(), put];
+        let farewell = self.leaving.as_ref().map(|(until, _)| until.saturating_duration_since(Instant::now()));
+        let pause = due.into_iter().flatten().map(|due| Duration::from_millis((due - now).0)).chain(farewell).min();
+        pause.unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(1))
+    }
+
+    fn on_timer(&mut self) {
+        let now = self.shared.clock.now();
+        let behaviour = self.swarm.behaviour_mut();
+        self.gossip.publish_changes(&mut behaviour.gossip);
+        if now >= self.put_at && self.dht.may_put() && Dht::is_connected(&mut behaviour.kad) {
+            self.dht.put_next(&mut behaviour.kad);
+        }
+        if now >= self.put_at {
+            self.put_at = now + self.dht.pause();
+        }
+        if now >= self.refresh_at {
+            self.refresh();
+        }
+    }
+
+    fn on_outbox(&mut self) {
+        let is_offer_new = std::mem::take(&mut self.shared.outbox().is_offer_new);
+        if is_offer_new {
+            let envelope = self.shared.view.envelope(self.shared.site());
+            self.publish(envelope.map(|envelope| envelope.to_vec()));
+        }
+        self.gossip.publish_changes(&mut self.swarm.behaviour_mut().gossip);
+    }
+
+    /// Signs the offer anew and publishes it; a little earlier or later each time, so that sites do not fall into step.
+    fn refresh(&mut self) {
+        let interval = millis(self.shared.config.intervals.advert_refresh);
+        let jitter = rand::random_range(0..=interval.0 / 10);
+        self.refresh_at = self.shared.clock.now() + Millis(interval.0 - interval.0 / 20 + jitter);
+        let offer = self.shared.outbox().offer.clone();
+        if let Some(offer) = offer {
+            let advert = self.shared.advert(&offer);
+            let envelope = self.shared.publishable_advert(advert);
+            self.publish(envelope);
+        }
+    }
+
+    fn publish(&mut self, envelope: Option<Vec<u8>>) {
+        let hosts = self.shared.outbox().offer.as_ref().map(|offer| offer.hosts.clone());
+        let (Some(envelope), Some(hosts)) = (envelope, hosts) else { return };
+        if self.leaving.is_some() {
+            return;
+        }
+        let behaviour = self.swarm.behaviour_mut();
+        self.gossip.publish_advert(&mut behaviour.gossip, envelope.clone());
+        self.dht.publish(&mut behaviour.kad, envelope, &hosts);
+    }
+
+    fn on_command(&mut self, command: Command) {
+        let behaviour = self.swarm.behaviour_mut();
+        match command {
+            Command::Ask(ask) => {
+                self.peers.used(&ask.peer);
+                self.shared.count(Counter::AsksOut);
+                if !self.asks.submit(*ask, &mut behaviour.ask) {
+                    self.shared.count(Counter::AsksRefused);
+                }
+            }
+            Command::Providers { key, reply } => self.dht.find_providers(&mut behaviour.kad, key, reply),
+            Command::Record { key, reply } => self.dht.find_record(&mut behaviour.kad, key, reply),
+            Command::Connect(peers) => {
+                for (peer, addresses) in peers {
+                    self.dial_peer(peer, addresses);
+                }
+            }
+            Command::Leave(reply) => self.leave(reply),
+        }
+    }
+
+    fn leave(&mut self, reply: oneshot::Sender<()>) {
+        let mut wait = Duration::ZERO;
+        let behaviour = self.swarm.behaviour_mut();
+        if let Some(departure) = self.shared.departure()
+            && !self.peers.is_alone()
+        {
+            self.gossip.publish_changes(&mut behaviour.gossip);
+            self.gossip.publish_advert(&mut behaviour.gossip, departure.clone());
+            self.dht.leave(&mut behaviour.kad, departure);
+            wait = self.shared.config.intervals.farewell;
+        }
+        self.leaving = Some((Instant::now() + wait, reply));
+    }
+
+    fn dial_peer(&mut self, peer: PeerId, addresses: Vec<Multiaddr>) {
+        self.peers.used(&peer);
+        let options = DialOpts::peer_id(peer)
+            .condition(PeerCondition::DisconnectedAndNotDialing)
+            .addresses(addresses)
+            .extend_addresses_through_behaviour()
+            .build();
+        // Connected already, or being dialled: that is what was wanted. No address: the request will say so.
+        if let Err(error) = self.swarm.dial(options) {
+            debug!(%peer, %error, "not dialled");
+        }
+    }
+
+    fn dial_bootstrap(&mut self) {
+        let config = &self.shared.config;
+        let addresses: Vec<Multiaddr> = config.bootstrap.iter().chain(&config.known_peers).cloned().collect();
+        for address in &addresses {
+            self.dial_address(address);
+        }
+    }
+
+    fn dial_address(&mut self, address: &Multiaddr) {
+        if peer_of_address(address) == Some(self.shared.identity.peer_id()) {
+            return;
+        }
+        if let Err(error) = self.swarm.dial(address.clone()) {
+            debug!(%address, %error, "not dialled");
+        }
+    }
+
+    fn on_housekeeping(&mut self) {
+        let now = self.shared.clock.now();
+        self.shared.view.drop_expired(now);
+        if now - self.past_forgotten_at >= FORGET_PAST_EVERY {
+            self.past_forgotten_at = now;
+            self.shared.view.forget_before(self.shared.clock.utc());
+        }
+        let behaviour = self.swarm.behaviour_mut();
+        self.dht.drop_expired(&mut behaviour.kad);
+        self.gossip.retry(&mut behaviour.gossip);
+        for address in self.peers.choose_to_dial() {
+            self.dial_address(&address);
+        }
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        let mesh: BTreeSet<PeerId> = self.swarm.behaviour().gossip.all_mesh_peers().copied().collect();
+        let asks = &self.asks;
+        for peer in self.peers.to_trim(|peer| mesh.contains(peer) || asks.is_open_to(peer)) {
+            self.shared.count(Counter::ConnectionsTrimmed);
+            // An error says that it is gone already.
+            let _ = self.swarm.disconnect_peer_id(peer);
+        }
+    }
+
+    fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        match event {
+            SwarmEvent::Behaviour(BehaviourEvent::Ask(event)) => self.on_ask_event(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Gossip(event)) => self.on_gossip_event(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Kad(event)) => self.on_kad_event(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
+                self.on_identified(peer_id, &info);
+            }
+            SwarmEvent::ConnectionEstablished { peer_id, .. } => {
+                let is_first = self.peers.opened(peer_id);
+                let now = self.shared.clock.now();
+                // What was queued while nobody was there goes out anyway.
+                let is_news_lost = is_first && !self.dht.is_put_waiting();
+                let publish_at = if is_news_lost { now + PUBLISH_AFTER_FIRST_CONNECTION } else { self.refresh_at };
+                self.refresh_at = self.refresh_at.min(publish_at);
+            }
+            SwarmEvent::ConnectionClosed { peer_id, num_established: 0, .. } => self.peers.closed(&peer_id),
+            SwarmEvent::OutgoingConnectionError { peer_id, error, .. } => {
+                self.shared.count(Counter::DialsFailed);
+                debug!(?peer_id, %error, "dial failed");
+            }
+            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
+                self.shared.set_listen(self.swarm.listeners().cloned().collect());
+            }
+            SwarmEvent::ListenerClosed { addresses, reason: Err(error), .. } => {
+                warn!(?addresses, %error, "no longer listening");
+                self.shared.set_listen(self.swarm.listeners().cloned().collect());
+            }
+            _ => {}
+        }
+    }
+
+    fn on_identified(&mut self, peer: PeerId, info: &identify::Info) {
+        if info.protocol_version != identify_protocol(&self.shared.config.grid) {
+            warn!(%peer, protocol = info.protocol_version, "disconnected: not of this grid");
+            self.shared.count(Counter::StrangersDisconnected);
+            // An error says that it is gone already.
+            let _ = self.swarm.disconnect_peer_id(peer);
+            return;
+        }
+        let is_new = self.peers.met(peer, &info.listen_addrs);
+        let behaviour = self.swarm.behaviour_mut();
+        for address in info.listen_addrs.iter().take(peers::ADDRESSES_PER_PEER_MAX) {
+            behaviour.kad.add_address(&peer, address.clone());
+        }
+        if is_new {
+            self.shared.neighbour_met.notify_one();
+        }
+    }
+
+    fn on_gossip_event(&mut self, event: gossipsub::Event) {
+        let behaviour = self.swarm.behaviour_mut();
+        match event {
+            gossipsub::Event::Message { propagation_source, message_id, message } => {
+                let verdict = self.gossip.hear(propagation_source, &message);
+                behaviour.gossip.report_message_validation_result(&message_id, &propagation_source, verdict.acceptance);
+                if verdict.disconnect {
+                    warn!(peer = %propagation_source, "disconnected: passes on too much that is invalid");
+                    // An error says that it is gone already.
+                    let _ = self.swarm.disconnect_peer_id(propagation_source);
+                }
+            }
+            gossipsub::Event::Subscribed { .. } => self.gossip.retry(&mut behaviour.gossip),
+            _ => {}
+        }
+    }
+
+    fn on_kad_event(&mut self, event: kad::Event) {
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        match event {
+            kad::Event::OutboundQueryProgressed { id, result, step, .. } => {
+                self.dht.progressed(kad, id, result, step.last);
+            }
+            kad::Event::InboundRequest { request } => self.dht.store(kad, request),
+            _ => {}
+        }
+    }
+
+    fn on_ask_event(&mut self, event: request_response::Event<WireRequest, WireAnswer>) {
+        match event {
+            request_response::Event::Message { peer, message, .. } => {
+                self.peers.used(&peer);
+                match message {
+                    request_response::Message::Request { request, channel, .. } => {
+                        let Some(from) = site_of_peer(&peer) else { return };
+                        if let Some((channel, answer)) = self.serving.accept(from, request, channel) {
+                            self.answer(channel, answer);
+                        }
+                    }
+                    request_response::Message::Response { request_id, response } => {
+                        self.asks.finished(request_id, Ok(response), &mut self.swarm.behaviour_mut().ask);
+                    }
+                }
+            }
+            request_response::Event::OutboundFailure { request_id, error, peer, .. } => {
+                debug!(%peer, %error, "ask failed");
+                let error = ask_error(&error);
+                self.asks.finished(request_id, Err(error), &mut self.swarm.behaviour_mut().ask);
+            }
+            request_response::Event::InboundFailure { peer, error, .. } => {
+                debug!(%peer, %error, "could not answer");
+            }
+            request_response::Event::ResponseSent { .. } => {}
+        }
+    }
+
+    fn answer(&mut self, channel: request_response::ResponseChannel<WireAnswer>, answer: WireAnswer) {
+        // An error says that the asker has gone or did not wait so long.
+        let _ = self.swarm.behaviour_mut().ask.send_response(channel, answer);
+    }
+}

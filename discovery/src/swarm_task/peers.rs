@@ -1,0 +1,144 @@
+//! Which nodes this one is connected to, finding some again when there are too few, and letting go of too many.
+//!
+//! Without trimming, every node ends up connected to every other, since look-ups in the DHT meet them all; that costs
+//! CPU for nothing. Invariant: a connection that gossip or an open request uses, or that was used in the last
+//! seconds, is never trimmed; and dials for company back off, so that a lone node costs nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use broker::time::Millis;
+use libp2p::{Multiaddr, PeerId};
+use rand::seq::{IndexedRandom as _, IteratorRandom as _};
+
+use crate::shared::{Shared, with_peer};
+
+/// What is known of the nodes that this one met.
+pub(crate) struct Peers {
+    shared: Arc<Shared>,
+    connected: BTreeMap<PeerId, Millis>,
+    /// Where connected nodes listen, as they say.
+    addresses: BTreeMap<PeerId, Vec<Multiaddr>>,
+    dial_again_at: Millis,
+    back_off: Millis,
+}
+
+/// With fewer neighbours than this a node looks for more.
+const NEIGHBOURS_MIN: usize = 3;
+const BACK_OFF_FIRST: Millis = Millis(500);
+const BACK_OFF_MAX: Millis = Millis(30_000);
+/// Dials in one go when there are too few neighbours.
+const DIALS_AT_ONCE: usize = 4;
+/// A connection used within this time is not trimmed.
+const USED_LATELY: Millis = Millis(10_000);
+const REMEMBERED_MAX: usize = 64;
+pub(crate) const ADDRESSES_PER_PEER_MAX: usize = 8;
+
+impl Peers {
+    pub(crate) fn new(shared: Arc<Shared>) -> Peers {
+        let dial_again_at = shared.clock.now() + BACK_OFF_FIRST;
+        Peers {
+            shared,
+            connected: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            dial_again_at,
+            back_off: BACK_OFF_FIRST,
+        }
+    }
+
+    /// Notes a new connection; true when there was none at all before.
+    pub(crate) fn opened(&mut self, peer: PeerId) -> bool {
+        let is_first = self.connected.is_empty();
+        self.connected.insert(peer, self.shared.clock.now());
+        self.shared.set_connected(peer, true);
+        is_first
+    }
+
+    /// Notes that the last connection to a peer is gone.
+    pub(crate) fn closed(&mut self, peer: &PeerId) {
+        self.connected.remove(peer);
+        self.shared.set_connected(*peer, false);
+    }
+
+    /// Notes that a connection is of use.
+    pub(crate) fn used(&mut self, peer: &PeerId) {
+        if let Some(last_used) = self.connected.get_mut(peer) {
+            *last_used = self.shared.clock.now();
+        }
+    }
+
+    pub(crate) fn is_alone(&self) -> bool {
+        self.connected.is_empty()
+    }
+
+    /// Notes where a peer listens; true when it was not known.
+    pub(crate) fn met(&mut self, peer: PeerId, addresses: &[Multiaddr]) -> bool {
+        let addresses: Vec<Multiaddr> =
+            addresses.iter().take(ADDRESSES_PER_PEER_MAX).map(|address| with_peer(address.clone(), peer)).collect();
+        let is_new = self.addresses.insert(peer, addresses).is_none();
+        if self.addresses.len() > REMEMBERED_MAX {
+            let away = self.addresses.keys().find(|known| !self.connected.contains_key(known)).copied();
+            if let Some(gone) = away.or_else(|| self.addresses.keys().next().copied()) {
+                self.addresses.remove(&gone);
+            }
+        }
+        if is_new {
+            self.shared.set_worth_remembering(
+                self.addresses.values().filter_map(|addresses| addresses.first().cloned()).collect(),
+            );
+        }
+        is_new
+    }
+
+    /// Addresses to dial because there are too few neighbours, when it is time.
+    pub(crate) fn choose_to_dial(&mut self) -> Vec<Multiaddr> {
+        let now = self.shared.clock.now();
+        if self.connected.len() >= NEIGHBOURS_MIN {
+            self.back_off = BACK_OFF_FIRST;
+            return Vec::new();
+        }
+        if now < self.dial_again_at {
+            return Vec::new();
+        }
+        self.dial_again_at = now + self.back_off + Millis(rand::random_range(0..=self.back_off.0));
+        self.back_off = Millis(self.back_off.0 * 2).min(BACK_OFF_MAX);
+        let config = &self.shared.config;
+        let advertised = self.shared.view.site_ids();
+        let mut rng = rand::rng();
+        let mut dials: Vec<Multiaddr> = advertised
+            .into_iter()
+            .filter(|site| site != self.shared.site() && !self.shared.is_connected(site))
+            .sample(&mut rng, DIALS_AT_ONCE)
+            .iter()
+            .filter_map(|site| {
+                let peer = crate::identity::peer_of_site(site)?;
+                Some(with_peer(self.shared.addresses_of(site).first()?.clone(), peer))
+            })
+            .collect();
+        // Bootstrap nodes only while nobody is there: they may be busy, and are known to the others.
+        if self.connected.is_empty() {
+            let told: Vec<&Multiaddr> = config.bootstrap.iter().chain(&config.known_peers).collect();
+            dials.extend(told.sample(&mut rng, DIALS_AT_ONCE).map(|address| (*address).clone()));
+        }
+        dials
+    }
+
+    /// Peers to let go of, those unused for longest first. `is_needed` says of a peer whether something uses it.
+    pub(crate) fn to_trim(&self, is_needed: impl Fn(&PeerId) -> bool) -> BTreeSet<PeerId> {
+        let excess = self.connected.len().saturating_sub(self.shared.config.limits.connections_kept);
+        if excess == 0 {
+            return BTreeSet::new();
+        }
+        let now = self.shared.clock.now();
+        let mut idle: Vec<(Millis, PeerId)> = self
+            .connected
+            .iter()
+            .filter(|(peer, last_used)| now - **last_used > USED_LATELY && !is_needed(peer))
+            .map(|(peer, last_used)| (*last_used, *peer))
+            .collect();
+        idle.sort_unstable();
+        idle.into_iter().take(excess).map(|(_, peer)| peer).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! Requests of others: queued for the node, or answered from what is at hand.
+//!
+//! Invariant: at most `inbound_open_max` are open; every one gets an answer, "busy" at worst.
+
+use std::sync::Arc;
+
+use broker::{
+    ids::SiteId,
+    protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer},
+};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use libp2p::request_response::ResponseChannel;
+use tokio::time;
+
+use crate::{
+    codec::{WireAnswer, WireRequest},
+    counters::Counter,
+    inbound::{InboundQueue, ScheduleServer},
+    shared::Shared,
+    wire,
+};
+
+/// An answer and the stream that waits for it.
+pub(crate) type Served = (ResponseChannel<WireAnswer>, WireAnswer);
+
+/// The requests of others that are being answered.
+pub(crate) struct Serving {
+    shared: Arc<Shared>,
+    inbound: InboundQueue,
+    schedules: ScheduleServer,
+    open: FuturesUnordered<BoxFuture<'static, Served>>,
+}
+
+/// Adverts in one answer, in bytes; half of what an answer may have.
+const ADVERTS_PAGE_BYTES: usize = wire::ANSWER_BYTES_MAX / 2;
+
+impl Serving {
+    pub(crate) fn new(shared: Arc<Shared>, inbound: InboundQueue, schedules: ScheduleServer) -> Serving {
+        Serving { shared, inbound, schedules, open: FuturesUnordered::new() }
+    }
+
+    /// Takes a request; an answer that is ready at once is handed back.
+    pub(crate) fn accept(
+        &mut self,
+        from: SiteId,
+        request: WireRequest,
+        channel: ResponseChannel<WireAnswer>,
+    ) -> Option<Served> {
+        self.shared.count(Counter::AsksIn);
+        if self.open.len() >= self.shared.config.limits.inbound_open_max {
+            self.shared.count(Counter::AsksInBusy);
+            let answer = if matches!(request, WireRequest::Site(_)) { site_is_busy() } else { WireAnswer::Busy };
+            return Some((channel, answer));
+        }
+        let answer = match request {
+            WireRequest::Site(request) => {
+                let Some(answer) = self.inbound.offer(from, request) else {
+                    self.shared.count(Counter::AsksInBusy);
+                    return Some((channel, site_is_busy()));
+                };
+                answer.map(|answer| answer.map_or_else(|_| site_is_busy(), WireAnswer::Site)).boxed()
+            }
+            WireRequest::Schedules(known) => {
+                let Some(answer) = self.schedules.ask(known) else {
+                    self.shared.count(Counter::AsksInBusy);
+                    return Some((channel, WireAnswer::Busy));
+                };
+                answer.map(|answer| answer.unwrap_or(WireAnswer::Busy)).boxed()
+            }
+            WireRequest::Advert => {
+                let own = self.shared.view.envelope(self.shared.site());
+                let envelopes = own.map(|envelope| envelope.to_vec()).into_iter().collect();
+                return Some((channel, WireAnswer::Adverts { envelopes, next: None }));
+            }
+            WireRequest::Adverts(after) => {
+                let shared = Arc::clone(&self.shared);
+                // Sorting some thousand sites is not the swarm task's work.
+                let page = tokio::spawn(async move {
+                    let (envelopes, next) = shared.view.envelopes_after(after.as_deref(), ADVERTS_PAGE_BYTES);
+                    WireAnswer::Adverts { envelopes, next }
+                });
+                page.map(|page| page.unwrap_or(WireAnswer::Busy)).boxed()
+            }
+        };
+        let patience = self.shared.config.intervals.request;
+        self.open
+            .push(async move { (channel, time::timeout(patience, answer).await.unwrap_or(WireAnswer::Busy)) }.boxed());
+        None
+    }
+
+    /// The next answer that is ready; never, while nothing is open.
+    pub(crate) async fn next(&mut self) -> Served {
+        match self.open.next().await {
+            Some(served) => served,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+fn site_is_busy() -> WireAnswer {
+    WireAnswer::Site(SiteAnswer::Refused(Refusal {
+        reason: RefusalReason::Busy,
+        version: LedgerVersion::default(),
+        hosts: Vec::new(),
+    }))
+}

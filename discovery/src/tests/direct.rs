@@ -1,0 +1,124 @@
+//! Direct requests, the queue behind them, and addresses.
+
+use broker::protocol::{Refusal, RefusalReason};
+
+use super::*;
+use crate::{AskError, StartError};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_ask_and_answer() {
+    let mut a = node(&[]).await;
+    let b = node(&a.discovery.listen_addresses()).await;
+    a.discovery.publish_advert("a".to_owned(), vec![host("h1", 4, "x86_64")]).unwrap();
+    let site = a.discovery.site_id().clone();
+    eventually("b knows a and its schedules", || b.discovery.view().version(&site).is_some()).await;
+
+    let version = LedgerVersion { incarnation: 1, change: 9 };
+    let (asked, from) = tokio::join!(
+        b.discovery.ask(&site, inquiry(&b), Millis(5000)),
+        answer_next(&mut a, SiteAnswer::Confirmed { version })
+    );
+    assert_eq!(asked, Ok(SiteAnswer::Confirmed { version }));
+    assert_eq!(from, *b.discovery.site_id());
+    let sees_gap =
+        b.discovery.view().with_site(&site, |view| view.fresh_schedules(Millis(0), Millis(u64::MAX)).is_none());
+    assert_eq!(sees_gap, Some(true), "an answer with a later version shows that changes were missed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_asks_itself_through_its_own_queue() {
+    let mut a = node(&[]).await;
+    let (discovery, request) = (a.discovery.clone(), inquiry(&a));
+    let site = discovery.site_id().clone();
+    let (asked, from) =
+        tokio::join!(discovery.ask(&site, request, Millis(5000)), answer_next(&mut a, SiteAnswer::Settled));
+    assert_eq!(asked, Ok(SiteAnswer::Settled));
+    assert_eq!(from, site);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_answers_busy_at_once() {
+    let a = node_with(&[], |config| config.limits.inbound_queue = 1).await;
+    let b = node(&a.discovery.listen_addresses()).await;
+    let site = a.discovery.site_id().clone();
+    eventually("connected", || !b.discovery.status().connected.is_empty()).await;
+    // Nobody takes from the queue: one of two requests fills it, and the other is refused.
+    let asks = (0..2).map(|_| {
+        let (discovery, site, request) = (b.discovery.clone(), site.clone(), inquiry(&b));
+        tokio::spawn(async move { discovery.ask(&site, request, Millis(10_000)).await })
+    });
+    let busy = Refusal { reason: RefusalReason::Busy, version: LedgerVersion::default(), hosts: Vec::new() };
+    let (refused, _, mut waiting) = futures::future::select_all(asks).await;
+    assert_eq!(refused.unwrap(), Ok(SiteAnswer::Refused(busy.clone())));
+    assert_eq!(counter(&a, Counter::AsksInBusy), 1);
+    drop(a.inbound);
+    let dropped = waiting.remove(0).await.unwrap();
+    assert_eq!(dropped, Ok(SiteAnswer::Refused(busy)), "a dropped request is answered as well");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_requests_than_streams_wait_for_their_turn() {
+    let mut a = node(&[]).await;
+    let b = node_with(&a.discovery.listen_addresses(), |config| config.limits.asks_per_peer_max = 3).await;
+    let site = a.discovery.site_id().clone();
+    eventually("connected", || !b.discovery.status().connected.is_empty()).await;
+    let asks: Vec<_> = (0..50)
+        .map(|_| {
+            let (discovery, site, request) = (b.discovery.clone(), site.clone(), inquiry(&b));
+            tokio::spawn(async move { discovery.ask(&site, request, Millis(10_000)).await })
+        })
+        .collect();
+    for _ in 0..50 {
+        answer_next(&mut a, SiteAnswer::Settled).await;
+    }
+    for ask in asks {
+        assert_eq!(ask.await.unwrap(), Ok(SiteAnswer::Settled));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cannot_be_reached_or_is_silent_is_told_apart() {
+    let a = node(&[]).await;
+    let b = node(&a.discovery.listen_addresses()).await;
+    let nobody = Identity::generate().unwrap().site_id().clone();
+    assert_eq!(b.discovery.ask(&nobody, inquiry(&b), Millis(5000)).await, Err(AskError::Unreachable));
+    let label = SiteId::new("s1").unwrap();
+    assert_eq!(b.discovery.ask(&label, inquiry(&b), Millis(5000)).await, Err(AskError::NotASite(label)));
+    eventually("connected", || !b.discovery.status().connected.is_empty()).await;
+    let silent = b.discovery.ask(a.discovery.site_id(), inquiry(&b), Millis(100)).await;
+    assert_eq!(silent, Err(AskError::TimedOut));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_taken_address_is_named() {
+    let tcp = |config: &mut DiscoveryConfig, address: Multiaddr| {
+        config.transport = TransportKind::TcpAndQuic;
+        config.listen = vec![address];
+    };
+    let first = node_with(&[], |config| tcp(config, "/ip4/127.0.0.1/tcp/0".parse().unwrap())).await;
+    let mut taken = first.discovery.listen_addresses().remove(0);
+    taken.pop();
+    let identity = Identity::generate().unwrap();
+    let (mut second, _) = config(&identity);
+    tcp(&mut second, taken.clone());
+    let error = start(identity, second).await.err().unwrap();
+    assert!(matches!(&error, StartError::AddressInUse { address } if *address == taken), "{error}");
+    assert!(error.to_string().contains("is in use"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_talk_over_tcp_and_over_quic() {
+    for address in ["/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"] {
+        let adjust = |config: &mut DiscoveryConfig| {
+            config.transport = TransportKind::TcpAndQuic;
+            config.listen = vec![address.parse().unwrap()];
+        };
+        let mut a = node_with(&[], adjust).await;
+        let b = node_with(&a.discovery.listen_addresses(), adjust).await;
+        eventually("connected", || !b.discovery.status().connected.is_empty()).await;
+        let site = a.discovery.site_id().clone();
+        let (asked, _) =
+            tokio::join!(b.discovery.ask(&site, inquiry(&b), Millis(5000)), answer_next(&mut a, SiteAnswer::Settled));
+        assert_eq!(asked, Ok(SiteAnswer::Settled), "{address}");
+    }
+}

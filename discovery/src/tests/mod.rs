@@ -1,0 +1,178 @@
+//! Whole nodes in one process, over the in-memory transport where TCP is not the point. These tests run against real
+//! timers and are not deterministic; they wait for conditions with a deadline, never for a time.
+
+mod dht;
+mod direct;
+mod gossip;
+mod hostile;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use broker::{
+    amount::Amount,
+    host::Host,
+    ids::{HostId, RequestId, SiteId},
+    protocol::{
+        AttemptId, ChangeKind, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest,
+    },
+    resources::{Amounts, ResourceName},
+    schedule::Schedule,
+    time::{Millis, Time, Window},
+};
+use libp2p::Multiaddr;
+
+use crate::{
+    Discovery, DiscoveryConfig, GridId, Identity, Inbound, Query, ScheduleSource, TransportKind, counters::Counter,
+    start,
+};
+
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// A ledger that only counts.
+struct TestLedger {
+    site: SiteId,
+    state: Mutex<(LedgerVersion, BTreeMap<HostId, Schedule>)>,
+}
+
+impl ScheduleSource for TestLedger {
+    fn snapshot(&self) -> ScheduleSnapshot {
+        let state = self.state.lock().unwrap();
+        let hosts = state.1.iter().map(|(host, schedule)| (host.clone(), schedule.clone())).collect();
+        ScheduleSnapshot { site: self.site.clone(), version: state.0, hosts }
+    }
+}
+
+impl TestLedger {
+    /// Occupies `cpu` of the host for an hour and returns the update that tells of it.
+    fn occupy(&self, host: &str, cpu: u64) -> ScheduleUpdate {
+        let mut state = self.state.lock().unwrap();
+        let change = ScheduleChange {
+            host: HostId::new(host).unwrap(),
+            window: hour(),
+            amounts: amounts(cpu),
+            kind: ChangeKind::Added,
+        };
+        let from = state.0;
+        state.0.change += 1;
+        state.1.entry(change.host.clone()).or_default().add(change.window, &change.amounts);
+        ScheduleUpdate { site: self.site.clone(), from, changes: vec![change] }
+    }
+
+    fn version(&self) -> LedgerVersion {
+        self.state.lock().unwrap().0
+    }
+}
+
+/// A window in the far future, since the past is forgotten.
+fn hour() -> Window {
+    Window { start: Time(4_000_000_000), end: Time(4_000_003_600) }
+}
+
+fn cpu() -> ResourceName {
+    ResourceName::new("cpu").unwrap()
+}
+
+fn amounts(amount: u64) -> Amounts {
+    Amounts::from([(cpu(), Amount(amount))])
+}
+
+fn host(id: &str, cores: u64, arch: &str) -> Host {
+    Host {
+        id: HostId::new(id).unwrap(),
+        capacity: amounts(cores * 1000),
+        attributes: BTreeMap::from([("arch".to_owned(), arch.to_owned())]),
+        speed: 1000,
+        price: 0,
+    }
+}
+
+struct Node {
+    discovery: Discovery,
+    inbound: Inbound,
+    ledger: Arc<TestLedger>,
+}
+
+/// Settings for one process full of nodes: everything happens sooner.
+fn config(identity: &Identity) -> (DiscoveryConfig, Arc<TestLedger>) {
+    let state = Mutex::new((LedgerVersion { incarnation: 1, change: 0 }, BTreeMap::new()));
+    let ledger = Arc::new(TestLedger { site: identity.site_id().clone(), state });
+    let mut config = DiscoveryConfig::new(GridId::new("test").unwrap(), Arc::clone(&ledger) as _);
+    config.transport = TransportKind::Memory;
+    config.listen = vec!["/memory/0".parse().unwrap()];
+    config.intervals.gossip = Duration::from_millis(50);
+    config.intervals.dht_put_pause = Duration::from_millis(5);
+    config.intervals.housekeeping = Duration::from_millis(100);
+    config.intervals.repair_jitter = Duration::from_millis(10);
+    config.intervals.request = Duration::from_secs(5);
+    (config, ledger)
+}
+
+async fn node_with(bootstrap: &[Multiaddr], adjust: impl FnOnce(&mut DiscoveryConfig)) -> Node {
+    let identity = Identity::generate().unwrap();
+    let (mut config, ledger) = config(&identity);
+    config.bootstrap = bootstrap.to_vec();
+    adjust(&mut config);
+    let (discovery, inbound) = start(identity, config).await.unwrap();
+    Node { discovery, inbound, ledger }
+}
+
+async fn node(bootstrap: &[Multiaddr]) -> Node {
+    node_with(bootstrap, |_| ()).await
+}
+
+/// Nodes that find each other through the first one, each with one host named after its place in the list.
+async fn grid(count: usize, adjust: impl Fn(&mut DiscoveryConfig)) -> Vec<Node> {
+    let mut nodes: Vec<Node> = Vec::new();
+    for number in 0..count {
+        let bootstrap = nodes.first().map(|first| first.discovery.listen_addresses()).unwrap_or_default();
+        let node = node_with(&bootstrap, &adjust).await;
+        let arch = if number % 2 == 0 { "x86_64" } else { "aarch64" };
+        node.discovery.publish_advert(format!("site {number}"), vec![host(&format!("h{number}"), 4, arch)]).unwrap();
+        nodes.push(node);
+    }
+    nodes
+}
+
+/// Waits until `holds`; fails with `what` at the deadline.
+async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn query(count: usize) -> Query {
+    Query {
+        count,
+        enough: count,
+        per_host: amounts(1000),
+        attributes: BTreeMap::new(),
+        candidates: None,
+        max_schedule_age: Millis(60_000),
+        timeout: Millis(5_000),
+        exclude: BTreeSet::new(),
+    }
+}
+
+fn inquiry(of: &Node) -> SiteRequest {
+    SiteRequest::Inquire(AttemptId {
+        entry_point: of.discovery.site_id().clone(),
+        request: RequestId::new("r1").unwrap(),
+        attempt: 1,
+    })
+}
+
+fn counter(node: &Node, counter: Counter) -> u64 {
+    node.discovery.status().counters[counter.name()]
+}
+
+async fn answer_next(node: &mut Node, answer: SiteAnswer) -> SiteId {
+    let request = tokio::time::timeout(DEADLINE, node.inbound.next()).await.unwrap().unwrap();
+    request.reply.answer(answer);
+    request.from
+}

@@ -1,0 +1,370 @@
+//! What this node believes of all sites, shared between the swarm task, the background tasks and the planner.
+//!
+//! Hints only: the pure rules for one site are [`broker::view::SiteView`]; this adds the bound on the number of sites,
+//! expiry, departures, the signed adverts for passing on, and the list of sites whose schedules must be asked for.
+//! Invariants: at most `sites_max` sites are kept and this node's own is never evicted; a departed site comes back only
+//! with a later advert; no guard of the map is held across a call into anything else, so readers cannot block the swarm.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use broker::{
+    host::Host,
+    ids::{HostId, SiteId},
+    protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    schedule::Schedule,
+    time::{Millis, Time},
+    view::{Heard, Schedules, SiteView},
+};
+use dashmap::{DashMap, Entry as MapEntry};
+
+use crate::{
+    check::{STEPS_PER_SITE_MAX, steps_of},
+    counters::{Counter, Counters},
+    repair::Wanted,
+};
+
+/// The view of all sites.
+#[derive(Debug)]
+pub struct SharedView {
+    sites: DashMap<SiteId, Entry>,
+    own: SiteId,
+    sites_max: usize,
+    departed: Mutex<BTreeMap<SiteId, Departure>>,
+    wanted: Wanted,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    view: SiteView,
+    /// The advert as its author signed it.
+    envelope: Arc<[u8]>,
+    /// At most this many steps are in the schedules; an upper bound, made exact when it comes near the limit.
+    steps_bound: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Departure {
+    sequence: u64,
+    forget_at: Millis,
+}
+
+/// How long a departure is remembered: longer than any advert of default life that still travels.
+const DEPARTURE_REMEMBERED: Millis = Millis(3_600_000);
+
+/// A site as status output shows it.
+#[derive(Debug, Clone)]
+pub struct SiteSummary {
+    /// The advert.
+    pub advert: Advert,
+    /// What is left of its time to live.
+    pub expires_in: Millis,
+    /// The ledger version that is known, `None` when the schedules are not.
+    pub version: Option<LedgerVersion>,
+    /// Since when the schedules were not confirmed.
+    pub schedule_age: Option<Millis>,
+    /// Whether a later version than the known one was heard of.
+    pub has_gap: bool,
+}
+
+/// A host with the schedule that is believed of it.
+#[derive(Debug, Clone)]
+pub struct HostView {
+    /// The host.
+    pub host: Host,
+    /// Its schedule.
+    pub schedule: Schedule,
+    /// The site's ledger version that the schedule shows.
+    pub version: LedgerVersion,
+    /// Since when it was not confirmed.
+    pub age: Millis,
+}
+
+impl SharedView {
+    pub(crate) fn new(own: SiteId, sites_max: usize, wanted: Wanted, counters: Arc<Counters>) -> SharedView {
+        let departed = Mutex::new(BTreeMap::new());
+        SharedView { sites: DashMap::new(), own, sites_max, departed, wanted, counters }
+    }
+
+    /// How many sites are known, this node's own included.
+    #[must_use]
+    pub fn site_count(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// How many hosts are known.
+    #[must_use]
+    pub fn host_count(&self) -> usize {
+        self.sites.iter().map(|entry| entry.view.advert().hosts.len()).sum()
+    }
+
+    /// Whether the site is known.
+    #[must_use]
+    pub fn knows(&self, site: &SiteId) -> bool {
+        self.sites.contains_key(site)
+    }
+
+    /// Looks at one site. Keep `look` short: it holds up writers of the same part of the map.
+    pub fn with_site<R>(&self, site: &SiteId, look: impl FnOnce(&SiteView) -> R) -> Option<R> {
+        self.sites.get(site).map(|entry| look(&entry.view))
+    }
+
+    /// The names of all sites, in order.
+    #[must_use]
+    pub fn site_ids(&self) -> Vec<SiteId> {
+        let mut ids: Vec<SiteId> = self.sites.iter().map(|entry| entry.key().clone()).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// All sites in the order of their names.
+    #[must_use]
+    pub fn sites(&self, now: Millis) -> Vec<SiteSummary> {
+        let summary = |site: SiteId| self.with_site(&site, |view| summarise(view, now));
+        self.site_ids().into_iter().filter_map(summary).collect()
+    }
+
+    /// Looks at all hosts, site by site, in no particular order.
+    pub(crate) fn for_each_host(&self, mut look: impl FnMut(&SiteId, &Host)) {
+        for entry in &self.sites {
+            for host in &entry.view.advert().hosts {
+                look(entry.key(), host);
+            }
+        }
+    }
+
+    /// A host and its schedule, when the site's schedules were confirmed within `age_max` and have no gap.
+    #[must_use]
+    pub fn fresh_host(&self, site: &SiteId, host: &HostId, now: Millis, age_max: Millis) -> Option<HostView> {
+        let entry = self.sites.get(site)?;
+        let known = entry.view.fresh_schedules(now, age_max)?;
+        let described = entry.view.advert().hosts.iter().find(|described| described.id == *host)?;
+        // A host that the ledger says nothing of is free.
+        let schedule = known.by_host.get(host).cloned().unwrap_or_default();
+        Some(HostView { host: described.clone(), schedule, version: known.version, age: now - known.learnt })
+    }
+
+    /// Whether the site's schedules were confirmed within `age_max` and have no gap.
+    #[must_use]
+    pub fn is_fresh(&self, site: &SiteId, now: Millis, age_max: Millis) -> bool {
+        self.with_site(site, |view| view.fresh_schedules(now, age_max).is_some()).unwrap_or(false)
+    }
+
+    /// The version known of a site's schedules.
+    #[must_use]
+    pub fn version(&self, site: &SiteId) -> Option<LedgerVersion> {
+        self.with_site(site, |view| match view.schedules() {
+            Schedules::Known(known) => Some(known.version),
+            Schedules::Unknown => None,
+        })
+        .flatten()
+    }
+
+    /// Addresses that the site advertises.
+    #[must_use]
+    pub fn addresses(&self, site: &SiteId) -> Vec<String> {
+        self.with_site(site, |view| view.advert().addresses.clone()).unwrap_or_default()
+    }
+
+    /// The sequence of the latest advert or departure heard of a site.
+    #[must_use]
+    pub fn sequence(&self, site: &SiteId) -> Option<u64> {
+        let present = self.with_site(site, |view| view.advert().sequence);
+        present.or_else(|| self.departures().get(site).map(|departure| departure.sequence))
+    }
+
+    /// The site's advert as it signed it.
+    #[must_use]
+    pub fn envelope(&self, site: &SiteId) -> Option<Arc<[u8]>> {
+        self.sites.get(site).map(|entry| Arc::clone(&entry.envelope))
+    }
+
+    /// The signed adverts of the sites behind `after` in order, up to `bytes_max` in all, and where to go on.
+    #[must_use]
+    pub fn envelopes_after(&self, after: Option<&str>, bytes_max: usize) -> (Vec<Vec<u8>>, Option<String>) {
+        let mut envelopes = Vec::new();
+        let mut bytes = 0;
+        let mut last = None;
+        for site in self.site_ids().into_iter().filter(|site| after.is_none_or(|after| site.as_str() > after)) {
+            let Some(envelope) = self.envelope(&site) else { continue };
+            bytes += envelope.len();
+            if bytes > bytes_max && !envelopes.is_empty() {
+                return (envelopes, last);
+            }
+            envelopes.push(envelope.to_vec());
+            last = Some(site.into());
+        }
+        (envelopes, None)
+    }
+
+    /// Hears an advert that was checked. One without time to live is a departure: the site goes.
+    pub(crate) fn hear_advert(&self, advert: Advert, envelope: &[u8], now: Millis, remaining: Millis) -> Heard {
+        let site = advert.site.clone();
+        if self.sequence(&site).is_some_and(|known| advert.sequence <= known) {
+            return Heard::Old;
+        }
+        if advert.time_to_live_s == 0 {
+            self.depart(&site, advert.sequence, now);
+            return Heard::Applied;
+        }
+        self.departures().remove(&site);
+        let (heard, is_new) = match self.sites.entry(site.clone()) {
+            MapEntry::Occupied(mut entry) => {
+                let heard = entry.get_mut().view.hear_advert(advert, now, remaining);
+                if heard == Heard::Applied {
+                    entry.get_mut().envelope = Arc::from(envelope);
+                }
+                (heard, false)
+            }
+            MapEntry::Vacant(entry) => {
+                let view = SiteView::new(advert, now, remaining);
+                entry.insert(Entry { view, envelope: Arc::from(envelope), steps_bound: 0 });
+                (Heard::Applied, true)
+            }
+        };
+        if heard == Heard::Applied {
+            self.counters.count(Counter::AdvertsApplied);
+            self.evict_above_limit();
+        }
+        if is_new {
+            self.wanted.want(&site, now);
+        }
+        heard
+    }
+
+    /// Hears changes that were checked.
+    pub(crate) fn hear_update(&self, update: &ScheduleUpdate, now: Millis) -> Heard {
+        let heard = match self.sites.get_mut(&update.site) {
+            Some(mut entry) => {
+                let heard = entry.view.hear_update(update, now);
+                entry.note_steps(update);
+                heard
+            }
+            // Nothing is kept of a site that has not introduced itself.
+            None => return Heard::Gap,
+        };
+        self.follow_up(&update.site, heard, now);
+        if heard == Heard::Applied {
+            self.counters.count(Counter::UpdatesApplied);
+        }
+        heard
+    }
+
+    /// Hears fetched schedules that were checked.
+    pub(crate) fn hear_snapshot(&self, snapshot: ScheduleSnapshot, now: Millis) -> Heard {
+        let site = snapshot.site.clone();
+        let steps = snapshot.hosts.iter().map(|(_, schedule)| steps_of(schedule)).sum();
+        let Some(mut entry) = self.sites.get_mut(&site) else { return Heard::Old };
+        let heard = entry.view.hear_snapshot(snapshot, now);
+        if heard != Heard::Old {
+            entry.steps_bound = steps;
+        }
+        drop(entry);
+        self.follow_up(&site, heard, now);
+        heard
+    }
+
+    /// Hears from a direct answer which version the site has now.
+    pub(crate) fn hear_version(&self, site: &SiteId, version: LedgerVersion, now: Millis) {
+        let Some(heard) = self.sites.get_mut(site).map(|mut entry| entry.view.hear_version(version, now)) else {
+            return;
+        };
+        self.follow_up(site, heard, now);
+    }
+
+    fn follow_up(&self, site: &SiteId, heard: Heard, now: Millis) {
+        if heard == Heard::Gap {
+            self.counters.count(Counter::Gaps);
+            self.wanted.want(site, now);
+        }
+    }
+
+    /// Drops what has expired.
+    pub(crate) fn drop_expired(&self, now: Millis) {
+        let before = self.sites.len();
+        self.sites.retain(|site, entry| *site == self.own || entry.view.expires() > now);
+        self.counters.add(Counter::SitesExpired, before.saturating_sub(self.sites.len()) as u64);
+        self.departures().retain(|_, departure| departure.forget_at > now);
+    }
+
+    /// Forgets the past of all schedules.
+    pub(crate) fn forget_before(&self, utc: Time) {
+        for mut entry in self.sites.iter_mut() {
+            entry.view.forget_before(utc);
+        }
+    }
+
+    /// The site whose schedules were confirmed longest ago, longer than `age_min`.
+    pub(crate) fn longest_unconfirmed(&self, now: Millis, age_min: Millis) -> Option<SiteId> {
+        let learnt = |view: &SiteView| match view.schedules() {
+            Schedules::Known(known) => Some(known.learnt),
+            Schedules::Unknown => None,
+        };
+        self.sites
+            .iter()
+            .filter_map(|entry| Some((learnt(&entry.view)?, entry.key().clone())))
+            .filter(|(learnt, _)| now - *learnt > age_min)
+            .min()
+            .map(|(_, site)| site)
+    }
+
+    fn depart(&self, site: &SiteId, sequence: u64, now: Millis) {
+        self.sites.remove(site);
+        let mut departed = self.departures();
+        if departed.len() >= self.sites_max {
+            let soonest = departed.iter().min_by_key(|(_, departure)| departure.forget_at);
+            if let Some(site) = soonest.map(|(site, _)| site.clone()) {
+                departed.remove(&site);
+            }
+        }
+        departed.insert(site.clone(), Departure { sequence, forget_at: now + DEPARTURE_REMEMBERED });
+        self.counters.count(Counter::Departures);
+    }
+
+    fn evict_above_limit(&self) {
+        while self.sites.len() > self.sites_max {
+            let others = self.sites.iter().filter(|entry| *entry.key() != self.own);
+            let Some((_, site)) = others.map(|entry| (entry.view.expires(), entry.key().clone())).min() else {
+                return;
+            };
+            self.sites.remove(&site);
+            self.counters.count(Counter::SitesEvicted);
+        }
+    }
+
+    fn departures(&self) -> MutexGuard<'_, BTreeMap<SiteId, Departure>> {
+        // The map is valid after every single operation, so a panic elsewhere does not make it worthless.
+        self.departed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    /// Keeps a hostile site from growing its schedules without end, one small update at a time.
+    fn note_steps(&mut self, update: &ScheduleUpdate) {
+        self.steps_bound += update.changes.iter().map(|change| 2 * change.amounts.len()).sum::<usize>();
+        if self.steps_bound <= STEPS_PER_SITE_MAX {
+            return;
+        }
+        if let Schedules::Known(known) = self.view.schedules() {
+            self.steps_bound = known.by_host.values().map(steps_of).sum();
+        }
+        if self.steps_bound > STEPS_PER_SITE_MAX {
+            self.view.forget_schedules();
+            self.steps_bound = 0;
+        }
+    }
+}
+
+fn summarise(view: &SiteView, now: Millis) -> SiteSummary {
+    let (version, schedule_age, has_gap) = match view.schedules() {
+        Schedules::Known(known) => (Some(known.version), Some(now - known.learnt), known.has_gap),
+        Schedules::Unknown => (None, None, false),
+    };
+    SiteSummary { advert: view.advert().clone(), expires_in: view.expires() - now, version, schedule_age, has_gap }
+}
+
+#[cfg(test)]
+mod tests;

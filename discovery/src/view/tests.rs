@@ -1,0 +1,143 @@
+//! The bounds of the shared view: eviction, expiry, departures, and what a hostile site can make it keep.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use broker::{
+    amount::Amount,
+    protocol::{ChangeKind, ScheduleChange},
+    resources::ResourceName,
+    time::Window,
+};
+
+use super::*;
+
+fn site(name: &str) -> SiteId {
+    SiteId::new(name).unwrap()
+}
+
+fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
+    Advert {
+        site: site(name),
+        name: String::new(),
+        sequence,
+        time_to_live_s,
+        hosts: vec![Host {
+            id: HostId::new("h1").unwrap(),
+            capacity: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+            speed: 1000,
+            price: 0,
+        }],
+        addresses: Vec::new(),
+    }
+}
+
+fn view(sites_max: usize) -> SharedView {
+    let wanted = Wanted::new(sites_max, Duration::ZERO);
+    SharedView::new(site("own"), sites_max, wanted, Arc::new(Counters::default()))
+}
+
+fn hear(view: &SharedView, name: &str, sequence: u64, remaining: u64) -> Heard {
+    view.hear_advert(advert(name, sequence, 60), name.as_bytes(), Millis(0), Millis(remaining))
+}
+
+fn snapshot(name: &str, change: u64) -> ScheduleSnapshot {
+    ScheduleSnapshot {
+        site: site(name),
+        version: LedgerVersion { incarnation: 1, change },
+        hosts: vec![(HostId::new("h1").unwrap(), Schedule::default())],
+    }
+}
+
+#[test]
+fn the_site_that_expires_first_is_evicted_but_never_the_own() {
+    let view = view(3);
+    hear(&view, "own", 1, 1);
+    hear(&view, "late", 1, 900);
+    hear(&view, "soon", 1, 100);
+    hear(&view, "later", 1, 950);
+    assert_eq!(view.site_ids(), [site("late"), site("later"), site("own")]);
+    assert_eq!(view.counters.get(Counter::SitesEvicted), 1);
+    view.drop_expired(Millis(920));
+    assert_eq!(view.site_ids(), [site("later"), site("own")]);
+}
+
+#[test]
+fn a_departed_site_returns_only_with_a_later_advert() {
+    let view = view(10);
+    hear(&view, "a", 5, 60_000);
+    assert_eq!(view.hear_advert(advert("a", 7, 0), b"", Millis(0), Millis(1)), Heard::Applied);
+    assert!(!view.knows(&site("a")));
+    assert_eq!(hear(&view, "a", 6, 60_000), Heard::Old);
+    assert!(!view.knows(&site("a")));
+    assert_eq!(hear(&view, "a", 8, 60_000), Heard::Applied);
+    assert_eq!(view.host_count(), 1);
+}
+
+#[test]
+fn departures_are_bounded_as_well() {
+    let view = view(2);
+    for number in 0..10 {
+        let name = format!("s{number}");
+        view.hear_advert(advert(&name, 1, 0), b"", Millis(number), Millis(1));
+    }
+    assert_eq!(view.departures().len(), 2);
+}
+
+#[test]
+fn a_host_is_handed_out_only_with_a_fresh_schedule() {
+    let view = view(10);
+    let host = HostId::new("h1").unwrap();
+    hear(&view, "a", 1, 60_000);
+    assert!(view.fresh_host(&site("a"), &host, Millis(10), Millis(100)).is_none());
+    view.hear_snapshot(snapshot("a", 1), Millis(10));
+    assert!(view.fresh_host(&site("a"), &host, Millis(110), Millis(100)).is_some());
+    assert!(view.fresh_host(&site("a"), &host, Millis(111), Millis(100)).is_none());
+    view.hear_version(&site("a"), LedgerVersion { incarnation: 1, change: 2 }, Millis(20));
+    assert!(view.fresh_host(&site("a"), &host, Millis(20), Millis(100)).is_none());
+    assert_eq!(view.counters.get(Counter::Gaps), 1);
+}
+
+#[test]
+fn pages_of_adverts_cover_all_sites_once() {
+    let view = view(100);
+    let names: Vec<String> = (10..40).map(|number| format!("site{number}")).collect();
+    for name in &names {
+        hear(&view, name, 1, 60_000);
+    }
+    let mut paged = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let (envelopes, next) = view.envelopes_after(after.as_deref(), 20);
+        paged.extend(envelopes.into_iter().map(|envelope| String::from_utf8(envelope).unwrap()));
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(paged, names);
+}
+
+#[test]
+fn a_site_cannot_grow_its_schedules_without_end() {
+    let view = view(10);
+    hear(&view, "a", 1, 60_000);
+    view.hear_snapshot(snapshot("a", 0), Millis(0));
+    let cpu = BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(1))]);
+    let mut next = 0;
+    while view.version(&site("a")).is_some() {
+        assert!(next < 2 * STEPS_PER_SITE_MAX as u64, "never forgotten");
+        let changes: Vec<ScheduleChange> = (next..next + 1000)
+            .map(|number| Time(i64::try_from(3 * number).unwrap()))
+            .map(|start| ScheduleChange {
+                host: HostId::new("h1").unwrap(),
+                window: Window { start, end: Time(start.0 + 1) },
+                amounts: cpu.clone(),
+                kind: ChangeKind::Added,
+            })
+            .collect();
+        let from = LedgerVersion { incarnation: 1, change: next };
+        view.hear_update(&ScheduleUpdate { site: site("a"), from, changes }, Millis(0));
+        next += 1000;
+    }
+}

@@ -1,0 +1,277 @@
+//! How things travel: envelopes signed by their author, and bincode with limits.
+//!
+//! An envelope is `version (1) | author's public key (32) | sequence (8, big endian) | signature (64) | body`; the
+//! signature covers a fixed prefix, author, sequence and body. Whoever passes it on cannot change it, and the author
+//! proves itself without being connected. Invariant: nothing of a body is decoded before its size and its signature
+//! were checked, and nothing is handed out before its payload passed [`crate::check`].
+
+use broker::{
+    ids::SiteId,
+    protocol::{Advert, ScheduleUpdate},
+    time::Millis,
+};
+use ed25519_dalek::{Signature, VerifyingKey};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    check,
+    config::GridId,
+    counters::Counter,
+    identity::{Identity, peer_of_key, site_of_peer},
+};
+
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 1 + 32 + 8 + 64;
+/// Keeps these signatures apart from any other use of the key.
+const SIGNED_PREFIX: &[u8] = b"kolo-envelope/1";
+
+/// Largest advert envelope. 1,024 hosts of some 200 bytes.
+pub const ADVERT_BYTES_MAX: usize = 256 * 1024;
+/// Largest envelope with schedule changes. 512 changes of some 100 bytes.
+pub const UPDATE_BYTES_MAX: usize = 64 * 1024;
+/// Largest direct request. A hold on 10,000 hosts of one site does not occur: one site offers 1,024.
+pub const REQUEST_BYTES_MAX: usize = 256 * 1024;
+/// Largest answer that carries no schedules of a whole site.
+pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// Largest answer of all: the schedules of a site.
+pub const SCHEDULES_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What an envelope carries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Payload {
+    /// A site's advert, or its departure (no hosts, time to live 0).
+    Advert(Advert),
+    /// Changes of a site's schedules.
+    Update(ScheduleUpdate),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Body {
+    grid: String,
+    sent_ms: u64,
+    time_to_live_ms: u64,
+    payload: Payload,
+}
+
+/// What was inside an envelope that passed all checks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Opened {
+    /// Who signed it; the payload speaks of this site only.
+    pub author: SiteId,
+    /// What is left of its time to live.
+    pub remaining: Millis,
+    /// What it says.
+    pub payload: Payload,
+}
+
+/// Why a message of another site was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Dropped {
+    /// Larger than its kind may be.
+    #[error("too large")]
+    Oversized,
+    /// Does not decode.
+    #[error("malformed")]
+    Malformed,
+    /// Not signed by the author it names.
+    #[error("not signed by its author")]
+    Unsigned,
+    /// Of another grid.
+    #[error("of another grid")]
+    ForeignGrid,
+    /// Its time to live is over.
+    #[error("expired")]
+    Expired,
+    /// Signed further in the future than clocks may differ.
+    #[error("from the future")]
+    FromFuture,
+    /// Speaks for another site.
+    #[error("speaks for another site than its author's")]
+    WrongAuthor,
+    /// Breaks a limit of `check`.
+    #[error("breaks a limit")]
+    Invalid,
+    /// Not newer than what is known.
+    #[error("old")]
+    Stale,
+    /// Its author says more than its share.
+    #[error("more than its author's share")]
+    Flood,
+}
+
+impl Dropped {
+    /// Where it is counted.
+    #[must_use]
+    pub fn counter(self) -> Counter {
+        match self {
+            Dropped::Oversized => Counter::DroppedOversized,
+            Dropped::Malformed => Counter::DroppedMalformed,
+            Dropped::Unsigned => Counter::DroppedUnsigned,
+            Dropped::ForeignGrid => Counter::DroppedForeignGrid,
+            Dropped::Expired => Counter::DroppedExpired,
+            Dropped::FromFuture => Counter::DroppedFromFuture,
+            Dropped::WrongAuthor => Counter::DroppedWrongAuthor,
+            Dropped::Invalid => Counter::DroppedInvalid,
+            Dropped::Stale => Counter::DroppedStale,
+            Dropped::Flood => Counter::DroppedFlood,
+        }
+    }
+
+    /// Whether an honest neighbour can have passed it on. What is merely old or late says nothing of who forwarded it.
+    #[must_use]
+    pub fn is_forwarders_fault(self) -> bool {
+        !matches!(self, Dropped::Stale | Dropped::Expired | Dropped::FromFuture | Dropped::Flood)
+    }
+}
+
+/// When and for how long something is said.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamp {
+    /// Grows with everything the author says.
+    pub sequence: u64,
+    /// The author's clock, Unix milliseconds.
+    pub sent_ms: u64,
+    /// For how long it may be believed and passed on.
+    pub time_to_live: Millis,
+}
+
+/// Makes an envelope. `None` when the payload does not encode into the size of its kind.
+#[must_use]
+pub fn seal(identity: &Identity, grid: &GridId, stamp: Stamp, payload: Payload) -> Option<Vec<u8>> {
+    let bytes_max = bytes_max_of(&payload);
+    let body =
+        Body { grid: grid.as_str().to_owned(), sent_ms: stamp.sent_ms, time_to_live_ms: stamp.time_to_live.0, payload };
+    let body = encode(&body).ok()?;
+    let author = identity.public_key();
+    let signature = identity.sign(&signed_bytes(&author, stamp.sequence, &body));
+    let mut envelope = Vec::with_capacity(HEADER_BYTES + body.len());
+    envelope.push(VERSION);
+    envelope.extend_from_slice(&author);
+    envelope.extend_from_slice(&stamp.sequence.to_be_bytes());
+    envelope.extend_from_slice(&signature);
+    envelope.extend_from_slice(&body);
+    (envelope.len() <= bytes_max).then_some(envelope)
+}
+
+fn bytes_max_of(payload: &Payload) -> usize {
+    match payload {
+        Payload::Advert(_) => ADVERT_BYTES_MAX,
+        Payload::Update(_) => UPDATE_BYTES_MAX,
+    }
+}
+
+fn signed_bytes(author: &[u8; 32], sequence: u64, body: &[u8]) -> Vec<u8> {
+    [SIGNED_PREFIX, author, &sequence.to_be_bytes(), body].concat()
+}
+
+/// Author and sequence of an envelope as it claims, unchecked: enough to see that it is known already.
+#[must_use]
+pub fn peek(envelope: &[u8]) -> Option<(SiteId, u64)> {
+    if envelope.first() != Some(&VERSION) {
+        return None;
+    }
+    let author = envelope.get(1..33)?.try_into().ok()?;
+    let sequence = u64::from_be_bytes(envelope.get(33..41)?.try_into().ok()?);
+    Some((site_of_peer(&peer_of_key(author)?)?, sequence))
+}
+
+/// What the opener goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    /// The grid.
+    pub grid: &'a GridId,
+    /// The present, Unix milliseconds.
+    pub utc_ms: u64,
+    /// How far ahead the author's clock may be.
+    pub skew_max: Millis,
+}
+
+/// Checks an envelope from outside and hands out what it says.
+///
+/// # Errors
+/// [`Dropped`] says why it must not be believed.
+pub fn open(envelope: &[u8], terms: Terms<'_>) -> Result<Opened, Dropped> {
+    if envelope.len() > ADVERT_BYTES_MAX {
+        return Err(Dropped::Oversized);
+    }
+    if envelope.len() < HEADER_BYTES || envelope[0] != VERSION {
+        return Err(Dropped::Malformed);
+    }
+    let (header, body) = envelope.split_at(HEADER_BYTES);
+    let author_key: [u8; 32] = header[1..33].try_into().map_err(|_| Dropped::Malformed)?;
+    let sequence = u64::from_be_bytes(header[33..41].try_into().map_err(|_| Dropped::Malformed)?);
+    let signature = Signature::from_bytes(header[41..].try_into().map_err(|_| Dropped::Malformed)?);
+    let key = VerifyingKey::from_bytes(&author_key).map_err(|_| Dropped::Unsigned)?;
+    key.verify_strict(&signed_bytes(&author_key, sequence, body), &signature).map_err(|_| Dropped::Unsigned)?;
+    let author = peer_of_key(&author_key).and_then(|peer| site_of_peer(&peer)).ok_or(Dropped::Malformed)?;
+
+    let body: Body = decode::<_, ADVERT_BYTES_MAX>(body).map_err(|_| Dropped::Malformed)?;
+    if envelope.len() > bytes_max_of(&body.payload) {
+        return Err(Dropped::Oversized);
+    }
+    if body.grid != terms.grid.as_str() {
+        return Err(Dropped::ForeignGrid);
+    }
+    if body.sent_ms > terms.utc_ms.saturating_add(terms.skew_max.0) {
+        return Err(Dropped::FromFuture);
+    }
+    let time_to_live = body.time_to_live_ms.min(u64::try_from(check::TIME_TO_LIVE_MAX.as_millis()).unwrap_or(u64::MAX));
+    let age = terms.utc_ms.saturating_sub(body.sent_ms);
+    if age >= time_to_live {
+        return Err(Dropped::Expired);
+    }
+    check_payload(&body.payload, &author, sequence)?;
+    Ok(Opened { author, remaining: Millis(time_to_live - age), payload: body.payload })
+}
+
+fn check_payload(payload: &Payload, author: &SiteId, sequence: u64) -> Result<(), Dropped> {
+    match payload {
+        Payload::Advert(advert) => {
+            if advert.site != *author {
+                return Err(Dropped::WrongAuthor);
+            }
+            if advert.sequence != sequence {
+                return Err(Dropped::Invalid);
+            }
+            check::check_advert(advert).map_err(|_| Dropped::Invalid)
+        }
+        Payload::Update(update) => {
+            if update.site != *author {
+                return Err(Dropped::WrongAuthor);
+            }
+            check::check_update(update).map_err(|_| Dropped::Invalid)
+        }
+    }
+}
+
+/// Why bytes do not decode.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// bincode says so.
+    #[error("{0}")]
+    Bincode(#[from] bincode::error::DecodeError),
+    /// There is more than one value.
+    #[error("{0} bytes too many")]
+    Trailing(usize),
+}
+
+/// Encodes for the wire.
+///
+/// # Errors
+/// Only for types that bincode cannot express; those of this crate can be.
+pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, bincode::error::EncodeError> {
+    bincode::serde::encode_to_vec(value, bincode::config::standard())
+}
+
+/// Decodes exactly one value of at most `LIMIT` bytes; lengths inside that claim more are refused before they allocate.
+///
+/// # Errors
+/// [`DecodeError`] when the bytes are not exactly one such value.
+pub fn decode<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let config = bincode::config::standard().with_limit::<LIMIT>();
+    let (value, read) = bincode::serde::decode_from_slice(bytes, config)?;
+    if read == bytes.len() { Ok(value) } else { Err(DecodeError::Trailing(bytes.len() - read)) }
+}
+
+#[cfg(test)]
+mod tests;
