@@ -1,0 +1,126 @@
+//! Why a request was answered as it was: what each round found, and what each asked site said.
+
+use broker::{
+    ids::{RequestId, SiteId},
+    negotiation::{ReportedAnswer, Round, RoundOutcome, SiteReport, Try},
+    plan::CutCounts,
+    time::Time,
+};
+use serde::Serialize;
+
+use super::{
+    request_view::{ReasonView, reason_of, state_of},
+    words,
+};
+use crate::daemon::requests::Snapshot;
+
+/// Answer of `GET /v1/requests/{id}/explain`.
+#[derive(Debug, Serialize)]
+pub struct Explanation {
+    id: RequestId,
+    state: &'static str,
+    reason: Option<ReasonView>,
+    rounds: Vec<RoundView>,
+    attempts: Vec<AttemptView>,
+}
+
+#[derive(Debug, Serialize)]
+struct RoundView {
+    multiplier: u32,
+    asked_hosts: usize,
+    found_hosts: usize,
+    known_hosts: usize,
+    without_schedule: usize,
+    cut: Vec<CutView>,
+    outcome: &'static str,
+    start: Option<Time>,
+    detail: String,
+}
+
+#[derive(Debug, Serialize)]
+struct CutView {
+    constraint: String,
+    hosts: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct AttemptView {
+    attempt: u32,
+    start: Time,
+    sites: Vec<SiteAnswerView>,
+}
+
+#[derive(Debug, Serialize)]
+struct SiteAnswerView {
+    site: SiteId,
+    site_name: String,
+    hosts: usize,
+    answer: &'static str,
+    detail: Option<String>,
+    milliseconds: u64,
+}
+
+/// Explains a snapshot at `now_ms` (Unix milliseconds).
+pub fn explain(snapshot: &Snapshot, now_ms: u64, name_of: impl Fn(&SiteId) -> String) -> Explanation {
+    let record = &snapshot.record;
+    Explanation {
+        id: record.id.clone(),
+        state: state_of(snapshot, now_ms),
+        reason: reason_of(&snapshot.stage),
+        rounds: record.history.rounds.iter().map(round_view).collect(),
+        attempts: record.history.tries.iter().map(|one| attempt_view(one, &name_of)).collect(),
+    }
+}
+
+fn round_view(round: &Round) -> RoundView {
+    let (outcome, start, detail) = match &round.outcome {
+        RoundOutcome::Planned(start) => ("planned", Some(*start), format!("start {}", words::time(*start))),
+        RoundOutcome::Rejected(reason) => ("rejected", None, words::reason(reason)),
+    };
+    RoundView {
+        multiplier: round.multiplier,
+        asked_hosts: round.asked_hosts,
+        found_hosts: round.found_hosts,
+        known_hosts: round.known_hosts,
+        without_schedule: round.without_schedule,
+        cut: cut_view(&round.cut),
+        outcome,
+        start,
+        detail,
+    }
+}
+
+fn cut_view(cut: &CutCounts) -> Vec<CutView> {
+    let mut views = Vec::new();
+    if cut.candidates > 0 {
+        views.push(CutView { constraint: "candidates".to_owned(), hosts: cut.candidates });
+    }
+    for (attribute, hosts) in &cut.attributes {
+        views.push(CutView { constraint: format!("attribute {attribute}"), hosts: *hosts });
+    }
+    for (resource, hosts) in &cut.resources {
+        views.push(CutView { constraint: format!("per_host {resource}"), hosts: *hosts });
+    }
+    views
+}
+
+fn attempt_view(one: &Try, name_of: &impl Fn(&SiteId) -> String) -> AttemptView {
+    let site_view = |report: &SiteReport| {
+        let (answer, detail) = match &report.answer {
+            ReportedAnswer::Asked => ("asked", None),
+            ReportedAnswer::Held => ("held", None),
+            ReportedAnswer::Confirmed => ("confirmed", None),
+            ReportedAnswer::Refused(why) => ("refused", Some(why.clone())),
+            ReportedAnswer::Silent(why) => ("no answer", Some(why.clone())),
+        };
+        SiteAnswerView {
+            site: report.site.clone(),
+            site_name: name_of(&report.site),
+            hosts: report.hosts,
+            answer,
+            detail,
+            milliseconds: report.after.0,
+        }
+    };
+    AttemptView { attempt: one.attempt, start: one.start, sites: one.sites.iter().map(site_view).collect() }
+}

@@ -1,0 +1,177 @@
+//! A plan on the live view: the phases up to V, and nothing is held.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use axum::{Json, body::Bytes, extract::State};
+use broker::{
+    ids::{HostId, RequestId, SiteId},
+    phases::{self, Candidate, Phase, PhaseObserver},
+    plan::PlanOutcome,
+    resources::Amounts,
+    time::Time,
+    view::Schedules,
+};
+use serde::Serialize;
+
+use super::{ApiState, problem::Problem, requests::read_request, words};
+use crate::daemon::carry;
+
+/// The plan object of the formats, with the site of each host and the age of the schedule that was used.
+#[derive(Debug, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum LivePlan {
+    Allocated {
+        id: Option<RequestId>,
+        start: Time,
+        hosts: Vec<PlannedHost>,
+        efficiency: f64,
+        efficiency_bound: f64,
+        start_proven: bool,
+        phases_us: BTreeMap<&'static str, u64>,
+    },
+    Rejected {
+        id: Option<RequestId>,
+        reason: PlanReason,
+        start_proven: bool,
+        phases_us: BTreeMap<&'static str, u64>,
+    },
+}
+
+#[derive(Debug, Serialize)]
+pub struct PlannedHost {
+    id: HostId,
+    site: SiteId,
+    site_name: String,
+    amounts: Amounts,
+    schedule_age_s: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct PlanReason {
+    code: &'static str,
+    detail: String,
+}
+
+/// Measures how long each phase takes.
+struct Stopwatch {
+    entered: Instant,
+    phase: &'static str,
+    spent_us: BTreeMap<&'static str, u64>,
+}
+
+impl Stopwatch {
+    fn start() -> Stopwatch {
+        Stopwatch { entered: Instant::now(), phase: "find", spent_us: BTreeMap::new() }
+    }
+
+    fn switch(&mut self, phase: &'static str) {
+        let spent = u64::try_from(self.entered.elapsed().as_micros()).unwrap_or(u64::MAX);
+        *self.spent_us.entry(self.phase).or_default() += spent;
+        self.phase = phase;
+        self.entered = Instant::now();
+    }
+
+    fn stop(mut self) -> BTreeMap<&'static str, u64> {
+        self.switch("");
+        self.spent_us
+    }
+}
+
+impl PhaseObserver for Stopwatch {
+    fn enter(&mut self, phase: Phase) {
+        self.switch(match phase {
+            Phase::Find => "find",
+            Phase::Check => "check",
+            Phase::StartTimes => "start_times",
+            Phase::SelectAndSwap => "select_and_swap",
+            Phase::Optimize => "optimize",
+            Phase::Reserve => "reserve",
+        });
+    }
+}
+
+/// `POST /v1/plan`
+pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<LivePlan>, Problem> {
+    let request = read_request(&body)?;
+    let settings = state.requests.settings().planner.clone();
+    let now = state.carrier.clock.now();
+    let (earliest, latest) = request
+        .starts(now.utc, settings.default_reach)
+        .map_err(|error| Problem::bad_request(format!("request: {error}")).with_key("latest"))?;
+    let seed = rand::random();
+    let mut watch = Stopwatch::start();
+    let mut multiplier = settings.m_init;
+    loop {
+        let count = match request.candidates() {
+            Some(candidates) => candidates.len(),
+            None => request.hosts().saturating_mul(multiplier as usize),
+        };
+        let found = carry::find(&state.discovery, &request, (count, count), seed, BTreeSet::new()).await;
+        let candidates: Vec<Candidate<'_>> = found
+            .hosts
+            .iter()
+            .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
+            .collect();
+        let effort = request.effort().unwrap_or(settings.effort);
+        let outcome = tokio::task::block_in_place(|| {
+            phases::plan(&request, earliest, latest, &candidates, effort, seed, &mut watch)
+        });
+        let is_everything = request.candidates().is_some() || found.hosts.len() < count;
+        let next = multiplier.saturating_mul(2);
+        match outcome {
+            PlanOutcome::Rejected(_) if !is_everything && next <= settings.m_max => {
+                watch.switch("find");
+                multiplier = next;
+            }
+            outcome => return Ok(Json(live_plan(&state, request.id().cloned(), outcome, watch.stop()))),
+        }
+    }
+}
+
+fn live_plan(
+    state: &ApiState,
+    id: Option<RequestId>,
+    outcome: PlanOutcome,
+    phases_us: BTreeMap<&'static str, u64>,
+) -> LivePlan {
+    match outcome {
+        PlanOutcome::Allocated(allocation) => LivePlan::Allocated {
+            id,
+            start: allocation.start,
+            efficiency: allocation.efficiency,
+            efficiency_bound: allocation.efficiency_bound,
+            start_proven: allocation.start_proven,
+            phases_us,
+            hosts: allocation
+                .grants
+                .into_iter()
+                .map(|grant| PlannedHost {
+                    schedule_age_s: schedule_age_s(state, &grant.site),
+                    site_name: state.site_name(&grant.site),
+                    id: grant.host,
+                    site: grant.site,
+                    amounts: grant.amounts,
+                })
+                .collect(),
+        },
+        PlanOutcome::Rejected(rejection) => LivePlan::Rejected {
+            id,
+            reason: PlanReason { code: rejection.reason.code(), detail: words::reason(&rejection.reason) },
+            start_proven: rejection.start_proven,
+            phases_us,
+        },
+    }
+}
+
+fn schedule_age_s(state: &ApiState, site: &SiteId) -> u64 {
+    let now = state.discovery.now();
+    let age = state.discovery.view().with_site(site, |view| match view.schedules() {
+        Schedules::Known(known) => (now - known.learnt).0 / 1000,
+        Schedules::Unknown => 0,
+    });
+    age.unwrap_or(0)
+}

@@ -1,0 +1,53 @@
+//! Errors of the API as RFC 9457 problem details.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+/// What went wrong, for programs and for people.
+#[derive(Debug, Serialize)]
+pub struct Problem {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: String,
+    /// The key of the body or the query that is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+impl Problem {
+    /// A problem with this status; its title is the status' own.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
+        Problem {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or("error"),
+            status: status.as_u16(),
+            detail: detail.into(),
+            key: None,
+        }
+    }
+
+    /// The sender's mistake.
+    pub fn bad_request(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// Names the key that is wrong.
+    pub fn with_key(mut self, key: impl Into<String>) -> Problem {
+        self.key = Some(key.into());
+        self
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_string(&self).unwrap_or_else(|_| "{}".to_owned());
+        let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        (status, [kind], body).into_response()
+    }
+}

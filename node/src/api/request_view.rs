@@ -1,0 +1,156 @@
+//! A request as the API shows it.
+
+use broker::{
+    ids::{HostId, RequestId, SiteId},
+    negotiation::Outcome,
+    plan::Allocation,
+    request::Request,
+    resources::Amounts,
+    time::Time,
+};
+use serde::Serialize;
+
+use crate::daemon::requests::{ShownStage, Snapshot};
+
+/// See `docs/api.md`.
+#[derive(Debug, Serialize)]
+pub struct RequestView {
+    id: RequestId,
+    label: Option<RequestId>,
+    state: &'static str,
+    phase: Option<&'static str>,
+    revision: u64,
+    submitted_ms: u64,
+    elapsed_ms: u64,
+    attempts: usize,
+    conflicts: u32,
+    request: Request,
+    reservation: Option<ReservationView>,
+    reason: Option<ReasonView>,
+}
+
+/// Answer of `GET /v1/requests`.
+#[derive(Debug, Serialize)]
+pub struct RequestList {
+    /// Newest first.
+    pub requests: Vec<RequestView>,
+}
+
+#[derive(Debug, Serialize)]
+struct ReservationView {
+    start: Time,
+    end: Time,
+    efficiency: f64,
+    efficiency_bound: f64,
+    start_proven: bool,
+    hosts: Vec<HostView>,
+}
+
+#[derive(Debug, Serialize)]
+struct HostView {
+    site: SiteId,
+    site_name: String,
+    host: HostId,
+    amounts: Amounts,
+}
+
+/// Why there is no reservation.
+#[derive(Debug, Serialize)]
+pub struct ReasonView {
+    code: &'static str,
+    detail: String,
+}
+
+impl RequestView {
+    /// Shows a snapshot at `now_ms` (Unix milliseconds). `name_of` gives sites' names.
+    pub fn new(snapshot: &Snapshot, now_ms: u64, name_of: impl Fn(&SiteId) -> String) -> RequestView {
+        let record = &snapshot.record;
+        let duration = record.request.duration();
+        let reservation = snapshot.stage.allocation().map(|allocation| ReservationView {
+            start: allocation.start,
+            end: allocation.start + duration,
+            efficiency: allocation.efficiency,
+            efficiency_bound: allocation.efficiency_bound,
+            start_proven: allocation.start_proven,
+            hosts: hosts_of(allocation, name_of),
+        });
+        let elapsed_ms =
+            if snapshot.stage.is_under_way() { now_ms.saturating_sub(record.submitted_ms) } else { record.elapsed_ms };
+        RequestView {
+            id: record.id.clone(),
+            label: record.request.id().cloned(),
+            state: state_of(snapshot, now_ms),
+            phase: phase_of(&snapshot.stage),
+            revision: snapshot.revision,
+            submitted_ms: record.submitted_ms,
+            elapsed_ms,
+            attempts: record.history.tries.len(),
+            conflicts: record.history.conflicts,
+            request: record.request.clone(),
+            reservation,
+            reason: reason_of(&snapshot.stage),
+        }
+    }
+}
+
+fn hosts_of(allocation: &Allocation, name_of: impl Fn(&SiteId) -> String) -> Vec<HostView> {
+    let view = |grant: &broker::plan::HostGrant| HostView {
+        site: grant.site.clone(),
+        site_name: name_of(&grant.site),
+        host: grant.host.clone(),
+        amounts: grant.amounts.clone(),
+    };
+    allocation.grants.iter().map(view).collect()
+}
+
+/// The state in the words of the design.
+pub fn state_of(snapshot: &Snapshot, now_ms: u64) -> &'static str {
+    let now = Time(i64::try_from(now_ms / 1000).unwrap_or(i64::MAX));
+    match &snapshot.stage {
+        ShownStage::Planning | ShownStage::BackingOff => "planning",
+        ShownStage::Holding(_) => "holding",
+        ShownStage::Confirming(_) => "confirming",
+        ShownStage::Stands(allocation) => {
+            if now < allocation.start {
+                "confirmed"
+            } else if now < allocation.start + snapshot.record.request.duration() {
+                "active"
+            } else {
+                "ended"
+            }
+        }
+        ShownStage::Closed { outcome, releasing } => match outcome {
+            Outcome::Rejected { .. } => "rejected",
+            Outcome::Failed(broker::negotiation::Failure::Refused { .. }) => "refused",
+            Outcome::Failed(_) => "failed",
+            Outcome::Cancelled(_) if *releasing => "cancelling",
+            Outcome::Cancelled(_) => "cancelled",
+        },
+    }
+}
+
+fn phase_of(stage: &ShownStage) -> Option<&'static str> {
+    match stage {
+        ShownStage::Planning | ShownStage::BackingOff => Some("find"),
+        ShownStage::Holding(_) | ShownStage::Confirming(_) => Some("reserve"),
+        ShownStage::Stands(_) | ShownStage::Closed { .. } => None,
+    }
+}
+
+/// Why there is no reservation; none when there is one, or may still be.
+pub fn reason_of(stage: &ShownStage) -> Option<ReasonView> {
+    use broker::negotiation::Failure;
+    let ShownStage::Closed { outcome, .. } = stage else { return None };
+    Some(match outcome {
+        Outcome::Rejected { reason, .. } => ReasonView { code: reason.code(), detail: super::words::reason(reason) },
+        Outcome::Failed(failure) => {
+            let code = match failure {
+                Failure::PatienceOver { .. } => "patience_over",
+                Failure::Unreachable { .. } => "unreachable",
+                Failure::Refused { .. } => "refused",
+            };
+            ReasonView { code, detail: failure.to_string() }
+        }
+        Outcome::Cancelled(_) => ReasonView { code: "cancelled", detail: "taken back by the user".to_owned() },
+    })
+}

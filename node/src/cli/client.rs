@@ -1,0 +1,352 @@
+//! The client of the node's local API.
+//!
+//! Invariant: every call has a time limit and a limit on the answer's size; the token goes to the named address only
+//! (no proxy, no redirects).
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+use ureq::{
+    Agent, Body,
+    http::{Method, Response, StatusCode},
+};
+
+use super::{error::Exit, views::Problem};
+use crate::config::document::DocumentError;
+
+/// How long a connection may take: the node is on the same machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long an answer may take beside the time it was asked to wait: planning at full effort on a large grid.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest answer, in bytes: 10,000 hosts take some 5 MB.
+const MAX_ANSWER_BYTES: u64 = 256 << 20;
+
+/// Why the node did not do what was asked of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// There is no token to show.
+    #[error("no API token: {error}")]
+    NoToken {
+        /// What happened to the file.
+        error: DocumentError,
+        /// Whether the user named the file.
+        was_named: bool,
+    },
+    /// The token file holds something else.
+    #[error("{}: holds no API token", .file.display())]
+    BadToken {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Nobody listens there.
+    #[error("no node answers at {base}: {why}")]
+    Unreachable {
+        /// Where it was asked.
+        base: String,
+        /// Why.
+        why: String,
+    },
+    /// The node does not know the token.
+    #[error("the node at {base} refuses the token in {}", .token_file.display())]
+    Unauthorized {
+        /// Where it was asked.
+        base: String,
+        /// Where the token came from.
+        token_file: PathBuf,
+    },
+    /// The node says what is wrong.
+    #[error("{}", problem_text(*.status, .problem))]
+    Problem {
+        /// The HTTP status.
+        status: StatusCode,
+        /// What it says.
+        problem: Problem,
+    },
+    /// What answers is no node, or one of another age.
+    #[error("the answer of {base} is not understood: {why}")]
+    BadAnswer {
+        /// Where it was asked.
+        base: String,
+        /// Why.
+        why: String,
+    },
+}
+
+fn problem_text(status: StatusCode, problem: &Problem) -> String {
+    let what = [problem.detail.as_str(), problem.title.as_str()].into_iter().find(|text| !text.is_empty());
+    let what = what.map_or_else(|| format!("the node answers {status}"), str::to_owned);
+    match &problem.key {
+        // The texts of the broker name the key already.
+        Some(key) if !what.contains(key.as_str()) => format!("{key}: {what}"),
+        _ => what,
+    }
+}
+
+impl ApiError {
+    /// The exit code.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            ApiError::NoToken { was_named: true, .. } | ApiError::BadToken { .. } => Exit::Usage,
+            ApiError::NoToken { .. } | ApiError::Unreachable { .. } => Exit::Unreachable,
+            ApiError::Problem { status, .. } => match *status {
+                StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Exit::Usage,
+                StatusCode::FORBIDDEN => Exit::Refused,
+                StatusCode::SERVICE_UNAVAILABLE => Exit::Unreachable,
+                _ => Exit::Failure,
+            },
+            ApiError::Unauthorized { .. } | ApiError::BadAnswer { .. } => Exit::Failure,
+        }
+    }
+
+    /// What the user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ApiError::NoToken { was_named: true, .. } | ApiError::BadToken { .. } => {
+                Some("the token is in api.token in the node's data directory".to_owned())
+            }
+            ApiError::NoToken { .. } => Some(
+                "start a node with `kolo node`, or name the data directory of a running one with --data-dir".to_owned(),
+            ),
+            ApiError::Unreachable { base, .. } => {
+                let address = base.trim_start_matches("http://");
+                Some(format!("is `kolo node` running at {address}? Start it, or name another address with --api"))
+            }
+            ApiError::Unauthorized { .. } => {
+                Some("name the api.token of that node's data directory with --token-file or --data-dir".to_owned())
+            }
+            ApiError::Problem { status, .. } if *status == StatusCode::NOT_FOUND => {
+                Some("kolo list shows what there is".to_owned())
+            }
+            ApiError::Problem { status, .. } if *status == StatusCode::CONFLICT => {
+                Some("write more of the id; kolo list shows what there is".to_owned())
+            }
+            ApiError::Problem { .. } | ApiError::BadAnswer { .. } => None,
+        }
+    }
+}
+
+/// A client of one node.
+#[derive(Debug, Clone)]
+pub struct Client {
+    agent: Agent,
+    base: String,
+    token: String,
+    token_file: PathBuf,
+}
+
+impl Client {
+    /// A client of the node at `base` (`http://address:port`).
+    #[must_use]
+    pub fn new(base: String, token: String, token_file: PathBuf) -> Client {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(Some(ANSWER_TIMEOUT))
+            .build();
+        Client { agent: config.into(), base, token, token_file }
+    }
+
+    /// Asks for what is at `path`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.call(&Method::GET, path, &(), Duration::ZERO)
+    }
+
+    /// Asks for what is at `path`; the node may take `wait` before it answers.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub fn get_waiting<T: DeserializeOwned>(&self, path: &str, wait: Duration) -> Result<T, ApiError> {
+        self.call(&Method::GET, path, &(), wait)
+    }
+
+    /// Hands `body` to `path`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
+        self.call(&Method::POST, path, body, Duration::ZERO)
+    }
+
+    /// Deletes what is at `path`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.call(&Method::DELETE, path, &(), Duration::ZERO)
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: &Method,
+        path: &str,
+        body: &impl Serialize,
+        wait: Duration,
+    ) -> Result<T, ApiError> {
+        let url = format!("{}{path}", self.base);
+        let authorization = format!("Bearer {}", self.token);
+        let limit = Some(ANSWER_TIMEOUT.saturating_add(wait));
+        let result = if *method == Method::POST {
+            let request = self.agent.post(&url).header("authorization", authorization);
+            request.config().timeout_global(limit).build().send_json(body)
+        } else {
+            let request = if *method == Method::DELETE { self.agent.delete(&url) } else { self.agent.get(&url) };
+            request.header("authorization", authorization).config().timeout_global(limit).build().call()
+        };
+        self.read(result.map_err(|error| self.transport_error(&error))?)
+    }
+
+    fn read<T: DeserializeOwned>(&self, mut response: Response<Body>) -> Result<T, ApiError> {
+        let status = response.status();
+        let bytes = response
+            .body_mut()
+            .with_config()
+            .limit(MAX_ANSWER_BYTES)
+            .read_to_vec()
+            .map_err(|error| self.transport_error(&error))?;
+        if status == StatusCode::UNAUTHORIZED {
+            return Err(ApiError::Unauthorized { base: self.base.clone(), token_file: self.token_file.clone() });
+        }
+        if !status.is_success() {
+            // A problem without a readable body still has its status.
+            let problem = serde_json::from_slice(&bytes).unwrap_or_default();
+            return Err(ApiError::Problem { status, problem });
+        }
+        let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
+        serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|error| ApiError::BadAnswer { base: self.base.clone(), why: error.to_string() })
+    }
+
+    fn transport_error(&self, error: &ureq::Error) -> ApiError {
+        let base = self.base.clone();
+        match error {
+            ureq::Error::Io(_)
+            | ureq::Error::Timeout(_)
+            | ureq::Error::HostNotFound
+            | ureq::Error::ConnectionFailed => ApiError::Unreachable { base, why: error.to_string() },
+            other => ApiError::BadAnswer { base, why: other.to_string() },
+        }
+    }
+}
+
+/// The path of one request; `selector` may hold anything.
+#[must_use]
+pub fn request_path(selector: &str) -> String {
+    let mut path = "/v1/requests/".to_owned();
+    for byte in selector.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::*;
+
+    /// Serves one connection an answer (status and body), in order; gives the client and, on joining, what was asked.
+    pub fn serve(answers: Vec<(&'static str, String)>) -> (Client, thread::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let server = thread::spawn(move || {
+            answers
+                .into_iter()
+                .map(|(status, body)| {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let asked = read_request(&mut stream);
+                    let length = body.len();
+                    let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+                    stream.write_all((head + &body).as_bytes()).unwrap();
+                    asked
+                })
+                .collect()
+        });
+        (Client::new(base, "00ff".to_owned(), "t".into()), server)
+    }
+
+    /// Everything that was sent: a connection closed before that would be reset under the client.
+    fn read_request(stream: &mut impl Read) -> String {
+        let mut asked = String::new();
+        let mut piece = [0; 4096];
+        loop {
+            let count = stream.read(&mut piece).unwrap();
+            asked.push_str(&String::from_utf8_lossy(&piece[..count]));
+            let Some((head, body)) = asked.split_once("\r\n\r\n") else { continue };
+            let length =
+                head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+            if count == 0 || body.len() >= length {
+                return asked;
+            }
+        }
+    }
+
+    #[test]
+    fn the_token_is_shown_and_the_answer_read() {
+        let (client, server) = serve(vec![("200 OK", "{\"sites\":[]}".to_owned())]);
+        let sites: super::super::views::SiteList = client.get("/v1/sites").unwrap();
+        assert!(sites.sites.is_empty());
+        let asked = &server.join().unwrap()[0];
+        assert!(asked.starts_with("GET /v1/sites HTTP/1.1") && asked.contains("Bearer 00ff"), "{asked}");
+    }
+
+    #[test]
+    fn a_problem_becomes_a_message_and_an_exit_code() {
+        let (client, server) = serve(vec![(
+            "400 Bad Request",
+            r#"{"title":"bad","detail":"expected 1 or more","key":"hosts"}"#.to_owned(),
+        )]);
+        let error = client.post::<serde_json::Value>("/v1/requests", &1).unwrap_err();
+        server.join().unwrap();
+        assert_eq!(error.exit(), Exit::Usage);
+        assert_eq!(error.to_string(), "hosts: expected 1 or more");
+    }
+
+    #[test]
+    fn a_refused_token_hints_at_the_token_file() {
+        let (client, server) = serve(vec![("401 Unauthorized", String::new())]);
+        let error = client.get::<serde_json::Value>("/v1/status").unwrap_err();
+        server.join().unwrap();
+        assert_eq!(error.exit(), Exit::Failure);
+        assert!(error.hint().is_some_and(|hint| hint.contains("--token-file")));
+    }
+
+    #[test]
+    fn nobody_listening_is_exit_3_with_a_hint() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let client = Client::new(format!("http://{address}"), "00ff".to_owned(), "t".into());
+        let error = client.get::<serde_json::Value>("/v1/status").unwrap_err();
+        assert_eq!(error.exit(), Exit::Unreachable);
+        assert!(error.hint().is_some_and(|hint| hint.contains("kolo node") && hint.contains("--api")));
+    }
+
+    #[test]
+    fn an_answer_of_something_else_is_not_understood() {
+        let (client, server) = serve(vec![("200 OK", "hello".to_owned())]);
+        let error = client.get::<serde_json::Value>("/").unwrap_err();
+        server.join().unwrap();
+        assert!(matches!(error, ApiError::BadAnswer { .. }));
+    }
+
+    #[test]
+    fn a_selector_cannot_leave_its_path() {
+        assert_eq!(request_path("a-b.1"), "/v1/requests/a-b.1");
+        assert_eq!(request_path("../x?y#ž"), "/v1/requests/..%2Fx%3Fy%23%C5%BE");
+    }
+}

@@ -1,0 +1,118 @@
+//! `kolo explain`: which constraint cut how many hosts, and what every asked site answered.
+
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::{Context, path_of};
+use crate::cli::{
+    args::SelectorArgs,
+    error::{CliError, Exit},
+    output::{Report, safe},
+    report::{counted, site_text},
+    time::format_time,
+    views::{AttemptView, Explanation, RoundView},
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`].
+pub fn run(context: &mut Context, args: &SelectorArgs) -> Result<Exit, CliError> {
+    let client = context.connect()?;
+    let explanation: Explanation = client.get(&format!("{}/explain", path_of(&client, &args.selector)?))?;
+    context.output.print(&explanation)?;
+    Ok(Exit::Done)
+}
+
+impl Report for Explanation {
+    fn body(&self) -> impl Serialize {
+        self
+    }
+    fn text(&self, zone: &TimeZone) -> String {
+        let mut text = format!("{} {}", self.state, safe(&self.id));
+        if let Some(reason) = &self.reason {
+            text.push_str(&format!(": {} ({})", safe(&reason.detail), safe(&reason.code)));
+        }
+        text.push('\n');
+        for (index, round) in self.rounds.iter().enumerate() {
+            text.push_str(&round_text(index + 1, round, zone));
+        }
+        for attempt in &self.attempts {
+            text.push_str(&attempt_text(attempt, zone));
+        }
+        text
+    }
+    fn ids(&self) -> Vec<String> {
+        vec![self.id.clone()]
+    }
+}
+
+fn round_text(number: usize, round: &RoundView, zone: &TimeZone) -> String {
+    let mut text = format!(
+        "round {number}: of {} known hosts, {} asked for (M = {}), {} found\n",
+        round.known_hosts, round.asked_hosts, round.multiplier, round.found_hosts
+    );
+    for cut in &round.cut {
+        let hosts = usize::try_from(cut.hosts).unwrap_or(usize::MAX);
+        text.push_str(&format!("  {} cut {}\n", safe(&cut.constraint), counted(hosts, "host")));
+    }
+    if round.without_schedule > 0 {
+        let hosts = usize::try_from(round.without_schedule).unwrap_or(usize::MAX);
+        text.push_str(&format!("  {} left out: schedule not known\n", counted(hosts, "host")));
+    }
+    text.push_str(&format!("  {}", safe(&round.outcome)));
+    if let Some(start) = round.start {
+        text.push_str(&format!(" for {}", format_time(start, zone)));
+    }
+    if !round.detail.is_empty() {
+        text.push_str(&format!(": {}", safe(&round.detail)));
+    }
+    text.push('\n');
+    text
+}
+
+fn attempt_text(attempt: &AttemptView, zone: &TimeZone) -> String {
+    let mut text = format!("attempt {} for {}\n", attempt.attempt, format_time(attempt.start, zone));
+    for answer in &attempt.sites {
+        let hosts = usize::try_from(answer.hosts).unwrap_or(usize::MAX);
+        text.push_str(&format!(
+            "  {} ({}): {} after {:.1} ms",
+            safe(&site_text(&answer.site, answer.site_name.as_deref())),
+            counted(hosts, "host"),
+            safe(&answer.answer),
+            answer.milliseconds
+        ));
+        if let Some(detail) = &answer.detail {
+            text.push_str(&format!(": {}", safe(detail)));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::{OutputFormat, tests::printed};
+
+    #[test]
+    fn an_explanation_names_constraints_and_answers() {
+        let explanation: Explanation = serde_json::from_str(
+            r#"{"id":"r-1","state":"failed","reason":{"code":"patience_over","detail":"60 s are over"},
+            "rounds":[{"multiplier":3,"asked_hosts":15,"found_hosts":6,"known_hosts":60,"without_schedule":2,
+              "cut":[{"constraint":"attribute arch=x86_64","hosts":50},{"constraint":"per_host memory>=4GiB","hosts":1}],
+              "outcome":"planned","start":1763712000,"detail":""}],
+            "attempts":[{"attempt":1,"start":1763712000,"sites":[
+              {"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":2,"answer":"refused","detail":"cpu short by 1",
+               "milliseconds":1.25}]}]}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            printed(&explanation, OutputFormat::Table),
+            "failed r-1: 60 s are over (patience_over)\nround 1: of 60 known hosts, 15 asked for (M = 3), 6 found\n  \
+             attribute arch=x86_64 cut 50 hosts\n  per_host memory>=4GiB cut 1 host\n  2 hosts left out: schedule not known\n  planned for 2025-11-21 \
+             08:00:00+00:00\nattempt 1 for 2025-11-21 08:00:00+00:00\n  alpha (..aaaa1111) (2 hosts): refused after 1.2 \
+             ms: cpu short by 1\n"
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! `kolo list`: the requests made through this node.
+
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::Context;
+use crate::cli::{
+    args::ListArgs,
+    error::{CliError, Exit},
+    output::{Report, columns},
+    report::{moment_text, or_dash},
+    time::{format_span, format_time},
+    views::{RequestList, RequestView},
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`].
+pub fn run(context: &mut Context, args: &ListArgs) -> Result<Exit, CliError> {
+    let client = context.connect()?;
+    let list: RequestList = client.get(&format!("/v1/requests?limit={}", args.limit))?;
+    context.output.print(&list)?;
+    Ok(Exit::Done)
+}
+
+impl Report for RequestList {
+    fn body(&self) -> impl Serialize {
+        self
+    }
+    fn text(&self, zone: &TimeZone) -> String {
+        if self.requests.is_empty() {
+            return "no requests yet\n".to_owned();
+        }
+        columns(
+            ["ID", "LABEL", "STATE", "HOSTS", "DURATION", "START", "SUBMITTED", "REASON"],
+            self.requests.iter().map(|view| row(view, zone)),
+        )
+    }
+    fn ids(&self) -> Vec<String> {
+        self.requests.iter().map(|view| view.id.clone()).collect()
+    }
+}
+
+fn row(view: &RequestView, zone: &TimeZone) -> [String; 8] {
+    [
+        view.id.clone(),
+        or_dash(view.label.clone().unwrap_or_default()),
+        view.state.to_string(),
+        view.request.hosts().to_string(),
+        format_span(view.request.duration()),
+        or_dash(view.reservation.as_ref().map(|reservation| format_time(reservation.start, zone)).unwrap_or_default()),
+        moment_text(view.submitted_ms, zone),
+        or_dash(view.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{
+        output::{OutputFormat, tests::printed},
+        views::tests::view,
+    };
+
+    #[test]
+    fn requests_are_listed_in_columns() {
+        let mut hostile = view("rejected", Some(("no_window", "x")));
+        hostile.label = Some("a\u{1b}[31m".to_owned());
+        let list = RequestList { requests: vec![view("confirmed", None), hostile] };
+        assert_eq!(
+            printed(&list, OutputFormat::Table),
+            "ID    LABEL        STATE      HOSTS  DURATION  START                      SUBMITTED                  REASON\n\
+             r-42  mine         confirmed  3      2h        2025-11-21 08:00:00+00:00  2025-11-21 04:40:00+00:00  -\n\
+             r-42  a\\u{1b}[31m  rejected   3      2h        -                          2025-11-21 04:40:00+00:00  \
+             no_window\n"
+        );
+        assert_eq!(printed(&list, OutputFormat::Quiet), "r-42\nr-42\n");
+        let none = RequestList { requests: vec![] };
+        assert_eq!(printed(&none, OutputFormat::Json), "{\"schema\":\"kolo-cli/1\",\"requests\":[]}\n");
+    }
+}

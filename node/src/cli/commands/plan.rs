@@ -1,0 +1,124 @@
+//! `kolo plan`: where a request would be placed, by the node's present view or offline on a snapshot. Nothing is held.
+
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::{Context, plan_offline};
+use crate::cli::{
+    args::PlanArgs,
+    error::{CliError, Exit},
+    output::{OutputFormat, Report, safe},
+    report::{age_text, reservation_text},
+    request,
+    views::{AllocatedPlan, GrantView, PlanView, ReservationView},
+};
+use broker::time::Span;
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`]; [`CliError::NoPlan`] when there is no placement in the window.
+pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
+    if let (Some(grid), Some(requests)) = (&args.grid, &args.requests) {
+        return plan_offline::run(context, args, grid, requests);
+    }
+    let request = request::checked(&args.request, &context.now)?;
+    let client = context.connect()?;
+    let plan: PlanView = client.post("/v1/plan", &request)?;
+    let planned = Planned { plan, duration: request.duration() };
+    if let PlanView::Rejected(rejected) = &planned.plan {
+        if context.output.format() != OutputFormat::Table {
+            context.output.print(&planned)?;
+        }
+        return Err(CliError::NoPlan(rejected.reason.detail.clone()));
+    }
+    context.output.print(&planned)?;
+    Ok(Exit::Done)
+}
+
+struct Planned {
+    plan: PlanView,
+    duration: Span,
+}
+
+impl Report for Planned {
+    fn body(&self) -> impl Serialize {
+        &self.plan
+    }
+    fn text(&self, zone: &TimeZone) -> String {
+        match &self.plan {
+            PlanView::Allocated(plan) => {
+                let oldest = plan.hosts.iter().filter_map(|host| host.schedule_age_s).reduce(f64::max);
+                let mut text =
+                    reservation_text("possible, nothing is held", &as_reservation(plan, self.duration), zone);
+                if oldest.is_some() {
+                    text.push_str(&format!("  schedules known for up to {}\n", age_text(oldest)));
+                }
+                text
+            }
+            PlanView::Rejected(plan) => format!("no placement: {}\n", safe(&plan.reason.detail)),
+        }
+    }
+    fn ids(&self) -> Vec<String> {
+        match &self.plan {
+            PlanView::Allocated(plan) => plan.hosts.iter().map(|host| format!("{}/{}", host.site, host.id)).collect(),
+            PlanView::Rejected(_) => Vec::new(),
+        }
+    }
+}
+
+fn as_reservation(plan: &AllocatedPlan, duration: Span) -> ReservationView {
+    ReservationView {
+        start: plan.start,
+        end: plan.start + duration,
+        efficiency: plan.efficiency,
+        efficiency_bound: plan.efficiency_bound,
+        start_proven: plan.start_proven,
+        hosts: plan
+            .hosts
+            .iter()
+            .map(|host| GrantView {
+                site: host.site.clone(),
+                site_name: host.site_name.clone(),
+                host: host.id.clone(),
+                amounts: host.amounts.clone(),
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::tests::printed;
+
+    fn planned(text: &str) -> Planned {
+        Planned { plan: serde_json::from_str(text).unwrap(), duration: Span(3600) }
+    }
+
+    #[test]
+    fn a_plan_reads_like_a_reservation_that_is_not_held() {
+        let plan = planned(
+            r#"{"id":"x","outcome":"allocated","start":1763712000,"hosts":[{"id":"h1","site":"12D3KooWaaaa1111",
+            "amounts":{"cpu":500},"schedule_age_s":2.0}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
+            "phases_us":{"find":3}}"#,
+        );
+        assert_eq!(
+            printed(&plan, OutputFormat::Table),
+            "possible, nothing is held: 1 host at 1 site from 2025-11-21 08:00:00+00:00 to 2025-11-21 09:00:00+00:00 \
+             (1h)\n  ..aaaa1111: h1 cpu=0.5\n  an earlier start may exist; efficiency 0.5000, the best at this start\n  \
+             schedules known for up to 2s\n"
+        );
+        assert_eq!(printed(&plan, OutputFormat::Quiet), "12D3KooWaaaa1111/h1\n");
+        let json: serde_json::Value = serde_json::from_str(&printed(&plan, OutputFormat::Json)).unwrap();
+        assert_eq!((&json["schema"], &json["outcome"]), (&"kolo-cli/1".into(), &"allocated".into()));
+    }
+
+    #[test]
+    fn no_plan_says_why() {
+        let plan = planned(
+            r#"{"id":null,"outcome":"rejected","reason":{"code":"no_window","detail":"8 of 10 hosts"},"start_proven":true}"#,
+        );
+        assert_eq!(printed(&plan, OutputFormat::Table), "no placement: 8 of 10 hosts\n");
+    }
+}

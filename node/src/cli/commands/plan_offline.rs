@@ -1,0 +1,213 @@
+//! `kolo plan --grid`: plans a file of requests on a snapshot, one line of JSON a request, without any node.
+//!
+//! A thin caller of [`broker::offline`]: it brings the files and the clock. Invariant: lines come in the order of the
+//! requests; a malformed line ends the run after the lines before it have been printed.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, BufWriter, Read, Write},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use broker::{
+    offline::{LineError, OfflinePlanner, Stopwatch},
+    phases::{Phase, PhaseObserver, Settings},
+    snapshot::GridSnapshot,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Context;
+use crate::{
+    cli::{
+        args::PlanArgs,
+        error::{CliError, Exit},
+        shows_progress,
+    },
+    config::document::{self, DocumentError},
+};
+
+/// Longest line of requests, in bytes: a request that names as many candidates as it may stays far below.
+const MAX_LINE_BYTES: u64 = 32 << 20;
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError::Document`] with file, line and key when the snapshot or a request is malformed.
+pub fn run(context: &mut Context, args: &PlanArgs, grid: &Path, requests: &Path) -> Result<Exit, CliError> {
+    let text = document::read_text(grid)?;
+    let snapshot = GridSnapshot::read(&text).map_err(|error| DocumentError::about(grid, "", error))?;
+    let settings = Settings { effort: args.request.effort.unwrap_or_default(), ..Settings::default() };
+    let mut planner = OfflinePlanner::new(snapshot, settings, args.seed.unwrap_or(0), args.commit)
+        .map_err(|error| CliError::Usage(error.to_string()))?;
+    let input: Box<dyn Read> = if requests == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        let source = File::open(requests);
+        Box::new(source.map_err(|source| DocumentError::Read { file: requests.to_owned(), source })?)
+    };
+    let progress = progress_line();
+    let mut output = BufWriter::new(context.output.sink());
+    let result = plan_lines(&mut planner, requests, BufReader::new(input), &mut output, &progress);
+    progress.finish_and_clear();
+    let flushed = output.flush().map_err(CliError::output);
+    result.and(flushed)?;
+    Ok(Exit::Done)
+}
+
+fn plan_lines(
+    planner: &mut OfflinePlanner,
+    requests: &Path,
+    mut input: impl BufRead,
+    output: &mut impl Write,
+    progress: &ProgressBar,
+) -> Result<(), CliError> {
+    let mut clock = PhaseClock::default();
+    let mut line = String::new();
+    for number in 1.. {
+        line.clear();
+        let failed = |source| DocumentError::Read { file: requests.to_owned(), source };
+        let bytes = input.by_ref().take(MAX_LINE_BYTES).read_line(&mut line).map_err(failed)?;
+        if bytes == 0 {
+            break;
+        }
+        if bytes as u64 == MAX_LINE_BYTES {
+            return Err(at_line(requests, number, "", format!("longer than {} MiB", MAX_LINE_BYTES >> 20)));
+        }
+        if line.trim().is_empty() {
+            continue;
+        }
+        let plan = planner.plan_line(number, &line, &mut clock).map_err(|error| wrong_line(requests, error))?;
+        let text = serde_json::to_string(&plan).map_err(|error| CliError::output(error.into()))?;
+        writeln!(output, "{text}").map_err(CliError::output)?;
+        progress.inc(1);
+    }
+    Ok(())
+}
+
+fn wrong_line(requests: &Path, error: LineError) -> CliError {
+    match error {
+        LineError::Malformed { line, path, message } => {
+            let key = if path == "." { "" } else { path.as_str() };
+            at_line(requests, line, key, message)
+        }
+        LineError::UnknownCandidate { line, host } => {
+            at_line(requests, line, "candidates", format!("{host} is not a host of the grid"))
+        }
+    }
+}
+
+fn at_line(file: &Path, line: usize, key: &str, message: String) -> CliError {
+    CliError::Document(DocumentError::Content { file: file.to_owned(), line: Some(line), key: key.to_owned(), message })
+}
+
+fn progress_line() -> ProgressBar {
+    if !shows_progress() {
+        return ProgressBar::hidden();
+    }
+    let line = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} requests planned {elapsed}") {
+        line.set_style(style);
+    }
+    line
+}
+
+/// Measures phases I to V; phase VI, which only rounds shares offline, counts with V.
+#[derive(Debug, Default)]
+struct PhaseClock {
+    spent: [Duration; 5],
+    running: Option<(usize, Instant)>,
+}
+
+impl PhaseClock {
+    fn book(&mut self, now: Instant) {
+        if let Some((index, since)) = self.running.take() {
+            self.spent[index] += now.duration_since(since);
+        }
+    }
+}
+
+impl PhaseObserver for PhaseClock {
+    fn enter(&mut self, phase: Phase) {
+        let now = Instant::now();
+        self.book(now);
+        let index = match phase {
+            Phase::Find => 0,
+            Phase::Check => 1,
+            Phase::StartTimes => 2,
+            Phase::SelectAndSwap => 3,
+            Phase::Optimize | Phase::Reserve => 4,
+        };
+        self.running = Some((index, now));
+    }
+}
+
+impl Stopwatch for PhaseClock {
+    fn reset(&mut self) {
+        *self = PhaseClock::default();
+    }
+
+    fn stop(&mut self) -> [f64; 5] {
+        self.book(Instant::now());
+        self.spent.map(|spent| spent.as_secs_f64() * 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRID: &str = r#"{"format":"kolo-grid/1","hosts":[
+        {"id":"h1","site":"s1","resources":{"cpu":4000},"attributes":{},"occupancy":{"cpu":[[0,4000],[600,0]]}},
+        {"id":"h2","site":"s2","resources":{"cpu":2000},"attributes":{},"occupancy":{}}]}"#;
+
+    fn lines(requests: &str, commit: bool) -> (Vec<serde_json::Value>, Result<(), String>) {
+        let snapshot = GridSnapshot::read(GRID).unwrap();
+        let mut planner = OfflinePlanner::new(snapshot, Settings::default(), 1, commit).unwrap();
+        let mut printed = Vec::new();
+        let file = Path::new("r.jsonl");
+        let result = plan_lines(&mut planner, file, requests.as_bytes(), &mut printed, &ProgressBar::hidden());
+        let printed = String::from_utf8(printed).unwrap();
+        let values = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (values, result.map_err(|error| format!("{} {error}", error.exit().code())))
+    }
+
+    #[test]
+    fn every_request_gets_a_line_in_its_order() {
+        let (lines, result) = lines(
+            "{\"id\":\"a\",\"hosts\":2,\"duration\":60,\"total\":{\"cpu\":5000}}\n\n\
+             {\"id\":\"b\",\"hosts\":2,\"duration\":60,\"total\":{\"cpu\":9000}}\n",
+            false,
+        );
+        assert_eq!(result, Ok(()));
+        assert_eq!((lines[0]["id"].as_str(), lines[0]["outcome"].as_str()), (Some("a"), Some("allocated")));
+        assert_eq!(lines[0]["start"], 600);
+        assert!(lines[0]["phases_us"]["find"].as_f64().is_some_and(|us| us > 0.0), "{}", lines[0]);
+        assert_eq!((lines[1]["id"].as_str(), lines[1]["outcome"].as_str()), (Some("b"), Some("rejected")));
+    }
+
+    #[test]
+    fn commits_are_seen_by_later_requests() {
+        let request = "{\"hosts\":1,\"duration\":60,\"per_host\":{\"cpu\":2000},\"candidates\":[\"h2\"]}\n";
+        let (dry, _) = lines(&request.repeat(2), false);
+        assert_eq!((&dry[0]["start"], &dry[1]["start"]), (&0.into(), &0.into()));
+        let (committed, _) = lines(&request.repeat(2), true);
+        assert_eq!((&committed[0]["start"], &committed[1]["start"]), (&0.into(), &60.into()));
+    }
+
+    #[test]
+    fn a_malformed_line_ends_the_run_with_its_place() {
+        let good = "{\"hosts\":1,\"duration\":60}\n";
+        for (bad, expected) in [
+            ("{\"hosts\":1,\"duration\":60,\"totals\":{}}", "64 r.jsonl:2: totals: unknown field"),
+            ("{\"hosts\":\"x\",\"duration\":60}", "64 r.jsonl:2: hosts: invalid type"),
+            ("{\"hosts\":1,\"duration\":60,\"candidates\":[\"h9\"]}", "64 r.jsonl:2: candidates: h9 is not a host"),
+            ("nonsense", "64 r.jsonl:2: "),
+        ] {
+            let (printed, result) = lines(&format!("{good}{bad}\n{good}"), false);
+            assert_eq!(printed.len(), 1, "{bad}");
+            let error = result.unwrap_err();
+            assert!(error.starts_with(expected), "{bad}: {error}");
+        }
+    }
+}

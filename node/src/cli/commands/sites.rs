@@ -1,0 +1,71 @@
+//! `kolo sites`: the sites of the grid, as this node knows them.
+
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::Context;
+use crate::cli::{
+    error::{CliError, Exit},
+    output::{Report, columns},
+    report::{age_text, or_dash},
+    views::SiteList,
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`].
+pub fn run(context: &mut Context) -> Result<Exit, CliError> {
+    let client = context.connect()?;
+    let list: SiteList = client.get("/v1/sites")?;
+    context.output.print(&list)?;
+    Ok(Exit::Done)
+}
+
+impl Report for SiteList {
+    fn body(&self) -> impl Serialize {
+        self
+    }
+    fn text(&self, _: &TimeZone) -> String {
+        columns(
+            ["SITE", "NAME", "HOSTS", "SCHEDULE", "AGE", "ADVERT AGE", "EXPIRES IN", "ADDRESS"],
+            self.sites.iter().map(|site| {
+                let name = if site.this_node { format!("{} (this node)", site.name) } else { site.name.clone() };
+                [
+                    site.site.clone(),
+                    name,
+                    site.hosts.to_string(),
+                    site.schedule.clone(),
+                    age_text(site.schedule_age_s),
+                    age_text(site.advert_age_s),
+                    age_text(site.expires_in_s),
+                    or_dash(site.addresses.first().cloned().unwrap_or_default()),
+                ]
+            }),
+        )
+    }
+    fn ids(&self) -> Vec<String> {
+        self.sites.iter().map(|site| site.site.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::{OutputFormat, tests::printed};
+
+    #[test]
+    fn sites_are_listed_with_the_age_of_what_is_known() {
+        let list: SiteList = serde_json::from_str(
+            r#"{"sites":[{"site":"12D3","name":"al\u001bpha","this_node":true,"hosts":4,"advert_age_s":0,
+            "expires_in_s":600,"schedule":"current","ledger_version":null,"schedule_age_s":null,
+            "addresses":["/ip4/127.0.0.1/tcp/1"]}]}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            printed(&list, OutputFormat::Table),
+            "SITE  NAME                     HOSTS  SCHEDULE  AGE  ADVERT AGE  EXPIRES IN  ADDRESS\n\
+             12D3  al\\u{1b}pha (this node)  4      current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n"
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! `kolo submit`: hands a request to the node and waits until its reservation stands.
+
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::{Context, wait};
+use crate::cli::{
+    args::SubmitArgs,
+    error::{CliError, Exit},
+    output::{OutputFormat, Report, safe},
+    report::{request_text, reservation_text},
+    request,
+    time::parse_duration,
+    views::RequestView,
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`]; [`CliError::Unreserved`] when the request ended without a reservation.
+pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
+    let timeout = match &args.timeout {
+        Some(text) => Some(parse_duration(text).map_err(|error| CliError::Usage(format!("--timeout: {error}")))?),
+        None => None,
+    };
+    let request = request::checked(&args.request, &context.now)?;
+    let client = context.connect()?;
+    if args.no_wait {
+        let view = client.post("/v1/requests", &request)?;
+        context.output.print(&Submitted { view })?;
+        return Ok(Exit::Done);
+    }
+    let view = wait::submit_and_wait(client, request, timeout)?;
+    if view.state.stands() {
+        context.output.print(&Settled { view })?;
+        return Ok(Exit::Done);
+    }
+    let view = if context.output.format() == OutputFormat::Table {
+        view
+    } else {
+        let settled = Settled { view };
+        context.output.print(&settled)?;
+        settled.view
+    };
+    Err(CliError::Unreserved(Box::new(view)))
+}
+
+/// A request that was handed over and not waited for.
+struct Submitted {
+    view: RequestView,
+}
+
+impl Report for Submitted {
+    fn body(&self) -> impl Serialize {
+        &self.view
+    }
+    fn text(&self, _: &TimeZone) -> String {
+        format!("{}\n", safe(&self.view.id))
+    }
+    fn ids(&self) -> Vec<String> {
+        vec![self.view.id.clone()]
+    }
+}
+
+/// A request that has come to its end.
+struct Settled {
+    view: RequestView,
+}
+
+impl Report for Settled {
+    fn body(&self) -> impl Serialize {
+        &self.view
+    }
+    fn text(&self, zone: &TimeZone) -> String {
+        match &self.view.reservation {
+            Some(reservation) => reservation_text(&format!("reserved {}", safe(&self.view.id)), reservation, zone),
+            None => request_text(&self.view, zone),
+        }
+    }
+    fn ids(&self) -> Vec<String> {
+        vec![self.view.id.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{output::tests::printed, views::tests::view};
+
+    #[test]
+    fn a_settled_request_prints_in_every_format() {
+        let settled = Settled { view: view("confirmed", None) };
+        assert!(
+            printed(&settled, OutputFormat::Table).starts_with("reserved r-42: 3 hosts at 2 sites from 2025-11-21 ")
+        );
+        assert_eq!(printed(&settled, OutputFormat::Quiet), "r-42\n");
+        let json: serde_json::Value = serde_json::from_str(&printed(&settled, OutputFormat::Json)).unwrap();
+        assert_eq!(json["schema"], "kolo-cli/1");
+        assert_eq!(json["reservation"]["hosts"][0]["amounts"]["cpu"], 2400);
+        assert_eq!(json["state"], "confirmed");
+    }
+
+    #[test]
+    fn an_unreserved_request_says_what_to_do() {
+        let error = CliError::Unreserved(Box::new(view("rejected", Some(("no_window", "memory short by 3 GiB")))));
+        assert_eq!(error.to_string(), "no placement in the window for request r-42: memory short by 3 GiB");
+        assert_eq!(error.hint().as_deref(), Some("kolo explain r-42 says why"));
+        assert_eq!(error.exit(), Exit::NoPlacement);
+    }
+}

@@ -1,0 +1,166 @@
+//! What can go wrong for a user, what to do about it, and the exit code that says so.
+//!
+//! Invariant: every error has exactly one documented exit code.
+
+use std::{io, process::ExitCode};
+
+use super::{client::ApiError, views::RequestView};
+use crate::{
+    config::{ConfigError, document::DocumentError},
+    daemon::DaemonError,
+};
+
+/// The exit codes of `kolo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// Failed.
+    Failure,
+    /// No placement in the window.
+    NoPlacement,
+    /// The grid or the node is not reachable.
+    Unreachable,
+    /// Refused by a policy.
+    Refused,
+    /// Bad usage.
+    Usage,
+}
+
+impl Exit {
+    /// The number the shell sees.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failure => 1,
+            Exit::NoPlacement => 2,
+            Exit::Unreachable => 3,
+            Exit::Refused => 4,
+            Exit::Usage => 64,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// Why a command ended without doing what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// What was typed does not make sense.
+    #[error("{0}")]
+    Usage(String),
+    /// A file that was named is unreadable or malformed.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The node did not do what was asked of it.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The daemon ended.
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    /// The request came to an end that is no reservation.
+    #[error("{}", .0.outcome())]
+    Unreserved(Box<RequestView>),
+    /// Waiting ended before the request did.
+    #[error("request {id} is still {state} after {waited}")]
+    StillWaiting {
+        /// The request.
+        id: String,
+        /// What it is doing.
+        state: String,
+        /// How long was waited.
+        waited: String,
+    },
+    /// The user interrupted the wait; the request goes on.
+    #[error("interrupted; request {0} goes on")]
+    Interrupted(String),
+    /// The user interrupted before the node had answered.
+    #[error("interrupted before the node answered")]
+    InterruptedEarly,
+    /// The cancelled request did not end up cancelled.
+    #[error("request {id} is {state}, not cancelled")]
+    NotCancelled {
+        /// The request.
+        id: String,
+        /// Its state.
+        state: String,
+    },
+    /// A plan was asked and there is none.
+    #[error("no placement: {0}")]
+    NoPlan(String),
+    /// There is no request that `last` could mean.
+    #[error("there is no request yet")]
+    NoLast,
+    /// Output or a runtime service failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl CliError {
+    /// The exit code.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            CliError::Usage(_)
+            | CliError::Document(_)
+            | CliError::Config(_)
+            | CliError::Daemon(DaemonError::Value { .. }) => Exit::Usage,
+            CliError::Api(error) => error.exit(),
+            CliError::Unreserved(view) => view.exit(),
+            CliError::NoPlan(_) => Exit::NoPlacement,
+            CliError::Daemon(_)
+            | CliError::StillWaiting { .. }
+            | CliError::Interrupted(_)
+            | CliError::InterruptedEarly
+            | CliError::NotCancelled { .. }
+            | CliError::NoLast
+            | CliError::Io { .. } => Exit::Failure,
+        }
+    }
+
+    /// What the user can do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            CliError::Api(error) => error.hint(),
+            CliError::Usage(_) => Some("see kolo --help".to_owned()),
+            CliError::Unreserved(view) => Some(format!("kolo explain {} says why", view.id)),
+            CliError::StillWaiting { id, .. } | CliError::Interrupted(id) => {
+                Some(format!("kolo show {id} says how it goes; kolo cancel {id} ends it"))
+            }
+            CliError::InterruptedEarly => Some("kolo list says whether the node has the request".to_owned()),
+            CliError::NotCancelled { id, .. } => Some(format!("kolo show {id} says more")),
+            CliError::NoLast => Some("kolo submit makes one".to_owned()),
+            CliError::Document(_)
+            | CliError::Config(_)
+            | CliError::Daemon(_)
+            | CliError::NoPlan(_)
+            | CliError::Io { .. } => None,
+        }
+    }
+
+    /// Whether the reader of standard output has gone, which is no failure (`kolo list | head`).
+    #[must_use]
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, CliError::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// An error of the output.
+    #[must_use]
+    pub fn output(source: io::Error) -> CliError {
+        CliError::Io { doing: "writing to standard output", source }
+    }
+}

@@ -1,0 +1,84 @@
+//! The command line: raw arguments, checked arguments, one file a command, one way out.
+//!
+//! Invariant: every run ends with one of the documented exit codes ([`error::Exit`]); results go to standard output,
+//! complaints and progress to standard error.
+
+mod args;
+mod client;
+mod commands;
+mod connection;
+mod error;
+mod output;
+mod report;
+mod request;
+mod request_file;
+pub mod time;
+mod views;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+};
+
+use clap::Parser;
+
+use self::{
+    args::{Cli, Command},
+    commands::Context,
+    error::{CliError, Exit},
+    output::{Output, safe},
+};
+use crate::config::Surroundings;
+
+/// Runs the command that the process was started with.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing is left to be done when even the complaint cannot be written.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
+        }
+    };
+    match execute(cli) {
+        Ok(exit) => exit.into(),
+        Err(error) if error.is_broken_pipe() => Exit::Done.into(),
+        Err(error) => {
+            complain(&error);
+            error.exit().into()
+        }
+    }
+}
+
+fn execute(cli: Cli) -> Result<Exit, CliError> {
+    let stdout = io::stdout().lock();
+    let now = jiff::Zoned::now();
+    let output = Output::new(cli.global.output, Box::new(stdout), now.time_zone().clone());
+    let mut context = Context { global: cli.global, surroundings: Surroundings::of_process(), now, output };
+    match cli.command {
+        Command::Node(args) => commands::node::run(&mut context, &args),
+        Command::Submit(args) => commands::submit::run(&mut context, &args),
+        Command::Plan(args) => commands::plan::run(&mut context, &args),
+        Command::List(args) => commands::list::run(&mut context, &args),
+        Command::Show(args) => commands::show::run(&mut context, &args),
+        Command::Explain(args) => commands::explain::run(&mut context, &args),
+        Command::Cancel(args) => commands::cancel::run(&mut context, &args),
+        Command::Sites => commands::sites::run(&mut context),
+        Command::Hosts => commands::hosts::run(&mut context),
+    }
+}
+
+/// Writes `error: what` and `  hint: what to do` to standard error.
+fn complain(error: &CliError) {
+    let mut text = format!("error: {}\n", safe(&error.to_string()));
+    if let Some(hint) = error.hint() {
+        text.push_str(&format!("  hint: {}\n", safe(&hint)));
+    }
+    // Nothing is left to be done when even the complaint cannot be written.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Whether progress may be shown: only to a person.
+fn shows_progress() -> bool {
+    io::stderr().is_terminal()
+}

@@ -1,0 +1,225 @@
+//! How results look: a table or text for people, JSON for programs, bare ids for pipes.
+//!
+//! Invariant: what came from other sites (names, attributes, reasons) never reaches a terminal with control characters,
+//! whatever the format; JSON always carries its schema.
+
+use std::io::Write;
+
+use clap::ValueEnum;
+use comfy_table::{Table, presets};
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::error::CliError;
+
+/// The version of what `--output json` prints.
+pub const SCHEMA: &str = "kolo-cli/1";
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum OutputFormat {
+    /// Text for people
+    #[default]
+    Table,
+    /// One JSON object
+    Json,
+    /// Ids only, one a line
+    Quiet,
+}
+
+/// A result of a command, in all its forms.
+pub trait Report {
+    /// What JSON shows beside the schema; an object.
+    fn body(&self) -> impl Serialize;
+    /// The text for people, with times in `zone`. Texts of others must have gone through [`safe`] or [`columns`].
+    fn text(&self, zone: &TimeZone) -> String;
+    /// The ids for pipes.
+    fn ids(&self) -> Vec<String>;
+}
+
+/// Where results go.
+pub struct Output {
+    format: OutputFormat,
+    sink: Box<dyn Write>,
+    zone: TimeZone,
+}
+
+#[derive(Serialize)]
+struct Envelope<T> {
+    schema: &'static str,
+    #[serde(flatten)]
+    body: T,
+}
+
+impl Output {
+    /// Results in `format` to `sink`, times in `zone`.
+    #[must_use]
+    pub fn new(format: OutputFormat, sink: Box<dyn Write>, zone: TimeZone) -> Output {
+        Output { format, sink, zone }
+    }
+
+    /// The format.
+    #[must_use]
+    pub fn format(&self) -> OutputFormat {
+        self.format
+    }
+
+    /// Prints a result.
+    ///
+    /// # Errors
+    /// [`CliError::Io`] when standard output cannot be written.
+    pub fn print(&mut self, report: &impl Report) -> Result<(), CliError> {
+        let text = match self.format {
+            OutputFormat::Table => report.text(&self.zone),
+            OutputFormat::Json => {
+                let envelope = Envelope { schema: SCHEMA, body: report.body() };
+                let line = serde_json::to_string(&envelope).map_err(|error| CliError::output(error.into()))?;
+                json_safe(&line) + "\n"
+            }
+            OutputFormat::Quiet => report.ids().iter().fold(String::new(), |mut text, id| {
+                text.push_str(&safe(id));
+                text.push('\n');
+                text
+            }),
+        };
+        self.raw(&text)
+    }
+
+    /// Prints text as it is.
+    ///
+    /// # Errors
+    /// [`CliError::Io`] when standard output cannot be written.
+    pub fn raw(&mut self, text: &str) -> Result<(), CliError> {
+        self.sink.write_all(text.as_bytes()).and_then(|()| self.sink.flush()).map_err(CliError::output)
+    }
+
+    /// Where text goes, for output that is too long to be kept.
+    pub fn sink(&mut self) -> &mut dyn Write {
+        &mut self.sink
+    }
+}
+
+/// `text` on one line and without anything that moves the cursor, colours, or turns the direction of the text around.
+#[must_use]
+pub fn safe(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if drives_terminal(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+fn drives_terminal(c: char) -> bool {
+    let turns_direction =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns_direction || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// A JSON text with the same value. JSON itself escapes only ASCII control characters; others can stand in strings only,
+/// where `\u` may take their place.
+fn json_safe(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if drives_terminal(c) {
+            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Rows in columns under a header, without trailing blanks.
+#[must_use]
+pub fn columns<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row.map(|cell| safe(&cell)));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let mut text = table.trim_fmt();
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::{cell::RefCell, io, rc::Rc};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a report prints in a format, in UTC.
+    pub fn printed(report: &impl Report, format: OutputFormat) -> String {
+        #[derive(Clone, Default)]
+        struct Sink(Rc<RefCell<Vec<u8>>>);
+        impl Write for Sink {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.borrow_mut().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let sink = Sink::default();
+        Output::new(format, Box::new(sink.clone()), TimeZone::UTC).print(report).unwrap();
+        let bytes = sink.0.borrow().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    struct Names(Vec<&'static str>);
+
+    impl Report for Names {
+        fn body(&self) -> impl Serialize {
+            std::collections::BTreeMap::from([("names", self.0.clone())])
+        }
+        fn text(&self, _: &TimeZone) -> String {
+            columns(["NAME", "LENGTH"], self.0.iter().map(|name| [(*name).to_owned(), name.len().to_string()]))
+        }
+        fn ids(&self) -> Vec<String> {
+            self.0.iter().map(|name| (*name).to_owned()).collect()
+        }
+    }
+
+    #[test]
+    fn a_report_prints_in_every_format() {
+        let names = Names(vec!["a", "long one"]);
+        assert_eq!(printed(&names, OutputFormat::Table), "NAME      LENGTH\na         1\nlong one  8\n");
+        assert_eq!(printed(&names, OutputFormat::Json), "{\"schema\":\"kolo-cli/1\",\"names\":[\"a\",\"long one\"]}\n");
+        assert_eq!(printed(&names, OutputFormat::Quiet), "a\nlong one\n");
+    }
+
+    proptest! {
+        #[test]
+        fn shown_texts_hold_nothing_that_drives_a_terminal(text in any::<String>()) {
+            prop_assert!(!safe(&text).chars().any(drives_terminal));
+            let json = serde_json::to_string(&text).unwrap();
+            prop_assert!(!json_safe(&json).chars().any(drives_terminal));
+            prop_assert_eq!(serde_json::from_str::<String>(&json_safe(&json)).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_drive_the_terminal() {
+        let hostile = Names(vec!["\u{1b}[2J\u{1b}]0;x\u{7}", "a\nfake row\r\u{9b}1m\u{202e}"]);
+        for format in [OutputFormat::Table, OutputFormat::Json, OutputFormat::Quiet] {
+            let text = printed(&hostile, format);
+            assert!(!text.contains(['\u{1b}', '\u{7}', '\r', '\u{9b}', '\u{202e}']), "{text:?}");
+            assert!(!text.contains("\nfake row"), "{text:?}");
+        }
+        let json: serde_json::Value = serde_json::from_str(&printed(&hostile, OutputFormat::Json)).unwrap();
+        assert_eq!(json["names"][1], hostile.0[1]);
+        assert_eq!(safe("plain čšž 漢"), "plain čšž 漢");
+        assert_eq!(safe("\u{1b}[31m"), "\\u{1b}[31m");
+    }
+}

@@ -1,0 +1,194 @@
+//! How requests, plans, sites and hosts look to people.
+//!
+//! Invariant: pure functions of the API's answers and the zone; every text of another site passes `safe` or `columns`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use broker::{
+    amount::format_amount,
+    resources::{Amounts, Attributes},
+    time::{Span, Time},
+};
+use jiff::tz::TimeZone;
+
+use super::{
+    output::safe,
+    time::{format_duration, format_span, format_time},
+    views::{GrantView, RequestView, ReservationView},
+};
+
+/// Amounts as `cpu=2.4 memory=3GiB`; `-` when there are none.
+pub fn amounts_text(amounts: &Amounts) -> String {
+    let parts: Vec<_> =
+        amounts.iter().map(|(name, amount)| format!("{name}={}", format_amount(name, *amount))).collect();
+    or_dash(parts.join(" "))
+}
+
+/// Attributes as `arch=x86_64 os=linux`; `-` when there are none.
+pub fn attributes_text(attributes: &Attributes) -> String {
+    let parts: Vec<_> = attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    or_dash(parts.join(" "))
+}
+
+/// `text`, or `-` in place of nothing.
+pub fn or_dash(text: String) -> String {
+    if text.is_empty() { "-".to_owned() } else { text }
+}
+
+/// A length of time in seconds, rounded to whole ones; `-` when unknown.
+pub fn age_text(seconds: Option<f64>) -> String {
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.round()).ok());
+    duration.map_or_else(|| "-".to_owned(), format_duration)
+}
+
+/// A site's name with the end of its id, since names are not unique: `alpha (..aB3dE9xY)`.
+pub fn site_text(site: &str, name: Option<&str>) -> String {
+    let start = site.char_indices().rev().nth(7).map_or(0, |(index, _)| index);
+    let tail = if start == 0 { site.to_owned() } else { format!("..{}", &site[start..]) };
+    name.map_or_else(|| tail.clone(), |name| format!("{name} ({tail})"))
+}
+
+/// The lines of a reservation: start and end with zone, then a line a site with its hosts and amounts.
+pub fn reservation_text(head: &str, reservation: &ReservationView, zone: &TimeZone) -> String {
+    let sites = by_site(&reservation.hosts);
+    let mut text = format!(
+        "{head}: {} at {} from {} to {} ({})\n",
+        counted(reservation.hosts.len(), "host"),
+        counted(sites.len(), "site"),
+        format_time(reservation.start, zone),
+        format_time(reservation.end, zone),
+        format_span(reservation.end.since(reservation.start)),
+    );
+    for ((site, name), hosts) in sites {
+        let hosts: Vec<_> =
+            hosts.iter().map(|grant| format!("{} {}", safe(&grant.host), amounts_text(&grant.amounts))).collect();
+        text.push_str(&format!("  {}: {}\n", safe(&site_text(site, name)), hosts.join("; ")));
+    }
+    text.push_str(&format!(
+        "  {}\n",
+        quality_text(reservation.efficiency, reservation.efficiency_bound, reservation.start_proven)
+    ));
+    text
+}
+
+/// How good a placement is, in words.
+pub fn quality_text(efficiency: f64, bound: f64, start_proven: bool) -> String {
+    let start = if start_proven { "no earlier start exists" } else { "an earlier start may exist" };
+    // Both are ratios of sums of whole numbers; equal ones may differ in the last digits.
+    if efficiency >= bound * (1.0 - 1e-9) {
+        format!("{start}; efficiency {efficiency:.4}, the best at this start")
+    } else {
+        format!("{start}; efficiency {efficiency:.4} of at most {bound:.4} at this start")
+    }
+}
+
+fn by_site(hosts: &[GrantView]) -> BTreeMap<(&str, Option<&str>), Vec<&GrantView>> {
+    let mut sites: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for grant in hosts {
+        sites.entry((grant.site.as_str(), grant.site_name.as_deref())).or_default().push(grant);
+    }
+    sites
+}
+
+/// `1 host`, `2 hosts`.
+pub fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
+}
+
+/// A moment given in milliseconds, to the second.
+pub fn moment_text(epoch_ms: u64, zone: &TimeZone) -> String {
+    format_time(Time(i64::try_from(epoch_ms / 1000).unwrap_or(i64::MAX)), zone)
+}
+
+/// Everything about one request.
+pub fn request_text(view: &RequestView, zone: &TimeZone) -> String {
+    let mut text = String::new();
+    if let Some(reservation) = &view.reservation {
+        text.push_str(&reservation_text(&format!("{} {}", view.state, safe(&view.id)), reservation, zone));
+    } else {
+        text.push_str(&format!("{} {}\n", view.state, safe(&view.id)));
+    }
+    if let Some(reason) = &view.reason {
+        text.push_str(&format!("  reason: {} ({})\n", safe(&reason.detail), safe(&reason.code)));
+    }
+    if !view.state.is_settled() {
+        text.push_str(&format!("  now: {}\n", view.progress()));
+    }
+    if let Some(label) = &view.label {
+        text.push_str(&format!("  label: {}\n", safe(label)));
+    }
+    text.push_str(&format!(
+        "  submitted {}; {}, {} lost to others, {}\n",
+        moment_text(view.submitted_ms, zone),
+        counted(view.attempts as usize, "attempt"),
+        view.conflicts,
+        format_duration(Duration::from_millis(view.elapsed_ms)),
+    ));
+    text.push_str(&asked_text(view, zone));
+    text
+}
+
+fn asked_text(view: &RequestView, zone: &TimeZone) -> String {
+    let request = &view.request;
+    let mut parts = vec![format!("{} for {}", counted(request.hosts(), "host"), format_span(request.duration()))];
+    if !request.total().is_empty() {
+        parts.push(format!("together {}", amounts_text(request.total())));
+    }
+    if !request.per_host().is_empty() {
+        parts.push(format!("each {}", amounts_text(request.per_host())));
+    }
+    if !request.attributes().is_empty() {
+        parts.push(format!("where {}", safe(&attributes_text(request.attributes()))));
+    }
+    // The window as written down; what the writer left open depends on the arrival.
+    if let Ok((earliest, latest)) = request.starts(Time::ZERO, Span::MAX) {
+        if earliest > Time::ZERO {
+            parts.push(format!("not before {}", format_time(earliest, zone)));
+        }
+        if latest < Time::MAX {
+            parts.push(format!("start by {}", format_time(latest, zone)));
+        }
+    }
+    format!("  asked: {}\n", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::views::tests::view, *};
+
+    #[test]
+    fn a_reservation_reads_as_a_person_would_say_it() {
+        let view = view("confirmed", None);
+        let text = reservation_text("reserved r-42", view.reservation.as_ref().unwrap(), &TimeZone::UTC);
+        assert_eq!(
+            text,
+            "reserved r-42: 3 hosts at 2 sites from 2025-11-21 08:00:00+00:00 to 2025-11-21 10:00:00+00:00 (2h)\n  \
+             alpha (..aaaa1111): h1 cpu=2.4 memory=3GiB; h2 cpu=1 memory=1GiB\n  \
+             beta\\u{1b}[31m (..bbbb2222): b1 cpu=1 memory=512MiB\n  \
+             no earlier start exists; efficiency 0.8123 of at most 0.8150 at this start\n"
+        );
+    }
+
+    #[test]
+    fn a_rejected_request_shows_its_reason() {
+        let text = request_text(&view("rejected", Some(("no_window", "memory short by 3 GiB"))), &TimeZone::UTC);
+        assert_eq!(
+            text,
+            "rejected r-42\n  reason: memory short by 3 GiB (no_window)\n  label: mine\n  submitted 2025-11-21 \
+             04:40:00+00:00; 2 attempts, 1 lost to others, 9ms\n  asked: 3 hosts for 2h\n"
+        );
+    }
+
+    #[test]
+    fn unknown_and_empty_things_are_dashes() {
+        assert_eq!(age_text(None), "-");
+        assert_eq!(age_text(Some(61.6)), "1m 2s");
+        assert_eq!(age_text(Some(f64::NAN)), "-");
+        assert_eq!(amounts_text(&Amounts::new()), "-");
+        assert_eq!(site_text("short", None), "short");
+        assert_eq!(
+            quality_text(0.5, 0.5, false),
+            "an earlier start may exist; efficiency 0.5000, the best at this start"
+        );
+    }
+}

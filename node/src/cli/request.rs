@@ -1,0 +1,210 @@
+//! From flags and file to a checked request.
+//!
+//! Invariant: what is sent has been checked by the same code that the node checks it with; a complaint names the flag or
+//! the key.
+
+use broker::{
+    amount::parse_amount,
+    ids::{HostId, RequestId},
+    request::{Request, RequestDocument, RequestError},
+    resources::{Amounts, ResourceName},
+};
+use jiff::Zoned;
+
+use super::{
+    args::RequestArgs,
+    error::CliError,
+    request_file::{self, Draft, seconds_of},
+    time::{format_time, parse_span, parse_time},
+};
+
+/// The request that `args` (and the file they name) describe at `now`.
+///
+/// # Errors
+/// [`CliError::Usage`] or [`CliError::Document`] with the flag or key.
+pub fn checked(args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
+    let draft = match &args.request {
+        Some(file) => request_file::read(file, now)?,
+        None => Draft::default(),
+    };
+    let draft = with_flags(draft, args, now)?;
+    let missing = |what: &str| CliError::Usage(format!("{what}, or its key in the file of --request"));
+    let document = RequestDocument {
+        id: draft.id,
+        hosts: draft.hosts.ok_or_else(|| missing("how many hosts? expected --hosts (-N) COUNT"))?,
+        duration: draft.duration.ok_or_else(|| missing("for how long? expected --duration (-t) such as 2:00:00"))?,
+        earliest: draft.earliest,
+        latest: draft.latest,
+        per_host: draft.per_host,
+        total: draft.total,
+        attributes: draft.attributes,
+        candidates: draft.candidates,
+        effort: draft.effort,
+    };
+    Request::try_from(document).map_err(|error| wrong_request(&error, now))
+}
+
+fn wrong_request(error: &RequestError, now: &Zoned) -> CliError {
+    let zone = now.time_zone();
+    CliError::Usage(match error {
+        RequestError::WindowEndsBeforeStart { earliest, latest } => {
+            format!("latest: {} is before earliest ({})", format_time(*latest, zone), format_time(*earliest, zone))
+        }
+        other => other.to_string(),
+    })
+}
+
+/// Puts the flags over `draft`: single values replace, named amounts and attributes are added or replaced by name.
+fn with_flags(mut draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
+    let usage = |flag: &str, error: &dyn std::fmt::Display| CliError::Usage(format!("{flag}: {error}"));
+    if let Some(label) = &args.id {
+        draft.id = Some(RequestId::new(label).map_err(|error| usage("--id", &error))?);
+    }
+    draft.hosts = args.hosts.or(draft.hosts);
+    draft.effort = args.effort.or(draft.effort);
+    if let Some(text) = &args.duration {
+        draft.duration = Some(parse_span(text).map(seconds_of).map_err(|error| usage("--duration", &error))?);
+    }
+    for (flag, words, slot) in
+        [("--earliest", &args.earliest, &mut draft.earliest), ("--latest", &args.latest, &mut draft.latest)]
+    {
+        if !words.is_empty() {
+            *slot = Some(parse_time(&words.join(" "), now).map_err(|error| usage(flag, &error))?);
+        }
+    }
+    for (flag, texts, slot) in
+        [("--total", &args.total, &mut draft.total), ("--per-host", &args.per_host, &mut draft.per_host)]
+    {
+        slot.extend(amounts(texts).map_err(|error| usage(flag, &error))?);
+    }
+    for text in &args.attributes {
+        match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() => draft.attributes.insert(key.to_owned(), value.to_owned()),
+            _ => return Err(usage("--where", &format_args!("{text:?}: expected key=value, such as arch=x86_64"))),
+        };
+    }
+    if !args.candidates.is_empty() {
+        let hosts: Result<Vec<_>, _> = args.candidates.iter().map(|text| HostId::new(text)).collect();
+        draft.candidates = Some(hosts.map_err(|error| usage("--candidate", &error))?);
+    }
+    Ok(draft)
+}
+
+fn amounts(texts: &[String]) -> Result<Amounts, String> {
+    let mut amounts = Amounts::new();
+    for text in texts {
+        let (name, amount) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text:?}: expected resource=amount, such as cpu=12 or memory=40GiB"))?;
+        let name = ResourceName::new(name).map_err(|error| error.to_string())?;
+        let amount = parse_amount(&name, amount).map_err(|error| error.to_string())?;
+        if amounts.insert(name.clone(), amount).is_some() {
+            return Err(format!("{name} is given twice"));
+        }
+    }
+    Ok(amounts)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        request: RequestArgs,
+    }
+
+    fn now() -> Zoned {
+        "2026-11-21T09:30:00+01:00[Europe/Ljubljana]".parse().unwrap()
+    }
+
+    fn read(line: &[&str]) -> Result<Request, String> {
+        let args = Line::try_parse_from(["kolo"].iter().chain(line)).map_err(|error| error.to_string())?;
+        checked(&args.request, &now()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_line_of_the_manual_is_understood() {
+        let request = read(&[
+            "-N",
+            "5",
+            "--total",
+            "cpu=12",
+            "--total",
+            "memory=15GiB",
+            "--per-host",
+            "cpu=1",
+            "-t",
+            "2:00:00",
+            "--earliest",
+            "now+1h",
+            "--latest",
+            "tomorrow 08:00",
+            "--where",
+            "arch=x86_64",
+            "--candidate",
+            "a",
+            "b",
+            "c",
+            "--candidate",
+            "d",
+            "e",
+            "--effort",
+            "fast",
+            "--id",
+            "mine",
+        ])
+        .unwrap();
+        let json = serde_json::to_value(&request).unwrap();
+        let expected = serde_json::json!({
+            "id": "mine", "hosts": 5, "duration": 7200, "earliest": 1_795_253_400, "latest": 1_795_330_800,
+            "per_host": {"cpu": 1000}, "total": {"cpu": 12000, "memory": 15360}, "attributes": {"arch": "x86_64"},
+            "candidates": ["a", "b", "c", "d", "e"], "effort": "fast"
+        });
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("r.toml");
+        fs::write(&file, "hosts = 5\nduration = \"1h\"\n[total]\ncpu = \"12\"\ngpu = 1\n").unwrap();
+        let file = file.display().to_string();
+        let request = read(&["--request", &file, "-N", "7", "--total", "gpu=2,memory=1GiB"]).unwrap();
+        let json = serde_json::to_value(&request).unwrap();
+        let expected = serde_json::json!({"hosts": 7, "duration": 3600,
+            "total": {"cpu": 12000, "gpu": 2, "memory": 1024}});
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn bad_requests_name_what_is_wrong() {
+        for (line, expected) in [
+            (&["-t", "1h"][..], "expected --hosts (-N) COUNT"),
+            (&["-N", "1"], "expected --duration (-t)"),
+            (&["-N", "0", "-t", "1h"], "hosts: expected 1 to"),
+            (&["-N", "1", "-t", "60"], "--duration: \"60\" has no unit"),
+            (&["-N", "1", "-t", "0s"], "--duration: \"0s\": expected at least one second"),
+            (&["-N", "1", "-t", "1h", "--total", "memory=40"], "--total: memory=40: expected a number with its unit"),
+            (&["-N", "1", "-t", "1h", "--total", "memory"], "--total: \"memory\": expected resource=amount"),
+            (&["-N", "1", "-t", "1h", "--total", "cpu=1", "--total", "cpu=2"], "--total: cpu is given twice"),
+            (&["-N", "1", "-t", "1h", "--where", "x"], "--where: \"x\": expected key=value"),
+            (&["-N", "1", "-t", "1h", "--latest", "noon"], "--latest: \"noon\" is no time"),
+            (
+                &["-N", "1", "-t", "1h", "--earliest", "now+2h", "--latest", "now+1h"],
+                "latest: 2026-11-21 10:30:00+01:00 is before earliest (2026-11-21 11:30:00+01:00)",
+            ),
+            (&["-N", "3", "-t", "1h", "--candidate", "a"], "3 asked, but only 1 distinct"),
+            (&["-N", "1", "-t", "1h", "--id", ""], "--id: an id must not be empty"),
+            (&["--request", "/nonexistent/r.toml"], "/nonexistent/r.toml: No such file"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(expected), "{line:?}: {error}");
+        }
+    }
+}

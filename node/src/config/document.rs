@@ -1,0 +1,239 @@
+//! Reading files that people write (TOML) or programs write (JSON).
+//!
+//! Invariant: a file is read whole and only up to a limit, and every complaint names the file, the key and, where the
+//! parser knows it, the line.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+
+/// Largest file that is read, in bytes: a snapshot of 10,000 hosts with a day of load each has some 60 MB.
+pub const MAX_FILE_BYTES: u64 = 512 << 20;
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    /// For people.
+    Toml,
+    /// For programs.
+    Json,
+}
+
+impl Syntax {
+    /// JSON for `*.json`, TOML for everything else.
+    #[must_use]
+    pub fn of(file: &Path) -> Syntax {
+        if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+            Syntax::Json
+        } else {
+            Syntax::Toml
+        }
+    }
+}
+
+/// What is wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// It cannot be read.
+    #[error("{}: {source}", .file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its text is not what was expected.
+    #[error("{}{}: {message}", .file.display(), Place { line: *.line, key })]
+    Content {
+        /// The file.
+        file: PathBuf,
+        /// The line, counted from 1, if known.
+        line: Option<usize>,
+        /// The key, dotted; empty when the whole document is meant.
+        key: String,
+        /// What is wrong and what was expected.
+        message: String,
+    },
+}
+
+struct Place<'a> {
+    line: Option<usize>,
+    key: &'a str,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if self.key.is_empty() { Ok(()) } else { write!(f, ": {}", self.key) }
+    }
+}
+
+impl DocumentError {
+    /// A complaint about one key, found after parsing.
+    #[must_use]
+    pub fn about(file: &Path, key: impl Into<String>, message: impl fmt::Display) -> DocumentError {
+        DocumentError::Content { file: file.to_owned(), line: None, key: key.into(), message: message.to_string() }
+    }
+}
+
+/// Reads a file as text.
+///
+/// # Errors
+/// [`DocumentError::Read`] when it cannot be read, is no UTF-8, or is larger than [`MAX_FILE_BYTES`].
+pub fn read_text(file: &Path) -> Result<String, DocumentError> {
+    let failed = |source| DocumentError::Read { file: file.to_owned(), source };
+    let mut text = String::new();
+    let mut reader = File::open(file).map_err(failed)?.take(MAX_FILE_BYTES + 1);
+    reader.read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(failed(io::Error::other(format!("larger than {} MiB", MAX_FILE_BYTES >> 20))));
+    }
+    Ok(text)
+}
+
+/// Reads `text`, the content of `file`, as a `T`.
+///
+/// # Errors
+/// [`DocumentError::Content`] with file, line and key when the text is malformed or does not fit `T`.
+pub fn parse<T: DeserializeOwned>(file: &Path, text: &str, syntax: Syntax) -> Result<T, DocumentError> {
+    match syntax {
+        Syntax::Toml => parse_toml(file, text),
+        Syntax::Json => parse_json(file, text),
+    }
+}
+
+fn parse_toml<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, DocumentError> {
+    let content = |error: &toml::de::Error, key: String| DocumentError::Content {
+        file: file.to_owned(),
+        line: error.span().map(|span| line_at(text, span.start)),
+        key,
+        message: error.message().to_owned(),
+    };
+    let deserializer = toml::de::Deserializer::parse(text).map_err(|error| content(&error, String::new()))?;
+    serde_path_to_error::deserialize(deserializer).map_err(|error| content(error.inner(), key_of(error.path())))
+}
+
+fn parse_json<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, DocumentError> {
+    let content = |error: &serde_json::Error, key: String| {
+        let message = error.to_string();
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        DocumentError::Content {
+            file: file.to_owned(),
+            line: (error.line() > 0).then(|| error.line()),
+            key,
+            message: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
+        }
+    };
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| content(error.inner(), key_of(error.path())))?;
+    deserializer.end().map_err(|error| content(&error, String::new()))?;
+    Ok(value)
+}
+
+fn key_of(path: &serde_path_to_error::Path) -> String {
+    let key = path.to_string();
+    if key == "." { String::new() } else { key }
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}
+
+/// A value that people may write as a whole number or as a text; what either means depends on the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// A whole number.
+    Integer(i64),
+    /// A text, or one of TOML's own dates, as text.
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for Written {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Written, D::Error> {
+        struct WrittenVisitor;
+
+        impl<'de> Visitor<'de> for WrittenVisitor {
+            type Value = Written;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number or a text with its unit")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Written, E> {
+                Ok(Written::Integer(value))
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Written, E> {
+                i64::try_from(value)
+                    .map(Written::Integer)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(value), &"a smaller number"))
+            }
+
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<Written, E> {
+                Ok(Written::Text(value.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
+                let datetime = toml::value::Datetime::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Written::Text(datetime.to_string()))
+            }
+        }
+
+        deserializer.deserialize_any(WrittenVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[serde(default)]
+        inner: BTreeMap<String, Written>,
+        #[serde(default)]
+        count: u32,
+    }
+
+    fn error(text: &str, syntax: Syntax) -> String {
+        parse::<Outer>(Path::new("f.x"), text, syntax).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn complaints_name_file_line_and_key() {
+        assert!(error("a = ", Syntax::Toml).starts_with("f.x:1: "));
+        assert!(error("inner = {}\ncount = \"x\"", Syntax::Toml).starts_with("f.x:2: count: invalid type"));
+        assert!(error("\n[inner]\na = 2.5", Syntax::Toml).starts_with("f.x:3: inner.a: invalid type"));
+        assert!(error("\ncuont = 1", Syntax::Toml).contains("f.x:2: cuont: unknown field `cuont`"));
+        assert!(error("{\n\"count\":-1}", Syntax::Json).starts_with("f.x:2: count: invalid value"));
+        assert!(error("{\"inner\":{\"a\":[]}}", Syntax::Json).starts_with("f.x:1: inner.a: invalid type"));
+        assert!(error("{} x", Syntax::Json).starts_with("f.x:1: trailing"));
+        assert!(!error("{\"count\":-1}", Syntax::Json).contains("column"));
+    }
+
+    #[test]
+    fn a_written_value_is_a_number_a_text_or_a_date() {
+        let text = "count = 2\n[inner]\na = 3\nb = \"4GiB\"\nc = 2026-11-21T08:00:00+01:00";
+        let outer: Outer = parse(Path::new("f"), text, Syntax::Toml).unwrap();
+        assert_eq!(outer.inner["a"], Written::Integer(3));
+        assert_eq!(outer.inner["b"], Written::Text("4GiB".to_owned()));
+        assert_eq!(outer.count, 2);
+        assert_eq!(outer.inner["c"], Written::Text("2026-11-21T08:00:00+01:00".to_owned()));
+        let outer: Outer = parse(Path::new("f"), r#"{"inner":{"a":3,"b":"x"}}"#, Syntax::Json).unwrap();
+        assert_eq!(outer.inner["a"], Written::Integer(3));
+    }
+}

@@ -1,0 +1,83 @@
+//! The written layer of the configuration: every key optional, nothing checked but names and types.
+//!
+//! What each key means is said where they are printed (`print`). Invariant: this struct knows exactly the documented keys; anything else in a file is an error that names it.
+
+use std::path::PathBuf;
+
+use broker::{request::Effort, resources::Attributes};
+use serde::Deserialize;
+
+use super::{HostTable, LogFormat};
+
+/// The keys at the top.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConfigFile {
+    pub data_dir: Option<PathBuf>,
+    pub name: Option<String>,
+    pub grid: Option<String>,
+    pub listen: Option<Vec<String>>,
+    pub bootstrap: Option<Vec<String>>,
+    pub api: Option<String>,
+    pub hosts_file: Option<PathBuf>,
+    pub hosts: Option<Vec<HostTable>>,
+    pub machine: MachineSection,
+    pub planner: PlannerSection,
+    pub negotiation: NegotiationSection,
+    pub ledger: LedgerSection,
+    pub gossip: GossipSection,
+    pub log: LogSection,
+}
+
+/// `[machine]`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MachineSection {
+    pub share: Option<String>,
+    pub attributes: Option<Attributes>,
+}
+
+/// `[planner]`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlannerSection {
+    pub effort: Option<Effort>,
+    pub m_init: Option<u32>,
+    pub m_max: Option<u32>,
+    pub default_reach: Option<String>,
+}
+
+/// `[negotiation]`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NegotiationSection {
+    pub hold: Option<String>,
+    pub answer_timeout: Option<String>,
+    pub patience: Option<String>,
+    pub attempts: Option<u32>,
+}
+
+/// `[ledger]`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LedgerSection {
+    pub max_holds: Option<usize>,
+    pub max_holds_per_entry_point: Option<usize>,
+    pub farthest_future: Option<String>,
+    pub hold_max: Option<String>,
+}
+
+/// `[gossip]`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GossipSection {
+    pub interval: Option<String>,
+}
+
+/// `[log]`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSection {
+    pub format: Option<LogFormat>,
+    pub filter: Option<String>,
+}

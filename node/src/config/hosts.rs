@@ -1,0 +1,166 @@
+//! The hosts of the site: from `[[hosts]]` tables or from a snapshot.
+//!
+//! Invariant: host ids are unique in the site, and there is at least one host. Amounts in tables are texts with units; a
+//! whole number is understood only where its unit is not in doubt.
+
+use std::{collections::BTreeMap, collections::BTreeSet, path::Path};
+
+use broker::{
+    amount::{Amount, parse_amount},
+    host::{Host, REFERENCE_SPEED},
+    ids::HostId,
+    request::MAX_NAMES,
+    resources::{Amounts, Attributes, ResourceName},
+    schedule::Schedule,
+    snapshot::GridSnapshot,
+};
+use serde::Deserialize;
+
+use super::{
+    ConfigError, OwnHost,
+    document::{self, DocumentError, Written},
+};
+
+/// Most hosts of one site; its advert must stay small enough to be told around.
+pub const MAX_HOSTS_PER_SITE: usize = 10_000;
+
+/// One `[[hosts]]` table.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostTable {
+    /// The host's name, unique in the site.
+    pub id: HostId,
+    /// Capacities, such as `cpu = "2.5"` or `memory = "4GiB"`.
+    #[serde(default)]
+    pub resources: BTreeMap<ResourceName, Written>,
+    /// Qualitative properties.
+    #[serde(default)]
+    pub attributes: Attributes,
+    /// Speed in thousandths of the reference host.
+    #[serde(default = "reference_speed")]
+    pub speed: u32,
+    /// Price in thousandths of a credit an hour.
+    #[serde(default)]
+    pub price: u32,
+}
+
+fn reference_speed() -> u32 {
+    REFERENCE_SPEED
+}
+
+/// Makes hosts of tables. `place` says where they are written.
+///
+/// # Errors
+/// [`ConfigError::Value`] when an amount is malformed or an id is used twice.
+pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, ConfigError> {
+    let wrong = |host: &HostId, key: &str, message: String| ConfigError::Value {
+        place: format!("{place}: host {host}{key}"),
+        message,
+    };
+    let mut ids = BTreeSet::new();
+    let mut hosts = Vec::new();
+    for table in tables {
+        if !ids.insert(&table.id) {
+            return Err(wrong(&table.id, "", "the id is used twice".to_owned()));
+        }
+        if table.resources.len() > MAX_NAMES || table.attributes.len() > MAX_NAMES {
+            return Err(wrong(&table.id, "", format!("at most {MAX_NAMES} resources and {MAX_NAMES} attributes")));
+        }
+        let mut capacity = Amounts::new();
+        for (name, written) in &table.resources {
+            let amount = capacity_of(name, written)
+                .map_err(|message| wrong(&table.id, &format!(": resources.{name}"), message))?;
+            capacity.insert(name.clone(), amount);
+        }
+        let host = Host {
+            id: table.id.clone(),
+            capacity,
+            attributes: table.attributes.clone(),
+            speed: table.speed,
+            price: table.price,
+        };
+        hosts.push(OwnHost { host, own_work: Schedule::default() });
+    }
+    check_count(&hosts, place)?;
+    Ok(hosts)
+}
+
+fn capacity_of(name: &ResourceName, written: &Written) -> Result<Amount, String> {
+    match written {
+        Written::Text(text) => parse_amount(name, text).map_err(|error| error.to_string()),
+        // As a text it would be cores, as a base unit millicores.
+        Written::Integer(number) if name.as_str() == "cpu" => {
+            Err(format!("write \"{number}\" for cores or \"{number}m\" for millicores"))
+        }
+        Written::Integer(number) => parse_amount(name, &number.to_string()).map_err(|error| error.to_string()),
+    }
+}
+
+/// Reads a snapshot of this site's hosts; its `site` labels play no role.
+///
+/// # Errors
+/// [`ConfigError`] when the file cannot be read or is no snapshot.
+pub fn from_snapshot(file: &Path) -> Result<Vec<OwnHost>, ConfigError> {
+    let text = document::read_text(file)?;
+    let snapshot = GridSnapshot::read(&text).map_err(|error| DocumentError::about(file, "", error))?;
+    let hosts: Vec<_> =
+        snapshot.hosts.into_iter().map(|entry| OwnHost { host: entry.host, own_work: entry.schedule }).collect();
+    check_count(&hosts, &file.display().to_string())?;
+    Ok(hosts)
+}
+
+fn check_count(hosts: &[OwnHost], place: &str) -> Result<(), ConfigError> {
+    if hosts.is_empty() || hosts.len() > MAX_HOSTS_PER_SITE {
+        return Err(ConfigError::Value {
+            place: place.to_owned(),
+            message: format!("expected 1 to {MAX_HOSTS_PER_SITE} hosts, got {}", hosts.len()),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::document::Syntax, *};
+
+    #[derive(Deserialize)]
+    struct Tables {
+        hosts: Vec<HostTable>,
+    }
+
+    fn read(text: &str) -> Result<Vec<OwnHost>, String> {
+        let tables: Tables =
+            document::parse(Path::new("site.toml"), text, Syntax::Toml).map_err(|error| error.to_string())?;
+        from_tables(&tables.hosts, "site.toml: hosts").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn tables_take_texts_with_units() {
+        let hosts = read(
+            "[[hosts]]\nid = \"h1\"\nresources = { cpu = \"2.5\", memory = \"4GiB\", mhz = 2400, gpu = \"2\" }\n\
+             attributes = { arch = \"x86_64\" }\nprice = 7",
+        )
+        .unwrap();
+        let host = &hosts[0].host;
+        let capacity: Vec<_> = host.capacity.iter().map(|(name, amount)| (name.as_str(), amount.0)).collect();
+        assert_eq!(capacity, [("cpu", 2500), ("gpu", 2), ("memory", 4096), ("mhz", 2400)]);
+        assert_eq!((host.speed, host.price), (1000, 7));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_table_is_named() {
+        for (text, expected) in [
+            ("[[hosts]]\nid = \"h\"\nresources = { cpu = 4 }", "host h: resources.cpu: write \"4\" for cores"),
+            ("[[hosts]]\nid = \"h\"\nresources = { memory = 4 }", "512MiB or 40GiB"),
+            ("[[hosts]]\nid = \"h\"\nresources = { gpu = -1 }", "whole number of GPUs"),
+            ("[[hosts]]\nid = \"h\"\nresources = { CPU = \"1\" }", "site.toml:3: hosts[0].resources"),
+            ("[[hosts]]\nid = \"h\"\nspeeed = 1", "speeed"),
+            ("[[hosts]]\nspeed = 1", "missing field `id`"),
+            ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"h\"", "host h: the id is used twice"),
+            ("hosts = []", "expected 1 to 10000 hosts, got 0"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

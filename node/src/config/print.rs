@@ -1,0 +1,209 @@
+//! The configuration in force as a file, with a comment for every key.
+//!
+//! Invariant: what is printed, fed back as `--config`, gives the same configuration; a key that has no value stands there
+//! as a comment.
+
+use std::{path::Path, time::Duration};
+
+use broker::{
+    request::Effort,
+    resources::Attributes,
+    time::{Millis, Span},
+};
+use toml::Value;
+
+use super::{HostSource, HostTable, LogFormat, NodeConfig, document::Written};
+use crate::cli::time::{format_duration, format_span};
+
+/// The configuration as TOML.
+#[must_use]
+pub fn print_config(config: &NodeConfig) -> String {
+    let mut page = Page::default();
+    page.line(
+        "# Configuration of a Kolo node. Durations have units (10s, 2h30m, 366d); paths are relative to this file.",
+    );
+    top(&mut page, config);
+    planner(&mut page, config);
+    negotiation(&mut page, config);
+    ledger(&mut page, config);
+    page.section("gossip", "How schedule changes are told.");
+    page.duration(
+        "interval",
+        config.gossip.interval,
+        "Least time between two messages with schedule changes. Default 1s.",
+    );
+    page.section("log", "What is logged, on standard error.");
+    let format = match config.log.format {
+        LogFormat::Human => "human",
+        LogFormat::Json => "json",
+    };
+    page.text("format", format, "human, or json for one object a line. Default human.");
+    page.text("filter", &config.log.filter, "Level, or levels by module as in discovery=debug,info. Default info.");
+    hosts(&mut page, &config.host_source);
+    page.text
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn section(&mut self, name: &str, comment: &str) {
+        self.line(&format!("\n# {comment}\n[{name}]"));
+    }
+
+    fn key(&mut self, key: &str, value: &Value, comment: &str) {
+        self.line(&format!("# {comment}\n{key} = {value}"));
+    }
+
+    fn text(&mut self, key: &str, value: &str, comment: &str) {
+        self.key(key, &Value::String(value.to_owned()), comment);
+    }
+
+    fn number(&mut self, key: &str, value: impl TryInto<i64>, comment: &str) {
+        self.key(key, &Value::Integer(value.try_into().unwrap_or(i64::MAX)), comment);
+    }
+
+    fn duration(&mut self, key: &str, value: Duration, comment: &str) {
+        self.text(key, &format_duration(value), comment);
+    }
+
+    fn millis(&mut self, key: &str, value: Millis, comment: &str) {
+        self.duration(key, Duration::from_millis(value.0), comment);
+    }
+
+    fn span(&mut self, key: &str, value: Span, comment: &str) {
+        self.text(key, &format_span(value), comment);
+    }
+
+    fn list(&mut self, key: &str, values: &[String], comment: &str) {
+        let values = values.iter().cloned().map(Value::String).collect();
+        self.key(key, &Value::Array(values), comment);
+    }
+
+    fn path(&mut self, key: &str, path: &Path, comment: &str) {
+        self.text(key, &path.to_string_lossy(), comment);
+    }
+}
+
+fn top(page: &mut Page, config: &NodeConfig) {
+    page.path(
+        "data_dir",
+        &config.data_dir,
+        "Where identity, ledger and tokens are kept. Default $XDG_DATA_HOME/kolo or ~/.local/share/kolo.",
+    );
+    page.text("name", &config.name, "What people call the site; not unique. Default: the host name.");
+    let comment = "Id of the grid to belong to (a-z 0-9 -). Default: the one kept in data_dir, else a new one.";
+    match &config.grid {
+        Some(grid) => page.text("grid", grid, comment),
+        None => page.line(&format!("# {comment}\n# grid = \"...\"")),
+    }
+    page.list(
+        "listen",
+        &config.listen,
+        "Multiaddrs to listen on; port 0 lets the system choose. Default: loopback, TCP and QUIC.",
+    );
+    page.list("bootstrap", &config.bootstrap, "Multiaddrs of nodes of the grid. Default: none.");
+    page.text(
+        "api",
+        &config.api.to_string(),
+        "Where the local API listens; loopback only; port 0 lets the system choose. Default 127.0.0.1:7740.",
+    );
+    if let HostSource::File(file) = &config.host_source {
+        page.path("hosts_file", file, "Snapshot (kolo-grid/1) with this site's hosts and the owner's own occupancy.");
+    }
+}
+
+fn planner(page: &mut Page, config: &NodeConfig) {
+    let planner = &config.negotiation.planner;
+    page.section("planner", "How requests are planned.");
+    page.text(
+        "effort",
+        effort_text(planner.effort),
+        "fast, balanced or thorough, for requests that ask for none. Default balanced.",
+    );
+    page.number("m_init", planner.m_init, "Hosts looked at first, as a multiple of those asked. Default 3.");
+    page.number("m_max", planner.m_max, "Hosts looked at most, as a multiple of those asked. Default 24.");
+    page.span(
+        "default_reach",
+        planner.default_reach,
+        "How far behind the earliest start the latest one is, when a request names none. Default 24h.",
+    );
+}
+
+fn negotiation(page: &mut Page, config: &NodeConfig) {
+    let negotiation = &config.negotiation;
+    page.section("negotiation", "How reservations are made for users of this node.");
+    page.millis(
+        "hold",
+        negotiation.hold_for,
+        "How long sites are asked to hold; longer than twice answer_timeout. Default 10s.",
+    );
+    page.millis("answer_timeout", negotiation.answer_timeout, "How long a site's answer is waited for. Default 2s.");
+    page.millis("patience", negotiation.patience, "How long a request is tried in all. Default 60s.");
+    page.number("attempts", negotiation.max_attempts, "Most attempts a request. Default 32.");
+}
+
+fn ledger(page: &mut Page, config: &NodeConfig) {
+    let ledger = &config.ledger;
+    page.section("ledger", "What this site grants.");
+    page.number("max_holds", ledger.max_holds, "Most holds at a time. Default 10000.");
+    page.number(
+        "max_holds_per_entry_point",
+        ledger.max_holds_per_entry_point,
+        "Most holds at a time of one entry point. Default 1000.",
+    );
+    page.span("farthest_future", ledger.farthest_future, "How far ahead a reservation may end. Default 366d.");
+    page.millis("hold_max", ledger.hold_max, "Longest hold granted; not below negotiation.hold. Default 60s.");
+}
+
+fn hosts(page: &mut Page, source: &HostSource) {
+    match source {
+        HostSource::File(_) => {}
+        HostSource::Machine { share, attributes } => {
+            page.section("machine", "This machine is the site's host, unless hosts_file or [[hosts]] list others.");
+            page.text("share", &share.to_string(), "Share of cpu, memory and disk that is offered. Default 50%.");
+            page.key("attributes", &attribute_table(attributes), "Attributes beside arch and os. Default: none.");
+        }
+        HostSource::Listed(tables) => {
+            for table in tables {
+                host(page, table);
+            }
+        }
+    }
+}
+
+fn host(page: &mut Page, table: &HostTable) {
+    page.line("\n# A host of the site.\n[[hosts]]");
+    page.text("id", table.id.as_str(), "Its name, unique in the site.");
+    let resources = table.resources.iter().map(|(name, written)| (name.to_string(), written_value(written)));
+    page.key("resources", &Value::Table(resources.collect()), "Capacities: cpu in cores, memory and disk with units.");
+    page.key("attributes", &attribute_table(&table.attributes), "Qualitative properties. Default: none.");
+    page.number("speed", table.speed, "Thousandths of the reference speed. Default 1000.");
+    page.number("price", table.price, "Thousandths of a credit an hour. Default 0.");
+}
+
+fn written_value(written: &Written) -> Value {
+    match written {
+        Written::Integer(number) => Value::Integer(*number),
+        Written::Text(text) => Value::String(text.clone()),
+    }
+}
+
+fn attribute_table(attributes: &Attributes) -> Value {
+    Value::Table(attributes.iter().map(|(key, value)| (key.clone(), Value::String(value.clone()))).collect())
+}
+
+fn effort_text(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Fast => "fast",
+        Effort::Balanced => "balanced",
+        Effort::Thorough => "thorough",
+    }
+}

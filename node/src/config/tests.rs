@@ -1,0 +1,198 @@
+//! Rules of the configuration, tested through files and flags as a user writes them.
+
+use std::{fs, path::Path};
+
+use broker::{request::Effort, time::Millis};
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+fn surroundings(home: &Path) -> Surroundings {
+    Surroundings { data_home: None, home: Some(home.to_owned()), host_name: Some("tester".to_owned()) }
+}
+
+/// Loads `file` (written to `site.toml` in a fresh directory) under `flags`.
+fn load_in(directory: &Path, file: &str, flags: &[&str]) -> Result<NodeConfig, String> {
+    let path = directory.join("site.toml");
+    fs::write(&path, file).unwrap();
+    let path = path.display().to_string();
+    let line = ["node", "--config", &path].into_iter().chain(flags.iter().copied());
+    let args = Line::try_parse_from(line).map_err(|error| error.to_string())?.node;
+    load(&args, None, None, &surroundings(directory)).map_err(|error| error.to_string())
+}
+
+fn load_file(file: &str) -> Result<NodeConfig, String> {
+    let directory = tempfile::tempdir().unwrap();
+    load_in(directory.path(), file, &[])
+}
+
+const ONE_HOST: &str = "[[hosts]]\nid = \"h1\"\nresources = { cpu = \"4\" }\n";
+
+#[test]
+fn shares_are_written_with_their_sign() {
+    assert_eq!(Percent::parse("50%"), Ok(Percent::HALF));
+    assert_eq!(Percent::parse(" 7 %").map(|share| share.to_string()), Ok("7%".to_owned()));
+    for text in ["50", "0%", "101%", "-1%", "x%", "%", "256%"] {
+        assert!(Percent::parse(text).is_err(), "{text}");
+    }
+    assert_eq!(Percent::HALF.of(5), 2);
+    assert_eq!(Percent::parse("100%").map(|share| share.of(u64::MAX)), Ok(u64::MAX));
+}
+
+#[test]
+fn without_any_configuration_this_machine_is_offered_to_a_grid_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = load(&NodeArgs::default(), None, None, &surroundings(directory.path())).unwrap();
+    assert_eq!(config.data_dir, directory.path().join(".local/share/kolo"));
+    assert_eq!(config.name, "tester");
+    assert_eq!(config.grid, None);
+    assert!(config.listen.iter().all(|address| address.starts_with("/ip4/127.0.0.1/")));
+    assert_eq!(config.api.to_string(), DEFAULT_API);
+    assert_eq!(config.hosts.len(), 1);
+    assert_eq!(config.hosts[0].host.id.as_str(), "tester");
+    assert_eq!(config.negotiation, NegotiationSettings::default());
+    assert_eq!(config.ledger, LedgerLimits::default());
+}
+
+#[test]
+fn flags_win_over_the_file_and_the_file_over_defaults() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = format!(
+        "name = \"from-file\"\ndata_dir = \"state\"\n[negotiation]\nhold = \"20s\"\npatience = \"5min\"\n{ONE_HOST}"
+    );
+    let config =
+        load_in(directory.path(), &file, &["--negotiation-hold", "30s", "--planner-effort", "thorough"]).unwrap();
+    assert_eq!(config.name, "from-file");
+    assert_eq!(config.data_dir, directory.path().join("state"), "relative to the file");
+    assert_eq!(config.negotiation.hold_for, Millis(30_000));
+    assert_eq!(config.negotiation.patience, Millis(300_000));
+    assert_eq!(config.negotiation.max_attempts, 32);
+    assert_eq!(config.negotiation.planner.effort, Effort::Thorough);
+}
+
+#[test]
+fn every_complaint_names_file_and_key() {
+    for (file, expected) in [
+        ("nmae = \"x\"", "site.toml:1: nmae: unknown field"),
+        ("[planner]\nm_inti = 3", "site.toml:2: planner.m_inti: unknown field"),
+        ("[planner]\nm_init = \"3\"", "site.toml:2: planner.m_init: invalid type"),
+        ("[planner]\nm_init = 0", "site.toml: planner.m_init: expected at least 1"),
+        ("[planner]\nm_init = 9\nm_max = 8", "site.toml: planner.m_max: expected m_init (9)"),
+        ("[planner]\neffort = \"lazy\"", "planner.effort: unknown variant"),
+        ("[planner]\ndefault_reach = \"24\"", "site.toml: planner.default_reach: \"24\" has no unit"),
+        ("[negotiation]\nhold = 10", "site.toml:2: negotiation.hold: invalid type"),
+        (
+            "[negotiation]\nhold = \"4s\"",
+            "negotiation.hold (4s) must be longer than twice negotiation.answer_timeout (4s)",
+        ),
+        ("[negotiation]\npatience = \"2s\"", "negotiation.patience (2s) must be longer"),
+        ("[negotiation]\nattempts = 0", "site.toml: negotiation.attempts: expected 1 to"),
+        ("[negotiation]\nhold = \"0s\"", "site.toml: negotiation.hold: expected 1ms to"),
+        ("[ledger]\nhold_max = \"9s\"", "site.toml: ledger.hold_max: ledger.hold_max (9s) must not be below"),
+        ("[negotiation]\nhold = \"2min\"", "ledger.hold_max (1m) must not be below negotiation.hold (2m)"),
+        ("[ledger]\nmax_holds = 5", "max_holds_per_entry_point (default): expected 1 to ledger.max_holds (5)"),
+        ("[ledger]\nmax_holds = 0", "site.toml: ledger.max_holds: expected 1 to"),
+        ("api = \"0.0.0.0:7740\"", "site.toml: api: 0.0.0.0:7740 is no loopback address"),
+        ("api = \"localhost\"", "site.toml: api: \"localhost\" is no address"),
+        ("listen = []", "site.toml: listen: expected at least one"),
+        ("listen = [\"127.0.0.1:4001\"]", "site.toml: listen: \"127.0.0.1:4001\" is no multiaddr"),
+        ("bootstrap = [\"/ip4/1.2.3/tcp/1\"]", "site.toml: bootstrap: \"/ip4/1.2.3/tcp/1\" is no multiaddr"),
+        ("[log]\nfilter = \"=loud=\"", "site.toml: log.filter: "),
+        ("grid = \"My Grid\"", "site.toml: grid: \"My Grid\" is no grid id"),
+        ("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]", "prints it in its join line"),
+        ("name = \"\"", "site.toml: name: expected 1 to"),
+        ("name = \"a\\u001b[31m\"", "site.toml: name: expected"),
+        ("[machine]\nshare = \"half\"", "site.toml: machine.share: \"half\": expected 1% to 100%"),
+        ("[log]\nformat = \"xml\"", "log.format: unknown variant"),
+        ("hosts_file = \"absent.json\"", "absent.json: No such file"),
+        ("hosts_file = \"a\"\n[[hosts]]\nid = \"h\"", "site.toml: hosts: hosts are listed in"),
+        ("[[hosts]]\nid = \"h\"\n[machine]\nshare = \"10%\"", "site.toml: machine.share: hosts are listed in"),
+        ("name = ", "site.toml:1"),
+    ] {
+        let error = load_file(file).unwrap_err();
+        assert!(error.contains(expected), "{file}:\n{error}");
+    }
+}
+
+#[test]
+fn a_wrong_flag_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = load_in(directory.path(), "", &["--negotiation-hold", "3s"]).unwrap_err();
+    assert!(error.starts_with("--negotiation-hold: negotiation.hold (3s)"), "{error}");
+    let error = load_in(directory.path(), "", &["--hosts", "{ id = 1 }"]).unwrap_err();
+    assert!(error.starts_with("--hosts:1: hosts.id"), "{error}");
+    let config = load_in(directory.path(), "", &["--hosts", r#"{ id = "a" }"#, "--hosts", r#"{ id = "b" }"#]).unwrap();
+    assert_eq!(config.hosts.len(), 2);
+}
+
+#[test]
+fn the_grid_kept_in_the_data_directory_counts_and_must_not_be_contradicted() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path().join(".local/share/kolo");
+    fs::create_dir_all(&data_dir).unwrap();
+    fs::write(data_dir.join(GRID_FILE), "kept-1\n").unwrap();
+    let bootstrap = format!("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]\n{ONE_HOST}");
+    assert_eq!(load_in(directory.path(), &bootstrap, &[]).unwrap().grid.as_deref(), Some("kept-1"));
+    let error = load_in(directory.path(), &bootstrap, &["--grid", "other"]).unwrap_err();
+    assert!(error.contains("belongs to grid kept-1"), "{error}");
+    fs::write(data_dir.join(GRID_FILE), "not a grid").unwrap();
+    assert!(load_in(directory.path(), ONE_HOST, &[]).unwrap_err().contains("is no grid id"));
+}
+
+#[test]
+fn a_hosts_file_brings_hosts_and_the_owners_own_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let snapshot = r#"{"format":"kolo-grid/1","hosts":[{"id":"h1","site":"ignored","resources":{"cpu":4000},
+        "attributes":{},"occupancy":{"cpu":[[0,1200]]}}]}"#;
+    fs::write(directory.path().join("grid.json"), snapshot).unwrap();
+    let config = load_in(directory.path(), "hosts_file = \"grid.json\"", &[]).unwrap();
+    assert_eq!(config.hosts.len(), 1);
+    assert_ne!(config.hosts[0].own_work, Schedule::default());
+    fs::write(directory.path().join("grid.json"), "{}").unwrap();
+    let error = load_in(directory.path(), "hosts_file = \"grid.json\"", &[]).unwrap_err();
+    assert!(error.contains("grid.json"), "{error}");
+}
+
+#[test]
+fn what_is_printed_gives_the_same_configuration() {
+    for file in [
+        String::new(),
+        "name = \"a \\\"quoted\\\" name\"\n[machine]\nshare = \"25%\"\nattributes = { rack = \"7\" }".to_owned(),
+        format!(
+            "grid = \"g-1\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
+             1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\n[log]\nformat = \"json\"\nfilter = \
+             \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
+             \"1.5GiB\", mhz = 2400 }}\nspeed = 900\nprice = 5"
+        ),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = load_in(directory.path(), &file, &[]).unwrap();
+        let text = print_config(&config);
+        let mut again = load_in(directory.path(), &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        // Frequency and free disk space of a detected machine are not the same a moment later.
+        if matches!(config.host_source, HostSource::Machine { .. }) {
+            config.hosts.clear();
+            again.hosts.clear();
+        }
+        assert_eq!(config, again, "{text}");
+    }
+}
+
+#[test]
+fn every_key_is_printed_with_a_comment() {
+    let text = print_config(&load_file("").unwrap());
+    let lines: Vec<&str> = text.lines().collect();
+    for key in
+        ["data_dir", "name", "# grid", "listen", "api", "m_max", "hold", "hold_max", "interval", "filter", "share"]
+    {
+        let at =
+            lines.iter().position(|line| line.starts_with(&format!("{key} = "))).unwrap_or_else(|| panic!("{key}"));
+        assert!(lines[at - 1].starts_with("# "), "{key}");
+    }
+}

@@ -1,0 +1,256 @@
+//! One task a request: feeds its negotiation with answers and timers, and does what it wants done.
+//!
+//! Invariant: a record is on disk before any later output leaves; the status told to participants is set before them.
+
+use std::{collections::BTreeSet, future::Future, sync::Arc};
+
+use broker::{
+    ids::SiteId,
+    negotiation::{self, Event, Found, FoundHost, Negotiation, Output, RequestRecord},
+    plan::CutCounts,
+    protocol::{AttemptStatus, SiteRequest},
+    request::Request,
+    time::{Millis, Now},
+};
+use discovery::{Constraint, Discovery, Query};
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, error, info};
+
+use super::{
+    clock::{Clock, duration},
+    requests::{Carried, Requests, ShownStage, Snapshot},
+    site::OwnSite,
+    storage::{Change, Store},
+};
+
+/// Answers that may wait for the negotiation; a further asking task waits for a place.
+const QUEUE: usize = 256;
+/// A schedule learnt longer ago than this is fetched again before planning.
+pub const MAX_SCHEDULE_AGE: Millis = Millis(120_000);
+/// How long phase I may take.
+pub const FIND_TIMEOUT: Millis = Millis(5_000);
+
+/// What carrying tasks share.
+#[derive(Clone)]
+pub struct Carrier {
+    /// The grid.
+    pub discovery: Discovery,
+    /// This node's own ledger.
+    pub own_site: OwnSite,
+    /// The disk.
+    pub store: Store,
+    /// The clocks.
+    pub clock: Clock,
+    /// Told when the disk has failed.
+    pub failed: mpsc::Sender<String>,
+}
+
+struct Task {
+    requests: Arc<Requests>,
+    carrier: Carrier,
+    negotiation: Negotiation,
+    carried: Arc<Carried>,
+    events: mpsc::Receiver<Event>,
+    sender: mpsc::Sender<Event>,
+    cancels: mpsc::Receiver<()>,
+    is_active: bool,
+}
+
+/// Makes the task of a request, and the handle that others see.
+pub fn start(
+    requests: Arc<Requests>,
+    carrier: &Carrier,
+    record: RequestRecord,
+    is_resumed: bool,
+    seed: u64,
+    now: Now,
+) -> (Arc<Carried>, impl Future<Output = ()> + Send + 'static) {
+    let entry_point = carrier.discovery.site_id().clone();
+    let settings = requests.settings().clone();
+    let negotiation = Negotiation::new(entry_point, settings, record, is_resumed, seed, now);
+    let (cancel, cancels) = mpsc::channel(1);
+    let (sender, events) = mpsc::channel(QUEUE);
+    let carried = Arc::new(Carried {
+        snapshot: watch::Sender::new(snapshot_of(&negotiation, 1)),
+        cancel,
+        status: watch::Sender::new(status_of(&negotiation)),
+    });
+    let task = Task {
+        requests,
+        carrier: carrier.clone(),
+        negotiation,
+        carried: carried.clone(),
+        events,
+        sender,
+        cancels,
+        is_active: true,
+    };
+    (carried, task.run())
+}
+
+fn status_of(negotiation: &Negotiation) -> (u32, AttemptStatus) {
+    let last_attempt = negotiation.record().last_attempt;
+    (last_attempt, negotiation.status_of(last_attempt))
+}
+
+fn snapshot_of(negotiation: &Negotiation, revision: u64) -> Snapshot {
+    let record = Arc::new(negotiation.record().clone());
+    Snapshot { revision, stage: negotiation.stage().into(), record }
+}
+
+impl Task {
+    async fn run(mut self) {
+        let id = self.negotiation.record().id.clone();
+        if let Err(error) = self.carry_on().await {
+            error!(request = %id, %error, "the request cannot be carried on");
+            let _ = self.carrier.failed.try_send(error);
+        }
+        if self.is_active {
+            self.requests.finished();
+        }
+    }
+
+    async fn carry_on(&mut self) -> Result<(), String> {
+        loop {
+            self.perform().await?;
+            self.show();
+            if self.is_over() {
+                return Ok(());
+            }
+            let timeout = self.negotiation.poll_timeout();
+            let clock = self.carrier.clock;
+            let wake = async {
+                match timeout {
+                    Some(at) => tokio::time::sleep_until(clock.instant(at)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(event) = self.events.recv() => self.feed(event),
+                Some(()) = self.cancels.recv() => self.feed(Event::Cancel),
+                () = wake => self.negotiation.handle_timeout(clock.now()),
+            }
+        }
+    }
+
+    fn feed(&mut self, event: Event) {
+        let now = self.carrier.clock.now();
+        let plans = matches!(event, Event::Found(_));
+        let negotiation = &mut self.negotiation;
+        if plans {
+            // Planning may take milliseconds of computation; other tasks of this thread move over meanwhile.
+            tokio::task::block_in_place(|| negotiation.handle(now, event, &mut ()));
+        } else {
+            negotiation.handle(now, event, &mut ());
+        }
+    }
+
+    /// Closed requests need no task. One that stands does until its end, because it may be cancelled.
+    fn is_over(&self) -> bool {
+        let is_closed = matches!(self.negotiation.stage(), negotiation::Stage::Closed { .. });
+        is_closed && self.negotiation.is_quiet() && self.events.is_empty()
+    }
+
+    async fn perform(&mut self) -> Result<(), String> {
+        loop {
+            let status = status_of(&self.negotiation);
+            self.carried.status.send_replace(status);
+            let Some(output) = self.negotiation.poll_output() else { return Ok(()) };
+            match output {
+                Output::Persist(record) => {
+                    let change = Change::Request(record);
+                    self.carrier.store.commit(vec![change]).await.map_err(|error| error.to_string())?;
+                }
+                Output::Find { count, enough, seed, exclude } => {
+                    // People see "planning" while discovery looks.
+                    self.show();
+                    let request = self.negotiation.record().request.clone();
+                    let (discovery, sender) = (self.carrier.discovery.clone(), self.sender.clone());
+                    tokio::spawn(async move {
+                        let found = find(&discovery, &request, (count, enough), seed, exclude).await;
+                        let _ = sender.send(Event::Found(found)).await;
+                    });
+                }
+                Output::Ask { site, attempt, purpose, request, timeout } => {
+                    let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
+                    tokio::spawn(async move {
+                        let answer = carrier.ask(&site, request, timeout).await;
+                        debug!(%site, attempt, ?purpose, ?answer, "answered");
+                        let _ = sender.send(Event::Answer { site, attempt, purpose, answer }).await;
+                    });
+                }
+            }
+        }
+    }
+
+    fn show(&mut self) {
+        let revision = self.carried.snapshot.borrow().revision + 1;
+        let snapshot = snapshot_of(&self.negotiation, revision);
+        if self.is_active && !snapshot.stage.is_under_way() {
+            self.is_active = false;
+            self.requests.finished();
+            let state = match &snapshot.stage {
+                ShownStage::Stands(_) => "confirmed",
+                _ => "closed",
+            };
+            let record = &snapshot.record;
+            let (tries, elapsed_ms) = (record.history.tries.len(), record.elapsed_ms);
+            info!(request = %record.id, state, tries, elapsed_ms, "decided");
+        }
+        self.carried.snapshot.send_replace(snapshot);
+    }
+}
+
+impl Carrier {
+    async fn ask(
+        &self,
+        site: &SiteId,
+        request: SiteRequest,
+        timeout: Millis,
+    ) -> Result<broker::protocol::SiteAnswer, String> {
+        if site == self.discovery.site_id() {
+            return self.own_site.ask(request, duration(timeout)).await;
+        }
+        self.discovery.ask(site, request, timeout).await.map_err(|error| error.to_string())
+    }
+}
+
+/// Phase I through discovery, in the planner's words.
+pub async fn find(
+    discovery: &Discovery,
+    request: &Request,
+    (count, enough): (usize, usize),
+    seed: u64,
+    exclude: BTreeSet<SiteId>,
+) -> Found {
+    let query = Query {
+        count,
+        enough,
+        per_host: request.per_host().clone(),
+        attributes: request.attributes().clone(),
+        candidates: request.candidates().map(<[_]>::to_vec),
+        max_schedule_age: MAX_SCHEDULE_AGE,
+        timeout: FIND_TIMEOUT,
+        exclude,
+    };
+    let found = discovery.find(query, seed).await;
+    discovery.prepare(found.hosts.iter().map(|host| host.site.clone()));
+    let mut cut = CutCounts::default();
+    for (constraint, hosts) in found.cut {
+        let hosts = hosts as u64;
+        match constraint {
+            // Sites that this request leaves out are told with the tries that they failed in.
+            Constraint::NotExcluded => {}
+            Constraint::Candidates => cut.candidates += hosts,
+            Constraint::Attribute(key, value) => cut.attributes.push((format!("{key}={value}"), hosts)),
+            Constraint::PerHost(name, _) => cut.resources.push((name, hosts)),
+        }
+    }
+    let hosts = found.hosts.into_iter().map(|host| FoundHost {
+        site: host.site,
+        host: host.host,
+        schedule: host.schedule,
+        version: host.version,
+    });
+    Found { hosts: hosts.collect(), known_hosts: found.known_hosts, without_schedule: found.without_schedule, cut }
+}

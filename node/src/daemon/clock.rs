@@ -1,0 +1,39 @@
+//! The two clocks of the node, as the pure core wants them.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use broker::time::{Millis, Now, Time};
+
+/// Reads both clocks; clones agree with each other.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    started: Instant,
+}
+
+impl Clock {
+    /// Starts the monotonic clock at zero.
+    pub fn start() -> Clock {
+        Clock { started: Instant::now() }
+    }
+
+    /// What both clocks show.
+    pub fn now(self) -> Now {
+        let monotonic = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Now { monotonic: Millis(monotonic), utc: Time(i64::try_from(unix_ms() / 1000).unwrap_or(i64::MAX)) }
+    }
+
+    /// The instant of a monotonic time.
+    pub fn instant(self, at: Millis) -> tokio::time::Instant {
+        (self.started + Duration::from_millis(at.0)).into()
+    }
+}
+
+/// Milliseconds since the Unix epoch; 0 on a clock that is set before it.
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A span of the core's clock as the standard library's.
+pub fn duration(millis: Millis) -> Duration {
+    Duration::from_millis(millis.0)
+}

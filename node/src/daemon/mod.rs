@@ -1,0 +1,232 @@
+//! The daemon of a site: puts storage, ledger, discovery, requests and the local API together, and takes them apart
+//! again in order.
+//!
+//! Invariant: what the disk remembers is in force before the first message is answered, and a disk that fails stops the
+//! node.
+
+pub mod carry;
+pub mod clock;
+mod data_dir;
+pub mod requests;
+pub mod site;
+mod storage;
+
+use std::{io, sync::Arc, time::Duration};
+
+use broker::ledger::Ledger;
+use discovery::{Discovery, DiscoveryConfig, Inbound};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+use tracing::{info, warn};
+
+use self::{
+    carry::Carrier,
+    clock::{Clock, unix_ms},
+    data_dir::DataDir,
+    requests::Requests,
+    site::{SharedLedger, SiteTask, own_site},
+    storage::{Change, Remembered, Store, StoreError},
+};
+use crate::{
+    api::{self, ApiState},
+    config::{LogConfig, LogFormat, NodeConfig},
+};
+
+/// How often the addresses of peers are written down.
+const REMEMBER_PEERS_EVERY: Duration = Duration::from_secs(60);
+/// Most addresses written down.
+const REMEMBERED_PEERS_MAX: usize = 64;
+/// How long open API calls may go on when the node stops.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// Why the daemon did not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The data directory, or a file in it.
+    #[error("{path}: {detail}")]
+    Path {
+        /// Which.
+        path: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The ledger's file.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The API's address.
+    #[error("api: cannot listen on {address}: {source}; choose another with --api ADDRESS:PORT (port 0: any free one)")]
+    Api {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Discovery did not start.
+    #[error(transparent)]
+    Discovery(#[from] discovery::StartError),
+    /// A configured value that only discovery can judge.
+    #[error("{key}: {detail}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A part of the node has ended that must not.
+    #[error("{0}")]
+    Stopped(String),
+}
+
+/// Runs a node until it is told to stop (SIGINT, SIGTERM) or its disk fails.
+///
+/// # Errors
+/// [`DaemonError`] when it cannot start or has to stop.
+pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
+    start_log(&config.log)?;
+    let clock = Clock::start();
+    let data_dir = DataDir::open(&config.data_dir)?;
+    let grid = data_dir.grid(config.grid.as_deref())?;
+    let token = data_dir.token()?;
+    let identity = data_dir.identity()?;
+    let (store, remembered) = Store::open(&data_dir.ledger_path(), unix_ms())?;
+    let listener =
+        TcpListener::bind(config.api).await.map_err(|source| DaemonError::Api { address: config.api, source })?;
+    let address = listener.local_addr().map_err(|source| DaemonError::Api { address: config.api, source })?;
+
+    let Remembered { reservations, requests: records, known_peers, incarnation } = remembered;
+    let site_id = identity.site_id().clone();
+    let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
+    let (ledger, misfits) =
+        Ledger::open(site_id.clone(), config.ledger.clone(), incarnation, hosts, reservations, clock.now());
+    for misfit in misfits {
+        warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
+    }
+    let ledger = SharedLedger::new(ledger, clock);
+    let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger)?;
+    let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
+    let (own_site, queue) = own_site(site_id.clone());
+    let (failed, failures) = mpsc::channel(1);
+    let carrier = Carrier { discovery: discovery.clone(), own_site, store: store.clone(), clock, failed };
+    let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone()));
+    let api = ApiState {
+        discovery: discovery.clone(),
+        ledger: ledger.clone(),
+        requests: requests.clone(),
+        carrier: carrier.clone(),
+        token,
+        name: config.name.clone(),
+        grid: grid.as_str().to_owned(),
+        user: format!("site:{}", config.name),
+        started: unix_ms() / 1000,
+        address: address.to_string(),
+    };
+    let hosts = config.hosts.iter().map(|own| own.host.clone()).collect();
+    discovery
+        .publish_advert(config.name.clone(), hosts)
+        .map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
+    requests.resume(&carrier, records);
+    data_dir.write_api_address(address)?;
+    greet(&config, grid.as_str(), &discovery, &address.to_string());
+
+    let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests);
+    let result = serve(site, inbound, listener, Arc::new(api), failures, &discovery, &store).await;
+    remember_peers(&discovery, &store).await;
+    discovery.shutdown().await;
+    info!("stopped");
+    result
+}
+
+/// Everything that goes on while the node is up; ends with the first part that ends.
+async fn serve(
+    site: SiteTask,
+    inbound: Inbound,
+    listener: TcpListener,
+    api: Arc<ApiState>,
+    mut failures: mpsc::Receiver<String>,
+    discovery: &Discovery,
+    store: &Store,
+) -> Result<(), DaemonError> {
+    let signals = |source: io::Error| DaemonError::Stopped(format!("cannot wait for signals: {source}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
+    let (stop, mut stopped) = tokio::sync::watch::channel(false);
+    let api_server = axum::serve(listener, api::router(api)).with_graceful_shutdown(async move {
+        // An error says that the node is gone already.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    });
+    let api_server = tokio::spawn(async move { api_server.await });
+    let peers = async {
+        let mut every = tokio::time::interval(REMEMBER_PEERS_EVERY);
+        every.tick().await;
+        loop {
+            every.tick().await;
+            remember_peers(discovery, store).await;
+        }
+    };
+    let result = tokio::select! {
+        result = Box::pin(site.run(inbound)) => result.map_err(DaemonError::from),
+        Some(what) = failures.recv() => Err(DaemonError::Stopped(what)),
+        () = peers => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    };
+    info!("stopping");
+    stop.send_replace(true);
+    // Long polls are cut off after the grace.
+    let _ = tokio::time::timeout(STOP_GRACE, api_server).await;
+    result
+}
+
+async fn remember_peers(discovery: &Discovery, store: &Store) {
+    let mut peers: Vec<String> =
+        discovery.status().addresses_worth_remembering.iter().map(ToString::to_string).collect();
+    peers.truncate(REMEMBERED_PEERS_MAX);
+    if peers.is_empty() {
+        return;
+    }
+    if let Err(error) = store.commit(vec![Change::KnownPeers(peers)]).await {
+        warn!(%error, "the addresses of peers are not remembered");
+    }
+}
+
+fn greet(config: &NodeConfig, grid: &str, discovery: &Discovery, api: &str) {
+    info!(site = %discovery.site_id(), name = config.name, grid, hosts = config.hosts.len(), api, "node is up");
+    for address in discovery.listen_addresses() {
+        info!("join this grid with: kolo node --grid {grid} --bootstrap {address}");
+    }
+}
+
+fn start_log(config: &LogConfig) -> Result<(), DaemonError> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&config.filter)
+        .map_err(|error| DaemonError::Value { key: "log.filter", detail: error.to_string() })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let result = match config.format {
+        LogFormat::Human => builder.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+    result.map_err(|error| DaemonError::Stopped(format!("cannot start the log: {error}")))
+}
+
+fn discovery_config(
+    config: &NodeConfig,
+    grid: &discovery::GridId,
+    known_peers: &[String],
+    ledger: &SharedLedger,
+) -> Result<DiscoveryConfig, DaemonError> {
+    let addresses = |key: &'static str, texts: &[String]| {
+        let parse = |text: &String| {
+            text.parse().map_err(|error| DaemonError::Value { key, detail: format!("{text:?}: {error}") })
+        };
+        texts.iter().map(parse).collect::<Result<Vec<discovery::Multiaddr>, DaemonError>>()
+    };
+    let mut discovery = DiscoveryConfig::new(grid.clone(), Arc::new(ledger.clone()));
+    discovery.listen = addresses("listen", &config.listen)?;
+    discovery.bootstrap = addresses("bootstrap", &config.bootstrap)?;
+    // An address that an earlier version wrote and this one does not understand is no reason not to start.
+    discovery.known_peers = known_peers.iter().filter_map(|text| text.parse().ok()).collect();
+    discovery.intervals.gossip = config.gossip.interval;
+    Ok(discovery)
+}

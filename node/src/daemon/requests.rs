@@ -1,0 +1,290 @@
+//! The entry point's side: every request that this node carries, by id.
+//!
+//! Invariant: the status that participants are told ([`Requests::status_of`]) is set before any message of a try leaves
+//! the node. At most [`MAX_ACTIVE`] requests are under way and [`MAX_KEPT`] are kept; the oldest closed ones are
+//! forgotten first.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use broker::{
+    ids::{RequestId, SiteId},
+    negotiation::{Decision, History, NegotiationSettings, Outcome, RequestRecord, Stage},
+    plan::Allocation,
+    protocol::{AttemptId, AttemptStatus},
+    request::{Request, RequestError},
+};
+use dashmap::DashMap;
+use data_encoding::BASE32_NOPAD;
+use rand::{RngExt, TryRng, rngs::SysRng};
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    carry::{self, Carrier},
+    clock::{Clock, unix_ms},
+    storage::{Change, Store, StoreError},
+};
+
+/// Most requests under way at a time; a further one is refused with "busy".
+const MAX_ACTIVE: usize = 512;
+/// Most requests kept, closed ones included.
+const MAX_KEPT: usize = 20_000;
+
+/// Why a request was not taken on.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// The request cannot be meant.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// Too many are under way.
+    #[error("{MAX_ACTIVE} requests are under way at this node; try again later or through another node")]
+    Busy,
+    /// The disk failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system gave no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+}
+
+/// What is known of a request at a moment; shown to people, and to participants that ask.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Grows with every change.
+    pub revision: u64,
+    /// As kept on disk.
+    pub record: Arc<RequestRecord>,
+    /// Where it stands.
+    pub stage: ShownStage,
+}
+
+/// Where a request stands, without borrows.
+#[derive(Debug, Clone)]
+pub enum ShownStage {
+    /// Phases I to V.
+    Planning,
+    /// Between two tries.
+    BackingOff,
+    /// Sites are asked to hold.
+    Holding(Allocation),
+    /// Sites are asked to confirm.
+    Confirming(Allocation),
+    /// It stands.
+    Stands(Allocation),
+    /// It is over.
+    Closed {
+        /// How.
+        outcome: Outcome,
+        /// Some site has not acknowledged the release yet.
+        releasing: bool,
+    },
+}
+
+impl From<Stage<'_>> for ShownStage {
+    fn from(stage: Stage<'_>) -> ShownStage {
+        match stage {
+            Stage::Planning => ShownStage::Planning,
+            Stage::BackingOff => ShownStage::BackingOff,
+            Stage::Holding(allocation) => ShownStage::Holding(allocation.clone()),
+            Stage::Confirming(allocation) => ShownStage::Confirming(allocation.clone()),
+            Stage::Stands(allocation) => ShownStage::Stands(allocation.clone()),
+            Stage::Closed { outcome, releasing } => ShownStage::Closed { outcome: outcome.clone(), releasing },
+        }
+    }
+}
+
+impl ShownStage {
+    /// Whether the request is neither standing nor over.
+    pub fn is_under_way(&self) -> bool {
+        !matches!(self, ShownStage::Stands(_) | ShownStage::Closed { .. })
+    }
+
+    /// Whether it is over, with or without releases still to be acknowledged.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, ShownStage::Closed { .. })
+    }
+
+    /// Whether it is over and every site has given back what it had.
+    pub fn is_released(&self) -> bool {
+        matches!(self, ShownStage::Closed { releasing: false, .. })
+    }
+
+    /// The plan that is held, confirmed or standing.
+    pub fn allocation(&self) -> Option<&Allocation> {
+        match self {
+            ShownStage::Holding(allocation) | ShownStage::Confirming(allocation) | ShownStage::Stands(allocation) => {
+                Some(allocation)
+            }
+            ShownStage::Closed { outcome: Outcome::Cancelled(allocation), .. } => allocation.as_ref(),
+            ShownStage::Planning | ShownStage::BackingOff | ShownStage::Closed { .. } => None,
+        }
+    }
+}
+
+/// One request as other tasks see it.
+pub struct Carried {
+    pub(super) snapshot: watch::Sender<Snapshot>,
+    /// Asks the carrying task to cancel.
+    pub cancel: mpsc::Sender<()>,
+    /// What participants are told; behind the snapshot by nothing that matters, ahead of every message.
+    pub(super) status: watch::Sender<(u32, AttemptStatus)>,
+}
+
+impl Carried {
+    /// The present snapshot, and those to come.
+    pub fn watch(&self) -> watch::Receiver<Snapshot> {
+        self.snapshot.subscribe()
+    }
+}
+
+/// All requests of this node.
+pub struct Requests {
+    site: SiteId,
+    by_id: DashMap<RequestId, Arc<Carried>>,
+    active: AtomicUsize,
+    settings: NegotiationSettings,
+    clock: Clock,
+    store: Store,
+}
+
+impl Requests {
+    /// An empty registry.
+    pub fn new(site: SiteId, settings: NegotiationSettings, clock: Clock, store: Store) -> Requests {
+        Requests { site, by_id: DashMap::new(), active: AtomicUsize::new(0), settings, clock, store }
+    }
+
+    /// Settings of negotiations.
+    pub fn settings(&self) -> &NegotiationSettings {
+        &self.settings
+    }
+
+    /// Requests under way.
+    pub fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn finished(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Takes a request on: it is on disk when this returns, and a task carries it from there.
+    ///
+    /// # Errors
+    /// [`SubmitError`] when it cannot be meant, the node is busy, or the disk fails.
+    pub async fn submit(
+        self: &Arc<Self>,
+        carrier: &Carrier,
+        request: Request,
+        user: String,
+    ) -> Result<Arc<Carried>, SubmitError> {
+        let now = self.clock.now();
+        let (earliest, latest) = request.starts(now.utc, self.settings.planner.default_reach)?;
+        if self.active.fetch_add(1, Ordering::Relaxed) >= MAX_ACTIVE {
+            self.finished();
+            return Err(SubmitError::Busy);
+        }
+        let result = self.accept(request, user, (earliest, latest)).await;
+        match result {
+            Ok(record) => Ok(self.carry(carrier, record, false)),
+            Err(error) => {
+                self.finished();
+                Err(error)
+            }
+        }
+    }
+
+    async fn accept(
+        &self,
+        request: Request,
+        user: String,
+        (earliest, latest): (broker::time::Time, broker::time::Time),
+    ) -> Result<RequestRecord, SubmitError> {
+        let record = RequestRecord {
+            id: new_id()?,
+            user,
+            request,
+            submitted_ms: unix_ms(),
+            elapsed_ms: 0,
+            earliest,
+            latest,
+            last_attempt: 0,
+            decision: Decision::Open,
+            owed: Vec::new(),
+            history: History::default(),
+        };
+        let mut changes = vec![Change::Request(Box::new(record.clone()))];
+        changes.extend(self.make_room().into_iter().map(Change::ForgetRequest));
+        self.store.commit(changes).await?;
+        Ok(record)
+    }
+
+    /// Goes on with what the disk remembers.
+    pub fn resume(self: &Arc<Self>, carrier: &Carrier, records: Vec<RequestRecord>) {
+        for record in records {
+            self.active.fetch_add(1, Ordering::Relaxed);
+            self.carry(carrier, record, true);
+        }
+    }
+
+    fn carry(self: &Arc<Self>, carrier: &Carrier, record: RequestRecord, is_resumed: bool) -> Arc<Carried> {
+        let seed = rand::rng().random();
+        let (id, started) = (record.id.clone(), self.clock.now());
+        let (carried, task) = carry::start(self.clone(), carrier, record, is_resumed, seed, started);
+        self.by_id.insert(id, carried.clone());
+        tokio::spawn(task);
+        carried
+    }
+
+    /// The oldest closed requests above the bound.
+    fn make_room(&self) -> Vec<RequestId> {
+        let over = (self.by_id.len() + 1).saturating_sub(MAX_KEPT);
+        if over == 0 {
+            return Vec::new();
+        }
+        let mut closed: Vec<(u64, RequestId)> = self
+            .by_id
+            .iter()
+            .filter(|entry| entry.snapshot.borrow().stage.is_released())
+            .map(|entry| (entry.snapshot.borrow().record.submitted_ms, entry.key().clone()))
+            .collect();
+        closed.sort();
+        closed.truncate(over);
+        let ids: Vec<RequestId> = closed.into_iter().map(|(_, id)| id).collect();
+        for id in &ids {
+            self.by_id.remove(id);
+        }
+        ids
+    }
+
+    /// The request with this id.
+    pub fn get(&self, id: &RequestId) -> Option<Arc<Carried>> {
+        self.by_id.get(id).map(|entry| entry.value().clone())
+    }
+
+    /// All requests, newest first.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        let mut all: Vec<Snapshot> = self.by_id.iter().map(|entry| entry.snapshot.borrow().clone()).collect();
+        all.sort_by(|a, b| (b.record.submitted_ms, &b.record.id).cmp(&(a.record.submitted_ms, &a.record.id)));
+        all
+    }
+
+    /// What this node, as entry point, knows of an attempt; none when another node is its entry point.
+    pub fn status_of(&self, attempt: &AttemptId) -> Option<AttemptStatus> {
+        if attempt.entry_point != self.site {
+            return None;
+        }
+        let Some(carried) = self.get(&attempt.request) else { return Some(AttemptStatus::Unknown) };
+        let (last_attempt, status) = *carried.status.borrow();
+        Some(if attempt.attempt == last_attempt { status } else { AttemptStatus::Dead })
+    }
+}
+
+/// A request's name in the grid: 80 random bits, so that no two entry points ever choose the same.
+fn new_id() -> Result<RequestId, SubmitError> {
+    let mut bytes = [0; 10];
+    SysRng.try_fill_bytes(&mut bytes).map_err(|error| SubmitError::Random(error.to_string()))?;
+    let text = BASE32_NOPAD.encode(&bytes).to_ascii_lowercase();
+    RequestId::new(&text).map_err(|error| SubmitError::Random(error.to_string()))
+}

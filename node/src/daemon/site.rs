@@ -1,0 +1,273 @@
+//! The site's side: one task feeds the ledger with what arrives from peers and from this node's own requests, and with
+//! its timers.
+//!
+//! Invariant: outputs leave in the ledger's order, and none of them before the changes in front of it are on disk. What
+//! arrives while a write is under way waits in a bounded queue and is then handled as one group with one write.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use broker::{
+    ids::SiteId,
+    ledger::{Event, Ledger, Output, ReplyToken},
+    protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
+    time::Millis,
+};
+use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    clock::Clock,
+    requests::Requests,
+    storage::{Change, Store, StoreError},
+};
+
+/// Events that may wait for the ledger. A further sender waits (own requests) or is told "busy" (peers).
+const QUEUE: usize = 1024;
+/// Most events handled between two writes.
+const GROUP: usize = 128;
+/// How long a participant's inquiry waits for an answer; it is repeated by the ledger's own timer.
+const INQUIRY_TIMEOUT: Millis = Millis(5_000);
+/// How often ended reservations and the past are forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(30);
+
+/// Where an answer goes.
+enum ReplyTo {
+    Peer(Responder),
+    Own(oneshot::Sender<SiteAnswer>),
+}
+
+impl ReplyTo {
+    fn answer(self, answer: SiteAnswer) {
+        match self {
+            ReplyTo::Peer(responder) => responder.answer(answer),
+            // The asker may have given up waiting.
+            ReplyTo::Own(sender) => drop(sender.send(answer)),
+        }
+    }
+}
+
+enum Message {
+    Ask { from: SiteId, request: SiteRequest, reply: ReplyTo },
+    Status(Event),
+}
+
+/// The ledger as other tasks read it.
+#[derive(Clone)]
+pub struct SharedLedger {
+    ledger: Arc<Mutex<Ledger>>,
+    clock: Clock,
+}
+
+impl SharedLedger {
+    /// Wraps the ledger of this node.
+    pub fn new(ledger: Ledger, clock: Clock) -> SharedLedger {
+        SharedLedger { ledger: Arc::new(Mutex::new(ledger)), clock }
+    }
+
+    /// Reads the ledger. Do not hold the guard across a wait.
+    pub fn lock(&self) -> MutexGuard<'_, Ledger> {
+        // A panic elsewhere cannot leave the ledger half changed: no call into it unwinds in the middle of a change.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ScheduleSource for SharedLedger {
+    fn snapshot(&self) -> ScheduleSnapshot {
+        let now = self.clock.now();
+        self.lock().snapshot(now)
+    }
+
+    fn version(&self) -> LedgerVersion {
+        self.lock().version()
+    }
+}
+
+/// Asks this node's own ledger.
+#[derive(Clone)]
+pub struct OwnSite {
+    site: SiteId,
+    messages: mpsc::Sender<Message>,
+}
+
+impl OwnSite {
+    /// Asks as the entry point of this node would ask any other site.
+    pub async fn ask(&self, request: SiteRequest, timeout: Duration) -> Result<SiteAnswer, String> {
+        let (reply, answer) = oneshot::channel();
+        let message = Message::Ask { from: self.site.clone(), request, reply: ReplyTo::Own(reply) };
+        let stopped = || "this node is stopping".to_owned();
+        let asking = async {
+            self.messages.send(message).await.map_err(|_| stopped())?;
+            answer.await.map_err(|_| stopped())
+        };
+        tokio::time::timeout(timeout, asking).await.map_err(|_| "no answer in time".to_owned())?
+    }
+}
+
+/// The task's parts.
+pub struct SiteTask {
+    ledger: SharedLedger,
+    clock: Clock,
+    store: Store,
+    discovery: Discovery,
+    requests: Arc<Requests>,
+    sender: mpsc::Sender<Message>,
+    messages: mpsc::Receiver<Message>,
+    replies: BTreeMap<u64, (ReplyTo, Option<AttemptId>)>,
+    next_token: u64,
+}
+
+/// Makes the handle first: requests need it, and the task needs the requests.
+pub fn own_site(site: SiteId) -> (OwnSite, SiteQueue) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    (OwnSite { site, messages: sender.clone() }, SiteQueue { sender, receiver })
+}
+
+/// The waiting end of [`OwnSite`].
+pub struct SiteQueue {
+    sender: mpsc::Sender<Message>,
+    receiver: mpsc::Receiver<Message>,
+}
+
+impl SiteTask {
+    /// Puts the task together.
+    pub fn new(
+        queue: SiteQueue,
+        ledger: SharedLedger,
+        clock: Clock,
+        store: Store,
+        discovery: Discovery,
+        requests: Arc<Requests>,
+    ) -> SiteTask {
+        SiteTask {
+            ledger,
+            clock,
+            store,
+            discovery,
+            requests,
+            sender: queue.sender,
+            messages: queue.receiver,
+            replies: BTreeMap::new(),
+            next_token: 0,
+        }
+    }
+
+    /// Runs until the disk fails; the caller stops it by dropping the future.
+    ///
+    /// # Errors
+    /// [`StoreError`] when a promise cannot be written down.
+    pub async fn run(mut self, mut inbound: Inbound) -> Result<(), StoreError> {
+        let mut forget = tokio::time::interval(FORGET_EVERY);
+        self.perform().await?;
+        loop {
+            let timeout = self.ledger.lock().poll_timeout();
+            let wake = async {
+                match timeout {
+                    Some(at) => tokio::time::sleep_until(self.clock.instant(at)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(message) = self.messages.recv() => self.feed(message),
+                Some(request) = inbound.next() => self.feed_peer(request),
+                () = wake => {
+                    let now = self.clock.now();
+                    self.ledger.lock().handle_timeout(now);
+                }
+                _ = forget.tick() => {
+                    let now = self.clock.now();
+                    self.ledger.lock().forget_past(now);
+                }
+            }
+            for _ in 0..GROUP {
+                if let Ok(message) = self.messages.try_recv() {
+                    self.feed(message);
+                } else if let Some(request) = inbound.try_next() {
+                    self.feed_peer(request);
+                } else {
+                    break;
+                }
+            }
+            self.perform().await?;
+        }
+    }
+
+    fn feed_peer(&mut self, inbound: InboundRequest) {
+        let InboundRequest { from, request, reply } = inbound;
+        self.feed(Message::Ask { from, request, reply: ReplyTo::Peer(reply) });
+    }
+
+    fn feed(&mut self, message: Message) {
+        let event = match message {
+            Message::Status(event) => event,
+            Message::Ask { from, request, reply } => {
+                let inquiry = match &request {
+                    SiteRequest::Inquire(attempt) => Some(attempt.clone()),
+                    _ => None,
+                };
+                self.next_token += 1;
+                self.replies.insert(self.next_token, (reply, inquiry));
+                Event::Request { from, token: ReplyToken(self.next_token), request }
+            }
+        };
+        let now = self.clock.now();
+        self.ledger.lock().handle(now, event);
+    }
+
+    /// Lets the ledger's outputs happen, writes first.
+    async fn perform(&mut self) -> Result<(), StoreError> {
+        let mut changes = Vec::new();
+        let mut others = Vec::new();
+        while let Some(output) = self.ledger.lock().poll_output() {
+            match output {
+                Output::Persist(record) => changes.push(Change::Ledger(record)),
+                other => others.push(other),
+            }
+        }
+        self.store.commit(changes).await?;
+        for output in others {
+            match output {
+                Output::Persist(_) => {}
+                Output::Publish(parts) => {
+                    let site = self.discovery.site_id().clone();
+                    let update = ScheduleUpdate { site, from: parts.from, changes: parts.changes };
+                    self.discovery.publish_changes(update);
+                }
+                Output::Reply { token, answer } => self.reply(token, answer),
+                Output::Inquire { to, attempt } => self.inquire(to, attempt),
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, token: ReplyToken, mut answer: SiteAnswer) {
+        let Some((reply, inquiry)) = self.replies.remove(&token.0) else { return };
+        if let (SiteAnswer::Status { decision, .. }, Some(attempt)) = (&mut answer, inquiry) {
+            *decision = self.requests.status_of(&attempt);
+        }
+        reply.answer(answer);
+    }
+
+    /// Asks what became of an attempt; the answer comes back as an event, no answer as none.
+    fn inquire(&self, to: SiteId, attempt: AttemptId) {
+        if to == *self.discovery.site_id() {
+            let decision = self.requests.status_of(&attempt);
+            let booking = broker::protocol::AttemptStatus::Confirmed;
+            let event = Event::StatusHeard { from: to, attempt, decision, booking };
+            // A full queue loses the answer; the ledger asks again.
+            let _ = self.sender.try_send(Message::Status(event));
+            return;
+        }
+        let (discovery, sender) = (self.discovery.clone(), self.sender.clone());
+        tokio::spawn(async move {
+            let request = SiteRequest::Inquire(attempt.clone());
+            if let Ok(SiteAnswer::Status { decision, booking }) = discovery.ask(&to, request, INQUIRY_TIMEOUT).await {
+                let event = Event::StatusHeard { from: to, attempt, decision, booking };
+                let _ = sender.send(Message::Status(event)).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,14 @@
+//! `kolo`: the node of a site and the command line of its users.
+//!
+//! Invariant: `main` only hands over; what a run means for the shell is decided in [`cli`].
+
+mod api;
+mod cli;
+mod config;
+mod daemon;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}
