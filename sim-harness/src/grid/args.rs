@@ -1,0 +1,230 @@
+//! Flags of `kolo-sim grid`: as written, and checked.
+//!
+//! Invariant: a [`Checked`] value is consistent; what only a file can show is checked where the file is read.
+
+use std::path::PathBuf;
+
+use crate::{generate::Kind, grid::error::UsageError};
+
+/// Most node processes; beyond that one machine is not what is being measured.
+const NODES_MAX: usize = 1000;
+/// Most generated hosts or requests.
+const GENERATED_MAX: usize = 100_000;
+/// Hosts a node when the number of hosts is not given.
+const HOSTS_PER_NODE: usize = 4;
+/// Entry points at once when not given.
+const ENTRY_POINTS: usize = 8;
+
+/// Start a grid of real node processes on loopback, send requests through different nodes, and check every ledger.
+#[derive(Debug, clap::Args)]
+pub struct GridArgs {
+    /// Node processes.
+    #[arg(long, default_value_t = 15)]
+    nodes: usize,
+    /// Generated hosts [default: 4 a node].
+    #[arg(long, conflicts_with = "grid")]
+    hosts: Option<usize>,
+    /// Hosts and their occupancy from a kolo-grid/1 file; time 0 of the file is the start of the run.
+    #[arg(long, value_name = "GRID.json")]
+    grid: Option<PathBuf>,
+    /// Requests from a file, one JSON object a line; times are relative to the start of the run.
+    #[arg(long, value_name = "REQUESTS.jsonl", conflicts_with_all = ["count", "hosts_per_request", "kind"])]
+    requests: Option<PathBuf>,
+    /// Generated requests.
+    #[arg(long, default_value_t = 40)]
+    count: usize,
+    /// Take the first K requests only.
+    #[arg(long, value_name = "K")]
+    limit: Option<usize>,
+    /// Everything random comes from this number, except what the network and the nodes do.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Hosts a generated request asks for.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    hosts_per_request: u32,
+    /// Kind of the generated requests.
+    #[arg(long, value_enum, default_value = "collective")]
+    kind: Kind,
+    /// Requests submitted at the same moment, each through another node [default: 8, at most one a node].
+    #[arg(long, value_name = "K", conflicts_with = "in_order")]
+    entry_points: Option<usize>,
+    /// Submit one request at a time.
+    #[arg(long)]
+    in_order: bool,
+    /// Generated hosts have nothing reserved at first.
+    #[arg(long, conflicts_with = "grid")]
+    free: bool,
+    /// What is printed on standard output.
+    #[arg(long, value_enum, default_value = "table")]
+    output: OutputForm,
+    /// Put the log files of the nodes here and keep them.
+    #[arg(long, value_name = "DIR")]
+    keep_logs: Option<PathBuf>,
+    /// The `kolo` binary [default: the one beside this binary].
+    #[arg(long, value_name = "PATH")]
+    kolo: Option<PathBuf>,
+}
+
+/// Form of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum OutputForm {
+    /// For people.
+    Table,
+    /// One JSON object as the last line.
+    Json,
+}
+
+/// Where the hosts come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostSource {
+    /// A snapshot file.
+    File(PathBuf),
+    /// Generated; `free` means without occupancy.
+    Generated {
+        /// How many.
+        hosts: usize,
+        /// Without occupancy.
+        free: bool,
+    },
+}
+
+/// Where the requests come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestSource {
+    /// A file, one a line.
+    File(PathBuf),
+    /// Generated.
+    Generated {
+        /// How many.
+        count: usize,
+        /// N.
+        hosts_per_request: u32,
+        /// Whether the split is open.
+        kind: Kind,
+    },
+}
+
+/// Checked flags.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// Node processes, at least 1.
+    pub nodes: usize,
+    /// Where the hosts come from.
+    pub hosts: HostSource,
+    /// Where the requests come from.
+    pub requests: RequestSource,
+    /// Take the first so many requests.
+    pub limit: usize,
+    /// Seed of everything random in the harness.
+    pub seed: u64,
+    /// Requests submitted at the same moment, 1 to `nodes`.
+    pub at_once: usize,
+    /// Form of the result.
+    pub output: OutputForm,
+    /// Where logs are kept, if wanted.
+    pub keep_logs: Option<PathBuf>,
+    /// The `kolo` binary, which exists.
+    pub kolo: PathBuf,
+}
+
+impl GridArgs {
+    /// Checks the flags.
+    ///
+    /// # Errors
+    /// [`UsageError`] naming the flag and what was expected.
+    pub fn check(&self) -> Result<Checked, UsageError> {
+        let nodes = in_range("--nodes", self.nodes, 1, NODES_MAX)?;
+        let hosts = match &self.grid {
+            Some(path) => HostSource::File(path.clone()),
+            None => {
+                let hosts = in_range("--hosts", self.hosts.unwrap_or(nodes * HOSTS_PER_NODE), nodes, GENERATED_MAX)?;
+                HostSource::Generated { hosts, free: self.free }
+            }
+        };
+        let requests = match &self.requests {
+            Some(path) => RequestSource::File(path.clone()),
+            None => RequestSource::Generated {
+                count: in_range("--count", self.count, 1, GENERATED_MAX)?,
+                hosts_per_request: self.hosts_per_request,
+                kind: self.kind,
+            },
+        };
+        let at_once = match (self.in_order, self.entry_points) {
+            (true, _) => 1,
+            (false, Some(asked)) => in_range("--entry-points", asked, 1, nodes)?,
+            (false, None) => ENTRY_POINTS.min(nodes),
+        };
+        Ok(Checked {
+            nodes,
+            hosts,
+            requests,
+            limit: in_range("--limit", self.limit.unwrap_or(GENERATED_MAX), 1, GENERATED_MAX)?,
+            seed: self.seed,
+            at_once,
+            output: self.output,
+            keep_logs: self.keep_logs.clone(),
+            kolo: find_kolo(self.kolo.clone())?,
+        })
+    }
+}
+
+fn in_range(flag: &'static str, value: usize, min: usize, max: usize) -> Result<usize, UsageError> {
+    if (min..=max).contains(&value) { Ok(value) } else { Err(UsageError::Range { flag, min, max, value }) }
+}
+
+fn find_kolo(asked: Option<PathBuf>) -> Result<PathBuf, UsageError> {
+    let path = match asked {
+        Some(path) => path,
+        None => std::env::current_exe()
+            .map_err(|source| UsageError::OwnPath { source })?
+            .with_file_name(format!("kolo{}", std::env::consts::EXE_SUFFIX)),
+    };
+    if path.is_file() { Ok(path) } else { Err(UsageError::NoKolo { path }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: GridArgs,
+    }
+
+    fn check(flags: &str) -> Result<Checked, String> {
+        let own = std::env::current_exe().unwrap();
+        let all = format!("x --kolo {} {flags}", own.display());
+        let cli = Cli::try_parse_from(all.split_whitespace()).map_err(|error| error.to_string())?;
+        cli.args.check().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn defaults_follow_the_number_of_nodes() {
+        let checked = check("--nodes 100").unwrap();
+        assert_eq!(checked.hosts, HostSource::Generated { hosts: 400, free: false });
+        assert_eq!(checked.at_once, 8);
+        assert_eq!(check("--nodes 3").unwrap().at_once, 3);
+        assert_eq!(check("--in-order").unwrap().at_once, 1);
+    }
+
+    #[test]
+    fn bad_flags_are_named() {
+        for (flags, expected) in [
+            ("--nodes 0", "--nodes: expected 1 to 1000, got 0"),
+            ("--nodes 15 --hosts 14", "--hosts: expected 15 to"),
+            ("--count 0", "--count"),
+            ("--limit 0", "--limit"),
+            ("--entry-points 16", "--entry-points: expected 1 to 15, got 16"),
+            ("--entry-points 2 --in-order", "--in-order"),
+            ("--grid g.json --hosts 5", "--hosts"),
+            ("--requests r.jsonl --count 5", "--count"),
+            ("--kolo /nowhere/kolo", "cannot be used multiple times"),
+        ] {
+            let error = check(flags).unwrap_err();
+            assert!(error.contains(expected), "{flags}: {error}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A node's local API over HTTP, with a time limit on every call.
+//!
+//! Invariant: no call lasts longer than [`CALL_LIMIT`] beyond the wait that it asks for.
+
+use std::{fs, io, path::Path, time::Duration};
+
+use broker::request::Request;
+use serde::de::DeserializeOwned;
+use ureq::{Agent, Body, http};
+
+use super::wire::{Explanation, Ledger, Problem, RequestView, Sites, Status};
+
+/// Longest answer time of a call. Generous: a hundred nodes may share two processors.
+const CALL_LIMIT: Duration = Duration::from_secs(20);
+/// Largest answer that is read, in bytes.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No connection, a time-out, or an answer that is not what the API promises.
+    #[error("{method} {path}: {source}")]
+    Call {
+        /// HTTP method.
+        method: &'static str,
+        /// Path.
+        path: String,
+        /// What went wrong.
+        source: Box<ureq::Error>,
+    },
+    /// The node answered with an error.
+    #[error("{method} {path}: {status}: {text}")]
+    Refused {
+        /// HTTP method.
+        method: &'static str,
+        /// Path.
+        path: String,
+        /// HTTP status.
+        status: u16,
+        /// Title and detail of the problem document.
+        text: String,
+    },
+}
+
+/// A connection to one node.
+#[derive(Debug, Clone)]
+pub struct Client {
+    agent: Agent,
+    base: String,
+    authorization: String,
+}
+
+impl Client {
+    /// Reads where the API is and its token from the node's data directory. `None` while the node has not written them.
+    ///
+    /// # Errors
+    /// What the system says, except that a file is not there.
+    pub fn from_data_dir(data_dir: &Path) -> io::Result<Option<Client>> {
+        let read = |name: &str| match fs::read_to_string(data_dir.join(name)) {
+            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        let (Some(address), Some(token)) = (read("api.address")?, read("api.token")?) else { return Ok(None) };
+        let config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(CALL_LIMIT)).build();
+        Ok(Some(Client {
+            agent: config.into(),
+            base: format!("http://{address}"),
+            authorization: format!("Bearer {token}"),
+        }))
+    }
+
+    /// The node's state.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn status(&self) -> Result<Status, ClientError> {
+        self.get("/v1/status", Duration::ZERO)
+    }
+
+    /// Sites as the node sees them.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn sites(&self) -> Result<Sites, ClientError> {
+        self.get("/v1/sites", Duration::ZERO)
+    }
+
+    /// The node's ledger.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn ledger(&self) -> Result<Ledger, ClientError> {
+        self.get("/v1/ledger", Duration::ZERO)
+    }
+
+    /// Submits a request.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn submit(&self, request: &Request) -> Result<RequestView, ClientError> {
+        let path = "/v1/requests";
+        let call = self.agent.post(format!("{}{path}", self.base)).header("Authorization", &self.authorization);
+        answer("POST", path, call.send_json(request))
+    }
+
+    /// The request's state, once it is later than `revision` or `wait` is over.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn request(&self, id: &str, revision: u64, wait: Duration) -> Result<RequestView, ClientError> {
+        self.get(&format!("/v1/requests/{id}?wait_ms={}&revision={revision}", wait.as_millis()), wait)
+    }
+
+    /// Why the request ended as it did.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn explain(&self, id: &str) -> Result<Explanation, ClientError> {
+        self.get(&format!("/v1/requests/{id}/explain"), Duration::ZERO)
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str, wait: Duration) -> Result<T, ClientError> {
+        let call = self.agent.get(format!("{}{path}", self.base)).header("Authorization", &self.authorization);
+        answer("GET", path, call.config().timeout_global(Some(CALL_LIMIT + wait)).build().call())
+    }
+}
+
+fn answer<T: DeserializeOwned>(
+    method: &'static str,
+    path: &str,
+    called: Result<http::Response<Body>, ureq::Error>,
+) -> Result<T, ClientError> {
+    let failed = |source| ClientError::Call { method, path: path.to_owned(), source: Box::new(source) };
+    let mut response = called.map_err(failed)?;
+    let status = response.status();
+    let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+    if status.is_success() {
+        return body.read_json().map_err(failed);
+    }
+    let text = match body.lossy_utf8(true).read_to_string() {
+        Ok(text) => serde_json::from_str::<Problem>(&text)
+            .map_or(text, |problem| format!("{}: {}", problem.title, problem.detail.unwrap_or_default())),
+        Err(error) => error.to_string(),
+    };
+    Err(ClientError::Refused { method, path: path.to_owned(), status: status.as_u16(), text })
+}

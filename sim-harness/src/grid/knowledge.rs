@@ -1,0 +1,103 @@
+//! How knowledge spreads: until every node knows all sites, and until a change of a ledger is known everywhere.
+
+use std::time::{Duration, Instant};
+
+use broker::protocol::LedgerVersion;
+
+use super::{
+    cluster::Cluster,
+    error::GridError,
+    poll::Poll,
+    wait::Look,
+    wire::{Freshness, SiteRow},
+};
+
+/// How long a grid may take to form, beside a second for every node.
+const FORMATION_LIMIT: Duration = Duration::from_secs(60);
+/// How long a change may take to be known everywhere.
+const GOSSIP_LIMIT: Duration = Duration::from_secs(60);
+
+/// Between two looks at one node, growing with their number so that the looking stays a small part of the load.
+fn pause(cluster: &Cluster, per_node: Duration) -> Duration {
+    per_node * u32::try_from(cluster.nodes.len()).unwrap_or(u32::MAX)
+}
+
+/// Waits until every node knows all sites with all their hosts and their present schedules. The times are from each
+/// node's own start, in the order of the nodes.
+///
+/// # Errors
+/// [`GridError`].
+pub fn formation(cluster: &Cluster, hosts: usize) -> Result<Vec<Duration>, GridError> {
+    let sites = cluster.nodes.len();
+    let limit = FORMATION_LIMIT + Duration::from_secs(sites as u64);
+    let poll =
+        Poll { what: "every node to know the whole grid", limit, pause: pause(cluster, Duration::from_millis(2)) };
+    let nodes: Vec<usize> = (0..sites).collect();
+    poll.each(cluster, &nodes, |node| {
+        // The cheap question first. Whether the count includes the node itself does not matter here.
+        let known = node.client.status()?.known_sites;
+        if known + 1 < sites {
+            return Ok(Look::NotYet(format!("knows {known} of {sites} sites")));
+        }
+        let rows = node.client.sites()?.sites;
+        Ok(match missing(&rows, sites, hosts) {
+            None => Look::Done(node.process.started().elapsed()),
+            Some(missing) => Look::NotYet(missing),
+        })
+    })
+}
+
+/// What a node with these rows does not know yet.
+fn missing(rows: &[SiteRow], sites: usize, hosts: usize) -> Option<String> {
+    let known_hosts: usize = rows.iter().map(|row| row.hosts).sum();
+    if rows.len() != sites || known_hosts != hosts {
+        return Some(format!("knows {} of {sites} sites and {known_hosts} of {hosts} hosts", rows.len()));
+    }
+    let behind = rows.iter().filter(|row| !row.this_node && row.schedule != Freshness::Current).count();
+    (behind > 0).then(|| format!("has no current schedule of {behind} sites"))
+}
+
+/// Waits until all other nodes know version `version` of the ledger of the node at `changed`; the time is from `since`.
+///
+/// # Errors
+/// [`GridError`].
+pub fn spread(
+    cluster: &Cluster,
+    changed: usize,
+    version: LedgerVersion,
+    since: Instant,
+) -> Result<Duration, GridError> {
+    let site = &cluster.nodes[changed].site;
+    let what = format!("every node to know version {}.{} of site {site}", version.incarnation, version.change);
+    let poll = Poll { what: &what, limit: GOSSIP_LIMIT, pause: pause(cluster, Duration::from_millis(1)) };
+    let others: Vec<usize> = (0..cluster.nodes.len()).filter(|index| *index != changed).collect();
+    let times = poll.each(cluster, &others, |node| {
+        let rows = node.client.sites()?.sites;
+        let known = rows.iter().find(|row| row.site == *site).and_then(|row| row.ledger_version);
+        Ok(match known {
+            Some(known) if known >= version => Look::Done(since.elapsed()),
+            Some(known) => Look::NotYet(format!("knows version {}.{}", known.incarnation, known.change)),
+            None => Look::NotYet("knows no version".to_owned()),
+        })
+    })?;
+    Ok(times.into_iter().max().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(hosts: usize, this_node: bool, schedule: Freshness) -> SiteRow {
+        SiteRow { site: "s".to_owned(), this_node, hosts, schedule, ledger_version: None }
+    }
+
+    #[test]
+    fn a_node_knows_the_grid_when_nothing_is_missing() {
+        let own = row(2, true, Freshness::Unknown);
+        let rows = [own.clone(), row(3, false, Freshness::Current)];
+        assert_eq!(missing(&rows, 2, 5), None);
+        assert!(missing(&rows, 3, 5).unwrap().contains("2 of 3 sites"));
+        assert!(missing(&rows, 2, 6).unwrap().contains("5 of 6 hosts"));
+        assert!(missing(&[own, row(3, false, Freshness::Stale)], 2, 5).unwrap().contains("of 1 sites"));
+    }
+}

@@ -1,0 +1,158 @@
+//! `kolo-sim grid`: a grid of real node processes on loopback, driven with requests, measured, and checked.
+//!
+//! Not deterministic, unlike the simulation: the seed decides hosts, requests and entry points; processes, network and
+//! clocks do the rest. Invariants: every wait has a deadline and looks for crashes; no process is left behind; what
+//! users were told is checked against all ledgers by code that shares nothing with the nodes' own.
+//!
+//! Reading order: `args`, `workload`, `cluster` and `process` (the nodes), `knowledge` and `drive` (what happens),
+//! `invariants` and `findings` (what is checked), `report`.
+
+pub mod args;
+mod client;
+mod cluster;
+mod drive;
+mod error;
+mod findings;
+mod interrupt;
+mod invariants;
+mod knowledge;
+mod measure;
+mod memory;
+mod poll;
+mod process;
+mod progress;
+mod report;
+mod settle;
+mod wait;
+mod wire;
+mod workload;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use broker::{request::Request, time::Span};
+use tempfile::TempDir;
+
+use args::{Checked, GridArgs};
+use cluster::{Cluster, Launch};
+use error::{GridError, UsageError};
+use findings::Findings;
+use interrupt::Interrupt;
+use process::system;
+use progress::Progress;
+use workload::{Workload, shifted_request};
+
+/// Runs the command. The exit code is 0 when all checks hold, 64 for bad flags or files, otherwise 1.
+pub fn run(args: &GridArgs) -> ExitCode {
+    match execute(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Whether all checks held.
+fn execute(args: &GridArgs) -> Result<bool, GridError> {
+    let checked = args.check()?;
+    let workload = Workload::prepare(&checked)?;
+    let places = Places::make(&checked)?;
+    let interrupt = Interrupt::install()?;
+    let result = run_in(&places, &checked, &workload, &interrupt);
+    if !matches!(result, Ok(true) | Err(GridError::Interrupted)) {
+        eprintln!("the nodes' data and logs are kept: {}", places.keep().join(", "));
+    }
+    result
+}
+
+fn run_in(places: &Places, checked: &Checked, workload: &Workload, interrupt: &Interrupt) -> Result<bool, GridError> {
+    let progress = Progress::new();
+    let epoch = seconds_since_epoch();
+    let launch = Launch {
+        kolo: &checked.kolo,
+        run_dir: places.run_dir.path(),
+        log_dir: places.log_dir(),
+        nodes: &workload.nodes,
+        epoch: Span(epoch),
+        grid: &format!("kolo-sim-{epoch}-{}", std::process::id()),
+    };
+    progress.stage("starting nodes", checked.nodes);
+    let cluster = Cluster::start(&launch, interrupt, |started| progress.at(started))?;
+    let mut findings =
+        Findings { nodes: checked.nodes, hosts: workload.hosts(), seed: checked.seed, ..Findings::default() };
+    let requests: Vec<Request> =
+        workload.requests.iter().map(|request| shifted_request(request, Span(epoch))).collect();
+    let ended = drive_and_check(&cluster, checked, &requests, &progress, &mut findings);
+    findings.crashes = cluster.crashes();
+    progress.stage("stopping nodes", checked.nodes);
+    findings.failed_checks.extend(cluster.stop());
+    progress.end();
+    match ended {
+        Err(GridError::Interrupted) => return Err(GridError::Interrupted),
+        // Stopping has told it already, with every other process that did not end well.
+        Err(GridError::Crashed { .. }) | Ok(()) => {}
+        Err(error) => findings.failed_checks.push(error.to_string()),
+    }
+    findings.check_answers();
+    report::print(&findings, checked.output).map_err(system("cannot write the result"))?;
+    Ok(findings.is_good())
+}
+
+fn drive_and_check(
+    cluster: &Cluster,
+    checked: &Checked,
+    requests: &[Request],
+    progress: &Progress,
+    findings: &mut Findings,
+) -> Result<(), GridError> {
+    progress.stage("forming the grid", checked.nodes);
+    findings.formation = knowledge::formation(cluster, findings.hosts)?;
+    progress.stage("requests", requests.len());
+    let at = |done| progress.at(done);
+    drive::drive(cluster, requests, checked.at_once, checked.seed, &mut findings.driven, at)?;
+    progress.stage("checking ledgers", checked.nodes);
+    findings.violations = settle::check_ledgers(cluster, &findings.driven.answers)?;
+    let pids: Vec<u32> = cluster.nodes.iter().map(|node| node.process.pid()).collect();
+    findings.memory = Some(memory::measure(&pids));
+    Ok(())
+}
+
+/// Now, in whole seconds since the Unix epoch.
+fn seconds_since_epoch() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Where a run keeps its files.
+struct Places {
+    run_dir: TempDir,
+    keep_logs: Option<PathBuf>,
+}
+
+impl Places {
+    fn make(checked: &Checked) -> Result<Places, GridError> {
+        if let Some(path) = &checked.keep_logs {
+            fs::create_dir_all(path).map_err(|source| UsageError::LogDirectory { path: path.clone(), source })?;
+        }
+        let made = tempfile::Builder::new().prefix("kolo-sim-grid-").tempdir();
+        Ok(Places {
+            run_dir: made.map_err(system("cannot make a temporary directory"))?,
+            keep_logs: checked.keep_logs.clone(),
+        })
+    }
+
+    fn log_dir(&self) -> &Path {
+        self.keep_logs.as_deref().unwrap_or(self.run_dir.path())
+    }
+
+    /// Keeps everything, and says where it is.
+    fn keep(self) -> Vec<String> {
+        let kept = [Some(self.run_dir.keep()), self.keep_logs];
+        kept.into_iter().flatten().map(|path| path.display().to_string()).collect()
+    }
+}

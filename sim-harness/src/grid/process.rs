@@ -1,0 +1,320 @@
+//! One `kolo node` process: its configuration, its life and its end.
+//!
+//! Invariant: dropping a [`NodeProcess`] leaves no process behind.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use nix::{
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+use serde::Serialize;
+
+use super::error::GridError;
+
+/// Lines of a log that an error shows.
+const TAIL_LINES: usize = 12;
+
+/// The node's configuration file, as far as the harness sets it.
+#[derive(Debug, Serialize)]
+pub struct NodeConfigFile<'a> {
+    data_dir: &'a Path,
+    name: &'a str,
+    grid: &'a str,
+    listen: [&'a str; 1],
+    bootstrap: &'a [String],
+    api: &'a str,
+    hosts_file: &'a Path,
+    gossip: Gossip,
+    log: Log,
+}
+
+#[derive(Debug, Serialize)]
+struct Gossip {
+    interval: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Log {
+    format: &'static str,
+}
+
+impl<'a> NodeConfigFile<'a> {
+    /// A node on loopback with free ports, which gossips often, since the run is short.
+    pub fn new(
+        data_dir: &'a Path,
+        name: &'a str,
+        grid: &'a str,
+        bootstrap: &'a [String],
+        hosts_file: &'a Path,
+    ) -> NodeConfigFile<'a> {
+        NodeConfigFile {
+            data_dir,
+            name,
+            grid,
+            listen: ["/ip4/127.0.0.1/tcp/0"],
+            bootstrap,
+            api: "127.0.0.1:0",
+            hosts_file,
+            gossip: Gossip { interval: "200ms" },
+            log: Log { format: "human" },
+        }
+    }
+
+    /// As TOML.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("texts, lists of texts and tables of texts are TOML; run directories are UTF-8")
+    }
+}
+
+/// An error of the system while doing `what`.
+pub fn system(what: &str) -> impl FnOnce(io::Error) -> GridError + use<> {
+    let what = what.to_owned();
+    move |source| GridError::System { what, source }
+}
+
+/// How a process ended, as far as the harness has seen.
+enum Life {
+    /// It runs.
+    Running,
+    /// It was asked to end and may take its time.
+    Terminating,
+    /// It ended after it was asked to.
+    Ended(ExitStatus),
+    /// It ended without having been asked.
+    Crashed(ExitStatus),
+}
+
+struct State {
+    child: Child,
+    life: Life,
+}
+
+/// A started node.
+pub struct NodeProcess {
+    name: String,
+    data_dir: PathBuf,
+    log: PathBuf,
+    started: Instant,
+    pid: u32,
+    state: Mutex<State>,
+}
+
+impl NodeProcess {
+    /// Starts `kolo node`. What it prints goes to `log`.
+    ///
+    /// # Errors
+    /// [`GridError::System`].
+    pub fn spawn(
+        kolo: &Path,
+        config: &Path,
+        name: String,
+        data_dir: PathBuf,
+        log: PathBuf,
+    ) -> Result<NodeProcess, GridError> {
+        let out = File::create(&log).map_err(system(&format!("cannot write {}", log.display())))?;
+        let err = out.try_clone().map_err(system(&format!("cannot write {}", log.display())))?;
+        let mut command = Command::new(kolo);
+        command.arg("node").arg("--config").arg(config).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        // Flags can be given as variables too; what is set for the user's own node must not reach these.
+        for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("KOLO_"))
+        {
+            command.env_remove(variable);
+        }
+        let started = Instant::now();
+        let child = command.spawn().map_err(system(&format!("cannot start {}", kolo.display())))?;
+        let pid = child.id();
+        Ok(NodeProcess { name, data_dir, log, started, pid, state: Mutex::new(State { child, life: Life::Running }) })
+    }
+
+    /// Name for people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the node keeps its data.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// When it was started.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Fails when the process has ended by itself.
+    ///
+    /// # Errors
+    /// [`GridError::Crashed`].
+    pub fn check(&self) -> Result<(), GridError> {
+        match self.look().life {
+            Life::Crashed(status) => Err(GridError::Crashed {
+                node: self.name.clone(),
+                status: status.to_string(),
+                log_tail: self.log_tail(),
+            }),
+            Life::Running | Life::Terminating | Life::Ended(_) => Ok(()),
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&self) -> bool {
+        matches!(self.look().life, Life::Running | Life::Terminating)
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        let mut state = self.look();
+        if matches!(state.life, Life::Running) {
+            // The child is not reaped yet, so the id is still its own; a failure shows when waiting for the end.
+            let _ = kill(Pid::from_raw(self.pid.cast_signed()), Signal::SIGTERM);
+            state.life = Life::Terminating;
+        }
+    }
+
+    /// In words, what was wrong with its end: a crash, an error code, or that it had to be killed, which is done here.
+    pub fn bad_end(&self) -> Option<String> {
+        let mut state = self.look();
+        let what = match &state.life {
+            Life::Ended(status) if status.success() => return None,
+            Life::Ended(status) => format!("ended with {status} when asked to end"),
+            Life::Crashed(status) => format!("ended by itself ({status})"),
+            Life::Running | Life::Terminating => {
+                kill_and_reap(&mut state);
+                "did not end when asked to, and was killed".to_owned()
+            }
+        };
+        drop(state);
+        Some(format!("{} {what}; its last log lines:\n{}", self.name, self.log_tail()))
+    }
+
+    fn look(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked while holding the lock cannot have left it half-changed: each change is one assignment.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Life::Running | Life::Terminating = state.life
+            && let Ok(Some(status)) = state.child.try_wait()
+        {
+            state.life = match state.life {
+                Life::Terminating => Life::Ended(status),
+                _ => Life::Crashed(status),
+            };
+        }
+        state
+    }
+
+    fn log_tail(&self) -> String {
+        let text = fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+fn kill_and_reap(state: &mut State) {
+    // The whole group, in case the node ever starts processes. Fails only when all are gone already, as is wanted.
+    let _ = killpg(Pid::from_raw(state.child.id().cast_signed()), Signal::SIGKILL);
+    if let Ok(status) = state.child.wait() {
+        state.life = Life::Ended(status);
+    }
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        let mut state = self.look();
+        if matches!(state.life, Life::Running | Life::Terminating) {
+            kill_and_reap(&mut state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::grid::wait::{Look, wait_until};
+
+    /// A process that behaves as the script says; the script is what would be the `kolo` binary.
+    fn spawn(script: &str) -> (tempfile::TempDir, NodeProcess) {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("program");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+        let log = dir.path().join("log");
+        let process = NodeProcess::spawn(&program, Path::new("x"), "n".to_owned(), dir.path().to_owned(), log).unwrap();
+        (dir, process)
+    }
+
+    fn ended(process: &NodeProcess) {
+        wait_until(
+            "end",
+            Duration::from_secs(30),
+            Duration::from_millis(2),
+            || Ok(()),
+            || Ok(if process.is_running() { Look::NotYet("running".to_owned()) } else { Look::Done(()) }),
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn a_crash_is_told_with_its_status_and_log() {
+        let (_dir, process) = spawn("echo broken >&2; exit 3");
+        ended(&process);
+        let error = process.check().unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("broken"), "{error}");
+        assert!(process.bad_end().unwrap().contains("ended by itself"));
+    }
+
+    #[test]
+    fn a_clean_end_is_no_news_and_a_signal_is() {
+        let (_dir, process) = spawn("trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done");
+        wait_until(
+            "ready",
+            Duration::from_secs(30),
+            Duration::from_millis(2),
+            || process.check(),
+            || Ok(if process.log_tail().contains("ready") { Look::Done(()) } else { Look::NotYet(String::new()) }),
+        )
+        .unwrap();
+        process.terminate();
+        ended(&process);
+        assert_eq!(process.bad_end(), None);
+        let (_dir, process) = spawn("exec sleep 1000");
+        process.terminate();
+        ended(&process);
+        assert!(process.bad_end().unwrap().contains("when asked to end"));
+        assert!(process.check().is_ok());
+    }
+
+    #[test]
+    fn dropping_leaves_nothing_behind() {
+        let (_dir, process) = spawn("trap '' TERM; while :; do sleep 1000; done");
+        let pid = Pid::from_raw(process.pid().cast_signed());
+        assert!(kill(pid, None).is_ok());
+        drop(process);
+        assert!(kill(pid, None).is_err());
+    }
+
+    #[test]
+    fn the_configuration_is_toml() {
+        let bootstrap = ["/ip4/127.0.0.1/tcp/4001/p2p/x\"y".to_owned()];
+        let text = NodeConfigFile::new(Path::new("/d"), "node-001", "g", &bootstrap, Path::new("/h.json")).to_toml();
+        let table: toml::Table = toml::from_str(&text).unwrap();
+        assert_eq!(table["bootstrap"][0].as_str(), Some(bootstrap[0].as_str()));
+        assert_eq!(table["gossip"]["interval"].as_str(), Some("200ms"));
+        assert_eq!(table["api"].as_str(), Some("127.0.0.1:0"));
+    }
+}

@@ -1,0 +1,210 @@
+//! Shows what a run has found: a table and a few reservations in words for people, one JSON object for programs.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::{self, Write},
+};
+
+use broker::amount::format_amount;
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+
+use super::{
+    args::OutputForm,
+    drive::{Answer, End},
+    findings::{Figures, Findings, Outcome},
+    measure::Percentiles,
+    wire::Reservation,
+};
+
+/// Reservations shown in words.
+const SHOWN_RESERVATIONS: usize = 5;
+/// Violations and failed checks shown; the rest is counted.
+const SHOWN_FAILURES: usize = 50;
+
+/// Prints the result on standard output; with JSON the words go to standard error and the object is the last line.
+///
+/// # Errors
+/// What the system says when the output is closed.
+pub fn print(findings: &Findings, form: OutputForm) -> io::Result<()> {
+    let figures = findings.figures();
+    match form {
+        OutputForm::Table => io::stdout().lock().write_all(for_people(findings, &figures).as_bytes()),
+        OutputForm::Json => {
+            let words = not_reserved(findings) + &failures(findings);
+            io::stderr().lock().write_all(words.as_bytes())?;
+            let mut out = io::stdout().lock();
+            serde_json::to_writer(&mut out, &figures)?;
+            out.write_all(b"\n")
+        }
+    }
+}
+
+fn for_people(findings: &Findings, figures: &Figures) -> String {
+    let mut text = not_reserved(findings);
+    let answers = &findings.driven.answers;
+    let (seed, nodes, hosts) = (figures.seed, figures.nodes, figures.hosts);
+    line(&mut text, &format!("\nGrid of {nodes} nodes and {hosts} hosts, seed {seed}"));
+    line(
+        &mut text,
+        &format!(
+            "{} requests: {} reserved, {} rejected, {} failed; {} tries, {} conflicts",
+            figures.requests, figures.reserved, figures.rejected, figures.failed, figures.attempts, figures.conflicts
+        ),
+    );
+    line(&mut text, &table(figures).to_string());
+    let reserved: Vec<String> = answers.iter().filter_map(in_words).take(SHOWN_RESERVATIONS).collect();
+    if !reserved.is_empty() {
+        line(&mut text, "Reservations, for example:");
+        reserved.iter().for_each(|words| line(&mut text, words));
+    }
+    text.push_str(&failures(findings));
+    line(
+        &mut text,
+        &format!(
+            "{} violations, {} crashes, {} failed checks",
+            figures.violations, figures.crashes, figures.failed_checks
+        ),
+    );
+    text
+}
+
+/// A line for each request that is not reserved: which, and why.
+fn not_reserved(findings: &Findings) -> String {
+    let mut text = String::new();
+    for answer in findings.driven.answers.iter().filter(|answer| answer.outcome() != Outcome::Reserved) {
+        let why = answer.why_not().unwrap_or_else(|| "nothing says why".to_owned());
+        let outcome = if answer.outcome() == Outcome::Rejected { "rejected" } else { "failed" };
+        line(&mut text, &format!("{} {outcome}: {why}", answer.label()));
+    }
+    text
+}
+
+fn line(text: &mut String, words: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{words}");
+}
+
+fn table(figures: &Figures) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(["", "median", "99 %", "largest"]);
+    let rows: [(&str, Option<Percentiles>); 5] = [
+        ("submit to confirmed, ms", figures.latency_ms),
+        ("node start to whole grid known, ms", figures.formation_ms),
+        ("change to known everywhere, ms", figures.gossip_ms),
+        ("resident memory a node, MiB", figures.memory_mib),
+        ("without shared pages counted twice, MiB", figures.memory_proportional_mib),
+    ];
+    for (name, row) in rows {
+        let cell = |value: fn(&Percentiles) -> f64| {
+            let text = row.as_ref().map_or_else(|| "-".to_owned(), |row| format!("{:.1}", value(row)));
+            Cell::new(text).set_alignment(CellAlignment::Right)
+        };
+        table.add_row([Cell::new(name), cell(|row| row.p50), cell(|row| row.p99), cell(|row| row.max)]);
+    }
+    table
+}
+
+/// A reservation as people say it: name, start, length, hosts by site.
+fn in_words(answer: &Answer) -> Option<String> {
+    let End::Told { view, .. } = &answer.end else { return None };
+    let reservation = view.reservation.as_ref().filter(|_| view.state.stands())?;
+    let start = Timestamp::from_second(reservation.start).ok()?.to_zoned(TimeZone::system());
+    let length = SignedDuration::from_secs(reservation.end.saturating_sub(reservation.start));
+    Some(format!(
+        "  {}, asked at {}: from {} for {length:#} on {} hosts:\n{}",
+        answer.label(),
+        answer.entry_point,
+        start.strftime("%Y-%m-%d %H:%M:%S %:z"),
+        reservation.hosts.len(),
+        hosts_by_site(reservation)
+    ))
+}
+
+fn hosts_by_site(reservation: &Reservation) -> String {
+    let mut sites: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for host in &reservation.hosts {
+        let amounts: Vec<String> =
+            host.amounts.iter().map(|(name, amount)| format!("{name}={}", format_amount(name, *amount))).collect();
+        sites.entry(&host.site_name).or_default().push(format!("{} ({})", host.host, amounts.join(" ")));
+    }
+    let lines: Vec<String> =
+        sites.into_iter().map(|(site, hosts)| format!("    {site}: {}", hosts.join(", "))).collect();
+    lines.join("\n")
+}
+
+fn failures(findings: &Findings) -> String {
+    let mut text = String::new();
+    for (title, all) in [
+        ("violation", findings.violations.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        ("failed", findings.failed_checks.clone()),
+    ] {
+        all.iter().take(SHOWN_FAILURES).for_each(|words| line(&mut text, &format!("{title}: {words}")));
+        if all.len() > SHOWN_FAILURES {
+            line(&mut text, &format!("{title}: and {} more", all.len() - SHOWN_FAILURES));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn findings() -> Findings {
+        let host = |site: &str, host: &str| json!({"site": "x", "site_name": site, "host": host, "amounts": {"cpu": 1500, "memory": 2048}});
+        let view = json!({"id": "q", "state": "confirmed", "revision": 1, "attempts": 1, "conflicts": 0, "reason": null,
+            "reservation": {"start": 1_800_000_000, "end": 1_800_005_400,
+                "hosts": [host("node-002", "h3"), host("node-001", "h1"), host("node-001", "h2")]}});
+        let answer = Answer {
+            request: serde_json::from_value(json!({"id": "r1", "hosts": 3, "duration": 5400})).unwrap(),
+            entry_point: "node-001".to_owned(),
+            end: End::Told {
+                view: serde_json::from_value(view).unwrap(),
+                latency: Duration::from_micros(7300),
+                explanation: None,
+            },
+        };
+        let mut findings = Findings { nodes: 2, hosts: 3, seed: 9, ..Findings::default() };
+        findings.driven.answers.push(answer);
+        findings
+    }
+
+    #[test]
+    fn people_read_reservations_with_start_zone_and_hosts_by_site() {
+        let findings = findings();
+        let text = for_people(&findings, &findings.figures());
+        assert!(text.contains("  r1, asked at node-001: from 2027-01-15 "), "{text}");
+        assert!(text.contains(" for 1h 30m on 3 hosts:"), "{text}");
+        assert!(
+            text.contains("    node-001: h1 (cpu=1.5 memory=2GiB), h2 (cpu=1.5 memory=2GiB)\n    node-002: h3"),
+            "{text}"
+        );
+        assert!(text.contains("1 requests: 1 reserved, 0 rejected, 0 failed; 1 tries, 0 conflicts"), "{text}");
+        assert!(text.ends_with("0 violations, 0 crashes, 0 failed checks\n"), "{text}");
+    }
+
+    #[test]
+    fn programs_read_one_object_with_all_figures() {
+        let mut findings = findings();
+        findings.failed_checks = vec!["broken".to_owned(); 60];
+        assert!(failures(&findings).ends_with("failed: and 10 more\n"));
+        let object = serde_json::to_value(findings.figures()).unwrap();
+        for (key, expected) in [
+            ("nodes", json!(2)),
+            ("reserved", json!(1)),
+            ("violations", json!(0)),
+            ("failed_checks", json!(60)),
+            ("latency_ms", json!({"p50": 7.3, "p99": 7.3, "max": 7.3})),
+            ("gossip_ms", json!(null)),
+            ("seed", json!(9)),
+        ] {
+            assert_eq!(object[key], expected, "{key}");
+        }
+    }
+}
