@@ -1,0 +1,273 @@
+//! Runs real `kolo` nodes for the end-to-end tests: processes, disks and loopback sockets, nothing in between.
+//!
+//! Invariant: every process that was started is ended when its [`Node`] is dropped; every wait has a deadline and looks
+//! for crashes; nothing sleeps for a fixed time and hopes.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything may take before a test fails.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The path of a binary of this workspace, built if need be.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn binary(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let directory = BUILT.get_or_init(|| {
+        let test = env::current_exe().expect("the test's own path is known");
+        let directory = test.ancestors().nth(2).expect("tests run from target/PROFILE/deps").to_owned();
+        let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--locked", "--package", "node", "--package", "sim-harness"]);
+        if directory.ends_with("release") {
+            build.arg("--release");
+        }
+        let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
+        assert!(status.success(), "the binaries do not build");
+        directory
+    });
+    directory.join(name)
+}
+
+/// Looks again and again until `look` gives something.
+///
+/// # Panics
+/// After the deadline, with `what` and the last thing that `look` complained about.
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(last) => assert!(Instant::now() < deadline, "waited in vain for {what}; last seen: {last}"),
+        }
+        thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// A running node and its files.
+pub struct Node {
+    name: String,
+    directory: TempDir,
+    arguments: Vec<String>,
+    child: Option<Child>,
+}
+
+impl Node {
+    /// Starts the first node of a grid.
+    #[must_use]
+    pub fn first(name: &str, hosts: &str) -> Node {
+        Node::start(name, hosts, &[])
+    }
+
+    /// Starts a node that joins the grid of `other`.
+    #[must_use]
+    pub fn joining(name: &str, hosts: &str, other: &Node) -> Node {
+        let status = other.get("/v1/status");
+        let grid = status["grid"].as_str().expect("status names the grid").to_owned();
+        let address = status["listen"][0].as_str().expect("status names an address").to_owned();
+        Node::start(name, hosts, &["--grid", &grid, "--bootstrap", &address])
+    }
+
+    /// Starts a node with `hosts` as TOML `[[hosts]]` tables.
+    fn start(name: &str, hosts: &str, more: &[&str]) -> Node {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let config = directory.path().join("site.toml");
+        fs::write(&config, format!("name = \"{name}\"\n[gossip]\ninterval = \"100ms\"\n{hosts}")).expect("writable");
+        let mut arguments: Vec<String> = ["node", "--config"].map(str::to_owned).into();
+        arguments.push(config.display().to_string());
+        arguments.push("--data-dir".to_owned());
+        arguments.push(directory.path().join("data").display().to_string());
+        for fixed in ["--api", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0"] {
+            arguments.push(fixed.to_owned());
+        }
+        arguments.extend(more.iter().map(|&text| text.to_owned()));
+        let mut node = Node { name: name.to_owned(), directory, arguments, child: None };
+        node.restart();
+        node
+    }
+
+    /// Starts the process (again) and waits until its API answers.
+    pub fn restart(&mut self) {
+        let _ = fs::remove_file(self.data().join("api.address"));
+        let log = fs::File::options().create(true).append(true).open(self.log_path()).expect("writable");
+        let child = Command::new(binary("kolo"))
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("kolo starts");
+        self.child = Some(child);
+        wait_for(&format!("the API of {}", self.name), || {
+            self.check_alive();
+            fs::read_to_string(self.data().join("api.address")).map_err(|error| error.to_string())
+        });
+        wait_for(&format!("{} to answer", self.name), || {
+            self.check_alive();
+            self.try_get("/v1/status")
+        });
+    }
+
+    fn check_alive(&mut self) {
+        let status = self.child.as_mut().and_then(|child| child.try_wait().expect("the child can be asked"));
+        if let Some(status) = status {
+            panic!("{} ended with {status}; its log:\n{}", self.name, self.log());
+        }
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.path().join("node.log")
+    }
+
+    /// Everything the node has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    fn pid(&self) -> Pid {
+        let id = self.child.as_ref().expect("the node runs").id();
+        Pid::from_raw(i32::try_from(id).expect("a process id"))
+    }
+
+    /// Ends the node at once, as a power cut would.
+    pub fn kill(&mut self) {
+        kill(self.pid(), Signal::SIGKILL).expect("our own child can be ended");
+        self.reap();
+    }
+
+    /// Asks the node to stop and waits until it has.
+    pub fn stop(&mut self) -> ExitStatus {
+        kill(self.pid(), Signal::SIGTERM).expect("our own child can be ended");
+        self.reap()
+    }
+
+    fn reap(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("the node runs");
+        wait_for(&format!("the end of {}", self.name), || match child.try_wait() {
+            Ok(Some(status)) => Ok(status),
+            other => Err(format!("{other:?}")),
+        })
+    }
+
+    /// Runs `kolo` against this node.
+    #[must_use]
+    pub fn kolo(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("kolo runs")
+    }
+
+    /// A command line of `kolo` against this node.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary("kolo"));
+        let address = fs::read_to_string(self.data().join("api.address")).expect("the node has told its address");
+        command.args(arguments).args(["--api", address.trim(), "--token-file"]).arg(self.data().join("api.token"));
+        command.env("TZ", "UTC");
+        command
+    }
+
+    /// Runs `kolo` with JSON output and checks its exit code.
+    ///
+    /// # Panics
+    /// When the exit code is another one, or the output is not JSON.
+    #[must_use]
+    pub fn kolo_json(&self, arguments: &[&str], exit: i32) -> Value {
+        let output = self.kolo(&[arguments, &["--output", "json"]].concat());
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let told = format!("kolo {arguments:?}\nstdout: {stdout}\nstderr: {stderr}\nlog: {}", self.log());
+        assert_eq!(output.status.code(), Some(exit), "{told}");
+        if stdout.trim().is_empty() { Value::Null } else { serde_json::from_str(&stdout).expect(&told) }
+    }
+
+    fn try_get(&self, path: &str) -> Result<Value, String> {
+        let read = |name| fs::read_to_string(self.data().join(name)).map_err(|error| error.to_string());
+        let (address, token) = (read("api.address")?, read("api.token")?);
+        ureq::get(format!("http://{}{path}", address.trim()))
+            .header("Authorization", format!("Bearer {}", token.trim()))
+            .call()
+            .and_then(|mut answer| answer.body_mut().read_json())
+            .map_err(|error| error.to_string())
+    }
+
+    /// Asks the node's API.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Value {
+        self.try_get(path).unwrap_or_else(|error| panic!("{} {path}: {error}\n{}", self.name, self.log()))
+    }
+
+    /// Waits until the node knows all hosts with current schedules.
+    pub fn wait_until_it_knows(&self, hosts: usize) {
+        wait_for(&format!("{} to know {hosts} hosts", self.name), || {
+            let status = self.get("/v1/status");
+            let sites = self.get("/v1/sites");
+            let all_current =
+                sites["sites"].as_array().is_some_and(|sites| sites.iter().all(|site| site["schedule"] == "current"));
+            if status["known_hosts"] == hosts && all_current { Ok(()) } else { Err(format!("{status} {sites}")) }
+        });
+    }
+
+    /// The bookings in this site's ledger.
+    #[must_use]
+    pub fn bookings(&self) -> Vec<Value> {
+        self.get("/v1/ledger")["bookings"].as_array().expect("a ledger has bookings").clone()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // The process may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// `count` hosts of 4 cores and 8 GiB as TOML tables.
+#[must_use]
+pub fn hosts(prefix: &str, count: usize) -> String {
+    (1..=count)
+        .map(|index| {
+            format!(
+                "[[hosts]]\nid = \"{prefix}{index}\"\n\
+                 resources = {{ cpu = \"4\", memory = \"8GiB\" }}\nattributes = {{ arch = \"x86_64\" }}\n"
+            )
+        })
+        .collect()
+}
+
+/// Writes a file for a test.
+///
+/// # Panics
+/// When it cannot.
+pub fn write(directory: &Path, name: &str, text: &str) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, text).expect("writable");
+    path
+}
