@@ -84,7 +84,7 @@ async fn main() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    tokio::time::sleep(Duration::from_secs(75)).await;
     println!("conns: {:?}", pct(nodes.iter().map(|(d, _)| d.status().connected.len() as u128).collect()));
     let (c0, i0) = (cpu_ms(), Instant::now());
     tokio::time::sleep(Duration::from_secs(10)).await;

@@ -162,7 +162,7 @@ fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad
         .set_max_packet_size(wire::ADVERT_BYTES_MAX + 4096)
         .set_query_timeout(config.intervals.request)
         .set_record_ttl(Some(config.intervals.advert_time_to_live))
-        .set_provider_record_ttl(Some(config.intervals.advert_time_to_live))
+        .set_provider_record_ttl(Some(config.intervals.index_refresh * 3))
         // What is published changes with every refresh (a new sequence), so this crate publishes and nobody replicates:
         // a copy that a holder passes on would only be older.
         .set_replication_interval(None)

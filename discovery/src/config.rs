@@ -148,9 +148,13 @@ pub struct Intervals {
     pub gossip: Duration,
     /// How long an advert is believed. A crashed site is forgotten after at most this.
     pub advert_time_to_live: Duration,
-    /// After what time the advert and the index keys are published again.
+    /// After what time the advert is published again.
     pub advert_refresh: Duration,
-    /// Pause between two puts into the DHT, so that a start does not load the neighbours at once.
+    /// After what time the keys of the index are published again; they are believed three times as long. That is longer
+    /// than for adverts, since there are more of them and a stale one only costs a look at an advert.
+    pub index_refresh: Duration,
+    /// Pause between two puts into the DHT. Each asks some 20 nodes, so a grid that starts at once would otherwise be
+    /// busy with nothing else.
     pub dht_put_pause: Duration,
     /// How far in the future of this clock another site's clock may sign.
     pub skew_max: Duration,
@@ -178,7 +182,8 @@ impl Default for Intervals {
             gossip: Duration::from_secs(1),
             advert_time_to_live: Duration::from_secs(600),
             advert_refresh: Duration::from_secs(200),
-            dht_put_pause: Duration::from_millis(100),
+            index_refresh: Duration::from_secs(900),
+            dht_put_pause: Duration::from_secs(1),
             skew_max: Duration::from_secs(120),
             idle_connection: Duration::from_secs(60),
             request: Duration::from_secs(10),
@@ -274,7 +279,11 @@ impl DiscoveryConfig {
         if times.advert_time_to_live > crate::check::TIME_TO_LIVE_MAX {
             return fail("intervals.advert_time_to_live", "at most a day");
         }
-        if times.housekeeping.is_zero() || times.exchange.is_zero() || times.recheck.is_zero() {
+        if times.housekeeping.is_zero()
+            || times.index_refresh.is_zero()
+            || times.exchange.is_zero()
+            || times.recheck.is_zero()
+        {
             return fail("intervals", "every interval to be more than zero");
         }
         Ok(())

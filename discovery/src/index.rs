@@ -27,7 +27,7 @@ const ATTRIBUTE_KEYS_MAX: usize = 64;
 /// Most capacity keys of a site.
 const CAPACITY_KEYS_MAX: usize = 128;
 /// Most host names of a site that can be looked up in the index.
-const HOST_KEYS_MAX: usize = 256;
+const HOST_KEYS_MAX: usize = 64;
 /// Most keys a site provides, and therefore most that a node stores for one provider.
 pub const KEYS_PER_SITE_MAX: usize = 1 + ATTRIBUTE_KEYS_MAX + CAPACITY_KEYS_MAX + HOST_KEYS_MAX;
 /// How many powers of two above the asked capacity a reader looks at: up to 256 times what was asked.

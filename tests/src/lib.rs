@@ -34,7 +34,8 @@ pub fn binary(name: &str) -> PathBuf {
         let directory = test.ancestors().nth(2).expect("tests run from target/PROFILE/deps").to_owned();
         let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let mut build = Command::new(cargo);
-        build.args(["build", "--locked", "--package", "node", "--package", "sim-harness"]);
+        // The whole workspace, so that no dependency is built again with other features.
+        build.args(["build", "--locked", "--workspace"]);
         if directory.ends_with("release") {
             build.arg("--release");
         }

@@ -1,5 +1,7 @@
 //! A user's view: real nodes on loopback, and only the command line and the API to talk to them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
+
 use std::{collections::BTreeSet, process::Command};
 
 use end_to_end::{Node, binary, hosts, wait_for, write};

@@ -9,6 +9,7 @@
 //! capacity anywhere. There is one admission function, [`HostLedger::admit`].
 
 mod answers;
+mod booking;
 mod limits;
 mod settlement;
 #[cfg(test)]
@@ -17,10 +18,11 @@ mod tombstones;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serde::{Deserialize, Serialize};
-
-pub use self::limits::LedgerLimits;
 use self::tombstones::Tombstones;
+pub use self::{
+    booking::{Booking, BookingState, Record, Reservation},
+    limits::LedgerLimits,
+};
 use crate::{
     host::Host,
     ids::{HostId, SiteId},
@@ -92,97 +94,6 @@ pub struct ScheduleUpdateParts {
     pub from: LedgerVersion,
     /// The changes.
     pub changes: Vec<ScheduleChange>,
-}
-
-/// A change of what must survive a crash. Holds never do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
-    /// The reservation stands (again, or changed).
-    Put(Reservation),
-    /// The reservation is gone.
-    Remove(AttemptId),
-}
-
-/// A confirmed booking as it is kept on disk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reservation {
-    /// The try that it came from.
-    pub attempt: AttemptId,
-    /// When.
-    pub window: Window,
-    /// What, on which hosts of this site.
-    pub grants: Vec<Grant>,
-    /// All sites of the try.
-    pub participants: Vec<SiteId>,
-    /// Who booked.
-    pub user: String,
-    /// The final word has come.
-    pub settled: bool,
-}
-
-/// What stands in the ledger for one attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Booking {
-    /// The try.
-    pub attempt: AttemptId,
-    /// When.
-    pub window: Window,
-    /// What, on which hosts of this site.
-    pub grants: Vec<Grant>,
-    /// All sites of the try.
-    pub participants: Vec<SiteId>,
-    /// Who booked.
-    pub user: String,
-    /// How firm it is.
-    pub state: BookingState,
-}
-
-/// How firm a booking is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BookingState {
-    /// Promised until the deadline, in memory only.
-    Held {
-        /// When it lapses.
-        deadline: Millis,
-    },
-    /// On disk; whether the whole attempt was successful is not known yet.
-    Confirmed {
-        /// When to ask the others (again).
-        ask_at: Millis,
-        /// How often they were asked.
-        asked: u32,
-        /// Other participants that are known to have confirmed.
-        confirmed_by: BTreeSet<SiteId>,
-    },
-    /// On disk, and the attempt as a whole was successful.
-    Settled,
-}
-
-impl BookingState {
-    fn wakes_at(&self) -> Option<Millis> {
-        match self {
-            BookingState::Held { deadline } => Some(*deadline),
-            BookingState::Confirmed { ask_at, .. } => Some(*ask_at),
-            BookingState::Settled => None,
-        }
-    }
-}
-
-impl Booking {
-    fn is_held(&self) -> bool {
-        matches!(self.state, BookingState::Held { .. })
-    }
-
-    fn to_record(&self) -> Record {
-        Record::Put(Reservation {
-            attempt: self.attempt.clone(),
-            window: self.window,
-            grants: self.grants.clone(),
-            participants: self.participants.clone(),
-            user: self.user.clone(),
-            settled: self.state == BookingState::Settled,
-        })
-    }
 }
 
 /// One host of the site with its schedules.

@@ -8,6 +8,7 @@
 //! Invariants: at most one try is alive; a try is confirmed nowhere before the decision to commit it is on disk; a try
 //! that was decided against is released at every site that was asked.
 
+mod events;
 mod history;
 mod record;
 mod reserving;
@@ -22,134 +23,22 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::reserving::Site;
 pub use self::{
+    events::{Event, Found, FoundHost, Output, Purpose, Stage},
     history::{History, ReportedAnswer, Round, RoundOutcome, SiteReport, Try},
     record::{Decision, Failure, Outcome, Owed, RequestRecord},
     settings::NegotiationSettings,
 };
 use crate::{
-    host::Host,
     ids::{HostId, SiteId},
     phases::{self, Candidate, PhaseObserver},
-    plan::{Allocation, CutCounts, PlanOutcome, Reason, Rejection},
-    protocol::{AttemptId, AttemptStatus, HostState, LedgerVersion, SiteAnswer, SiteRequest},
+    plan::{Allocation, PlanOutcome, Reason, Rejection},
+    protocol::{AttemptId, AttemptStatus, HostState, LedgerVersion},
     schedule::Schedule,
     time::{Millis, Now},
 };
 
 /// How far the number of the try jumps after a crash: more tries than any run can make.
 const TRIES_A_RUN: u32 = 100_000;
-
-/// A host that phase I found, with its schedule as known.
-#[derive(Debug, Clone)]
-pub struct FoundHost {
-    /// Its site.
-    pub site: SiteId,
-    /// The host.
-    pub host: Host,
-    /// Its schedule.
-    pub schedule: Schedule,
-    /// The site's version that the schedule shows.
-    pub version: LedgerVersion,
-}
-
-/// The answer of phase I.
-#[derive(Debug, Clone, Default)]
-pub struct Found {
-    /// Hosts that satisfy the minima and attributes, whatever their schedules.
-    pub hosts: Vec<FoundHost>,
-    /// Hosts known in all.
-    pub known_hosts: usize,
-    /// Hosts that fit but whose schedule could not be had.
-    pub without_schedule: usize,
-    /// What each constraint cut.
-    pub cut: CutCounts,
-}
-
-/// What an ask is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purpose {
-    /// A hold.
-    Hold,
-    /// A confirm.
-    Confirm,
-    /// A release.
-    Release,
-    /// The final word.
-    Settle,
-}
-
-/// What happens to a negotiation from outside.
-#[derive(Debug, Clone)]
-pub enum Event {
-    /// The answer to [`Output::Find`].
-    Found(Found),
-    /// The answer to [`Output::Ask`], or why there is none.
-    Answer {
-        /// Who was asked.
-        site: SiteId,
-        /// The try.
-        attempt: u32,
-        /// What it was about.
-        purpose: Purpose,
-        /// The answer, or why there is none.
-        answer: Result<SiteAnswer, String>,
-    },
-    /// The user takes the request back.
-    Cancel,
-}
-
-/// What a negotiation wants done, in this order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Output {
-    /// Phase I: find this many hosts.
-    Find {
-        /// How many (all named candidates when the request names some).
-        count: usize,
-        /// With this many known already, no wider search is waited for.
-        enough: usize,
-        /// Governs the sample.
-        seed: u64,
-        /// Sites that did not answer in an earlier try.
-        exclude: BTreeSet<SiteId>,
-    },
-    /// Write this before letting any later output out.
-    Persist(Box<RequestRecord>),
-    /// Ask a site; an answer, or that there is none, comes back as [`Event::Answer`].
-    Ask {
-        /// Whom.
-        site: SiteId,
-        /// The try.
-        attempt: u32,
-        /// What it is about.
-        purpose: Purpose,
-        /// The message.
-        request: SiteRequest,
-        /// How long to wait.
-        timeout: Millis,
-    },
-}
-
-/// Where a request stands, for people.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Stage<'a> {
-    /// Phases I to V.
-    Planning,
-    /// Phase VI: sites are asked to hold.
-    Holding(&'a Allocation),
-    /// Phase VI: sites are asked to confirm.
-    Confirming(&'a Allocation),
-    /// Between two tries.
-    BackingOff,
-    /// All sites have confirmed.
-    Stands(&'a Allocation),
-    /// Over; `releasing` while a site has not yet acknowledged that it gave back.
-    Closed {
-        /// How.
-        outcome: &'a Outcome,
-        /// Some site still has to be told.
-        releasing: bool,
-    },
-}
 
 #[derive(Debug)]
 enum State {

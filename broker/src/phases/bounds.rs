@@ -79,6 +79,11 @@ impl Picker {
         self.values[cut..].iter().sum()
     }
 
+    /// The smallest of the values last summed up; there were at least `count`.
+    pub fn smallest_of_sum(&self, count: usize) -> i64 {
+        self.values[self.values.len() - count]
+    }
+
     /// The smallest of the values last picked.
     pub fn smallest_picked(&self, count: usize) -> i64 {
         self.keys.get(self.keys.len() - count).map_or(0, |key| (key >> POSITION_BITS).cast_signed())

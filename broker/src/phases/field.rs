@@ -36,6 +36,8 @@ pub(crate) struct Field<const LANES: usize> {
     pub hosts: Vec<Load<LANES>>,
     /// Sums over no host at all.
     pub empty: Sums<LANES>,
+    /// `1 / e_i` of the binding totals, else 0.
+    pub per_total: [f64; LANES],
     /// Lanes whose total asks more than the minima give.
     pub is_binding: [bool; LANES],
 }
@@ -48,6 +50,15 @@ impl<const LANES: usize> Sums<LANES> {
             product *= self.placed[lane] / self.capacity[lane].max(1.0);
         }
         product
+    }
+
+    /// By how much the totals are missed, in parts of them.
+    pub fn missing(&self, per_total: &[f64; LANES]) -> f64 {
+        let mut missing = 0.0;
+        for lane in 0..LANES {
+            missing -= self.spare[lane].min(0.0) * per_total[lane];
+        }
+        missing
     }
 
     /// Whether every total is reached.
@@ -88,6 +99,7 @@ impl<const LANES: usize> Field<LANES> {
         let width = problem.width();
         let mut empty = Sums { placed: [1.0; LANES], capacity: [1.0; LANES], spare: [f64::INFINITY; LANES] };
         let mut is_binding = [false; LANES];
+        let mut per_total = [0.0; LANES];
         for resource in 0..width {
             let needed = problem.needed[resource] as f64;
             empty.placed[resource] = needed;
@@ -95,6 +107,7 @@ impl<const LANES: usize> Field<LANES> {
             is_binding[resource] = problem.is_binding[resource];
             if problem.is_binding[resource] {
                 empty.spare[resource] = -needed;
+                per_total[resource] = 1.0 / needed;
             }
         }
         let neutral = Load { used: [0.0; LANES], capacity: [0.0; LANES] };
@@ -107,7 +120,7 @@ impl<const LANES: usize> Field<LANES> {
                 load.used[resource] = (capacity - slot.free[at * width + resource]) as f64;
             }
         }
-        Field { pick: problem.pick, width, hosts, empty, is_binding }
+        Field { pick: problem.pick, width, hosts, empty, per_total, is_binding }
     }
 
     /// Sums over the `chosen` positions.

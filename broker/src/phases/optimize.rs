@@ -16,12 +16,18 @@ use super::{
     sweep::Solution,
 };
 
-/// Swaps tried in one planning run are `N L2` times this.
-const TRIES_PER_L2: u64 = 32;
+/// For each unit of `L2`, every swap of a member for an outsider is tried this often on average.
+const ROUNDS_PER_L2: u64 = 2;
+/// Most swaps tried in one planning run, however large the pool.
+const TRIES_MAX: u64 = 1 << 26;
 /// A factor must rise by this part to count as better; smaller differences are rounding.
 const LEAST_GAIN: f64 = 1e-12;
-/// Random swaps before a new climb.
-const KICKS: std::ops::RangeInclusive<usize> = 2..=4;
+/// Most random swaps before a new climb.
+const KICKS_MAX: usize = 3;
+/// How heavily a missed total weighs. A climb over sets that miss a little gets past the places where every single swap
+/// would break a total; the one after it, with the strict penalty, leads back to sets that miss nothing.
+const PENALTIES: [f64; 3] = [1.5, 3.0, 8.0];
+const STRICT: f64 = 1e7;
 
 /// The result of phase V.
 pub(crate) struct Optimum {
@@ -61,12 +67,13 @@ fn optimize_in<const LANES: usize>(
         return Optimum { chosen: solution.chosen.clone(), factor: first, bound: first };
     }
     let mut climber = Climber::new(&field, &solution.chosen);
-    climber.climb();
+    climber.climb(STRICT);
     let mut proof = efficiency::Proof::new(&field, &mut climber.best, picker);
     if let Some(bound) = proof.enumerate(&mut climber.best, limits.enumeration_nodes) {
         return finish(problem, solution, climber.best, bound, first);
     }
-    climber.tries_left = u64::from(limits.l2) * TRIES_PER_L2 * problem.pick as u64;
+    let swaps = problem.pick as u64 * climber.outside.len() as u64;
+    climber.tries_left = (u64::from(limits.l2) * ROUNDS_PER_L2).saturating_mul(swaps).min(TRIES_MAX);
     climber.explore(random);
     let bound = proof.bound(&mut climber.best, limits.bound_boxes, picker);
     finish(problem, solution, climber.best, bound, first)
@@ -96,7 +103,6 @@ struct Climber<'f, const LANES: usize> {
     chosen: Vec<u32>,
     outside: Vec<u32>,
     sums: Sums<LANES>,
-    factor: f64,
     best: Best,
     tries_left: u64,
 }
@@ -110,17 +116,19 @@ impl<'f, const LANES: usize> Climber<'f, LANES> {
         let factor = sums.factor();
         let best = Best { chosen: chosen.to_vec(), factor };
         let tries_left = (chosen.len() as u64 * field.hosts.len() as u64).saturating_mul(8);
-        Climber { field, chosen: chosen.to_vec(), outside, sums, factor, best, tries_left }
+        Climber { field, chosen: chosen.to_vec(), outside, sums, best, tries_left }
     }
 
     /// Swaps each member in turn for the best outsider, until no swap helps any of them.
-    fn climb(&mut self) {
+    fn climb(&mut self, penalty: f64) {
         let (mut member, mut without_gain) = (0, 0);
+        let mut value = self.value(&self.sums, penalty);
         while without_gain < self.chosen.len() && self.tries_left > 0 {
             self.tries_left = self.tries_left.saturating_sub(self.outside.len() as u64);
-            match self.best_outsider(member) {
-                Some(outsider) => {
+            match self.best_outsider(member, value, penalty) {
+                Some((outsider, better)) => {
                     self.swap(member, outsider);
+                    value = better;
                     without_gain = 0;
                 }
                 None => without_gain += 1,
@@ -129,24 +137,29 @@ impl<'f, const LANES: usize> Climber<'f, LANES> {
         }
         // Sums drift by rounding where amounts are large; a fresh sum keeps the comparison of factors honest.
         self.sums = self.field.sums(&self.chosen);
-        self.factor = self.sums.factor();
-        if self.factor > self.best.factor && self.sums.is_feasible() {
-            self.best.factor = self.factor;
+        let factor = self.sums.factor();
+        if factor > self.best.factor && self.sums.is_feasible() {
+            self.best.factor = factor;
             self.best.chosen.clone_from(&self.chosen);
         }
     }
 
-    /// The outsider (an index into `outside`) that raises the factor most in place of a member.
-    fn best_outsider(&self, member: usize) -> Option<usize> {
+    /// The factor, less for missed totals.
+    #[inline]
+    fn value(&self, sums: &Sums<LANES>, penalty: f64) -> f64 {
+        sums.factor() / (1.0 + penalty * sums.missing(&self.field.per_total))
+    }
+
+    /// The outsider (an index into `outside`) that raises the value most in place of a member, and the value then.
+    fn best_outsider(&self, member: usize, value: f64, penalty: f64) -> Option<(usize, f64)> {
         let leaving = &self.field.hosts[self.chosen[member] as usize];
         let mut best = None;
-        let mut most = self.factor * (1.0 + LEAST_GAIN);
+        let mut most = value * (1.0 + LEAST_GAIN);
         for (index, outsider) in self.outside.iter().enumerate() {
-            let sums = self.sums.swapped(leaving, &self.field.hosts[*outsider as usize]);
-            let factor = sums.factor();
-            if factor > most && sums.is_feasible() {
-                most = factor;
-                best = Some(index);
+            let value = self.value(&self.sums.swapped(leaving, &self.field.hosts[*outsider as usize]), penalty);
+            if value > most {
+                most = value;
+                best = Some((index, value));
             }
         }
         best
@@ -156,33 +169,22 @@ impl<'f, const LANES: usize> Climber<'f, LANES> {
         let (leaving, entering): (&Load<LANES>, &Load<LANES>) =
             (&self.field.hosts[self.chosen[member] as usize], &self.field.hosts[self.outside[outsider] as usize]);
         self.sums = self.sums.swapped(leaving, entering);
-        self.factor = self.sums.factor();
         std::mem::swap(&mut self.chosen[member], &mut self.outside[outsider]);
     }
 
     /// Kicks and climbs until the tries are used up.
     fn explore(&mut self, random: &mut Xoshiro256PlusPlus) {
+        let mut round = 0;
         while self.tries_left > 0 {
-            self.kick(random);
-            self.climb();
-            if self.factor < self.best.factor {
-                self.restore();
-            }
-        }
-    }
-
-    /// A few random swaps that keep the set feasible.
-    fn kick(&mut self, random: &mut Xoshiro256PlusPlus) {
-        let count = KICKS.start() + below(random, KICKS.end() - KICKS.start() + 1);
-        for _ in 0..count * 4 {
-            self.tries_left = self.tries_left.saturating_sub(1);
-            let member = below(random, self.chosen.len());
-            let outsider = below(random, self.outside.len());
-            let leaving = &self.field.hosts[self.chosen[member] as usize];
-            let entering = &self.field.hosts[self.outside[outsider] as usize];
-            if self.sums.swapped(leaving, entering).is_feasible() {
+            self.restore();
+            for _ in 0..=below(random, KICKS_MAX) {
+                let member = below(random, self.chosen.len());
+                let outsider = below(random, self.outside.len());
                 self.swap(member, outsider);
             }
+            self.climb(PENALTIES[round % PENALTIES.len()]);
+            self.climb(STRICT);
+            round += 1;
         }
     }
 
@@ -193,6 +195,5 @@ impl<'f, const LANES: usize> Climber<'f, LANES> {
         self.outside.clear();
         self.outside.extend((0..self.field.hosts.len() as u32).filter(|at| !is_chosen[*at as usize]));
         self.sums = self.field.sums(&self.chosen);
-        self.factor = self.sums.factor();
     }
 }

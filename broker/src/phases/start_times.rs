@@ -22,14 +22,15 @@ use crate::{
 /// Most cells of the table of one resource (strides by hosts).
 const CELLS_MAX: usize = 1 << 22;
 /// Bounds of the number of pieces that window and duration together are cut into.
-const PIECES: std::ops::RangeInclusive<usize> = 16..=1024;
+const PIECES_MIN: i64 = 16;
+const PIECES_MAX: i64 = 1024;
 /// Steps of an occupancy that one piece should hold.
-const STEPS_IN_PIECE: usize = 4;
+const STEPS_IN_PIECE: i64 = 4;
 /// Steps of the search for multipliers that close a stride, and how many strides may stay open before it is given up.
 const STRIDE_STEPS: u32 = 12;
-const FAILURES_MAX: u32 = 1000;
+const FAILURES_MAX: u32 = 16;
 /// Closed strides that are looked at again when the strides before and after them are open.
-const GAP_STRIDES: usize = 2;
+const GAP_STRIDES: usize = 3;
 
 /// Starts `first..=last` that are still open, and the hosts that may be available somewhere in it.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,11 +64,9 @@ pub(crate) fn open_ranges(
     miss: &mut Miss,
 ) -> Vec<OpenRange> {
     let hosts = problem.hosts.len();
-    let steps: usize = problem.occupancy.iter().flatten().map(|occupancy| occupancy.len()).sum();
-    let pieces = (steps / problem.occupancy.len().max(1) / STEPS_IN_PIECE).clamp(*PIECES.start(), *PIECES.end());
-    let pieces = pieces.min(CELLS_MAX / hosts.max(1)).max(1) as i64;
     let duration = problem.duration.0.cast_signed();
-    let length = pieces_of(last.0 - first.0 + 1 + duration, pieces);
+    let whole = last.0 - first.0 + 1 + duration;
+    let length = pieces_of(whole, pieces_wanted(problem, whole));
     let count = pieces_of(last.0 - first.0 + 1, length) as usize;
     let mut strides = Strides {
         problem,
@@ -93,11 +92,25 @@ pub(crate) fn open_ranges(
     strides.into_ranges()
 }
 
+/// Enough pieces that one holds few steps, and that a window covers at least one piece whole if the steps allow it.
+fn pieces_wanted(problem: &Problem<'_>, whole: i64) -> i64 {
+    let cells = problem.occupancy.len().max(1);
+    let steps: usize = problem.occupancy.iter().flatten().map(|occupancy| occupancy.len()).sum();
+    let steps = (steps / cells) as i64;
+    let covered = 2 * whole / problem.duration.0.cast_signed();
+    let most = PIECES_MAX.min((CELLS_MAX / problem.hosts.len().max(1)) as i64).max(1);
+    (steps / STEPS_IN_PIECE).max(covered.min(steps)).clamp(PIECES_MIN.min(most), most)
+}
+
 impl Strides<'_, '_> {
     /// Closes strides by what is used of `resource` at least; false when none is left open.
     fn close(&mut self, resource: usize, floor: &[i64], picker: &mut Picker, miss: &mut Miss) -> bool {
         let problem = self.problem;
         let (hosts, width, pick) = (problem.hosts.len(), problem.width(), problem.pick);
+        let needed = problem.needed[resource];
+        // The N largest of some values are together at most N thresholds and what exceeds them, whatever the threshold;
+        // the N-th largest of an earlier stride mostly settles the matter without a selection.
+        let mut threshold = 0;
         for stride in 0..self.count {
             if !self.is_open[stride] {
                 continue;
@@ -105,22 +118,29 @@ impl Strides<'_, '_> {
             let floor = &floor[stride * hosts..][..hosts];
             let is_out = &mut self.is_out[stride * hosts..][..hosts];
             let mut available = 0;
+            let mut bound = threshold * pick.cast_signed() as i64;
             for host in 0..hosts {
-                is_out[host] |= floor[host] > problem.limit(host, resource);
+                let capacity = problem.capacity[host * width + resource];
+                is_out[host] |= floor[host] > capacity - problem.minimum[resource];
                 available += usize::from(!is_out[host]);
+                bound += if is_out[host] { 0 } else { (capacity - floor[host] - threshold).max(0) };
             }
             let start = Time(self.first + stride as i64 * self.length);
             if available < pick {
                 miss.note(start, Miss::too_few(available, pick));
+                self.is_open[stride] = false;
+            } else if problem.is_binding[resource] && bound < needed {
+                miss.note(start, bound as f64 / needed as f64);
                 self.is_open[stride] = false;
             } else if problem.is_binding[resource] {
                 let free = (0..hosts)
                     .filter(|host| !is_out[*host])
                     .map(|host| problem.capacity[host * width + resource] - floor[host]);
                 let best = picker.sum_of_largest(pick, free);
-                if best < problem.needed[resource] {
-                    miss.note(start, best as f64 / problem.needed[resource] as f64);
+                if best < needed {
+                    miss.note(start, best as f64 / needed as f64);
                     self.is_open[stride] = false;
+                    threshold = picker.smallest_of_sum(pick);
                 }
             }
         }

@@ -68,8 +68,14 @@ impl Dht {
         }
     }
 
-    /// Queues everything that makes an offer findable, in place of what was queued before.
-    pub(crate) fn publish(&mut self, kad: &mut Kad, envelope: Vec<u8>, hosts: &[Host]) {
+    /// Queues an advert, in place of an older one that was queued.
+    pub(crate) fn publish_advert(&mut self, envelope: Vec<u8>) {
+        self.puts.retain(|put| !matches!(put, Put::Advert(_)));
+        self.puts.push_front(Put::Advert(envelope));
+    }
+
+    /// Queues the keys of the index, in place of what was queued before, and takes back those that are no longer true.
+    pub(crate) fn publish_index(&mut self, kad: &mut Kad, hosts: &[Host]) {
         let grid = &self.shared.config.grid;
         let keys = index::keys_of_site(grid, self.shared.site(), hosts);
         let wanted: BTreeSet<RecordBytes> = keys.iter().map(RecordKey::to_vec).collect();
@@ -77,8 +83,7 @@ impl Dht {
             kad.stop_providing(&RecordKey::new(gone));
         }
         self.provided.retain(|key| wanted.contains(key));
-        self.puts.clear();
-        self.puts.push_back(Put::Advert(envelope));
+        self.puts.retain(|put| matches!(put, Put::Advert(_)));
         self.puts.extend(keys.into_iter().map(Put::Index));
     }
 
@@ -119,7 +124,8 @@ impl Dht {
 
     /// Takes everything back that makes this site findable, and leaves the departure in its place.
     pub(crate) fn leave(&mut self, kad: &mut Kad, departure: Vec<u8>) {
-        self.publish(kad, departure, &[]);
+        self.publish_index(kad, &[]);
+        self.publish_advert(departure);
         self.put_next(kad);
     }
 

@@ -72,6 +72,7 @@ pub(crate) struct SwarmTask {
     gossip: Gossip,
     peers: Peers,
     refresh_at: Millis,
+    index_at: Millis,
     put_at: Millis,
     past_forgotten_at: Millis,
     leaving: Option<(Instant, oneshot::Sender<()>)>,
@@ -79,6 +80,8 @@ pub(crate) struct SwarmTask {
 
 /// The first refresh comes early: what was published while the grid was forming went to nodes that are not the closest.
 const FIRST_REFRESH: Millis = Millis(15_000);
+/// The same for the index, which is more work and less urgent.
+const FIRST_INDEX_REFRESH: Millis = Millis(60_000);
 /// How often the past of schedules is dropped.
 const FORGET_PAST_EVERY: Millis = Millis(60_000);
 /// A node that comes into company publishes after this, so that it knows some more nodes by then.
@@ -102,6 +105,7 @@ impl SwarmTask {
             gossip: Gossip::new(Arc::clone(&shared)),
             peers: Peers::new(Arc::clone(&shared)),
             refresh_at: now + FIRST_REFRESH.min(millis(shared.config.intervals.advert_refresh)),
+            index_at: now + FIRST_INDEX_REFRESH.min(millis(shared.config.intervals.index_refresh)),
             put_at: now,
             past_forgotten_at: now,
             leaving: None,
@@ -142,7 +146,7 @@ impl SwarmTask {
     fn pause(&self) -> Duration {
         let now = self.shared.clock.now();
         let put = (self.dht.may_put() && !self.peers.is_alone()).then_some(self.put_at);
-        let due = [Some(self.refresh_at), self.gossip.changes_due(), put];
+        let due = [Some(self.refresh_at), Some(self.index_at), self.gossip.changes_due(), put];
         let farewell = self.leaving.as_ref().map(|(until, _)| until.saturating_duration_since(Instant::now()));
         let pause = due.into_iter().flatten().map(|due| Duration::from_millis((due - now).0)).chain(farewell).min();
         pause.unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(1))
@@ -161,39 +165,49 @@ impl SwarmTask {
         if now >= self.refresh_at {
             self.refresh();
         }
+        if now >= self.index_at {
+            self.index_at = now + jittered(self.shared.config.intervals.index_refresh);
+            self.publish_index();
+        }
     }
 
     fn on_outbox(&mut self) {
         let is_offer_new = std::mem::take(&mut self.shared.outbox().is_offer_new);
         if is_offer_new {
             let envelope = self.shared.view.envelope(self.shared.site());
-            self.publish(envelope.map(|envelope| envelope.to_vec()));
+            self.publish_advert(envelope.map(|envelope| envelope.to_vec()));
+            self.publish_index();
         }
         self.gossip.publish_changes(&mut self.swarm.behaviour_mut().gossip);
     }
 
-    /// Signs the offer anew and publishes it; a little earlier or later each time, so that sites do not fall into step.
+    /// Signs the offer anew and publishes it.
     fn refresh(&mut self) {
-        let interval = millis(self.shared.config.intervals.advert_refresh);
-        let jitter = rand::random_range(0..=interval.0 / 10);
-        self.refresh_at = self.shared.clock.now() + Millis(interval.0 - interval.0 / 20 + jitter);
+        self.refresh_at = self.shared.clock.now() + jittered(self.shared.config.intervals.advert_refresh);
         let offer = self.shared.outbox().offer.clone();
         if let Some(offer) = offer {
             let advert = self.shared.advert(&offer);
             let envelope = self.shared.publishable_advert(advert);
-            self.publish(envelope);
+            self.publish_advert(envelope);
         }
     }
 
-    fn publish(&mut self, envelope: Option<Vec<u8>>) {
-        let hosts = self.shared.outbox().offer.as_ref().map(|offer| offer.hosts.clone());
-        let (Some(envelope), Some(hosts)) = (envelope, hosts) else { return };
-        if self.leaving.is_some() {
-            return;
+    fn publish_advert(&mut self, envelope: Option<Vec<u8>>) {
+        if let Some(envelope) = envelope
+            && self.leaving.is_none()
+        {
+            self.gossip.publish_advert(&mut self.swarm.behaviour_mut().gossip, envelope.clone());
+            self.dht.publish_advert(envelope);
         }
-        let behaviour = self.swarm.behaviour_mut();
-        self.gossip.publish_advert(&mut behaviour.gossip, envelope.clone());
-        self.dht.publish(&mut behaviour.kad, envelope, &hosts);
+    }
+
+    fn publish_index(&mut self) {
+        let hosts = self.shared.outbox().offer.as_ref().map(|offer| offer.hosts.clone());
+        if let Some(hosts) = hosts
+            && self.leaving.is_none()
+        {
+            self.dht.publish_index(&mut self.swarm.behaviour_mut().kad, &hosts);
+        }
     }
 
     fn on_command(&mut self, command: Command) {
@@ -397,4 +411,10 @@ impl SwarmTask {
         // An error says that the asker has gone or did not wait so long.
         let _ = self.swarm.behaviour_mut().ask.send_response(channel, answer);
     }
+}
+
+/// The interval, a twentieth shorter or longer each time, so that sites do not fall into step.
+fn jittered(interval: Duration) -> Millis {
+    let Millis(interval) = millis(interval);
+    Millis(interval - interval / 20 + rand::random_range(0..=interval / 10))
 }

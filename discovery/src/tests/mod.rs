@@ -30,7 +30,7 @@ use crate::{
     start,
 };
 
-const DEADLINE: Duration = Duration::from_secs(15);
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A ledger that only counts.
 struct TestLedger {

@@ -97,7 +97,7 @@ impl PhaseObserver for Stopwatch {
 /// `POST /v1/plan`
 pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<LivePlan>, Problem> {
     let request = read_request(&body)?;
-    let settings = state.requests.settings().planner.clone();
+    let settings = state.requests.settings().planner;
     let now = state.carrier.clock.now();
     let (earliest, latest) = request
         .starts(now.utc, settings.default_reach)

@@ -31,7 +31,7 @@ pub fn formation(cluster: &Cluster, hosts: usize) -> Result<Vec<Duration>, GridE
     let sites = cluster.nodes.len();
     let limit = FORMATION_LIMIT + Duration::from_secs(sites as u64);
     let poll =
-        Poll { what: "every node to know the whole grid", limit, pause: pause(cluster, Duration::from_millis(2)) };
+        Poll { what: "every node to know the whole grid", limit, pause: pause(cluster, Duration::from_millis(5)) };
     let nodes: Vec<usize> = (0..sites).collect();
     poll.each(cluster, &nodes, |node| {
         // The cheap question first. Whether the count includes the node itself does not matter here.
@@ -69,7 +69,7 @@ pub fn spread(
 ) -> Result<Duration, GridError> {
     let site = &cluster.nodes[changed].site;
     let what = format!("every node to know version {}.{} of site {site}", version.incarnation, version.change);
-    let poll = Poll { what: &what, limit: GOSSIP_LIMIT, pause: pause(cluster, Duration::from_millis(1)) };
+    let poll = Poll { what: &what, limit: GOSSIP_LIMIT, pause: pause(cluster, Duration::from_millis(2)) };
     let others: Vec<usize> = (0..cluster.nodes.len()).filter(|index| *index != changed).collect();
     let times = poll.each(cluster, &others, |node| {
         let rows = node.client.sites()?.sites;
