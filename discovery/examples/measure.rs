@@ -77,14 +77,14 @@ async fn main() {
         if t0.elapsed().as_millis() % 2000 < 60 {
             println!("{:?} sites {all} current {cur}", t0.elapsed());
         }
-        if t0.elapsed() > Duration::from_secs(60) {
+        if t0.elapsed() > Duration::from_secs(60) || std::env::args().nth(3).is_some() && t0.elapsed() > Duration::from_secs(40) {
             println!("NOT formed");
             println!("{:#?}", nodes[n / 2].0.status().counters);
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    tokio::time::sleep(Duration::from_secs(75)).await;
+    tokio::time::sleep(Duration::from_secs(25)).await;
     println!("conns: {:?}", pct(nodes.iter().map(|(d, _)| d.status().connected.len() as u128).collect()));
     let (c0, i0) = (cpu_ms(), Instant::now());
     tokio::time::sleep(Duration::from_secs(10)).await;

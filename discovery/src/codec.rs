@@ -30,8 +30,8 @@ pub enum WireRequest {
     Schedules(Option<LedgerVersion>),
     /// The site's own signed advert.
     Advert,
-    /// Signed adverts of all sites known, those behind the named site id in order.
-    Adverts(Option<String>),
+    /// Signed adverts of all sites, unless the asker has one of the same sequence or a later one: by short site hash.
+    Adverts(Vec<(u64, u64)>),
 }
 
 /// The answer.
@@ -47,10 +47,10 @@ pub enum WireAnswer {
     Site(SiteAnswer),
     /// Signed adverts.
     Adverts {
-        /// Envelopes, in the order of their authors' site ids.
+        /// Envelopes.
         envelopes: Vec<Vec<u8>>,
-        /// Where to go on, when there are more.
-        next: Option<String>,
+        /// Whether these are all; else ask again.
+        is_complete: bool,
     },
     /// Too busy to answer now.
     Busy,

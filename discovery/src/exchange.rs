@@ -1,44 +1,55 @@
 //! Exchanging adverts with neighbours, which tells a node that has just come of everybody at once, and finds what gossip
 //! missed later.
 //!
-//! Every advert is signed by its site, so it does not matter who passes it on. Invariant: one exchange at a time, of at
-//! most [`PAGES_MAX`] pages; an advert that is known already costs a look at its first bytes.
+//! The asker says which adverts it has (16 bytes each), the neighbour answers with those that are later. Every advert is
+//! signed by its site, so it does not matter who passes it on. Invariant: one exchange at a time, of at most
+//! [`PAGES_MAX`] pages; it ends at the first page that brings nothing new.
 
+use std::time::Duration;
+
+use broker::time::Millis;
 use libp2p::PeerId;
 use rand::seq::IndexedRandom as _;
 use tokio::time;
-
-use broker::time::Millis;
 
 use crate::{
     codec::{WireAnswer, WireRequest},
     counters::Counter,
     handle::Core,
     identity::site_of_peer,
+    wire,
 };
 
 /// Exchanges right after new neighbours were met; they serve the start.
 const EAGER_EXCHANGES: u32 = 4;
+/// The first pause after which anybody is asked again; it doubles up to the configured interval. While a grid forms,
+/// neighbours know little themselves.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// Pages of half a MiB: room for tens of thousands of adverts, and an end to a neighbour that never ends.
 const PAGES_MAX: usize = 64;
+/// Of how many sites the asker tells what it has: what fits into a request. Those beyond are merely sent in vain.
+const KNOWN_MAX: usize = wire::REQUEST_BYTES_MAX / 20;
 const PAGE_TIMEOUT: Millis = Millis(5_000);
 
 /// Exchanges adverts until it is aborted.
 pub(crate) async fn run(core: Core) {
+    let interval = core.shared().config.intervals.exchange;
     let mut eager_left = EAGER_EXCHANGES;
     let mut asked: Vec<PeerId> = Vec::new();
+    let mut pause = PAUSE_FIRST.min(interval);
     loop {
-        let pause = core.shared().config.intervals.exchange.mul_f64(rand::random_range(0.8..1.2));
         let was_met = tokio::select! {
             () = core.shared().neighbour_met.notified(), if eager_left > 0 => true,
-            () = time::sleep(pause) => false,
+            () = time::sleep(pause.mul_f64(rand::random_range(0.8..1.2))) => false,
         };
-        let neighbours = core.shared().connected();
-        // At the start others than those asked already; later anybody, since much may have happened meanwhile.
-        let candidates: Vec<PeerId> = neighbours.into_iter().filter(|peer| !was_met || !asked.contains(peer)).collect();
+        // Those met before come later, when they may have learnt something.
+        let is_candidate = |peer: &PeerId| !was_met || !asked.contains(peer);
+        let candidates: Vec<PeerId> = core.shared().connected().into_iter().filter(is_candidate).collect();
         let Some(peer) = candidates.choose(&mut rand::rng()).copied() else { continue };
         let is_complete = exchange_with(&core, peer).await;
-        if was_met && is_complete {
+        if !was_met {
+            pause = (pause * 2).min(interval);
+        } else if is_complete {
             eager_left -= 1;
             asked.push(peer);
         }
@@ -48,23 +59,25 @@ pub(crate) async fn run(core: Core) {
 async fn exchange_with(core: &Core, peer: PeerId) -> bool {
     let Some(site) = site_of_peer(&peer) else { return false };
     let shared = core.shared();
-    let mut after = None;
     for _ in 0..PAGES_MAX {
-        let Ok(WireAnswer::Adverts { envelopes, next }) =
-            core.request(&site, WireRequest::Adverts(after), PAGE_TIMEOUT).await
+        let mut known = shared.view.known_sequences();
+        known.truncate(KNOWN_MAX);
+        let Ok(WireAnswer::Adverts { envelopes, is_complete }) =
+            core.request(&site, WireRequest::Adverts(known), PAGE_TIMEOUT).await
         else {
             return false;
         };
+        let mut news = 0_u64;
         for envelope in envelopes {
             if shared.may_be_news(&envelope) && shared.hear(&envelope).is_ok() {
-                shared.count(Counter::AdvertsExchanged);
+                news += 1;
             }
             // Checking a signature takes a while; others of this runtime get their turn in between.
             tokio::task::yield_now().await;
         }
-        match next {
-            Some(next) => after = Some(next),
-            None => return true,
+        shared.counters.add(Counter::AdvertsExchanged, news);
+        if is_complete || news == 0 {
+            return true;
         }
     }
     false

@@ -23,6 +23,7 @@ use dashmap::{DashMap, Entry as MapEntry};
 use crate::{
     check::{STEPS_PER_SITE_MAX, steps_of},
     counters::{Counter, Counters},
+    index::sha256,
     repair::Wanted,
 };
 
@@ -182,22 +183,28 @@ impl SharedView {
         self.sites.get(site).map(|entry| Arc::clone(&entry.envelope))
     }
 
-    /// The signed adverts of the sites behind `after` in order, up to `bytes_max` in all, and where to go on.
+    /// For every site known the hash of its name and the sequence of its advert.
     #[must_use]
-    pub fn envelopes_after(&self, after: Option<&str>, bytes_max: usize) -> (Vec<Vec<u8>>, Option<String>) {
+    pub fn known_sequences(&self) -> Vec<(u64, u64)> {
+        self.sites.iter().map(|entry| (short_hash(entry.key()), entry.view.advert().sequence)).collect()
+    }
+
+    /// The signed adverts that are later than those in `known`, up to `bytes_max` in all, and whether that is all.
+    #[must_use]
+    pub fn envelopes_later_than(&self, known: &BTreeMap<u64, u64>, bytes_max: usize) -> (Vec<Vec<u8>>, bool) {
         let mut envelopes = Vec::new();
         let mut bytes = 0;
-        let mut last = None;
-        for site in self.site_ids().into_iter().filter(|site| after.is_none_or(|after| site.as_str() > after)) {
-            let Some(envelope) = self.envelope(&site) else { continue };
-            bytes += envelope.len();
-            if bytes > bytes_max && !envelopes.is_empty() {
-                return (envelopes, last);
+        for entry in &self.sites {
+            if known.get(&short_hash(entry.key())).is_some_and(|known| *known >= entry.view.advert().sequence) {
+                continue;
             }
-            envelopes.push(envelope.to_vec());
-            last = Some(site.into());
+            bytes += entry.envelope.len();
+            if bytes > bytes_max && !envelopes.is_empty() {
+                return (envelopes, false);
+            }
+            envelopes.push(entry.envelope.to_vec());
         }
-        (envelopes, None)
+        (envelopes, true)
     }
 
     /// Hears an advert that was checked. One without time to live is a departure: the site goes.
@@ -356,6 +363,12 @@ impl Entry {
             self.steps_bound = 0;
         }
     }
+}
+
+/// Eight bytes are enough to tell a few thousand sites apart; should two collide, one waits for gossip.
+fn short_hash(site: &SiteId) -> u64 {
+    let digest = sha256(site.as_str().as_bytes().to_vec());
+    digest[..8].iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte))
 }
 
 fn summarise(view: &SiteView, now: Millis) -> SiteSummary {

@@ -148,3 +148,60 @@ fn bad_input_is_refused_with_a_hint() {
     let output = gone.output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn the_harness_runs_a_grid_and_finds_the_ledgers_in_order() {
+    let arguments = ["grid", "--nodes", "5", "--hosts", "20", "--count", "12", "--seed", "2", "--output", "json"];
+    let output = Command::new(binary("kolo-sim")).args(arguments).output().unwrap();
+    let told = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}");
+    let last = String::from_utf8_lossy(&output.stdout).trim().lines().last().unwrap().to_owned();
+    let figures: Value = serde_json::from_str(&last).unwrap();
+    let figure = |name: &str| figures[name].as_u64().unwrap_or_else(|| panic!("{name} in {last}"));
+    assert_eq!((figure("nodes"), figure("hosts"), figure("requests")), (5, 20, 12), "{last}");
+    assert_eq!((figure("violations"), figure("failed")), (0, 0), "{told}");
+    assert_eq!(figure("reserved") + figure("rejected"), 12, "{last}");
+    assert!(figure("reserved") > 0 && figures["latency_ms"]["p50"].as_f64().unwrap() > 0.0, "{last}");
+}
+
+#[test]
+fn the_offline_planner_answers_line_by_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let grid = write(
+        directory.path(),
+        "grid.json",
+        r#"{"format":"kolo-grid/1","hosts":[
+            {"id":"h1","site":"s1","resources":{"cpu":4000},"attributes":{},"occupancy":{"cpu":[[0,3000],[600,0]]}},
+            {"id":"h2","site":"s2","resources":{"cpu":2000},"attributes":{},"occupancy":{}}]}"#,
+    );
+    let lines = [
+        r#"{"id":"now","hosts":2,"duration":300,"earliest":0,"latest":900,"total":{"cpu":2000}}"#,
+        r#"{"id":"later","hosts":2,"duration":300,"earliest":0,"latest":900,"total":{"cpu":5000}}"#,
+        r#"{"id":"never","hosts":2,"duration":300,"earliest":0,"latest":900,"total":{"cpu":7000}}"#,
+    ];
+    let requests = write(directory.path(), "requests.jsonl", &lines.join("\n"));
+    let run = |more: &[&str]| {
+        let mut command = Command::new(binary("kolo"));
+        command.arg("plan").arg("--grid").arg(&grid).arg("--requests").arg(&requests).args(more);
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let plans: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (output.status.code(), plans)
+    };
+    let (code, plans) = run(&[]);
+    assert_eq!((code, plans.len()), (Some(0), 3));
+    assert_eq!((&plans[0]["start"], &plans[1]["start"]), (&0.into(), &600.into()));
+    assert_eq!(plans[2]["outcome"], "rejected");
+    assert!(plans.iter().all(|plan| plan["start_proven"] == true), "{plans:?}");
+    // The first plan is the same with commits; the second must now leave room for it.
+    let (_, committed) = run(&["--commit"]);
+    assert_eq!((&committed[0]["hosts"], &committed[1]["start"]), (&plans[0]["hosts"], &600.into()));
+
+    let broken = write(directory.path(), "broken.jsonl", &format!("{}\n{{\"hosts\":0,\"duration\":1}}\n", lines[0]));
+    let mut command = Command::new(binary("kolo"));
+    let output = command.arg("plan").arg("--grid").arg(&grid).arg("--requests").arg(&broken).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(64), "{told}");
+    assert!(told.contains("broken.jsonl") && told.contains('2') && told.contains("hosts"), "{told}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1, "the line before it was answered");
+}

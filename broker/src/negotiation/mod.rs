@@ -37,6 +37,8 @@ use crate::{
     time::{Millis, Now},
 };
 
+/// How often a request looks again when schedules of hosts that it needs could not be had.
+const MISSED_FINDS_MAX: u32 = 4;
 /// How far the number of the try jumps after a crash: more tries than any run can make.
 const TRIES_A_RUN: u32 = 100_000;
 
@@ -89,6 +91,8 @@ pub struct Negotiation {
     last_set: BTreeSet<(SiteId, HostId)>,
     excluded: BTreeMap<SiteId, Exclusion>,
     hints: BTreeMap<(SiteId, HostId), Hint>,
+    /// Rounds that came short because schedules could not be had.
+    missed_finds: u32,
     /// Tries since this negotiation was made; those before a crash do not count against its limits.
     tries: u32,
     /// Tries that failed on a hold of somebody else.
@@ -130,6 +134,7 @@ impl Negotiation {
             is_thorough: false,
             last_set: BTreeSet::new(),
             excluded: BTreeMap::new(),
+            missed_finds: 0,
             tries: 0,
             hints: BTreeMap::new(),
             held_by_others: 0,
@@ -264,6 +269,13 @@ impl Negotiation {
             let reason =
                 Reason::TooFewHosts { found: found.hosts.len() as u64, asked: needed as u64, cut: found.cut.clone() };
             self.note_round(found, RoundOutcome::Rejected(reason.clone()));
+            if found.without_schedule > 0 && self.missed_finds < MISSED_FINDS_MAX {
+                // Schedules change while they are fetched; a moment later they are known again.
+                self.missed_finds += 1;
+                let wait = self.settings.backoff_min.0 << (2 * self.missed_finds);
+                self.state = State::BackingOff { until: now.monotonic + Millis(wait) };
+                return;
+            }
             let outcome = self.outcome_of_shortage(found, reason);
             self.close(now, outcome);
             return;

@@ -19,6 +19,8 @@ const MARGIN: f64 = 1e-9;
 /// Subgradient steps for the first box and for each one after it.
 const STEPS_ROOT: u32 = 24;
 const STEPS_BOX: u32 = 10;
+/// How heavily a missed total weighs against a set that attains a bound.
+const PROMISE_PENALTY: f64 = 8.0;
 /// A box whose bound is within this part of the best factor is not split further.
 const CLOSE_ENOUGH: f64 = 1e-6;
 
@@ -47,6 +49,8 @@ pub(crate) struct Proof<'f, const LANES: usize> {
     root: Piece<LANES>,
     weights: Vec<f64>,
     chosen: Vec<u32>,
+    /// The set among those that attained a bound that promises most, and what it promises.
+    promising: (f64, Vec<u32>),
 }
 
 impl<'f, const LANES: usize> Proof<'f, LANES> {
@@ -68,7 +72,8 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
             bound: 0.0,
             at: sums.capacity,
         };
-        let mut proof = Proof { field, touch: sums.placed, root, weights: Vec::new(), chosen: Vec::new() };
+        let promising = (0.0, best.chosen.clone());
+        let mut proof = Proof { field, touch: sums.placed, root, weights: Vec::new(), chosen: Vec::new(), promising };
         if best.factor > 0.0 {
             let mut root = proof.root.clone();
             proof.tighten(&mut root, STEPS_ROOT, best, picker);
@@ -120,6 +125,12 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
             levels.push(level);
         }
         None
+    }
+
+    /// Gives the most promising set seen, and forgets it; it may miss totals.
+    pub fn take_promising(&mut self) -> Vec<u32> {
+        self.promising.0 = 0.0;
+        self.promising.1.clone()
     }
 
     /// Splits boxes until `boxes_max` were looked at or nothing is left above the best factor.
@@ -184,8 +195,14 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
             let (sums, bound) = self.attain(constant, picker);
             trial.bound = bound;
             trial.at = sums.capacity;
-            if sums.is_feasible() && sums.factor() > best.factor {
-                best.factor = sums.factor();
+            let factor = sums.factor();
+            let promise = factor / (1.0 + PROMISE_PENALTY * sums.missing(&self.field.per_total));
+            if promise > self.promising.0 {
+                self.promising.0 = promise;
+                self.promising.1.clone_from(&self.chosen);
+            }
+            if sums.is_feasible() && factor > best.factor {
+                best.factor = factor;
                 best.chosen.clone_from(&self.chosen);
             }
             if bound < piece.bound {

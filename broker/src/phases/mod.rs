@@ -21,6 +21,8 @@ mod select_and_swap;
 mod settings;
 mod start_times;
 mod sweep;
+#[cfg(test)]
+mod tests;
 #[cfg(any(test, feature = "textbook"))]
 pub mod textbook;
 mod windowed;

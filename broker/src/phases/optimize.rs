@@ -18,15 +18,17 @@ use super::{
 
 /// For each unit of `L2`, every swap of a member for an outsider is tried this often on average.
 const ROUNDS_PER_L2: u64 = 2;
+/// The first climb may try every swap this often.
+const FIRST_ROUNDS: u64 = 16;
 /// Most swaps tried in one planning run, however large the pool.
 const TRIES_MAX: u64 = 1 << 26;
 /// A factor must rise by this part to count as better; smaller differences are rounding.
 const LEAST_GAIN: f64 = 1e-12;
 /// Most random swaps before a new climb.
-const KICKS_MAX: usize = 3;
+const KICKS_MAX: usize = 6;
 /// How heavily a missed total weighs. A climb over sets that miss a little gets past the places where every single swap
 /// would break a total; the one after it, with the strict penalty, leads back to sets that miss nothing.
-const PENALTIES: [f64; 3] = [1.5, 3.0, 8.0];
+const PENALTIES: [f64; 3] = [2.0, 5.0, 20.0];
 const STRICT: f64 = 1e7;
 
 /// The result of phase V.
@@ -67,15 +69,20 @@ fn optimize_in<const LANES: usize>(
         return Optimum { chosen: solution.chosen.clone(), factor: first, bound: first };
     }
     let mut climber = Climber::new(&field, &solution.chosen);
+    let swaps = problem.pick as u64 * climber.outside.len() as u64;
+    climber.tries_left = swaps.saturating_mul(FIRST_ROUNDS).min(TRIES_MAX);
     climber.climb(STRICT);
     let mut proof = efficiency::Proof::new(&field, &mut climber.best, picker);
     if let Some(bound) = proof.enumerate(&mut climber.best, limits.enumeration_nodes) {
         return finish(problem, solution, climber.best, bound, first);
     }
-    let swaps = problem.pick as u64 * climber.outside.len() as u64;
     climber.tries_left = (u64::from(limits.l2) * ROUNDS_PER_L2).saturating_mul(swaps).min(TRIES_MAX);
-    climber.explore(random);
+    climber.move_to(&proof.take_promising());
+    climber.climb(STRICT);
     let bound = proof.bound(&mut climber.best, limits.bound_boxes, picker);
+    climber.move_to(&proof.take_promising());
+    climber.climb(STRICT);
+    climber.explore(random);
     finish(problem, solution, climber.best, bound, first)
 }
 
@@ -102,6 +109,7 @@ struct Climber<'f, const LANES: usize> {
     field: &'f Field<LANES>,
     chosen: Vec<u32>,
     outside: Vec<u32>,
+    is_chosen: Vec<bool>,
     sums: Sums<LANES>,
     best: Best,
     tries_left: u64,
@@ -109,14 +117,12 @@ struct Climber<'f, const LANES: usize> {
 
 impl<'f, const LANES: usize> Climber<'f, LANES> {
     fn new(field: &'f Field<LANES>, chosen: &[u32]) -> Self {
-        let mut is_chosen = vec![false; field.hosts.len()];
-        chosen.iter().for_each(|at| is_chosen[*at as usize] = true);
-        let outside = (0..field.hosts.len() as u32).filter(|at| !is_chosen[*at as usize]).collect();
-        let sums = field.sums(chosen);
-        let factor = sums.factor();
-        let best = Best { chosen: chosen.to_vec(), factor };
-        let tries_left = (chosen.len() as u64 * field.hosts.len() as u64).saturating_mul(8);
-        Climber { field, chosen: chosen.to_vec(), outside, sums, best, tries_left }
+        let best = Best { chosen: chosen.to_vec(), factor: field.sums(chosen).factor() };
+        let is_chosen = vec![false; field.hosts.len()];
+        let (sums, tries_left) = (field.empty, 0);
+        let mut climber = Climber { field, chosen: Vec::new(), outside: Vec::new(), is_chosen, sums, best, tries_left };
+        climber.move_to(chosen);
+        climber
     }
 
     /// Swaps each member in turn for the best outsider, until no swap helps any of them.
@@ -176,7 +182,7 @@ impl<'f, const LANES: usize> Climber<'f, LANES> {
     fn explore(&mut self, random: &mut Xoshiro256PlusPlus) {
         let mut round = 0;
         while self.tries_left > 0 {
-            self.restore();
+            self.move_to(&self.best.chosen.clone());
             for _ in 0..=below(random, KICKS_MAX) {
                 let member = below(random, self.chosen.len());
                 let outsider = below(random, self.outside.len());
@@ -188,12 +194,13 @@ impl<'f, const LANES: usize> Climber<'f, LANES> {
         }
     }
 
-    fn restore(&mut self) {
-        let mut is_chosen = vec![false; self.field.hosts.len()];
-        self.best.chosen.iter().for_each(|at| is_chosen[*at as usize] = true);
-        self.chosen.clone_from(&self.best.chosen);
+    fn move_to(&mut self, chosen: &[u32]) {
+        self.is_chosen.fill(false);
+        chosen.iter().for_each(|at| self.is_chosen[*at as usize] = true);
+        self.chosen.clear();
+        self.chosen.extend_from_slice(chosen);
         self.outside.clear();
-        self.outside.extend((0..self.field.hosts.len() as u32).filter(|at| !is_chosen[*at as usize]));
+        self.outside.extend((0..self.field.hosts.len() as u32).filter(|at| !self.is_chosen[*at as usize]));
         self.sums = self.field.sums(&self.chosen);
     }
 }

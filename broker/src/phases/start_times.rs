@@ -127,10 +127,10 @@ impl Strides<'_, '_> {
             }
             let start = Time(self.first + stride as i64 * self.length);
             if available < pick {
-                miss.note(start, Miss::too_few(available, pick));
+                miss.note_stride(start, Miss::too_few(available, pick));
                 self.is_open[stride] = false;
             } else if problem.is_binding[resource] && bound < needed {
-                miss.note(start, bound as f64 / needed as f64);
+                miss.note_stride(start, bound as f64 / needed as f64);
                 self.is_open[stride] = false;
             } else if problem.is_binding[resource] {
                 let free = (0..hosts)
@@ -138,7 +138,7 @@ impl Strides<'_, '_> {
                     .map(|host| problem.capacity[host * width + resource] - floor[host]);
                 let best = picker.sum_of_largest(pick, free);
                 if best < needed {
-                    miss.note(start, best as f64 / needed as f64);
+                    miss.note_stride(start, best as f64 / needed as f64);
                     self.is_open[stride] = false;
                     threshold = picker.smallest_of_sum(pick);
                 }
@@ -165,7 +165,7 @@ impl Strides<'_, '_> {
                     .extend((0..width).map(|resource| problem.capacity[host * width + resource] - floor(resource)));
             }
             if let Verdict::Excluded(weights, _) = judge.judge(problem, &slot, STRIDE_STEPS) {
-                miss.note(slot.start, judge.reach(&weights));
+                miss.note_stride(slot.start, judge.reach(&weights));
                 self.is_open[stride] = false;
             } else {
                 failures_left -= 1;

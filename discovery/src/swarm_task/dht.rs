@@ -271,3 +271,6 @@ impl Dht {
         crate::shared::millis(self.shared.config.intervals.dht_put_pause)
     }
 }
+
+#[cfg(test)]
+mod tests;

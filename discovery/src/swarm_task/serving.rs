@@ -70,14 +70,15 @@ impl Serving {
             WireRequest::Advert => {
                 let own = self.shared.view.envelope(self.shared.site());
                 let envelopes = own.map(|envelope| envelope.to_vec()).into_iter().collect();
-                return Some((channel, WireAnswer::Adverts { envelopes, next: None }));
+                return Some((channel, WireAnswer::Adverts { envelopes, is_complete: true }));
             }
-            WireRequest::Adverts(after) => {
+            WireRequest::Adverts(known) => {
                 let shared = Arc::clone(&self.shared);
-                // Sorting some thousand sites is not the swarm task's work.
+                // Comparing some thousand sites is not the swarm task's work.
                 let page = tokio::spawn(async move {
-                    let (envelopes, next) = shared.view.envelopes_after(after.as_deref(), ADVERTS_PAGE_BYTES);
-                    WireAnswer::Adverts { envelopes, next }
+                    let known = known.into_iter().collect();
+                    let (envelopes, is_complete) = shared.view.envelopes_later_than(&known, ADVERTS_PAGE_BYTES);
+                    WireAnswer::Adverts { envelopes, is_complete }
                 });
                 page.map(|page| page.unwrap_or(WireAnswer::Busy)).boxed()
             }

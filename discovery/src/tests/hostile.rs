@@ -29,7 +29,7 @@ fn message(data: Vec<u8>, topic: &gossipsub::IdentTopic) -> gossipsub::Message {
     gossipsub::Message { source: None, data, sequence_number: None, topic: topic.hash() }
 }
 
-fn advert(of: &Identity, sequence: u64) -> Advert {
+pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
     Advert {
         site: of.site_id().clone(),
         name: "stranger".to_owned(),
@@ -40,7 +40,7 @@ fn advert(of: &Identity, sequence: u64) -> Advert {
     }
 }
 
-fn sealed(by: &Identity, grid: &str, sent_ms: u64, advert: Advert) -> Vec<u8> {
+pub(crate) fn sealed(by: &Identity, grid: &str, sent_ms: u64, advert: Advert) -> Vec<u8> {
     let stamp = Stamp { sequence: advert.sequence, sent_ms, time_to_live: Millis(60_000) };
     wire::seal(by, &GridId::new(grid).unwrap(), stamp, Payload::Advert(advert)).unwrap()
 }

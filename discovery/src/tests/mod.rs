@@ -4,7 +4,7 @@
 mod dht;
 mod direct;
 mod gossip;
-mod hostile;
+pub(crate) mod hostile;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ use crate::{
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A ledger that only counts.
-struct TestLedger {
+pub(crate) struct TestLedger {
     site: SiteId,
     state: Mutex<(LedgerVersion, BTreeMap<HostId, Schedule>)>,
 }
@@ -97,7 +97,7 @@ struct Node {
 }
 
 /// Settings for one process full of nodes: everything happens sooner.
-fn config(identity: &Identity) -> (DiscoveryConfig, Arc<TestLedger>) {
+pub(crate) fn config(identity: &Identity) -> (DiscoveryConfig, Arc<TestLedger>) {
     let state = Mutex::new((LedgerVersion { incarnation: 1, change: 0 }, BTreeMap::new()));
     let ledger = Arc::new(TestLedger { site: identity.site_id().clone(), state });
     let mut config = DiscoveryConfig::new(GridId::new("test").unwrap(), Arc::clone(&ledger) as _);

@@ -29,6 +29,9 @@ use super::{
 };
 use crate::cli::time;
 
+/// The libraries below tell things at "info" that only their developers want to know.
+const DEFAULT_LOG_FILTER: &str = "info,libp2p_swarm=warn,libp2p_kad=error";
+
 /// Reads the file that `args` name, puts the flags over it, and checks everything.
 ///
 /// # Errors
@@ -160,7 +163,7 @@ impl Layers {
     }
 
     fn log(&self) -> Result<LogConfig, ConfigError> {
-        let filter = self.or("log.filter", "info".to_owned(), |file| file.log.filter.clone());
+        let filter = self.or("log.filter", DEFAULT_LOG_FILTER.to_owned(), |file| file.log.filter.clone());
         EnvFilter::try_new(&filter.value).map_err(|error| filter.wrong(error))?;
         let format = self.or("log.format", LogFormat::Human, |file| file.log.format).value;
         Ok(LogConfig { format, filter: filter.value })

@@ -62,8 +62,11 @@ pub fn read_exact(path: Option<&Path>) -> Result<BTreeMap<RequestId, Option<Time
     let Some(path) = path else { return Ok(BTreeMap::new()) };
     let mut starts = BTreeMap::new();
     for (index, line) in read(path)?.lines().enumerate() {
-        let line: ExactLine = serde_json::from_str(line)
-            .map_err(|error| TablesError::Exact { path: path.to_owned(), line: index + 1, message: error.to_string() })?;
+        let line: ExactLine = serde_json::from_str(line).map_err(|error| TablesError::Exact {
+            path: path.to_owned(),
+            line: index + 1,
+            message: error.to_string(),
+        })?;
         starts.insert(line.id, line.start);
     }
     Ok(starts)
@@ -86,8 +89,11 @@ pub fn measure(
             .plan_line(index + 1, text, &mut clock)
             .map_err(|source| TablesError::Request { path: requests.to_owned(), source })?;
         // The planner has just accepted the same text.
-        let request: Request = serde_json::from_str(text)
-            .map_err(|error| TablesError::Exact { path: requests.to_owned(), line: index + 1, message: error.to_string() })?;
+        let request: Request = serde_json::from_str(text).map_err(|error| TablesError::Exact {
+            path: requests.to_owned(),
+            line: index + 1,
+            message: error.to_string(),
+        })?;
         let textbook = with_textbook.then(|| run_textbook(snapshot, &request, settings.default_reach, seed));
         let exact = exact.get(&kolo.id).copied();
         cases.push(Case { hosts: request.hosts(), kolo, textbook, exact });

@@ -123,7 +123,9 @@ fn row(hosts: usize, cases: &[&Case]) -> Row {
         late_or_missed: judged.then(|| cases.iter().filter(is_late).count()),
         proven: cases.iter().filter(|case| case.kolo.outcome.start_proven()).count(),
         optimal: plans.iter().filter(|plan| plan.is_optimal_at_start()).count(),
-        efficiency_of_bound: mean(plans.iter().map(|plan| plan.efficiency / plan.efficiency_bound.max(f64::MIN_POSITIVE))),
+        efficiency_of_bound: mean(
+            plans.iter().map(|plan| plan.efficiency / plan.efficiency_bound.max(f64::MIN_POSITIVE)),
+        ),
         mean_us,
         median_us: median(cases.iter().map(|case| case.kolo_us())),
         textbook: textbook_row(cases, mean_us),

@@ -1,0 +1,64 @@
+//! What this node's part of the DHT takes from others.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    GridId, Identity,
+    counters::Counters,
+    repair::Wanted,
+    tests::{config, hostile::advert, hostile::sealed},
+    view::SharedView,
+};
+
+fn dht() -> (Dht, Kad, Arc<Shared>) {
+    let identity = Identity::generate().unwrap();
+    let peer = identity.peer_id();
+    let (config, _) = config(&identity);
+    let counters = Arc::new(Counters::default());
+    let view = SharedView::new(identity.site_id().clone(), 10, Wanted::new(10, Duration::ZERO), Arc::clone(&counters));
+    let shared = Arc::new(Shared::new(identity, config, view, counters));
+    (Dht::new(Arc::clone(&shared)), Kad::new(peer, MemoryStore::new(peer)), shared)
+}
+
+fn put(dht: &mut Dht, kad: &mut Kad, key: &RecordKey, value: &[u8]) -> bool {
+    let stored = dht.store_record(kad, Record::new(key.clone(), value.to_vec()));
+    assert!(!stored || kad.store_mut().get(key).is_some_and(|record| record.value == value));
+    stored
+}
+
+#[test]
+fn only_signed_adverts_under_their_authors_key_are_stored_and_no_older_ones() {
+    let (mut dht, mut kad, shared) = dht();
+    let (site, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let grid = GridId::new("test").unwrap();
+    let now = shared.clock.utc_ms();
+    let key = index::advert_key(&grid, site.site_id());
+    let (older, newer) = (sealed(&site, "test", now, advert(&site, 5)), sealed(&site, "test", now, advert(&site, 6)));
+
+    assert!(!put(&mut dht, &mut kad, &key, b"garbage"));
+    assert!(!put(&mut dht, &mut kad, &index::advert_key(&grid, other.site_id()), &older));
+    assert!(!put(&mut dht, &mut kad, &key, &sealed(&other, "test", now, advert(&site, 5))));
+    assert!(put(&mut dht, &mut kad, &key, &older));
+    assert!(put(&mut dht, &mut kad, &key, &newer));
+    assert!(!put(&mut dht, &mut kad, &key, &older));
+    assert!(put(&mut dht, &mut kad, &key, &newer), "the same again renews its life");
+}
+
+#[test]
+fn one_provider_gets_no_more_keys_than_a_site_has_and_they_expire() {
+    let (mut dht, mut kad, _) = dht();
+    let provider = PeerId::random();
+    let past = Some(Instant::now());
+    let entry = |number: usize, length: usize| {
+        let mut key = number.to_be_bytes().to_vec();
+        key.resize(length, 0);
+        ProviderRecord { expires: past, ..ProviderRecord::new(RecordKey::new(&key), provider, Vec::new()) }
+    };
+    assert!(!dht.store_provider(&mut kad, entry(0, 31)), "no key of ours");
+    let stored = (0..2 * KEYS_PER_SITE_MAX).filter(|number| dht.store_provider(&mut kad, entry(*number, 32))).count();
+    assert_eq!(stored, KEYS_PER_SITE_MAX);
+    assert!(dht.store_provider(&mut kad, entry(0, 32)), "a known key is renewed");
+    dht.drop_expired(&mut kad);
+    assert!(dht.stored.is_empty() && kad.store_mut().providers(&entry(0, 32).key).is_empty());
+}
