@@ -7,6 +7,7 @@
 //! (the algorithm), [`ledger`] (a site's promises) and [`negotiation`] (a request's life at its entry point).
 
 pub mod amount;
+pub mod canary;
 pub mod host;
 pub mod ids;
 pub mod ledger;

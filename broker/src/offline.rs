@@ -11,8 +11,8 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use crate::{
     ids::{HostId, RequestId},
     phases::{Candidate, Phase, PhaseObserver, Settings, SettingsError, find, plan},
-    plan::{Allocation, PlanOutcome, Reason, Rejection},
-    request::{Request, RequestError},
+    plan::{Allocation, CutCounts, PlanOutcome, Reason, Rejection},
+    request::{Request, RequestDocument, RequestError},
     resources::Amounts,
     snapshot::{GridSnapshot, SnapshotHost},
     time::{Time, Window},
@@ -45,6 +45,14 @@ pub enum LineError {
         path: String,
         /// What was expected.
         message: String,
+    },
+    /// The request contradicts itself or is out of bounds.
+    #[error("line {line}: {error}")]
+    Request {
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong, with the key.
+        error: RequestError,
     },
     /// A named candidate is not in the snapshot.
     #[error("line {line}: candidates: {host} is not a host of the grid")]
@@ -102,17 +110,28 @@ impl OfflinePlanner {
     ) -> Result<PlanLine, LineError> {
         let malformed = |path: String, message: String| LineError::Malformed { line, path, message };
         let mut reader = serde_json::Deserializer::from_str(text);
-        let request: Request = serde_path_to_error::deserialize(&mut reader)
+        let document: RequestDocument = serde_path_to_error::deserialize(&mut reader)
             .map_err(|error| malformed(error.path().to_string(), error.inner().to_string()))?;
         reader.end().map_err(|error| malformed("end".to_owned(), error.to_string()))?;
-        if let Some(host) = request.candidates().into_iter().flatten().find(|host| !self.by_id.contains_key(*host)) {
-            return Err(LineError::UnknownCandidate { line, host: host.clone() });
-        }
-        let id = match request.id() {
+        let id = match &document.id {
             Some(id) => id.clone(),
             None => RequestId::new(&format!("line-{line}"))
                 .map_err(|error| malformed("id".to_owned(), error.to_string()))?,
         };
+        let request = match Request::try_from(document) {
+            Ok(request) => request,
+            // A well-formed question with a plain answer: whoever drew the candidates could not know.
+            Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
+                let cut = CutCounts::default();
+                let reason = Reason::TooFewHosts { found: candidates as u64, asked: u64::from(hosts), cut };
+                let outcome = PlanOutcome::Rejected(Rejection { reason, start_proven: true });
+                return Ok(PlanLine { id, outcome, phases_us: [0.0; 5] });
+            }
+            Err(error) => return Err(LineError::Request { line, error }),
+        };
+        if let Some(host) = request.candidates().into_iter().flatten().find(|host| !self.by_id.contains_key(*host)) {
+            return Err(LineError::UnknownCandidate { line, host: host.clone() });
+        }
         stopwatch.reset();
         let outcome = self.plan(&request, stopwatch);
         let phases_us = stopwatch.stop();
@@ -195,6 +214,16 @@ struct HostLine<'a> {
     amounts: &'a Amounts,
 }
 
+struct PhasesLine([f64; 5]);
+
+impl Serialize for PhasesLine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const NAMES: [&str; 5] = ["find", "check", "start_times", "select_and_swap", "optimize"];
+        // Nanoseconds are the finest a clock tells.
+        serializer.collect_map(NAMES.iter().zip(self.0.map(|us| (us * 1000.0).round() / 1000.0)))
+    }
+}
+
 #[derive(Serialize)]
 struct ReasonLine {
     code: &'static str,
@@ -203,7 +232,6 @@ struct ReasonLine {
 
 impl Serialize for PlanLine {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const NAMES: [&str; 5] = ["find", "check", "start_times", "select_and_swap", "optimize"];
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &self.id)?;
         match &self.outcome {
@@ -227,10 +255,89 @@ impl Serialize for PlanLine {
                 map.serialize_entry("start_proven", &rejection.start_proven)?;
             }
         }
-        // Nanoseconds are the finest a clock tells.
-        let phases: BTreeMap<_, _> =
-            NAMES.iter().zip(self.phases_us).map(|(name, us)| (*name, (us * 1000.0).round() / 1000.0)).collect();
-        map.serialize_entry("phases_us", &phases)?;
+        map.serialize_entry("phases_us", &PhasesLine(self.phases_us))?;
         map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRID: &str = r#"{"format":"kolo-grid/1","hosts":[
+        {"id":"a","site":"s1","resources":{"cpu":4000,"memory":4096},"attributes":{"arch":"x86_64"},
+         "occupancy":{"cpu":[[0,1000],[100,0]]}},
+        {"id":"b","site":"s2","resources":{"cpu":2000,"memory":8192},"attributes":{"arch":"x86_64"},"occupancy":{}},
+        {"id":"c","site":"s2","resources":{"cpu":8000},"attributes":{"arch":"riscv"},"occupancy":{}}]}"#;
+
+    fn planner(commit: bool) -> OfflinePlanner {
+        OfflinePlanner::new(GridSnapshot::read(GRID).unwrap(), Settings::default(), 1, commit).unwrap()
+    }
+
+    fn line(planner: &mut OfflinePlanner, text: &str) -> serde_json::Value {
+        serde_json::to_value(planner.plan_line(7, text, &mut ()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_what_the_format_says() {
+        let mut planner = planner(false);
+        let text = r#"{"id":"r","hosts":2,"duration":50,"earliest":0,"latest":200,
+            "per_host":{"cpu":500},"total":{"cpu":6000},"attributes":{"arch":"x86_64"}}"#;
+        let answer = line(&mut planner, text);
+        assert_eq!(answer["id"], "r");
+        assert_eq!(answer["outcome"], "allocated");
+        assert_eq!(answer["start"], 100);
+        assert_eq!(answer["hosts"][0]["id"], "a");
+        assert_eq!(answer["hosts"][0]["amounts"]["cpu"], 4000);
+        assert_eq!(answer["efficiency"], 1.0);
+        assert_eq!(answer["start_proven"], true);
+        assert_eq!(answer["phases_us"]["optimize"], 0.0);
+        let answer = line(&mut planner, r#"{"hosts":2,"duration":50,"candidates":["a"]}"#);
+        assert_eq!(answer["reason"]["detail"], "1 of 2 hosts satisfy the minima and attributes");
+        let answer = line(&mut planner, r#"{"hosts":2,"duration":50,"attributes":{"arch":"riscv"}}"#);
+        assert_eq!(answer["id"], "line-7");
+        assert_eq!(answer["reason"]["code"], "too_few_hosts");
+        assert_eq!(
+            answer["reason"]["detail"],
+            "1 of 2 hosts satisfy the minima and attributes; hosts cut by arch=riscv 2"
+        );
+    }
+
+    #[test]
+    fn a_commit_occupies_the_snapshot_and_a_dry_run_does_not() {
+        let text = r#"{"hosts":1,"duration":50,"latest":200,"total":{"cpu":8000}}"#;
+        let mut dry = planner(false);
+        let mut committing = planner(true);
+        for expected in [0, 50, 100] {
+            assert_eq!(line(&mut dry, text)["start"], 0);
+            assert_eq!(line(&mut committing, text)["start"], expected);
+        }
+    }
+
+    #[test]
+    fn bad_lines_name_line_and_key() {
+        let mut planner = planner(false);
+        let mut error = |text: &str| planner.plan_line(3, text, &mut ()).unwrap_err().to_string();
+        assert!(error(r#"{"hosts":0,"duration":1}"#).contains("line 3"));
+        assert!(error(r#"{"hosts":1,"duration":1,"total":{"CPU":1}}"#).contains("total"));
+        assert!(error(r#"{"hosts":1,"duration":1} x"#).contains("line 3"));
+        assert_eq!(
+            error(r#"{"hosts":1,"duration":1,"candidates":["z"]}"#),
+            "line 3: candidates: z is not a host of the grid"
+        );
+    }
+
+    #[test]
+    fn more_hosts_are_looked_at_until_the_request_fits() {
+        let host = |index: usize| {
+            let cpu = if index == 77 { 9000 } else { 1000 };
+            format!(r#"{{"id":"h{index}","site":"s","resources":{{"cpu":{cpu}}},"attributes":{{}},"occupancy":{{}}}}"#)
+        };
+        let hosts: Vec<String> = (0..80).map(host).collect();
+        let grid = format!(r#"{{"format":"kolo-grid/1","hosts":[{}]}}"#, hosts.join(","));
+        let settings = Settings { m_max: 96, ..Settings::default() };
+        let mut planner = OfflinePlanner::new(GridSnapshot::read(&grid).unwrap(), settings, 1, false).unwrap();
+        let answer = line(&mut planner, r#"{"hosts":1,"duration":5,"total":{"cpu":5000}}"#);
+        assert_eq!(answer["hosts"][0]["id"], "h77");
     }
 }

@@ -91,6 +91,15 @@ impl SiteView {
         }
     }
 
+    /// The schedules as they were at some moment since `since`, although later changes may be known to exist.
+    #[must_use]
+    pub fn schedules_since(&self, since: Millis) -> Option<&KnownSchedules> {
+        match &self.schedules {
+            Schedules::Known(known) if known.learnt >= since => Some(known),
+            _ => None,
+        }
+    }
+
     /// Hears an advert of the same site.
     pub fn hear_advert(&mut self, advert: Advert, now: Millis, remaining: Millis) -> Heard {
         if advert.sequence <= self.advert.sequence {

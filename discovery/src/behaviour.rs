@@ -1,4 +1,4 @@
-//! The libp2p protocols of a node and the transport under them.
+//! The libp2p protocols of a node.
 //!
 //! Invariant: every protocol name carries the grid (`/kolo/<grid>/...`), so nodes of different grids have nothing to say
 //! to each other even when they are connected; and every store, queue and message size is bounded here.
@@ -6,23 +6,20 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use libp2p::{
-    StreamProtocol, Swarm, Transport as _,
-    core::{muxing::StreamMuxerBox, transport, transport::MemoryTransport, upgrade},
-    gossipsub, identify,
+    StreamProtocol, Swarm, gossipsub, identify,
     identity::Keypair,
-    kad, noise, ping, quic,
+    kad, ping,
     request_response::{self, ProtocolSupport},
     swarm::{self, NetworkBehaviour},
-    tcp, yamux,
 };
 use libp2p_connection_limits as connection_limits;
 
 use crate::{
     codec::Codec,
-    config::{DiscoveryConfig, GridId, TransportKind},
+    config::{DiscoveryConfig, GridId},
     counters::Counters,
     index::sha256,
-    wire,
+    transport, wire,
 };
 
 /// The protocols of a node.
@@ -80,10 +77,8 @@ pub(crate) fn build_swarm(
     config: &DiscoveryConfig,
     counters: Arc<Counters>,
 ) -> Result<Swarm<Behaviour>, SetUpError> {
-    let transport = match config.transport {
-        TransportKind::TcpAndQuic => tcp_and_quic(keypair)?,
-        TransportKind::Memory => memory(keypair)?,
-    };
+    let transport =
+        transport::build(config.transport, keypair).map_err(|error| failed("the transport")(error.to_string()))?;
     let behaviour = behaviour(keypair, config, counters)?;
     let swarm_config = swarm::Config::with_tokio_executor()
         .with_idle_connection_timeout(config.intervals.idle_connection)
@@ -91,35 +86,6 @@ pub(crate) fn build_swarm(
         .with_max_negotiating_inbound_streams(config.limits.streams_max);
     Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), swarm_config))
 }
-
-type BoxedTransport = transport::Boxed<(libp2p::PeerId, StreamMuxerBox)>;
-
-fn tcp_and_quic(keypair: &Keypair) -> Result<BoxedTransport, SetUpError> {
-    let noise = noise::Config::new(keypair).map_err(|error| failed("noise")(error.to_string()))?;
-    let tcp = tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
-        .upgrade(upgrade::Version::V1Lazy)
-        .authenticate(noise)
-        .multiplex(yamux::Config::default())
-        .timeout(DIAL_TIMEOUT)
-        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
-    let quic = quic::tokio::Transport::new(quic::Config::new(keypair))
-        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
-    Ok(tcp.or_transport(quic).map(|either, _| either.into_inner()).boxed())
-}
-
-fn memory(keypair: &Keypair) -> Result<BoxedTransport, SetUpError> {
-    let noise = noise::Config::new(keypair).map_err(|error| failed("noise")(error.to_string()))?;
-    Ok(MemoryTransport::default()
-        .upgrade(upgrade::Version::V1Lazy)
-        .authenticate(noise)
-        .multiplex(yamux::Config::default())
-        .timeout(DIAL_TIMEOUT)
-        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)))
-        .boxed())
-}
-
-/// A site that does not take a connection within this is as good as down for a request that is placed now.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn behaviour(keypair: &Keypair, config: &DiscoveryConfig, counters: Arc<Counters>) -> Result<Behaviour, SetUpError> {
     let (grid, limits) = (&config.grid, &config.limits);

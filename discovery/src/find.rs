@@ -184,7 +184,9 @@ impl Core {
             // The query's age counts from the beginning: what was current then stays so while others are asked.
             let age_max = query.max_schedule_age + (now - started);
             for (site, host) in sample {
-                match self.shared().view.fresh_host(&site, &host, now, age_max) {
+                let view = &self.shared().view;
+                let fresh = view.fresh_host(&site, &host, now, age_max);
+                match fresh.or_else(|| view.host_since(&site, &host, now, started)) {
                     Some(view) => {
                         let HostView { host, schedule, version, age } = view;
                         found.push(FoundHost { site, host, schedule, version, age });

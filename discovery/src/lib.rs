@@ -32,6 +32,7 @@ mod repair;
 mod shared;
 mod start;
 mod swarm_task;
+mod transport;
 
 pub use libp2p::{Multiaddr, PeerId};
 

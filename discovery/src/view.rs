@@ -16,7 +16,7 @@ use broker::{
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     time::{Millis, Time},
-    view::{Heard, Schedules, SiteView},
+    view::{Heard, KnownSchedules, Schedules, SiteView},
 };
 use dashmap::{DashMap, Entry as MapEntry};
 
@@ -140,8 +140,24 @@ impl SharedView {
     /// A host and its schedule, when the site's schedules were confirmed within `age_max` and have no gap.
     #[must_use]
     pub fn fresh_host(&self, site: &SiteId, host: &HostId, now: Millis, age_max: Millis) -> Option<HostView> {
+        self.host_with(site, host, now, |view| view.fresh_schedules(now, age_max))
+    }
+
+    /// A host and its schedule as it was at some moment since `since`. A busy site may have changed again meanwhile.
+    #[must_use]
+    pub fn host_since(&self, site: &SiteId, host: &HostId, now: Millis, since: Millis) -> Option<HostView> {
+        self.host_with(site, host, now, |view| view.schedules_since(since))
+    }
+
+    fn host_with(
+        &self,
+        site: &SiteId,
+        host: &HostId,
+        now: Millis,
+        schedules: impl FnOnce(&SiteView) -> Option<&KnownSchedules>,
+    ) -> Option<HostView> {
         let entry = self.sites.get(site)?;
-        let known = entry.view.fresh_schedules(now, age_max)?;
+        let known = schedules(&entry.view)?;
         let described = entry.view.advert().hosts.iter().find(|described| described.id == *host)?;
         // A host that the ledger says nothing of is free.
         let schedule = known.by_host.get(host).cloned().unwrap_or_default();

@@ -2,8 +2,10 @@
 //!
 //! Invariant: bad usage ends with exit code 64, whichever subcommand it is about.
 
+mod faults;
 mod generate;
 mod grid;
+mod tables;
 
 use std::process::ExitCode;
 
@@ -22,7 +24,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Faults(faults::args::FaultsArgs),
     Grid(grid::args::GridArgs),
+    Tables(tables::args::TablesArgs),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +39,14 @@ fn main() -> ExitCode {
         }
     };
     match cli.command {
+        Command::Faults(args) => faults::run(&args),
         Command::Grid(args) => grid::run(&args),
+        Command::Tables(args) => match tables::run(&args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("kolo-sim tables: {error}");
+                ExitCode::from(BAD_USAGE)
+            }
+        },
     }
 }

@@ -24,6 +24,7 @@ pub use self::{
     limits::LedgerLimits,
 };
 use crate::{
+    canary::{self, Canary},
     host::Host,
     ids::{HostId, SiteId},
     protocol::{
@@ -133,7 +134,8 @@ impl HostLedger {
     /// # Errors
     /// The first resource that is short.
     pub fn admit(&self, window: Window, amounts: &Amounts) -> Result<(), Shortage> {
-        self.promised.admits(&self.host.capacity, window, amounts)
+        let beside = if canary::is_on(Canary::AdmitBesideHolds) { &self.reserved } else { &self.promised };
+        beside.admits(&self.host.capacity, window, amounts)
     }
 }
 
@@ -351,7 +353,13 @@ impl Ledger {
         for grant in &booking.grants {
             if let Some(host) = self.hosts.get_mut(&grant.host) {
                 let freed = host.promised.remove(window, &grant.amounts);
-                debug_assert!(freed.is_ok(), "a booking takes back what it has put in");
+                debug_assert!(
+                    freed.is_ok() || canary::is_on(Canary::DoubleRelease),
+                    "a booking takes back what it has put in"
+                );
+                if canary::is_on(Canary::DoubleRelease) {
+                    let _ = host.promised.remove(window, &grant.amounts);
+                }
                 if !booking.is_held() {
                     let freed = host.reserved.remove(window, &grant.amounts);
                     debug_assert!(freed.is_ok(), "a reservation takes back what it has put in");

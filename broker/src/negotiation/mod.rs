@@ -141,7 +141,7 @@ impl Negotiation {
             releases: BTreeMap::new(),
             outputs: VecDeque::new(),
         };
-        for owed in std::mem::take(&mut negotiation.record.owed) {
+        for owed in negotiation.record.owed.clone() {
             negotiation.release(now, owed.attempt, owed.site);
         }
         match negotiation.state {

@@ -151,9 +151,9 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
             for is_upper in [false, true] {
                 let mut half = piece.clone();
                 if is_upper {
-                    half.low[lane] = middle
+                    half.low[lane] = middle;
                 } else {
-                    half.high[lane] = middle
+                    half.high[lane] = middle;
                 }
                 self.tighten(&mut half, STEPS_BOX, best, picker);
                 half.bound = half.bound.min(piece.bound);
@@ -264,6 +264,7 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
     }
 
     /// One subgradient step of the length that would close `gap`; false when there is no direction left.
+    #[expect(clippy::needless_range_loop, reason = "a lane runs through ten arrays at once")]
     fn step(&self, piece: &mut Piece<LANES>, sums: &Sums<LANES>, gap: f64) -> bool {
         let field = self.field;
         let mut gradients = [[0.0; LANES]; 4];

@@ -54,11 +54,7 @@ impl<const LANES: usize> Sums<LANES> {
 
     /// By how much the totals are missed, in parts of them.
     pub fn missing(&self, per_total: &[f64; LANES]) -> f64 {
-        let mut missing = 0.0;
-        for lane in 0..LANES {
-            missing -= self.spare[lane].min(0.0) * per_total[lane];
-        }
-        missing
+        self.spare.iter().zip(per_total).map(|(spare, per_total)| -spare.min(0.0) * per_total).sum()
     }
 
     /// Whether every total is reached.

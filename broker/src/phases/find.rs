@@ -64,3 +64,25 @@ pub fn sample(request: &Request, eligible: &[usize], m: u32, seed: u64) -> Vec<u
     }
     chosen
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_sample_is_distinct_in_order_and_repeatable(
+            count in 0_usize..200, hosts in 1_u32..20, m in 1_u32..9, seed in any::<u64>(),
+        ) {
+            let request: Request = serde_json::from_str(&format!(r#"{{"hosts":{hosts},"duration":1}}"#)).unwrap();
+            let eligible: Vec<usize> = (0..count).map(|index| index * 3).collect();
+            let chosen = sample(&request, &eligible, m, seed);
+            prop_assert_eq!(chosen.len(), count.min((hosts * m) as usize));
+            prop_assert!(chosen.is_sorted_by(|a, b| a < b));
+            prop_assert!(chosen.iter().all(|index| eligible.contains(index)));
+            prop_assert_eq!(chosen, sample(&request, &eligible, m, seed));
+        }
+    }
+}

@@ -149,14 +149,16 @@ fn earliest_solution<O: PhaseObserver>(
     largest: &[i64],
     sweep: &mut Sweep<'_, '_, O>,
 ) -> Option<Solution> {
-    if let Some(solution) = sweep.settle(problem.slot_at(earliest)) {
+    let slot = problem.slot_at(earliest);
+    let room = start_times::room(problem, &slot, largest);
+    if let Some(solution) = sweep.settle(slot) {
         return Some(solution);
     }
     if earliest == latest || problem.width() == 0 {
         return None;
     }
     let rest = (Time(earliest.0 + 1), latest);
-    let ranges = start_times::open_ranges(problem, rest, largest, &mut sweep.judge, &mut sweep.miss);
+    let ranges = start_times::open_ranges(problem, rest, &room, &mut sweep.judge, &mut sweep.miss);
     ranges.iter().find_map(|range| sweep.range(range))
 }
 

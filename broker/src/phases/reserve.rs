@@ -73,7 +73,7 @@ mod tests {
             part in 0.0_f64..=1.0,
         ) {
             let free: Vec<i64> = extra.iter().map(|extra| minimum + extra).collect();
-            let least = minimum * free.len() as i64;
+            let least = minimum * free.len().cast_signed() as i64;
             let room: i64 = extra.iter().sum();
             let needed = least + ((room as f64 * part) as i64).min(room);
             let shares = share(needed, minimum, &free);

@@ -21,14 +21,16 @@ use crate::{
 
 /// Most cells of the table of one resource (strides by hosts).
 const CELLS_MAX: usize = 1 << 22;
+/// Occupancies whose number of steps is looked at to choose the pieces.
+const CELLS_SAMPLED: usize = 24;
 /// Bounds of the number of pieces that window and duration together are cut into.
 const PIECES_MIN: i64 = 16;
 const PIECES_MAX: i64 = 1024;
 /// Steps of an occupancy that one piece should hold.
 const STEPS_IN_PIECE: i64 = 4;
 /// Steps of the search for multipliers that close a stride, and how many strides may stay open before it is given up.
-const STRIDE_STEPS: u32 = 12;
-const FAILURES_MAX: u32 = 16;
+const STRIDE_STEPS: u32 = 8;
+const FAILURES_MAX: u32 = 4;
 /// Closed strides that are looked at again when the strides before and after them are open.
 const GAP_STRIDES: usize = 3;
 
@@ -55,11 +57,11 @@ struct Strides<'p, 'a> {
     is_out: Vec<bool>,
 }
 
-/// The ranges of `first..=last` that no bound closes, in order. `largest` is what phase II found.
+/// The ranges of `first..=last` that no bound closes, in order. `room` says which resources are scarce.
 pub(crate) fn open_ranges(
     problem: &Problem<'_>,
     (first, last): (Time, Time),
-    largest: &[i64],
+    room: &[f64],
     judge: &mut Judge,
     miss: &mut Miss,
 ) -> Vec<OpenRange> {
@@ -78,8 +80,7 @@ pub(crate) fn open_ranges(
         is_out: vec![false; count * hosts],
     };
     let mut order: Vec<usize> = (0..problem.width()).collect();
-    let room = |resource: usize| largest[resource] as f64 / problem.needed[resource].max(1) as f64;
-    order.sort_by(|a, b| room(*a).total_cmp(&room(*b)));
+    order.sort_by(|a, b| room[*a].total_cmp(&room[*b]));
     let mut scanner = Scanner::default();
     let mut floors = vec![Vec::new(); problem.width()];
     for resource in order {
@@ -92,17 +93,38 @@ pub(crate) fn open_ranges(
     strides.into_ranges()
 }
 
+/// How much more of every resource there is than needed, by what the available hosts of one slot have free; by what the
+/// N largest hosts have (`largest`, from phase II) when hardly any host is available there.
+pub(crate) fn room(problem: &Problem<'_>, slot: &Slot, largest: &[i64]) -> Vec<f64> {
+    let width = problem.width();
+    let of = |resource: usize| {
+        let needed = problem.needed[resource].max(1) as f64;
+        if 2 * slot.len() < problem.pick {
+            return largest[resource] as f64 / needed;
+        }
+        let free: f64 = slot.free.iter().skip(resource).step_by(width).map(|free| *free as f64).sum();
+        free * problem.pick as f64 / slot.len() as f64 / needed
+    };
+    (0..width).map(of).collect()
+}
+
 /// Enough pieces that one holds few steps, and that a window covers at least one piece whole if the steps allow it.
 fn pieces_wanted(problem: &Problem<'_>, whole: i64) -> i64 {
-    let cells = problem.occupancy.len().max(1);
-    let steps: usize = problem.occupancy.iter().flatten().map(|occupancy| occupancy.len()).sum();
-    let steps = (steps / cells) as i64;
+    // A sample of the hosts tells enough.
+    let cells = problem.occupancy.len().clamp(1, CELLS_SAMPLED);
+    let steps: usize = problem.occupancy.iter().take(cells).flatten().map(|occupancy| occupancy.len()).sum();
+    let steps = (steps / cells).cast_signed() as i64;
     let covered = 2 * whole / problem.duration.0.cast_signed();
-    let most = PIECES_MAX.min((CELLS_MAX / problem.hosts.len().max(1)) as i64).max(1);
-    (steps / STEPS_IN_PIECE).max(covered.min(steps)).clamp(PIECES_MIN.min(most), most)
+    let most = PIECES_MAX.min((CELLS_MAX / problem.hosts.len().max(1)).cast_signed() as i64).max(1);
+    (steps / STEPS_IN_PIECE).max(covered.min(steps / 2)).clamp(PIECES_MIN.min(most), most)
 }
 
 impl Strides<'_, '_> {
+    /// The first start of a stride.
+    fn start_of(&self, stride: usize) -> Time {
+        Time(self.first + stride.cast_signed() as i64 * self.length)
+    }
+
     /// Closes strides by what is used of `resource` at least; false when none is left open.
     fn close(&mut self, resource: usize, floor: &[i64], picker: &mut Picker, miss: &mut Miss) -> bool {
         let problem = self.problem;
@@ -115,6 +137,7 @@ impl Strides<'_, '_> {
             if !self.is_open[stride] {
                 continue;
             }
+            let start = self.start_of(stride);
             let floor = &floor[stride * hosts..][..hosts];
             let is_out = &mut self.is_out[stride * hosts..][..hosts];
             let mut available = 0;
@@ -123,9 +146,11 @@ impl Strides<'_, '_> {
                 let capacity = problem.capacity[host * width + resource];
                 is_out[host] |= floor[host] > capacity - problem.minimum[resource];
                 available += usize::from(!is_out[host]);
-                bound += if is_out[host] { 0 } else { (capacity - floor[host] - threshold).max(0) };
+                if !is_out[host] {
+                    // A whole pool of the largest amounts would not fit; then nothing is closed by this bound.
+                    bound = bound.saturating_add((capacity - floor[host] - threshold).max(0));
+                }
             }
-            let start = Time(self.first + stride as i64 * self.length);
             if available < pick {
                 miss.note_stride(start, Miss::too_few(available, pick));
                 self.is_open[stride] = false;
@@ -155,7 +180,7 @@ impl Strides<'_, '_> {
         let mut slot = Slot { start: Time(self.first), hosts: Vec::new(), free: Vec::new() };
         for stride in (0..self.count).filter(|stride| self.is_open[*stride]).collect::<Vec<_>>() {
             let is_out = &self.is_out[stride * hosts..][..hosts];
-            slot.start = Time(self.first + stride as i64 * self.length);
+            slot.start = self.start_of(stride);
             slot.hosts.clear();
             slot.free.clear();
             for host in (0..hosts).filter(|host| !is_out[*host]) {
@@ -194,9 +219,9 @@ impl Strides<'_, '_> {
             if let Some(begin) = first
                 && !goes_on
             {
-                let last = self.first + (stride as i64 + 1) * self.length - 1;
+                let last = self.start_of(stride + 1).0 - 1;
                 ranges.push(OpenRange {
-                    first: Time(self.first + begin as i64 * self.length),
+                    first: self.start_of(begin),
                     last: Time(last.min(self.last)),
                     hosts: (0..hosts as u32).filter(|host| !is_out[*host as usize]).collect(),
                 });

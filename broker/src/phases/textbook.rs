@@ -73,24 +73,26 @@ pub fn plan(
     let end = latest + request.duration();
     let whole = Window { start: earliest, end };
     let host = |candidate: &Candidate<'_>| Host {
-        capacity: names.iter().map(|name| amount_of(&candidate.host.capacity, name).0 as i64).collect(),
+        capacity: names.iter().map(|name| amount_of(&candidate.host.capacity, name).0.cast_signed()).collect(),
         steps: names
             .iter()
             .map(|name| match candidate.schedule.occupancy(name) {
-                Some(occupancy) => occupancy.segments(whole).map(|(time, used)| (time.0, used.0 as i64)).collect(),
+                Some(occupancy) => {
+                    occupancy.segments(whole).map(|(time, used)| (time.0, used.0.cast_signed())).collect()
+                }
                 None => vec![(earliest.0, 0)],
             })
             .collect(),
     };
     let mut textbook = Textbook {
         pick: request.hosts(),
-        duration: request.duration().0 as i64,
-        d: names.iter().map(|name| minimum_of(request, name).0 as i64).collect(),
+        duration: request.duration().0.cast_signed(),
+        d: names.iter().map(|name| minimum_of(request, name).0.cast_signed()).collect(),
         e: names
             .iter()
             .map(|name| {
                 let least = minimum_of(request, name).0 * request.hosts() as u64;
-                amount_of(request.total(), name).0.max(least) as i64
+                amount_of(request.total(), name).0.max(least).cast_signed()
             })
             .collect(),
         hosts: candidates.iter().map(host).collect(),

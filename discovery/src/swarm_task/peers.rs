@@ -32,7 +32,7 @@ const BACK_OFF_MAX: Millis = Millis(30_000);
 /// Dials in one go when there are too few neighbours.
 const DIALS_AT_ONCE: usize = 4;
 /// A connection used within this time is not trimmed.
-const USED_LATELY: Millis = Millis(10_000);
+const USED_LATELY: Millis = Millis(30_000);
 const REMEMBERED_MAX: usize = 64;
 pub(crate) const ADDRESSES_PER_PEER_MAX: usize = 8;
 

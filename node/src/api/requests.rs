@@ -87,6 +87,19 @@ pub async fn list(State(state): State<Arc<ApiState>>, Query(query): Query<ListQu
 pub struct WaitQuery {
     wait_ms: Option<u64>,
     revision: Option<u64>,
+    #[serde(default)]
+    until: Until,
+}
+
+/// What a wait is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Until {
+    /// A later revision than the one given.
+    #[default]
+    Change,
+    /// The request stands, or is over.
+    Settled,
 }
 
 /// `GET /v1/requests/{id}`
@@ -100,7 +113,11 @@ pub async fn show(
     let wait = Duration::from_millis(query.wait_ms.unwrap_or(0)).min(WAIT_MAX);
     let seen = query.revision.unwrap_or(0);
     // A time-out answers with what there is; the caller sees the revision.
-    let _ = tokio::time::timeout(wait, snapshots.wait_for(|snapshot| snapshot.revision > seen)).await;
+    let is_awaited = |snapshot: &Snapshot| match query.until {
+        Until::Change => snapshot.revision > seen,
+        Until::Settled => !snapshot.stage.is_under_way(),
+    };
+    let _ = tokio::time::timeout(wait, snapshots.wait_for(is_awaited)).await;
     let snapshot = snapshots.borrow().clone();
     Ok(Json(view(&state, &snapshot)))
 }

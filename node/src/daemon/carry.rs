@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, future::Future, sync::Arc};
 
 use broker::{
     ids::SiteId,
-    negotiation::{self, Event, Found, FoundHost, Negotiation, Output, RequestRecord},
+    negotiation::{self, Decision, Event, Found, FoundHost, Negotiation, Output, RequestRecord},
     plan::CutCounts,
     protocol::{AttemptStatus, SiteRequest},
     request::Request,
@@ -158,6 +158,11 @@ impl Task {
             let Some(output) = self.negotiation.poll_output() else { return Ok(()) };
             match output {
                 Output::Persist(record) => {
+                    // Every site has it on disk and so has this node the decision: that it stands needs no further write
+                    // to survive a crash, so the user need not wait for this one.
+                    if matches!(record.decision, Decision::Stands { .. }) {
+                        self.show();
+                    }
                     let change = Change::Request(record);
                     self.carrier.store.commit(vec![change]).await.map_err(|error| error.to_string())?;
                 }

@@ -108,8 +108,8 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn request(&self, id: &str, revision: u64, wait: Duration) -> Result<RequestView, ClientError> {
-        self.get(&format!("/v1/requests/{id}?wait_ms={}&revision={revision}", wait.as_millis()), wait)
+    pub fn settled(&self, id: &str, wait: Duration) -> Result<RequestView, ClientError> {
+        self.get(&format!("/v1/requests/{id}?wait_ms={}&until=settled", wait.as_millis()), wait)
     }
 
     /// Why the request ended as it did.

@@ -149,7 +149,7 @@ fn follow(cluster: &Cluster, node: &Node, request: &Request) -> Result<End, Clie
         if latency >= ANSWER_LIMIT || cluster.check().is_err() {
             return Ok(End::Lost(format!("still {:?} after {} s", view.state, latency.as_secs())));
         }
-        view = node.client.request(&view.id, view.revision, CALL_WAIT)?;
+        view = node.client.settled(&view.id, CALL_WAIT)?;
     }
 }
 

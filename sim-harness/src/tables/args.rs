@@ -35,6 +35,9 @@ pub struct TablesArgs {
     /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Plan every request this often, in both versions, and take the least time of each.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
     /// Leave the textbook version out (it takes most of the time).
     #[arg(long)]
     pub no_textbook: bool,

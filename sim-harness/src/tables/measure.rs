@@ -6,14 +6,14 @@ use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
 use broker::{
     ids::RequestId,
-    offline::{OfflinePlanner, PlanLine},
+    offline::{LineError, OfflinePlanner, PlanLine},
     phases::{
         Candidate, Settings, find,
         textbook::{self, TextbookLimits, TextbookPlan},
     },
-    request::Request,
+    request::{Request, RequestDocument},
     snapshot::GridSnapshot,
-    time::{Span, Time},
+    time::Time,
 };
 use serde::Deserialize;
 
@@ -72,36 +72,61 @@ pub fn read_exact(path: Option<&Path>) -> Result<BTreeMap<RequestId, Option<Time
     Ok(starts)
 }
 
+/// How requests are planned and measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Method {
+    /// The planner's settings.
+    pub settings: Settings,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// How often every request is planned; the least time counts.
+    pub repeats: u32,
+    /// Whether the textbook version runs as well.
+    pub with_textbook: bool,
+}
+
 /// Plans every request of `requests`.
 pub fn measure(
     snapshot: &GridSnapshot,
     requests: &Path,
     exact: &BTreeMap<RequestId, Option<Time>>,
-    settings: Settings,
-    seed: u64,
-    with_textbook: bool,
+    method: Method,
 ) -> Result<Vec<Case>, TablesError> {
-    let mut planner = OfflinePlanner::new(snapshot.clone(), settings, seed, false)?;
-    let mut clock = PhaseClock::new();
+    let mut planner = OfflinePlanner::new(snapshot.clone(), method.settings, method.seed, false)?;
     let mut cases = Vec::new();
     for (index, text) in read(requests)?.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
-        let kolo = planner
-            .plan_line(index + 1, text, &mut clock)
+        let kolo = run_kolo(&mut planner, index + 1, text, method.repeats)
             .map_err(|source| TablesError::Request { path: requests.to_owned(), source })?;
-        // The planner has just accepted the same text.
-        let request: Request = serde_json::from_str(text).map_err(|error| TablesError::Exact {
+        let document: RequestDocument = serde_json::from_str(text).map_err(|error| TablesError::Exact {
             path: requests.to_owned(),
             line: index + 1,
             message: error.to_string(),
         })?;
-        let textbook = with_textbook.then(|| run_textbook(snapshot, &request, settings.default_reach, seed));
+        let hosts = document.hosts as usize;
+        let textbook = method.with_textbook.then(|| match Request::try_from(document) {
+            Ok(request) => run_textbook(snapshot, &request, method),
+            // Fewer candidates than hosts: neither version has anything to do.
+            Err(_) => Textbook { plan: None, us: 0.0 },
+        });
         let exact = exact.get(&kolo.id).copied();
-        cases.push(Case { hosts: request.hosts(), kolo, textbook, exact });
+        cases.push(Case { hosts, kolo, textbook, exact });
     }
     Ok(cases)
 }
 
-fn run_textbook(snapshot: &GridSnapshot, request: &Request, default_reach: Span, seed: u64) -> Textbook {
+fn run_kolo(planner: &mut OfflinePlanner, line: usize, text: &str, repeats: u32) -> Result<PlanLine, LineError> {
+    let mut clock = PhaseClock::new();
+    let mut best = planner.plan_line(line, text, &mut clock)?;
+    for _ in 1..repeats {
+        let again = planner.plan_line(line, text, &mut clock)?;
+        if again.phases_us.iter().sum::<f64>() < best.phases_us.iter().sum() {
+            best = again;
+        }
+    }
+    Ok(best)
+}
+
+fn run_textbook(snapshot: &GridSnapshot, request: &Request, method: Method) -> Textbook {
     let pool: Vec<Candidate<'_>> = snapshot
         .hosts
         .iter()
@@ -109,10 +134,15 @@ fn run_textbook(snapshot: &GridSnapshot, request: &Request, default_reach: Span,
         .collect();
     let Ok(eligible) = find::eligible(request, &pool) else { return Textbook { plan: None, us: 0.0 } };
     let candidates: Vec<Candidate<'_>> = eligible.into_iter().map(|index| pool[index]).collect();
-    let Ok((earliest, latest)) = request.starts(Time::ZERO, default_reach) else {
+    let Ok((earliest, latest)) = request.starts(Time::ZERO, method.settings.default_reach) else {
         return Textbook { plan: None, us: 0.0 };
     };
-    let began = Instant::now();
-    let plan = textbook::plan(request, earliest, latest, &candidates, TextbookLimits::default(), seed);
-    Textbook { plan, us: began.elapsed().as_secs_f64() * 1e6 }
+    let mut us = f64::INFINITY;
+    let mut plan = None;
+    for _ in 0..method.repeats {
+        let began = Instant::now();
+        plan = textbook::plan(request, earliest, latest, &candidates, TextbookLimits::default(), method.seed);
+        us = us.min(began.elapsed().as_secs_f64() * 1e6);
+    }
+    Textbook { plan, us }
 }

@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use self::{
     args::{OutputArg, TablesArgs},
-    measure::Case,
+    measure::{Case, Method},
     summary::{Comparison, Row},
 };
 
@@ -92,9 +92,9 @@ pub fn run(args: &TablesArgs) -> Result<(), TablesError> {
     let snapshot = GridSnapshot::read(&measure::read(&args.grid)?)
         .map_err(|source| TablesError::Grid { path: args.grid.clone(), source })?;
     let settings = Settings { effort: args.effort.into(), ..Settings::default() };
+    let method = Method { settings, seed: args.seed, repeats: args.repeats, with_textbook: !args.no_textbook };
     let plan = |requests: &Path, exact: Option<&Path>| {
-        let exact = measure::read_exact(exact)?;
-        measure::measure(&snapshot, requests, &exact, settings, args.seed, !args.no_textbook)
+        measure::measure(&snapshot, requests, &measure::read_exact(exact)?, method)
     };
     let collective = plan(&args.collective, args.exact.as_deref())?;
     write_plans(args.plans.as_deref(), &collective)?;

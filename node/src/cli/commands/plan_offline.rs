@@ -91,6 +91,8 @@ fn wrong_line(requests: &Path, error: LineError) -> CliError {
             let key = if path == "." { "" } else { path.as_str() };
             at_line(requests, line, key, message)
         }
+        // The text begins with the key.
+        LineError::Request { line, error } => at_line(requests, line, "", error.to_string()),
         LineError::UnknownCandidate { line, host } => {
             at_line(requests, line, "candidates", format!("{host} is not a host of the grid"))
         }

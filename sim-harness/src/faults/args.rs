@@ -1,0 +1,42 @@
+//! Flags of `kolo-sim faults`.
+//!
+//! Invariant: an unknown name of a deliberate fault is bad usage, found before anything runs.
+
+use super::canary::Canary;
+
+/// Run ledgers, negotiations and views against a simulated network, disk and clock with faults, and check the promises.
+#[derive(Debug, clap::Args)]
+pub struct FaultsArgs {
+    /// Seeds to run, one after another.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub seeds: u64,
+    /// The first seed.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub from: u64,
+    /// What is printed on standard output.
+    #[arg(long, value_enum, default_value = "table")]
+    pub output: OutputForm,
+    /// Switch a deliberate fault on, which must then be found.
+    #[arg(long, value_name = "NAME", value_parser = parse_canary)]
+    pub canary: Option<Canary>,
+    /// Print the names of the deliberate faults, one a line, and stop.
+    #[arg(long)]
+    pub list_canaries: bool,
+    /// Print everything that happened to the request concerned; without a violation, everything in the last seed.
+    #[arg(long)]
+    pub history: bool,
+}
+
+/// Form of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum OutputForm {
+    /// For people.
+    Table,
+    /// One JSON object as the last line.
+    Json,
+}
+
+fn parse_canary(name: &str) -> Result<Canary, String> {
+    let names = || Canary::ALL.map(Canary::name).join(", ");
+    Canary::named(name).ok_or_else(|| format!("expected one of {}", names()))
+}

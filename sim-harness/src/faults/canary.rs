@@ -1,0 +1,98 @@
+//! Deliberate faults, each of which the simulator must find within a stated number of seeds. A simulator that finds
+//! nothing proves nothing unless it finds these.
+//!
+//! Invariant: a fault lies either in what the simulated node does with events and outputs (most of them), or behind
+//! [`broker::canary`]; the checkers do not know which one is on.
+
+use broker::canary::Canary as CoreCanary;
+
+/// A deliberate fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Canary {
+    /// A site confirms what it does not hold.
+    ConfirmWithoutHold,
+    /// A hold never lapses.
+    ForgetHoldDeadline,
+    /// What is given back is freed twice.
+    DoubleRelease,
+    /// A site answers before the journal is on disk.
+    JournalAfterAnswer,
+    /// A view believes a snapshot that is older than what it knows.
+    AcceptOldSequence,
+    /// Admission does not see the holds of others.
+    AdmitBesideHolds,
+    /// The entry point does not write its decisions down.
+    DecisionNotWritten,
+    /// A site that has confirmed never asks what became of the attempt.
+    SettleNeverAsked,
+    /// A release that got no answer is not repeated.
+    ReleaseNotRepeated,
+    /// The user hears of a decision before it is on disk.
+    TellBeforeWrite,
+    /// Participants hear of a decision before it is on disk.
+    StatusBeforeWrite,
+    /// After a crash the entry point gives its tries the numbers of earlier ones.
+    ReuseTryNumbers,
+    /// A site confirms a hold of before its restart that a late message has brought back.
+    IgnoreIncarnation,
+    /// A site forgets at once which attempts are over.
+    NoTombstones,
+    /// A restarted site begins with an empty ledger.
+    ForgetReservations,
+}
+
+impl Canary {
+    /// All faults.
+    pub const ALL: [Canary; 15] = [
+        Canary::ConfirmWithoutHold,
+        Canary::ForgetHoldDeadline,
+        Canary::DoubleRelease,
+        Canary::JournalAfterAnswer,
+        Canary::AcceptOldSequence,
+        Canary::AdmitBesideHolds,
+        Canary::DecisionNotWritten,
+        Canary::SettleNeverAsked,
+        Canary::ReleaseNotRepeated,
+        Canary::TellBeforeWrite,
+        Canary::StatusBeforeWrite,
+        Canary::ReuseTryNumbers,
+        Canary::IgnoreIncarnation,
+        Canary::NoTombstones,
+        Canary::ForgetReservations,
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Canary::ConfirmWithoutHold => "confirm-without-hold",
+            Canary::ForgetHoldDeadline => "forget-hold-deadline",
+            Canary::DoubleRelease => "double-release",
+            Canary::JournalAfterAnswer => "journal-after-answer",
+            Canary::AcceptOldSequence => "accept-old-sequence",
+            Canary::AdmitBesideHolds => "admit-beside-holds",
+            Canary::DecisionNotWritten => "decision-not-written",
+            Canary::SettleNeverAsked => "settle-never-asked",
+            Canary::ReleaseNotRepeated => "release-not-repeated",
+            Canary::TellBeforeWrite => "tell-before-write",
+            Canary::StatusBeforeWrite => "status-before-write",
+            Canary::ReuseTryNumbers => "reuse-try-numbers",
+            Canary::IgnoreIncarnation => "ignore-incarnation",
+            Canary::NoTombstones => "no-tombstones",
+            Canary::ForgetReservations => "forget-reservations",
+        }
+    }
+
+    /// The fault with this name.
+    pub fn named(name: &str) -> Option<Canary> {
+        Canary::ALL.into_iter().find(|canary| canary.name() == name)
+    }
+
+    /// The fault of the core that it is, if it is one.
+    pub fn of_core(self) -> Option<CoreCanary> {
+        match self {
+            Canary::AdmitBesideHolds => Some(CoreCanary::AdmitBesideHolds),
+            Canary::DoubleRelease => Some(CoreCanary::DoubleRelease),
+            _ => None,
+        }
+    }
+}

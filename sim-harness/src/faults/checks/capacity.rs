@@ -1,0 +1,95 @@
+//! No host is ever over-committed: what is granted at a time, added up one by one, is at most what there is.
+//!
+//! Invariant: shares no code with the ledger's own arithmetic. Looks at the site's present and future, as its own clock
+//! has it: a window may start a little in the past, where the ledger has forgotten what was granted.
+
+use broker::{
+    host::Host,
+    ids::{HostId, RequestId},
+    ledger::{BookingState, Ledger, Reservation},
+    resources::{Amounts, amount_of},
+    schedule::Schedule,
+    time::{Now, Time, Window},
+};
+
+/// One amount granted on a host.
+struct Granted<'a> {
+    request: &'a RequestId,
+    host: &'a HostId,
+    window: Window,
+    amounts: &'a Amounts,
+}
+
+type Finding = Box<(RequestId, String)>;
+
+/// Checks what the ledger has promised, and that no hold outlives its deadline.
+pub fn check_ledger(hosts: &[(Host, Schedule)], ledger: &Ledger, now: Now) -> Result<(), Finding> {
+    let mut granted = Vec::new();
+    for booking in ledger.bookings() {
+        if let BookingState::Held { deadline } = booking.state
+            && deadline <= now.monotonic
+        {
+            let what = format!("#{} is held after its deadline", booking.attempt.attempt);
+            return Err(Box::new((booking.attempt.request.clone(), what)));
+        }
+        granted.extend(booking.grants.iter().map(|grant| Granted {
+            request: &booking.attempt.request,
+            host: &grant.host,
+            window: booking.window,
+            amounts: &grant.amounts,
+        }));
+    }
+    check(hosts, &granted, now.utc)
+}
+
+/// Checks what the disk says was promised.
+pub fn check_disk<'a>(
+    hosts: &[(Host, Schedule)],
+    reservations: impl Iterator<Item = &'a Reservation>,
+    now: Now,
+) -> Result<(), Finding> {
+    let mut granted = Vec::new();
+    for reservation in reservations {
+        granted.extend(reservation.grants.iter().map(|grant| Granted {
+            request: &reservation.attempt.request,
+            host: &grant.host,
+            window: reservation.window,
+            amounts: &grant.amounts,
+        }));
+    }
+    check(hosts, &granted, now.utc)
+}
+
+/// Sums only grow where something starts, so the starts are the times to look at.
+fn check(hosts: &[(Host, Schedule)], granted: &[Granted<'_>], now: Time) -> Result<(), Finding> {
+    for (host, own) in hosts {
+        let here: Vec<&Granted<'_>> = granted.iter().filter(|granted| *granted.host == host.id).collect();
+        for (name, capacity) in &host.capacity {
+            let own = own.occupancy(name);
+            let starts_of_own = own.map_or_else(Vec::new, |own| own.steps().into_iter().map(|(at, _)| at).collect());
+            for at in here.iter().map(|granted| granted.window.start).chain(starts_of_own) {
+                let at = at.max(now);
+                let under_way = here.iter().filter(|granted| granted.window.start <= at && at < granted.window.end);
+                let mut sum = own.map_or(0, |own| own.used_at(at).0);
+                let mut last = None;
+                for one in under_way {
+                    sum += amount_of(one.amounts, name).0;
+                    last = Some(one.request);
+                }
+                if let Some(request) = last
+                    && sum > capacity.0
+                {
+                    let what = format!(
+                        "{}: {sum} of {} granted at {}, there are {}",
+                        host.id,
+                        name.as_str(),
+                        at.0,
+                        capacity.0
+                    );
+                    return Err(Box::new((request.clone(), what)));
+                }
+            }
+        }
+    }
+    Ok(())
+}

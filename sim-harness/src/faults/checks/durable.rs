@@ -1,0 +1,93 @@
+//! What a user was told to stand is exactly N hosts that together have what was asked, and it is on the disks of all
+//! their sites until it ends, whatever crashes. Only a user who takes it back ends it earlier, and only when the entry
+//! point has that on disk: until then a crash may forget it.
+//!
+//! Invariant: reads the modelled disks, also those of nodes that do not run.
+
+use std::collections::BTreeSet;
+
+use broker::{
+    ids::RequestId,
+    negotiation::Decision,
+    plan::Allocation,
+    resources::amount_of,
+    time::{Span, Window},
+};
+
+use super::super::{
+    clock, names,
+    users::{Told, UserRequest},
+    world::World,
+};
+
+/// Sites may forget a reservation when it has ended on their clock, which is ahead by up to 20 s.
+const CLOCKS_DIFFER: Span = Span(45);
+
+impl World {
+    /// What the user of this request was told must be true.
+    pub(in super::super) fn check_told(&mut self, id: &RequestId) {
+        let Some(user) = self.users.get(id) else { return };
+        let Told::Stands { attempt, allocation } = &user.told else { return };
+        let found = check_shape(user, allocation).and_then(|()| self.check_disks(id, user, *attempt, allocation));
+        if let Err(what) = found {
+            self.violate("a success told is durable", Some(id), what);
+        }
+    }
+
+    fn check_disks(
+        &self,
+        id: &RequestId,
+        user: &UserRequest,
+        attempt: u32,
+        allocation: &Allocation,
+    ) -> Result<(), String> {
+        let window = Window::starting(allocation.start, user.request.duration());
+        let record = self.nodes[user.entry_point].disk.requests.get(id);
+        let is_given_up =
+            user.is_taken_back && record.is_some_and(|record| matches!(record.decision, Decision::Closed(_)));
+        if is_given_up || window.end <= clock::true_utc(self.now) + CLOCKS_DIFFER {
+            return Ok(());
+        }
+        for grant in &allocation.grants {
+            let index = names::index_of(&grant.site).ok_or_else(|| format!("there is no site {}", grant.site))?;
+            let is_there = self.nodes[index].disk.reservations.values().any(|reservation| {
+                reservation.attempt.request == *id
+                    && reservation.attempt.attempt == attempt
+                    && reservation.window == window
+                    && reservation.grants.iter().any(|one| one.host == grant.host && one.amounts == grant.amounts)
+            });
+            if !is_there {
+                return Err(format!(
+                    "the user was told that #{attempt} stands, but {} of {} is not on the disk of its site",
+                    grant.host, grant.site
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Exactly N distinct hosts, the minima on each, the totals in sum.
+fn check_shape(user: &UserRequest, allocation: &Allocation) -> Result<(), String> {
+    let distinct: BTreeSet<_> = allocation.grants.iter().map(|grant| (&grant.site, &grant.host)).collect();
+    let asked = user.request.hosts();
+    if distinct.len() != asked || allocation.grants.len() != asked {
+        return Err(format!(
+            "{} hosts, {} of them distinct, instead of {asked}",
+            allocation.grants.len(),
+            distinct.len()
+        ));
+    }
+    for (name, minimum) in user.request.per_host() {
+        if let Some(grant) = allocation.grants.iter().find(|grant| amount_of(&grant.amounts, name) < *minimum) {
+            return Err(format!("{} of {} gives less than the minimum of {}", grant.host, grant.site, name.as_str()));
+        }
+    }
+    for (name, total) in user.request.total() {
+        let sum: u64 = allocation.grants.iter().map(|grant| amount_of(&grant.amounts, name).0).sum();
+        if sum < total.0 {
+            return Err(format!("{sum} of {} in sum instead of {}", name.as_str(), total.0));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Checkers of the design's invariants. None of them trusts the code that it checks: amounts are added up from the
+//! bookings, durability is read off the modelled disks, views are compared with what ledgers had.
+//!
+//! Invariant: a checker changes nothing; what it finds goes into [`World::violate`].
+
+mod capacity;
+mod durable;
+pub mod repeat;
+mod settled;
+pub mod truth;
+
+use broker::ids::RequestId;
+
+use super::world::World;
+
+/// An invariant that did not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which, in short.
+    pub invariant: &'static str,
+    /// The request concerned, if it is about one.
+    pub request: Option<RequestId>,
+    /// What was seen.
+    pub what: String,
+}
+
+impl World {
+    /// A site's ledger has changed.
+    pub(super) fn check_ledger(&mut self, node: usize) {
+        let now = self.nodes[node].clock.now(self.now);
+        let Some(running) = self.nodes[node].running() else { return };
+        self.truth.note(node, &running.ledger, now);
+        if let Err(found) = capacity::check_ledger(&self.nodes[node].hosts, &running.ledger, now) {
+            let (request, what) = *found;
+            self.violate("never over-committed", Some(&request), format!("s{node}: {what}"));
+            return;
+        }
+        if let Err(what) = running.ledger.sanity_check() {
+            self.violate("the ledger is consistent", None, format!("s{node}: {what}"));
+        }
+    }
+
+    /// The journal of a site has changed, for this request.
+    pub(super) fn check_disk(&mut self, node: usize, request: &RequestId) {
+        let now = self.nodes[node].clock.now(self.now);
+        let reservations = self.nodes[node].disk.reservations.values();
+        if let Err(found) = capacity::check_disk(&self.nodes[node].hosts, reservations, now) {
+            let (request, what) = *found;
+            self.violate("never over-committed", Some(&request), format!("disk of s{node}: {what}"));
+        }
+        self.check_told(request);
+    }
+}

@@ -1,0 +1,61 @@
+//! What the ledger of each site really showed at each of its versions; views are compared with it.
+//!
+//! Invariant: a view shows exactly what its site had at the version it names, and never goes back to an earlier one.
+
+use std::collections::BTreeMap;
+
+use broker::{
+    ids::HostId,
+    ledger::Ledger,
+    protocol::LedgerVersion,
+    schedule::Schedule,
+    time::{Now, Span, Time},
+    view::Schedules,
+};
+
+use super::super::{clock, discovery::known_version, world::World};
+
+/// Clocks differ by less; before this much after the true time nothing is compared, since each may have forgotten it.
+const FORGOTTEN: Span = Span(60);
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Truth {
+    by_version: BTreeMap<(usize, LedgerVersion), Vec<(HostId, Schedule)>>,
+}
+
+impl Truth {
+    /// Notes what the ledger of a site shows now.
+    pub fn note(&mut self, node: usize, ledger: &Ledger, now: Now) {
+        self.by_version.entry((node, ledger.version())).or_insert_with(|| ledger.snapshot(now).hosts);
+    }
+}
+
+fn after(schedule: &Schedule, time: Time) -> Schedule {
+    let mut schedule = schedule.clone();
+    schedule.forget_before(time);
+    schedule
+}
+
+impl World {
+    /// The view that `node` has of `site` has changed; before, it showed version `before`.
+    pub(in super::super) fn check_view(&mut self, node: usize, site: usize, before: Option<LedgerVersion>) {
+        let from = clock::true_utc(self.now) + FORGOTTEN;
+        let Some(view) = self.nodes[node].running().and_then(|running| running.views.get(&site)) else { return };
+        let Schedules::Known(known) = view.schedules() else { return };
+        let what = if known_version(view) < before {
+            Some(format!("went back from {before:?} to {:?}", known.version))
+        } else if let Some(truth) = self.truth.by_version.get(&(site, known.version)) {
+            let differs = truth.iter().find(|(host, schedule)| {
+                let believed = known.by_host.get(host).cloned().unwrap_or_default();
+                after(&believed, from) != after(schedule, from)
+            });
+            differs.map(|(host, _)| format!("shows {host} otherwise than the site did at {:?}", known.version))
+        } else {
+            Some(format!("shows {:?}, which the site never had", known.version))
+        };
+        if let Some(what) = what {
+            self.violate("a view shows what was", None, format!("the view that s{node} has of s{site} {what}"));
+        }
+    }
+}

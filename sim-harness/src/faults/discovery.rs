@@ -1,0 +1,233 @@
+//! How a simulated node learns of others: gossip that may be lost or late, repaired by asking the site itself; and
+//! phase I on what it believes.
+//!
+//! Invariant: what a node plans on comes out of its own [`SiteView`]s (and its own ledger) only.
+
+use std::{collections::BTreeSet, rc::Rc};
+
+use broker::{
+    ids::{RequestId, SiteId},
+    ledger::ScheduleUpdateParts,
+    negotiation::{self, Found, FoundHost},
+    plan::CutCounts,
+    protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer},
+    time::Millis,
+    view::{Heard, Schedules, SiteView},
+};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{
+    canary::Canary,
+    message::{Body, Gossip},
+    world::{Event, World},
+};
+
+/// How often a site says that it is there.
+const SIGN_OF_LIFE_MS: u64 = 4_000;
+/// How long an advert is believed.
+const TIME_TO_LIVE: Millis = Millis(30_000);
+/// A schedule that was learnt longer ago is asked for again before it is planned on.
+const MAX_SCHEDULE_AGE: Millis = Millis(20_000);
+/// How long phase I waits for schedules that it has asked for.
+const SEARCH_MS: u64 = 400;
+/// A site is not asked for its schedules more often.
+const FETCH_EVERY_MS: u64 = 300;
+
+/// Phase I under way.
+#[derive(Debug)]
+pub struct Search {
+    /// For this request.
+    pub request: RequestId,
+    /// Hosts wanted.
+    pub count: usize,
+    /// Governs the sample.
+    pub seed: u64,
+    /// Sites left out.
+    pub exclude: BTreeSet<SiteId>,
+}
+
+impl World {
+    /// The next advert of a node.
+    pub(super) fn advert(&mut self, node: usize) -> Advert {
+        let incarnation = self.nodes[node].disk.incarnation;
+        let site = self.nodes[node].site.clone();
+        let hosts = self.nodes[node].hosts.iter().map(|(host, _)| host.clone()).collect();
+        let number = self.running(node).map_or(0, |running| {
+            running.adverts += 1;
+            running.adverts
+        });
+        Advert {
+            site,
+            name: String::new(),
+            sequence: incarnation * 1_000_000 + number,
+            time_to_live_s: 30,
+            hosts,
+            addresses: Vec::new(),
+        }
+    }
+
+    /// Tells all others.
+    pub(super) fn gossip(&mut self, node: usize, gossip: &Rc<Gossip>) {
+        for to in (0..self.nodes.len()).filter(|to| *to != node) {
+            self.send(node, to, Body::Gossip(gossip.clone()));
+        }
+    }
+
+    /// The site says that it is there, and forgets what has passed.
+    pub(super) fn sign_of_life(&mut self, node: usize) {
+        let (now, run) = (self.nodes[node].clock.now(self.now), self.nodes[node].run);
+        let Some(running) = self.running(node) else { return };
+        running.ledger.forget_past(now);
+        let from = running.ledger.version();
+        self.perform_ledger(node);
+        if self.nodes[node].run != run {
+            return;
+        }
+        let advert = self.advert(node);
+        let update = ScheduleUpdateParts { from, changes: Vec::new() };
+        let gossip = Rc::new(Gossip { advert, update });
+        self.gossip(node, &gossip);
+        self.at(self.now + SIGN_OF_LIFE_MS, Event::SignOfLife { node, run });
+    }
+
+    pub(super) fn hear_gossip(&mut self, node: usize, from: usize, gossip: &Gossip) {
+        let now = self.nodes[node].clock.now(self.now).monotonic;
+        let site = self.nodes[from].site.clone();
+        let Some(running) = self.running(node) else { return };
+        let advert = &gossip.advert;
+        let view = running.views.entry(from).or_insert_with(|| SiteView::new(advert.clone(), now, TIME_TO_LIVE));
+        let before = known_version(view);
+        if advert.sequence > view.advert().sequence {
+            view.hear_advert(advert.clone(), now, TIME_TO_LIVE);
+        }
+        let ScheduleUpdateParts { from: version, changes } = &gossip.update;
+        let heard = view.hear_update(&ScheduleUpdate { site, from: *version, changes: changes.clone() }, now);
+        if heard == Heard::Applied && !changes.is_empty() {
+            self.check_view(node, from, before);
+        }
+        if heard == Heard::Gap {
+            self.fetch(node, from);
+        }
+    }
+
+    pub(super) fn hear_schedules(&mut self, node: usize, from: usize, snapshot: &ScheduleSnapshot) {
+        let now = self.nodes[node].clock.now(self.now).monotonic;
+        let accepts_old = self.canary == Some(Canary::AcceptOldSequence);
+        let Some(view) = self.running(node).and_then(|running| running.views.get_mut(&from)) else { return };
+        let before = known_version(view);
+        if accepts_old {
+            let remaining = view.expires() - now;
+            *view = SiteView::new(view.advert().clone(), now, remaining);
+        }
+        view.hear_snapshot(snapshot.clone(), now);
+        self.check_view(node, from, before);
+    }
+
+    /// Direct answers of a site tell how far its ledger is.
+    pub(super) fn hear_version_in(&mut self, node: usize, from: usize, answer: &SiteAnswer) {
+        let version = match answer {
+            SiteAnswer::Held { version, .. } | SiteAnswer::Confirmed { version } | SiteAnswer::Released { version } => {
+                *version
+            }
+            SiteAnswer::Refused(refusal) => refusal.version,
+            SiteAnswer::Settled | SiteAnswer::Status { .. } => return,
+        };
+        let now = self.nodes[node].clock.now(self.now).monotonic;
+        let Some(view) = self.running(node).and_then(|running| running.views.get_mut(&from)) else { return };
+        if view.hear_version(version, now) == Heard::Gap {
+            self.fetch(node, from);
+        }
+    }
+
+    fn fetch(&mut self, node: usize, from: usize) {
+        let now = self.now;
+        let Some(running) = self.running(node) else { return };
+        if running.fetched.get(&from).is_some_and(|at| at + FETCH_EVERY_MS > now) {
+            return;
+        }
+        running.fetched.insert(from, now);
+        self.send(node, from, Body::Fetch);
+    }
+
+    pub(super) fn answer_fetch(&mut self, node: usize, from: usize) {
+        let now = self.nodes[node].clock.now(self.now);
+        let Some(running) = self.nodes[node].running() else { return };
+        let snapshot = Rc::new(running.ledger.snapshot(now));
+        self.send(node, from, Body::Schedules(snapshot));
+    }
+
+    /// Phase I: with enough known it answers at once, else it asks for what is missing and waits a while.
+    pub(super) fn search(&mut self, node: usize, search: Search, enough: usize) {
+        let (found, missing) = self.look_around(node, &search);
+        let is_enough = found.hosts.len() >= enough || missing.is_empty();
+        let after = if is_enough { self.random.random_range(0..=3) } else { SEARCH_MS };
+        for site in missing {
+            self.fetch(node, site);
+        }
+        let run = self.nodes[node].run;
+        self.at(self.now + after, Event::Found { node, run, search });
+    }
+
+    pub(super) fn found(&mut self, node: usize, search: &Search) {
+        let (mut found, _) = self.look_around(node, search);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(search.seed);
+        while found.hosts.len() > search.count {
+            let index = random.random_range(0..found.hosts.len());
+            found.hosts.swap_remove(index);
+        }
+        self.feed_request(node, &search.request, negotiation::Event::Found(found));
+    }
+
+    /// What the node believes, and the sites whose schedules it lacks.
+    fn look_around(&self, node: usize, search: &Search) -> (Found, Vec<usize>) {
+        let now = self.nodes[node].clock.now(self.now);
+        let (mut found, mut missing) = (Found::default(), Vec::new());
+        let Some(running) = self.nodes[node].running() else { return (found, missing) };
+        let Some(carried) = running.negotiations.get(&search.request) else { return (found, missing) };
+        let request = &carried.negotiation.record().request;
+        let mut cut = CutCounts::default();
+        let own = (!search.exclude.contains(running.ledger.site())).then(|| running.ledger.snapshot(now));
+        if let Some(own) = own {
+            for (host, (_, schedule)) in running.ledger.hosts().zip(own.hosts) {
+                found.known_hosts += 1;
+                let host = host.host().clone();
+                if host.could_ever_satisfy(request.per_host(), request.attributes()) {
+                    found.hosts.push(FoundHost { site: own.site.clone(), host, schedule, version: own.version });
+                }
+            }
+        }
+        for (index, view) in &running.views {
+            let is_excluded = search.exclude.contains(&view.advert().site);
+            if is_excluded || view.expires() <= now.monotonic {
+                continue;
+            }
+            let fresh = view.fresh_schedules(now.monotonic, MAX_SCHEDULE_AGE);
+            if fresh.is_none() {
+                missing.push(*index);
+            }
+            for host in &view.advert().hosts {
+                found.known_hosts += 1;
+                if !host.could_ever_satisfy(request.per_host(), request.attributes()) {
+                    cut.candidates += 1;
+                } else if let Some(known) = fresh {
+                    let schedule = known.by_host.get(&host.id).cloned().unwrap_or_default();
+                    let (site, host) = (view.advert().site.clone(), host.clone());
+                    found.hosts.push(FoundHost { site, host, schedule, version: known.version });
+                } else {
+                    found.without_schedule += 1;
+                }
+            }
+        }
+        found.cut = cut;
+        (found, missing)
+    }
+}
+
+/// The version that a view shows.
+pub fn known_version(view: &SiteView) -> Option<LedgerVersion> {
+    match view.schedules() {
+        Schedules::Unknown => None,
+        Schedules::Known(known) => Some(known.version),
+    }
+}

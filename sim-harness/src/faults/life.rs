@@ -1,0 +1,159 @@
+//! What goes wrong with nodes and links, and how nodes start and stop.
+//!
+//! Invariant: a node that stops keeps its disk and nothing else; of the writes under way a crash lets some through, and
+//! of one actor's writes none after a lost one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::{ledger::Ledger, negotiation::Negotiation};
+use rand::RngExt;
+
+use super::{
+    canary::Canary,
+    effects,
+    message::Body,
+    node::{Actor, Running, State},
+    world::{Event, World},
+};
+
+/// Longest time until a crashed node starts again.
+const DOWN_MS_MAX: u64 = 12_000;
+/// Longest partition, and longest slowness.
+const TROUBLE_MS_MAX: u64 = 8_000;
+
+impl World {
+    /// A node starts with what its disk remembers.
+    pub(super) fn start(&mut self, node: usize) {
+        let (settings, limits) = (self.options.negotiation(), self.options.ledger(self.canary));
+        let seed: u64 = self.random.random();
+        let canary = self.canary;
+        let at = &mut self.nodes[node];
+        at.run += 1;
+        at.disk.incarnation += 1;
+        let now = at.clock.now(self.now);
+        let reservations = match canary {
+            Some(Canary::ForgetReservations) => Vec::new(),
+            _ => at.disk.reservations.values().cloned().collect(),
+        };
+        let (ledger, misfits) =
+            Ledger::open(at.site.clone(), limits, at.disk.incarnation, at.hosts.clone(), reservations, now);
+        let is_resumed = canary != Some(Canary::ReuseTryNumbers);
+        let resume = |(number, record): (usize, &broker::negotiation::RequestRecord)| {
+            let seed = seed.wrapping_add(number as u64);
+            let negotiation =
+                Negotiation::new(at.site.clone(), settings.clone(), record.clone(), is_resumed, seed, now);
+            (record.id.clone(), effects::carry(negotiation))
+        };
+        let negotiations: BTreeMap<_, _> = at.disk.requests.values().enumerate().map(resume).collect();
+        let ids: Vec<_> = negotiations.keys().cloned().collect();
+        at.state = State::Up(Box::new(Running {
+            ledger,
+            negotiations,
+            views: BTreeMap::new(),
+            askers: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            wake_at: None,
+            granted: BTreeSet::new(),
+            fetched: BTreeMap::new(),
+            adverts: 0,
+            released: BTreeSet::new(),
+        }));
+        let run = at.run;
+        self.history.note(self.now, None, format_args!("s{node} starts"));
+        if let Some(misfit) = misfits.first() {
+            let what = format!("s{node} does not find room again for what it had granted: {:?}", misfit.attempt);
+            self.violate("never over-committed", Some(&misfit.attempt.request), what);
+        }
+        self.check_ledger(node);
+        self.at(self.now, Event::SignOfLife { node, run });
+        self.perform_ledger(node);
+        for id in ids {
+            if self.nodes[node].run == run {
+                self.perform_request(node, &id);
+            }
+        }
+    }
+
+    /// A node loses everything that is not on disk.
+    pub(super) fn crash(&mut self, node: usize) {
+        let Some(running) = self.nodes[node].stop() else { return };
+        self.figures.crashes += 1;
+        self.history.note(self.now, None, format_args!("s{node} crashes"));
+        let mut lost: Vec<Actor> = Vec::new();
+        let mut touched = Vec::new();
+        for (actor, write) in running.writes.into_values() {
+            if lost.contains(&actor) || self.random.random_range(0..2) == 0 {
+                lost.push(actor);
+                continue;
+            }
+            if let super::node::Write::Ledger(broker::ledger::Record::Remove(attempt)) = &write {
+                touched.push(attempt.request.clone());
+            }
+            self.nodes[node].disk.apply(write);
+        }
+        self.stopped(node);
+        for request in touched {
+            self.check_disk(node, &request);
+        }
+    }
+
+    /// A site takes its leave; what it was writing is written.
+    fn leave(&mut self, node: usize) {
+        let Some(running) = self.nodes[node].stop() else { return };
+        self.history.note(self.now, None, format_args!("s{node} leaves"));
+        for (_, write) in running.writes.into_values() {
+            self.nodes[node].disk.apply(write);
+        }
+        for to in (0..self.nodes.len()).filter(|to| *to != node) {
+            self.send(node, to, Body::Departure);
+        }
+        self.stopped(node);
+    }
+
+    fn stopped(&mut self, node: usize) {
+        self.nodes[node].run += 1;
+        let gone = self.nodes.iter().filter(|node| node.is_gone()).count();
+        if gone < self.options.gone_max && self.random.random_range(0..5) == 0 {
+            self.nodes[node].state = State::Gone;
+            self.history.note(self.now, None, format_args!("s{node} is gone for good"));
+            return;
+        }
+        let run = self.nodes[node].run;
+        let after = if self.random.random_range(0..2) == 0 { 200 } else { DOWN_MS_MAX };
+        let after = self.random.random_range(1..=after);
+        self.at(self.now + after, Event::Start { node, run });
+    }
+
+    /// One of the faults that this seed has happens, and the next is planned.
+    pub(super) fn inject_fault(&mut self) {
+        if self.is_healed {
+            return;
+        }
+        let node = self.random.random_range(0..self.nodes.len());
+        let trouble_ms = self.random.random_range(100..=TROUBLE_MS_MAX);
+        let faults = self.options.faults;
+        match self.random.random_range(0..5) {
+            0 | 1 if faults.crashes => self.crash(node),
+            2 if faults.partitions => {
+                let size = self.random.random_range(1..=self.nodes.len().div_ceil(2));
+                let part: BTreeSet<usize> = (0..size).map(|_| self.random.random_range(0..self.nodes.len())).collect();
+                let is_one_way = self.random.random_range(0..3) == 0;
+                let how = if is_one_way { "nothing gets out of" } else { "cut off:" };
+                self.history.note(self.now, None, format_args!("{how} {part:?}"));
+                self.figures.partitions += 1;
+                self.network.cut(self.nodes.len(), &part, is_one_way);
+                self.at(self.now + trouble_ms, Event::PartitionEnds);
+            }
+            3 if faults.slowness => {
+                self.nodes[node].slow_ms = self.random.random_range(50..=1_500);
+                self.history.note(self.now, None, format_args!("s{node} is slow"));
+                self.at(self.now + trouble_ms, Event::SlownessEnds { node });
+            }
+            4 if faults.departures => self.leave(node),
+            _ => {}
+        }
+        let after = self.random.random_range(200..=2_500);
+        self.at(self.now + after, Event::Fault);
+    }
+}

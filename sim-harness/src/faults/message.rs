@@ -1,0 +1,168 @@
+//! What travels between the nodes of the simulated grid, and how it reads in a history.
+//!
+//! Invariant: a repeated message has the id of its original; no two sent ones have the same.
+
+use std::{fmt, rc::Rc};
+
+use broker::{
+    ids::RequestId,
+    ledger::ScheduleUpdateParts,
+    negotiation::Purpose,
+    protocol::{Advert, AttemptId, ScheduleSnapshot, SiteAnswer, SiteRequest},
+};
+
+/// What an answer is the answer to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// A negotiation asked.
+    Negotiation {
+        /// Its request.
+        request: RequestId,
+        /// The try.
+        attempt: u32,
+        /// What about.
+        purpose: Purpose,
+    },
+    /// A participant asked what became of an attempt.
+    Inquiry(AttemptId),
+}
+
+impl Question {
+    /// The request that it is about.
+    pub fn request(&self) -> &RequestId {
+        match self {
+            Question::Negotiation { request, .. } => request,
+            Question::Inquiry(attempt) => &attempt.request,
+        }
+    }
+}
+
+/// A gossiped message.
+#[derive(Debug)]
+pub struct Gossip {
+    /// The author's advert.
+    pub advert: Advert,
+    /// Changes of its schedules; none in a sign of life.
+    pub update: ScheduleUpdateParts,
+}
+
+/// What a message says.
+#[derive(Debug, Clone)]
+pub enum Body {
+    /// A direct request.
+    Ask {
+        /// Names the question among all of the run.
+        ask: u64,
+        /// What is waited for.
+        question: Question,
+        /// The request.
+        request: SiteRequest,
+    },
+    /// Its answer.
+    Answer {
+        /// The question's name.
+        ask: u64,
+        /// What was waited for.
+        question: Question,
+        /// The answer.
+        answer: SiteAnswer,
+    },
+    /// Gossip of the sender about itself.
+    Gossip(Rc<Gossip>),
+    /// The sender leaves.
+    Departure,
+    /// Asks for all schedules.
+    Fetch,
+    /// All schedules of the sender.
+    Schedules(Rc<ScheduleSnapshot>),
+}
+
+/// One message on its way.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// Its name; a repetition has the same.
+    pub id: u64,
+    /// The sender's run, so that what a node sends to itself dies with it.
+    pub run: u64,
+    /// The sender.
+    pub from: usize,
+    /// The receiver.
+    pub to: usize,
+    /// What it says.
+    pub body: Body,
+}
+
+impl Body {
+    /// The request that it is about, if it is about one.
+    pub fn request(&self) -> Option<&RequestId> {
+        match self {
+            Body::Ask { question, .. } | Body::Answer { question, .. } => Some(question.request()),
+            Body::Gossip(_) | Body::Departure | Body::Fetch | Body::Schedules(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s{} -> s{}: ", self.from, self.to)?;
+        match &self.body {
+            Body::Ask { request, .. } => write_request(f, request),
+            Body::Answer { question, answer, .. } => {
+                match question {
+                    Question::Negotiation { attempt, purpose, .. } => {
+                        write!(f, "answer to {} #{attempt}: ", format!("{purpose:?}").to_lowercase())?;
+                    }
+                    Question::Inquiry(attempt) => write!(f, "answer about #{}: ", attempt.attempt)?,
+                }
+                write_answer(f, answer)
+            }
+            Body::Gossip(gossip) => write!(
+                f,
+                "gossip {} +{} advert {}",
+                version(gossip.update.from),
+                gossip.update.changes.len(),
+                gossip.advert.sequence
+            ),
+            Body::Departure => f.write_str("leaves"),
+            Body::Fetch => f.write_str("fetch schedules"),
+            Body::Schedules(snapshot) => write!(f, "schedules at {}", version(snapshot.version)),
+        }
+    }
+}
+
+fn version(version: broker::protocol::LedgerVersion) -> String {
+    format!("{}.{}", version.incarnation, version.change)
+}
+
+fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Result {
+    match request {
+        SiteRequest::Hold(hold) => {
+            write!(f, "hold #{} {:?}", hold.attempt.attempt, hold.window)?;
+            for grant in &hold.grants {
+                write!(f, " {}", grant.host)?;
+                for (name, amount) in &grant.amounts {
+                    write!(f, " {}={}", name.as_str(), amount.0)?;
+                }
+            }
+            write!(f, " for {} ms", hold.hold_for.0)
+        }
+        SiteRequest::Confirm { attempt, held_in } => write!(f, "confirm #{}, held in {held_in}", attempt.attempt),
+        SiteRequest::Release(attempt) => write!(f, "release #{}", attempt.attempt),
+        SiteRequest::Settle(attempt) => write!(f, "settle #{}", attempt.attempt),
+        SiteRequest::Inquire(attempt) => write!(f, "what became of #{}?", attempt.attempt),
+    }
+}
+
+fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result {
+    match answer {
+        SiteAnswer::Held { version: at, hold_for } => write!(f, "held at {} for {} ms", version(*at), hold_for.0),
+        SiteAnswer::Confirmed { version: at } => write!(f, "confirmed at {}", version(*at)),
+        SiteAnswer::Released { version: at } => write!(f, "released at {}", version(*at)),
+        SiteAnswer::Settled => f.write_str("settled"),
+        SiteAnswer::Status { decision: None, booking } => write!(f, "participant: {booking:?}"),
+        SiteAnswer::Status { decision: Some(decision), booking } => {
+            write!(f, "entry point: {decision:?}, participant: {booking:?}")
+        }
+        SiteAnswer::Refused(refusal) => write!(f, "refused: {}", refusal.reason),
+    }
+}

@@ -1,0 +1,94 @@
+//! `kolo-sim faults`: the real ledgers, negotiations and views of a grid against a modelled network, disk and clock,
+//! wholly from one seed, with everything going wrong that may; and checkers that would see a broken promise.
+//!
+//! A run has two phases: one with the faults that the seed has drawn, and one in which everything is healed and must
+//! settle within a bound of virtual time.
+//!
+//! Invariant: a seed gives the same run on every machine. The only clock that is read measures the simulator itself.
+
+pub mod args;
+mod canary;
+mod checks;
+mod clock;
+mod discovery;
+mod effects;
+mod figures;
+mod history;
+mod life;
+mod message;
+mod names;
+mod network;
+mod node;
+mod options;
+mod report;
+mod runner;
+#[cfg(test)]
+mod tests;
+mod users;
+mod world;
+
+use std::{io::IsTerminal, panic, process::ExitCode, time::Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use self::{
+    args::{FaultsArgs, OutputForm},
+    canary::Canary,
+};
+
+/// How often a line tells how far a run is, where there is no terminal.
+const LINE_EVERY: u64 = 1_000;
+
+/// Runs the command.
+pub fn run(args: &FaultsArgs) -> ExitCode {
+    if args.list_canaries {
+        for canary in Canary::ALL {
+            println!("{}", canary.name());
+        }
+        return ExitCode::SUCCESS;
+    }
+    // A panic of the core is caught, reported with its seed, and replayed; its own message would tear the progress bar.
+    panic::set_hook(Box::new(|_| {}));
+    let started = Instant::now();
+    let bar = progress(args.seeds);
+    let result = runner::run_seeds(args.from, args.seeds, args.canary, &|done| {
+        bar.set_position(done);
+        if bar.is_hidden() && done.is_multiple_of(LINE_EVERY) {
+            eprintln!("{done} of {} seeds", args.seeds);
+        }
+    });
+    bar.finish_and_clear();
+    let seconds = started.elapsed().as_secs_f64();
+    let shown = match &result.found {
+        Some((seed, _)) => Some(*seed),
+        None if args.history => Some(args.from + args.seeds - 1),
+        None => None,
+    };
+    if let Some(seed) = shown {
+        eprint!("{}", runner::run_seed(seed, args.canary, true).history);
+    }
+    if let Some((seed, violation)) = &result.found {
+        let request = violation.request.as_ref().map_or_else(String::new, |id| format!(" ({id})"));
+        eprintln!("seed {seed}: violated: {}{request}: {}", violation.invariant, violation.what);
+        eprintln!("replay: {}", report::replay_command(*seed, args.canary));
+    }
+    match args.output {
+        OutputForm::Table => println!("{}", report::table(&result.figures, seconds)),
+        OutputForm::Json => match report::json(&result, args.canary, seconds) {
+            Ok(line) => println!("{line}"),
+            Err(error) => eprintln!("kolo-sim faults: {error}"),
+        },
+    }
+    if result.found.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn progress(seeds: u64) -> ProgressBar {
+    let is_terminal = std::io::stderr().is_terminal();
+    let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(seeds), target);
+    bar.set_style(
+        ProgressStyle::with_template("seeds {wide_bar} {pos}/{len} {elapsed}, {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    bar
+}

@@ -1,0 +1,194 @@
+//! One simulated node: its disk, its clocks, and (while it runs) the real ledger, negotiations and views.
+//!
+//! Invariant: whatever is in [`Running`] is lost in a crash; whatever is in [`Disk`] is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::{
+    host::Host,
+    ids::{RequestId, SiteId},
+    ledger::{Ledger, Record, Reservation},
+    negotiation::{Negotiation, Purpose, RequestRecord},
+    protocol::{AttemptId, AttemptStatus},
+    schedule::Schedule,
+    view::SiteView,
+};
+
+use super::{clock::Clock, message::Question};
+
+/// What survives a crash.
+#[derive(Debug, Default)]
+pub struct Disk {
+    /// The ledger's journal.
+    pub reservations: BTreeMap<AttemptId, Reservation>,
+    /// The entry point's decisions.
+    pub requests: BTreeMap<RequestId, RequestRecord>,
+    /// Number of the last start.
+    pub incarnation: u64,
+}
+
+/// Whose output a write is: outputs of the same one wait for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Actor {
+    /// The ledger.
+    Ledger,
+    /// The negotiation of a request.
+    Request(RequestId),
+}
+
+/// A write under way.
+#[derive(Debug)]
+pub enum Write {
+    /// Of the ledger.
+    Ledger(Record),
+    /// Of a request.
+    Request(Box<RequestRecord>),
+}
+
+impl Disk {
+    /// A write has reached the disk.
+    pub fn apply(&mut self, write: Write) {
+        match write {
+            Write::Ledger(Record::Put(reservation)) => {
+                self.reservations.insert(reservation.attempt.clone(), reservation);
+            }
+            Write::Ledger(Record::Remove(attempt)) => {
+                self.reservations.remove(&attempt);
+            }
+            Write::Request(record) => {
+                self.requests.insert(record.id.clone(), *record);
+            }
+        }
+    }
+}
+
+/// A negotiation and what its node tells of it.
+#[derive(Debug)]
+pub struct Carried {
+    /// The negotiation.
+    pub negotiation: Negotiation,
+    /// What participants are told: the number of the last try, and its status. Behind the negotiation while a write is
+    /// under way.
+    pub status: (u32, AttemptStatus),
+}
+
+/// Where the answer to a question that the ledger was asked goes.
+#[derive(Debug)]
+pub struct Asker {
+    /// The node that asked.
+    pub from: usize,
+    /// The question's name.
+    pub ask: u64,
+    /// What the asker waits for.
+    pub question: Question,
+    /// The message that brought the question.
+    pub message: u64,
+    /// Whether it asked to confirm.
+    pub is_confirm: bool,
+}
+
+/// A question of this node that has no answer yet.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    /// Of this request.
+    pub request: RequestId,
+    /// To this site.
+    pub site: SiteId,
+    /// The try.
+    pub attempt: u32,
+    /// About this.
+    pub purpose: Purpose,
+}
+
+/// What a node has in memory.
+#[derive(Debug)]
+pub struct Running {
+    /// The site side.
+    pub ledger: Ledger,
+    /// The entry-point side.
+    pub negotiations: BTreeMap<RequestId, Carried>,
+    /// What is believed of other sites.
+    pub views: BTreeMap<usize, SiteView>,
+    /// Questions that the ledger has not answered yet, by token.
+    pub askers: BTreeMap<u64, Asker>,
+    /// Questions that wait for an answer.
+    pub waiting: BTreeMap<u64, Waiting>,
+    /// Writes under way, oldest first.
+    pub writes: BTreeMap<u64, (Actor, Write)>,
+    /// When the node wakes up next.
+    pub wake_at: Option<u64>,
+    /// Messages that the ledger has granted.
+    pub granted: BTreeSet<u64>,
+    /// When each site was last asked for its schedules.
+    pub fetched: BTreeMap<usize, u64>,
+    /// Adverts so far in this run.
+    pub adverts: u64,
+    /// Releases sent, for the fault of not repeating them.
+    pub released: BTreeSet<(RequestId, u32, SiteId)>,
+}
+
+/// Whether a node runs.
+#[derive(Debug)]
+pub enum State {
+    /// Not yet part of the grid.
+    Absent,
+    /// Running.
+    Up(Box<Running>),
+    /// Not running, to be started again.
+    Down,
+    /// Not running, never to be started again.
+    Gone,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Node {
+    /// Its name.
+    pub site: SiteId,
+    /// Its clocks.
+    pub clock: Clock,
+    /// Its hosts with the owner's own work.
+    pub hosts: Vec<(Host, Schedule)>,
+    /// Its disk.
+    pub disk: Disk,
+    /// Whether it runs.
+    pub state: State,
+    /// Counts starts and stops: what was planned for an earlier run does not happen.
+    pub run: u64,
+    /// Everything takes this much longer at the moment.
+    pub slow_ms: u64,
+}
+
+impl Node {
+    /// What is in memory, if it runs.
+    pub fn running(&self) -> Option<&Running> {
+        match &self.state {
+            State::Up(running) => Some(running),
+            State::Absent | State::Down | State::Gone => None,
+        }
+    }
+
+    /// What is in memory, if it runs.
+    pub fn running_mut(&mut self) -> Option<&mut Running> {
+        match &mut self.state {
+            State::Up(running) => Some(running),
+            State::Absent | State::Down | State::Gone => None,
+        }
+    }
+
+    /// It runs no longer; what was in memory, if it ran.
+    pub fn stop(&mut self) -> Option<Running> {
+        match std::mem::replace(&mut self.state, State::Down) {
+            State::Up(running) => Some(*running),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Whether it is gone for good.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state, State::Gone)
+    }
+}

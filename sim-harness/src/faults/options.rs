@@ -1,0 +1,157 @@
+//! What one seed is about: how large the grid is, what goes wrong in it and how often (swarm testing: every seed draws
+//! its own mixture, and leaves some faults out altogether, so that rare combinations get their turn).
+//!
+//! Invariant: no message lives longer than [`Options::latest_ms`], which is below [`TOMBSTONE_LIFE`]: the ledger's
+//! protection against late messages is bounded by design.
+
+use broker::{
+    ledger::LedgerLimits,
+    negotiation::NegotiationSettings,
+    phases::Settings,
+    request::Effort,
+    time::{Millis, Span},
+};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::canary::Canary;
+
+/// How long sites remember an attempt that is over.
+pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
+/// Longest hold, whoever asks.
+const HOLD_MAX: Millis = Millis(12_000);
+/// From a confirm to the first question for the final word.
+const FINAL_WORD_WAIT: Millis = Millis(1_500);
+/// Virtual time after the healing within which everything must have settled: the longest wait between two questions
+/// for the final word (96 s) and between two releases (60 s), each may meet one last message of before the healing.
+pub const SETTLE_WITHIN_MS: u64 = 300_000;
+
+/// Faults that a seed has or has not.
+#[derive(Debug, Clone, Copy)]
+pub struct Faults {
+    /// Nodes crash between two effects, and at any other time.
+    pub crashes: bool,
+    /// Links are cut, in both directions or in one.
+    pub partitions: bool,
+    /// Nodes become slow for a while.
+    pub slowness: bool,
+    /// Sites leave the grid, and come back.
+    pub departures: bool,
+}
+
+/// The options of one seed.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Sites, also those that join late.
+    pub sites: usize,
+    /// Most hosts of a site.
+    pub hosts_max: usize,
+    /// Sites, from the first on, that carry requests.
+    pub entry_points: usize,
+    /// Requests.
+    pub requests: u64,
+    /// Of the sites, how many join only after a while.
+    pub late_sites: usize,
+    /// How long faults last from the start on.
+    pub faulty_ms: u64,
+    /// Of 100 messages, how many are lost.
+    pub loss_percent: u64,
+    /// Of 100 messages, how many arrive twice.
+    pub repeat_percent: u64,
+    /// Of 100 messages, how many are overtaken by many others.
+    pub late_percent: u64,
+    /// Longest ordinary delay of a message.
+    pub delay_ms_max: u64,
+    /// Longest delay of a message that is overtaken or repeated.
+    pub latest_ms: u64,
+    /// Longest write.
+    pub disk_ms_max: u64,
+    /// Of 1000 effects, before how many the node crashes.
+    pub crash_per_mille: u64,
+    /// Kinds of faults.
+    pub faults: Faults,
+    /// Most sites that never come back.
+    pub gone_max: usize,
+    /// Wall clocks differ from the true time by at most this.
+    pub skew_ms_max: i64,
+    /// Monotonic clocks run wrong by at most this, in millionths.
+    pub drift_ppm_max: i64,
+    /// Of 100 requests, how many are taken back by the user at some time.
+    pub cancel_percent: u64,
+    /// Reservations so short that they end during the run.
+    pub has_short_durations: bool,
+    /// Windows for the start so tight that a second try hardly fits.
+    pub has_tight_windows: bool,
+    /// How long holds last.
+    pub hold_for: Millis,
+    /// How long answers are waited for.
+    pub answer_timeout: Millis,
+    /// How long a request may take.
+    pub patience: Millis,
+}
+
+/// One of `choices`.
+fn one_of<T: Copy>(random: &mut Xoshiro256PlusPlus, choices: &[T]) -> T {
+    choices[random.random_range(0..choices.len())]
+}
+
+impl Options {
+    /// Draws the options of a seed.
+    pub fn draw(random: &mut Xoshiro256PlusPlus) -> Options {
+        let sites = random.random_range(2..=12);
+        let faults = Faults {
+            crashes: random.random_range(0..3) > 0,
+            partitions: random.random_range(0..2) == 0,
+            slowness: random.random_range(0..3) == 0,
+            departures: random.random_range(0..4) == 0,
+        };
+        Options {
+            sites,
+            hosts_max: random.random_range(1..=4),
+            entry_points: random.random_range(1..=sites.min(6)),
+            requests: random.random_range(3..=12),
+            late_sites: if random.random_range(0..3) == 0 { random.random_range(0..=sites / 3) } else { 0 },
+            faulty_ms: random.random_range(8_000..=40_000),
+            loss_percent: one_of(random, &[0, 0, 1, 5, 10, 25]),
+            repeat_percent: one_of(random, &[0, 2, 10, 25]),
+            late_percent: one_of(random, &[0, 0, 5, 20]),
+            delay_ms_max: one_of(random, &[2, 10, 50, 200]),
+            latest_ms: one_of(random, &[1_000, 3_000, 8_000]),
+            disk_ms_max: one_of(random, &[0, 5, 30, 200]),
+            crash_per_mille: if faults.crashes { one_of(random, &[0, 2, 5, 15]) } else { 0 },
+            faults,
+            gone_max: random.random_range(0..=sites / 4),
+            skew_ms_max: one_of(random, &[0, 500, 20_000]),
+            drift_ppm_max: one_of(random, &[0, 200, 10_000]),
+            cancel_percent: one_of(random, &[0, 10, 40]),
+            has_short_durations: random.random_range(0..5) == 0,
+            has_tight_windows: random.random_range(0..3) == 0,
+            hold_for: one_of(random, &[Millis(1_500), Millis(4_000), Millis(10_000)]),
+            answer_timeout: one_of(random, &[Millis(300), Millis(1_000)]),
+            patience: one_of(random, &[Millis(5_000), Millis(20_000)]),
+        }
+    }
+
+    /// Settings of every entry point.
+    pub fn negotiation(&self) -> NegotiationSettings {
+        NegotiationSettings {
+            planner: Settings { effort: Effort::Fast, ..Settings::default() },
+            hold_for: self.hold_for,
+            answer_timeout: self.answer_timeout,
+            patience: self.patience,
+            ..NegotiationSettings::default()
+        }
+    }
+
+    /// Limits of every ledger; a fault may lie in them.
+    pub fn ledger(&self, canary: Option<Canary>) -> LedgerLimits {
+        LedgerLimits {
+            hold_max: if canary == Some(Canary::ForgetHoldDeadline) { Millis(u64::MAX / 4) } else { HOLD_MAX },
+            final_word_wait: FINAL_WORD_WAIT,
+            tombstone_life: TOMBSTONE_LIFE,
+            max_tombstones: if canary == Some(Canary::NoTombstones) { 1 } else { 10_000 },
+            farthest_future: Span(7 * 86_400),
+            ..LedgerLimits::default()
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What users ask, take back and are told.
+//!
+//! Invariant: what a user was told is kept here apart from every node, so that no node can take it back unseen.
+
+use std::collections::BTreeMap;
+
+use broker::{
+    amount::Amount,
+    host::Host,
+    ids::RequestId,
+    negotiation::{Decision, Event, History, Outcome, RequestRecord, Stage},
+    plan::Allocation,
+    request::{Request, RequestDocument},
+    resources::Amounts,
+    schedule::Schedule,
+    time::{Span, Time, Window},
+};
+use rand::{RngExt, seq::IndexedRandom};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{
+    clock,
+    figures::Figures,
+    names,
+    node::{Actor, Write},
+    options::Options,
+    world::{Event as WorldEvent, World},
+};
+
+/// How long a user waits when no entry point can be reached.
+const COME_BACK_MS: u64 = 700;
+const CORES: [u64; 4] = [1000, 2000, 4000, 8000];
+
+/// What a user was told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Told {
+    /// Nothing yet.
+    Nothing,
+    /// It stands.
+    Stands {
+        /// The try.
+        attempt: u32,
+        /// The plan.
+        allocation: Allocation,
+    },
+    /// It is over.
+    Over(Outcome),
+}
+
+/// A request as its user knows it.
+#[derive(Debug)]
+pub struct UserRequest {
+    /// What was asked.
+    pub request: Request,
+    /// The node that carries it.
+    pub entry_point: usize,
+    /// The user has taken it back; whether that has got through is another matter.
+    pub is_taken_back: bool,
+    /// What the user was told last.
+    pub told: Told,
+}
+
+/// All users.
+#[derive(Debug, Default)]
+pub struct Users {
+    requests: BTreeMap<RequestId, UserRequest>,
+}
+
+impl Users {
+    /// What the user of a request knows.
+    pub fn get(&self, id: &RequestId) -> Option<&UserRequest> {
+        self.requests.get(id)
+    }
+
+    /// The user of a request looks at it.
+    ///
+    /// # Errors
+    /// What contradicts what the user was told before.
+    pub fn hear(&mut self, id: &RequestId, attempt: u32, stage: Stage<'_>) -> Result<Option<String>, String> {
+        let Some(user) = self.requests.get_mut(id) else { return Ok(None) };
+        let news = match stage {
+            Stage::Stands(allocation) => Told::Stands { attempt, allocation: allocation.clone() },
+            Stage::Closed { outcome, .. } => Told::Over(outcome.clone()),
+            Stage::Planning | Stage::Holding(_) | Stage::Confirming(_) | Stage::BackingOff => Told::Nothing,
+        };
+        match (&user.told, &news) {
+            (before, now) if before == now => return Ok(None),
+            (Told::Nothing, _) => {}
+            (Told::Stands { .. }, Told::Over(Outcome::Cancelled(_))) if user.is_taken_back => {}
+            (Told::Stands { attempt, .. }, now) => {
+                return Err(format!("the user was told that #{attempt} stands, and then: {}", words(now)));
+            }
+            (before @ Told::Over(_), now) => {
+                return Err(format!("the user was told: {}; and then: {}", words(before), words(now)));
+            }
+        }
+        let text = words(&news);
+        user.told = news;
+        Ok(Some(text))
+    }
+
+    /// Counts what came of the requests.
+    pub fn count(&self, figures: &mut Figures) {
+        for user in self.requests.values() {
+            figures.requests += 1;
+            match &user.told {
+                Told::Stands { .. } => figures.reservations += 1,
+                Told::Over(Outcome::Cancelled(_)) => figures.cancelled += 1,
+                Told::Over(Outcome::Rejected { .. }) => figures.rejected += 1,
+                Told::Over(Outcome::Failed(_)) => figures.failed += 1,
+                Told::Nothing => figures.never_told += 1,
+            }
+        }
+    }
+}
+
+fn words(told: &Told) -> String {
+    match told {
+        Told::Nothing => "it is under way".to_owned(),
+        Told::Stands { attempt, .. } => format!("#{attempt} stands"),
+        Told::Over(Outcome::Cancelled(_)) => "it is taken back".to_owned(),
+        Told::Over(Outcome::Rejected { reason, .. }) => format!("rejected, {}", reason.detail()),
+        Told::Over(Outcome::Failed(failure)) => failure.to_string(),
+    }
+}
+
+/// Draws the hosts of a site and the owner's own work on them.
+pub fn draw_hosts(random: &mut Xoshiro256PlusPlus, options: &Options) -> Vec<(Host, Schedule)> {
+    let count = random.random_range(1..=options.hosts_max);
+    let mut hosts = Vec::with_capacity(count);
+    for index in 0..count {
+        let cores = CORES[random.random_range(0..CORES.len())];
+        let capacity = amounts(cores, cores * 2);
+        let mut own = Schedule::default();
+        if random.random_range(0..3) == 0 {
+            let start = Time(clock::true_utc(0).0 + random.random_range(0..4_000));
+            own.add(Window::starting(start, Span(random.random_range(60..3_000))), &amounts(cores / 2, cores));
+        }
+        let id = names::host(index);
+        hosts.push((Host { id, capacity, attributes: BTreeMap::new(), speed: 1000, price: 0 }, own));
+    }
+    hosts
+}
+
+fn amounts(cpu: u64, memory: u64) -> Amounts {
+    Amounts::from([(names::resource("cpu"), Amount(cpu)), (names::resource("memory"), Amount(memory))])
+}
+
+/// Draws a request; `None` when the draw makes no sense.
+fn draw_request(random: &mut Xoshiro256PlusPlus, options: &Options, arrival: Time) -> Option<Request> {
+    let hosts: u32 = random.random_range(1..=5);
+    let asked = u64::from(hosts) * random.random_range(200..=4_500);
+    let duration = if options.has_short_durations { [20, 40, 600] } else { [600, 3_600, 7_200] };
+    let reach = if options.has_tight_windows { [0, 5, 120] } else { [30, 7_200, 28_800] };
+    let (duration, reach) = (*duration.choose(random)?, *reach.choose(random)?);
+    // A user's clock may be ahead of or behind the entry point's.
+    let earliest = Time(arrival.0 + random.random_range(0..10));
+    let per_host = if random.random_range(0..2) == 0 { amounts(100, 100) } else { Amounts::new() };
+    let mut total = amounts(asked, asked / 2);
+    if random.random_range(0..2) == 0 {
+        total.remove(&names::resource("memory"));
+    }
+    let document = RequestDocument {
+        id: None,
+        hosts,
+        duration,
+        earliest: Some(earliest),
+        latest: Some(Time(earliest.0 + reach)),
+        per_host,
+        total,
+        attributes: BTreeMap::new(),
+        candidates: None,
+        effort: None,
+    };
+    Request::try_from(document).ok()
+}
+
+impl World {
+    /// A user asks one of the entry points that run.
+    pub(super) fn submit(&mut self, number: u64) {
+        let running = (0..self.options.entry_points).filter(|node| self.nodes[*node].running().is_some());
+        let running: Vec<usize> = running.collect();
+        let Some(&entry_point) = running.choose(&mut self.random) else {
+            if !self.is_healed {
+                self.at(self.now + COME_BACK_MS, WorldEvent::Submit { number });
+            }
+            return;
+        };
+        let now = self.nodes[entry_point].clock.now(self.now);
+        let Some(request) = draw_request(&mut self.random, &self.options, now.utc) else { return };
+        let Ok((earliest, latest)) = request.starts(now.utc, Span(3_600)) else { return };
+        let id = names::request(number);
+        let record = RequestRecord {
+            id: id.clone(),
+            user: "ada".to_owned(),
+            request: request.clone(),
+            submitted_ms: self.now,
+            elapsed_ms: 0,
+            earliest,
+            latest,
+            last_attempt: 0,
+            decision: Decision::Open,
+            owed: Vec::new(),
+            history: History::default(),
+        };
+        self.history.note(
+            self.now,
+            Some(&id),
+            format_args!(
+                "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {} s, from {} to {}",
+                request.hosts(),
+                request.total(),
+                request.per_host(),
+                request.duration().0,
+                earliest.0,
+                latest.0
+            ),
+        );
+        let user = UserRequest { request, entry_point, is_taken_back: false, told: Told::Nothing };
+        self.users.requests.insert(id.clone(), user);
+        self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
+    }
+
+    /// A user takes a request back.
+    pub(super) fn cancel(&mut self, number: u64) {
+        let id = names::request(number);
+        let Some(user) = self.users.requests.get_mut(&id) else { return };
+        let entry_point = user.entry_point;
+        let carried = self.nodes[entry_point].running().is_some_and(|running| running.negotiations.contains_key(&id));
+        if !carried || matches!(user.told, Told::Over(_)) {
+            return;
+        }
+        user.is_taken_back = true;
+        self.history.note(self.now, Some(&id), format_args!("the user takes it back"));
+        self.feed_request(entry_point, &id, Event::Cancel);
+    }
+
+    /// The user looks at the request; what is told from now on must stay true.
+    pub(super) fn show(&mut self, node: usize, id: &RequestId) {
+        let Some(carried) = self.nodes[node].running().and_then(|running| running.negotiations.get(id)) else { return };
+        let (stage, attempt) = (carried.negotiation.stage(), carried.negotiation.record().last_attempt);
+        match self.users.hear(id, attempt, stage) {
+            Ok(None) => {}
+            Ok(Some(news)) => self.history.note(self.now, Some(id), format_args!("the user sees: {news}")),
+            Err(what) => self.violate("what was told stays true", Some(id), what),
+        }
+        self.check_told(id);
+    }
+}
