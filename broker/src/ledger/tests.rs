@@ -1,5 +1,5 @@
 //! The ledger's answers one by one, and that what it publishes is what it has. How ledgers and negotiations stand
-//! together against losses and crashes is tested in `negotiation::tests`.
+//! together against losses and crashes is simulated by `kolo-sim faults`.
 
 use std::collections::BTreeMap;
 

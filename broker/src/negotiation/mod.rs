@@ -85,7 +85,7 @@ pub struct Negotiation {
     state: State,
     started: Millis,
     multiplier: u32,
-    /// Whether a wider search is waited for: the first look is a quick one.
+    /// Whether a search beyond what is known is waited for: only when all that is known does not suffice.
     is_thorough: bool,
     /// The hosts of the last round: the same set again means that nothing more will come.
     last_set: BTreeSet<(SiteId, HostId)>,
@@ -146,9 +146,11 @@ impl Negotiation {
         }
         match negotiation.state {
             State::Finding => {
-                // Tries that a crash has made us forget may still be on their way to sites.
+                // Tries that a crash has made us forget may still be on their way to sites, or held there. The jump
+                // goes to disk before the next try, or a second crash would give the same numbers out again.
                 if is_resumed {
                     negotiation.record.last_attempt += TRIES_A_RUN;
+                    negotiation.persist(Decision::Open);
                 }
                 negotiation.find();
             }
@@ -375,7 +377,6 @@ impl Negotiation {
         }
         self.last_set = set;
         self.multiplier = next;
-        self.is_thorough = true;
         self.find();
     }
 

@@ -1,67 +1,297 @@
-//! Ledgers and negotiations against each other over a network that loses, repeats, delays and reorders messages, with
-//! crashes of any site at any step. Wholly governed by a seed; a failing seed prints how to replay it.
+//! A negotiation by itself: what it wants done, in which order, and what it makes of answers. How negotiations and
+//! ledgers stand together against losses and crashes is simulated by `kolo-sim faults`.
 
-mod world;
+use std::collections::BTreeMap;
 
-use self::world::{Options, World};
+use super::*;
+use crate::{
+    amount::Amount,
+    host::Host,
+    ids::RequestId,
+    plan::CutCounts,
+    protocol::{Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    request::Request,
+    resources::{Amounts, ResourceName},
+    time::Time,
+};
 
-/// Runs one seed; the panic message tells how to run just that one again.
-fn run_seeds(test: &str, seeds: std::ops::Range<u64>, options: impl Fn(u64) -> Options) {
-    #[expect(clippy::disallowed_methods, reason = "replays a single seed; the core itself reads no environment")]
-    let only: Option<u64> = std::env::var("KOLO_TEST_SEED").ok().and_then(|text| text.parse().ok());
-    let seeds = only.map_or(seeds, |seed| seed..seed + 1);
-    let (mut stands, mut closed) = (0, 0);
-    for seed in seeds {
-        let mut world = World::new(seed, options(seed));
-        let result = world.run();
-        if let Err(what) = result {
-            panic!(
-                "seed {seed}: {what}\nreplay: KOLO_TEST_SEED={seed} cargo test -p broker {test} -- --nocapture\n{}",
-                world.history()
-            );
+const CAPACITY: u64 = 1_000;
+
+fn site(name: &str) -> SiteId {
+    SiteId::new(name).unwrap()
+}
+
+fn at(milliseconds: u64) -> Now {
+    Now { monotonic: Millis(milliseconds), utc: Time(5_000 + i64::try_from(milliseconds / 1000).unwrap()) }
+}
+
+fn version(incarnation: u64) -> LedgerVersion {
+    LedgerVersion { incarnation, change: 0 }
+}
+
+fn record() -> RequestRecord {
+    let request: Request = serde_json::from_str(r#"{"hosts":2,"duration":60,"total":{"cpu":1500}}"#).unwrap();
+    RequestRecord {
+        id: RequestId::new("r").unwrap(),
+        user: "ada".to_owned(),
+        request,
+        submitted_ms: 0,
+        elapsed_ms: 0,
+        earliest: Time(5_000),
+        latest: Time(9_000),
+        last_attempt: 0,
+        decision: Decision::Open,
+        owed: Vec::new(),
+        history: History::default(),
+    }
+}
+
+/// A negotiation and everything that it has wanted done so far.
+struct Run {
+    negotiation: Negotiation,
+    outputs: Vec<Output>,
+}
+
+impl Run {
+    fn new(record: RequestRecord, is_resumed: bool) -> Run {
+        let settings = NegotiationSettings::default();
+        let negotiation = Negotiation::new(site("e"), settings, record, is_resumed, 1, at(0));
+        let mut run = Run { negotiation, outputs: Vec::new() };
+        run.drain();
+        run
+    }
+
+    /// New, and planned on the hosts of sites `a` and `b`: both are asked to hold.
+    fn holding() -> Run {
+        let mut run = Run::new(record(), false);
+        run.find(&["a", "b"]);
+        run
+    }
+
+    /// Both sites hold, in incarnations 7 and 8: both are asked to confirm.
+    fn confirming() -> Run {
+        let mut run = Run::holding();
+        run.answer("a", Purpose::Hold, held(7));
+        run.answer("b", Purpose::Hold, held(8));
+        run
+    }
+
+    /// Both sites have confirmed.
+    fn standing() -> Run {
+        let mut run = Run::confirming();
+        run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
+        run.answer("b", Purpose::Confirm, SiteAnswer::Confirmed { version: version(8) });
+        run
+    }
+
+    fn drain(&mut self) {
+        self.outputs.clear();
+        while let Some(output) = self.negotiation.poll_output() {
+            self.outputs.push(output);
         }
-        stands += world.standing();
-        closed += world.closed();
     }
-    if only.is_none() {
-        assert!(stands > 0 && closed > 0, "the options are drawn so that both ends occur: {stands}, {closed}");
+
+    fn find(&mut self, sites: &[&str]) {
+        let hosts = sites.iter().map(|name| FoundHost {
+            site: site(name),
+            host: Host {
+                id: HostId::new("h").unwrap(),
+                capacity: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]),
+                attributes: BTreeMap::new(),
+                speed: 1000,
+                price: 0,
+            },
+            schedule: Schedule::default(),
+            version: version(0),
+        });
+        let found = Found { hosts: hosts.collect(), known_hosts: 9, without_schedule: 0, cut: CutCounts::default() };
+        self.negotiation.handle(at(10), Event::Found(found), &mut ());
+        self.drain();
+    }
+
+    fn answer(&mut self, from: &str, purpose: Purpose, answer: SiteAnswer) {
+        let attempt = self.negotiation.record().last_attempt;
+        let event = Event::Answer { site: site(from), attempt, purpose, answer: Ok(answer) };
+        self.negotiation.handle(at(20), event, &mut ());
+        self.drain();
+    }
+
+    fn time_passes_to(&mut self, milliseconds: u64) {
+        assert!(self.negotiation.poll_timeout().is_some_and(|due| due.0 <= milliseconds), "a timer is armed for this");
+        self.negotiation.handle_timeout(at(milliseconds));
+        self.drain();
+    }
+
+    fn cancel(&mut self) {
+        self.negotiation.handle(at(30), Event::Cancel, &mut ());
+        self.drain();
+    }
+
+    /// The outputs in short, in order.
+    fn wanted(&self) -> Vec<String> {
+        let short = |output: &Output| match output {
+            Output::Find { exclude, .. } => format!("find, without {exclude:?}"),
+            Output::Persist(record) => {
+                let decision = match &record.decision {
+                    Decision::Open => "open",
+                    Decision::Commit { .. } => "commit",
+                    Decision::Stands { .. } => "stands",
+                    Decision::Closed(_) => "closed",
+                };
+                format!("write {decision}, owed {}", record.owed.len())
+            }
+            Output::Ask { site, attempt, purpose, request, .. } => {
+                assert_eq!(request.attempt().attempt, *attempt);
+                let held_in = match request {
+                    SiteRequest::Confirm { held_in, .. } => format!(" held in {held_in}"),
+                    _ => String::new(),
+                };
+                format!("{purpose:?} {attempt} {site}{held_in}")
+            }
+        };
+        self.outputs.iter().map(short).collect()
     }
 }
 
-#[test]
-fn every_request_ends_well_without_faults() {
-    run_seeds("every_request_ends_well_without_faults", 0..60, |_| Options::default());
+fn held(incarnation: u64) -> SiteAnswer {
+    SiteAnswer::Held { version: version(incarnation), hold_for: Millis(10_000) }
+}
+
+fn refused(reason: RefusalReason) -> SiteAnswer {
+    SiteAnswer::Refused(Refusal { reason, version: version(1), hosts: Vec::new() })
 }
 
 #[test]
-fn lost_repeated_and_reordered_messages_break_nothing() {
-    run_seeds("lost_repeated_and_reordered_messages_break_nothing", 0..150, |seed| Options {
-        loss_percent: seed % 25,
-        repeat_percent: seed % 20,
-        stale_percent: 30,
-        cancel_percent: 10,
-        crash_per_mille: 0,
-    });
+fn when_all_goes_well_the_decision_is_written_before_the_confirms_and_the_end_before_the_final_word() {
+    let mut run = Run::new(record(), false);
+    assert_eq!(run.wanted(), ["find, without {}"]);
+    run.find(&["a", "b"]);
+    assert_eq!(run.wanted(), ["Hold 1 a", "Hold 1 b"]);
+    run.answer("a", Purpose::Hold, held(7));
+    assert!(run.wanted().is_empty(), "one hold is not enough");
+    run.answer("b", Purpose::Hold, held(8));
+    assert_eq!(run.wanted(), ["write commit, owed 0", "Confirm 1 a held in 7", "Confirm 1 b held in 8"]);
+    run.answer("b", Purpose::Confirm, SiteAnswer::Confirmed { version: version(8) });
+    assert!(run.wanted().is_empty() && matches!(run.negotiation.stage(), Stage::Confirming(_)));
+    run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
+    assert_eq!(run.wanted(), ["write stands, owed 0", "Settle 1 a", "Settle 1 b"]);
+    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)) && run.negotiation.is_quiet());
 }
 
 #[test]
-fn crashes_break_nothing() {
-    run_seeds("crashes_break_nothing", 0..250, |seed| Options {
-        loss_percent: seed % 10,
-        repeat_percent: seed % 10,
-        stale_percent: 20,
-        cancel_percent: 10,
-        crash_per_mille: 5 + seed % 20,
-    });
+fn a_refused_hold_releases_the_try_everywhere_and_the_next_has_another_number() {
+    let mut run = Run::holding();
+    run.answer("a", Purpose::Hold, refused(RefusalReason::AttemptIsOver));
+    assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b", r#"find, without {"a"}"#]);
+    run.find(&["b", "c"]);
+    assert_eq!(run.wanted(), ["Hold 2 b", "Hold 2 c"]);
+    let late = Event::Answer { site: site("b"), attempt: 1, purpose: Purpose::Hold, answer: Ok(held(8)) };
+    run.negotiation.handle(at(25), late, &mut ());
+    run.answer("c", Purpose::Hold, held(9));
+    assert!(run.wanted().is_empty(), "a late answer to the first try does not count for the second");
 }
 
 #[test]
-fn the_same_seed_takes_the_same_way() {
-    let run = || {
-        let options = Options { loss_percent: 10, repeat_percent: 10, crash_per_mille: 10, ..Options::default() };
-        let mut world = World::new(7, options);
-        world.run().unwrap();
-        world.history()
+fn a_conflict_with_another_request_is_waited_out() {
+    let mut run = Run::holding();
+    let cpu = ResourceName::new("cpu").unwrap();
+    let reason = RefusalReason::HeldByAnother { host: HostId::new("h").unwrap(), resource: cpu };
+    run.answer("a", Purpose::Hold, refused(reason));
+    assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
+    assert!(matches!(run.negotiation.stage(), Stage::BackingOff));
+    run.time_passes_to(1_000);
+    assert_eq!(run.wanted(), ["find, without {}"], "the site is asked again");
+}
+
+#[test]
+fn a_site_that_is_silent_is_left_out_of_the_next_try() {
+    let mut run = Run::holding();
+    run.answer("a", Purpose::Hold, held(7));
+    run.time_passes_to(10 + 2_000);
+    assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b", r#"find, without {"b"}"#]);
+    run.find(&["a"]);
+    let failed = Stage::Closed {
+        outcome: &Outcome::Failed(Failure::Unreachable { found: 1, asked: 2, without_schedule: 0, silent_sites: 1 }),
+        releasing: false,
     };
-    assert_eq!(run(), run());
+    assert_eq!(run.negotiation.stage(), failed);
+}
+
+#[test]
+fn a_refused_confirm_is_decided_against_on_disk_and_released_until_acknowledged() {
+    let mut run = Run::confirming();
+    run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
+    run.answer("b", Purpose::Confirm, refused(RefusalReason::NoSuchHold));
+    assert_eq!(run.wanted(), ["write open, owed 2", "Release 1 a", "Release 1 b", "find, without {}"]);
+    assert_eq!(run.negotiation.status_of(1), AttemptStatus::Dead);
+    run.answer("b", Purpose::Release, SiteAnswer::Released { version: version(8) });
+    run.time_passes_to(20 + 2_000 + 250);
+    assert_eq!(run.wanted(), ["Release 1 a"], "only who has not acknowledged is told again");
+    run.answer("a", Purpose::Release, SiteAnswer::Released { version: version(7) });
+    assert_eq!(run.wanted(), ["write open, owed 0"]);
+}
+
+#[test]
+fn after_a_crash_a_decided_try_is_confirmed_again_and_an_open_request_starts_again() {
+    let decided = Run::confirming().negotiation.record().clone();
+    let run = Run::new(decided, true);
+    assert_eq!(run.wanted(), ["Confirm 1 a held in 7", "Confirm 1 b held in 8"]);
+    assert_eq!(run.negotiation.status_of(1), AttemptStatus::Confirmed);
+
+    let stands = Run::standing().negotiation.record().clone();
+    let run = Run::new(stands, true);
+    assert!(run.wanted().is_empty() && matches!(run.negotiation.stage(), Stage::Stands(_)));
+
+    let run = Run::new(record(), true);
+    assert_eq!(run.wanted(), ["write open, owed 0", "find, without {}"]);
+}
+
+#[test]
+fn two_crashes_in_a_row_never_give_out_the_number_of_a_try_twice() {
+    let mut numbers = Vec::new();
+    let mut on_disk = record();
+    for is_resumed in [false, true, true, true] {
+        let mut run = Run::new(on_disk.clone(), is_resumed);
+        if let Some(Output::Persist(record)) = run.outputs.first() {
+            on_disk = (**record).clone();
+        }
+        run.find(&["a", "b"]);
+        numbers.extend(run.outputs.iter().filter_map(|output| match output {
+            Output::Ask { attempt, site, .. } if site.as_str() == "a" => Some(*attempt),
+            _ => None,
+        }));
+    }
+    assert!(numbers.len() == 4 && numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+}
+
+#[test]
+fn owed_releases_survive_a_crash_and_stay_on_record_until_acknowledged() {
+    let mut run = Run::standing();
+    run.cancel();
+    let mut run = Run::new(run.negotiation.record().clone(), true);
+    assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
+    assert_eq!(run.negotiation.record().owed.len(), 2);
+    assert!(matches!(run.negotiation.stage(), Stage::Closed { releasing: true, .. }));
+    run.answer("a", Purpose::Release, SiteAnswer::Released { version: version(7) });
+    run.answer("b", Purpose::Release, SiteAnswer::Released { version: version(8) });
+    assert_eq!(run.wanted(), ["write closed, owed 0"]);
+    assert!(run.negotiation.is_quiet());
+}
+
+#[test]
+fn a_cancel_is_on_disk_before_any_site_is_told_in_every_state() {
+    let mut finding = Run::new(record(), false);
+    finding.cancel();
+    assert_eq!(finding.wanted(), ["write closed, owed 0"]);
+    for (mut run, stood) in [(Run::holding(), false), (Run::confirming(), true), (Run::standing(), true)] {
+        run.cancel();
+        assert_eq!(run.wanted(), ["write closed, owed 2", "Release 1 a", "Release 1 b"]);
+        assert_eq!(run.negotiation.status_of(1), AttemptStatus::Dead);
+        let Stage::Closed { outcome: Outcome::Cancelled(allocation), releasing: true } = run.negotiation.stage() else {
+            panic!("{:?}", run.negotiation.stage());
+        };
+        assert_eq!(allocation.is_some(), stood);
+        run.cancel();
+        assert!(run.wanted().is_empty(), "a second cancel changes nothing");
+    }
 }
