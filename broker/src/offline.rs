@@ -4,13 +4,13 @@
 //! for the requests after it. Invariant: the same snapshot, lines, settings and seed give the same lines, up to the times
 //! that the caller's [`Stopwatch`] measures.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     ids::{HostId, RequestId},
-    phases::{Candidate, Phase, PhaseObserver, Settings, SettingsError, find, plan},
+    phases::{Candidate, Phase, PhaseObserver, PhaseStopwatch, Settings, SettingsError, find, plan},
     plan::{Allocation, CutCounts, PlanOutcome, Reason, Rejection},
     request::{Request, RequestDocument, RequestError},
     resources::Amounts,
@@ -24,6 +24,18 @@ pub trait Stopwatch: PhaseObserver {
     fn reset(&mut self);
     /// Stops, and tells what phases I to V took, in microseconds.
     fn stop(&mut self) -> [f64; 5];
+}
+
+impl<C: Fn() -> Duration> Stopwatch for PhaseStopwatch<C> {
+    fn reset(&mut self) {
+        self.reset();
+    }
+
+    fn stop(&mut self) -> [f64; 5] {
+        // The shares of phase VI are not reported: offline nothing is reserved.
+        let [find, check, start_times, select_and_swap, optimize, _] = self.stop();
+        [find, check, start_times, select_and_swap, optimize]
+    }
 }
 
 impl Stopwatch for () {
@@ -218,9 +230,8 @@ struct PhasesLine([f64; 5]);
 
 impl Serialize for PhasesLine {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const NAMES: [&str; 5] = ["find", "check", "start_times", "select_and_swap", "optimize"];
         // Nanoseconds are the finest a clock tells.
-        serializer.collect_map(NAMES.iter().zip(self.0.map(|us| (us * 1000.0).round() / 1000.0)))
+        serializer.collect_map(Phase::ALL.map(Phase::name).iter().zip(self.0.map(|us| (us * 1000.0).round() / 1000.0)))
     }
 }
 

@@ -15,9 +15,8 @@ use broker::{
     amount::{Amount, format_amount},
     host::Host,
     ids::{HostId, SiteId},
-    protocol::LedgerVersion,
+    negotiation::FoundHost,
     resources::{Amounts, Attributes, ResourceName, amount_of},
-    schedule::Schedule,
     time::Millis,
 };
 use futures::{StreamExt as _, stream};
@@ -64,21 +63,6 @@ pub struct Found {
     pub cut: Vec<(Constraint, usize)>,
     /// Sites that had a place in the sample, but did not tell their schedules.
     pub without_schedule: usize,
-}
-
-/// A host of the sample.
-#[derive(Debug, Clone)]
-pub struct FoundHost {
-    /// Its site.
-    pub site: SiteId,
-    /// The host as the site describes it.
-    pub host: Host,
-    /// Its schedule.
-    pub schedule: Schedule,
-    /// The site's ledger version that the schedule shows.
-    pub version: LedgerVersion,
-    /// How long ago the schedule was confirmed.
-    pub age: Millis,
 }
 
 /// Something that hosts must fulfil.
@@ -188,8 +172,8 @@ impl Core {
                 let fresh = view.fresh_host(&site, &host, now, age_max);
                 match fresh.or_else(|| view.host_since(&site, &host, now, started)) {
                     Some(view) => {
-                        let HostView { host, schedule, version, age } = view;
-                        found.push(FoundHost { site, host, schedule, version, age });
+                        let HostView { host, schedule, version, .. } = view;
+                        found.push(FoundHost { site, host, schedule, version });
                     }
                     None => {
                         silent.insert(site);

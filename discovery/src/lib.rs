@@ -39,7 +39,7 @@ pub use libp2p::{Multiaddr, PeerId};
 pub use crate::{
     behaviour::SetUpError,
     config::{DiscoveryConfig, GridId, Intervals, Limits, TransportKind},
-    find::{Constraint, Found, FoundHost, Query},
+    find::{Constraint, Found, Query},
     handle::{AskError, Discovery, OfferError, Status},
     identity::Identity,
     inbound::{Inbound, InboundRequest, Responder, ScheduleSource},

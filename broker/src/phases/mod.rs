@@ -20,6 +20,7 @@ mod reserve;
 mod select_and_swap;
 mod settings;
 mod start_times;
+mod stopwatch;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ use self::{
 pub use self::{
     limits::Limits,
     settings::{Settings, SettingsError},
+    stopwatch::PhaseStopwatch,
 };
 use crate::{
     host::Host,

@@ -9,7 +9,7 @@ use std::{
 use axum::{Json, body::Bytes, extract::State};
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    phases::{self, Candidate, Phase, PhaseObserver},
+    phases::{self, Candidate, Phase, PhaseObserver, PhaseStopwatch},
     plan::PlanOutcome,
     resources::Amounts,
     time::Time,
@@ -31,13 +31,13 @@ pub enum LivePlan {
         efficiency: f64,
         efficiency_bound: f64,
         start_proven: bool,
-        phases_us: BTreeMap<&'static str, u64>,
+        phases_us: BTreeMap<&'static str, f64>,
     },
     Rejected {
         id: Option<RequestId>,
         reason: PlanReason,
         start_proven: bool,
-        phases_us: BTreeMap<&'static str, u64>,
+        phases_us: BTreeMap<&'static str, f64>,
     },
 }
 
@@ -56,44 +56,6 @@ pub struct PlanReason {
     detail: String,
 }
 
-/// Measures how long each phase takes.
-struct Stopwatch {
-    entered: Instant,
-    phase: &'static str,
-    spent_us: BTreeMap<&'static str, u64>,
-}
-
-impl Stopwatch {
-    fn start() -> Stopwatch {
-        Stopwatch { entered: Instant::now(), phase: "find", spent_us: BTreeMap::new() }
-    }
-
-    fn switch(&mut self, phase: &'static str) {
-        let spent = u64::try_from(self.entered.elapsed().as_micros()).unwrap_or(u64::MAX);
-        *self.spent_us.entry(self.phase).or_default() += spent;
-        self.phase = phase;
-        self.entered = Instant::now();
-    }
-
-    fn stop(mut self) -> BTreeMap<&'static str, u64> {
-        self.switch("");
-        self.spent_us
-    }
-}
-
-impl PhaseObserver for Stopwatch {
-    fn enter(&mut self, phase: Phase) {
-        self.switch(match phase {
-            Phase::Find => "find",
-            Phase::Check => "check",
-            Phase::StartTimes => "start_times",
-            Phase::SelectAndSwap => "select_and_swap",
-            Phase::Optimize => "optimize",
-            Phase::Reserve => "reserve",
-        });
-    }
-}
-
 /// `POST /v1/plan`
 pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<LivePlan>, Problem> {
     let request = read_request(&body)?;
@@ -103,7 +65,9 @@ pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Jso
         .starts(now.utc, settings.default_reach)
         .map_err(|error| Problem::bad_request(format!("request: {error}")).with_key("latest"))?;
     let seed = rand::random();
-    let mut watch = Stopwatch::start();
+    let started = Instant::now();
+    let mut stopwatch = PhaseStopwatch::new(|| started.elapsed());
+    stopwatch.enter(Phase::Find);
     let mut multiplier = settings.m_init;
     loop {
         let count = match request.candidates() {
@@ -118,16 +82,21 @@ pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Jso
             .collect();
         let effort = request.effort().unwrap_or(settings.effort);
         let outcome = tokio::task::block_in_place(|| {
-            phases::plan(&request, earliest, latest, &candidates, effort, seed, &mut watch)
+            phases::plan(&request, earliest, latest, &candidates, effort, seed, &mut stopwatch)
         });
         let is_everything = request.candidates().is_some() || found.hosts.len() < count;
         let next = multiplier.saturating_mul(2);
         match outcome {
             PlanOutcome::Rejected(_) if !is_everything && next <= settings.m_max => {
-                watch.switch("find");
+                stopwatch.enter(Phase::Find);
                 multiplier = next;
             }
-            outcome => return Ok(Json(live_plan(&state, request.id().cloned(), outcome, watch.stop()))),
+            outcome => {
+                let names = Phase::ALL.into_iter().map(Phase::name);
+                let phases_us =
+                    names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name()).collect();
+                return Ok(Json(live_plan(&state, request.id().cloned(), outcome, phases_us)));
+            }
         }
     }
 }
@@ -136,7 +105,7 @@ fn live_plan(
     state: &ApiState,
     id: Option<RequestId>,
     outcome: PlanOutcome,
-    phases_us: BTreeMap<&'static str, u64>,
+    phases_us: BTreeMap<&'static str, f64>,
 ) -> LivePlan {
     match outcome {
         PlanOutcome::Allocated(allocation) => LivePlan::Allocated {

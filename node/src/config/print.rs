@@ -38,7 +38,11 @@ pub fn print_config(config: &NodeConfig) -> String {
         LogFormat::Json => "json",
     };
     page.text("format", format, "human, or json for one object a line. Default human.");
-    page.text("filter", &config.log.filter, "Level, or levels by module as in discovery=debug,info. Default: Kolo's own at info.");
+    page.text(
+        "filter",
+        &config.log.filter,
+        "Level, or levels by module as in discovery=debug,info. Default: Kolo's own at info.",
+    );
     hosts(&mut page, &config.host_source);
     page.text
 }

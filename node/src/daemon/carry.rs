@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, future::Future, sync::Arc};
 
 use broker::{
     ids::SiteId,
-    negotiation::{self, Decision, Event, Found, FoundHost, Negotiation, Output, RequestRecord},
+    negotiation::{self, Decision, Event, Found, Negotiation, Output, RequestRecord},
     plan::CutCounts,
     protocol::{AttemptStatus, SiteRequest},
     request::Request,
@@ -251,11 +251,5 @@ pub async fn find(
             Constraint::PerHost(name, _) => cut.resources.push((name, hosts)),
         }
     }
-    let hosts = found.hosts.into_iter().map(|host| FoundHost {
-        site: host.site,
-        host: host.host,
-        schedule: host.schedule,
-        version: host.version,
-    });
-    Found { hosts: hosts.collect(), known_hosts: found.known_hosts, without_schedule: found.without_schedule, cut }
+    Found { hosts: found.hosts, known_hosts: found.known_hosts, without_schedule: found.without_schedule, cut }
 }

@@ -33,8 +33,6 @@ pub enum Canary {
     StatusBeforeWrite,
     /// After a crash the entry point gives its tries the numbers of earlier ones.
     ReuseTryNumbers,
-    /// A site confirms a hold of before its restart that a late message has brought back.
-    IgnoreIncarnation,
     /// A site forgets at once which attempts are over.
     NoTombstones,
     /// A restarted site begins with an empty ledger.
@@ -43,7 +41,7 @@ pub enum Canary {
 
 impl Canary {
     /// All faults.
-    pub const ALL: [Canary; 15] = [
+    pub const ALL: [Canary; 14] = [
         Canary::ConfirmWithoutHold,
         Canary::ForgetHoldDeadline,
         Canary::DoubleRelease,
@@ -56,7 +54,6 @@ impl Canary {
         Canary::TellBeforeWrite,
         Canary::StatusBeforeWrite,
         Canary::ReuseTryNumbers,
-        Canary::IgnoreIncarnation,
         Canary::NoTombstones,
         Canary::ForgetReservations,
     ];
@@ -76,7 +73,6 @@ impl Canary {
             Canary::TellBeforeWrite => "tell-before-write",
             Canary::StatusBeforeWrite => "status-before-write",
             Canary::ReuseTryNumbers => "reuse-try-numbers",
-            Canary::IgnoreIncarnation => "ignore-incarnation",
             Canary::NoTombstones => "no-tombstones",
             Canary::ForgetReservations => "forget-reservations",
         }

@@ -1,5 +1,5 @@
 //! How a simulated node learns of others: gossip that may be lost or late, repaired by asking the site itself; and
-//! phase I on what it believes.
+//! phase I on what it believes. Which sites there are is always known (in a live grid, through the index).
 //!
 //! Invariant: what a node plans on comes out of its own [`SiteView`]s (and its own ledger) only.
 
@@ -111,10 +111,11 @@ impl World {
         }
     }
 
-    pub(super) fn hear_schedules(&mut self, node: usize, from: usize, snapshot: &ScheduleSnapshot) {
+    pub(super) fn hear_schedules(&mut self, node: usize, from: usize, advert: &Advert, snapshot: &ScheduleSnapshot) {
         let now = self.nodes[node].clock.now(self.now).monotonic;
         let accepts_old = self.canary == Some(Canary::AcceptOldSequence);
-        let Some(view) = self.running(node).and_then(|running| running.views.get_mut(&from)) else { return };
+        let Some(running) = self.running(node) else { return };
+        let view = running.views.entry(from).or_insert_with(|| SiteView::new(advert.clone(), now, TIME_TO_LIVE));
         let before = known_version(view);
         if accepts_old {
             let remaining = view.expires() - now;
@@ -153,13 +154,17 @@ impl World {
     pub(super) fn answer_fetch(&mut self, node: usize, from: usize) {
         let now = self.nodes[node].clock.now(self.now);
         let Some(running) = self.nodes[node].running() else { return };
-        let snapshot = Rc::new(running.ledger.snapshot(now));
-        self.send(node, from, Body::Schedules(snapshot));
+        let snapshot = running.ledger.snapshot(now);
+        let told = Rc::new((self.advert(node), snapshot));
+        self.send(node, from, Body::Schedules(told));
     }
 
     /// Phase I: with enough known it answers at once, else it asks for what is missing and waits a while.
     pub(super) fn search(&mut self, node: usize, search: Search, enough: usize) {
-        let (found, missing) = self.look_around(node, &search);
+        let (found, mut missing) = self.look_around(node, &search);
+        if let Some(running) = self.nodes[node].running() {
+            missing.extend((0..self.nodes.len()).filter(|site| *site != node && !running.views.contains_key(site)));
+        }
         let is_enough = found.hosts.len() >= enough || missing.is_empty();
         let after = if is_enough { self.random.random_range(0..=3) } else { SEARCH_MS };
         for site in missing {

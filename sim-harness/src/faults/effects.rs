@@ -67,11 +67,15 @@ impl World {
     /// Begins a write; what comes behind it waits for [`Event::Written`].
     pub(super) fn write(&mut self, node: usize, actor: Actor, write: Write) {
         let name = self.name();
-        let takes = self.random.random_range(0..=self.options.disk_ms_max) + self.nodes[node].slow_ms;
+        let takes = self.random.random_range(0..=self.nodes[node].disk_ms_max) + self.nodes[node].slow_ms;
         let run = self.nodes[node].run;
         let Some(running) = self.running(node) else { return };
         running.writes.insert(name, (actor, write));
         self.at(self.now + takes, Event::Written { node, run, write: name });
+        if self.random.random_range(0..1000) < self.options.crash_per_mille {
+            let after = self.random.random_range(0..=takes);
+            self.at(self.now + after, Event::Crash { node, run });
+        }
     }
 
     /// A write has reached the disk: what waited for it happens.

@@ -11,6 +11,8 @@ use broker::{
     protocol::{Advert, AttemptId, ScheduleSnapshot, SiteAnswer, SiteRequest},
 };
 
+use super::options::{Options, UNLUCKY_PERCENT, Unlucky};
+
 /// What an answer is the answer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
@@ -71,10 +73,10 @@ pub enum Body {
     Gossip(Rc<Gossip>),
     /// The sender leaves.
     Departure,
-    /// Asks for all schedules.
+    /// Asks a site for its advert and all its schedules.
     Fetch,
-    /// All schedules of the sender.
-    Schedules(Rc<ScheduleSnapshot>),
+    /// What the sender says of itself.
+    Schedules(Rc<(Advert, ScheduleSnapshot)>),
 }
 
 /// One message on its way.
@@ -102,6 +104,23 @@ impl Body {
     }
 }
 
+impl Body {
+    /// Of 100 such messages, how many are lost.
+    pub fn loss_percent(&self, options: &Options) -> u64 {
+        let is_unlucky = match self {
+            Body::Ask { request: SiteRequest::Confirm { .. }, .. } => options.unlucky == Unlucky::Confirms,
+            Body::Ask { request: SiteRequest::Release(_), .. } => options.unlucky == Unlucky::Releases,
+            Body::Ask { request: SiteRequest::Settle(_), .. } => {
+                matches!(options.unlucky, Unlucky::FinalWords | Unlucky::WordsAndInquiries)
+            }
+            Body::Ask { request: SiteRequest::Inquire(_), .. } => options.unlucky == Unlucky::WordsAndInquiries,
+            Body::Answer { .. } => options.unlucky == Unlucky::Answers,
+            _ => false,
+        };
+        if is_unlucky { UNLUCKY_PERCENT } else { options.loss_percent }
+    }
+}
+
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "s{} -> s{}: ", self.from, self.to)?;
@@ -125,7 +144,7 @@ impl fmt::Display for Message {
             ),
             Body::Departure => f.write_str("leaves"),
             Body::Fetch => f.write_str("fetch schedules"),
-            Body::Schedules(snapshot) => write!(f, "schedules at {}", version(snapshot.version)),
+            Body::Schedules(told) => write!(f, "schedules at {}", version(told.1.version)),
         }
     }
 }

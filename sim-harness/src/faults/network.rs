@@ -48,11 +48,12 @@ impl Network {
         self.cut.clear();
     }
 
-    /// Decides about a message from `from` to `to`. Once `is_healed`, it arrives, and soon.
+    /// Decides about a message of a kind of which `loss_percent` are lost, from `from` to `to`. Once `is_healed`, it
+    /// arrives, and soon.
     pub fn fate(
         &self,
         random: &mut Xoshiro256PlusPlus,
-        options: &Options,
+        (options, loss_percent): (&Options, u64),
         (from, to): (usize, usize),
         is_healed: bool,
     ) -> Fate {
@@ -64,7 +65,7 @@ impl Network {
             return Fate::Arrives { after_ms, again_after_ms: None };
         }
         let mut happens = |percent: u64| random.random_range(0..100) < percent;
-        if self.cut.contains(&(from, to)) || happens(options.loss_percent) {
+        if self.cut.contains(&(from, to)) || happens(loss_percent) {
             return Fate::Lost;
         }
         let (is_late, is_repeated) = (happens(options.late_percent), happens(options.repeat_percent));

@@ -155,6 +155,8 @@ pub struct Node {
     pub state: State,
     /// Counts starts and stops: what was planned for an earlier run does not happen.
     pub run: u64,
+    /// Its longest write.
+    pub disk_ms_max: u64,
     /// Everything takes this much longer at the moment.
     pub slow_ms: u64,
 }

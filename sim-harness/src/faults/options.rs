@@ -20,8 +20,6 @@ use super::canary::Canary;
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
 /// Longest hold, whoever asks.
 const HOLD_MAX: Millis = Millis(12_000);
-/// From a confirm to the first question for the final word.
-const FINAL_WORD_WAIT: Millis = Millis(1_500);
 /// Virtual time after the healing within which everything must have settled: the longest wait between two questions
 /// for the final word (96 s) and between two releases (60 s), each may meet one last message of before the healing.
 pub const SETTLE_WITHIN_MS: u64 = 300_000;
@@ -38,6 +36,26 @@ pub struct Faults {
     /// Sites leave the grid, and come back.
     pub departures: bool,
 }
+
+/// A kind of message that gets lost more than others: rare orders of events come of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unlucky {
+    /// None.
+    Nothing,
+    /// Requests to confirm.
+    Confirms,
+    /// Releases.
+    Releases,
+    /// Final words.
+    FinalWords,
+    /// Final words and questions for them.
+    WordsAndInquiries,
+    /// Answers.
+    Answers,
+}
+
+/// Of 100 messages of the unlucky kind, how many are lost.
+pub const UNLUCKY_PERCENT: u64 = 80;
 
 /// The options of one seed.
 #[derive(Debug, Clone)]
@@ -56,6 +74,8 @@ pub struct Options {
     pub faulty_ms: u64,
     /// Of 100 messages, how many are lost.
     pub loss_percent: u64,
+    /// Messages that are lost more often.
+    pub unlucky: Unlucky,
     /// Of 100 messages, how many arrive twice.
     pub repeat_percent: u64,
     /// Of 100 messages, how many are overtaken by many others.
@@ -64,9 +84,7 @@ pub struct Options {
     pub delay_ms_max: u64,
     /// Longest delay of a message that is overtaken or repeated.
     pub latest_ms: u64,
-    /// Longest write.
-    pub disk_ms_max: u64,
-    /// Of 1000 effects, before how many the node crashes.
+    /// Of 1000 effects, before how many the node crashes; and of 1000 writes, during how many.
     pub crash_per_mille: u64,
     /// Kinds of faults.
     pub faults: Faults,
@@ -76,7 +94,7 @@ pub struct Options {
     pub skew_ms_max: i64,
     /// Monotonic clocks run wrong by at most this, in millionths.
     pub drift_ppm_max: i64,
-    /// Of 100 requests, how many are taken back by the user at some time.
+    /// Of 100 requests, how many are taken back by the user at some time, and how many as soon as they stand.
     pub cancel_percent: u64,
     /// Reservations so short that they end during the run.
     pub has_short_durations: bool,
@@ -84,14 +102,37 @@ pub struct Options {
     pub has_tight_windows: bool,
     /// How long holds last.
     pub hold_for: Millis,
+    /// From a confirm to the first question for the final word.
+    pub final_word_wait: Millis,
     /// How long answers are waited for.
     pub answer_timeout: Millis,
     /// How long a request may take.
     pub patience: Millis,
 }
 
+/// What is drawn from. Without final words sites have to find out by themselves what became of an attempt, which is the
+/// most delicate part of the protocol, so that has the largest share.
+const UNLUCKY: [Unlucky; 13] = [
+    Unlucky::Nothing,
+    Unlucky::Nothing,
+    Unlucky::Nothing,
+    Unlucky::Nothing,
+    Unlucky::Nothing,
+    Unlucky::Confirms,
+    Unlucky::Releases,
+    Unlucky::FinalWords,
+    Unlucky::FinalWords,
+    Unlucky::FinalWords,
+    Unlucky::FinalWords,
+    Unlucky::WordsAndInquiries,
+    Unlucky::Answers,
+];
+
+/// Longest write of a node; drawn for every node.
+pub const DISK_MS_MAX: [u64; 5] = [0, 5, 60, 600, 600];
+
 /// One of `choices`.
-fn one_of<T: Copy>(random: &mut Xoshiro256PlusPlus, choices: &[T]) -> T {
+pub fn one_of<T: Copy>(random: &mut Xoshiro256PlusPlus, choices: &[T]) -> T {
     choices[random.random_range(0..choices.len())]
 }
 
@@ -113,20 +154,21 @@ impl Options {
             late_sites: if random.random_range(0..3) == 0 { random.random_range(0..=sites / 3) } else { 0 },
             faulty_ms: random.random_range(8_000..=40_000),
             loss_percent: one_of(random, &[0, 0, 1, 5, 10, 25]),
+            unlucky: one_of(random, &UNLUCKY),
             repeat_percent: one_of(random, &[0, 2, 10, 25]),
             late_percent: one_of(random, &[0, 0, 5, 20]),
             delay_ms_max: one_of(random, &[2, 10, 50, 200]),
             latest_ms: one_of(random, &[1_000, 3_000, 8_000]),
-            disk_ms_max: one_of(random, &[0, 5, 30, 200]),
-            crash_per_mille: if faults.crashes { one_of(random, &[0, 2, 5, 15]) } else { 0 },
+            crash_per_mille: if faults.crashes { one_of(random, &[0, 5, 15, 40]) } else { 0 },
             faults,
             gone_max: random.random_range(0..=sites / 4),
             skew_ms_max: one_of(random, &[0, 500, 20_000]),
             drift_ppm_max: one_of(random, &[0, 200, 10_000]),
-            cancel_percent: one_of(random, &[0, 10, 40]),
+            cancel_percent: one_of(random, &[0, 20, 80]),
             has_short_durations: random.random_range(0..5) == 0,
             has_tight_windows: random.random_range(0..3) == 0,
             hold_for: one_of(random, &[Millis(1_500), Millis(4_000), Millis(10_000)]),
+            final_word_wait: one_of(random, &[Millis(30), Millis(300), Millis(1_500)]),
             answer_timeout: one_of(random, &[Millis(300), Millis(1_000)]),
             patience: one_of(random, &[Millis(5_000), Millis(20_000)]),
         }
@@ -147,7 +189,7 @@ impl Options {
     pub fn ledger(&self, canary: Option<Canary>) -> LedgerLimits {
         LedgerLimits {
             hold_max: if canary == Some(Canary::ForgetHoldDeadline) { Millis(u64::MAX / 4) } else { HOLD_MAX },
-            final_word_wait: FINAL_WORD_WAIT,
+            final_word_wait: self.final_word_wait,
             tombstone_life: TOMBSTONE_LIFE,
             max_tombstones: if canary == Some(Canary::NoTombstones) { 1 } else { 10_000 },
             farthest_future: Span(7 * 86_400),

@@ -50,6 +50,8 @@ pub enum Told {
 /// A request as its user knows it.
 #[derive(Debug)]
 pub struct UserRequest {
+    /// Its number among the requests of the run.
+    pub number: u64,
     /// What was asked.
     pub request: Request,
     /// The node that carries it.
@@ -216,9 +218,20 @@ impl World {
                 latest.0
             ),
         );
-        let user = UserRequest { request, entry_point, is_taken_back: false, told: Told::Nothing };
+        let user = UserRequest { number, request, entry_point, is_taken_back: false, told: Told::Nothing };
         self.users.requests.insert(id.clone(), user);
         self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
+    }
+
+    /// Some users take back at once what has just come to stand.
+    fn change_mind(&mut self, id: &RequestId) {
+        let Some(user) = self.users.get(id) else { return };
+        let (number, stands) = (user.number, matches!(user.told, Told::Stands { .. }));
+        if stands && !self.is_healed && self.random.random_range(0..100) < self.options.cancel_percent {
+            // Until about then sites may still ask what became of it.
+            let after = self.random.random_range(0..=self.options.final_word_wait.0);
+            self.at(self.now + after, WorldEvent::Cancel { number });
+        }
     }
 
     /// A user takes a request back.
@@ -241,7 +254,10 @@ impl World {
         let (stage, attempt) = (carried.negotiation.stage(), carried.negotiation.record().last_attempt);
         match self.users.hear(id, attempt, stage) {
             Ok(None) => {}
-            Ok(Some(news)) => self.history.note(self.now, Some(id), format_args!("the user sees: {news}")),
+            Ok(Some(news)) => {
+                self.history.note(self.now, Some(id), format_args!("the user sees: {news}"));
+                self.change_mind(id);
+            }
             Err(what) => self.violate("what was told stays true", Some(id), what),
         }
         self.check_told(id);

@@ -23,7 +23,7 @@ use super::{
     names,
     network::{Fate, Network},
     node::{Disk, Node, Running, State},
-    options::{Options, SETTLE_WITHIN_MS},
+    options::{DISK_MS_MAX, Options, SETTLE_WITHIN_MS, one_of},
     users::Users,
 };
 
@@ -47,6 +47,8 @@ pub enum Event {
     Found { node: usize, run: u64, search: super::discovery::Search },
     /// A sign of life is due.
     SignOfLife { node: usize, run: u64 },
+    /// A node crashes in the middle of a write.
+    Crash { node: usize, run: u64 },
     /// A node starts.
     Start { node: usize, run: u64 },
     /// Something goes wrong.
@@ -98,6 +100,7 @@ impl World {
                 disk: Disk::default(),
                 state: State::Absent,
                 run: 0,
+                disk_ms_max: one_of(&mut random, &DISK_MS_MAX),
                 slow_ms: 0,
             })
             .collect();
@@ -169,12 +172,14 @@ impl World {
             Event::Found { node, run, search } if self.is_run(node, run) => self.found(node, &search),
             Event::SignOfLife { node, run } if self.is_run(node, run) => self.sign_of_life(node),
             Event::Start { node, run } if self.is_run(node, run) => self.start(node),
+            Event::Crash { node, run } if self.is_run(node, run) && !self.is_healed => self.crash(node),
             Event::Wake { .. }
             | Event::Silence { .. }
             | Event::Written { .. }
             | Event::Found { .. }
             | Event::SignOfLife { .. }
-            | Event::Start { .. } => {}
+            | Event::Start { .. }
+            | Event::Crash { .. } => {}
             Event::Fault => self.inject_fault(),
             Event::PartitionEnds => {
                 self.history.note(self.now, None, format_args!("the links work again"));
@@ -222,7 +227,8 @@ impl World {
         let id = self.name();
         let message = Message { id, run: self.nodes[from].run, from, to, body };
         self.figures.sent += 1;
-        let fate = self.network.fate(&mut self.random, &self.options, (from, to), self.is_healed);
+        let loss_percent = message.body.loss_percent(&self.options);
+        let fate = self.network.fate(&mut self.random, (&self.options, loss_percent), (from, to), self.is_healed);
         match fate {
             Fate::Lost => {
                 self.figures.lost += 1;
@@ -263,7 +269,7 @@ impl World {
                 }
             }
             Body::Fetch => self.answer_fetch(to, from),
-            Body::Schedules(snapshot) => self.hear_schedules(to, from, &snapshot),
+            Body::Schedules(told) => self.hear_schedules(to, from, &told.0, &told.1),
         }
     }
 
@@ -282,9 +288,6 @@ impl World {
             SiteRequest::Hold(HoldRequest { hold_for, .. }) if canary == Some(Canary::ForgetHoldDeadline) => {
                 hold_for.0 = u64::MAX / 8;
             }
-            SiteRequest::Confirm { held_in, .. } if canary == Some(Canary::IgnoreIncarnation) => {
-                *held_in = running.ledger.version().incarnation;
-            }
             _ => {}
         }
         let is_confirm = matches!(request, SiteRequest::Confirm { .. });
@@ -295,7 +298,7 @@ impl World {
         let event = ledger::Event::Request { from: site, token: ledger::ReplyToken(token), request };
         self.feed_ledger(node, event);
         if let Some(before) = before {
-            self.check_repeat(node, &attempt, before);
+            self.check_repeat(node, &attempt, &before);
         }
     }
 

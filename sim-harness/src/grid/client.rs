@@ -104,7 +104,7 @@ impl Client {
         answer("POST", path, call.send_json(request))
     }
 
-    /// The request's state, once it is later than `revision` or `wait` is over.
+    /// The request's state, once it is settled or `wait` is over.
     ///
     /// # Errors
     /// [`ClientError`].

@@ -198,7 +198,7 @@ mod tests {
 
     fn answer(state: &str, reason: bool, latency_ms: u64) -> Answer {
         let reason = if reason { json!({"code": "no_window", "detail": "too busy"}) } else { json!(null) };
-        let view = json!({"id": "q", "state": state, "revision": 1, "attempts": 2, "conflicts": 1, "reservation": null,
+        let view = json!({"id": "q", "state": state, "attempts": 2, "conflicts": 1, "reservation": null,
             "reason": reason});
         Answer {
             request: serde_json::from_value(json!({"id": "r1", "hosts": 1, "duration": 1})).unwrap(),

@@ -30,7 +30,7 @@ impl Grid {
             ledgers: json!([ledger("A", "a", 300), ledger("B", "b", 500)]),
             request: json!({"hosts": 2, "duration": 60, "earliest": 90, "latest": 110, "per_host": {"cpu": 300},
                 "total": {"cpu": 800}, "attributes": {"arch": "x86_64"}, "candidates": ["a", "b"]}),
-            view: json!({"id": "q1", "state": "confirmed", "revision": 3, "attempts": 1, "conflicts": 0, "reason": null,
+            view: json!({"id": "q1", "state": "confirmed", "attempts": 1, "conflicts": 0, "reason": null,
                 "reservation": {"start": 100, "end": 160, "hosts": [host("A", "a", 300), host("B", "b", 500)]}}),
         }
     }

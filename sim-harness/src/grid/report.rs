@@ -158,7 +158,7 @@ mod tests {
 
     fn findings() -> Findings {
         let host = |site: &str, host: &str| json!({"site": "x", "site_name": site, "host": host, "amounts": {"cpu": 1500, "memory": 2048}});
-        let view = json!({"id": "q", "state": "confirmed", "revision": 1, "attempts": 1, "conflicts": 0, "reason": null,
+        let view = json!({"id": "q", "state": "confirmed", "attempts": 1, "conflicts": 0, "reason": null,
             "reservation": {"start": 1_800_000_000, "end": 1_800_005_400,
                 "hosts": [host("node-002", "h3"), host("node-001", "h1"), host("node-001", "h2")]}});
         let answer = Answer {

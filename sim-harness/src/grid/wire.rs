@@ -116,8 +116,6 @@ pub struct RequestView {
     pub id: String,
     /// Where it is.
     pub state: RequestState,
-    /// Grows with every change.
-    pub revision: u64,
     /// Tries so far.
     pub attempts: u64,
     /// Tries that a site refused.

@@ -8,7 +8,7 @@ use broker::{
     ids::RequestId,
     offline::{LineError, OfflinePlanner, PlanLine},
     phases::{
-        Candidate, Settings, find,
+        Candidate, PhaseStopwatch, Settings, find,
         textbook::{self, TextbookLimits, TextbookPlan},
     },
     request::{Request, RequestDocument},
@@ -17,7 +17,7 @@ use broker::{
 };
 use serde::Deserialize;
 
-use super::{TablesError, stopwatch::PhaseClock};
+use super::TablesError;
 
 /// One request, planned both ways.
 pub struct Case {
@@ -115,7 +115,8 @@ pub fn measure(
 }
 
 fn run_kolo(planner: &mut OfflinePlanner, line: usize, text: &str, repeats: u32) -> Result<PlanLine, LineError> {
-    let mut clock = PhaseClock::new();
+    let started = Instant::now();
+    let mut clock = PhaseStopwatch::new(|| started.elapsed());
     let mut best = planner.plan_line(line, text, &mut clock)?;
     for _ in 1..repeats {
         let again = planner.plan_line(line, text, &mut clock)?;

@@ -6,7 +6,6 @@
 pub mod args;
 mod measure;
 mod report;
-mod stopwatch;
 mod summary;
 
 use std::{

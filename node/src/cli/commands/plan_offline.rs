@@ -7,12 +7,12 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::Path,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use broker::{
-    offline::{LineError, OfflinePlanner, Stopwatch},
-    phases::{Phase, PhaseObserver, Settings},
+    offline::{LineError, OfflinePlanner},
+    phases::{PhaseStopwatch, Settings},
     snapshot::GridSnapshot,
 };
 use indicatif::{ProgressBar, ProgressStyle};
@@ -62,7 +62,8 @@ fn plan_lines(
     output: &mut impl Write,
     progress: &ProgressBar,
 ) -> Result<(), CliError> {
-    let mut clock = PhaseClock::default();
+    let started = Instant::now();
+    let mut clock = PhaseStopwatch::new(|| started.elapsed());
     let mut line = String::new();
     for number in 1.. {
         line.clear();
@@ -112,47 +113,6 @@ fn progress_line() -> ProgressBar {
         line.set_style(style);
     }
     line
-}
-
-/// Measures phases I to V; phase VI, which only rounds shares offline, counts with V.
-#[derive(Debug, Default)]
-struct PhaseClock {
-    spent: [Duration; 5],
-    running: Option<(usize, Instant)>,
-}
-
-impl PhaseClock {
-    fn book(&mut self, now: Instant) {
-        if let Some((index, since)) = self.running.take() {
-            self.spent[index] += now.duration_since(since);
-        }
-    }
-}
-
-impl PhaseObserver for PhaseClock {
-    fn enter(&mut self, phase: Phase) {
-        let now = Instant::now();
-        self.book(now);
-        let index = match phase {
-            Phase::Find => 0,
-            Phase::Check => 1,
-            Phase::StartTimes => 2,
-            Phase::SelectAndSwap => 3,
-            Phase::Optimize | Phase::Reserve => 4,
-        };
-        self.running = Some((index, now));
-    }
-}
-
-impl Stopwatch for PhaseClock {
-    fn reset(&mut self) {
-        *self = PhaseClock::default();
-    }
-
-    fn stop(&mut self) -> [f64; 5] {
-        self.book(Instant::now());
-        self.spent.map(|spent| spent.as_secs_f64() * 1e6)
-    }
 }
 
 #[cfg(test)]

@@ -22,12 +22,12 @@ pub fn standing(ledger: &Ledger, attempt: &AttemptId) -> Standing {
 
 impl World {
     /// A message has arrived again that was granted before.
-    pub(in super::super) fn check_repeat(&mut self, node: usize, attempt: &AttemptId, before: Standing) {
+    pub(in super::super) fn check_repeat(&mut self, node: usize, attempt: &AttemptId, before: &Standing) {
         let Some(running) = self.nodes[node].running() else { return };
         let after = standing(&running.ledger, attempt);
         // Its hold may have lapsed at this moment.
-        let has_lapsed = matches!((&before, &after), (Some((_, _, true)), None));
-        if before != after && !has_lapsed {
+        let has_lapsed = matches!((before, &after), (Some((_, _, true)), None));
+        if *before != after && !has_lapsed {
             let what = format!("a repeated message about #{} changed {before:?} to {after:?}", attempt.attempt);
             self.violate("a message changes nothing twice", Some(&attempt.request), what);
         }

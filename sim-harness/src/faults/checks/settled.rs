@@ -88,8 +88,9 @@ impl World {
     }
 
     /// A reservation may stay when its entry point says that it stands. When that is gone for good: when the user was
-    /// told so; when all participants have confirmed, since then the user may have been told; and when a participant is
-    /// gone for good as well, since then nobody can know.
+    /// told so; when all participants have confirmed or once had, since then the user may have been told (that the user
+    /// or the entry point then decided against it, only that one knew); and when a participant is gone for good as well,
+    /// since then nobody can know.
     fn is_justified(&self, booking: &Booking) -> bool {
         let attempt = &booking.attempt;
         let Some(entry_point) = names::index_of(&attempt.entry_point) else { return false };
@@ -102,6 +103,9 @@ impl World {
         }
         let told = self.users.get(&attempt.request).map(|user| &user.told);
         if matches!(told, Some(Told::Stands { attempt: number, .. }) if *number == attempt.attempt) {
+            return true;
+        }
+        if booking.state == BookingState::Settled {
             return true;
         }
         let participants = || booking.participants.iter().filter_map(names::index_of).map(|site| &self.nodes[site]);
