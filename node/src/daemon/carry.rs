@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, future::Future, sync::Arc};
 
 use broker::{
     ids::SiteId,
-    negotiation::{self, Decision, Event, Found, Negotiation, Output, RequestRecord},
+    negotiation::{Decision, Event, Found, Negotiation, Output, RequestRecord},
     plan::CutCounts,
     protocol::{AttemptStatus, SiteRequest},
     request::Request,
@@ -117,7 +117,7 @@ impl Task {
             if self.is_over() {
                 return Ok(());
             }
-            let timeout = self.negotiation.poll_timeout();
+            let timeout = self.wakes_at();
             let clock = self.carrier.clock;
             let wake = async {
                 match timeout {
@@ -145,10 +145,18 @@ impl Task {
         }
     }
 
-    /// Closed requests need no task. One that stands does until its end, because it may be cancelled.
+    /// Requests that are over need no task. One that stands does until its end, because it may be cancelled.
     fn is_over(&self) -> bool {
-        let is_closed = matches!(self.negotiation.stage(), negotiation::Stage::Closed { .. });
-        is_closed && self.negotiation.is_quiet() && self.events.is_empty()
+        let is_history = self.carried.snapshot.borrow().is_history(self.carrier.clock.now().utc);
+        is_history && self.negotiation.is_quiet() && self.events.is_empty()
+    }
+
+    /// When the task must wake at the latest: for the negotiation, or for the end of the reservation.
+    fn wakes_at(&self) -> Option<Millis> {
+        let now = self.carrier.clock.now();
+        let end = self.carried.snapshot.borrow().ends_at();
+        let end = end.map(|end| now.monotonic + Millis(end.since(now.utc).0.saturating_mul(1000).max(1000)));
+        [self.negotiation.poll_timeout(), end].into_iter().flatten().min()
     }
 
     async fn perform(&mut self) -> Result<(), String> {

@@ -24,7 +24,9 @@ impl Clock {
 
     /// The instant of a monotonic time.
     pub fn instant(self, at: Millis) -> tokio::time::Instant {
-        (self.started + Duration::from_millis(at.0)).into()
+        // Nothing waits longer than a year in one go.
+        let span = Duration::from_millis(at.0).min(self.started.elapsed() + Duration::from_secs(366 * 86_400));
+        (self.started + span).into()
     }
 }
 

@@ -1,8 +1,7 @@
 //! The entry point's side: every request that this node carries, by id.
 //!
 //! Invariant: the status that participants are told ([`Requests::status_of`]) is set before any message of a try leaves
-//! the node. At most [`MAX_ACTIVE`] requests are under way and [`MAX_KEPT`] are kept; the oldest closed ones are
-//! forgotten first.
+//! the node. At most [`MAX_ACTIVE`] requests are under way; above [`MAX_KEPT`] the oldest ones that are over are forgotten.
 
 use std::sync::{
     Arc,
@@ -15,6 +14,7 @@ use broker::{
     plan::Allocation,
     protocol::{AttemptId, AttemptStatus},
     request::{Request, RequestError},
+    time::Time,
 };
 use dashmap::DashMap;
 use data_encoding::BASE32_NOPAD;
@@ -58,6 +58,21 @@ pub struct Snapshot {
     pub record: Arc<RequestRecord>,
     /// Where it stands.
     pub stage: ShownStage,
+}
+
+impl Snapshot {
+    /// When the reservation ends, if it stands.
+    pub fn ends_at(&self) -> Option<Time> {
+        match &self.stage {
+            ShownStage::Stands(allocation) => Some(allocation.start + self.record.request.duration()),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing can happen to the request any more: it is over, or its reservation has ended.
+    pub fn is_history(&self, now: Time) -> bool {
+        self.stage.is_released() || self.ends_at().is_some_and(|end| end <= now)
+    }
 }
 
 /// Where a request stands, without borrows.
@@ -199,7 +214,7 @@ impl Requests {
         &self,
         request: Request,
         user: String,
-        (earliest, latest): (broker::time::Time, broker::time::Time),
+        (earliest, latest): (Time, Time),
     ) -> Result<RequestRecord, SubmitError> {
         let record = RequestRecord {
             id: new_id()?,
@@ -237,21 +252,22 @@ impl Requests {
         carried
     }
 
-    /// The oldest closed requests above the bound.
+    /// The oldest requests that are history, as many as are above the bound.
     fn make_room(&self) -> Vec<RequestId> {
+        let now = self.clock.now().utc;
         let over = (self.by_id.len() + 1).saturating_sub(MAX_KEPT);
         if over == 0 {
             return Vec::new();
         }
-        let mut closed: Vec<(u64, RequestId)> = self
+        let mut history: Vec<(u64, RequestId)> = self
             .by_id
             .iter()
-            .filter(|entry| entry.snapshot.borrow().stage.is_released())
+            .filter(|entry| entry.snapshot.borrow().is_history(now))
             .map(|entry| (entry.snapshot.borrow().record.submitted_ms, entry.key().clone()))
             .collect();
-        closed.sort();
-        closed.truncate(over);
-        let ids: Vec<RequestId> = closed.into_iter().map(|(_, id)| id).collect();
+        history.sort();
+        history.truncate(over);
+        let ids: Vec<RequestId> = history.into_iter().map(|(_, id)| id).collect();
         for id in &ids {
             self.by_id.remove(id);
         }
