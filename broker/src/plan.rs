@@ -163,7 +163,11 @@ impl Reason {
             ),
             Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, &show_time)),
             Reason::SearchLimit { asked, nearest } => {
-                format!("no start found within the search limit; {}", describe(nearest, *asked, &show_time))
+                let (available, start) = (nearest.hosts_available, show_time(nearest.start));
+                format!(
+                    "no start found within the search limit: at {start} {available} hosts are available for {asked}, and \
+                     whether some of them reach all totals at once is not settled; a higher effort may tell"
+                )
             }
             Reason::WindowPassed { latest, earliest } => format!(
                 "the latest start asked ({}) is before the earliest possible ({})",

@@ -1,5 +1,5 @@
 //! How much work an [`Effort`] allows. Every limit counts steps, never seconds, so that the same seed gives the same
-//! answer on every machine.
+//! answer however busy the machine is. (Between platforms the last bit of a logarithm may differ.)
 
 use crate::request::Effort;
 
@@ -8,7 +8,7 @@ use crate::request::Effort;
 pub struct Limits {
     /// The source's `L1`: phase IV makes at most `N L1` swaps at one start.
     pub l1: u32,
-    /// The source's `L2`, widened: phase V tries at most `1000 N L2` swaps.
+    /// The source's `L2`, widened: phase V evaluates at most `2 N L2` swaps for every host left outside.
     pub l2: u32,
     /// Iterations of the search for multipliers that exclude a start.
     pub multiplier_steps: u32,

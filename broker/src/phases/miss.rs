@@ -13,7 +13,7 @@ struct Near {
     score: f64,
 }
 
-/// Keeps the start with the best score, the earliest among equals.
+/// Keeps the start with the best score, the one noted first among equals.
 pub(crate) struct Miss {
     start: Near,
     /// The best stride. Its bound may promise more than any start inside it keeps.
@@ -58,7 +58,8 @@ impl Miss {
     }
 }
 
-fn look(problem: &Problem<'_>, start: Time, picker: &mut Picker) -> (f64, NearestMiss) {
+/// How near the start comes, by count and by every total alone.
+pub(crate) fn look(problem: &Problem<'_>, start: Time, picker: &mut Picker) -> (f64, NearestMiss) {
     let slot = problem.slot_at(start);
     let (width, available) = (problem.width(), slot.len());
     let mut short = Vec::new();

@@ -117,13 +117,10 @@ pub fn plan(
     let mut sweep = Sweep::new(&problem, limits, random, judge, Miss::new(earliest), observer);
     let Some(mut solution) = earliest_solution(&problem, earliest, latest, &largest, &mut sweep) else {
         let asked = problem.pick as u64;
-        let mut nearest = sweep.miss.describe(&problem, &mut sweep.judge.picker);
+        let picker = &mut sweep.judge.picker;
         let reason = match sweep.first_unproven {
-            None => Reason::NoWindow { asked, nearest },
-            Some(start) => {
-                nearest.start = start;
-                Reason::SearchLimit { asked, nearest }
-            }
+            None => Reason::NoWindow { asked, nearest: sweep.miss.describe(&problem, picker) },
+            Some(start) => Reason::SearchLimit { asked, nearest: miss::look(&problem, start, picker).1 },
         };
         return rejected(reason, sweep.is_proven);
     };

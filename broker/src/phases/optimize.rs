@@ -86,8 +86,12 @@ fn optimize_in<const LANES: usize>(
     finish(problem, solution, climber.best, bound, first)
 }
 
-/// Amounts beyond 2^53 are rounded in the fields, so whole numbers have the last word.
+/// Sums beyond 2^53 are rounded in the fields, so whole numbers have the last word, and a bound that may have missed a
+/// feasible set by rounding gives way to the one that always holds.
 fn finish(problem: &Problem<'_>, solution: &Solution, best: Best, bound: f64, first: f64) -> Optimum {
+    let largest = problem.capacity.iter().copied().max().unwrap_or(0);
+    let is_rounded = largest.saturating_mul(problem.pick.cast_signed() as i64) >= 1 << 53;
+    let bound = if is_rounded { bound.max(1.0) } else { bound };
     if solution.slot.is_feasible(problem, &best.chosen) {
         Optimum { chosen: best.chosen, factor: best.factor, bound: bound.max(best.factor) }
     } else {

@@ -19,8 +19,8 @@ use crate::{
     time::{Span, Time},
 };
 
-/// Most cells of the table of one resource (strides by hosts).
-const CELLS_MAX: usize = 1 << 22;
+/// Most cells of the tables of all resources together (strides by hosts by resources): 64 MiB.
+const CELLS_MAX: usize = 1 << 23;
 /// Occupancies whose number of steps is looked at to choose the pieces.
 const CELLS_SAMPLED: usize = 24;
 /// Bounds of the number of pieces that window and duration together are cut into.
@@ -115,7 +115,7 @@ fn pieces_wanted(problem: &Problem<'_>, whole: i64) -> i64 {
     let steps: usize = problem.occupancy.iter().take(cells).flatten().map(|occupancy| occupancy.len()).sum();
     let steps = (steps / cells).cast_signed() as i64;
     let covered = 2 * whole / problem.duration.0.cast_signed();
-    let most = PIECES_MAX.min((CELLS_MAX / problem.hosts.len().max(1)).cast_signed() as i64).max(1);
+    let most = PIECES_MAX.min((CELLS_MAX / (problem.hosts.len() * problem.width()).max(1)).cast_signed() as i64).max(1);
     (steps / STEPS_IN_PIECE).max(covered.min(steps / 2)).clamp(PIECES_MIN.min(most), most)
 }
 

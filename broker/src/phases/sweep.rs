@@ -133,9 +133,14 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
 
     fn search(&mut self, slot: &Slot, weights: &Weights) -> Option<Vec<u32>> {
         self.miss.note(slot.start, 1.0);
-        let nodes_max = if self.searches_left > 0 { self.limits.feasibility_nodes } else { 0 };
-        self.searches_left = self.searches_left.saturating_sub(1);
-        match exact::search(self.problem, slot, weights, nodes_max) {
+        let settled = match self.searches_left.checked_sub(1) {
+            Some(left) => {
+                self.searches_left = left;
+                exact::search(self.problem, slot, weights, self.limits.feasibility_nodes)
+            }
+            None => Settled::Unknown,
+        };
+        match settled {
             Settled::Found(chosen) => return Some(chosen),
             Settled::Impossible => {}
             Settled::Unknown => {
@@ -163,7 +168,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     /// Sweeps one open range.
     pub fn range(&mut self, range: &OpenRange) -> Option<Solution> {
         let mut first = range.first;
-        // Parts grow while their changes are few, so that an early solution is not paid for with the whole range.
+        // A part is all that is left of the range, halved until its changes fit into memory.
         let mut length = range.last.0 - range.first.0 + 1;
         while first <= range.last {
             let last = Time((first.0 + length - 1).min(range.last.0));

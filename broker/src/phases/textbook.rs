@@ -1,7 +1,9 @@
-//! Phases II to V as the source's pseudo-code has them, taken literally: the oracle of tests and the baseline of
+//! Phases II to V as the source's pseudo-code has them, taken literally (but among equally unmet totals it takes the last
+//! instead of a random one): the oracle of tests and the baseline of
 //! benchmarks, never in the product's path.
 //!
-//! Invariant: nothing here is shared with the phases it is compared with, except the shape of the input.
+//! Invariant: nothing here is shared with the phases it is compared with, except the shape of the input, the default of
+//! `d_i` and the way to draw a random index.
 
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 

@@ -73,7 +73,8 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, zone: &TimeZo
 
 /// How good a placement is, in words.
 pub fn quality_text(efficiency: f64, bound: f64, start_proven: bool) -> String {
-    let start = if start_proven { "no earlier start exists" } else { "an earlier start may exist" };
+    let start =
+        if start_proven { "no earlier start exists among the hosts looked at" } else { "an earlier start may exist" };
     // Both are ratios of sums of whole numbers; equal ones may differ in the last digits.
     if efficiency >= bound * (1.0 - 1e-9) {
         format!("{start}; efficiency {efficiency:.4}, the best at this start")
@@ -165,7 +166,7 @@ mod tests {
             "reserved r-42: 3 hosts at 2 sites from 2025-11-21 08:00:00+00:00 to 2025-11-21 10:00:00+00:00 (2h)\n  \
              alpha (..aaaa1111): h1 cpu=2.4 memory=3GiB; h2 cpu=1 memory=1GiB\n  \
              beta\\u{1b}[31m (..bbbb2222): b1 cpu=1 memory=512MiB\n  \
-             no earlier start exists; efficiency 0.8123 of at most 0.8150 at this start\n"
+             no earlier start exists among the hosts looked at; efficiency 0.8123 of at most 0.8150 at this start\n"
         );
     }
 
