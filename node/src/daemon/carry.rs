@@ -1,6 +1,7 @@
 //! One task a request: feeds its negotiation with answers and timers, and does what it wants done.
 //!
-//! Invariant: a record is on disk before any later output leaves; the status told to participants is set before them.
+//! Invariant: a record is on disk before any later output leaves; the status told to participants changes after the write
+//! and before the messages.
 
 use std::{collections::BTreeSet, future::Future, sync::Arc};
 
@@ -159,41 +160,57 @@ impl Task {
         [self.negotiation.poll_timeout(), end].into_iter().flatten().min()
     }
 
+    /// Lets the outputs happen in order. What participants are told changes after the last write and before any message
+    /// that follows it: told earlier, a decision that a crash then forgets would already have been acted on.
     async fn perform(&mut self) -> Result<(), String> {
-        loop {
-            let status = status_of(&self.negotiation);
-            self.carried.status.send_replace(status);
-            let Some(output) = self.negotiation.poll_output() else { return Ok(()) };
-            match output {
-                Output::Persist(record) => {
-                    // Every site has it on disk and so has this node the decision: that it stands needs no further write
-                    // to survive a crash, so the user need not wait for this one.
-                    if matches!(record.decision, Decision::Stands { .. }) {
-                        self.show();
-                    }
-                    let change = Change::Request(record);
-                    self.carrier.store.commit(vec![change]).await.map_err(|error| error.to_string())?;
-                }
-                Output::Find { count, enough, seed, exclude } => {
-                    // People see "planning" while discovery looks.
+        let mut outputs = Vec::new();
+        while let Some(output) = self.negotiation.poll_output() {
+            outputs.push(output);
+        }
+        let is_write = |output: &Output| matches!(output, Output::Persist(_));
+        let written = outputs.iter().rposition(is_write).map_or(0, |last| last + 1);
+        let messages = outputs.split_off(written);
+        for output in outputs {
+            self.let_out(output).await?;
+        }
+        self.carried.status.send_replace(status_of(&self.negotiation));
+        for output in messages {
+            self.let_out(output).await?;
+        }
+        Ok(())
+    }
+
+    async fn let_out(&mut self, output: Output) -> Result<(), String> {
+        match output {
+            Output::Persist(record) => {
+                // Every site has it on disk and so has this node the decision: that it stands needs no further write to
+                // survive a crash, so the user need not wait for this one.
+                if matches!(record.decision, Decision::Stands { .. }) {
                     self.show();
-                    let request = self.negotiation.record().request.clone();
-                    let (discovery, sender) = (self.carrier.discovery.clone(), self.sender.clone());
-                    tokio::spawn(async move {
-                        let found = find(&discovery, &request, (count, enough), seed, exclude).await;
-                        let _ = sender.send(Event::Found(found)).await;
-                    });
                 }
-                Output::Ask { site, attempt, purpose, request, timeout } => {
-                    let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
-                    tokio::spawn(async move {
-                        let answer = carrier.ask(&site, request, timeout).await;
-                        debug!(%site, attempt, ?purpose, ?answer, "answered");
-                        let _ = sender.send(Event::Answer { site, attempt, purpose, answer }).await;
-                    });
-                }
+                let change = Change::Request(record);
+                self.carrier.store.commit(vec![change]).await.map_err(|error| error.to_string())?;
+            }
+            Output::Find { count, enough, seed, exclude } => {
+                // People see "planning" while discovery looks.
+                self.show();
+                let request = self.negotiation.record().request.clone();
+                let (discovery, sender) = (self.carrier.discovery.clone(), self.sender.clone());
+                tokio::spawn(async move {
+                    let found = find(&discovery, &request, (count, enough), seed, exclude).await;
+                    let _ = sender.send(Event::Found(found)).await;
+                });
+            }
+            Output::Ask { site, attempt, purpose, request, timeout } => {
+                let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
+                tokio::spawn(async move {
+                    let answer = carrier.ask(&site, request, timeout).await;
+                    debug!(%site, attempt, ?purpose, ?answer, "answered");
+                    let _ = sender.send(Event::Answer { site, attempt, purpose, answer }).await;
+                });
             }
         }
+        Ok(())
     }
 
     fn show(&mut self) {

@@ -1,7 +1,7 @@
 //! The entry point's side: every request that this node carries, by id.
 //!
-//! Invariant: the status that participants are told ([`Requests::status_of`]) is set before any message of a try leaves
-//! the node. At most [`MAX_ACTIVE`] requests are under way; above [`MAX_KEPT`] the oldest ones that are over are forgotten.
+//! Invariant: the status that participants are told ([`Requests::status_of`]) is on disk, and is set before any message of
+//! a try leaves the node. At most [`MAX_ACTIVE`] requests are under way; above [`MAX_KEPT`] the oldest ones that are over are forgotten.
 
 use std::sync::{
     Arc,
@@ -143,7 +143,7 @@ pub struct Carried {
     pub(super) snapshot: watch::Sender<Snapshot>,
     /// Asks the carrying task to cancel.
     pub cancel: mpsc::Sender<()>,
-    /// What participants are told; behind the snapshot by nothing that matters, ahead of every message.
+    /// What participants are told: behind every write, ahead of every message.
     pub(super) status: watch::Sender<(u32, AttemptStatus)>,
 }
 

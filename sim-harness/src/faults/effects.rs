@@ -43,12 +43,17 @@ pub fn carry(negotiation: Negotiation) -> Carried {
 }
 
 impl World {
-    /// Feeds the ledger, lets its outputs out, and checks it.
-    pub(super) fn feed_ledger(&mut self, node: usize, event: ledger::Event) {
+    /// Feeds the ledger and checks it. Its outputs are still to be let out.
+    pub(super) fn handle_ledger(&mut self, node: usize, event: ledger::Event) {
         let now = self.nodes[node].clock.now(self.now);
         let Some(running) = self.running(node) else { return };
         running.ledger.handle(now, event);
         self.check_ledger(node);
+    }
+
+    /// Feeds the ledger, checks it, and lets its outputs out.
+    fn feed_ledger(&mut self, node: usize, event: ledger::Event) {
+        self.handle_ledger(node, event);
         self.perform_ledger(node);
     }
 
@@ -81,20 +86,12 @@ impl World {
     /// A write has reached the disk: what waited for it happens.
     pub(super) fn written(&mut self, node: usize, write: u64) {
         let Some((actor, write)) = self.running(node).and_then(|running| running.writes.remove(&write)) else { return };
-        let about = match &write {
-            Write::Ledger(ledger::Record::Put(reservation)) => Some(reservation.attempt.request.clone()),
-            Write::Ledger(ledger::Record::Remove(attempt)) => Some(attempt.request.clone()),
-            Write::Request(_) => None,
+        let about = write.about().cloned();
+        let request = match &actor {
+            Actor::Request(id) => Some(id),
+            Actor::Ledger => about.as_ref(),
         };
-        self.history.note(
-            self.now,
-            Some(match &write {
-                Write::Request(record) => &record.id,
-                Write::Ledger(ledger::Record::Put(reservation)) => &reservation.attempt.request,
-                Write::Ledger(ledger::Record::Remove(attempt)) => &attempt.request,
-            }),
-            format_args!("s{node} has on disk: {}", describe(&write)),
-        );
+        self.history.note(self.now, request, format_args!("s{node} has on disk: {}", describe(&write)));
         self.nodes[node].disk.apply(write);
         if let Some(request) = about {
             self.check_disk(node, &request);

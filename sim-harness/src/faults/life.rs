@@ -87,9 +87,7 @@ impl World {
                 lost.push(actor);
                 continue;
             }
-            if let super::node::Write::Ledger(broker::ledger::Record::Remove(attempt)) = &write {
-                touched.push(attempt.request.clone());
-            }
+            touched.extend(write.about().cloned());
             self.nodes[node].disk.apply(write);
         }
         self.stopped(node);
@@ -102,8 +100,13 @@ impl World {
     fn leave(&mut self, node: usize) {
         let Some(running) = self.nodes[node].stop() else { return };
         self.history.note(self.now, None, format_args!("s{node} leaves"));
+        let mut touched = Vec::new();
         for (_, write) in running.writes.into_values() {
+            touched.extend(write.about().cloned());
             self.nodes[node].disk.apply(write);
+        }
+        for request in touched {
+            self.check_disk(node, &request);
         }
         for to in (0..self.nodes.len()).filter(|to| *to != node) {
             self.send(node, to, Body::Departure);

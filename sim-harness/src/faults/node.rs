@@ -45,6 +45,17 @@ pub enum Write {
     Request(Box<RequestRecord>),
 }
 
+impl Write {
+    /// The request whose reservation it changes, if it changes one.
+    pub fn about(&self) -> Option<&RequestId> {
+        match self {
+            Write::Ledger(Record::Put(reservation)) => Some(&reservation.attempt.request),
+            Write::Ledger(Record::Remove(attempt)) => Some(&attempt.request),
+            Write::Request(_) => None,
+        }
+    }
+}
+
 impl Disk {
     /// A write has reached the disk.
     pub fn apply(&mut self, write: Write) {

@@ -1,6 +1,6 @@
 //! The result as people and programs read it.
 
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use serde::Serialize;
 
 use super::{canary::Canary, figures::Figures, runner::RunResult};
@@ -19,7 +19,7 @@ struct Document<'a> {
 /// The figures as a table.
 pub fn table(figures: &Figures, seconds: f64) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(["", "count"]);
+    table.load_style(NOTHING).set_header(["", "count"]);
     for (name, value) in figures.rows() {
         table.add_row([name.to_owned(), value.to_string()]);
     }

@@ -296,10 +296,11 @@ impl World {
         let before =
             running.granted.contains(&message).then(|| super::checks::repeat::standing(&running.ledger, &attempt));
         let event = ledger::Event::Request { from: site, token: ledger::ReplyToken(token), request };
-        self.feed_ledger(node, event);
+        self.handle_ledger(node, event);
         if let Some(before) = before {
             self.check_repeat(node, &attempt, &before);
         }
+        self.perform_ledger(node);
     }
 
     fn heal(&mut self) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use broker::amount::format_amount;
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{Cell, CellAlignment, Table, presets::NOTHING};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 use super::{
@@ -88,7 +88,7 @@ fn line(text: &mut String, words: &str) {
 
 fn table(figures: &Figures) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(["", "median", "99 %", "largest"]);
+    table.load_style(NOTHING).set_header(["", "median", "99 %", "largest"]);
     let rows: [(&str, Option<Percentiles>); 5] = [
         ("submit to confirmed, ms", figures.latency_ms),
         ("node start to whole grid known, ms", figures.formation_ms),

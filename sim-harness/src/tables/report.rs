@@ -1,6 +1,6 @@
 //! The tables as people read them.
 
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{Table, presets::NOTHING};
 
 use super::{
     Tables,
@@ -21,7 +21,7 @@ pub fn text(tables: &Tables) -> String {
 
 fn rows(rows: &[Row]) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header([
+    table.load_style(NOTHING).set_header([
         "N",
         "cases",
         "solved",
@@ -72,7 +72,7 @@ fn rows(rows: &[Row]) -> Table {
 fn compared(comparison: &Comparison) -> Table {
     let mut table = Table::new();
     let share = |count: usize| format!("{count} ({:.0} %)", 100.0 * count as f64 / comparison.cases.max(1) as f64);
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(["", "simple", "collective"]);
+    table.load_style(NOTHING).set_header(["", "simple", "collective"]);
     table.add_row([
         format!("solved of {}", comparison.cases),
         share(comparison.solved_simple),

@@ -48,6 +48,10 @@ impl World {
             let (request, what) = *found;
             self.violate("never over-committed", Some(&request), format!("disk of s{node}: {what}"));
         }
+        let confirmed = self.nodes[node].disk.reservations.values().filter(|one| one.attempt.request == *request);
+        for reservation in confirmed {
+            self.truth.note_confirmed(&self.nodes, &reservation.attempt, &reservation.participants);
+        }
         self.check_told(request);
     }
 }

@@ -105,11 +105,8 @@ impl World {
         if matches!(told, Some(Told::Stands { attempt: number, .. }) if *number == attempt.attempt) {
             return true;
         }
-        if booking.state == BookingState::Settled {
-            return true;
-        }
-        let participants = || booking.participants.iter().filter_map(names::index_of).map(|site| &self.nodes[site]);
-        participants().all(|node| node.disk.reservations.contains_key(attempt)) || participants().any(Node::is_gone)
+        let mut participants = booking.participants.iter().filter_map(names::index_of);
+        self.truth.was_complete(attempt) || participants.any(|site| self.nodes[site].is_gone())
     }
 
     fn unsettled_view(&self, index: usize, node: &Node, running: &Running) -> Option<String> {

@@ -1,19 +1,20 @@
-//! What the ledger of each site really showed at each of its versions; views are compared with it.
+//! What really was, whoever believes what: what the ledger of each site showed at each of its versions (views are
+//! compared with it), and which attempts all participants had confirmed at some time.
 //!
 //! Invariant: a view shows exactly what its site had at the version it names, and never goes back to an earlier one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    ids::HostId,
+    ids::{HostId, SiteId},
     ledger::Ledger,
-    protocol::LedgerVersion,
+    protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
     time::{Now, Span, Time},
     view::Schedules,
 };
 
-use super::super::{clock, discovery::known_version, world::World};
+use super::super::{clock, discovery::known_version, names, node::Node, world::World};
 
 /// Clocks differ by less; before this much after the true time nothing is compared, since each may have forgotten it.
 const FORGOTTEN: Span = Span(60);
@@ -22,12 +23,26 @@ const FORGOTTEN: Span = Span(60);
 #[derive(Debug, Default)]
 pub struct Truth {
     by_version: BTreeMap<(usize, LedgerVersion), Vec<(HostId, Schedule)>>,
+    complete: BTreeSet<AttemptId>,
 }
 
 impl Truth {
     /// Notes what the ledger of a site shows now.
     pub fn note(&mut self, node: usize, ledger: &Ledger, now: Now) {
         self.by_version.entry((node, ledger.version())).or_insert_with(|| ledger.snapshot(now).hosts);
+    }
+
+    /// Notes that an attempt is on the disks of all its participants if it is: its last one has just written it.
+    pub fn note_confirmed(&mut self, nodes: &[Node], attempt: &AttemptId, participants: &[SiteId]) {
+        let mut sites = participants.iter().filter_map(names::index_of);
+        if sites.all(|site| nodes[site].disk.reservations.contains_key(attempt)) {
+            self.complete.insert(attempt.clone());
+        }
+    }
+
+    /// Whether all participants of an attempt had confirmed it at some time.
+    pub fn was_complete(&self, attempt: &AttemptId) -> bool {
+        self.complete.contains(attempt)
     }
 }
 
