@@ -78,6 +78,8 @@ fn from_any_node_a_request_becomes_a_reservation_and_survives_a_crash() {
         assert_eq!(grants_on_ledgers(&nodes, id), 0);
     }
     assert!(nodes[0].stop().success(), "SIGTERM is a clean stop");
+    nodes[0].restart();
+    nodes[0].wait_until_it_knows(6);
 }
 
 #[test]

@@ -35,8 +35,9 @@ use crate::{
     config::{LogConfig, LogFormat, NodeConfig},
 };
 
-/// How often the addresses of peers are written down.
-const REMEMBER_PEERS_EVERY: Duration = Duration::from_secs(60);
+/// How often the addresses of peers are looked at, and written down if they have changed: a node that crashes soon after
+/// its start must find its grid again.
+const REMEMBER_PEERS_EVERY: Duration = Duration::from_secs(5);
 /// Most addresses written down.
 const REMEMBERED_PEERS_MAX: usize = 64;
 /// How long open API calls may go on when the node stops.
@@ -133,7 +134,7 @@ pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
 
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests);
     let result = serve(site, inbound, listener, Arc::new(api), failures, &discovery, &store).await;
-    remember_peers(&discovery, &store).await;
+    remember_peers(&discovery, &store, Vec::new()).await;
     discovery.shutdown().await;
     info!("stopped");
     result
@@ -160,10 +161,10 @@ async fn serve(
     let api_server = tokio::spawn(async move { api_server.await });
     let peers = async {
         let mut every = tokio::time::interval(REMEMBER_PEERS_EVERY);
-        every.tick().await;
+        let mut written = Vec::new();
         loop {
             every.tick().await;
-            remember_peers(discovery, store).await;
+            written = remember_peers(discovery, store, written).await;
         }
     };
     let result = tokio::select! {
@@ -180,15 +181,22 @@ async fn serve(
     result
 }
 
-async fn remember_peers(discovery: &Discovery, store: &Store) {
+/// Writes the addresses of peers down unless they are those in `written`; tells which are written now.
+async fn remember_peers(discovery: &Discovery, store: &Store, written: Vec<String>) -> Vec<String> {
     let mut peers: Vec<String> =
         discovery.status().addresses_worth_remembering.iter().map(ToString::to_string).collect();
+    peers.sort();
     peers.truncate(REMEMBERED_PEERS_MAX);
-    if peers.is_empty() {
-        return;
+    // With nobody around, those met before are still the best to try.
+    if peers.is_empty() || peers == written {
+        return written;
     }
-    if let Err(error) = store.commit(vec![Change::KnownPeers(peers)]).await {
-        warn!(%error, "the addresses of peers are not remembered");
+    match store.commit(vec![Change::KnownPeers(peers.clone())]).await {
+        Ok(()) => peers,
+        Err(error) => {
+            warn!(%error, "the addresses of peers are not remembered");
+            written
+        }
     }
 }
 
