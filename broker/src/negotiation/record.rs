@@ -40,6 +40,32 @@ pub struct RequestRecord {
     pub history: History,
 }
 
+impl RequestRecord {
+    /// A request that has just arrived (`submitted_ms`, Unix milliseconds), with its earliest and latest start.
+    #[must_use]
+    pub fn arrived(
+        id: RequestId,
+        user: String,
+        request: Request,
+        submitted_ms: u64,
+        (earliest, latest): (Time, Time),
+    ) -> RequestRecord {
+        RequestRecord {
+            id,
+            user,
+            request,
+            submitted_ms,
+            elapsed_ms: 0,
+            earliest,
+            latest,
+            last_attempt: 0,
+            decision: Decision::Open,
+            owed: Vec::new(),
+            history: History::default(),
+        }
+    }
+}
+
 /// A release that a site has not acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owed {

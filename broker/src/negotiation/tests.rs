@@ -31,19 +31,7 @@ fn version(incarnation: u64) -> LedgerVersion {
 
 fn record() -> RequestRecord {
     let request: Request = serde_json::from_str(r#"{"hosts":2,"duration":60,"total":{"cpu":1500}}"#).unwrap();
-    RequestRecord {
-        id: RequestId::new("r").unwrap(),
-        user: "ada".to_owned(),
-        request,
-        submitted_ms: 0,
-        elapsed_ms: 0,
-        earliest: Time(5_000),
-        latest: Time(9_000),
-        last_attempt: 0,
-        decision: Decision::Open,
-        owed: Vec::new(),
-        history: History::default(),
-    }
+    RequestRecord::arrived(RequestId::new("r").unwrap(), "ada".to_owned(), request, 0, (Time(5_000), Time(9_000)))
 }
 
 /// A negotiation and everything that it has wanted done so far.

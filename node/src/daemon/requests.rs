@@ -10,7 +10,7 @@ use std::sync::{
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{Decision, History, NegotiationSettings, Outcome, RequestRecord, Stage},
+    negotiation::{NegotiationSettings, Outcome, RequestRecord, Stage},
     plan::Allocation,
     protocol::{AttemptId, AttemptStatus},
     request::{Request, RequestError},
@@ -210,25 +210,8 @@ impl Requests {
         }
     }
 
-    async fn accept(
-        &self,
-        request: Request,
-        user: String,
-        (earliest, latest): (Time, Time),
-    ) -> Result<RequestRecord, SubmitError> {
-        let record = RequestRecord {
-            id: new_id()?,
-            user,
-            request,
-            submitted_ms: unix_ms(),
-            elapsed_ms: 0,
-            earliest,
-            latest,
-            last_attempt: 0,
-            decision: Decision::Open,
-            owed: Vec::new(),
-            history: History::default(),
-        };
+    async fn accept(&self, request: Request, user: String, starts: (Time, Time)) -> Result<RequestRecord, SubmitError> {
+        let record = RequestRecord::arrived(new_id()?, user, request, unix_ms(), starts);
         let mut changes = vec![Change::Request(Box::new(record.clone()))];
         changes.extend(self.make_room().into_iter().map(Change::ForgetRequest));
         self.store.commit(changes).await?;

@@ -8,7 +8,7 @@ use broker::{
     amount::Amount,
     host::Host,
     ids::RequestId,
-    negotiation::{Decision, Event, History, Outcome, RequestRecord, Stage},
+    negotiation::{Event, Outcome, RequestRecord, Stage},
     plan::Allocation,
     request::{Request, RequestDocument},
     resources::Amounts,
@@ -190,21 +190,9 @@ impl World {
         };
         let now = self.nodes[entry_point].clock.now(self.now);
         let Some(request) = draw_request(&mut self.random, &self.options, now.utc) else { return };
-        let Ok((earliest, latest)) = request.starts(now.utc, Span(3_600)) else { return };
+        let Ok(starts) = request.starts(now.utc, Span(3_600)) else { return };
         let id = names::request(number);
-        let record = RequestRecord {
-            id: id.clone(),
-            user: "ada".to_owned(),
-            request: request.clone(),
-            submitted_ms: self.now,
-            elapsed_ms: 0,
-            earliest,
-            latest,
-            last_attempt: 0,
-            decision: Decision::Open,
-            owed: Vec::new(),
-            history: History::default(),
-        };
+        let record = RequestRecord::arrived(id.clone(), "ada".to_owned(), request.clone(), self.now, starts);
         self.history.note(
             self.now,
             Some(&id),
@@ -214,8 +202,8 @@ impl World {
                 request.total(),
                 request.per_host(),
                 request.duration().0,
-                earliest.0,
-                latest.0
+                record.earliest.0,
+                record.latest.0
             ),
         );
         let user = UserRequest { number, request, entry_point, is_taken_back: false, told: Told::Nothing };
