@@ -132,8 +132,9 @@ pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
     data_dir.write_api_address(address)?;
     greet(&config, grid.as_str(), &discovery, &address.to_string());
 
+    let peers = watch_peers(&discovery, &store, !config.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests);
-    let result = serve(site, inbound, listener, Arc::new(api), failures, &discovery, &store).await;
+    let result = serve(site, inbound, listener, Arc::new(api), failures, peers).await;
     remember_peers(&discovery, &store, Vec::new()).await;
     discovery.shutdown().await;
     info!("stopped");
@@ -147,8 +148,7 @@ async fn serve(
     listener: TcpListener,
     api: Arc<ApiState>,
     mut failures: mpsc::Receiver<String>,
-    discovery: &Discovery,
-    store: &Store,
+    peers: impl Future<Output = ()>,
 ) -> Result<(), DaemonError> {
     let signals = |source: io::Error| DaemonError::Stopped(format!("cannot wait for signals: {source}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
@@ -159,14 +159,6 @@ async fn serve(
         let _ = stopped.wait_for(|stopped| *stopped).await;
     });
     let api_server = tokio::spawn(async move { api_server.await });
-    let peers = async {
-        let mut every = tokio::time::interval(REMEMBER_PEERS_EVERY);
-        let mut written = Vec::new();
-        loop {
-            every.tick().await;
-            written = remember_peers(discovery, store, written).await;
-        }
-    };
     let result = tokio::select! {
         result = Box::pin(site.run(inbound)) => result.map_err(DaemonError::from),
         Some(what) = failures.recv() => Err(DaemonError::Stopped(what)),
@@ -179,6 +171,28 @@ async fn serve(
     // Long polls are cut off after the grace.
     let _ = tokio::time::timeout(STOP_GRACE, api_server).await;
     result
+}
+
+/// Remembers peers while the node is up, and says so when one that wants to join a grid meets nobody.
+async fn watch_peers(discovery: &Discovery, store: &Store, joins: bool) {
+    let mut every = tokio::time::interval(REMEMBER_PEERS_EVERY);
+    every.tick().await;
+    let mut written = Vec::new();
+    let mut is_lonely = false;
+    loop {
+        every.tick().await;
+        let is_alone = joins && discovery.status().connected.is_empty();
+        if is_alone && !is_lonely {
+            warn!(
+                "no node of the grid answers at the bootstrap addresses; still trying. Check that they are right, that a \
+                 node runs there, and that it belongs to the same grid"
+            );
+        } else if is_lonely && !is_alone {
+            info!("the grid answers again");
+        }
+        is_lonely = is_alone;
+        written = remember_peers(discovery, store, written).await;
+    }
 }
 
 /// Writes the addresses of peers down unless they are those in `written`; tells which are written now.

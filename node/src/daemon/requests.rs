@@ -205,6 +205,10 @@ impl Requests {
             Ok(record) => Ok(self.carry(carrier, record, false)),
             Err(error) => {
                 self.finished();
+                if let SubmitError::Store(store) = &error {
+                    // A full channel means that the node is stopping for this reason already.
+                    let _ = carrier.failed.try_send(store.to_string());
+                }
                 Err(error)
             }
         }
