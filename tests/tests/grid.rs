@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
 
-use std::{collections::BTreeSet, process::Command};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use end_to_end::{Node, binary, hosts, wait_for, write};
 use serde_json::Value;
@@ -166,16 +170,46 @@ fn the_harness_runs_a_grid_and_finds_the_ledgers_in_order() {
     assert!(figure("reserved") > 0 && figures["latency_ms"]["p50"].as_f64().unwrap() > 0.0, "{last}");
 }
 
-#[test]
-fn the_offline_planner_answers_line_by_line() {
-    let directory = tempfile::tempdir().unwrap();
-    let grid = write(
-        directory.path(),
+/// Two hosts: one nearly full for ten minutes, one free.
+fn two_hosts(directory: &Path) -> PathBuf {
+    write(
+        directory,
         "grid.json",
         r#"{"format":"kolo-grid/1","hosts":[
             {"id":"h1","site":"s1","resources":{"cpu":4000},"attributes":{},"occupancy":{"cpu":[[0,3000],[600,0]]}},
             {"id":"h2","site":"s2","resources":{"cpu":2000},"attributes":{},"occupancy":{}}]}"#,
-    );
+    )
+}
+
+#[test]
+fn the_tables_compare_simple_with_collective() {
+    let directory = tempfile::tempdir().unwrap();
+    let grid = two_hosts(directory.path());
+    let request = |id: &str, amounts: String| {
+        format!(r#"{{"id":"{id}","hosts":2,"duration":300,"earliest":0,"latest":900,{amounts}}}"#)
+    };
+    let file = |name: &str, amounts: fn(u64) -> String| {
+        let lines = [("now", 1000), ("later", 2500), ("never", 3500)].map(|(id, each)| request(id, amounts(each)));
+        write(directory.path(), name, &lines.join("\n"))
+    };
+    let collective = file("collective.jsonl", |each| format!(r#""total":{{"cpu":{}}}"#, 2 * each));
+    let simple = file("simple.jsonl", |each| format!(r#""per_host":{{"cpu":{each}}}"#));
+    let mut command = Command::new(binary("kolo-sim"));
+    command.arg("tables").arg("--grid").arg(&grid).arg("--collective").arg(&collective).arg("--simple").arg(&simple);
+    let output = command.args(["--output", "json"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tables: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let comparison = &tables["comparison"];
+    // Together the hosts have 5 cores after ten minutes; 2.5 each they never have.
+    assert_eq!((&comparison["solved_collective"], &comparison["solved_simple"]), (&2.into(), &1.into()), "{tables}");
+    assert_eq!(tables["collective"][0]["proven"], 3, "{tables}");
+    assert_eq!(tables["collective"][0]["textbook"]["solved"], 2, "{tables}");
+}
+
+#[test]
+fn the_offline_planner_answers_line_by_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let grid = two_hosts(directory.path());
     let lines = [
         r#"{"id":"now","hosts":2,"duration":300,"earliest":0,"latest":900,"total":{"cpu":2000}}"#,
         r#"{"id":"later","hosts":2,"duration":300,"earliest":0,"latest":900,"total":{"cpu":5000}}"#,
