@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, future::Future, sync::Arc};
 
 use broker::{
     ids::SiteId,
-    negotiation::{Decision, Event, Found, Negotiation, Output, RequestRecord},
+    negotiation::{Event, Found, Negotiation, Output, RequestRecord},
     plan::CutCounts,
     protocol::{AttemptStatus, SiteRequest},
     request::Request,
@@ -183,11 +183,6 @@ impl Task {
     async fn let_out(&mut self, output: Output) -> Result<(), String> {
         match output {
             Output::Persist(record) => {
-                // Every site has it on disk and so has this node the decision: that it stands needs no further write to
-                // survive a crash, so the user need not wait for this one.
-                if matches!(record.decision, Decision::Stands { .. }) {
-                    self.show();
-                }
                 let change = Change::Request(record);
                 self.carrier.store.commit(vec![change]).await.map_err(|error| error.to_string())?;
             }

@@ -13,7 +13,7 @@ use std::{
 use broker::{
     ids::SiteId,
     ledger::{Event, Ledger, Output, ReplyToken},
-    protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
+    protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
 };
 use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
@@ -255,7 +255,8 @@ impl SiteTask {
     fn inquire(&self, to: SiteId, attempt: AttemptId) {
         if to == *self.discovery.site_id() {
             let decision = self.requests.status_of(&attempt);
-            let booking = broker::protocol::AttemptStatus::Confirmed;
+            // Of itself the ledger hears the decision only: it knows its own booking.
+            let booking = AttemptStatus::Confirmed;
             let event = Event::StatusHeard { from: to, attempt, decision, booking };
             // A full queue loses the answer; the ledger asks again.
             let _ = self.sender.try_send(Message::Status(event));
