@@ -19,15 +19,17 @@ use tracing::{debug, error, info};
 
 use super::{
     clock::{Clock, duration},
-    requests::{Carried, Requests, ShownStage, Snapshot},
+    requests::{Carried, Requests, ShownStage, Snapshot, SubmitError},
     site::OwnSite,
-    storage::{Change, Store},
+    storage::{Change, Store, StoreError},
 };
 
 /// Answers that may wait for the negotiation; a further asking task waits for a place.
 const QUEUE: usize = 256;
 /// A schedule learnt longer ago than this is fetched again before planning.
 pub const MAX_SCHEDULE_AGE: Millis = Millis(120_000);
+/// Planning with so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
+const PLAN_INLINE_HOSTS_MAX: usize = 64;
 /// How long phase I may take.
 pub const FIND_TIMEOUT: Millis = Millis(5_000);
 
@@ -136,9 +138,9 @@ impl Task {
 
     fn feed(&mut self, event: Event) {
         let now = self.carrier.clock.now();
-        let plans = matches!(event, Event::Found(_));
+        let plans_long = matches!(&event, Event::Found(found) if found.hosts.len() > PLAN_INLINE_HOSTS_MAX);
         let negotiation = &mut self.negotiation;
-        if plans {
+        if plans_long {
             // Planning may take milliseconds of computation; other tasks of this thread move over meanwhile.
             tokio::task::block_in_place(|| negotiation.handle(now, event, &mut ()));
         } else {
@@ -227,6 +229,13 @@ impl Task {
 }
 
 impl Carrier {
+    /// Stops the node, because the disk has failed; the error, to be told.
+    pub fn stop_node(&self, error: StoreError) -> SubmitError {
+        // A full channel means that the node is stopping for this reason already.
+        let _ = self.failed.try_send(error.to_string());
+        error.into()
+    }
+
     async fn ask(
         &self,
         site: &SiteId,

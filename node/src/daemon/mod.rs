@@ -159,14 +159,20 @@ async fn serve(
         let _ = stopped.wait_for(|stopped| *stopped).await;
     });
     let api_server = tokio::spawn(async move { api_server.await });
+    // A task of the worker thread, as all that talks to it: the main thread only waits.
+    let mut site = tokio::spawn(site.run(inbound));
     let result = tokio::select! {
-        result = Box::pin(site.run(inbound)) => result.map_err(DaemonError::from),
+        result = &mut site => match result {
+            Ok(result) => result.map_err(DaemonError::from),
+            Err(error) => Err(DaemonError::Stopped(format!("the site's task failed: {error}"))),
+        },
         Some(what) = failures.recv() => Err(DaemonError::Stopped(what)),
         () = peers => Ok(()),
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     };
     info!("stopping");
+    site.abort();
     stop.send_replace(true);
     // Long polls are cut off after the grace.
     let _ = tokio::time::timeout(STOP_GRACE, api_server).await;

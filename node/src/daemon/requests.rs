@@ -184,7 +184,10 @@ impl Requests {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes a request on: it is on disk when this returns, and a task carries it from there.
+    /// Takes a request on: it is on disk when this returns, and a task carries it.
+    ///
+    /// The task starts while the request is still being written: planning and holding promise nobody anything, and what
+    /// the task itself writes later, its decision above all, is queued behind the request.
     ///
     /// # Errors
     /// [`SubmitError`] when it cannot be meant, the node is busy, or the disk fails.
@@ -195,31 +198,24 @@ impl Requests {
         user: String,
     ) -> Result<Arc<Carried>, SubmitError> {
         let now = self.clock.now();
-        let (earliest, latest) = request.starts(now.utc, self.settings.planner.default_reach)?;
+        let starts = request.starts(now.utc, self.settings.planner.default_reach)?;
+        let record = RequestRecord::arrived(new_id()?, user, request, unix_ms(), starts);
         if self.active.fetch_add(1, Ordering::Relaxed) >= MAX_ACTIVE {
             self.finished();
             return Err(SubmitError::Busy);
         }
-        let result = self.accept(request, user, (earliest, latest)).await;
-        match result {
-            Ok(record) => Ok(self.carry(carrier, record, false)),
-            Err(error) => {
-                self.finished();
-                if let SubmitError::Store(store) = &error {
-                    // A full channel means that the node is stopping for this reason already.
-                    let _ = carrier.failed.try_send(store.to_string());
-                }
-                Err(error)
-            }
-        }
-    }
-
-    async fn accept(&self, request: Request, user: String, starts: (Time, Time)) -> Result<RequestRecord, SubmitError> {
-        let record = RequestRecord::arrived(new_id()?, user, request, unix_ms(), starts);
         let mut changes = vec![Change::Request(Box::new(record.clone()))];
         changes.extend(self.make_room().into_iter().map(Change::ForgetRequest));
-        self.store.commit(changes).await?;
-        Ok(record)
+        let written = match self.store.enqueue(changes).await {
+            Ok(written) => written,
+            Err(error) => {
+                self.finished();
+                return Err(carrier.stop_node(error));
+            }
+        };
+        let carried = self.carry(carrier, record, false);
+        written.on_disk().await.map_err(|error| carrier.stop_node(error))?;
+        Ok(carried)
     }
 
     /// Goes on with what the disk remembers.

@@ -116,13 +116,42 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when they are not, and then nothing later will be.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+        self.enqueue(changes).await?.on_disk().await
+    }
+
+    /// Queues the changes behind all that were queued before; they are on disk when [`Written::on_disk`] says so.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the writer has stopped.
+    pub async fn enqueue(&self, changes: Vec<Change>) -> Result<Written, StoreError> {
         if changes.is_empty() {
-            return Ok(());
+            return Ok(Written(None));
         }
-        let closed = || StoreError::Database("the writer has stopped".to_owned());
         let (done, written) = oneshot::channel();
-        self.batches.send(Batch { changes, done }).await.map_err(|_| closed())?;
-        written.await.map_err(|_| closed())?
+        self.batches.send(Batch { changes, done }).await.map_err(|_| writer_has_stopped())?;
+        Ok(Written(Some(written)))
+    }
+}
+
+fn writer_has_stopped() -> StoreError {
+    StoreError::Database("the writer has stopped".to_owned())
+}
+
+/// Changes that are being written.
+#[derive(Debug)]
+#[must_use = "nobody may be told of changes before they are on disk"]
+pub struct Written(Option<oneshot::Receiver<Result<(), StoreError>>>);
+
+impl Written {
+    /// Waits until the changes are on disk.
+    ///
+    /// # Errors
+    /// [`StoreError`] when they are not, and then nothing later will be.
+    pub async fn on_disk(self) -> Result<(), StoreError> {
+        match self.0 {
+            Some(written) => written.await.map_err(|_| writer_has_stopped())?,
+            None => Ok(()),
+        }
     }
 }
 

@@ -7,6 +7,10 @@ use crate::{
     daemon,
 };
 
+/// Threads that serve messages. A message passes through some ten tasks; handing it from thread to thread costs more than
+/// the work that is done on it, so they share one. Long planning and the disk have threads of their own.
+const WORKER_THREADS: usize = 1;
+
 /// Runs the command.
 ///
 /// # Errors
@@ -19,6 +23,7 @@ pub fn run(context: &mut Context, args: &NodeArgs) -> Result<Exit, CliError> {
         return Ok(Exit::Done);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKER_THREADS)
         .enable_all()
         .build()
         .map_err(|source| CliError::Io { doing: "starting the node's threads", source })?;
