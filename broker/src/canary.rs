@@ -11,6 +11,8 @@ pub enum Canary {
     AdmitBesideHolds,
     /// What is given back is taken off the promised amounts twice.
     DoubleRelease,
+    /// Signatures are not verified.
+    SkipSignature,
 }
 
 #[cfg(feature = "canary")]

@@ -8,6 +8,8 @@
 
 pub mod amount;
 pub mod canary;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod host;
 pub mod ids;
 pub mod ledger;
@@ -21,4 +23,5 @@ pub mod resources;
 pub mod schedule;
 pub mod snapshot;
 pub mod time;
+pub mod trust;
 pub mod view;

@@ -4,7 +4,7 @@
 //! Invariant: everything here that came from the network is unchecked until [`HoldRequest::check`], the ledger or the
 //! view has looked at it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,7 @@ use crate::{
     resources::{Amounts, ResourceName},
     schedule::Schedule,
     time::{Millis, Window},
+    trust::{Authorization, Denial, SignedText},
 };
 
 /// One try of one request by one entry point. Every message of a try names it, so that a late message of an earlier try
@@ -62,12 +63,9 @@ pub struct HoldRequest {
     pub participants: Vec<SiteId>,
     /// How long the hold lasts from its receipt on. The site may shorten it.
     pub hold_for: Millis,
-    /// Who asks, as the entry point names them.
-    pub user: String,
+    /// What shows that a user has asked for this.
+    pub authorization: Arc<Authorization>,
 }
-
-/// Longest user name in bytes.
-pub const MAX_USER_BYTES: usize = 128;
 
 impl HoldRequest {
     /// Checks what a site can check without its ledger.
@@ -83,9 +81,6 @@ impl HoldRequest {
         }
         if self.participants.is_empty() || self.participants.len() > MAX_HOSTS as usize {
             return Err(format!("expected 1 to {MAX_HOSTS} participants, got {}", self.participants.len()));
-        }
-        if self.user.len() > MAX_USER_BYTES || self.user.chars().any(char::is_control) {
-            return Err("user: too long, or holds control characters".to_owned());
         }
         let mut hosts = BTreeSet::new();
         for grant in &self.grants {
@@ -119,20 +114,31 @@ pub enum SiteRequest {
     Settle(AttemptId),
     /// What do you know of the attempt? Asked by a participant that waits for a final word.
     Inquire(AttemptId),
+    /// Is what the attempt has reserved still there? Asked by the entry point of a reservation that stands.
+    Inspect(AttemptId),
+    /// What is reserved for this request? Asked by a node that its user wants to take it over, because its entry point is
+    /// gone.
+    Lookup(RequestId),
+    /// As [`SiteRequest::Inspect`], from a node that acts in the place of the entry point from now on.
+    TakeOver {
+        /// The try.
+        attempt: AttemptId,
+        /// The user's request, signed for the asking node.
+        authorization: Arc<Authorization>,
+    },
 }
 
-impl SiteRequest {
-    /// The attempt that the message is about.
-    #[must_use]
-    pub fn attempt(&self) -> &AttemptId {
-        match self {
-            SiteRequest::Hold(hold) => &hold.attempt,
-            SiteRequest::Confirm { attempt, .. }
-            | SiteRequest::Release(attempt)
-            | SiteRequest::Settle(attempt)
-            | SiteRequest::Inquire(attempt) => attempt,
-        }
-    }
+/// What a site has reserved for a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BookedPart {
+    /// The try.
+    pub attempt: AttemptId,
+    /// When.
+    pub window: Window,
+    /// What, on which hosts of the site.
+    pub grants: Vec<Grant>,
+    /// What the user has signed.
+    pub statement: Arc<SignedText>,
 }
 
 /// The answer to a [`SiteRequest`].
@@ -157,6 +163,20 @@ pub enum SiteAnswer {
     },
     /// The final word has been noted.
     Settled,
+    /// What is still reserved for the attempt.
+    Booked {
+        /// The hosts; none when nothing is, and then nothing ever will be.
+        hosts: Vec<HostId>,
+        /// The ledger's version.
+        version: LedgerVersion,
+    },
+    /// What is reserved for a request.
+    Found {
+        /// Every try of which something is reserved.
+        parts: Vec<BookedPart>,
+        /// The ledger's version.
+        version: LedgerVersion,
+    },
     /// What is known of the attempt, in both roles that a node can have.
     Status {
         /// As its entry point; none when another node is.
@@ -248,9 +268,21 @@ pub enum RefusalReason {
     /// The site holds as much as it can, or as much as it grants this entry point.
     #[error("too many holds are open ({0})")]
     TooManyHolds(u64),
+    /// Somebody changes an attempt that is not theirs.
+    #[error("only the entry point of an attempt may change it")]
+    NotYours,
+    /// Another node acts for the attempt now, because its user wanted that.
+    #[error("another node has taken the reservation over for its user")]
+    HandedOver,
     /// The message makes no sense.
     #[error("malformed: {0}")]
     Malformed(String),
+    /// Another try of the same request still stands here; its release may be on its way.
+    #[error("another try of the same request still stands here")]
+    OtherTry,
+    /// A rule of the grid, of the user's credential or of the owner is against it.
+    #[error(transparent)]
+    NotAllowed(Denial),
     /// The site is too busy or is stopping.
     #[error("the site is busy or stopping")]
     Busy,

@@ -64,6 +64,10 @@ pub struct RequestDocument {
     /// How much work the planner may spend; the node's or the command's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
+    /// When hosts of the reservation are lost and cannot be replaced at its start, all hosts may be reserved anew at
+    /// another start inside the window.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub move_on_loss: bool,
 }
 
 /// What is wrong with a request. Every text names the key.
@@ -211,6 +215,12 @@ impl Request {
         Ok((earliest, latest))
     }
 
+    /// Earliest and latest start as written, where they are.
+    #[must_use]
+    pub fn asked_starts(&self) -> (Option<Time>, Option<Time>) {
+        (self.document.earliest, self.document.latest)
+    }
+
     /// `d_i` as asked.
     #[must_use]
     pub fn per_host(&self) -> &Amounts {
@@ -239,6 +249,12 @@ impl Request {
     #[must_use]
     pub fn effort(&self) -> Option<Effort> {
         self.document.effort
+    }
+
+    /// Whether the reservation may move to another start when hosts of it are lost.
+    #[must_use]
+    pub fn moves_on_loss(&self) -> bool {
+        self.document.move_on_loss
     }
 
     /// Every resource named in `per_host` or `total`, in order.

@@ -18,14 +18,17 @@ use crate::{
     codec::Codec,
     config::{DiscoveryConfig, GridId},
     counters::Counters,
+    gate::Gate,
     index::sha256,
+    throttle::Throttle,
     transport, wire,
 };
 
 /// The protocols of a node.
 #[derive(NetworkBehaviour)]
 pub(crate) struct Behaviour {
-    // First, so that a connection above the limit is refused before any other protocol prepares for it.
+    // These two first, so that a connection is refused before any other protocol prepares for it.
+    pub(crate) gate: Gate,
     limits: connection_limits::Behaviour,
     pub(crate) identify: identify::Behaviour,
     ping: ping::Behaviour,
@@ -46,6 +49,11 @@ fn failed(part: &'static str) -> impl Fn(String) -> SetUpError {
     move |why| SetUpError { part, why }
 }
 
+#[cfg(any(test, feature = "hostile"))]
+pub(crate) fn set_up(part: &'static str, why: &dyn std::fmt::Display) -> SetUpError {
+    failed(part)(why.to_string())
+}
+
 /// What [`identify`] calls the protocols of this grid.
 pub(crate) fn identify_protocol(grid: &GridId) -> String {
     format!("/kolo/{grid}/identify/1")
@@ -59,6 +67,16 @@ fn protocol(grid: &GridId, name: &str) -> Result<StreamProtocol, SetUpError> {
 /// The name of the DHT protocol, by which a peer of the same grid is told from others.
 pub(crate) fn kad_protocol(grid: &GridId) -> Result<StreamProtocol, SetUpError> {
     protocol(grid, "kad/1")
+}
+
+/// The name of the protocol of direct requests.
+pub(crate) fn ask_protocol(grid: &GridId) -> Result<StreamProtocol, SetUpError> {
+    protocol(grid, "ask/1")
+}
+
+/// How the names of the gossip protocols begin.
+pub(crate) fn gossip_prefix(grid: &GridId) -> String {
+    format!("/kolo/{grid}/gossip")
 }
 
 /// The topic of adverts.
@@ -77,8 +95,12 @@ pub(crate) fn build_swarm(
     config: &DiscoveryConfig,
     counters: Arc<Counters>,
 ) -> Result<Swarm<Behaviour>, SetUpError> {
-    let transport =
-        transport::build(config.transport, keypair).map_err(|error| failed("the transport")(error.to_string()))?;
+    let throttle = Throttle {
+        bytes_per_s: config.limits.read_per_connection_per_s,
+        streams_per_s: config.limits.streams_per_connection_per_s,
+    };
+    let transport = transport::build(config.transport, keypair, throttle)
+        .map_err(|error| failed("the transport")(error.to_string()))?;
     let behaviour = behaviour(keypair, config, counters)?;
     let swarm_config = swarm::Config::with_tokio_executor()
         .with_idle_connection_timeout(config.intervals.idle_connection)
@@ -93,22 +115,24 @@ fn behaviour(keypair: &Keypair, config: &DiscoveryConfig, counters: Arc<Counters
         .with_max_pending_incoming(Some(limits.connections_max))
         .with_max_pending_outgoing(Some(limits.connections_max))
         .with_max_established(Some(limits.connections_max))
+        .with_max_established_incoming(Some((limits.connections_max / 4 * 3).max(1)))
         // One side may dial while the other does, and TCP and QUIC may both succeed.
         .with_max_established_per_peer(Some(4));
     let identify = identify::Config::new(identify_protocol(grid), keypair.public())
         .with_agent_version(format!("kolo/{}", env!("CARGO_PKG_VERSION")))
         .with_push_listen_addr_updates(true);
     let ask = request_response::Behaviour::with_codec(
-        Codec::new(counters),
-        [(protocol(grid, "ask/1")?, ProtocolSupport::Full)],
+        Codec::new(Arc::clone(&counters), config.intervals.request_arrival),
+        [(ask_protocol(grid)?, ProtocolSupport::Full)],
         request_response::Config::default()
             .with_request_timeout(config.intervals.request)
             .with_max_concurrent_streams(limits.streams_max),
     );
     Ok(Behaviour {
+        gate: Gate::new(limits.clone(), counters),
         limits: connection_limits::Behaviour::new(connection_limits),
         identify: identify::Behaviour::new(identify),
-        ping: ping::Behaviour::new(ping::Config::new().with_interval(Duration::from_secs(30))),
+        ping: ping::Behaviour::new(ping::Config::new().with_interval(PING_EVERY).with_timeout(PING_TIMEOUT)),
         kad: kad(keypair, config)?,
         gossip: gossip(config)?,
         ask,
@@ -151,7 +175,7 @@ fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> 
     let failed = failed("gossip");
     let topics = [adverts_topic(grid), schedules_topic(grid)];
     let gossip_config = gossipsub::ConfigBuilder::default()
-        .protocol_id_prefix(format!("/kolo/{grid}/gossip"))
+        .protocol_id_prefix(gossip_prefix(grid))
         .validation_mode(gossipsub::ValidationMode::Anonymous)
         .validate_messages()
         .message_id_fn(|message| gossipsub::MessageId::new(&sha256(message.data.clone())))
@@ -166,10 +190,63 @@ fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> 
         .map_err(|error| failed(error.to_string()))?;
     let mut gossip = gossipsub::Behaviour::new(gossipsub::MessageAuthenticity::Anonymous, gossip_config)
         .map_err(|error| failed(error.to_owned()))?;
+    let (params, thresholds) = score(&topics, config.intervals.ban_first);
+    gossip.with_peer_score(params, thresholds).map_err(&failed)?;
     if config.gossip {
         for topic in &topics {
             gossip.subscribe(topic).map_err(|error| failed(error.to_string()))?;
         }
     }
     Ok(gossip)
+}
+
+/// The score of gossip itself at which a neighbour is ignored, and then banned.
+pub(crate) const GOSSIP_SCORE_MIN: f64 = -400.0;
+
+/// Between two pings on a connection. One that gets no answer ends the connection: after a cut of the network TCP would
+/// go on waiting for up to a minute once the other side can be reached again, a new connection does not.
+const PING_EVERY: Duration = Duration::from_secs(10);
+/// How long an answer may take. A node that is busy for longer is met again a moment later.
+const PING_TIMEOUT: Duration = Duration::from_secs(8);
+/// Promised messages that need not come, within a minute: as many as a neighbour owes when the network is cut for as long
+/// as it takes to notice.
+const BROKEN_PROMISES_FORGIVEN: f64 = 50.0;
+
+/// What gossip holds against a neighbour: invalid messages (also those that are refused before this crate sees them;
+/// squared, so 20 within a minute reach [`GOSSIP_SCORE_MIN`]) and broken rules of the mesh, such as grafting again and
+/// again; some of the latter are forgiven, since a busy node breaks promises too. Nothing is held in favour of anybody,
+/// so that no credit can be saved up, and addresses are the gate's business.
+fn score(
+    topics: &[gossipsub::IdentTopic],
+    ban_first: Duration,
+) -> (gossipsub::PeerScoreParams, gossipsub::PeerScoreThresholds) {
+    let topic = gossipsub::TopicScoreParams {
+        topic_weight: 1.0,
+        time_in_mesh_weight: 0.0,
+        first_message_deliveries_weight: 0.0,
+        mesh_message_deliveries_weight: 0.0,
+        mesh_failure_penalty_weight: 0.0,
+        invalid_message_deliveries_weight: -1.0,
+        invalid_message_deliveries_decay: gossipsub::score_parameter_decay(Duration::from_secs(60)),
+        ..gossipsub::TopicScoreParams::default()
+    };
+    let params = gossipsub::PeerScoreParams {
+        topics: topics.iter().map(|name| (name.hash(), topic.clone())).collect(),
+        app_specific_weight: 0.0,
+        ip_colocation_factor_weight: 0.0,
+        behaviour_penalty_weight: -1.0,
+        behaviour_penalty_threshold: BROKEN_PROMISES_FORGIVEN,
+        behaviour_penalty_decay: gossipsub::score_parameter_decay(Duration::from_secs(60)),
+        slow_peer_weight: 0.0,
+        // It does not decay while the peer is away, and must not outlast its ban.
+        retain_score: (ban_first / 4).min(Duration::from_secs(60)),
+        ..gossipsub::PeerScoreParams::default()
+    };
+    let thresholds = gossipsub::PeerScoreThresholds {
+        gossip_threshold: GOSSIP_SCORE_MIN / 2.0,
+        publish_threshold: GOSSIP_SCORE_MIN / 2.0,
+        graylist_threshold: GOSSIP_SCORE_MIN,
+        ..gossipsub::PeerScoreThresholds::default()
+    };
+    (params, thresholds)
 }

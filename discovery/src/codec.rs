@@ -1,10 +1,11 @@
 //! Direct requests and answers on a stream: bincode, with sizes enforced while reading.
 //!
 //! Invariant: a peer makes this node read at most [`wire::REQUEST_BYTES_MAX`] for a request; for an answer
-//! [`wire::SCHEDULES_BYTES_MAX`] when it is schedules and [`wire::ANSWER_BYTES_MAX`] otherwise. Decoding happens in the
-//! connection's own task, not in the one that owns the swarm.
+//! [`wire::SCHEDULES_BYTES_MAX`] when it is schedules and [`wire::ANSWER_BYTES_MAX`] otherwise. Of requests, at most
+//! [`LARGE_REQUESTS_MAX`] above [`SMALL_REQUEST_BYTES`] are being read at a time, from everybody together (16 MiB), and each must have
+//! arrived in time. Decoding happens in the connection's own task, not in the one that owns the swarm.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use broker::{
     ids::HostId,
@@ -14,9 +15,11 @@ use broker::{
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use libp2p::{StreamProtocol, request_response};
 use serde::{Deserialize, Deserializer, Serialize, de};
+use tokio::{sync::Semaphore, time};
 
 use crate::{
     check::HOSTS_PER_SITE_MAX,
+    conduct::Offence,
     counters::{Counter, Counters},
     wire,
 };
@@ -32,6 +35,22 @@ pub enum WireRequest {
     Advert,
     /// Signed adverts of all sites, unless the asker has one of the same sequence or a later one: by short site hash.
     Adverts(Vec<(u64, u64)>),
+    /// The revocations that the site knows, from this number on.
+    Revocations {
+        /// How many are had already.
+        from: u32,
+    },
+}
+
+/// What has arrived as a request. libp2p says nothing of a request that could not be read, so this does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// A request.
+    Request(WireRequest),
+    /// A large request that was not read, because too many are being read already.
+    TooLargeForNow,
+    /// No request.
+    Unreadable(Offence),
 }
 
 /// The answer.
@@ -54,6 +73,13 @@ pub enum WireAnswer {
     },
     /// Too busy to answer now.
     Busy,
+    /// Revocations, for the node to check.
+    Revocations {
+        /// Those that fit into an answer, encoded.
+        revocations: Vec<Vec<u8>>,
+        /// How many there are in all.
+        total: u32,
+    },
 }
 
 const SCHEDULES_KIND: u8 = 0;
@@ -110,13 +136,47 @@ fn bounded_hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Host
 #[derive(Debug, Clone)]
 pub struct Codec {
     counters: Arc<Counters>,
+    large_requests: Arc<Semaphore>,
+    request_arrival: Duration,
 }
 
+/// What any request may have without asking: holds on some forty hosts fit.
+const SMALL_REQUEST_BYTES: usize = 4096;
+/// Larger requests that are being read at the same time.
+const LARGE_REQUESTS_MAX: usize = 64;
+
 impl Codec {
-    /// A codec that counts what does not decode.
+    /// A codec that counts what does not decode, and waits for a request no longer than `request_arrival`.
     #[must_use]
-    pub fn new(counters: Arc<Counters>) -> Codec {
-        Codec { counters }
+    pub fn new(counters: Arc<Counters>, request_arrival: Duration) -> Codec {
+        Codec { counters, large_requests: Arc::new(Semaphore::new(LARGE_REQUESTS_MAX)), request_arrival }
+    }
+
+    async fn read_asked<T>(&self, io: &mut T) -> io::Result<Asked>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        let mut bytes = Vec::new();
+        (&mut *io).take(SMALL_REQUEST_BYTES as u64).read_to_end(&mut bytes).await?;
+        if bytes.len() == SMALL_REQUEST_BYTES {
+            let Ok(_permit) = self.large_requests.try_acquire() else { return Ok(Asked::TooLargeForNow) };
+            match self.read_at_most(io, &mut bytes, wire::REQUEST_BYTES_MAX).await {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Ok(Asked::Unreadable(Offence::InvalidRequest));
+                }
+                outcome => outcome?,
+            }
+        }
+        match wire::decode::<_, { wire::REQUEST_BYTES_MAX }>(&bytes) {
+            Ok(request) => Ok(Asked::Request(request)),
+            // Whoever stops waiting for an answer may stop in the middle of the question. That is no offence, and costs the
+            // sender's share of requests like any other.
+            Err(error) if error.is_cut_short() => Err(self.refuse(&error)),
+            Err(_) => {
+                self.counters.count(Counter::AskDecodeFailures);
+                Ok(Asked::Unreadable(Offence::InvalidRequest))
+            }
+        }
     }
 
     fn refuse(&self, why: &impl ToString) -> io::Error {
@@ -152,16 +212,17 @@ async fn write_all<T: AsyncWrite + Unpin + Send>(
 
 impl request_response::Codec for Codec {
     type Protocol = StreamProtocol;
-    type Request = WireRequest;
+    type Request = Asked;
     type Response = WireAnswer;
 
-    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<WireRequest>
+    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Asked>
     where
         T: AsyncRead + Unpin + Send,
     {
-        let mut bytes = Vec::new();
-        self.read_at_most(io, &mut bytes, wire::REQUEST_BYTES_MAX).await?;
-        wire::decode::<_, { wire::REQUEST_BYTES_MAX }>(&bytes).map_err(|error| self.refuse(&error))
+        time::timeout(self.request_arrival, self.read_asked(io)).await.unwrap_or_else(|_| {
+            self.counters.count(Counter::AsksInSlow);
+            Ok(Asked::Unreadable(Offence::SlowRequest))
+        })
     }
 
     async fn read_response<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<WireAnswer>
@@ -175,10 +236,13 @@ impl request_response::Codec for Codec {
         wire::decode::<_, { wire::SCHEDULES_BYTES_MAX }>(&bytes).map_err(|error| self.refuse(&error))
     }
 
-    async fn write_request<T>(&mut self, _: &StreamProtocol, io: &mut T, request: WireRequest) -> io::Result<()>
+    async fn write_request<T>(&mut self, _: &StreamProtocol, io: &mut T, request: Asked) -> io::Result<()>
     where
         T: AsyncWrite + Unpin + Send,
     {
+        let Asked::Request(request) = request else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no request"));
+        };
         write_all(io, &request, wire::REQUEST_BYTES_MAX).await
     }
 
@@ -202,7 +266,7 @@ mod tests {
 
     fn codec() -> (Codec, Arc<Counters>) {
         let counters = Arc::new(Counters::default());
-        (Codec::new(Arc::clone(&counters)), counters)
+        (Codec::new(Arc::clone(&counters), Duration::from_secs(5)), counters)
     }
 
     #[tokio::test]
@@ -225,13 +289,31 @@ mod tests {
     #[tokio::test]
     async fn what_is_too_large_or_garbage_is_refused_and_counted() {
         let (mut codec, counters) = codec();
+        let unreadable = Asked::Unreadable(Offence::InvalidRequest);
         let large = vec![1_u8; wire::REQUEST_BYTES_MAX + 1];
-        assert!(codec.read_request(&PROTOCOL, &mut Cursor::new(large)).await.is_err());
+        assert_eq!(codec.read_request(&PROTOCOL, &mut Cursor::new(large)).await.unwrap(), unreadable);
         let large = vec![1_u8; wire::ANSWER_BYTES_MAX + 1];
         assert!(codec.read_response(&PROTOCOL, &mut Cursor::new(large)).await.is_err());
-        assert!(codec.read_request(&PROTOCOL, &mut Cursor::new(vec![99_u8; 10])).await.is_err());
+        assert_eq!(codec.read_request(&PROTOCOL, &mut Cursor::new(vec![99_u8; 10])).await.unwrap(), unreadable);
         assert!(codec.read_response(&PROTOCOL, &mut Cursor::new(vec![99_u8; 10])).await.is_err());
         assert_eq!(counters.get(Counter::AskDecodeFailures), 4);
+    }
+
+    #[tokio::test]
+    async fn large_requests_are_read_only_so_many_at_a_time_and_small_ones_always() {
+        let (mut codec, _) = codec();
+        for (known, is_large) in [(0, false), (1000, true)] {
+            let request = Asked::Request(WireRequest::Adverts(vec![(u64::MAX, u64::MAX); known]));
+            let mut stream = Cursor::new(Vec::new());
+            codec.write_request(&PROTOCOL, &mut stream, request.clone()).await.unwrap();
+            stream.set_position(0);
+            assert_eq!(codec.read_request(&PROTOCOL, &mut stream).await.unwrap(), request);
+            let permits = Arc::clone(&codec.large_requests);
+            let _all = permits.acquire_many(u32::try_from(LARGE_REQUESTS_MAX).unwrap()).await.unwrap();
+            stream.set_position(0);
+            let asked = codec.read_request(&PROTOCOL, &mut stream).await.unwrap();
+            assert_eq!(asked, if is_large { Asked::TooLargeForNow } else { request });
+        }
     }
 
     #[tokio::test]

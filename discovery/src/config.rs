@@ -7,7 +7,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use libp2p::Multiaddr;
 
-use crate::inbound::ScheduleSource;
+use crate::{
+    inbound::ScheduleSource,
+    membership::{Everybody, Membership},
+};
 
 /// The name of a grid: 1 to 64 of `a-z 0-9 -`. Nodes of different grids speak different protocols and never mix.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,8 +95,25 @@ pub struct Limits {
     pub commands: usize,
     /// Connections that a node keeps without a use of the moment; gossip needs about six. Idle ones above it are closed.
     pub connections_kept: usize,
-    /// Connections at the same time, whatever for.
+    /// Connections at the same time, whatever for. A quarter of them is kept for those that this node opens itself.
     pub connections_max: u32,
+    /// Inbound connections at the same time from one address (IPv4) or one /64 (IPv6).
+    pub inbound_per_prefix_max: u32,
+    /// Inbound connections a second from one such prefix; ten times as many may come at once.
+    pub inbound_per_prefix_per_s: u32,
+    /// Inbound connections a second from anywhere; ten times as many may come at once. A handshake costs about 1 ms.
+    pub inbound_per_s: u32,
+    /// Whether the limits on prefixes spare loopback, where the nodes of a test grid share one address.
+    pub loopback_exempt: bool,
+    /// Bytes a second that are read from one connection; twice as many may come at once. More waits at the sender.
+    pub read_per_connection_per_s: u32,
+    /// Streams a second that one connection may open; twice as many may come at once. More waits at the sender.
+    pub streams_per_connection_per_s: u32,
+    /// Direct requests a second that one peer may send; twice as many may come at once. More is answered "busy", and
+    /// in the end with a ban. An answer with schedules or adverts counts for [`HEAVY_ANSWER`] requests.
+    pub asks_per_peer_per_s: u32,
+    /// Bans that are remembered; above it the one that ends soonest is lifted.
+    pub bans_max: usize,
     /// Schedule changes that wait to be gossiped. Above it they are dropped; receivers see the gap and ask.
     pub changes_pending_max: usize,
     /// Sites asked at the same time by one `find`.
@@ -104,10 +124,14 @@ pub struct Limits {
     pub find_sites_max: usize,
     /// Schedules fetched at the same time in the background.
     pub repair_fan_out: usize,
+    /// Sites never heard of that one neighbour may introduce by gossip in ten seconds, and, four times as many, that all
+    /// may. The others are learnt when adverts are exchanged.
+    pub newcomers_per_neighbour_in_10_s: u32,
     /// Gossip messages accepted from one author in ten seconds.
     pub gossip_per_author_in_10_s: u32,
-    /// Invalid gossip messages accepted from one neighbour in ten seconds before it is disconnected.
-    pub invalid_per_peer_in_10_s: u32,
+    /// Gossip messages accepted, and so passed on, in ten seconds. No honest neighbour brings more than twice as many
+    /// (two of its windows may meet one of ours); who does is not listened to, and in the end banned.
+    pub gossip_in_10_s: u32,
     /// Gossip messages a second above which this node publishes its own changes less often.
     pub gossip_budget_per_s: u32,
 }
@@ -129,17 +153,29 @@ impl Default for Limits {
             commands: 1024,
             connections_kept: 32,
             connections_max: 512,
+            inbound_per_prefix_max: 64,
+            inbound_per_prefix_per_s: 10,
+            inbound_per_s: 200,
+            loopback_exempt: true,
+            read_per_connection_per_s: 8 << 20,
+            streams_per_connection_per_s: 1000,
+            asks_per_peer_per_s: 500,
+            bans_max: 1024,
             changes_pending_max: 512,
             find_fan_out: 32,
             find_keys_max: 96,
             find_sites_max: 1024,
             repair_fan_out: 8,
-            gossip_per_author_in_10_s: 200,
-            invalid_per_peer_in_10_s: 50,
+            newcomers_per_neighbour_in_10_s: 64,
+            gossip_per_author_in_10_s: 100,
+            gossip_in_10_s: 2000,
             gossip_budget_per_s: 50,
         }
     }
 }
+
+/// How many requests one counts for whose answer carries schedules or adverts.
+pub const HEAVY_ANSWER: u64 = 8;
 
 /// Times between things that are done again and again, and how long to wait.
 #[derive(Debug, Clone)]
@@ -174,6 +210,14 @@ pub struct Intervals {
     pub housekeeping: Duration,
     /// How long a stopping node waits until its departure is sent.
     pub farewell: Duration,
+    /// How long a direct request may take to arrive once its stream is open.
+    pub request_arrival: Duration,
+    /// After what time a connection is closed whose other side has not said which grid it is of.
+    pub introduction: Duration,
+    /// How long a first ban lasts; every further ban of the same peer lasts twice as long.
+    pub ban_first: Duration,
+    /// The longest ban; a ban is forgotten as long after its end.
+    pub ban_longest: Duration,
 }
 
 impl Default for Intervals {
@@ -193,6 +237,10 @@ impl Default for Intervals {
             repair_jitter: Duration::from_millis(200),
             housekeeping: Duration::from_secs(1),
             farewell: Duration::from_millis(300),
+            request_arrival: Duration::from_secs(5),
+            introduction: Duration::from_secs(10),
+            ban_first: Duration::from_secs(600),
+            ban_longest: Duration::from_secs(24 * 3600),
         }
     }
 }
@@ -218,13 +266,15 @@ pub struct DiscoveryConfig {
     pub intervals: Intervals,
     /// Who knows this site's schedules.
     pub schedules: Arc<dyn ScheduleSource>,
+    /// Who knows which sites belong to the grid.
+    pub membership: Arc<dyn Membership>,
 }
 
 /// Most bootstrap and known addresses; more say nothing new and would be a storm of dials.
 const ADDRESSES_MAX: usize = 256;
 
 impl DiscoveryConfig {
-    /// The defaults for `grid`: no addresses at all.
+    /// The defaults for `grid`: no addresses at all, and everybody belongs to it.
     #[must_use]
     pub fn new(grid: GridId, schedules: Arc<dyn ScheduleSource>) -> DiscoveryConfig {
         DiscoveryConfig {
@@ -237,6 +287,7 @@ impl DiscoveryConfig {
             limits: Limits::default(),
             intervals: Intervals::default(),
             schedules,
+            membership: Arc::new(Everybody),
         }
     }
 
@@ -266,9 +317,30 @@ impl DiscoveryConfig {
             limits.changes_pending_max,
             limits.find_fan_out,
             limits.repair_fan_out,
+            limits.bans_max,
         ];
-        if sizes.contains(&0) || limits.connections_max == 0 {
+        let rates = [
+            limits.connections_max,
+            limits.inbound_per_prefix_max,
+            limits.inbound_per_prefix_per_s,
+            limits.inbound_per_s,
+            limits.streams_per_connection_per_s,
+            limits.asks_per_peer_per_s,
+            limits.newcomers_per_neighbour_in_10_s,
+            limits.gossip_per_author_in_10_s,
+            limits.gossip_in_10_s,
+        ];
+        if sizes.contains(&0) || rates.contains(&0) {
             return fail("limits", "every limit to be at least 1");
+        }
+        if limits.read_per_connection_per_s < 1 << 20 {
+            return fail(
+                "limits.read_per_connection_per_s",
+                "at least 1 MiB, or schedules take longer than a request may",
+            );
+        }
+        if times.ban_first.is_zero() || times.ban_first > times.ban_longest {
+            return fail("intervals.ban_first", "more than zero and at most ban_longest");
         }
         if limits.streams_max < 4 * limits.asks_per_peer_max {
             return fail("limits.streams_max", "at least four times asks_per_peer_max");

@@ -75,8 +75,34 @@ counters! {
     DroppedInvalid => "dropped_invalid",
     /// Dropped: its author says more than its share.
     DroppedFlood => "dropped_flood",
-    /// Peers disconnected because too much of what they forwarded was invalid.
-    PeersDisconnectedForAbuse => "peers_disconnected_for_abuse",
+    /// Dropped: its author is banned.
+    DroppedBanned => "dropped_banned",
+    /// Dropped: its author shows no valid credential of the grid.
+    DroppedNotMember => "dropped_not_member",
+    /// Revocations learnt from other sites.
+    RevocationsLearnt => "revocations_learnt",
+    /// Sites dropped from the view because they no longer belong to the grid.
+    SitesExpelled => "sites_expelled",
+    /// Dropped unchecked: the neighbour brings more than any honest one.
+    DroppedOverload => "dropped_overload",
+    /// Dropped: of a site never heard of, more of which are introduced than may be.
+    DroppedNewcomers => "dropped_newcomers",
+    /// Dropped: the view is full of sites that answer, and this one is new.
+    DroppedViewFull => "dropped_view_full",
+    /// Offences noted, whatever they cost their peer.
+    Offences => "offences",
+    /// Peers banned.
+    PeersBanned => "peers_banned",
+    /// Connections refused because their peer is banned.
+    ConnectionsRefusedBanned => "connections_refused_banned",
+    /// Connections refused because their address has too many.
+    ConnectionsRefusedTooMany => "connections_refused_too_many",
+    /// Connections refused because they come too fast.
+    ConnectionsRefusedTooFast => "connections_refused_too_fast",
+    /// Connections refused because too many are open or in their handshake.
+    ConnectionsRefusedFull => "connections_refused_full",
+    /// Connections closed because the other side did not say which grid it is of.
+    ConnectionsClosedSilent => "connections_closed_silent",
     /// Connections closed because the other side is of another grid.
     StrangersDisconnected => "strangers_disconnected",
     /// Direct requests sent.
@@ -89,6 +115,10 @@ counters! {
     AsksIn => "asks_in",
     /// Direct requests answered with "busy" because the queue was full.
     AsksInBusy => "asks_in_busy",
+    /// Direct requests answered with "busy" because their peer sends more than its share.
+    AsksInRefused => "asks_in_refused",
+    /// Direct requests cut off because they took too long to arrive.
+    AsksInSlow => "asks_in_slow",
     /// Direct requests or answers that did not decode or were too large.
     AskDecodeFailures => "ask_decode_failures",
     /// Records and index entries put into the DHT.
@@ -101,6 +131,8 @@ counters! {
     DhtGetsEmpty => "dht_gets_empty",
     /// Records and index entries of others refused by this node's store.
     DhtStoreRefused => "dht_store_refused",
+    /// Providers of the index that could not be verified.
+    ProvidersUnverified => "providers_unverified",
     /// Schedules fetched from their sites.
     SchedulesFetched => "schedules_fetched",
     /// Fetches of schedules that failed.

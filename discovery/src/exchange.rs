@@ -3,7 +3,9 @@
 //!
 //! The asker says which adverts it has (16 bytes each), the neighbour answers with those that are later. Every advert is
 //! signed by its site, so it does not matter who passes it on. Invariant: one exchange at a time, of at most
-//! [`PAGES_MAX`] pages; it ends at the first page that brings nothing new.
+//! [`PAGES_MAX`] pages; it ends at the first page that brings nothing new, or when as many envelopes were looked at as
+//! the view has room for. A signature takes some 0.1 ms, so a neighbour that lies costs
+//! at most 0.4 s of one core in the default 30 s.
 
 use std::time::Duration;
 
@@ -59,6 +61,7 @@ pub(crate) async fn run(core: Core) {
 async fn exchange_with(core: &Core, peer: PeerId) -> bool {
     let Some(site) = site_of_peer(&peer) else { return false };
     let shared = core.shared();
+    let mut looked_at = 0;
     for _ in 0..PAGES_MAX {
         let mut known = shared.view.known_sequences();
         known.truncate(KNOWN_MAX);
@@ -69,9 +72,14 @@ async fn exchange_with(core: &Core, peer: PeerId) -> bool {
         };
         let mut news = 0_u64;
         for envelope in envelopes {
-            if shared.may_be_news(&envelope) && shared.hear(&envelope).is_ok() {
-                news += 1;
+            if !shared.may_be_news(&envelope) {
+                continue;
             }
+            looked_at += 1;
+            if looked_at > shared.config.limits.sites_max {
+                return true;
+            }
+            news += u64::from(core.hear_from(Some(peer), &envelope));
             // Checking a signature takes a while; others of this runtime get their turn in between.
             tokio::task::yield_now().await;
         }

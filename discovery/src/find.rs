@@ -24,6 +24,7 @@ use libp2p::kad::RecordKey;
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 
 use crate::{
+    counters::Counter,
     handle::{Core, within},
     identity::site_of_peer,
     index,
@@ -106,6 +107,8 @@ pub(crate) struct Searches {
     exhausted: Mutex<BTreeMap<Vec<u8>, Millis>>,
     /// Sites that did not answer lately.
     silent: Mutex<BTreeMap<SiteId, Millis>>,
+    /// Providers of the index that could not be verified lately.
+    unverified: Mutex<BTreeMap<SiteId, Millis>>,
     /// One search in the background at a time.
     background: Arc<tokio::sync::Mutex<()>>,
 }
@@ -114,7 +117,10 @@ pub(crate) struct Searches {
 const EXHAUSTED_FOR: Millis = Millis(30_000);
 /// A site that did not answer is not asked again by finds within this time.
 const SILENT_FOR: Millis = Millis(5_000);
-/// Entries remembered of either kind.
+/// A provider that could not be verified is not looked at again within this time, so that an index full of made-up
+/// providers costs its look-ups once.
+const UNVERIFIED_FOR: Millis = Millis(60_000);
+/// Entries remembered of each kind.
 const REMEMBERED_MAX: usize = 1024;
 /// Index keys looked at together; then what they brought is looked at.
 const KEYS_AT_ONCE: usize = 4;
@@ -266,16 +272,21 @@ impl Core {
     async fn learn_providers(&self, keys: &[RecordKey], seen: &mut BTreeSet<SiteId>, left: Millis) {
         let shared = self.shared();
         let providers = futures::future::join_all(keys.iter().map(|key| self.lookup_providers(key.clone()))).await;
+        let (now, sites_max) = (shared.clock.now(), shared.config.limits.find_sites_max);
         let new: Vec<SiteId> = providers
             .into_iter()
             .flatten()
             .filter_map(|peer| site_of_peer(&peer))
-            .filter(|site| site != shared.site() && !shared.view.knows(site) && seen.insert(site.clone()))
+            .filter(|site| site != shared.site() && !shared.view.knows(site))
+            .filter(|site| !self.searches().is_unverified(site, now))
+            .filter(|site| seen.len() < sites_max && seen.insert(site.clone()))
             .collect();
         stream::iter(new)
             .for_each_concurrent(shared.config.limits.find_fan_out, |site| async move {
                 if let Err(error) = self.learn_site(&site, left).await {
                     tracing::debug!(%site, %error, "a provider of the index could not be verified");
+                    self.shared().count(Counter::ProvidersUnverified);
+                    self.searches().note_unverified(site, self.shared().clock.now());
                 }
             })
             .await;
@@ -336,6 +347,14 @@ impl Searches {
 
     fn is_silent(&self, site: &SiteId, now: Millis) -> bool {
         valid(&self.silent).get(site).is_some_and(|until| *until > now)
+    }
+
+    fn is_unverified(&self, site: &SiteId, now: Millis) -> bool {
+        valid(&self.unverified).get(site).is_some_and(|until| *until > now)
+    }
+
+    fn note_unverified(&self, site: SiteId, now: Millis) {
+        note(&mut valid(&self.unverified), site, now, UNVERIFIED_FOR);
     }
 
     fn note_silent(&self, site: SiteId, now: Millis) {

@@ -25,15 +25,18 @@ use tokio::{
 use crate::{
     check::{self, Invalid, check_snapshot, check_version},
     codec::{WireAnswer, WireRequest},
+    conduct::{Ban, Offence},
     counters::Counter,
     find::{Found, Query, Searches},
     identity::peer_of_site,
     inbound::{InboundQueue, ScheduleServer},
     index,
+    membership::Badge,
     outbox::Offer,
     shared::Shared,
     swarm_task::{AskCommand, Command},
     view::SharedView,
+    wire,
 };
 
 /// Why a direct request brought no answer.
@@ -82,10 +85,25 @@ pub struct Status {
     pub known_sites: usize,
     /// Hosts in the view.
     pub known_hosts: usize,
+    /// Peers that are banned at present.
+    pub bans: Vec<BannedPeer>,
     /// Everything counted since the start.
     pub counters: BTreeMap<&'static str, u64>,
     /// Addresses of other nodes, worth keeping over a restart as `known_peers`.
     pub addresses_worth_remembering: Vec<Multiaddr>,
+}
+
+/// A peer that behaved badly, whose connections are refused for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BannedPeer {
+    /// Who.
+    pub site: SiteId,
+    /// How long the ban still lasts.
+    pub remaining: Millis,
+    /// What it did, in words.
+    pub why: &'static str,
+    /// How often it was banned, this time included.
+    pub times: u32,
 }
 
 /// The peer-to-peer layer of a node. Cheap to clone; when the last clone goes, everything stops, without a farewell.
@@ -189,6 +207,19 @@ impl Discovery {
         }
     }
 
+    /// Call it when this node's own credential or its list of revocations has changed: sites that no longer belong leave
+    /// the view, and the advert is renewed, so that others hear of it.
+    pub fn membership_changed(&self) {
+        self.core.shared.drop_non_members();
+        self.core.renew_advert();
+    }
+
+    /// What a site shows of its membership in the advert that is believed.
+    #[must_use]
+    pub fn badge(&self, site: &SiteId) -> Option<Badge> {
+        self.core.shared.view.envelope(site).and_then(|envelope| wire::badge_of(&envelope))
+    }
+
     /// What this node believes of all sites.
     #[must_use]
     pub fn view(&self) -> &SharedView {
@@ -205,7 +236,13 @@ impl Discovery {
     #[must_use]
     pub fn status(&self) -> Status {
         let shared = &self.core.shared;
+        let now = shared.clock.now();
+        let banned = |ban: &Ban| {
+            let site = crate::identity::site_of_peer(&ban.peer)?;
+            Some(BannedPeer { site, remaining: ban.until - now, why: ban.why.as_str(), times: ban.times })
+        };
         Status {
+            bans: shared.bans().iter().filter_map(banned).collect(),
             connected: shared.connected().iter().filter_map(crate::identity::site_of_peer).collect(),
             known_sites: shared.view.site_count(),
             known_hosts: shared.view.host_count(),
@@ -250,6 +287,12 @@ impl Core {
         Core { shared, commands, inbound, schedules, lookups, searches: Arc::default() }
     }
 
+    /// Signs the own advert anew and publishes it.
+    pub(crate) fn renew_advert(&self) {
+        // A full queue means that the swarm has more urgent things to do; the advert is renewed in its time.
+        let _ = self.commands.try_send(Command::Renew);
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -280,9 +323,11 @@ impl Core {
 
     fn note_version(&self, site: &SiteId, answer: &SiteAnswer) {
         let version = match answer {
-            SiteAnswer::Held { version, .. } | SiteAnswer::Confirmed { version } | SiteAnswer::Released { version } => {
-                *version
-            }
+            SiteAnswer::Held { version, .. }
+            | SiteAnswer::Confirmed { version }
+            | SiteAnswer::Released { version }
+            | SiteAnswer::Booked { version, .. }
+            | SiteAnswer::Found { version, .. } => *version,
             SiteAnswer::Refused(refusal) => refusal.version,
             SiteAnswer::Settled | SiteAnswer::Status { .. } => return,
         };
@@ -333,14 +378,26 @@ impl Core {
         match self.request(site, WireRequest::Advert, timeout).await? {
             WireAnswer::Adverts { envelopes, .. } => {
                 for envelope in envelopes.iter().take(1) {
-                    // A dropped envelope was counted; what matters is whether the site is known now.
-                    let _ = self.shared.hear(envelope);
+                    self.hear_from(peer_of_site(site), envelope);
                 }
                 if self.shared.view.knows(site) { Ok(()) } else { Err(AskError::Unreachable) }
             }
             WireAnswer::Busy => Err(AskError::Busy),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Hears an envelope that `from` gave in an answer; says whether it was news, and blames `from` when it could have
+    /// seen itself that nobody can use it.
+    pub(crate) fn hear_from(&self, from: Option<PeerId>, envelope: &[u8]) -> bool {
+        let heard = self.shared.hear(envelope);
+        if let (Err(dropped), Some(from)) = (&heard, from)
+            && dropped.is_forwarders_fault()
+        {
+            // A full queue means that the swarm has more urgent things to do; there will be another occasion.
+            let _ = self.commands.try_send(Command::Blame(from, Offence::InvalidAnswer));
+        }
+        heard.is_ok()
     }
 
     /// Sends a request to another site and waits for its answer.
@@ -394,6 +451,7 @@ fn unexpected(answer: &WireAnswer) -> AskError {
         WireAnswer::Site(_) => "an answer about an attempt",
         WireAnswer::Adverts { .. } => "adverts",
         WireAnswer::Busy => "busy",
+        WireAnswer::Revocations { .. } => "revocations",
     };
     AskError::Protocol(format!("answered with {kind}"))
 }

@@ -13,10 +13,16 @@
 
 pub mod check;
 pub mod clock;
+pub mod conduct;
 pub mod config;
 pub mod counters;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+#[cfg(any(test, feature = "hostile"))]
+pub mod hostile;
 pub mod identity;
 pub mod index;
+pub mod membership;
 pub mod view;
 pub mod wire;
 
@@ -24,14 +30,17 @@ mod behaviour;
 mod codec;
 mod exchange;
 mod find;
+mod gate;
 mod handle;
 mod inbound;
 mod outbox;
 mod rate;
 mod repair;
+mod revocations;
 mod shared;
 mod start;
 mod swarm_task;
+mod throttle;
 mod transport;
 
 pub use libp2p::{Multiaddr, PeerId};
@@ -40,9 +49,10 @@ pub use crate::{
     behaviour::SetUpError,
     config::{DiscoveryConfig, GridId, Intervals, Limits, TransportKind},
     find::{Constraint, Found, Query},
-    handle::{AskError, Discovery, OfferError, Status},
+    handle::{AskError, BannedPeer, Discovery, OfferError, Status},
     identity::Identity,
     inbound::{Inbound, InboundRequest, Responder, ScheduleSource},
+    membership::Membership,
     start::{StartError, start},
     view::{HostView, SharedView, SiteSummary},
 };

@@ -72,7 +72,9 @@ impl Wanted {
         let mut sites = self.sites();
         let due = |want: &Want| !want.is_under_way && want.not_before <= now;
         let near = sites.iter().find(|(site, want)| due(want) && is_near(site));
-        let chosen = near.or_else(|| sites.iter().find(|(_, want)| due(want))).map(|(site, _)| site.clone());
+        // Sites that never answered wait behind the others, so that made-up ones hold nobody up for long.
+        let far = || sites.iter().filter(|(_, want)| due(want)).min_by_key(|(_, want)| want.failures);
+        let chosen = near.or_else(far).map(|(site, _)| site.clone());
         match chosen {
             Some(site) => {
                 if let Some(want) = sites.get_mut(&site) {

@@ -23,10 +23,13 @@ use tokio::sync::Notify;
 use crate::{
     check::ADDRESSES_MAX,
     clock::Clock,
+    conduct::Ban,
     config::DiscoveryConfig,
     counters::{Counter, Counters},
     identity::{Identity, peer_of_site},
+    membership::Badge,
     outbox::{Offer, PendingChanges},
+    revocations::Differing,
     view::SharedView,
     wire::{self, Dropped, Payload, Stamp, Terms},
 };
@@ -41,11 +44,14 @@ pub(crate) struct Shared {
     pub(crate) outbox_changed: Notify,
     /// A neighbour of the same grid was met for the first time.
     pub(crate) neighbour_met: Notify,
+    /// Sites that know other revocations.
+    pub(crate) differing: Differing,
     outbox: Mutex<Outbox>,
     last_sequence: AtomicU64,
     listen: RwLock<Vec<Multiaddr>>,
     connected: RwLock<BTreeSet<PeerId>>,
     worth_remembering: RwLock<Vec<Multiaddr>>,
+    bans: RwLock<Vec<Ban>>,
 }
 
 /// What waits for the swarm task.
@@ -84,11 +90,13 @@ impl Shared {
             view,
             outbox_changed: Notify::new(),
             neighbour_met: Notify::new(),
+            differing: Differing::default(),
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, changes }),
             last_sequence: AtomicU64::new(0),
             listen: RwLock::new(Vec::new()),
             connected: RwLock::new(BTreeSet::new()),
             worth_remembering: RwLock::new(Vec::new()),
+            bans: RwLock::new(Vec::new()),
             config,
         }
     }
@@ -137,6 +145,14 @@ impl Shared {
         valid(self.worth_remembering.read()).clone()
     }
 
+    pub(crate) fn set_bans(&self, bans: Vec<Ban>) {
+        *valid(self.bans.write()) = bans;
+    }
+
+    pub(crate) fn bans(&self) -> Vec<Ban> {
+        valid(self.bans.read()).clone()
+    }
+
     /// Addresses that a site advertises.
     pub(crate) fn addresses_of(&self, site: &SiteId) -> Vec<Multiaddr> {
         self.view.addresses(site).iter().filter_map(|address| address.parse().ok()).collect()
@@ -180,7 +196,9 @@ impl Shared {
 
     fn seal_advert(&self, advert: Advert, time_to_live: Millis) -> Option<Vec<u8>> {
         let stamp = Stamp { sequence: advert.sequence, sent_ms: self.clock.utc_ms(), time_to_live };
-        wire::seal(&self.identity, &self.config.grid, stamp, Payload::Advert(advert))
+        let membership = &self.config.membership;
+        let badge = Badge { credential: membership.credential(), revocations_digest: membership.revocations_digest() };
+        wire::seal_with_badge(&self.identity, &self.config.grid, stamp, Payload::Advert(advert), badge)
     }
 
     /// Signs an update.
@@ -190,10 +208,17 @@ impl Shared {
         wire::seal(&self.identity, &self.config.grid, stamp, Payload::Update(update))
     }
 
-    /// Checks an envelope without believing it.
+    /// Checks an envelope, and that its author belongs to the grid, without believing it.
     pub(crate) fn open(&self, envelope: &[u8]) -> Result<wire::Opened, Dropped> {
         let skew_max = millis(self.config.intervals.skew_max);
-        wire::open(envelope, Terms { grid: &self.config.grid, utc_ms: self.clock.utc_ms(), skew_max })
+        let terms = Terms { grid: &self.config.grid, utc_ms: self.clock.utc_ms(), skew_max };
+        let opened = wire::open(envelope, terms)?;
+        // Changes are believed of sites in the view only, and only members are there.
+        let is_advert = matches!(opened.payload, Payload::Advert(_));
+        if is_advert && !self.config.membership.is_member(&opened.author, &opened.badge.credential) {
+            return Err(Dropped::NotMember);
+        }
+        Ok(opened)
     }
 
     /// Checks an envelope and believes it if it is news; counts it if it is dropped.
@@ -207,7 +232,7 @@ impl Shared {
 
     /// Believes what an envelope says if it is news.
     pub(crate) fn believe(&self, opened: wire::Opened, envelope: &[u8]) -> Result<SiteId, Dropped> {
-        let wire::Opened { author, remaining, payload } = opened;
+        let wire::Opened { author, remaining, badge, payload } = opened;
         let now = self.clock.now();
         let heard = match payload {
             // After a restart with a clock set back, the grid knows a later advert of this site than it can make.
@@ -215,7 +240,13 @@ impl Shared {
                 self.last_sequence.fetch_max(advert.sequence, Ordering::Relaxed);
                 Heard::Old
             }
-            Payload::Advert(advert) => self.view.hear_advert(advert, envelope, now, remaining),
+            Payload::Advert(advert) if !self.view.make_room_for(&advert.site) => return Err(Dropped::ViewFull),
+            Payload::Advert(advert) => {
+                if badge.revocations_digest != self.config.membership.revocations_digest() {
+                    self.differing.note(&author, badge.revocations_digest);
+                }
+                self.view.hear_advert(advert, envelope, now, remaining)
+            }
             Payload::Update(_) if author == *self.site() => Heard::Old,
             Payload::Update(update) => self.view.hear_update(&update, now),
         };
@@ -223,6 +254,14 @@ impl Shared {
             Heard::Old => Err(Dropped::Stale),
             Heard::Applied | Heard::Gap => Ok(author),
         }
+    }
+
+    /// Drops the sites from the view that no longer belong to the grid.
+    pub(crate) fn drop_non_members(&self) {
+        let is_member = |site: &SiteId, envelope: &[u8]| {
+            wire::badge_of(envelope).is_some_and(|badge| self.config.membership.is_member(site, &badge.credential))
+        };
+        self.view.drop_unless(is_member);
     }
 
     /// Whether an envelope says something newer than what is known, by its own unchecked word.

@@ -17,6 +17,7 @@ use crate::{
     identity::Identity,
     inbound::{Inbound, InboundQueue, ScheduleServer},
     repair::{self, Wanted},
+    revocations,
     shared::Shared,
     swarm_task::SwarmTask,
     view::SharedView,
@@ -45,6 +46,7 @@ pub async fn start(identity: Identity, config: DiscoveryConfig) -> Result<(Disco
     let core = Core::new(Arc::clone(&shared), commands, queue.clone(), schedules.clone());
     let task = SwarmTask::new(swarm, shared, command_queue, queue, schedules);
     let mut tasks = vec![tokio::spawn(task.run()), tokio::spawn(repair::run(core.clone(), wanted))];
+    tasks.push(tokio::spawn(revocations::run(core.clone())));
     if exchanges {
         tasks.push(tokio::spawn(exchange::run(core.clone())));
     }

@@ -19,29 +19,47 @@ use libp2p::{
     noise, quic, tcp, yamux,
 };
 
-use crate::config::TransportKind;
+use crate::{
+    config::TransportKind,
+    throttle::{Throttle, ThrottledMuxer},
+};
 
 type BoxedTransport = Boxed<(PeerId, StreamMuxerBox)>;
 
 /// A site that does not take a connection within this is as good as down for a request that is placed now.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Builds the transport.
+/// Streams of one connection, in both directions: twice what honest nodes have open. Each may hold 256 KiB that wait to be
+/// read, so a connection costs at most 64 MiB, for the few seconds until its requests are cut off.
+const STREAMS_MAX: usize = 256;
+
+/// Builds the transport. Of each connection no more is read than `throttle` says.
 ///
 /// # Errors
 /// When the key cannot be used for Noise.
-pub(crate) fn build(kind: TransportKind, keypair: &Keypair) -> Result<BoxedTransport, noise::Error> {
-    match kind {
+pub(crate) fn build(
+    kind: TransportKind,
+    keypair: &Keypair,
+    throttle: Throttle,
+) -> Result<BoxedTransport, noise::Error> {
+    let transport = match kind {
         TransportKind::TcpAndQuic => tcp_and_quic(keypair),
         TransportKind::Memory => memory(keypair),
-    }
+    }?;
+    Ok(transport.map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(ThrottledMuxer::new(muxer, throttle)))).boxed())
+}
+
+fn multiplexer() -> yamux::Config {
+    let mut config = yamux::Config::default();
+    config.set_max_num_streams(STREAMS_MAX);
+    config
 }
 
 fn tcp_and_quic(keypair: &Keypair) -> Result<BoxedTransport, noise::Error> {
     let tcp = tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
         .upgrade(upgrade::Version::V1Lazy)
         .authenticate(noise::Config::new(keypair)?)
-        .multiplex(yamux::Config::default())
+        .multiplex(multiplexer())
         .timeout(DIAL_TIMEOUT)
         .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
     let quic = quic::tokio::Transport::new(quic::Config::new(keypair))
@@ -53,7 +71,7 @@ fn memory(keypair: &Keypair) -> Result<BoxedTransport, noise::Error> {
     Ok(MemoryTransport::default()
         .upgrade(upgrade::Version::V1Lazy)
         .authenticate(noise::Config::new(keypair)?)
-        .multiplex(yamux::Config::default())
+        .multiplex(multiplexer())
         .timeout(DIAL_TIMEOUT)
         .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)))
         .boxed())

@@ -2,8 +2,9 @@
 //!
 //! Hints only: the pure rules for one site are [`broker::view::SiteView`]; this adds the bound on the number of sites,
 //! expiry, departures, the signed adverts for passing on, and the list of sites whose schedules must be asked for.
-//! Invariants: at most `sites_max` sites are kept and this node's own is never evicted; a departed site comes back only
-//! with a later advert; no guard of the map is held across a call into anything else, so readers cannot block the swarm.
+//! Invariants: at most `sites_max` sites are kept and this node's own is never evicted; when there are more, those go that
+//! never told their schedules, and a newcomer gets no place that a site which did so has, so that made-up names push
+//! nobody out; a departed site comes back only with a later advert; no guard of the map is held across a call into anything else, so readers cannot block the swarm.
 
 use std::{
     collections::BTreeMap,
@@ -223,6 +224,27 @@ impl SharedView {
         (envelopes, true)
     }
 
+    /// Whether an advert of the site finds a place, if need be that of a site which never told its schedules.
+    pub(crate) fn make_room_for(&self, site: &SiteId) -> bool {
+        if self.sites.len() < self.sites_max || self.knows(site) {
+            return true;
+        }
+        let Some((is_proven, _, unproven)) = self.least_worth() else { return false };
+        if !is_proven {
+            self.sites.remove(&unproven);
+            self.counters.count(Counter::SitesEvicted);
+        }
+        !is_proven
+    }
+
+    /// The site to give up first: whether it has told its schedules, when its advert expires, its name.
+    fn least_worth(&self) -> Option<(bool, Millis, SiteId)> {
+        let others = self.sites.iter().filter(|entry| *entry.key() != self.own);
+        let worth = |view: &SiteView| (matches!(view.schedules(), Schedules::Known(_)), view.expires());
+        let ranked = others.map(|entry| (worth(&entry.view), entry.key().clone()));
+        ranked.min().map(|((is_proven, expires), site)| (is_proven, expires, site))
+    }
+
     /// Hears an advert that was checked. One without time to live is a departure: the site goes.
     pub(crate) fn hear_advert(&self, advert: Advert, envelope: &[u8], now: Millis, remaining: Millis) -> Heard {
         let site = advert.site.clone();
@@ -313,6 +335,17 @@ impl SharedView {
         self.departures().retain(|_, departure| departure.forget_at > now);
     }
 
+    /// Drops the sites, this node's own excepted, that `keep` does not want, going by their signed adverts.
+    pub(crate) fn drop_unless(&self, keep: impl Fn(&SiteId, &[u8]) -> bool) {
+        let others = self.sites.iter().filter(|entry| *entry.key() != self.own);
+        let others: Vec<_> = others.map(|entry| (entry.key().clone(), Arc::clone(&entry.envelope))).collect();
+        for (site, envelope) in others {
+            if !keep(&site, &envelope) && self.sites.remove(&site).is_some() {
+                self.counters.count(Counter::SitesExpelled);
+            }
+        }
+    }
+
     /// Forgets the past of all schedules.
     pub(crate) fn forget_before(&self, utc: Time) {
         for mut entry in self.sites.iter_mut() {
@@ -349,10 +382,7 @@ impl SharedView {
 
     fn evict_above_limit(&self) {
         while self.sites.len() > self.sites_max {
-            let others = self.sites.iter().filter(|entry| *entry.key() != self.own);
-            let Some((_, site)) = others.map(|entry| (entry.view.expires(), entry.key().clone())).min() else {
-                return;
-            };
+            let Some((_, _, site)) = self.least_worth() else { return };
             self.sites.remove(&site);
             self.counters.count(Counter::SitesEvicted);
         }

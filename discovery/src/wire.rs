@@ -18,6 +18,7 @@ use crate::{
     config::GridId,
     counters::Counter,
     identity::{Identity, peer_of_key, site_of_peer},
+    membership::{Badge, CREDENTIAL_BYTES_MAX},
 };
 
 const VERSION: u8 = 1;
@@ -50,6 +51,7 @@ struct Body {
     grid: String,
     sent_ms: u64,
     time_to_live_ms: u64,
+    badge: Badge,
     payload: Payload,
 }
 
@@ -60,6 +62,8 @@ pub struct Opened {
     pub author: SiteId,
     /// What is left of its time to live.
     pub remaining: Millis,
+    /// What the author shows of its membership.
+    pub badge: Badge,
     /// What it says.
     pub payload: Payload,
 }
@@ -97,6 +101,21 @@ pub enum Dropped {
     /// Its author says more than its share.
     #[error("more than its author's share")]
     Flood,
+    /// Its neighbour brings more than any honest one, or all of them more than is passed on.
+    #[error("more than is passed on")]
+    Overload,
+    /// Introduces a site when too many were introduced already.
+    #[error("too many new sites")]
+    Newcomer,
+    /// Its author is banned.
+    #[error("its author is banned")]
+    Banned,
+    /// Its author shows no credential of the grid, or one that has expired or was revoked.
+    #[error("its author does not belong to the grid")]
+    NotMember,
+    /// Introduces a site when the view is full of others that answer.
+    #[error("the view is full")]
+    ViewFull,
 }
 
 impl Dropped {
@@ -114,13 +133,35 @@ impl Dropped {
             Dropped::Invalid => Counter::DroppedInvalid,
             Dropped::Stale => Counter::DroppedStale,
             Dropped::Flood => Counter::DroppedFlood,
+            Dropped::Overload => Counter::DroppedOverload,
+            Dropped::Newcomer => Counter::DroppedNewcomers,
+            Dropped::Banned => Counter::DroppedBanned,
+            Dropped::NotMember => Counter::DroppedNotMember,
+            Dropped::ViewFull => Counter::DroppedViewFull,
         }
     }
 
     /// Whether an honest neighbour can have passed it on. What is merely old or late says nothing of who forwarded it.
     #[must_use]
     pub fn is_forwarders_fault(self) -> bool {
-        !matches!(self, Dropped::Stale | Dropped::Expired | Dropped::FromFuture | Dropped::Flood)
+        match self {
+            Dropped::Oversized
+            | Dropped::Malformed
+            | Dropped::Unsigned
+            | Dropped::ForeignGrid
+            | Dropped::WrongAuthor
+            | Dropped::Invalid => true,
+            Dropped::Expired
+            | Dropped::FromFuture
+            | Dropped::Stale
+            | Dropped::Flood
+            | Dropped::Overload
+            | Dropped::Newcomer
+            | Dropped::Banned
+            // A neighbour may not have heard yet that a credential was revoked.
+            | Dropped::NotMember
+            | Dropped::ViewFull => false,
+        }
     }
 }
 
@@ -135,12 +176,24 @@ pub struct Stamp {
     pub time_to_live: Millis,
 }
 
-/// Makes an envelope. `None` when the payload does not encode into the size of its kind.
+/// Makes an envelope without a badge. `None` when the payload does not encode into the size of its kind.
 #[must_use]
 pub fn seal(identity: &Identity, grid: &GridId, stamp: Stamp, payload: Payload) -> Option<Vec<u8>> {
+    seal_with_badge(identity, grid, stamp, payload, Badge::default())
+}
+
+/// Makes an envelope that shows `badge`. `None` when it does not encode into the size of its kind.
+#[must_use]
+pub fn seal_with_badge(
+    identity: &Identity,
+    grid: &GridId,
+    stamp: Stamp,
+    payload: Payload,
+    badge: Badge,
+) -> Option<Vec<u8>> {
     let bytes_max = bytes_max_of(&payload);
-    let body =
-        Body { grid: grid.as_str().to_owned(), sent_ms: stamp.sent_ms, time_to_live_ms: stamp.time_to_live.0, payload };
+    let grid = grid.as_str().to_owned();
+    let body = Body { grid, sent_ms: stamp.sent_ms, time_to_live_ms: stamp.time_to_live.0, badge, payload };
     let body = encode(&body).ok()?;
     let author = identity.public_key();
     let signature = identity.sign(&signed_bytes(&author, stamp.sequence, &body));
@@ -173,6 +226,29 @@ pub fn peek(envelope: &[u8]) -> Option<(SiteId, u64)> {
     let author = envelope.get(1..33)?.try_into().ok()?;
     let sequence = u64::from_be_bytes(envelope.get(33..41)?.try_into().ok()?);
     Some((site_of_peer(&peer_of_key(author)?)?, sequence))
+}
+
+/// Author and sequence as they are claimed, after the cheap checks: that the size, the version and the grid are right.
+///
+/// # Errors
+/// [`Dropped`] when one of them is not, or the author's key is none.
+pub fn peek_in(envelope: &[u8], grid: &GridId) -> Result<(SiteId, u64), Dropped> {
+    if envelope.len() > ADVERT_BYTES_MAX {
+        return Err(Dropped::Oversized);
+    }
+    let body = envelope.get(HEADER_BYTES..).ok_or(Dropped::Malformed)?;
+    let claimed = peek(envelope).ok_or(Dropped::Malformed)?;
+    // A body begins with the grid: its length, below 251 in one byte, and its text.
+    let name = grid.as_str().as_bytes();
+    let is_ours = body.first().is_some_and(|length| usize::from(*length) == name.len()) && body[1..].starts_with(name);
+    if is_ours { Ok(claimed) } else { Err(Dropped::ForeignGrid) }
+}
+
+/// The badge in an envelope that was opened before.
+#[must_use]
+pub fn badge_of(envelope: &[u8]) -> Option<Badge> {
+    let body: Body = decode::<_, ADVERT_BYTES_MAX>(envelope.get(HEADER_BYTES..)?).ok()?;
+    Some(body.badge)
 }
 
 /// What the opener goes by.
@@ -220,8 +296,11 @@ pub fn open(envelope: &[u8], terms: Terms<'_>) -> Result<Opened, Dropped> {
     if age >= time_to_live {
         return Err(Dropped::Expired);
     }
+    if body.badge.credential.len() > CREDENTIAL_BYTES_MAX {
+        return Err(Dropped::Invalid);
+    }
     check_payload(&body.payload, &author, sequence)?;
-    Ok(Opened { author, remaining: Millis(time_to_live - age), payload: body.payload })
+    Ok(Opened { author, remaining: Millis(time_to_live - age), badge: body.badge, payload: body.payload })
 }
 
 fn check_payload(payload: &Payload, author: &SiteId, sequence: u64) -> Result<(), Dropped> {
@@ -253,6 +332,14 @@ pub enum DecodeError {
     /// There is more than one value.
     #[error("{0} bytes too many")]
     Trailing(usize),
+}
+
+impl DecodeError {
+    /// Whether the bytes are the beginning of something that was not sent to its end.
+    #[must_use]
+    pub fn is_cut_short(&self) -> bool {
+        matches!(self, DecodeError::Bincode(bincode::error::DecodeError::UnexpectedEnd { .. }))
+    }
 }
 
 /// Encodes for the wire.

@@ -6,6 +6,9 @@ mod api;
 mod cli;
 mod config;
 mod daemon;
+#[cfg(test)]
+mod fuzzing;
+mod trust;
 
 use std::process::ExitCode;
 

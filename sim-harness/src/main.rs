@@ -5,6 +5,7 @@
 mod faults;
 mod generate;
 mod grid;
+mod replay;
 mod tables;
 
 use std::process::ExitCode;
@@ -24,8 +25,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// One hostile peer; `grid --hostile` starts it.
+    #[command(hide = true)]
+    Attacker(grid::attacker::AttackerArgs),
     Faults(faults::args::FaultsArgs),
     Grid(grid::args::GridArgs),
+    Replay(replay::args::ReplayArgs),
     Tables(tables::args::TablesArgs),
 }
 
@@ -39,8 +44,10 @@ fn main() -> ExitCode {
         }
     };
     match cli.command {
+        Command::Attacker(args) => grid::attacker::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Grid(args) => grid::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Tables(args) => match tables::run(&args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -85,9 +85,21 @@ impl Node {
         Node::start(name, hosts, &["--grid", &grid, "--bootstrap", &address])
     }
 
-    /// Starts a node with `hosts` as TOML `[[hosts]]` tables.
-    fn start(name: &str, hosts: &str, more: &[&str]) -> Node {
+    /// Starts a node in a data directory that `prepare` has put in order.
+    #[must_use]
+    pub fn prepared(name: &str, hosts: &str, prepare: impl FnOnce(&Path)) -> Node {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        prepare(&directory.path().join("data"));
+        Node::start_in(directory, name, hosts, &[])
+    }
+
+    /// Starts a node with `hosts` as TOML `[[hosts]]` tables.
+    #[must_use]
+    pub fn start(name: &str, hosts: &str, more: &[&str]) -> Node {
+        Node::start_in(tempfile::tempdir().expect("a temporary directory can be made"), name, hosts, more)
+    }
+
+    fn start_in(directory: TempDir, name: &str, hosts: &str, more: &[&str]) -> Node {
         let config = directory.path().join("site.toml");
         fs::write(&config, format!("name = \"{name}\"\n[gossip]\ninterval = \"100ms\"\n{hosts}")).expect("writable");
         let mut arguments: Vec<String> = ["node", "--config"].map(str::to_owned).into();
@@ -220,6 +232,23 @@ impl Node {
     #[must_use]
     pub fn get(&self, path: &str) -> Value {
         self.try_get(path).unwrap_or_else(|error| panic!("{} {path}: {error}\n{}", self.name, self.log()))
+    }
+
+    /// Hands a body to the node's API; the status and the answer.
+    ///
+    /// # Panics
+    /// When nothing that is JSON comes back.
+    #[must_use]
+    pub fn post(&self, path: &str, body: &str) -> (u16, Value) {
+        let read = |name| fs::read_to_string(self.data().join(name)).expect("the node has told its address and token");
+        let mut answer = ureq::post(format!("http://{}{path}", read("api.address").trim()))
+            .header("Authorization", format!("Bearer {}", read("api.token").trim()))
+            .config()
+            .http_status_as_error(false)
+            .build()
+            .send(body)
+            .expect("the node answers");
+        (answer.status().as_u16(), answer.body_mut().read_json().expect("an answer in JSON"))
     }
 
     /// Waits until the node knows all hosts with current schedules.

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
 
+#[path = "grid/membership.rs"]
+mod membership;
+
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},

@@ -1,22 +1,36 @@
 //! How the ledger answers each request. Only the entry point of an attempt may hold, confirm, release or settle it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Booking, BookingState, Ledger, Output, ReplyToken};
+use super::{Booking, BookingState, HostLedger, Ledger, Output, ReplyToken};
 use crate::{
-    ids::SiteId,
+    ids::{HostId, SiteId},
     protocol::{AttemptId, AttemptStatus, ChangeKind, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     time::Now,
+    trust::Permit,
 };
 
 impl Ledger {
     pub(super) fn on_request(&mut self, now: Now, from: &SiteId, token: ReplyToken, request: SiteRequest) {
-        let is_inquiry = matches!(request, SiteRequest::Inquire(_));
-        let answer = if !is_inquiry && *from != request.attempt().entry_point {
-            self.refusal(RefusalReason::Malformed("only its entry point may change an attempt".to_owned()))
+        let of_entry_point = match &request {
+            SiteRequest::Inquire(_) | SiteRequest::TakeOver { .. } | SiteRequest::Lookup(_) => None,
+            SiteRequest::Hold(HoldRequest { attempt, .. })
+            | SiteRequest::Confirm { attempt, .. }
+            | SiteRequest::Release(attempt)
+            | SiteRequest::Settle(attempt)
+            | SiteRequest::Inspect(attempt) => Some(attempt),
+        };
+        let steward = of_entry_point.map(|attempt| self.steward_of(attempt));
+        let answer = if steward.is_some_and(|steward| steward != from) {
+            let handed_over = of_entry_point.is_some_and(|attempt| attempt.entry_point == *from);
+            self.refusal(if handed_over { RefusalReason::HandedOver } else { RefusalReason::NotYours })
         } else {
             match request {
-                SiteRequest::Hold(hold) => self.on_hold(now, hold),
+                SiteRequest::Lookup(id) => self.on_lookup(&id),
+                SiteRequest::TakeOver { attempt, authorization } => {
+                    self.on_takeover(now, from, &attempt, &authorization)
+                }
+                SiteRequest::Hold(hold) => self.on_hold(now, from, hold),
                 SiteRequest::Confirm { attempt, held_in } => self.on_confirm(now, &attempt, held_in),
                 SiteRequest::Release(attempt) => {
                     self.give_back(now, &attempt);
@@ -24,12 +38,13 @@ impl Ledger {
                 }
                 SiteRequest::Settle(attempt) => self.on_settle(&attempt),
                 SiteRequest::Inquire(attempt) => self.on_inquiry(now, &attempt),
+                SiteRequest::Inspect(attempt) => self.on_inspection(now, &attempt),
             }
         };
         self.outputs.push_back(Output::Reply { token, answer });
     }
 
-    fn on_hold(&mut self, now: Now, hold: HoldRequest) -> SiteAnswer {
+    fn on_hold(&mut self, now: Now, from: &SiteId, hold: HoldRequest) -> SiteAnswer {
         if let Err(what) = hold.check() {
             return self.refusal(RefusalReason::Malformed(what));
         }
@@ -39,11 +54,16 @@ impl Ledger {
         if self.tombstones.is_buried(&hold.attempt) {
             return self.refusal(RefusalReason::AttemptIsOver);
         }
+        let hosts = &self.hosts;
+        let permit = match self.gate.admit(now.utc, from, &hold, |id| hosts.get(id).map(HostLedger::host)) {
+            Ok(permit) => permit,
+            Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
+        };
         if let Some(answer) = self.answer_again(now, &hold.attempt) {
             return answer;
         }
         self.give_back_earlier_holds(now, &hold.attempt);
-        if let Err(refusal) = self.check_hold(now, &hold) {
+        if let Err(refusal) = self.check_hold(now, &hold, &permit) {
             return SiteAnswer::Refused(refusal);
         }
         for grant in &hold.grants {
@@ -57,8 +77,11 @@ impl Ledger {
             window: hold.window,
             grants: hold.grants,
             participants: hold.participants,
-            user: hold.user,
+            user: permit.name,
+            user_key: Some(permit.user),
+            statement: Some(Arc::new(hold.authorization.request.clone())),
             state: BookingState::Held { deadline: now.monotonic + hold_for },
+            steward: None,
         });
         SiteAnswer::Held { version: self.version, hold_for }
     }
@@ -87,7 +110,7 @@ impl Ledger {
         }
     }
 
-    fn check_hold(&self, now: Now, hold: &HoldRequest) -> Result<(), Refusal> {
+    fn check_hold(&self, now: Now, hold: &HoldRequest, permit: &Permit) -> Result<(), Refusal> {
         let refuse = |reason| Refusal { reason, version: self.version, hosts: Vec::new() };
         if let Some(reason) = self.window_error(hold.window, now.utc) {
             return Err(refuse(reason));
@@ -97,6 +120,8 @@ impl Ledger {
         if held >= self.limits.max_holds || of_peer >= self.limits.max_holds_per_entry_point {
             return Err(refuse(RefusalReason::TooManyHolds(held as u64)));
         }
+        self.check_other_tries(hold, &permit.statement).map_err(refuse)?;
+        self.check_account(hold, permit).map_err(|denial| refuse(RefusalReason::NotAllowed(denial)))?;
         for grant in &hold.grants {
             let Some(host) = self.hosts.get(&grant.host) else {
                 return Err(refuse(RefusalReason::UnknownHost(grant.host.clone())));
@@ -175,7 +200,17 @@ impl Ledger {
         SiteAnswer::Status { decision: None, booking }
     }
 
-    fn refusal(&self, reason: RefusalReason) -> SiteAnswer {
+    /// An attempt of which nothing is reserved is buried, because its entry point acts on the answer.
+    fn on_inspection(&mut self, now: Now, attempt: &AttemptId) -> SiteAnswer {
+        let booking = self.bookings.get(attempt).filter(|booking| !booking.is_held());
+        let hosts: Vec<HostId> = booking.iter().flat_map(|b| &b.grants).map(|grant| grant.host.clone()).collect();
+        if hosts.is_empty() {
+            self.give_back(now, attempt);
+        }
+        SiteAnswer::Booked { hosts, version: self.version }
+    }
+
+    pub(super) fn refusal(&self, reason: RefusalReason) -> SiteAnswer {
         SiteAnswer::Refused(Refusal { reason, version: self.version, hosts: Vec::new() })
     }
 }

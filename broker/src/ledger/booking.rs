@@ -2,7 +2,7 @@
 //!
 //! Invariant: a state carries only its own data; a hold is never written to disk.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,7 @@ use crate::{
     ids::SiteId,
     protocol::{AttemptId, Grant},
     time::{Millis, Window},
+    trust::{PublicKey, SignedText},
 };
 
 /// A change of what must survive a crash. Holds never do.
@@ -32,10 +33,19 @@ pub struct Reservation {
     pub grants: Vec<Grant>,
     /// All sites of the try.
     pub participants: Vec<SiteId>,
-    /// Who booked.
+    /// Who booked, for people.
     pub user: String,
+    /// Who booked; none in what the first version has written, which knew no keys.
+    #[serde(default)]
+    pub user_key: Option<PublicKey>,
+    /// The user's signed request: shows what was asked, should a part of it have to be replaced.
+    #[serde(default)]
+    pub statement: Option<Arc<SignedText>>,
     /// The final word has come.
     pub settled: bool,
+    /// The node that acts for the attempt in the place of its entry point, if one has taken it over.
+    #[serde(default)]
+    pub steward: Option<SiteId>,
 }
 
 /// What stands in the ledger for one attempt.
@@ -49,10 +59,16 @@ pub struct Booking {
     pub grants: Vec<Grant>,
     /// All sites of the try.
     pub participants: Vec<SiteId>,
-    /// Who booked.
+    /// Who booked, for people.
     pub user: String,
+    /// Who booked; none in what the first version has written.
+    pub user_key: Option<PublicKey>,
+    /// The user's signed request.
+    pub statement: Option<Arc<SignedText>>,
     /// How firm it is.
     pub state: BookingState,
+    /// The node that acts for the attempt in the place of its entry point.
+    pub steward: Option<SiteId>,
 }
 
 /// How firm a booking is.
@@ -98,7 +114,10 @@ impl Booking {
             grants: self.grants.clone(),
             participants: self.participants.clone(),
             user: self.user.clone(),
+            user_key: self.user_key,
+            statement: self.statement.clone(),
             settled: self.state == BookingState::Settled,
+            steward: self.steward.clone(),
         })
     }
 }

@@ -8,17 +8,21 @@
 //! plus all holds; `reserved` is the same without the holds; nothing is admitted that lifts `promised` above the
 //! capacity anywhere. There is one admission function, [`HostLedger::admit`].
 
+mod accounts;
 mod answers;
 mod booking;
 mod limits;
 mod settlement;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod tombstones;
+#[cfg(test)]
+mod trust_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::tombstones::Tombstones;
+use self::{accounts::Accounts, tombstones::Tombstones};
 pub use self::{
     booking::{Booking, BookingState, Record, Reservation},
     limits::LedgerLimits,
@@ -34,6 +38,7 @@ use crate::{
     resources::Amounts,
     schedule::{Schedule, Shortage},
     time::{Millis, Now, Time, Window},
+    trust::{Gate, SignedRevocation, TrustError},
 };
 
 /// Tells answers apart; made by the caller, given back unchanged.
@@ -145,12 +150,15 @@ pub struct Ledger {
     site: SiteId,
     limits: LedgerLimits,
     version: LedgerVersion,
+    /// Checks who asks for what before room is looked for.
+    gate: Gate,
     hosts: BTreeMap<HostId, HostLedger>,
     bookings: BTreeMap<AttemptId, Booking>,
     /// One entry for each booking that waits for something: a hold's deadline, or the time to ask for a final word.
     timers: BTreeSet<(Millis, AttemptId)>,
     /// Number of holds by entry point; no entry is zero.
     held_by: BTreeMap<SiteId, usize>,
+    accounts: Accounts,
     tombstones: Tombstones,
     /// Schedules hold nothing before this time any more.
     forgotten: Time,
@@ -160,13 +168,15 @@ pub struct Ledger {
 impl Ledger {
     /// Opens the ledger of a site with its hosts, the owner's own work, and what the disk remembers.
     ///
-    /// Reservations that no longer fit (the owner took a host or a part of it away) are kept, since they are promises;
-    /// they are returned, so that the owner can be told.
+    /// Where the owner has taken a host or a part of it away, a reservation that has not begun loses the hosts that it no
+    /// longer fits on, and its entry point hears so when it asks; one that has begun is kept. Both are returned, as they
+    /// were, so that the owner can be told.
     #[must_use]
     pub fn open(
         site: SiteId,
         limits: LedgerLimits,
         incarnation: u64,
+        gate: Gate,
         hosts: Vec<(Host, Schedule)>,
         reservations: Vec<Reservation>,
         now: Now,
@@ -177,10 +187,12 @@ impl Ledger {
             site,
             limits,
             version: LedgerVersion { incarnation, change: 0 },
+            gate,
             hosts,
             bookings: BTreeMap::new(),
             timers: BTreeSet::new(),
             held_by: BTreeMap::new(),
+            accounts: Accounts::default(),
             tombstones,
             forgotten: Time::ZERO,
             outputs: VecDeque::new(),
@@ -196,28 +208,47 @@ impl Ledger {
 
     /// Puts one reservation from disk back; false when it does not fit any more.
     fn replay(&mut self, reservation: &Reservation, now: Now) -> bool {
-        let fits = reservation.grants.iter().all(|grant| {
-            self.hosts.get(&grant.host).is_some_and(|host| host.admit(reservation.window, &grant.amounts).is_ok())
-        });
+        let has_begun = reservation.window.start <= now.utc;
+        let mut grants = Vec::with_capacity(reservation.grants.len());
+        let mut fits = true;
         for grant in &reservation.grants {
-            if let Some(host) = self.hosts.get_mut(&grant.host) {
+            let host = self.hosts.get_mut(&grant.host);
+            let fits_here = host.as_ref().is_some_and(|host| host.admit(reservation.window, &grant.amounts).is_ok());
+            fits &= fits_here;
+            if !fits_here && !has_begun {
+                continue;
+            }
+            grants.push(grant.clone());
+            if let Some(host) = host {
                 host.promised.add(reservation.window, &grant.amounts);
                 host.reserved.add(reservation.window, &grant.amounts);
             }
+        }
+        if grants.is_empty() {
+            self.outputs.push_back(Output::Persist(Record::Remove(reservation.attempt.clone())));
+            return false;
         }
         let state = if reservation.settled {
             BookingState::Settled
         } else {
             BookingState::Confirmed { ask_at: now.monotonic, asked: 0, confirmed_by: BTreeSet::new() }
         };
-        self.insert(Booking {
+        let is_reduced = grants.len() < reservation.grants.len();
+        let booking = Booking {
             attempt: reservation.attempt.clone(),
             window: reservation.window,
-            grants: reservation.grants.clone(),
+            grants,
             participants: reservation.participants.clone(),
             user: reservation.user.clone(),
+            user_key: reservation.user_key,
+            statement: reservation.statement.clone(),
+            steward: reservation.steward.clone(),
             state,
-        });
+        };
+        if is_reduced {
+            self.outputs.push_back(Output::Persist(booking.to_record()));
+        }
+        self.insert(booking);
         fits
     }
 
@@ -231,6 +262,20 @@ impl Ledger {
     #[must_use]
     pub fn version(&self) -> LedgerVersion {
         self.version
+    }
+
+    /// What is checked before room is looked for.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Hears of a revocation; false when it was known. What stands stays.
+    ///
+    /// # Errors
+    /// [`TrustError`] when it must not be believed.
+    pub fn revoke(&mut self, revocation: &SignedRevocation, now: Now) -> Result<bool, TrustError> {
+        self.gate.revoke(revocation, now.utc)
     }
 
     /// The hosts.
@@ -292,11 +337,13 @@ impl Ledger {
         if booking.is_held() {
             *self.held_by.entry(booking.attempt.entry_point.clone()).or_default() += 1;
         }
+        self.accounts.add(&booking);
         self.bookings.insert(booking.attempt.clone(), booking);
     }
 
     fn take(&mut self, attempt: &AttemptId) -> Option<Booking> {
         let booking = self.bookings.remove(attempt)?;
+        self.accounts.remove(&booking);
         if let Some(at) = booking.state.wakes_at() {
             self.timers.remove(&(at, attempt.clone()));
         }
@@ -334,6 +381,7 @@ impl Ledger {
             }
         }
         self.forgotten = self.forgotten.max(now.utc);
+        self.gate.prune(now.utc);
         self.tombstones.forget(now.monotonic);
     }
 
@@ -431,6 +479,7 @@ impl Ledger {
         if waiting != self.timers.len() {
             return Err(format!("{waiting} bookings wait, {} timers are armed", self.timers.len()));
         }
+        self.check_accounts()?;
         for (id, host) in &self.hosts {
             for (name, occupancy) in host.promised.occupancies() {
                 let capacity = crate::resources::amount_of(&host.host.capacity, name);

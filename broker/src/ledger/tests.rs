@@ -1,7 +1,7 @@
 //! The ledger's answers one by one, and that what it publishes is what it has. How ledgers and negotiations stand
 //! together against losses and crashes is simulated by `kolo-sim faults`.
 
-use std::collections::BTreeMap;
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use proptest::prelude::*;
 
@@ -12,28 +12,29 @@ use crate::{
     protocol::{Advert, HoldRequest, RefusalReason},
     resources::ResourceName,
     time::Span,
+    trust::{Authorization, testing},
     view::SiteView,
 };
 
-fn id(text: &str) -> SiteId {
+pub(super) fn id(text: &str) -> SiteId {
     SiteId::new(text).unwrap()
 }
 
-fn cpu(amount: u64) -> Amounts {
+pub(super) fn cpu(amount: u64) -> Amounts {
     Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))])
 }
 
-fn host(name: &str) -> Host {
+pub(super) fn host(name: &str) -> Host {
     Host { id: HostId::new(name).unwrap(), capacity: cpu(4000), attributes: BTreeMap::new(), speed: 1000, price: 0 }
 }
 
-fn at(milliseconds: u64) -> Now {
+pub(super) fn at(milliseconds: u64) -> Now {
     Now { monotonic: Millis(milliseconds), utc: Time(1_000 + i64::try_from(milliseconds / 1000).unwrap()) }
 }
 
 fn ledger() -> Ledger {
     let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
-    Ledger::open(id("site"), LedgerLimits::default(), 7, hosts, Vec::new(), at(0)).0
+    Ledger::open(id("site"), LedgerLimits::default(), 7, testing::open_gate(), hosts, Vec::new(), at(0)).0
 }
 
 fn attempt(request: &str, attempt: u32) -> AttemptId {
@@ -41,18 +42,31 @@ fn attempt(request: &str, attempt: u32) -> AttemptId {
 }
 
 fn hold(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
+    let authorization = authorization(&attempt.request);
     SiteRequest::Hold(HoldRequest {
         attempt,
         window: Window::starting(Time(start), Span(100)),
         grants: vec![Grant { host: HostId::new("h1").unwrap(), amounts: cpu(amount) }],
         participants: vec![id("site"), id("other")],
         hold_for: Millis(5_000),
-        user: "ada".to_owned(),
+        authorization,
     })
 }
 
+/// User 1 has signed a request of this name for one host with at most 4,500 millicores for 100 s at any time.
+fn authorization(request: &RequestId) -> Arc<Authorization> {
+    thread_local! {
+        static SIGNED: RefCell<BTreeMap<RequestId, Arc<Authorization>>> = const { RefCell::new(BTreeMap::new()) };
+    }
+    let sign = || {
+        let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();
+        Arc::new(testing::authorize(1, &id("entry"), request, &asked))
+    };
+    SIGNED.with_borrow_mut(|signed| signed.entry(request.clone()).or_insert_with(sign).clone())
+}
+
 /// Asks and returns the answer and everything that had to be written before it.
-fn ask(ledger: &mut Ledger, now: Now, from: &str, request: SiteRequest) -> (SiteAnswer, Vec<Record>) {
+pub(super) fn ask(ledger: &mut Ledger, now: Now, from: &str, request: SiteRequest) -> (SiteAnswer, Vec<Record>) {
     ledger.handle(now, Event::Request { from: id(from), token: ReplyToken(1), request });
     let mut records = Vec::new();
     loop {
@@ -64,7 +78,7 @@ fn ask(ledger: &mut Ledger, now: Now, from: &str, request: SiteRequest) -> (Site
     }
 }
 
-fn reason(answer: SiteAnswer) -> RefusalReason {
+pub(super) fn reason(answer: SiteAnswer) -> RefusalReason {
     match answer {
         SiteAnswer::Refused(refusal) => refusal.reason,
         other => panic!("expected a refusal, got {other:?}"),
@@ -123,7 +137,7 @@ fn only_the_entry_point_changes_an_attempt() {
     ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 3_000));
     for request in [confirm(attempt("r", 1)), SiteRequest::Release(attempt("r", 1)), hold(attempt("q", 1), 0, 1)] {
         let (answer, records) = ask(&mut ledger, at(0), "stranger", request);
-        assert!(matches!(reason(answer), RefusalReason::Malformed(_)) && records.is_empty());
+        assert!(matches!(reason(answer), RefusalReason::NotYours) && records.is_empty());
     }
     assert_eq!(ledger.bookings().count(), 1);
 }
@@ -154,12 +168,21 @@ fn what_a_crash_leaves_is_in_force_again() {
     let (_, records) = ask(&mut before, at(0), "entry", confirm(attempt("r", 1)));
     let [Record::Put(kept)] = &records[..] else { panic!("one record") };
     let hosts = vec![(host("h1"), Schedule::default())];
-    let (mut after, misfits) = Ledger::open(id("site"), LedgerLimits::default(), 8, hosts, vec![kept.clone()], at(0));
+    let (mut after, misfits) =
+        Ledger::open(id("site"), LedgerLimits::default(), 8, testing::open_gate(), hosts, vec![kept.clone()], at(0));
     assert!(misfits.is_empty());
     let (answer, _) = ask(&mut after, at(0), "entry", hold(attempt("s", 1), 2_050, 1_001));
     assert!(matches!(reason(answer), RefusalReason::NotEnough { free: Amount(1_000), .. }));
     // The owner has taken the host away meanwhile: the promise is kept and reported.
-    let (_, misfits) = Ledger::open(id("site"), LedgerLimits::default(), 9, Vec::new(), records_of(&records), at(0));
+    let (_, misfits) = Ledger::open(
+        id("site"),
+        LedgerLimits::default(),
+        9,
+        testing::open_gate(),
+        Vec::new(),
+        records_of(&records),
+        at(0),
+    );
     assert_eq!(misfits.len(), 1);
 }
 

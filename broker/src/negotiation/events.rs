@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::record::{Outcome, RequestRecord};
+use super::{
+    record::{Outcome, RequestRecord},
+    standing::Standing,
+};
 use crate::{
     host::Host,
     ids::SiteId,
@@ -49,6 +52,8 @@ pub enum Purpose {
     Release,
     /// The final word.
     Settle,
+    /// Whether what was reserved is still there.
+    Inspect,
 }
 
 /// What happens to a negotiation from outside.
@@ -69,6 +74,8 @@ pub enum Event {
     },
     /// The user takes the request back.
     Cancel,
+    /// Somebody wants to know now whether what stands is whole, and to have it repaired if not.
+    Check,
 }
 
 /// What a negotiation wants done, in this order.
@@ -115,6 +122,13 @@ pub enum Stage<'a> {
     BackingOff,
     /// All sites have confirmed.
     Stands(&'a Allocation),
+    /// Hosts of the reservation are lost; the others stand.
+    Degraded {
+        /// The reservation, the lost hosts among it.
+        standing: &'a Standing,
+        /// Others are being looked for at this moment.
+        is_rebrokering: bool,
+    },
     /// Over; `releasing` while a site has not yet acknowledged that it gave back.
     Closed {
         /// How.

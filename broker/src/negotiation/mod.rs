@@ -10,9 +10,15 @@
 
 mod events;
 mod history;
+mod losses;
+#[cfg(test)]
+mod losses_tests;
+mod planning;
 mod record;
 mod reserving;
 mod settings;
+mod standing;
+mod statuses;
 #[cfg(test)]
 mod tests;
 
@@ -21,24 +27,24 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::reserving::Site;
 pub use self::{
     events::{Event, Found, FoundHost, Output, Purpose, Stage},
     history::{History, ReportedAnswer, Round, RoundOutcome, SiteReport, Try},
     record::{Decision, Failure, Outcome, Owed, RequestRecord},
     settings::NegotiationSettings,
+    standing::{Loss, Part, Repair, Standing, TakeOverError},
+    statuses::Statuses,
 };
+use self::{losses::Watch, planning::Problem, reserving::Site};
 use crate::{
     ids::{HostId, SiteId},
-    phases::{self, Candidate, PhaseObserver},
-    plan::{Allocation, PlanOutcome, Reason, Rejection},
+    phases::PhaseObserver,
+    plan::Allocation,
     protocol::{AttemptId, AttemptStatus, HostState, LedgerVersion},
-    schedule::Schedule,
+    request::Request,
     time::{Millis, Now},
 };
 
-/// How often a request looks again when schedules of hosts that it needs could not be had.
-const MISSED_FINDS_MAX: u32 = 4;
 /// How far the number of the try jumps after a crash: more tries than any run can make.
 const TRIES_A_RUN: u32 = 100_000;
 
@@ -83,6 +89,8 @@ pub struct Negotiation {
     /// What is kept on disk; `decision` and `owed` are set when it is written.
     record: RequestRecord,
     state: State,
+    problem: Problem,
+    watch: Watch,
     started: Millis,
     multiplier: u32,
     /// Whether a search beyond what is known is waited for: only when all that is known does not suffice.
@@ -125,6 +133,8 @@ impl Negotiation {
         };
         let mut negotiation = Negotiation {
             entry_point,
+            problem: Negotiation::problem_of(&record),
+            watch: Watch::default(),
             multiplier: settings.planner.m_init,
             settings,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -155,9 +165,16 @@ impl Negotiation {
                 negotiation.find();
             }
             State::Confirming { .. } => negotiation.ask_to_confirm(now),
+            State::Stands { .. } => negotiation.watch(now),
             _ => {}
         }
         negotiation
+    }
+
+    /// What is being looked for: the request itself, or what would make its reservation whole again.
+    #[must_use]
+    pub fn wanted(&self) -> &Request {
+        &self.problem.request
     }
 
     /// What is kept on disk, as of now.
@@ -169,6 +186,15 @@ impl Negotiation {
     /// Where the request stands.
     #[must_use]
     pub fn stage(&self) -> Stage<'_> {
+        if let Some(standing) = &self.record.standing
+            && !matches!(self.state, State::Closed { .. })
+        {
+            return if self.is_degraded() {
+                Stage::Degraded { standing, is_rebrokering: standing.repair.is_some() }
+            } else {
+                Stage::Stands(&standing.allocation)
+            };
+        }
         match &self.state {
             State::Finding => Stage::Planning,
             State::Holding { allocation, .. } => Stage::Holding(allocation),
@@ -179,16 +205,21 @@ impl Negotiation {
         }
     }
 
-    /// What this entry point answers to a participant that asks about a try.
+    /// What this entry point answers to participants that ask about its tries.
     #[must_use]
-    pub fn status_of(&self, attempt: u32) -> AttemptStatus {
-        match &self.state {
-            State::Confirming { .. } | State::Stands { .. } if attempt == self.record.last_attempt => {
-                AttemptStatus::Confirmed
-            }
-            State::Holding { .. } if attempt == self.record.last_attempt => AttemptStatus::Pending,
+    pub fn statuses(&self) -> Statuses {
+        let stands = self.standing_allocation().is_some();
+        let last = match &self.state {
+            State::Confirming { .. } => AttemptStatus::Confirmed,
+            State::Holding { .. } => AttemptStatus::Pending,
             _ => AttemptStatus::Dead,
+        };
+        let mut standing = Vec::new();
+        if stands {
+            standing.extend(self.bookings().into_iter().map(|(attempt, _)| attempt));
+            standing.dedup();
         }
+        Statuses { last_attempt: self.record.last_attempt, last, standing }
     }
 
     /// Whether nothing will happen any more unless the user cancels.
@@ -200,9 +231,10 @@ impl Negotiation {
     /// Something happened. Drain [`Negotiation::poll_output`] and call [`Negotiation::poll_timeout`] afterwards.
     pub fn handle(&mut self, now: Now, event: Event, observer: &mut impl PhaseObserver) {
         match event {
-            Event::Found(found) => self.on_found(now, &found, observer),
+            Event::Found(found) => self.on_found(now, found, observer),
             Event::Answer { site, attempt, purpose, answer } => self.on_answer(now, &site, attempt, purpose, answer),
             Event::Cancel => self.on_cancel(now),
+            Event::Check => self.watch_now(now),
         }
     }
 
@@ -218,7 +250,8 @@ impl Negotiation {
                 Some(retries.map_or(*give_up_at, |at| at.min(*give_up_at)))
             }
             State::BackingOff { until } => Some((*until).min(patience)),
-            State::Stands { .. } | State::Closed { .. } => None,
+            State::Stands { .. } => self.watch.next_at,
+            State::Closed { .. } => None,
         };
         let of_releases = self.releases.values().map(|release| release.next_at).min();
         [of_state, of_releases].into_iter().flatten().min()
@@ -238,6 +271,7 @@ impl Negotiation {
             }
             State::Confirming { give_up_at, .. } if *give_up_at <= now.monotonic => self.abort(now),
             State::Confirming { .. } => self.repeat_confirms(now),
+            State::Stands { .. } if self.watch.next_at.is_some_and(|at| at <= now.monotonic) => self.watch_now(now),
             _ => {}
         }
     }
@@ -247,172 +281,37 @@ impl Negotiation {
         self.outputs.pop_front()
     }
 
-    /// Phase I: asks discovery for `M N` hosts.
-    fn find(&mut self) {
-        let request = &self.record.request;
-        let (count, enough) = match request.candidates() {
-            Some(candidates) => (candidates.len(), candidates.len()),
-            None => {
-                let count = request.hosts().saturating_mul(self.multiplier as usize);
-                (count, if self.is_thorough { count } else { request.hosts() })
-            }
-        };
-        self.state = State::Finding;
-        let exclude = self.excluded.keys().cloned().collect();
-        self.outputs.push_back(Output::Find { count, enough, seed: self.random.random(), exclude });
-    }
-
-    fn on_found(&mut self, now: Now, found: &Found, observer: &mut impl PhaseObserver) {
-        if !matches!(self.state, State::Finding) {
-            return;
-        }
-        let needed = self.record.request.hosts();
-        if found.hosts.len() < needed {
-            let reason =
-                Reason::TooFewHosts { found: found.hosts.len() as u64, asked: needed as u64, cut: found.cut.clone() };
-            self.note_round(found, RoundOutcome::Rejected(reason.clone()));
-            if found.without_schedule > 0 && self.missed_finds < MISSED_FINDS_MAX {
-                // Schedules change while they are fetched; a moment later they are known again.
-                self.missed_finds += 1;
-                let wait = self.settings.backoff_min.0 << (2 * self.missed_finds);
-                self.state = State::BackingOff { until: now.monotonic + Millis(wait) };
-                return;
-            }
-            let outcome = self.outcome_of_shortage(found, reason);
-            self.close(now, outcome);
-            return;
-        }
-        match self.plan(now, found, observer) {
-            PlanOutcome::Allocated(allocation) => {
-                self.note_round(found, RoundOutcome::Planned(allocation.start));
-                self.ask_to_hold(now, allocation);
-            }
-            PlanOutcome::Rejected(rejection) => {
-                self.note_round(found, RoundOutcome::Rejected(rejection.reason.clone()));
-                self.widen_or_reject(now, found, rejection);
-            }
-        }
-    }
-
-    /// Too few hosts are left: because there are no more, or because sites refused or fell silent.
-    fn outcome_of_shortage(&self, found: &Found, reason: Reason) -> Outcome {
-        for (site, exclusion) in &self.excluded {
-            if let Exclusion::Refused(detail) = exclusion {
-                return Outcome::Failed(Failure::Refused { site: site.clone(), detail: detail.clone() });
-            }
-        }
-        if self.excluded.is_empty() && found.without_schedule == 0 {
-            return Outcome::Rejected { reason, start_proven: true };
-        }
-        Outcome::Failed(Failure::Unreachable {
-            found: found.hosts.len() as u64,
-            asked: self.record.request.hosts() as u64,
-            without_schedule: found.without_schedule as u64,
-            silent_sites: self.excluded.len() as u64,
-        })
-    }
-
-    /// Phases II to V on what was found, corrected by what refusals have told since. Holds of others are planned
-    /// around only after two tries in a row have met one: most holds go away or become reservations at once, and a plan
-    /// around a hold that goes away starts later than it need.
-    fn plan(&mut self, now: Now, found: &Found, observer: &mut impl PhaseObserver) -> PlanOutcome {
-        let earliest = self.record.earliest.max(now.utc);
-        let latest = self.record.latest;
-        if latest < earliest {
-            let reason = Reason::WindowPassed { latest, earliest };
-            return PlanOutcome::Rejected(Rejection { reason, start_proven: true });
-        }
-        let effort = self.record.request.effort().unwrap_or(self.settings.planner.effort);
-        let seed = self.random.random();
-        let around_holds = self.held_by_others >= 2;
-        let run = |with_holds: bool, observer: &mut _| {
-            let schedules: Vec<Schedule> =
-                found.hosts.iter().map(|host| self.best_schedule(host, with_holds)).collect();
-            let candidates: Vec<Candidate<'_>> = found
-                .hosts
-                .iter()
-                .zip(&schedules)
-                .map(|(found, schedule)| Candidate { site: &found.site, host: &found.host, schedule })
-                .collect();
-            phases::plan(&self.record.request, earliest, latest, &candidates, effort, seed, observer)
-        };
-        match run(around_holds, observer) {
-            PlanOutcome::Rejected(_) if around_holds => run(false, observer),
-            outcome => outcome,
-        }
-    }
-
-    fn best_schedule(&self, found: &FoundHost, with_holds: bool) -> Schedule {
-        match self.hints.get(&(found.site.clone(), found.host.id.clone())) {
-            Some(hint) if hint.version >= found.version => {
-                let mut schedule = hint.state.schedule.clone();
-                if with_holds {
-                    for (window, amounts) in &hint.state.held {
-                        schedule.add(*window, amounts);
-                    }
-                }
-                schedule
-            }
-            _ => found.schedule.clone(),
-        }
-    }
-
-    /// No plan among these hosts: searches wider, then looks at twice as many, unless there are no more.
-    fn widen_or_reject(&mut self, now: Now, found: &Found, rejection: Rejection) {
-        let set: BTreeSet<_> = found.hosts.iter().map(|found| (found.site.clone(), found.host.id.clone())).collect();
-        let asked = self.record.request.hosts().saturating_mul(self.multiplier as usize);
-        let is_named = self.record.request.candidates().is_some();
-        let is_hopeless = matches!(rejection.reason, Reason::WindowPassed { .. });
-        if !is_named && !is_hopeless && !self.is_thorough && set.len() < asked {
-            self.is_thorough = true;
-            self.find();
-            return;
-        }
-        let is_everything = is_named || set.len() < asked || set == self.last_set;
-        let next = self.multiplier.saturating_mul(2);
-        if is_everything || is_hopeless || next > self.settings.planner.m_max {
-            let Rejection { reason, start_proven } = rejection;
-            self.close(now, Outcome::Rejected { reason, start_proven });
-            return;
-        }
-        self.last_set = set;
-        self.multiplier = next;
-        self.find();
-    }
-
-    fn note_round(&mut self, found: &Found, outcome: RoundOutcome) {
-        self.record.history.add_round(Round {
-            multiplier: self.multiplier,
-            asked_hosts: self.record.request.hosts().saturating_mul(self.multiplier as usize),
-            found_hosts: found.hosts.len(),
-            known_hosts: found.known_hosts,
-            without_schedule: found.without_schedule,
-            cut: found.cut.clone(),
-            outcome,
-        });
-    }
-
     fn on_cancel(&mut self, now: Now) {
         let stood = match &self.state {
             State::Closed { .. } => return,
-            State::Confirming { allocation, .. } | State::Stands { allocation } => Some(allocation.clone()),
-            State::Finding | State::Holding { .. } | State::BackingOff { .. } => None,
+            State::Confirming { allocation, .. } if !self.is_repairing() => Some(allocation.clone()),
+            _ => self.standing_allocation().cloned(),
         };
         self.close(now, Outcome::Cancelled(stood));
     }
 
-    /// Ends the request: the decision goes to disk, then every site that may have something of it is told.
+    /// Ends the request, or the repair of its reservation: the decision goes to disk, then every site that may have
+    /// something that is not wanted any more is told.
     fn close(&mut self, now: Now, outcome: Outcome) {
-        let state = std::mem::replace(&mut self.state, State::Closed { outcome: outcome.clone() });
-        let sites = reserving::asked_sites(&state);
-        self.note_elapsed(now);
-        self.owe(now, sites);
-        self.persist(Decision::Closed(outcome));
+        let gives_up_all = matches!(outcome, Outcome::Cancelled(_));
+        let bookings = if gives_up_all || !self.is_repairing() { self.bookings() } else { Vec::new() };
+        self.owe(now, self.record.last_attempt, reserving::asked_sites(&self.state));
+        for (attempt, site) in bookings {
+            self.owe(now, attempt, [site]);
+        }
+        if self.is_repairing() && !gives_up_all {
+            self.on_repair_failed(now, &outcome);
+        } else {
+            self.note_elapsed(now);
+            self.state = State::Closed { outcome: outcome.clone() };
+            self.persist(Decision::Closed(outcome));
+        }
         self.send_releases(now);
     }
 
     fn note_elapsed(&mut self, now: Now) {
-        if matches!(self.record.decision, Decision::Open | Decision::Commit { .. }) {
+        let is_first = self.record.standing.is_none();
+        if is_first && matches!(self.record.decision, Decision::Open | Decision::Commit { .. }) {
             self.record.elapsed_ms = (now.monotonic - self.started).0;
         }
     }
@@ -425,6 +324,9 @@ impl Negotiation {
     }
 
     fn attempt_id(&self, attempt: u32) -> AttemptId {
+        if let Some(of_another) = self.record.taken_over.get(&attempt) {
+            return of_another.clone();
+        }
         AttemptId { entry_point: self.entry_point.clone(), request: self.record.id.clone(), attempt }
     }
 

@@ -3,14 +3,21 @@
 //! Invariant: a [`Decision::Commit`] is on disk before any site is asked to confirm, and everything else before the
 //! user is told.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::history::History;
+use super::{
+    history::History,
+    standing::{Standing, TakeOverError},
+};
 use crate::{
     ids::{RequestId, SiteId},
     plan::{Allocation, Reason},
+    protocol::{AttemptId, BookedPart},
     request::Request,
     time::Time,
+    trust::Authorization,
 };
 
 /// A request as its entry point keeps it on disk.
@@ -22,6 +29,9 @@ pub struct RequestRecord {
     pub user: String,
     /// What was asked.
     pub request: Request,
+    /// What the user has signed; none in records of the first version, which can only be shown and cancelled.
+    #[serde(default)]
+    pub authorization: Option<Authorization>,
     /// When it arrived, for people (Unix milliseconds).
     pub submitted_ms: u64,
     /// When it was decided, for people (milliseconds after its arrival).
@@ -36,6 +46,12 @@ pub struct RequestRecord {
     pub decision: Decision,
     /// Sites that may still hold something of a try that was decided against.
     pub owed: Vec<Owed>,
+    /// The reservation in parts, once it has lost hosts.
+    #[serde(default)]
+    pub standing: Option<Standing>,
+    /// Tries that another entry point has made, which this one has taken over: by number, with the name they have.
+    #[serde(default)]
+    pub taken_over: BTreeMap<u32, AttemptId>,
     /// The way there.
     pub history: History,
 }
@@ -47,6 +63,7 @@ impl RequestRecord {
         id: RequestId,
         user: String,
         request: Request,
+        authorization: Authorization,
         submitted_ms: u64,
         (earliest, latest): (Time, Time),
     ) -> RequestRecord {
@@ -54,6 +71,7 @@ impl RequestRecord {
             id,
             user,
             request,
+            authorization: Some(authorization),
             submitted_ms,
             elapsed_ms: 0,
             earliest,
@@ -61,8 +79,27 @@ impl RequestRecord {
             last_attempt: 0,
             decision: Decision::Open,
             owed: Vec::new(),
+            standing: None,
+            taken_over: BTreeMap::new(),
             history: History::default(),
         }
+    }
+}
+
+impl RequestRecord {
+    /// Goes on with a reservation that another entry point has made: `parts` is what sites tell of it.
+    ///
+    /// # Errors
+    /// [`TakeOverError`] when they tell of nothing, or of nothing that could be one reservation.
+    pub fn take_over(self, parts: &[(SiteId, BookedPart)]) -> Result<RequestRecord, TakeOverError> {
+        let (standing, taken_over) = Standing::found(parts)?;
+        Ok(RequestRecord {
+            last_attempt: taken_over.keys().next_back().copied().unwrap_or(0),
+            decision: standing.decision(),
+            standing: Some(standing),
+            taken_over,
+            ..self
+        })
     }
 }
 
@@ -114,6 +151,8 @@ pub enum Outcome {
     Failed(Failure),
     /// The user took it back; this is what stood, if anything did.
     Cancelled(Option<Allocation>),
+    /// The user has let another node act for it.
+    HandedOver,
 }
 
 /// Why a request could not be carried out.

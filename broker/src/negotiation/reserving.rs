@@ -1,8 +1,14 @@
 //! Phase VI over the network: hold at every site in parallel, decide, confirm; and the releases of what failed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::{Decision, Exclusion, Hint, Negotiation, Output, Purpose, Release, ReportedAnswer, SiteReport, State, Try};
+use super::{
+    Decision, Exclusion, Failure, Hint, Negotiation, Outcome, Output, Purpose, Release, ReportedAnswer, SiteReport,
+    State, Try,
+};
 use crate::{
     ids::SiteId,
     plan::Allocation,
@@ -73,13 +79,18 @@ fn sites_of(allocation: &Allocation) -> BTreeMap<SiteId, Site> {
 pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
     match state {
         State::Holding { sites, .. } | State::Confirming { sites, .. } => sites.keys().cloned().collect(),
-        State::Stands { allocation } => allocation.grants.iter().map(|grant| grant.site.clone()).collect(),
-        State::Finding | State::BackingOff { .. } | State::Closed { .. } => BTreeSet::new(),
+        State::Finding | State::BackingOff { .. } | State::Stands { .. } | State::Closed { .. } => BTreeSet::new(),
     }
 }
 
 impl Negotiation {
     pub(super) fn ask_to_hold(&mut self, now: Now, allocation: Allocation) {
+        let Some(authorization) = self.record.authorization.clone() else {
+            let detail = "it was kept by an earlier version, without the user's signature: submit it again".to_owned();
+            self.close(now, Outcome::Failed(Failure::Refused { site: self.entry_point.clone(), detail }));
+            return;
+        };
+        let authorization = Arc::new(authorization);
         self.record.last_attempt += 1;
         self.tries += 1;
         let attempt = self.attempt_id(self.record.last_attempt);
@@ -100,7 +111,7 @@ impl Negotiation {
                 grants: of_site.grants.clone(),
                 participants: participants.clone(),
                 hold_for: self.settings.hold_for,
-                user: self.record.user.clone(),
+                authorization: authorization.clone(),
             };
             self.outputs.push_back(Output::Ask {
                 site: site.clone(),
@@ -124,6 +135,7 @@ impl Negotiation {
     ) {
         match purpose {
             Purpose::Release => self.on_release_answer(now, site, attempt, &answer),
+            Purpose::Inspect => self.on_inspected(now, site, attempt, answer),
             Purpose::Hold if attempt == self.record.last_attempt => self.on_hold_answer(now, site, answer),
             Purpose::Confirm if attempt == self.record.last_attempt => self.on_confirm_answer(now, site, &answer),
             // An answer to an earlier try: that try was released when it ended.
@@ -179,7 +191,7 @@ impl Negotiation {
 
     fn learn(&mut self, site: &SiteId, refusal: Refusal) {
         match refusal.reason {
-            RefusalReason::HeldByAnother { .. } => {
+            RefusalReason::HeldByAnother { .. } | RefusalReason::OtherTry => {
                 self.held_by_others += 1;
                 self.record.history.conflicts += 1;
             }
@@ -287,9 +299,14 @@ impl Negotiation {
         let attempt = self.record.last_attempt;
         let id = self.attempt_id(attempt);
         let sites = asked_sites(&self.state);
-        self.note_elapsed(now);
-        self.state = State::Stands { allocation: allocation.clone() };
-        self.persist(Decision::Stands { attempt, allocation });
+        if self.is_repairing() {
+            self.on_repaired(now, &allocation);
+        } else {
+            self.note_elapsed(now);
+            self.state = State::Stands { allocation: allocation.clone() };
+            self.persist(Decision::Stands { attempt, allocation });
+            self.watch(now);
+        }
         for site in sites {
             self.outputs.push_back(Output::Ask {
                 site,
@@ -305,15 +322,22 @@ impl Negotiation {
     pub(super) fn abort(&mut self, now: Now) {
         let sites = asked_sites(&self.state);
         self.state = State::BackingOff { until: now.monotonic };
-        self.owe(now, sites);
-        self.persist(Decision::Open);
+        self.owe(now, self.record.last_attempt, sites);
+        self.persist(self.decision_without_try());
         self.send_releases(now);
         self.back_off(now);
     }
 
-    /// Notes that `sites` must be told to give back the present try, until they have acknowledged it.
-    pub(super) fn owe(&mut self, now: Now, sites: BTreeSet<SiteId>) {
-        let attempt = self.record.last_attempt;
+    /// What is decided when the present try is not: nothing, or what a repair began with.
+    fn decision_without_try(&self) -> Decision {
+        match &self.record.standing {
+            Some(standing) => standing.decision(),
+            None => Decision::Open,
+        }
+    }
+
+    /// Notes that `sites` must be told to give back a try, until they have acknowledged it.
+    pub(super) fn owe(&mut self, now: Now, attempt: u32, sites: impl IntoIterator<Item = SiteId>) {
         for site in sites {
             self.releases.insert((attempt, site), Release { tries: 0, next_at: now.monotonic });
         }

@@ -21,6 +21,12 @@ pub struct NegotiationSettings {
     pub backoff_max: Millis,
     /// How often a site that does not answer is told again to give back a reservation.
     pub max_release_tries: u32,
+    /// Shortest wait between two rounds of asking the sites whether a reservation that has not begun is still there.
+    pub check_min: Millis,
+    /// Longest wait between two such rounds.
+    pub check_max: Millis,
+    /// After so long without an answer to such questions a site's hosts count as lost.
+    pub lost_after: Millis,
 }
 
 impl Default for NegotiationSettings {
@@ -34,6 +40,9 @@ impl Default for NegotiationSettings {
             backoff_min: Millis(4),
             backoff_max: Millis(1_000),
             max_release_tries: 60,
+            check_min: Millis(60_000),
+            check_max: Millis(3_600_000),
+            lost_after: Millis(300_000),
         }
     }
 }

@@ -12,36 +12,40 @@ use crate::{
     protocol::{Refusal, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{Amounts, ResourceName},
-    time::Time,
+    schedule::Schedule,
+    time::{Time, Window},
+    trust,
 };
 
 const CAPACITY: u64 = 1_000;
 
-fn site(name: &str) -> SiteId {
+pub(super) fn site(name: &str) -> SiteId {
     SiteId::new(name).unwrap()
 }
 
-fn at(milliseconds: u64) -> Now {
+pub(super) fn at(milliseconds: u64) -> Now {
     Now { monotonic: Millis(milliseconds), utc: Time(5_000 + i64::try_from(milliseconds / 1000).unwrap()) }
 }
 
-fn version(incarnation: u64) -> LedgerVersion {
+pub(super) fn version(incarnation: u64) -> LedgerVersion {
     LedgerVersion { incarnation, change: 0 }
 }
 
-fn record() -> RequestRecord {
+pub(super) fn record() -> RequestRecord {
     let request: Request = serde_json::from_str(r#"{"hosts":2,"duration":60,"total":{"cpu":1500}}"#).unwrap();
-    RequestRecord::arrived(RequestId::new("r").unwrap(), "ada".to_owned(), request, 0, (Time(5_000), Time(9_000)))
+    let id = RequestId::new("r").unwrap();
+    let authorization = trust::testing::authorize(1, &site("e"), &id, &request);
+    RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 0, (Time(5_000), Time(9_000)))
 }
 
 /// A negotiation and everything that it has wanted done so far.
-struct Run {
-    negotiation: Negotiation,
-    outputs: Vec<Output>,
+pub(super) struct Run {
+    pub(super) negotiation: Negotiation,
+    pub(super) outputs: Vec<Output>,
 }
 
 impl Run {
-    fn new(record: RequestRecord, is_resumed: bool) -> Run {
+    pub(super) fn new(record: RequestRecord, is_resumed: bool) -> Run {
         let settings = NegotiationSettings::default();
         let negotiation = Negotiation::new(site("e"), settings, record, is_resumed, 1, at(0));
         let mut run = Run { negotiation, outputs: Vec::new() };
@@ -72,14 +76,29 @@ impl Run {
         run
     }
 
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         self.outputs.clear();
         while let Some(output) = self.negotiation.poll_output() {
             self.outputs.push(output);
         }
     }
 
-    fn find(&mut self, sites: &[&str]) {
+    pub(super) fn find(&mut self, sites: &[&str]) {
+        self.find_at(10, sites);
+    }
+
+    pub(super) fn find_at(&mut self, now: u64, sites: &[&str]) {
+        self.find_with(now, sites, &Schedule::default());
+    }
+
+    /// All hosts are taken in the window.
+    pub(super) fn find_busy_at(&mut self, now: u64, sites: &[&str], window: Window) {
+        let mut schedule = Schedule::default();
+        schedule.add(window, &Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]));
+        self.find_with(now, sites, &schedule);
+    }
+
+    fn find_with(&mut self, now: u64, sites: &[&str], schedule: &Schedule) {
         let hosts = sites.iter().map(|name| FoundHost {
             site: site(name),
             host: Host {
@@ -89,34 +108,34 @@ impl Run {
                 speed: 1000,
                 price: 0,
             },
-            schedule: Schedule::default(),
+            schedule: schedule.clone(),
             version: version(0),
         });
         let found = Found { hosts: hosts.collect(), known_hosts: 9, without_schedule: 0, cut: CutCounts::default() };
-        self.negotiation.handle(at(10), Event::Found(found), &mut ());
+        self.negotiation.handle(at(now), Event::Found(found), &mut ());
         self.drain();
     }
 
-    fn answer(&mut self, from: &str, purpose: Purpose, answer: SiteAnswer) {
+    pub(super) fn answer(&mut self, from: &str, purpose: Purpose, answer: SiteAnswer) {
         let attempt = self.negotiation.record().last_attempt;
         let event = Event::Answer { site: site(from), attempt, purpose, answer: Ok(answer) };
         self.negotiation.handle(at(20), event, &mut ());
         self.drain();
     }
 
-    fn time_passes_to(&mut self, milliseconds: u64) {
+    pub(super) fn time_passes_to(&mut self, milliseconds: u64) {
         assert!(self.negotiation.poll_timeout().is_some_and(|due| due.0 <= milliseconds), "a timer is armed for this");
         self.negotiation.handle_timeout(at(milliseconds));
         self.drain();
     }
 
-    fn cancel(&mut self) {
+    pub(super) fn cancel(&mut self) {
         self.negotiation.handle(at(30), Event::Cancel, &mut ());
         self.drain();
     }
 
     /// The outputs in short, in order.
-    fn wanted(&self) -> Vec<String> {
+    pub(super) fn wanted(&self) -> Vec<String> {
         let short = |output: &Output| match output {
             Output::Find { exclude, .. } => format!("find, without {exclude:?}"),
             Output::Persist(record) => {
@@ -129,7 +148,6 @@ impl Run {
                 format!("write {decision}, owed {}", record.owed.len())
             }
             Output::Ask { site, attempt, purpose, request, .. } => {
-                assert_eq!(request.attempt().attempt, *attempt);
                 let held_in = match request {
                     SiteRequest::Confirm { held_in, .. } => format!(" held in {held_in}"),
                     _ => String::new(),
@@ -141,11 +159,11 @@ impl Run {
     }
 }
 
-fn held(incarnation: u64) -> SiteAnswer {
+pub(super) fn held(incarnation: u64) -> SiteAnswer {
     SiteAnswer::Held { version: version(incarnation), hold_for: Millis(10_000) }
 }
 
-fn refused(reason: RefusalReason) -> SiteAnswer {
+pub(super) fn refused(reason: RefusalReason) -> SiteAnswer {
     SiteAnswer::Refused(Refusal { reason, version: version(1), hosts: Vec::new() })
 }
 
@@ -211,7 +229,7 @@ fn a_refused_confirm_is_decided_against_on_disk_and_released_until_acknowledged(
     run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
     run.answer("b", Purpose::Confirm, refused(RefusalReason::NoSuchHold));
     assert_eq!(run.wanted(), ["write open, owed 2", "Release 1 a", "Release 1 b", "find, without {}"]);
-    assert_eq!(run.negotiation.status_of(1), AttemptStatus::Dead);
+    assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Dead);
     run.answer("b", Purpose::Release, SiteAnswer::Released { version: version(8) });
     run.time_passes_to(20 + 2_000 + 250);
     assert_eq!(run.wanted(), ["Release 1 a"], "only who has not acknowledged is told again");
@@ -224,7 +242,7 @@ fn after_a_crash_a_decided_try_is_confirmed_again_and_an_open_request_starts_aga
     let decided = Run::confirming().negotiation.record().clone();
     let run = Run::new(decided, true);
     assert_eq!(run.wanted(), ["Confirm 1 a held in 7", "Confirm 1 b held in 8"]);
-    assert_eq!(run.negotiation.status_of(1), AttemptStatus::Confirmed);
+    assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Confirmed);
 
     let stands = Run::standing().negotiation.record().clone();
     let run = Run::new(stands, true);
@@ -274,7 +292,7 @@ fn a_cancel_is_on_disk_before_any_site_is_told_in_every_state() {
     for (mut run, stood) in [(Run::holding(), false), (Run::confirming(), true), (Run::standing(), true)] {
         run.cancel();
         assert_eq!(run.wanted(), ["write closed, owed 2", "Release 1 a", "Release 1 b"]);
-        assert_eq!(run.negotiation.status_of(1), AttemptStatus::Dead);
+        assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Dead);
         let Stage::Closed { outcome: Outcome::Cancelled(allocation), releasing: true } = run.negotiation.stage() else {
             panic!("{:?}", run.negotiation.stage());
         };

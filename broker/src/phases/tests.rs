@@ -69,6 +69,7 @@ fn request(hosts: u32, duration: i64, per_host: &[Option<u64>], total: &[Option<
         attributes: BTreeMap::new(),
         candidates: None,
         effort: None,
+        move_on_loss: false,
     };
     Request::try_from(document).unwrap()
 }

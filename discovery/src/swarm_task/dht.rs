@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     counters::Counter,
+    identity::site_of_peer,
     index::{self, KEYS_PER_SITE_MAX},
     shared::Shared,
     wire::{self, Payload},
@@ -38,9 +39,21 @@ pub(crate) struct Dht {
     puts: VecDeque<Put>,
     provided: BTreeSet<RecordBytes>,
     stored: BTreeMap<PeerId, BTreeMap<RecordBytes, Instant>>,
+    stored_entries: usize,
 }
 
 type RecordBytes = Vec<u8>;
+
+/// Why something of others is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NotStored {
+    /// No honest node stores that.
+    Invalid,
+    /// Too old, or newer is there.
+    Old,
+    /// There is no room, or the provider has its share.
+    NoRoom,
+}
 
 enum Lookup {
     Providers { found: BTreeSet<PeerId>, reply: oneshot::Sender<BTreeSet<PeerId>> },
@@ -53,7 +66,8 @@ enum Put {
     Index(RecordKey),
 }
 
-/// Providers collected for one key; a key rarely returns more.
+/// Providers collected for one key before its look-up ends; a key rarely returns more. The last answer may add
+/// [`kad::K_VALUE`] to them, so one key costs a find the verification of at most 83 sites.
 const PROVIDERS_MAX: usize = 64;
 
 impl Dht {
@@ -65,6 +79,7 @@ impl Dht {
             puts: VecDeque::new(),
             provided: BTreeSet::new(),
             stored: BTreeMap::new(),
+            stored_entries: 0,
         }
     }
 
@@ -147,7 +162,8 @@ impl Dht {
             QueryResult::GetProviders(Ok(GetProvidersOk::FoundProviders { providers, .. })) => {
                 match self.lookups.get_mut(&id) {
                     Some(Lookup::Providers { found, .. }) => {
-                        found.extend(providers);
+                        // No honest node keeps more of one key than this, so a liar gets no more in either.
+                        found.extend(providers.into_iter().take(kad::K_VALUE.get()));
                         found.len() >= PROVIDERS_MAX
                     }
                     _ => false,
@@ -192,57 +208,61 @@ impl Dht {
         }
     }
 
-    /// Decides about what others want stored here.
-    pub(crate) fn store(&mut self, kad: &mut Kad, request: InboundRequest) {
-        let is_stored = match request {
-            InboundRequest::PutRecord { record: Some(record), .. } => self.store_record(kad, record),
-            InboundRequest::AddProvider { record: Some(record) } => self.store_provider(kad, record),
-            _ => return,
+    /// Decides about what others want stored here; who it was, when no honest node would have.
+    pub(crate) fn store(&mut self, kad: &mut Kad, request: InboundRequest) -> Option<PeerId> {
+        let stored = match request {
+            InboundRequest::PutRecord { record: Some(record), source, .. } => {
+                self.store_record(kad, record).map_err(|refused| (refused == NotStored::Invalid).then_some(source))
+            }
+            InboundRequest::AddProvider { record: Some(record) } => {
+                let provider = record.provider;
+                self.store_provider(kad, record).map_err(|refused| (refused == NotStored::Invalid).then_some(provider))
+            }
+            _ => return None,
         };
-        if !is_stored {
-            self.shared.count(Counter::DhtStoreRefused);
-        }
+        stored.err().inspect(|_| self.shared.count(Counter::DhtStoreRefused)).flatten()
     }
 
-    fn store_record(&mut self, kad: &mut Kad, record: Record) -> bool {
-        let opened = match self.shared.open(&record.value) {
-            Ok(opened) => opened,
-            Err(dropped) => {
-                self.shared.count(dropped.counter());
-                return false;
-            }
-        };
-        let Payload::Advert(advert) = opened.payload else { return false };
+    fn store_record(&mut self, kad: &mut Kad, record: Record) -> Result<(), NotStored> {
+        let opened = self.shared.open(&record.value).map_err(|dropped| {
+            self.shared.count(dropped.counter());
+            if dropped.is_forwarders_fault() { NotStored::Invalid } else { NotStored::Old }
+        })?;
+        let Payload::Advert(advert) = opened.payload else { return Err(NotStored::Invalid) };
         if record.key != index::advert_key(&self.shared.config.grid, &advert.site) {
-            return false;
+            return Err(NotStored::Invalid);
         }
         let stored = kad.store_mut().get(&record.key).and_then(|stored| wire::peek(&stored.value));
         if stored.is_some_and(|(_, sequence)| sequence > advert.sequence) {
-            return false;
+            return Err(NotStored::Old);
         }
-        kad.store_mut().put(record).is_ok()
+        kad.store_mut().put(record).map_err(|_| NotStored::NoRoom)
     }
 
-    fn store_provider(&mut self, kad: &mut Kad, record: ProviderRecord) -> bool {
+    fn store_provider(&mut self, kad: &mut Kad, record: ProviderRecord) -> Result<(), NotStored> {
         const ADDRESSES_MAX: usize = 16;
         if record.key.as_ref().len() != 32 || record.addresses.len() > ADDRESSES_MAX {
-            return false;
-        }
-        let is_known_provider = self.stored.contains_key(&record.provider);
-        if !is_known_provider && self.stored.len() >= self.shared.config.limits.dht_keys_max {
-            return false;
+            return Err(NotStored::Invalid);
         }
         let key = record.key.to_vec();
         let expires = record.expires;
-        let keys = self.stored.entry(record.provider).or_default();
-        if !keys.contains_key(&key) && keys.len() >= KEYS_PER_SITE_MAX {
-            return false;
+        let has = self.stored.get(&record.provider);
+        if has.is_none_or(|keys| !keys.contains_key(&key)) {
+            let keys_max = self.shared.config.limits.dht_keys_max;
+            let is_known_site = site_of_peer(&record.provider).is_some_and(|site| self.shared.view.knows(&site));
+            // Whoever made up a name gets a part only: sites that are known find room in the rest.
+            let entries_max = if is_known_site { keys_max } else { keys_max / 2 };
+            if self.stored_entries >= entries_max || has.is_some_and(|keys| keys.len() >= KEYS_PER_SITE_MAX) {
+                return Err(NotStored::NoRoom);
+            }
         }
-        let Ok(()) = kad.store_mut().add_provider(record) else { return false };
+        let provider = record.provider;
+        kad.store_mut().add_provider(record).map_err(|_| NotStored::NoRoom)?;
         if let Some(expires) = expires {
-            keys.insert(key, expires);
+            let keys = self.stored.entry(provider).or_default();
+            self.stored_entries += usize::from(keys.insert(key, expires).is_none());
         }
-        true
+        Ok(())
     }
 
     /// Drops what has expired; libp2p drops it only when somebody happens to ask for it.
@@ -259,6 +279,7 @@ impl Dht {
             });
             !keys.is_empty()
         });
+        self.stored_entries = self.stored.values().map(BTreeMap::len).sum();
     }
 
     /// How many nodes a look-up can start from; without any, puts only reach this node.

@@ -1,7 +1,12 @@
 //! Gossip: telling what this site offers and what changed, and hearing the others.
 //!
 //! Invariant: a message is passed on only when it was checked, was news, and its author keeps to its share; every
-//! message that is not is counted by its reason.
+//! message that is not is counted by its reason. Checks come cheapest first: what can be refused by its size, its header
+//! or its sender is refused before its signature (the dearest check) is looked at, and such a refusal never rests
+//! on the unproven word of an author: only budgets that were spent by signed messages are held against it.
+//!
+//! A neighbour is to blame for what it could have checked, an author for what it signed. All budgets are bounded tables of
+//! counts: 3 x `sites_max` x 50 bytes.
 
 use std::sync::Arc;
 
@@ -13,12 +18,13 @@ use libp2p::{
 
 use crate::{
     behaviour::{adverts_topic, schedules_topic},
+    conduct::{Conduct, Offence},
     counters::Counter,
     identity::peer_of_site,
     outbox::{Pacer, advance},
     rate::RateLimit,
     shared::{Shared, millis},
-    wire::{Dropped, Payload},
+    wire::{self, Dropped, Payload},
 };
 
 /// The state of this node's gossip.
@@ -27,7 +33,12 @@ pub(crate) struct Gossip {
     adverts: TopicHash,
     schedules: TopicHash,
     authors: RateLimit,
-    offenders: RateLimit,
+    neighbours: RateLimit,
+    introducers: RateLimit,
+    /// Sites never heard of, from all neighbours together, and all messages that were accepted: counted under this
+    /// node's own name.
+    newcomers: RateLimit,
+    accepted: RateLimit,
     pacer: Pacer,
     /// An advert that no neighbour was there to take.
     unsent_advert: Option<Vec<u8>>,
@@ -35,11 +46,23 @@ pub(crate) struct Gossip {
 
 const RATE_WINDOW: Millis = Millis(10_000);
 
-/// What to do about a message and the neighbour that brought it.
+/// What to do about a message, and about whom.
 pub(crate) struct Verdict {
     pub(crate) acceptance: MessageAcceptance,
-    /// The neighbour passes on too much that no honest node would.
-    pub(crate) disconnect: bool,
+    /// Who did what no honest node does.
+    pub(crate) blame: Option<(PeerId, Offence)>,
+}
+
+/// A message that is not passed on, and whose fault it is.
+struct Refused {
+    dropped: Dropped,
+    blame: Option<(PeerId, Offence)>,
+}
+
+impl From<Dropped> for Refused {
+    fn from(dropped: Dropped) -> Refused {
+        Refused { dropped, blame: None }
+    }
 }
 
 impl Gossip {
@@ -50,7 +73,11 @@ impl Gossip {
             adverts: adverts_topic(&config.grid).hash(),
             schedules: schedules_topic(&config.grid).hash(),
             authors: RateLimit::new(limits.gossip_per_author_in_10_s, RATE_WINDOW, limits.sites_max),
-            offenders: RateLimit::new(limits.invalid_per_peer_in_10_s, RATE_WINDOW, limits.sites_max),
+            // Two windows of an honest neighbour's may meet one of ours.
+            neighbours: RateLimit::new(limits.gossip_in_10_s.saturating_mul(2), RATE_WINDOW, limits.sites_max),
+            introducers: RateLimit::new(limits.newcomers_per_neighbour_in_10_s, RATE_WINDOW, limits.sites_max),
+            newcomers: RateLimit::new(limits.newcomers_per_neighbour_in_10_s.saturating_mul(4), RATE_WINDOW, 1),
+            accepted: RateLimit::new(limits.gossip_in_10_s, RATE_WINDOW, 1),
             pacer: Pacer::new(millis(config.intervals.gossip), limits.gossip_budget_per_s),
             unsent_advert: None,
             shared,
@@ -111,38 +138,80 @@ impl Gossip {
     }
 
     /// Hears a message that a neighbour brought.
-    pub(crate) fn hear(&mut self, from: PeerId, message: &gossipsub::Message) -> Verdict {
+    pub(crate) fn hear(&mut self, from: PeerId, message: &gossipsub::Message, conduct: &Conduct) -> Verdict {
         let now = self.shared.clock.now();
         self.pacer.heard(now);
         self.shared.count(Counter::GossipReceived);
-        let dropped = match self.judge(message, now) {
-            Ok(()) => return Verdict { acceptance: MessageAcceptance::Accept, disconnect: false },
-            Err(dropped) => dropped,
+        let judged = self.judge_unopened(from, message, conduct, now).and_then(|()| self.judge(from, message, now));
+        let Refused { dropped, blame } = match judged {
+            Ok(()) => return Verdict { acceptance: MessageAcceptance::Accept, blame: None },
+            Err(refused) => refused,
         };
         self.shared.count(dropped.counter());
-        if !dropped.is_forwarders_fault() {
-            return Verdict { acceptance: MessageAcceptance::Ignore, disconnect: false };
+        if dropped.is_forwarders_fault() {
+            return Verdict { acceptance: MessageAcceptance::Reject, blame: Some((from, Offence::InvalidGossip)) };
         }
-        let disconnect = !self.offenders.admit(from, now);
-        if disconnect {
-            self.shared.count(Counter::PeersDisconnectedForAbuse);
-        }
-        Verdict { acceptance: MessageAcceptance::Reject, disconnect }
+        Verdict { acceptance: MessageAcceptance::Ignore, blame }
     }
 
-    fn judge(&mut self, message: &gossipsub::Message, now: Millis) -> Result<(), Dropped> {
+    /// Everything that can be refused without looking at the signature; costs a few microseconds.
+    fn judge_unopened(
+        &mut self,
+        from: PeerId,
+        message: &gossipsub::Message,
+        conduct: &Conduct,
+        now: Millis,
+    ) -> Result<(), Refused> {
+        if !self.neighbours.admit(from, now) {
+            return Err(Refused { dropped: Dropped::Overload, blame: Some((from, Offence::GossipOverload)) });
+        }
+        let is_advert = message.topic == self.adverts;
+        if !is_advert && message.data.len() > wire::UPDATE_BYTES_MAX {
+            return Err(Dropped::Oversized.into());
+        }
+        let (author_site, sequence) = wire::peek_in(&message.data, &self.shared.config.grid).map_err(Refused::from)?;
+        let author = peer_of_site(&author_site).ok_or(Dropped::Malformed)?;
+        if conduct.is_banned(&author, now) {
+            return Err(Dropped::Banned.into());
+        }
+        if self.authors.is_spent(&author, now) {
+            // Its own neighbour knows that it says too much; anybody else only hears its name.
+            let blame = (author == from).then_some((author, Offence::GossipFlood));
+            return Err(Refused { dropped: Dropped::Flood, blame });
+        }
+        match self.shared.view.sequence(&author_site) {
+            Some(known) if is_advert && sequence <= known => Err(Dropped::Stale.into()),
+            // An unknown site's changes are of no use before its advert has come.
+            None if !is_advert => Err(Dropped::Stale.into()),
+            None if self.introducers.is_spent(&from, now) || self.newcomers.is_spent(&self.own(), now) => {
+                Err(Dropped::Newcomer.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn judge(&mut self, from: PeerId, message: &gossipsub::Message, now: Millis) -> Result<(), Refused> {
         let opened = self.shared.open(&message.data)?;
         let belongs_to_topic = match opened.payload {
             Payload::Advert(_) => message.topic == self.adverts,
             Payload::Update(_) => message.topic == self.schedules,
         };
         if !belongs_to_topic {
-            return Err(Dropped::Invalid);
+            return Err(Dropped::Invalid.into());
         }
         let author = peer_of_site(&opened.author).ok_or(Dropped::Malformed)?;
         if !self.authors.admit(author, now) {
-            return Err(Dropped::Flood);
+            return Err(Refused { dropped: Dropped::Flood, blame: Some((author, Offence::GossipFlood)) });
         }
-        self.shared.believe(opened, &message.data).map(drop)
+        let is_newcomer = self.shared.view.sequence(&opened.author).is_none();
+        if is_newcomer && !(self.introducers.admit(from, now) && self.newcomers.admit(self.own(), now)) {
+            return Err(Dropped::Newcomer.into());
+        }
+        self.shared.believe(opened, &message.data)?;
+        if self.accepted.admit(self.own(), now) { Ok(()) } else { Err(Dropped::Overload.into()) }
+    }
+
+    fn own(&self) -> PeerId {
+        self.shared.identity.peer_id()
     }
 }

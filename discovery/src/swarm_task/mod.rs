@@ -8,6 +8,7 @@ mod asks;
 mod dht;
 mod gossip;
 mod peers;
+mod policing;
 mod serving;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -17,6 +18,7 @@ use futures::StreamExt as _;
 use libp2p::{
     Multiaddr, PeerId, Swarm, gossipsub, identify,
     kad::{self, RecordKey},
+    ping,
     request_response::{self, OutboundRequestId},
     swarm::{
         SwarmEvent,
@@ -38,7 +40,8 @@ use self::{
 };
 use crate::{
     behaviour::{Behaviour, BehaviourEvent, identify_protocol},
-    codec::{Codec, WireAnswer, WireRequest},
+    codec::{Asked, Codec, WireAnswer, WireRequest},
+    conduct::{Conduct, Offence},
     counters::Counter,
     identity::site_of_peer,
     inbound::{InboundQueue, ScheduleServer},
@@ -52,12 +55,14 @@ pub(crate) enum Command {
     Providers { key: RecordKey, reply: oneshot::Sender<BTreeSet<PeerId>> },
     Record { key: RecordKey, reply: oneshot::Sender<Option<Vec<u8>>> },
     Connect(Vec<(PeerId, Vec<Multiaddr>)>),
+    Blame(PeerId, Offence),
+    Renew,
     Leave(oneshot::Sender<()>),
 }
 
 impl Wire for request_response::Behaviour<Codec> {
     fn send(&mut self, peer: &PeerId, request: WireRequest, addresses: Vec<Multiaddr>) -> OutboundRequestId {
-        self.send_request_with_addresses(peer, request, addresses)
+        self.send_request_with_addresses(peer, Asked::Request(request), addresses)
     }
 }
 
@@ -71,6 +76,7 @@ pub(crate) struct SwarmTask {
     dht: Dht,
     gossip: Gossip,
     peers: Peers,
+    conduct: Conduct,
     refresh_at: Millis,
     index_at: Millis,
     put_at: Millis,
@@ -104,6 +110,7 @@ impl SwarmTask {
             dht: Dht::new(Arc::clone(&shared)),
             gossip: Gossip::new(Arc::clone(&shared)),
             peers: Peers::new(Arc::clone(&shared)),
+            conduct: policing::conduct(&shared.config),
             refresh_at: now + FIRST_REFRESH.min(millis(shared.config.intervals.advert_refresh)),
             index_at: now + FIRST_INDEX_REFRESH.min(millis(shared.config.intervals.index_refresh)),
             put_at: now,
@@ -227,6 +234,8 @@ impl SwarmTask {
                     self.dial_peer(peer, addresses);
                 }
             }
+            Command::Blame(peer, offence) => self.blame(peer, offence),
+            Command::Renew => self.refresh(),
             Command::Leave(reply) => self.leave(reply),
         }
     }
@@ -289,6 +298,7 @@ impl SwarmTask {
             self.dial_address(&address);
         }
         self.trim();
+        self.police();
     }
 
     fn trim(&mut self) {
@@ -306,6 +316,12 @@ impl SwarmTask {
             SwarmEvent::Behaviour(BehaviourEvent::Ask(event)) => self.on_ask_event(event),
             SwarmEvent::Behaviour(BehaviourEvent::Gossip(event)) => self.on_gossip_event(event),
             SwarmEvent::Behaviour(BehaviourEvent::Kad(event)) => self.on_kad_event(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Ping(ping::Event { peer, connection, result: Err(failure) }))
+                if !matches!(failure, ping::Failure::Unsupported) =>
+            {
+                debug!(%peer, %failure, "connection closed: no answer to a ping");
+                self.swarm.close_connection(connection);
+            }
             SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
                 self.on_identified(peer_id, &info);
             }
@@ -322,6 +338,7 @@ impl SwarmTask {
                 self.shared.count(Counter::DialsFailed);
                 debug!(?peer_id, %error, "dial failed");
             }
+            SwarmEvent::IncomingConnectionError { error, .. } => self.on_refused(&error),
             SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
                 self.shared.set_listen(self.swarm.listeners().cloned().collect());
             }
@@ -355,12 +372,10 @@ impl SwarmTask {
         let behaviour = self.swarm.behaviour_mut();
         match event {
             gossipsub::Event::Message { propagation_source, message_id, message } => {
-                let verdict = self.gossip.hear(propagation_source, &message);
+                let verdict = self.gossip.hear(propagation_source, &message, &self.conduct);
                 behaviour.gossip.report_message_validation_result(&message_id, &propagation_source, verdict.acceptance);
-                if verdict.disconnect {
-                    warn!(peer = %propagation_source, "disconnected: passes on too much that is invalid");
-                    // An error says that it is gone already.
-                    let _ = self.swarm.disconnect_peer_id(propagation_source);
+                if let Some((peer, offence)) = verdict.blame {
+                    self.blame(peer, offence);
                 }
             }
             gossipsub::Event::Subscribed { .. } => self.gossip.retry(&mut behaviour.gossip),
@@ -374,21 +389,22 @@ impl SwarmTask {
             kad::Event::OutboundQueryProgressed { id, result, step, .. } => {
                 self.dht.progressed(kad, id, result, step.last);
             }
-            kad::Event::InboundRequest { request } => self.dht.store(kad, request),
+            kad::Event::InboundRequest { request } => {
+                if let Some(peer) = self.dht.store(kad, request) {
+                    self.blame(peer, Offence::InvalidRecord);
+                }
+            }
             _ => {}
         }
     }
 
-    fn on_ask_event(&mut self, event: request_response::Event<WireRequest, WireAnswer>) {
+    fn on_ask_event(&mut self, event: request_response::Event<Asked, WireAnswer>) {
         match event {
             request_response::Event::Message { peer, message, .. } => {
                 self.peers.used(&peer);
                 match message {
                     request_response::Message::Request { request, channel, .. } => {
-                        let Some(from) = site_of_peer(&peer) else { return };
-                        if let Some((channel, answer)) = self.serving.accept(from, request, channel) {
-                            self.answer(channel, answer);
-                        }
+                        self.on_request(peer, request, channel);
                     }
                     request_response::Message::Response { request_id, response } => {
                         self.asks.finished(request_id, Ok(response), &mut self.swarm.behaviour_mut().ask);
@@ -397,6 +413,9 @@ impl SwarmTask {
             }
             request_response::Event::OutboundFailure { request_id, error, peer, .. } => {
                 debug!(%peer, %error, "ask failed");
+                if let Some(offence) = policing::offence_in_answer(&error) {
+                    self.blame(peer, offence);
+                }
                 let error = ask_error(&error);
                 self.asks.finished(request_id, Err(error), &mut self.swarm.behaviour_mut().ask);
             }
@@ -404,6 +423,24 @@ impl SwarmTask {
                 debug!(%peer, %error, "could not answer");
             }
             request_response::Event::ResponseSent { .. } => {}
+        }
+    }
+
+    fn on_request(&mut self, peer: PeerId, asked: Asked, channel: request_response::ResponseChannel<WireAnswer>) {
+        let Some(from) = site_of_peer(&peer) else { return };
+        let request = match asked {
+            Asked::Request(request) => request,
+            Asked::TooLargeForNow => {
+                self.shared.count(Counter::AsksInBusy);
+                return self.answer(channel, WireAnswer::Busy);
+            }
+            Asked::Unreadable(offence) => return self.blame(peer, offence),
+        };
+        if let Err(busy) = self.serving.admit(peer, &request) {
+            self.answer(channel, busy);
+            self.blame(peer, Offence::RequestFlood);
+        } else if let Some((channel, answer)) = self.serving.accept(from, request, channel) {
+            self.answer(channel, answer);
         }
     }
 

@@ -19,6 +19,8 @@ use crate::shared::{Shared, with_peer};
 pub(crate) struct Peers {
     shared: Arc<Shared>,
     connected: BTreeMap<PeerId, Millis>,
+    /// Connected nodes that have not said yet which grid they are of, and since when.
+    silent: BTreeMap<PeerId, Millis>,
     /// Where connected nodes listen, as they say.
     addresses: BTreeMap<PeerId, Vec<Multiaddr>>,
     dial_again_at: Millis,
@@ -42,6 +44,7 @@ impl Peers {
         Peers {
             shared,
             connected: BTreeMap::new(),
+            silent: BTreeMap::new(),
             addresses: BTreeMap::new(),
             dial_again_at,
             back_off: BACK_OFF_FIRST,
@@ -51,7 +54,10 @@ impl Peers {
     /// Notes a new connection; true when there was none at all before.
     pub(crate) fn opened(&mut self, peer: PeerId) -> bool {
         let is_first = self.connected.is_empty();
-        self.connected.insert(peer, self.shared.clock.now());
+        let now = self.shared.clock.now();
+        if self.connected.insert(peer, now).is_none() {
+            self.silent.insert(peer, now);
+        }
         self.shared.set_connected(peer, true);
         is_first
     }
@@ -59,6 +65,7 @@ impl Peers {
     /// Notes that the last connection to a peer is gone.
     pub(crate) fn closed(&mut self, peer: &PeerId) {
         self.connected.remove(peer);
+        self.silent.remove(peer);
         self.shared.set_connected(*peer, false);
     }
 
@@ -69,12 +76,25 @@ impl Peers {
         }
     }
 
+    /// The peers that are connected.
+    pub(crate) fn connected(&self) -> impl Iterator<Item = &PeerId> {
+        self.connected.keys()
+    }
+
+    /// Peers that have been silent about their grid for longer than they may.
+    pub(crate) fn silent_for_long(&self) -> Vec<PeerId> {
+        let now = self.shared.clock.now();
+        let may_be = crate::shared::millis(self.shared.config.intervals.introduction);
+        self.silent.iter().filter(|(_, since)| now - **since > may_be).map(|(peer, _)| *peer).collect()
+    }
+
     pub(crate) fn is_alone(&self) -> bool {
         self.connected.is_empty()
     }
 
     /// Notes where a peer listens; true when it was not known.
     pub(crate) fn met(&mut self, peer: PeerId, addresses: &[Multiaddr]) -> bool {
+        self.silent.remove(&peer);
         let addresses: Vec<Multiaddr> =
             addresses.iter().take(ADDRESSES_PER_PEER_MAX).map(|address| with_peer(address.clone(), peer)).collect();
         let is_new = self.addresses.insert(peer, addresses).is_none();

@@ -1,6 +1,7 @@
 //! Requests of others: queued for the node, or answered from what is at hand.
 //!
-//! Invariant: at most `inbound_open_max` are open; every one gets an answer, "busy" at worst.
+//! Invariant: at most `inbound_open_max` are open; every one gets an answer, "busy" at worst. A peer that asks faster than
+//! its tokens come back is told "busy" before anything is looked at.
 
 use std::sync::Arc;
 
@@ -9,13 +10,16 @@ use broker::{
     protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer},
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use libp2p::request_response::ResponseChannel;
+use libp2p::{PeerId, request_response::ResponseChannel};
 use tokio::time;
 
 use crate::{
     codec::{WireAnswer, WireRequest},
+    config::HEAVY_ANSWER,
     counters::Counter,
     inbound::{InboundQueue, ScheduleServer},
+    membership::revocations_page,
+    rate::PeerBuckets,
     shared::Shared,
     wire,
 };
@@ -29,6 +33,7 @@ pub(crate) struct Serving {
     inbound: InboundQueue,
     schedules: ScheduleServer,
     open: FuturesUnordered<BoxFuture<'static, Served>>,
+    tokens: PeerBuckets,
 }
 
 /// Adverts in one answer, in bytes; half of what an answer may have.
@@ -36,7 +41,22 @@ const ADVERTS_PAGE_BYTES: usize = wire::ANSWER_BYTES_MAX / 2;
 
 impl Serving {
     pub(crate) fn new(shared: Arc<Shared>, inbound: InboundQueue, schedules: ScheduleServer) -> Serving {
-        Serving { shared, inbound, schedules, open: FuturesUnordered::new() }
+        let limits = &shared.config.limits;
+        let per_s = limits.asks_per_peer_per_s;
+        let tokens = PeerBuckets::new(per_s, per_s.saturating_mul(2), limits.sites_max);
+        Serving { shared, inbound, schedules, open: FuturesUnordered::new(), tokens }
+    }
+
+    /// Takes the tokens of a request; when its peer has too few, the answer is handed back.
+    pub(crate) fn admit(&mut self, from: PeerId, request: &WireRequest) -> Result<(), WireAnswer> {
+        let is_site = matches!(request, WireRequest::Site(_));
+        let tokens = if is_site { 1 } else { HEAVY_ANSWER };
+        if self.tokens.take(from, tokens, self.shared.clock.now()) {
+            return Ok(());
+        }
+        self.shared.count(Counter::AsksIn);
+        self.shared.count(Counter::AsksInRefused);
+        Err(if is_site { site_is_busy() } else { WireAnswer::Busy })
     }
 
     /// Takes a request; an answer that is ready at once is handed back.
@@ -79,6 +99,15 @@ impl Serving {
                     let known = known.into_iter().collect();
                     let (envelopes, is_complete) = shared.view.envelopes_later_than(&known, ADVERTS_PAGE_BYTES);
                     WireAnswer::Adverts { envelopes, is_complete }
+                });
+                page.map(|page| page.unwrap_or(WireAnswer::Busy)).boxed()
+            }
+            WireRequest::Revocations { from } => {
+                let membership = Arc::clone(&self.shared.config.membership);
+                // Encoding some thousand of them is not the swarm task's work.
+                let page = tokio::spawn(async move {
+                    let (revocations, total) = revocations_page(&*membership, from);
+                    WireAnswer::Revocations { revocations, total }
                 });
                 page.map(|page| page.unwrap_or(WireAnswer::Busy)).boxed()
             }

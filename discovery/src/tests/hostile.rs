@@ -6,6 +6,7 @@ use libp2p::{PeerId, gossipsub};
 use super::*;
 use crate::{
     behaviour::{adverts_topic, schedules_topic},
+    conduct::{BanTerms, Conduct, Offence},
     counters::Counters,
     repair::Wanted,
     shared::Shared,
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// The gossip part of a node, without a swarm.
-fn gossip() -> (Gossip, Arc<Shared>) {
+pub(super) fn gossip() -> (Gossip, Arc<Shared>) {
     let identity = Identity::generate().unwrap();
     let (config, _) = config(&identity);
     let counters = Arc::new(Counters::default());
@@ -25,7 +26,12 @@ fn gossip() -> (Gossip, Arc<Shared>) {
     (Gossip::new(Arc::clone(&shared)), shared)
 }
 
-fn message(data: Vec<u8>, topic: &gossipsub::IdentTopic) -> gossipsub::Message {
+pub(super) fn conduct(shared: &Shared) -> Conduct {
+    let times = &shared.config.intervals;
+    Conduct::new(BanTerms { first: times.ban_first, longest: times.ban_longest, bans_max: 8 })
+}
+
+pub(super) fn message(data: Vec<u8>, topic: &gossipsub::IdentTopic) -> gossipsub::Message {
     gossipsub::Message { source: None, data, sequence_number: None, topic: topic.hash() }
 }
 
@@ -49,6 +55,7 @@ pub(crate) fn sealed(by: &Identity, grid: &str, sent_ms: u64, advert: Advert) ->
 fn every_bad_message_is_rejected_and_counted_by_its_reason() {
     let (mut gossip, shared) = gossip();
     let (stranger, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let conduct = conduct(&shared);
     let now = shared.clock.utc_ms();
     let topic = adverts_topic(&shared.config.grid);
     let good = sealed(&stranger, "test", now, advert(&stranger, 5));
@@ -66,38 +73,91 @@ fn every_bad_message_is_rejected_and_counted_by_its_reason() {
     ];
     for (data, counter, is_rejected) in cases {
         let before = shared.counters.get(counter);
-        let verdict = gossip.hear(PeerId::random(), &message(data, &topic));
+        let verdict = gossip.hear(PeerId::random(), &message(data, &topic), &conduct);
         assert_eq!(shared.counters.get(counter), before + 1, "{counter:?}");
         assert_eq!(matches!(verdict.acceptance, gossipsub::MessageAcceptance::Reject), is_rejected, "{counter:?}");
     }
     assert_eq!(shared.view.site_count(), 0);
 
-    let accepted = gossip.hear(PeerId::random(), &message(good.clone(), &topic));
+    let accepted = gossip.hear(PeerId::random(), &message(good.clone(), &topic), &conduct);
     assert!(matches!(accepted.acceptance, gossipsub::MessageAcceptance::Accept));
-    let repeated = gossip.hear(PeerId::random(), &message(good.clone(), &topic));
+    let repeated = gossip.hear(PeerId::random(), &message(good.clone(), &topic), &conduct);
     assert!(matches!(repeated.acceptance, gossipsub::MessageAcceptance::Ignore));
     assert_eq!(shared.counters.get(Counter::DroppedStale), 1);
-    let misplaced = gossip.hear(PeerId::random(), &message(good, &schedules_topic(&shared.config.grid)));
+    let misplaced = gossip.hear(PeerId::random(), &message(good, &schedules_topic(&shared.config.grid)), &conduct);
     assert!(matches!(misplaced.acceptance, gossipsub::MessageAcceptance::Reject));
 }
 
 #[test]
-fn floods_are_cut_and_their_bringers_disconnected() {
+fn authors_are_blamed_for_floods_and_neighbours_for_what_they_could_have_checked() {
     let (mut gossip, shared) = gossip();
-    let stranger = Identity::generate().unwrap();
+    let (stranger, bringer) = (Identity::generate().unwrap(), PeerId::random());
+    let conduct = conduct(&shared);
     let topic = adverts_topic(&shared.config.grid);
     let now = shared.clock.utc_ms();
+    let mut blamed = Vec::new();
     for sequence in 1..=250 {
         let data = sealed(&stranger, "test", now, advert(&stranger, sequence));
-        gossip.hear(PeerId::random(), &message(data, &topic));
+        blamed.extend(gossip.hear(bringer, &message(data, &topic), &conduct).blame);
     }
     let taken = u64::from(shared.config.limits.gossip_per_author_in_10_s);
     assert_eq!(shared.counters.get(Counter::AdvertsApplied), taken);
     assert_eq!(shared.counters.get(Counter::DroppedFlood), 250 - taken);
+    assert_eq!(blamed, [], "another's flood is dropped unread, so nothing is proven");
+    let data = sealed(&stranger, "test", now, advert(&stranger, 999));
+    let verdict = gossip.hear(stranger.peer_id(), &message(data, &topic), &conduct);
+    assert_eq!(verdict.blame, Some((stranger.peer_id(), Offence::GossipFlood)), "its own neighbour knows");
 
+    let garbage = gossip.hear(bringer, &message(vec![7; 40], &topic), &conduct);
+    assert_eq!(garbage.blame, Some((bringer, Offence::InvalidGossip)));
+}
+
+#[test]
+fn a_forged_name_spends_nobodys_budget() {
+    let (mut gossip, shared) = gossip();
+    let honest = Identity::generate().unwrap();
+    let conduct = conduct(&shared);
+    let topic = adverts_topic(&shared.config.grid);
+    let now = shared.clock.utc_ms();
+    for sequence in 1..=500 {
+        let mut forged = sealed(&honest, "test", now, advert(&honest, sequence));
+        let last = forged.len() - 1;
+        forged[last] ^= 1;
+        gossip.hear(PeerId::random(), &message(forged, &topic), &conduct);
+    }
+    let data = sealed(&honest, "test", now, advert(&honest, 1));
+    let verdict = gossip.hear(PeerId::random(), &message(data, &topic), &conduct);
+    assert!(matches!(verdict.acceptance, gossipsub::MessageAcceptance::Accept));
+}
+
+#[test]
+fn made_up_sites_and_overload_are_dropped_before_their_signature() {
+    let (mut gossip, shared) = gossip();
     let bringer = PeerId::random();
-    let verdicts = (0_u8..60).map(|byte| gossip.hear(bringer, &message(vec![byte; 40], &topic)).disconnect);
-    assert_eq!(verdicts.filter(|disconnect| *disconnect).count(), 10, "50 are let pass");
+    let mut conduct = conduct(&shared);
+    let topic = adverts_topic(&shared.config.grid);
+    let now = shared.clock.utc_ms();
+    let newcomers = u64::from(shared.config.limits.newcomers_per_neighbour_in_10_s);
+    let strangers: Vec<Identity> = (0..newcomers + 10).map(|_| Identity::generate().unwrap()).collect();
+    for stranger in &strangers {
+        let data = sealed(stranger, "test", now, advert(stranger, 1));
+        let verdict = gossip.hear(bringer, &message(data, &topic), &conduct);
+        assert_eq!(verdict.blame, None, "an honest neighbour may pass on what it took for news");
+    }
+    assert_eq!(shared.counters.get(Counter::DroppedNewcomers), 10);
+    assert!(shared.view.site_count() <= 10, "the view keeps to its size");
+
+    let banned = strangers[0].peer_id();
+    assert!(conduct.note(banned, Offence::GossipRules, shared.clock.now()).is_some());
+    let data = sealed(&strangers[0], "test", now, advert(&strangers[0], 2));
+    gossip.hear(bringer, &message(data, &topic), &conduct);
+    assert_eq!(shared.counters.get(Counter::DroppedBanned), 1);
+
+    let overload = 2 * u64::from(shared.config.limits.gossip_in_10_s);
+    let stale = message(sealed(&strangers[1], "test", now, advert(&strangers[1], 1)), &topic);
+    let blamed = (0..overload).filter(|_| gossip.hear(bringer, &stale, &conduct).blame.is_some()).count();
+    assert_eq!(blamed as u64, newcomers + 10 + 1, "what is above twice the share of an honest neighbour");
+    assert_eq!(gossip.hear(bringer, &stale, &conduct).blame, Some((bringer, Offence::GossipOverload)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,10 +1,13 @@
 //! Whole nodes in one process, over the in-memory transport where TCP is not the point. These tests run against real
 //! timers and are not deterministic; they wait for conditions with a deadline, never for a time.
 
+mod attacks;
+mod cost;
 mod dht;
 mod direct;
 mod gossip;
 pub(crate) mod hostile;
+mod membership;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -90,9 +93,9 @@ fn host(id: &str, cores: u64, arch: &str) -> Host {
     }
 }
 
-struct Node {
-    discovery: Discovery,
-    inbound: Inbound,
+pub(crate) struct Node {
+    pub(crate) discovery: Discovery,
+    pub(crate) inbound: Inbound,
     ledger: Arc<TestLedger>,
 }
 
@@ -104,6 +107,7 @@ pub(crate) fn config(identity: &Identity) -> (DiscoveryConfig, Arc<TestLedger>) 
     config.transport = TransportKind::Memory;
     config.listen = vec!["/memory/0".parse().unwrap()];
     config.intervals.gossip = Duration::from_millis(50);
+    config.limits.gossip_per_author_in_10_s = 200;
     config.intervals.dht_put_pause = Duration::from_millis(5);
     config.intervals.housekeeping = Duration::from_millis(100);
     config.intervals.repair_jitter = Duration::from_millis(10);
@@ -111,7 +115,7 @@ pub(crate) fn config(identity: &Identity) -> (DiscoveryConfig, Arc<TestLedger>) 
     (config, ledger)
 }
 
-async fn node_with(bootstrap: &[Multiaddr], adjust: impl FnOnce(&mut DiscoveryConfig)) -> Node {
+pub(crate) async fn node_with(bootstrap: &[Multiaddr], adjust: impl FnOnce(&mut DiscoveryConfig)) -> Node {
     let identity = Identity::generate().unwrap();
     let (mut config, ledger) = config(&identity);
     config.bootstrap = bootstrap.to_vec();
@@ -138,7 +142,7 @@ async fn grid(count: usize, adjust: impl Fn(&mut DiscoveryConfig)) -> Vec<Node> 
 }
 
 /// Waits until `holds`; fails with `what` at the deadline.
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");

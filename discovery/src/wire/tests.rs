@@ -65,7 +65,10 @@ fn what_is_sealed_opens_and_says_the_same() {
     let payload = Payload::Advert(advert(me.site_id()));
     let envelope = seal(&me, &grid(), stamp(7), payload.clone()).unwrap();
     let opened = open(&envelope, terms(&grid())).unwrap();
-    assert_eq!(opened, Opened { author: me.site_id().clone(), remaining: Millis(60_000), payload });
+    assert_eq!(
+        opened,
+        Opened { author: me.site_id().clone(), remaining: Millis(60_000), badge: Badge::default(), payload }
+    );
     assert_eq!(peek(&envelope), Some((me.site_id().clone(), 7)));
 }
 

@@ -18,6 +18,7 @@ use crate::daemon::requests::Snapshot;
 #[derive(Debug, Serialize)]
 pub struct Explanation {
     id: RequestId,
+    user: String,
     state: &'static str,
     reason: Option<ReasonView>,
     rounds: Vec<RoundView>,
@@ -65,6 +66,7 @@ pub fn explain(snapshot: &Snapshot, now_ms: u64, name_of: impl Fn(&SiteId) -> St
     let record = &snapshot.record;
     Explanation {
         id: record.id.clone(),
+        user: record.user.clone(),
         state: state_of(snapshot, now_ms),
         reason: reason_of(&snapshot.stage),
         rounds: record.history.rounds.iter().map(round_view).collect(),

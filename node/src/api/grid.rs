@@ -11,6 +11,7 @@ use broker::{
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
     time::{Millis, Time, Window},
+    trust::PublicKey,
     view::Schedules,
 };
 use serde::Serialize;
@@ -23,6 +24,7 @@ pub struct Status {
     site: SiteId,
     name: String,
     grid: String,
+    grid_form: &'static str,
     software: &'static str,
     started: u64,
     api: String,
@@ -42,7 +44,8 @@ pub async fn status(State(state): State<Arc<ApiState>>) -> Json<Status> {
     Json(Status {
         site: state.discovery.site_id().clone(),
         name: state.name.clone(),
-        grid: state.grid.clone(),
+        grid: state.membership.grid().id.clone(),
+        grid_form: state.membership.grid().form(),
         software: concat!("kolo ", env!("CARGO_PKG_VERSION")),
         started: state.started,
         api: state.address.clone(),
@@ -190,6 +193,7 @@ struct BookingView {
     state: &'static str,
     settled: bool,
     user: String,
+    user_key: Option<PublicKey>,
     window: Window,
     grants: Vec<Grant>,
 }
@@ -235,6 +239,7 @@ fn booking_view(booking: &Booking) -> BookingView {
         state,
         settled,
         user: booking.user.clone(),
+        user_key: booking.user_key,
         window: booking.window,
         grants: booking.grants.clone(),
     }

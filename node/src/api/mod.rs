@@ -4,10 +4,12 @@
 
 mod explanation;
 mod grid;
+mod members;
 mod plan;
 pub mod problem;
 mod request_view;
-mod requests;
+pub mod requests;
+mod takeover;
 pub mod token;
 mod words;
 
@@ -25,7 +27,7 @@ use broker::ids::SiteId;
 use discovery::Discovery;
 
 use self::{problem::Problem, token::Token};
-use crate::daemon::{carry::Carrier, requests::Requests, site::SharedLedger};
+use crate::daemon::{carry::Carrier, membership::Membership, requests::Requests, site::SharedLedger};
 
 /// Largest request body; a request that names 20,000 candidates fits.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -44,10 +46,8 @@ pub struct ApiState {
     pub token: Token,
     /// This site's name for people.
     pub name: String,
-    /// The grid's id.
-    pub grid: String,
-    /// Who submits through this API: whoever holds the token acts for the site.
-    pub user: String,
+    /// Who belongs to the grid, and for whom this node signs.
+    pub membership: Arc<Membership>,
     /// When the node started, Unix seconds.
     pub started: u64,
     /// Where the API listens.
@@ -71,6 +71,11 @@ pub fn router(state: Arc<ApiState>) -> Router {
         .route("/requests", post(requests::submit).get(requests::list))
         .route("/requests/{id}", get(requests::show).delete(requests::cancel))
         .route("/requests/{id}/explain", get(requests::explanation))
+        .route("/requests/{id}/repair", post(requests::repair))
+        .route("/reservations/{id}", get(takeover::look))
+        .route("/reservations/{id}/takeover", post(takeover::take_over))
+        .route("/grid", get(members::show))
+        .route("/grid/revocations", post(members::revoke))
         .route("/plan", post(plan::plan))
         .route_layer(middleware::from_fn_with_state(state.clone(), check_token));
     Router::new()

@@ -4,7 +4,10 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use broker::trust::Denial;
 use serde::Serialize;
+
+use super::request_view::RequestView;
 
 /// What went wrong, for programs and for people.
 #[derive(Debug, Serialize)]
@@ -17,6 +20,12 @@ pub struct Problem {
     /// The key of the body or the query that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
+    /// The rule that refuses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'static str>,
+    /// What is here already in place of what was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    existing: Option<Box<RequestView>>,
 }
 
 impl Problem {
@@ -28,12 +37,26 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.into(),
             key: None,
+            rule: None,
+            existing: None,
         }
     }
 
     /// The sender's mistake.
     pub fn bad_request(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// Refused by a rule of the grid, of a credential, or of the owner.
+    pub fn refused(denial: &Denial) -> Problem {
+        let rule = Some(denial.rule.as_str());
+        Problem { rule, ..Problem::new(StatusCode::FORBIDDEN, denial.to_string()) }
+    }
+
+    /// Shows what is here already.
+    pub fn with_existing(mut self, existing: Option<RequestView>) -> Problem {
+        self.existing = existing.map(Box::new);
+        self
     }
 
     /// Names the key that is wrong.

@@ -2,7 +2,7 @@
 
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    negotiation::Outcome,
+    negotiation::{Loss, Outcome, Standing},
     plan::Allocation,
     request::Request,
     resources::Amounts,
@@ -17,6 +17,7 @@ use crate::daemon::requests::{ShownStage, Snapshot};
 pub struct RequestView {
     id: RequestId,
     label: Option<RequestId>,
+    user: String,
     state: &'static str,
     phase: Option<&'static str>,
     revision: u64,
@@ -52,6 +53,9 @@ struct HostView {
     site_name: String,
     host: HostId,
     amounts: Amounts,
+    /// Why the host is lost, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<Loss>,
 }
 
 /// Why there is no reservation.
@@ -72,13 +76,14 @@ impl RequestView {
             efficiency: allocation.efficiency,
             efficiency_bound: allocation.efficiency_bound,
             start_proven: allocation.start_proven,
-            hosts: hosts_of(allocation, name_of),
+            hosts: hosts_of(allocation, standing_of(&snapshot.stage), name_of),
         });
         let elapsed_ms =
             if snapshot.stage.is_under_way() { now_ms.saturating_sub(record.submitted_ms) } else { record.elapsed_ms };
         RequestView {
             id: record.id.clone(),
             label: record.request.id().cloned(),
+            user: record.user.clone(),
             state: state_of(snapshot, now_ms),
             phase: phase_of(&snapshot.stage),
             revision: snapshot.revision,
@@ -93,12 +98,24 @@ impl RequestView {
     }
 }
 
-fn hosts_of(allocation: &Allocation, name_of: impl Fn(&SiteId) -> String) -> Vec<HostView> {
+fn standing_of(stage: &ShownStage) -> Option<&Standing> {
+    match stage {
+        ShownStage::Degraded { standing, .. } => Some(standing),
+        _ => None,
+    }
+}
+
+fn hosts_of(
+    allocation: &Allocation,
+    standing: Option<&Standing>,
+    name_of: impl Fn(&SiteId) -> String,
+) -> Vec<HostView> {
     let view = |grant: &broker::plan::HostGrant| HostView {
         site: grant.site.clone(),
         site_name: name_of(&grant.site),
         host: grant.host.clone(),
         amounts: grant.amounts.clone(),
+        lost: standing.and_then(|standing| standing.lost.get(&grant.site)?.get(&grant.host).copied()),
     };
     allocation.grants.iter().map(view).collect()
 }
@@ -119,12 +136,20 @@ pub fn state_of(snapshot: &Snapshot, now_ms: u64) -> &'static str {
                 "ended"
             }
         }
+        ShownStage::Degraded { standing, .. }
+            if standing.allocation.start + snapshot.record.request.duration() <= now =>
+        {
+            "ended"
+        }
+        ShownStage::Degraded { is_rebrokering: true, .. } => "rebrokering",
+        ShownStage::Degraded { .. } => "degraded",
         ShownStage::Closed { outcome, releasing } => match outcome {
             Outcome::Rejected { .. } => "rejected",
             Outcome::Failed(broker::negotiation::Failure::Refused { .. }) => "refused",
             Outcome::Failed(_) => "failed",
             Outcome::Cancelled(_) if *releasing => "cancelling",
             Outcome::Cancelled(_) => "cancelled",
+            Outcome::HandedOver => "handed_over",
         },
     }
 }
@@ -133,14 +158,18 @@ fn phase_of(stage: &ShownStage) -> Option<&'static str> {
     match stage {
         ShownStage::Planning | ShownStage::BackingOff => Some("find"),
         ShownStage::Holding(_) | ShownStage::Confirming(_) => Some("reserve"),
-        ShownStage::Stands(_) | ShownStage::Closed { .. } => None,
+        ShownStage::Stands(_) | ShownStage::Degraded { .. } | ShownStage::Closed { .. } => None,
     }
 }
 
-/// Why there is no reservation; none when there is one, or may still be.
+/// Why there is no reservation, or why a lost host has not been replaced; none when all is well, or may still be.
 pub fn reason_of(stage: &ShownStage) -> Option<ReasonView> {
     use broker::negotiation::Failure;
-    let ShownStage::Closed { outcome, .. } = stage else { return None };
+    let outcome = match stage {
+        ShownStage::Closed { outcome, .. } => outcome,
+        ShownStage::Degraded { standing, .. } => standing.failure.as_ref()?,
+        _ => return None,
+    };
     Some(match outcome {
         Outcome::Rejected { reason, .. } => ReasonView { code: reason.code(), detail: super::words::reason(reason) },
         Outcome::Failed(failure) => {
@@ -151,6 +180,10 @@ pub fn reason_of(stage: &ShownStage) -> Option<ReasonView> {
             };
             ReasonView { code, detail: failure.to_string() }
         }
+        Outcome::HandedOver => ReasonView {
+            code: "handed_over",
+            detail: "another node acts for the reservation now, because its user wanted that".to_owned(),
+        },
         Outcome::Cancelled(_) => ReasonView { code: "cancelled", detail: "taken back by the user".to_owned() },
     })
 }

@@ -1,6 +1,6 @@
 //! Requests over the API: submit, list, look at, wait for, cancel, explain.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -11,8 +11,12 @@ use axum::{
 use broker::{
     ids::RequestId,
     request::{Request, RequestError},
+    trust::{Authorization, Permit},
 };
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 use super::{
     ApiState,
@@ -20,28 +24,68 @@ use super::{
     problem::Problem,
     request_view::{RequestList, RequestView},
 };
-use crate::daemon::{
-    clock::unix_ms,
-    requests::{Carried, Snapshot, SubmitError},
+use crate::{
+    daemon::{
+        clock::unix_ms,
+        membership::SignError,
+        requests::{Carried, Command, ShownStage, Snapshot, SubmitError},
+    },
+    trust::TrustFileError,
 };
 
 /// Longest wait of one long poll.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Requests listed unless asked otherwise.
 const LIST_DEFAULT: usize = 1_000;
+/// How long a call to repair waits for what comes of it.
+const REPAIR_WAIT: Duration = Duration::from_secs(15);
 /// How long a cancellation waits for the sites' acknowledgements before it answers "cancelling".
 const CANCEL_WAIT: Duration = Duration::from_secs(5);
 
 /// Reads a request from a body; errors name the key.
 pub fn read_request(body: &[u8]) -> Result<Request, Problem> {
+    read_body("request", body)
+}
+
+/// Reads what a body holds, `what` it is; errors name the key.
+pub fn read_body<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Problem> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let request: Request = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
-        let problem = Problem::bad_request(format!("request: {}", error.inner()));
+        let problem = Problem::bad_request(format!("{what}: {}", error.inner()));
         if path == "." { problem } else { problem.with_key(path) }
     })?;
-    deserializer.end().map_err(|error| Problem::bad_request(format!("request: {error}")))?;
-    Ok(request)
+    deserializer.end().map_err(|error| Problem::bad_request(format!("{what}: {error}")))?;
+    Ok(value)
+}
+
+/// A request that its user has signed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignedSubmission {
+    authorization: Authorization,
+}
+
+/// Reads a request that its user has signed.
+pub(super) fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
+    read_body::<SignedSubmission>("signed request", body).map(|submission| submission.authorization)
+}
+
+/// A submission as it arrives: signed by its user; or plain, and then whoever shows the token is this node's operator, for
+/// whom the node signs.
+fn authorized(state: &ApiState, body: &[u8]) -> Result<(Authorization, Permit), Problem> {
+    let is_signed = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body)
+        .is_ok_and(|keys| keys.contains_key("authorization"));
+    let authorization = if is_signed {
+        read_signed(body)?
+    } else {
+        state.membership.sign_for_operator(read_request(body)?).map_err(|error| match error {
+            SignError::Denied(denial) => Problem::refused(&denial),
+            SignError::File(TrustFileError::Trust(error)) => Problem::bad_request(format!("request: {error}")),
+            SignError::File(error) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        })?
+    };
+    state.membership.admit(authorization).map_err(|denial| Problem::refused(&denial))
 }
 
 /// `POST /v1/requests`
@@ -49,23 +93,36 @@ pub async fn submit(
     State(state): State<Arc<ApiState>>,
     body: Bytes,
 ) -> Result<(StatusCode, Json<RequestView>), Problem> {
-    let request = read_request(&body)?;
-    let user = state.user.clone();
-    let carried = state.requests.submit(&state.carrier, request, user).await.map_err(|error| match error {
+    let (authorization, permit) = authorized(&state, &body)?;
+    let text = authorization.request.text.clone();
+    let submitted = state.requests.submit(&state.carrier, authorization, permit).await;
+    let carried = submitted.map_err(|error| submit_problem(&state, error, Some(&text)))?;
+    let snapshot = carried.watch().borrow().clone();
+    Ok((StatusCode::CREATED, Json(view(&state, &snapshot))))
+}
+
+/// Why a request was not taken on. `text` is what its user has signed: whoever sends the very same request again is shown
+/// what became of it; nobody else is.
+pub(super) fn submit_problem(state: &ApiState, error: SubmitError, text: Option<&str>) -> Problem {
+    match error {
+        SubmitError::Known { ref existing, .. } => {
+            let is_same = |snapshot: &&Snapshot| {
+                let known = snapshot.record.authorization.as_ref();
+                known.is_some_and(|known| Some(known.request.text.as_str()) == text)
+            };
+            let existing = existing.as_deref().filter(is_same).map(|snapshot| view(state, snapshot));
+            Problem::new(StatusCode::CONFLICT, error.to_string()).with_existing(existing)
+        }
         SubmitError::Request(RequestError::WindowEndsBeforeStart { latest, .. }) => {
             Problem::bad_request(format!("request: latest ({}) is in the past", latest.0)).with_key("latest")
         }
         SubmitError::Request(error) => Problem::bad_request(format!("request: {error}")),
         SubmitError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
-        SubmitError::Store(_) | SubmitError::Random(_) => {
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-        }
-    })?;
-    let snapshot = carried.watch().borrow().clone();
-    Ok((StatusCode::CREATED, Json(view(&state, &snapshot))))
+        SubmitError::Store(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
 }
 
-fn view(state: &ApiState, snapshot: &Snapshot) -> RequestView {
+pub(super) fn view(state: &ApiState, snapshot: &Snapshot) -> RequestView {
     RequestView::new(snapshot, unix_ms(), |site| state.site_name(site))
 }
 
@@ -141,9 +198,34 @@ pub async fn cancel(
     let is_over = snapshots.borrow().stage.is_closed();
     if !is_over {
         // A full or closed channel means that a cancellation is under way, or that the request has just ended.
-        let _ = carried.cancel.try_send(());
+        let _ = carried.commands.try_send(Command::Cancel);
         let _ = tokio::time::timeout(CANCEL_WAIT, snapshots.wait_for(|snapshot| snapshot.stage.is_released())).await;
     }
+    let snapshot = snapshots.borrow().clone();
+    Ok(Json(view(&state, &snapshot)))
+}
+
+/// `POST /v1/requests/{id}/repair`: asks the sites of a reservation whether they still keep it, and looks for others in
+/// the place of those that do not.
+pub async fn repair(
+    State(state): State<Arc<ApiState>>,
+    Path(selector): Path<String>,
+) -> Result<Json<RequestView>, Problem> {
+    let carried = select(&state, &selector)?;
+    let mut snapshots = carried.watch();
+    let before = snapshots.borrow_and_update().clone();
+    if before.stage.standing_allocation().is_none() {
+        let detail = format!("request {} has no reservation that could be repaired", before.record.id);
+        return Err(Problem::new(StatusCode::CONFLICT, detail));
+    }
+    // A full channel means that this is under way already.
+    let _ = carried.commands.try_send(Command::Check);
+    let is_settled = |snapshot: &Snapshot| {
+        snapshot.revision > before.revision + 1
+            && !matches!(snapshot.stage, ShownStage::Degraded { is_rebrokering: true, .. })
+    };
+    // Whatever has come of it by then is shown; a repair goes on behind it.
+    let _ = tokio::time::timeout(REPAIR_WAIT, snapshots.wait_for(is_settled)).await;
     let snapshot = snapshots.borrow().clone();
     Ok(Json(view(&state, &snapshot)))
 }

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 use broker::request::Effort;
 use clap::{Args, Parser, Subcommand};
 
-use super::output::OutputFormat;
+use super::{
+    grid_args::{GridArgs, JoinArgs, KeyArgs},
+    output::OutputFormat,
+};
 use crate::config::{NodeArgs, parse_effort};
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failure, 2 no placement in the window, 3 grid or node not reachable, \
@@ -62,10 +65,18 @@ pub enum Command {
     Explain(SelectorArgs),
     /// Cancel a request and free its hosts
     Cancel(SelectorArgs),
+    /// See whether a reservation is still whole, and look for others in the place of lost hosts
+    Repair(SelectorArgs),
     /// List the sites of the grid, as this node knows them
     Sites,
     /// List the hosts of the grid, as this node knows them
     Hosts,
+    /// Make a grid, invite to it, revoke, show it
+    Grid(GridArgs),
+    /// Join a grid with a token
+    Join(JoinArgs),
+    /// Look for what is wrong with a data directory, and say what to do about it
+    Doctor(DoctorArgs),
 }
 
 /// A request, as typed.
@@ -101,6 +112,10 @@ pub struct RequestArgs {
     /// How hard to look: fast, balanced, thorough [default: the node's]
     #[arg(long, value_name = "EFFORT", value_parser = parse_effort)]
     pub effort: Option<Effort>,
+    /// When hosts of the reservation are lost and cannot be replaced at its start, take all hosts anew at another start
+    /// inside the window
+    #[arg(long)]
+    pub move_on_loss: bool,
     /// Label of your own, by which the request can be named later
     #[arg(long, value_name = "LABEL")]
     pub id: Option<String>,
@@ -112,6 +127,9 @@ pub struct SubmitArgs {
     /// The request.
     #[command(flatten)]
     pub request: RequestArgs,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
     /// Print the id and do not wait
     #[arg(long)]
     pub no_wait: bool,
@@ -150,6 +168,14 @@ pub struct ListArgs {
     /// How many, newest first
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub limit: u32,
+}
+
+/// `kolo doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Make a new ledger of what can be read of a damaged one; the rest is forgotten, and the damaged files are kept
+    #[arg(long)]
+    pub salvage: bool,
 }
 
 /// A command about one request.

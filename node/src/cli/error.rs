@@ -8,6 +8,7 @@ use super::{client::ApiError, views::RequestView};
 use crate::{
     config::{ConfigError, document::DocumentError},
     daemon::DaemonError,
+    trust::{TokenError, TrustFileError},
 };
 
 /// The exit codes of `kolo`.
@@ -63,6 +64,15 @@ pub enum CliError {
     /// The node did not do what was asked of it.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// A key, a credential or a grid's file is wrong, or does not allow what was asked.
+    #[error(transparent)]
+    Trust(#[from] TrustFileError),
+    /// A join token is wrong.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// What was asked of the grid cannot be done from here.
+    #[error("{0}")]
+    Membership(String),
     /// The daemon ended.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
@@ -117,11 +127,16 @@ impl CliError {
             CliError::Usage(_)
             | CliError::Document(_)
             | CliError::Config(_)
+            | CliError::Token(_)
             | CliError::Daemon(DaemonError::Value { .. }) => Exit::Usage,
+            // Expired, too wide, or not of this grid.
+            CliError::Trust(TrustFileError::Trust(_)) => Exit::Refused,
             CliError::Api(error) => error.exit(),
             CliError::Unreserved(view) => view.exit(),
             CliError::NoPlan(_) => Exit::NoPlacement,
             CliError::Daemon(_)
+            | CliError::Trust(_)
+            | CliError::Membership(_)
             | CliError::StillWaiting { .. }
             | CliError::Interrupted(_)
             | CliError::InterruptedEarly
@@ -146,6 +161,9 @@ impl CliError {
             CliError::NoLast => Some("kolo submit makes one".to_owned()),
             CliError::Document(_)
             | CliError::Config(_)
+            | CliError::Trust(_)
+            | CliError::Token(_)
+            | CliError::Membership(_)
             | CliError::Daemon(_)
             | CliError::NoPlan(_)
             | CliError::Io { .. } => None,

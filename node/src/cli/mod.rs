@@ -8,10 +8,12 @@ mod client;
 mod commands;
 mod connection;
 mod error;
+mod grid_args;
 mod output;
 mod report;
 mod request;
-mod request_file;
+pub mod request_file;
+mod signing;
 pub mod time;
 mod views;
 
@@ -63,8 +65,12 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Show(args) => commands::show::run(&mut context, &args),
         Command::Explain(args) => commands::explain::run(&mut context, &args),
         Command::Cancel(args) => commands::cancel::run(&mut context, &args),
+        Command::Repair(args) => commands::repair::run(&mut context, &args),
         Command::Sites => commands::sites::run(&mut context),
         Command::Hosts => commands::hosts::run(&mut context),
+        Command::Grid(args) => commands::grid::run(&mut context, &args),
+        Command::Join(args) => commands::join::run(&mut context, &args),
+        Command::Doctor(args) => commands::doctor::run(&mut context, &args),
     }
 }
 

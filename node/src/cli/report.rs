@@ -60,8 +60,7 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, zone: &TimeZo
         format_span(reservation.end.since(reservation.start)),
     );
     for ((site, name), hosts) in sites {
-        let hosts: Vec<_> =
-            hosts.iter().map(|grant| format!("{} {}", safe(&grant.host), amounts_text(&grant.amounts))).collect();
+        let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant)).collect();
         text.push_str(&format!("  {}: {}\n", safe(&site_text(site, name)), hosts.join("; ")));
     }
     text.push_str(&format!(
@@ -69,6 +68,16 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, zone: &TimeZo
         quality_text(reservation.efficiency, reservation.efficiency_bound, reservation.start_proven)
     ));
     text
+}
+
+fn grant_text(grant: &GrantView) -> String {
+    let lost = match grant.lost.as_deref() {
+        Some("site_silent") => " LOST (its site does not answer)",
+        Some("taken_back") => " LOST (its site has taken it back)",
+        Some(_) => " LOST",
+        None => "",
+    };
+    format!("{} {}{lost}", safe(&grant.host), amounts_text(&grant.amounts))
 }
 
 /// How good a placement is, in words.
@@ -117,6 +126,9 @@ pub fn request_text(view: &RequestView, zone: &TimeZone) -> String {
     }
     if let Some(label) = &view.label {
         text.push_str(&format!("  label: {}\n", safe(label)));
+    }
+    if !view.user.is_empty() {
+        text.push_str(&format!("  user: {}\n", safe(&view.user)));
     }
     text.push_str(&format!(
         "  submitted {}; {}, {} lost to others, {}\n",

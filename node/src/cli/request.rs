@@ -40,6 +40,7 @@ pub fn checked(args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
         attributes: draft.attributes,
         candidates: draft.candidates,
         effort: draft.effort,
+        move_on_loss: draft.move_on_loss,
     };
     Request::try_from(document).map_err(|error| wrong_request(&error, now))
 }
@@ -62,6 +63,7 @@ fn with_flags(mut draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft
     }
     draft.hosts = args.hosts.or(draft.hosts);
     draft.effort = args.effort.or(draft.effort);
+    draft.move_on_loss |= args.move_on_loss;
     if let Some(text) = &args.duration {
         draft.duration = Some(parse_span(text).map(seconds_of).map_err(|error| usage("--duration", &error))?);
     }

@@ -41,6 +41,8 @@ pub struct Draft {
     pub candidates: Option<Vec<HostId>>,
     /// How hard to look.
     pub effort: Option<Effort>,
+    /// Whether the reservation may move when hosts are lost.
+    pub move_on_loss: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -59,6 +61,7 @@ struct RequestText {
     attributes: Attributes,
     candidates: Option<Vec<HostId>>,
     effort: Option<Effort>,
+    move_on_loss: Option<bool>,
 }
 
 /// Reads the request in `file`; times in it are relative to `now`.
@@ -69,7 +72,11 @@ pub fn read(file: &Path, now: &Zoned) -> Result<Draft, DocumentError> {
     parse(file, &document::read_text(file)?, Syntax::of(file), now)
 }
 
-fn parse(file: &Path, text: &str, syntax: Syntax, now: &Zoned) -> Result<Draft, DocumentError> {
+/// Reads the request in `text`, the content of `file`.
+///
+/// # Errors
+/// As for [`read`].
+pub fn parse(file: &Path, text: &str, syntax: Syntax, now: &Zoned) -> Result<Draft, DocumentError> {
     let written: RequestText = document::parse(file, text, syntax)?;
     let time = |key: &str, value: &Written| match value {
         Written::Integer(seconds) => Ok(Time(*seconds)),
@@ -93,6 +100,7 @@ fn parse(file: &Path, text: &str, syntax: Syntax, now: &Zoned) -> Result<Draft, 
         attributes: written.attributes,
         candidates: written.candidates,
         effort: written.effort,
+        move_on_loss: written.move_on_loss.unwrap_or(false),
     })
 }
 

@@ -178,7 +178,9 @@ pub fn format_time(time: Time, zone: &TimeZone) -> String {
 pub fn format_duration(duration: Duration) -> String {
     const DAY_S: u64 = 86_400;
     let seconds = duration.as_secs();
-    if duration.subsec_nanos() == 0 && seconds >= 2 * DAY_S && seconds.is_multiple_of(DAY_S) {
+    // Days are read only up to some 20,000 years, hours beyond.
+    let is_in_range = (2 * DAY_S..=Span::MAX.0).contains(&seconds);
+    if duration.subsec_nanos() == 0 && is_in_range && seconds.is_multiple_of(DAY_S) {
         return format!("{}d", seconds / DAY_S);
     }
     match SignedDuration::try_from(duration) {

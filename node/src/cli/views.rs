@@ -19,6 +19,8 @@ use super::error::Exit;
 pub struct RequestView {
     pub id: String,
     pub label: Option<String>,
+    #[serde(default)]
+    pub user: String,
     pub state: RequestState,
     pub phase: Option<WorkPhase>,
     /// Grows with every change of the view.
@@ -47,6 +49,9 @@ pub enum RequestState {
     Failed,
     Cancelling,
     Cancelled,
+    Degraded,
+    Rebrokering,
+    HandedOver,
 }
 
 /// What is being worked at.
@@ -79,6 +84,8 @@ pub struct GrantView {
     pub site_name: Option<String>,
     pub host: String,
     pub amounts: Amounts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
 }
 
 /// Why there is no reservation.
@@ -98,6 +105,8 @@ pub struct RequestList {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Explanation {
     pub id: String,
+    #[serde(default)]
+    pub user: String,
     pub state: RequestState,
     pub reason: Option<ReasonView>,
     pub rounds: Vec<RoundView>,
@@ -248,14 +257,25 @@ impl RequestState {
     pub fn is_settled(self) -> bool {
         !matches!(
             self,
-            RequestState::Planning | RequestState::Holding | RequestState::Confirming | RequestState::Cancelling
+            RequestState::Planning
+                | RequestState::Holding
+                | RequestState::Confirming
+                | RequestState::Rebrokering
+                | RequestState::Cancelling
         )
     }
 
     /// Whether the reservation stands or stood.
     #[must_use]
     pub fn stands(self) -> bool {
-        matches!(self, RequestState::Confirmed | RequestState::Active | RequestState::Ended)
+        matches!(
+            self,
+            RequestState::Confirmed
+                | RequestState::Active
+                | RequestState::Ended
+                | RequestState::Degraded
+                | RequestState::Rebrokering
+        )
     }
 
     /// The state in one word.
@@ -273,6 +293,9 @@ impl RequestState {
             RequestState::Failed => "failed",
             RequestState::Cancelling => "cancelling",
             RequestState::Cancelled => "cancelled",
+            RequestState::Degraded => "degraded",
+            RequestState::Rebrokering => "rebrokering",
+            RequestState::HandedOver => "handed over",
         }
     }
 }

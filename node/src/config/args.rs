@@ -11,7 +11,11 @@ use serde::Deserialize;
 use super::{
     ConfigError, HostTable, LogFormat,
     document::{self, Syntax},
-    file::{ConfigFile, GossipSection, LedgerSection, LogSection, MachineSection, NegotiationSection, PlannerSection},
+    file::{
+        ConfigFile, GossipSection, LedgerSection, LogSection, MachineSection, NegotiationSection, PlannerSection,
+        StorageSection,
+    },
+    policy::PolicyArgs,
 };
 
 /// Flags of `kolo node`. The data directory and the address of the API are global flags and come in separately.
@@ -71,6 +75,18 @@ pub struct NodeArgs {
     /// Most attempts a request [default: 32]
     #[arg(long, value_name = "COUNT")]
     negotiation_attempts: Option<u32>,
+    /// Shortest wait between two looks whether a reservation is still whole [default: 60s]
+    #[arg(long, value_name = "DURATION")]
+    negotiation_check_min: Option<String>,
+    /// Longest wait between two looks whether a reservation is still whole [default: 1h]
+    #[arg(long, value_name = "DURATION")]
+    negotiation_check_max: Option<String>,
+    /// How long a site may not answer before its hosts count as lost [default: 5m]
+    #[arg(long, value_name = "DURATION")]
+    negotiation_lost_after: Option<String>,
+    /// How long requests that are over are remembered [default: 90d]
+    #[arg(long, value_name = "DURATION")]
+    storage_history_keep: Option<String>,
     /// Most holds at a time [default: 10000]
     #[arg(long, value_name = "COUNT")]
     ledger_max_holds: Option<usize>,
@@ -83,6 +99,9 @@ pub struct NodeArgs {
     /// Longest hold granted [default: 60s]
     #[arg(long, value_name = "DURATION")]
     ledger_hold_max: Option<String>,
+    /// The owner's rules.
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// Least time between two messages with schedule changes [default: 1s]
     #[arg(long, value_name = "DURATION")]
     gossip_interval: Option<String>,
@@ -128,6 +147,9 @@ impl NodeArgs {
                 answer_timeout: self.negotiation_answer_timeout.clone(),
                 patience: self.negotiation_patience.clone(),
                 attempts: self.negotiation_attempts,
+                check_min: self.negotiation_check_min.clone(),
+                check_max: self.negotiation_check_max.clone(),
+                lost_after: self.negotiation_lost_after.clone(),
             },
             ledger: LedgerSection {
                 max_holds: self.ledger_max_holds,
@@ -135,7 +157,9 @@ impl NodeArgs {
                 farthest_future: self.ledger_farthest_future.clone(),
                 hold_max: self.ledger_hold_max.clone(),
             },
+            policy: self.policy.layer(),
             gossip: GossipSection { interval: self.gossip_interval.clone() },
+            storage: StorageSection { history_keep: self.storage_history_keep.clone() },
             log: LogSection { format: self.log_format, filter: self.log_filter.clone() },
         })
     }

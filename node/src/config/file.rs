@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use broker::{request::Effort, resources::Attributes};
 use serde::Deserialize;
 
-use super::{HostTable, LogFormat};
+use super::{HostTable, LogFormat, policy::PolicySection};
 
 /// The keys at the top.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -25,7 +25,9 @@ pub struct ConfigFile {
     pub planner: PlannerSection,
     pub negotiation: NegotiationSection,
     pub ledger: LedgerSection,
+    pub policy: PolicySection,
     pub gossip: GossipSection,
+    pub storage: StorageSection,
     pub log: LogSection,
 }
 
@@ -55,6 +57,16 @@ pub struct NegotiationSection {
     pub answer_timeout: Option<String>,
     pub patience: Option<String>,
     pub attempts: Option<u32>,
+    pub check_min: Option<String>,
+    pub check_max: Option<String>,
+    pub lost_after: Option<String>,
+}
+
+/// `[storage]`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StorageSection {
+    pub history_keep: Option<String>,
 }
 
 /// `[ledger]`

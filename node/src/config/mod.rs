@@ -10,6 +10,7 @@ mod file;
 mod hosts;
 mod machine;
 mod places;
+mod policy;
 mod print;
 mod resolve;
 
@@ -17,9 +18,12 @@ use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use broker::{
     host::Host, ledger::LedgerLimits, negotiation::NegotiationSettings, resources::Attributes, schedule::Schedule,
+    trust::OwnerPolicy,
 };
 use clap::ValueEnum;
 use serde::Deserialize;
+
+use crate::trust::{GridFile, TrustFileError};
 
 pub use args::{NodeArgs, parse_effort};
 pub use hosts::HostTable;
@@ -27,8 +31,6 @@ pub use places::Surroundings;
 pub use print::print_config;
 pub use resolve::load;
 
-/// The file in the data directory that holds the id of the grid which the node belongs to, as text.
-pub const GRID_FILE: &str = "grid";
 /// The file in the data directory that holds the real address of the local API, as `address:port`.
 pub const API_ADDRESS_FILE: &str = "api.address";
 /// The file in the data directory that holds the token of the local API (mode 0600).
@@ -43,9 +45,9 @@ pub struct NodeConfig {
     pub data_dir: PathBuf,
     /// What people call the site; not unique.
     pub name: String,
-    /// The grid to belong to: configured, or kept in the data directory ([`GRID_FILE`]). Absent at the first start of
-    /// a node that makes a grid of its own.
-    pub grid: Option<String>,
+    /// The grid to belong to: kept in the data directory, or configured, and open then. Absent at the first start of a
+    /// node that makes a grid of its own.
+    pub grid: Option<GridFile>,
     /// Multiaddrs to listen on; at least one.
     pub listen: Vec<String>,
     /// Multiaddrs of nodes of the grid, where the first peers are found.
@@ -60,8 +62,12 @@ pub struct NodeConfig {
     pub negotiation: NegotiationSettings,
     /// What this site grants (`[ledger]`).
     pub ledger: LedgerLimits,
+    /// Whom this site grants what (`[policy]`).
+    pub policy: OwnerPolicy,
     /// How schedule changes are told.
     pub gossip: GossipConfig,
+    /// How long requests that are over are remembered.
+    pub history_keep: Duration,
     /// What is logged.
     pub log: LogConfig,
 }
@@ -138,6 +144,12 @@ impl Percent {
             .ok_or_else(|| format!("{text:?}: expected 1% to 100%"))
     }
 
+    /// The number before the sign.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
     /// This share of `whole`, rounded down.
     #[must_use]
     pub fn of(self, whole: u64) -> u64 {
@@ -166,6 +178,9 @@ pub enum ConfigError {
         /// What is wrong and what was expected.
         message: String,
     },
+    /// What the data directory says of the grid is wrong.
+    #[error(transparent)]
+    Grid(#[from] TrustFileError),
     /// The machine could not be looked at.
     #[error("cannot detect this machine: {0}; list it under [[hosts]] instead")]
     Machine(String),

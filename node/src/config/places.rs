@@ -11,6 +11,8 @@ use super::ConfigError;
 pub struct Surroundings {
     /// `XDG_DATA_HOME`.
     pub data_home: Option<PathBuf>,
+    /// `XDG_CONFIG_HOME`.
+    pub config_home: Option<PathBuf>,
     /// `HOME`.
     pub home: Option<PathBuf>,
     /// The machine's name.
@@ -23,6 +25,7 @@ impl Surroundings {
     pub fn of_process() -> Surroundings {
         Surroundings {
             data_home: env::var_os("XDG_DATA_HOME").map(PathBuf::from),
+            config_home: env::var_os("XDG_CONFIG_HOME").map(PathBuf::from),
             home: env::var_os("HOME").map(PathBuf::from),
             host_name: sysinfo::System::host_name().ok(),
         }
@@ -34,12 +37,20 @@ impl Surroundings {
     /// # Errors
     /// [`ConfigError::NoDataDir`] when neither is set.
     pub fn default_data_dir(&self) -> Result<PathBuf, ConfigError> {
-        let data_home = self.data_home.clone().filter(|path| path.is_absolute());
-        let home = self.home.clone().filter(|path| path.is_absolute());
-        data_home
-            .or_else(|| home.map(|home| home.join(".local/share")))
-            .map(|directory| directory.join("kolo"))
-            .ok_or(ConfigError::NoDataDir)
+        self.directory(self.data_home.as_ref(), ".local/share").ok_or(ConfigError::NoDataDir)
+    }
+
+    /// `$XDG_CONFIG_HOME/kolo`, else `~/.config/kolo`, by the same rules: where a user's own key is. None when neither is
+    /// set.
+    #[must_use]
+    pub fn user_dir(&self) -> Option<PathBuf> {
+        self.directory(self.config_home.as_ref(), ".config")
+    }
+
+    fn directory(&self, named: Option<&PathBuf>, under_home: &str) -> Option<PathBuf> {
+        let absolute = |path: &&PathBuf| path.is_absolute();
+        let home = self.home.as_ref().filter(absolute).map(|home| home.join(under_home));
+        named.filter(absolute).cloned().or(home).map(|directory| directory.join("kolo"))
     }
 }
 
@@ -50,9 +61,8 @@ mod tests {
     #[test]
     fn the_data_directory_follows_xdg() {
         let at = |data_home: Option<&str>, home: Option<&str>| {
-            Surroundings { data_home: data_home.map(PathBuf::from), home: home.map(PathBuf::from), host_name: None }
-                .default_data_dir()
-                .ok()
+            let (data_home, home) = (data_home.map(PathBuf::from), home.map(PathBuf::from));
+            Surroundings { data_home, home, ..Surroundings::default() }.default_data_dir().ok()
         };
         assert_eq!(at(Some("/d"), Some("/h")), Some(PathBuf::from("/d/kolo")));
         assert_eq!(at(None, Some("/h")), Some(PathBuf::from("/h/.local/share/kolo")));

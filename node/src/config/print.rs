@@ -9,10 +9,11 @@ use broker::{
     request::Effort,
     resources::Attributes,
     time::{Millis, Span},
+    trust::OwnerPolicy,
 };
 use toml::Value;
 
-use super::{HostSource, HostTable, LogFormat, NodeConfig, document::Written};
+use super::{HostSource, HostTable, LogFormat, NodeConfig, document::Written, policy::format_hours};
 use crate::cli::time::{format_duration, format_span};
 
 /// The configuration as TOML.
@@ -26,12 +27,15 @@ pub fn print_config(config: &NodeConfig) -> String {
     planner(&mut page, config);
     negotiation(&mut page, config);
     ledger(&mut page, config);
+    policy(&mut page, &config.policy);
     page.section("gossip", "How schedule changes are told.");
     page.duration(
         "interval",
         config.gossip.interval,
         "Least time between two messages with schedule changes. Default 1s.",
     );
+    page.section("storage", "What is kept on disk.");
+    page.duration("history_keep", config.history_keep, "How long requests that are over are remembered. Default 90d.");
     page.section("log", "What is logged, on standard error.");
     let format = match config.log.format {
         LogFormat::Human => "human",
@@ -91,6 +95,14 @@ impl Page {
         self.key(key, &Value::Array(values), comment);
     }
 
+    /// A key that may have no value: then it stands there as a comment, with an example.
+    fn optional(&mut self, key: &str, value: Option<Value>, example: &str, comment: &str) {
+        match value {
+            Some(value) => self.key(key, &value, comment),
+            None => self.line(&format!("# {comment}\n# {key} = {example}")),
+        }
+    }
+
     fn path(&mut self, key: &str, path: &Path, comment: &str) {
         self.text(key, &path.to_string_lossy(), comment);
     }
@@ -105,7 +117,7 @@ fn top(page: &mut Page, config: &NodeConfig) {
     page.text("name", &config.name, "What people call the site; not unique. Default: the host name.");
     let comment = "Id of the grid to belong to (a-z 0-9 -). Default: the one kept in data_dir, else a new one.";
     match &config.grid {
-        Some(grid) => page.text("grid", grid, comment),
+        Some(grid) => page.text("grid", &grid.id, comment),
         None => page.line(&format!("# {comment}\n# grid = \"...\"")),
     }
     page.list(
@@ -152,6 +164,17 @@ fn negotiation(page: &mut Page, config: &NodeConfig) {
     page.millis("answer_timeout", negotiation.answer_timeout, "How long a site's answer is waited for. Default 2s.");
     page.millis("patience", negotiation.patience, "How long a request is tried in all. Default 60s.");
     page.number("attempts", negotiation.max_attempts, "Most attempts a request. Default 32.");
+    page.millis(
+        "check_min",
+        negotiation.check_min,
+        "Shortest wait between two looks whether a reservation is still whole; longer than answer_timeout. Default 60s.",
+    );
+    page.millis("check_max", negotiation.check_max, "Longest wait between two such looks. Default 1h.");
+    page.millis(
+        "lost_after",
+        negotiation.lost_after,
+        "How long a site may not answer such looks before its hosts count as lost. Default 5m.",
+    );
 }
 
 fn ledger(page: &mut Page, config: &NodeConfig) {
@@ -165,6 +188,58 @@ fn ledger(page: &mut Page, config: &NodeConfig) {
     );
     page.span("farthest_future", ledger.farthest_future, "How far ahead a reservation may end. Default 366d.");
     page.millis("hold_max", ledger.hold_max, "Longest hold granted; not below negotiation.hold. Default 60s.");
+}
+
+fn policy(page: &mut Page, policy: &OwnerPolicy) {
+    let users =
+        |users: &std::collections::BTreeSet<String>| Value::Array(users.iter().cloned().map(Value::String).collect());
+    let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    let span = |span: Span| Value::String(format_span(span));
+    page.section(
+        "policy",
+        "Whom this site grants what. A hold that breaks a rule is refused, and the user is told which.",
+    );
+    let allow = policy.allow.as_ref().map(users);
+    page.optional("allow", allow, "[\"ada\"]", "Only these users, by name or key. Default: everybody.");
+    page.key("deny", &users(&policy.deny), "Never these users, by name or key. Default: nobody.");
+    page.optional("max_duration", policy.max_duration.map(span), "\"12h\"", "Longest reservation. Default: any.");
+    page.optional(
+        "max_reach",
+        policy.max_reach.map(span),
+        "\"30d\"",
+        "How far ahead a reservation may end. Default: as ledger.farthest_future.",
+    );
+    page.optional(
+        "hours",
+        policy.hours.map(|hours| Value::String(format_hours(hours))),
+        "\"18:00-08:00\"",
+        "Hours of the day, in UTC, in which reservations may run; the whole of one must fit. Default: all.",
+    );
+    let shares = policy.user_share_percent.iter();
+    let shares = shares.map(|(name, percent)| (name.to_string(), Value::String(format!("{percent}%")))).collect();
+    page.key(
+        "user_share",
+        &Value::Table(shares),
+        "Share of each host that one user may have at any time, as in { cpu = \"50%\" }. Default: all of it.",
+    );
+    page.optional(
+        "max_holds",
+        policy.limits.max_holds.map(|count| number(count.into())),
+        "64",
+        "Most holds at a time of one user whose credential does not say. Default 64.",
+    );
+    page.optional(
+        "max_reservations",
+        policy.limits.max_reservations.map(|count| number(count.into())),
+        "1000",
+        "Most reservations at a time of one user whose credential does not say. Default 1000.",
+    );
+    page.optional(
+        "max_host_hours",
+        policy.limits.max_host_hours.map(number),
+        "500",
+        "Most hours, summed over hosts, of one user whose credential does not say. Default: any.",
+    );
 }
 
 fn hosts(page: &mut Page, source: &HostSource) {

@@ -21,13 +21,13 @@ use discovery::{GridId, Multiaddr};
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    ConfigError, DEFAULT_API, GRID_FILE, GossipConfig, HostSource, LogConfig, LogFormat, NodeArgs, NodeConfig, OwnHost,
-    Percent, Surroundings,
-    document::{self, DocumentError, Syntax},
+    ConfigError, DEFAULT_API, GossipConfig, HostSource, LogConfig, LogFormat, NodeArgs, NodeConfig, OwnHost, Percent,
+    Surroundings,
+    document::{self, Syntax},
     file::ConfigFile,
     hosts, machine,
 };
-use crate::cli::time;
+use crate::{cli::time, trust::GridFile};
 
 /// The libraries below tell things at "info" that only their developers want to know.
 const DEFAULT_LOG_FILTER: &str = "info,libp2p_swarm=warn,libp2p_kad=error";
@@ -52,18 +52,18 @@ pub fn load(
 
 /// A value and where it was written.
 #[derive(Debug, Clone)]
-struct Placed<T> {
-    value: T,
-    place: String,
+pub(super) struct Placed<T> {
+    pub(super) value: T,
+    pub(super) place: String,
 }
 
 impl<T> Placed<T> {
-    fn wrong(&self, message: impl fmt::Display) -> ConfigError {
+    pub(super) fn wrong(&self, message: impl fmt::Display) -> ConfigError {
         ConfigError::Value { place: self.place.clone(), message: message.to_string() }
     }
 }
 
-struct Layers {
+pub(super) struct Layers {
     flags: ConfigFile,
     file: ConfigFile,
     path: Option<PathBuf>,
@@ -71,7 +71,7 @@ struct Layers {
 
 impl Layers {
     /// The value of `key`: the flag's, else the file's.
-    fn written<T>(&self, key: &str, get: impl Fn(&ConfigFile) -> Option<T>) -> Option<Placed<T>> {
+    pub(super) fn written<T>(&self, key: &str, get: impl Fn(&ConfigFile) -> Option<T>) -> Option<Placed<T>> {
         if let Some(value) = get(&self.flags) {
             return Some(Placed { value, place: format!("--{}", key.replace(['.', '_'], "-")) });
         }
@@ -107,10 +107,16 @@ impl Layers {
     }
 
     fn span(&self, key: &str, default: Span, get: impl Fn(&ConfigFile) -> Option<String>) -> Result<Span, ConfigError> {
-        match self.written(key, get) {
-            Some(text) => time::parse_span(&text.value).map_err(|error| text.wrong(error)),
-            None => Ok(default),
-        }
+        Ok(self.optional_span(key, get)?.unwrap_or(default))
+    }
+
+    pub(super) fn optional_span(
+        &self,
+        key: &str,
+        get: impl Fn(&ConfigFile) -> Option<String>,
+    ) -> Result<Option<Span>, ConfigError> {
+        let Some(text) = self.written(key, get) else { return Ok(None) };
+        time::parse_span(&text.value).map(Some).map_err(|error| text.wrong(error))
     }
 
     /// A path, absolute: one in the file is relative to the file's directory, so that it means the same wherever the node
@@ -134,8 +140,11 @@ impl Layers {
             None => surroundings.default_data_dir()?,
         };
         let name = self.name(surroundings)?;
-        let bootstrap = self.multiaddrs("bootstrap", &[], |file| file.bootstrap.clone())?;
+        let mut bootstrap = self.multiaddrs("bootstrap", &[], |file| file.bootstrap.clone())?;
         let grid = self.grid(&data_dir, &bootstrap)?;
+        if bootstrap.value.is_empty() {
+            bootstrap.value = grid.as_ref().map(|grid| grid.bootstrap.clone()).unwrap_or_default();
+        }
         let listen = self.multiaddrs("listen", &DEFAULT_LISTEN, |file| file.listen.clone())?;
         if listen.value.is_empty() {
             return Err(listen.wrong("expected at least one address"));
@@ -155,9 +164,13 @@ impl Layers {
             hosts,
             negotiation: self.negotiation(&hold_max)?,
             ledger: self.ledger(&hold_max)?,
+            policy: self.policy()?,
             gossip: GossipConfig {
                 interval: self.duration("gossip.interval", GOSSIP_INTERVAL, |file| file.gossip.interval.clone())?.value,
             },
+            history_keep: self
+                .duration("storage.history_keep", HISTORY_KEEP, |file| file.storage.history_keep.clone())?
+                .value,
             log: self.log()?,
         })
     }
@@ -198,20 +211,21 @@ impl Layers {
         Ok(addresses)
     }
 
-    fn grid(&self, data_dir: &Path, bootstrap: &Placed<Vec<String>>) -> Result<Option<String>, ConfigError> {
+    fn grid(&self, data_dir: &Path, bootstrap: &Placed<Vec<String>>) -> Result<Option<GridFile>, ConfigError> {
         let configured = self.written("grid", |file| file.grid.clone());
         if let Some(grid) = &configured {
             GridId::new(&grid.value).map_err(|error| grid.wrong(error))?;
         }
-        let kept = kept_grid(data_dir)?;
+        let kept = GridFile::load(data_dir)?;
         match (configured, kept) {
-            (Some(grid), Some(kept)) if grid.value != kept => Err(grid.wrong(format!(
-                "{} belongs to grid {kept}: use another data directory for grid {}",
+            (Some(grid), Some(kept)) if grid.value != kept.id => Err(grid.wrong(format!(
+                "{} belongs to grid {}: use another data directory for grid {}",
                 data_dir.display(),
+                kept.id,
                 grid.value
             ))),
-            (Some(grid), _) => Ok(Some(grid.value)),
-            (None, Some(kept)) => Ok(Some(kept)),
+            (_, Some(kept)) => Ok(Some(kept)),
+            (Some(grid), None) => Ok(Some(GridFile::new(grid.value, None, Vec::new()))),
             (None, None) if bootstrap.value.is_empty() => Ok(None),
             (None, None) => Err(ConfigError::BootstrapWithoutGrid { place: bootstrap.place.clone() }),
         }
@@ -311,8 +325,22 @@ impl Layers {
         if !(1..=MAX_ATTEMPTS).contains(&attempts.value) {
             return Err(attempts.wrong(format!("expected 1 to {MAX_ATTEMPTS}, got {}", attempts.value)));
         }
+        let check_min = self.duration("negotiation.check_min", duration_of(default.check_min), |file| {
+            file.negotiation.check_min.clone()
+        })?;
+        let check_max = self.duration("negotiation.check_max", duration_of(default.check_max), |file| {
+            file.negotiation.check_max.clone()
+        })?;
+        let lost_after = self.duration("negotiation.lost_after", duration_of(default.lost_after), |file| {
+            file.negotiation.lost_after.clone()
+        })?;
+        // Else answers to one round of questions would still be waited for when the next begins.
+        longer(&check_min, "negotiation.check_min", "negotiation.answer_timeout", answer_timeout.value)?;
         Ok(NegotiationSettings {
             planner: self.planner()?,
+            check_min: millis_of(check_min.value),
+            check_max: millis_of(check_max.value),
+            lost_after: millis_of(lost_after.value),
             hold_for: millis_of(hold.value),
             answer_timeout: millis_of(answer_timeout.value),
             patience: millis_of(patience.value),
@@ -356,6 +384,8 @@ const MAX_MULTIPLIER: u32 = 4096;
 const MAX_ATTEMPTS: u32 = 10_000;
 /// A hold takes some hundred bytes: a bound on what holds cost in memory.
 const MAX_HOLDS: usize = 1_000_000;
+/// How long requests that are over are remembered.
+const HISTORY_KEEP: Duration = Duration::from_hours(90 * 24);
 /// At one message a second a grid of a hundred sites costs each of them a fraction of a core.
 const GOSSIP_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time-out that makes sense.
@@ -380,16 +410,4 @@ fn longer(value: &Placed<Duration>, key: &str, than_key: &str, than: Duration) -
     }
     let (value_text, than_text) = (time::format_duration(value.value), time::format_duration(than));
     Err(value.wrong(format!("{key} ({value_text}) must be longer than {than_key} ({than_text})")))
-}
-
-/// The grid id kept in the data directory, if there is one.
-fn kept_grid(data_dir: &Path) -> Result<Option<String>, ConfigError> {
-    let file = data_dir.join(GRID_FILE);
-    let text = match document::read_text(&file) {
-        Ok(text) => text,
-        Err(DocumentError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let grid = GridId::new(text.trim()).map_err(|error| DocumentError::about(&file, "", error))?;
-    Ok(Some(grid.as_str().to_owned()))
 }

@@ -14,7 +14,7 @@ struct Line {
 }
 
 fn surroundings(home: &Path) -> Surroundings {
-    Surroundings { data_home: None, home: Some(home.to_owned()), host_name: Some("tester".to_owned()) }
+    Surroundings { home: Some(home.to_owned()), host_name: Some("tester".to_owned()), ..Surroundings::default() }
 }
 
 /// Loads `file` (written to `site.toml` in a fresh directory) under `flags`.
@@ -103,6 +103,16 @@ fn every_complaint_names_file_and_key() {
         ("listen = []", "site.toml: listen: expected at least one"),
         ("listen = [\"127.0.0.1:4001\"]", "site.toml: listen: \"127.0.0.1:4001\" is no multiaddr"),
         ("bootstrap = [\"/ip4/1.2.3/tcp/1\"]", "site.toml: bootstrap: \"/ip4/1.2.3/tcp/1\" is no multiaddr"),
+        ("[policy]\nhours = \"18-8\"", "site.toml: policy.hours: \"18-8\": expected hours of the day in UTC"),
+        ("[policy]\nallow = []", "site.toml: policy.allow: nobody could book"),
+        ("[policy]\ndeny = [\" \"]", "site.toml: policy.deny: \" \" is no user"),
+        ("[policy]\nmax_holds = 0", "site.toml: policy.max_holds: expected at least 1"),
+        ("[policy]\nmax_duration = \"12\"", "site.toml: policy.max_duration: \"12\" has no unit"),
+        (
+            "[policy]\nuser_share = { cpu = \"half\" }",
+            "site.toml: policy.user_share: cpu: \"half\": expected 1% to 100%",
+        ),
+        ("[policy]\nshare = 1", "site.toml:2: policy.share: unknown field"),
         ("[log]\nfilter = \"=loud=\"", "site.toml: log.filter: "),
         ("grid = \"My Grid\"", "site.toml: grid: \"My Grid\" is no grid id"),
         ("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]", "prints it in its join line"),
@@ -136,13 +146,16 @@ fn the_grid_kept_in_the_data_directory_counts_and_must_not_be_contradicted() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join(".local/share/kolo");
     fs::create_dir_all(&data_dir).unwrap();
-    fs::write(data_dir.join(GRID_FILE), "kept-1\n").unwrap();
+    GridFile::new("kept-1".to_owned(), None, vec!["/ip4/192.0.2.9/tcp/9".to_owned()]).create(&data_dir).unwrap();
     let bootstrap = format!("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]\n{ONE_HOST}");
-    assert_eq!(load_in(directory.path(), &bootstrap, &[]).unwrap().grid.as_deref(), Some("kept-1"));
+    let config = load_in(directory.path(), &bootstrap, &[]).unwrap();
+    assert_eq!(config.grid.map(|grid| grid.id).as_deref(), Some("kept-1"));
+    assert_eq!(config.bootstrap, ["/ip4/127.0.0.1/tcp/1"], "what is configured wins");
+    assert_eq!(load_in(directory.path(), ONE_HOST, &[]).unwrap().bootstrap, ["/ip4/192.0.2.9/tcp/9"]);
     let error = load_in(directory.path(), &bootstrap, &["--grid", "other"]).unwrap_err();
     assert!(error.contains("belongs to grid kept-1"), "{error}");
-    fs::write(data_dir.join(GRID_FILE), "not a grid").unwrap();
-    assert!(load_in(directory.path(), ONE_HOST, &[]).unwrap_err().contains("is no grid id"));
+    fs::write(GridFile::path(&data_dir), "not a grid").unwrap();
+    assert!(load_in(directory.path(), ONE_HOST, &[]).unwrap_err().contains("grid.json: "));
 }
 
 #[test]
@@ -166,7 +179,9 @@ fn what_is_printed_gives_the_same_configuration() {
         "name = \"a \\\"quoted\\\" name\"\n[machine]\nshare = \"25%\"\nattributes = { rack = \"7\" }".to_owned(),
         format!(
             "grid = \"g-1\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
-             1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\n[log]\nformat = \"json\"\nfilter = \
+             1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\n[policy]\nallow = [\"ada\", \"00112233aabbccdd\"]\ndeny = [\"bob\"]\n\
+             max_duration = \"12h\"\nmax_reach = \"30d\"\nhours = \"18:00-08:00\"\nuser_share = {{ cpu = \"50%\" }}\n\
+             max_host_hours = 500\n[log]\nformat = \"json\"\nfilter = \
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}\nspeed = 900\nprice = 5"
         ),
@@ -188,9 +203,21 @@ fn what_is_printed_gives_the_same_configuration() {
 fn every_key_is_printed_with_a_comment() {
     let text = print_config(&load_file("").unwrap());
     let lines: Vec<&str> = text.lines().collect();
-    for key in
-        ["data_dir", "name", "# grid", "listen", "api", "m_max", "hold", "hold_max", "interval", "filter", "share"]
-    {
+    for key in [
+        "data_dir",
+        "name",
+        "# grid",
+        "# allow",
+        "max_holds",
+        "listen",
+        "api",
+        "m_max",
+        "hold",
+        "hold_max",
+        "interval",
+        "filter",
+        "share",
+    ] {
         let at =
             lines.iter().position(|line| line.starts_with(&format!("{key} = "))).unwrap_or_else(|| panic!("{key}"));
         assert!(lines[at - 1].starts_with("# "), "{key}");

@@ -9,7 +9,7 @@ use broker::{
     ids::SiteId,
     negotiation::{Event, Found, Negotiation, Output, RequestRecord},
     plan::CutCounts,
-    protocol::{AttemptStatus, SiteRequest},
+    protocol::SiteRequest,
     request::Request,
     time::{Millis, Now},
 };
@@ -19,13 +19,16 @@ use tracing::{debug, error, info};
 
 use super::{
     clock::{Clock, duration},
-    requests::{Carried, Requests, ShownStage, Snapshot, SubmitError},
+    requests::{Carried, Command, Requests, ShownStage, Snapshot, SubmitError},
+    silence::SilentSites,
     site::OwnSite,
     storage::{Change, Store, StoreError},
 };
 
 /// Answers that may wait for the negotiation; a further asking task waits for a place.
 const QUEUE: usize = 256;
+/// Wishes of the user that may wait; further ones are dropped, since they would say the same.
+const COMMANDS: usize = 4;
 /// A schedule learnt longer ago than this is fetched again before planning.
 pub const MAX_SCHEDULE_AGE: Millis = Millis(120_000);
 /// Planning with so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
@@ -42,6 +45,8 @@ pub struct Carrier {
     pub own_site: OwnSite,
     /// The disk.
     pub store: Store,
+    /// Sites that have not answered lately.
+    pub silent: SilentSites,
     /// The clocks.
     pub clock: Clock,
     /// Told when the disk has failed.
@@ -55,7 +60,7 @@ struct Task {
     carried: Arc<Carried>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
-    cancels: mpsc::Receiver<()>,
+    commands: mpsc::Receiver<Command>,
     is_active: bool,
 }
 
@@ -71,12 +76,12 @@ pub fn start(
     let entry_point = carrier.discovery.site_id().clone();
     let settings = requests.settings().clone();
     let negotiation = Negotiation::new(entry_point, settings, record, is_resumed, seed, now);
-    let (cancel, cancels) = mpsc::channel(1);
+    let (sender_of_commands, commands) = mpsc::channel(COMMANDS);
     let (sender, events) = mpsc::channel(QUEUE);
     let carried = Arc::new(Carried {
         snapshot: watch::Sender::new(snapshot_of(&negotiation, 1)),
-        cancel,
-        status: watch::Sender::new(status_of(&negotiation)),
+        commands: sender_of_commands,
+        statuses: watch::Sender::new(negotiation.statuses()),
     });
     let task = Task {
         requests,
@@ -85,15 +90,10 @@ pub fn start(
         carried: carried.clone(),
         events,
         sender,
-        cancels,
+        commands,
         is_active: true,
     };
     (carried, task.run())
-}
-
-fn status_of(negotiation: &Negotiation) -> (u32, AttemptStatus) {
-    let last_attempt = negotiation.record().last_attempt;
-    (last_attempt, negotiation.status_of(last_attempt))
 }
 
 fn snapshot_of(negotiation: &Negotiation, revision: u64) -> Snapshot {
@@ -130,7 +130,10 @@ impl Task {
             };
             tokio::select! {
                 Some(event) = self.events.recv() => self.feed(event),
-                Some(()) = self.cancels.recv() => self.feed(Event::Cancel),
+                Some(command) = self.commands.recv() => self.feed(match command {
+                    Command::Cancel => Event::Cancel,
+                    Command::Check => Event::Check,
+                }),
                 () = wake => self.negotiation.handle_timeout(clock.now()),
             }
         }
@@ -175,7 +178,7 @@ impl Task {
         for output in outputs {
             self.let_out(output).await?;
         }
-        self.carried.status.send_replace(status_of(&self.negotiation));
+        self.carried.statuses.send_replace(self.negotiation.statuses());
         for output in messages {
             self.let_out(output).await?;
         }
@@ -191,10 +194,10 @@ impl Task {
             Output::Find { count, enough, seed, exclude } => {
                 // People see "planning" while discovery looks.
                 self.show();
-                let request = self.negotiation.record().request.clone();
-                let (discovery, sender) = (self.carrier.discovery.clone(), self.sender.clone());
+                let request = self.negotiation.wanted().clone();
+                let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
                 tokio::spawn(async move {
-                    let found = find(&discovery, &request, (count, enough), seed, exclude).await;
+                    let found = carrier.find(&request, (count, enough), seed, exclude).await;
                     let _ = sender.send(Event::Found(found)).await;
                 });
             }
@@ -217,8 +220,8 @@ impl Task {
             self.is_active = false;
             self.requests.finished();
             let state = match &snapshot.stage {
-                ShownStage::Stands(_) => "confirmed",
-                _ => "closed",
+                ShownStage::Closed { .. } => "closed",
+                _ => "confirmed",
             };
             let record = &snapshot.record;
             let (tries, elapsed_ms) = (record.history.tries.len(), record.elapsed_ms);
@@ -236,7 +239,8 @@ impl Carrier {
         error.into()
     }
 
-    async fn ask(
+    /// Asks a site, or this node's own ledger.
+    pub(super) async fn ask(
         &self,
         site: &SiteId,
         request: SiteRequest,
@@ -245,7 +249,28 @@ impl Carrier {
         if site == self.discovery.site_id() {
             return self.own_site.ask(request, duration(timeout)).await;
         }
-        self.discovery.ask(site, request, timeout).await.map_err(|error| error.to_string())
+        let answer = self.discovery.ask(site, request, timeout).await;
+        self.silent.note(site, answer.is_ok(), self.clock.now().monotonic);
+        answer.map_err(|error| error.to_string())
+    }
+
+    /// Phase I, without sites that have not answered lately as long as there are enough others.
+    async fn find(
+        &self,
+        request: &Request,
+        (count, enough): (usize, usize),
+        seed: u64,
+        exclude: BTreeSet<SiteId>,
+    ) -> Found {
+        let silent = self.silent.now(self.clock.now().monotonic);
+        if !silent.is_subset(&exclude) {
+            let without = exclude.union(&silent).cloned().collect();
+            let found = find(&self.discovery, request, (count, enough), seed, without).await;
+            if found.hosts.len() >= enough {
+                return found;
+            }
+        }
+        find(&self.discovery, request, (count, enough), seed, exclude).await
     }
 }
 

@@ -11,13 +11,14 @@ use std::{
 };
 
 use data_encoding::BASE32_NOPAD;
-use discovery::{GridId, Identity};
+use discovery::Identity;
 use rand::{TryRng, rngs::SysRng};
 
-use super::DaemonError;
+use super::{DaemonError, storage::LEDGER_FILE};
 use crate::{
     api::token::Token,
-    config::{API_ADDRESS_FILE, API_TOKEN_FILE, GRID_FILE},
+    config::{API_ADDRESS_FILE, API_TOKEN_FILE},
+    trust::GridFile,
 };
 
 /// See the module's documentation.
@@ -35,9 +36,14 @@ impl DataDir {
         Ok(DataDir(path.to_owned()))
     }
 
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Where the ledger is.
     pub fn ledger_path(&self) -> PathBuf {
-        self.0.join("ledger.redb")
+        self.0.join(LEDGER_FILE)
     }
 
     /// The node's key, made at the first start.
@@ -53,17 +59,14 @@ impl DataDir {
         Token::load_or_create(&path).map_err(at(&path))
     }
 
-    /// The grid: the configured one, else the one of the last start, else a new one. It is kept for the next start.
-    pub fn grid(&self, configured: Option<&str>) -> Result<GridId, DaemonError> {
-        let path = self.0.join(GRID_FILE);
-        let id = match configured {
-            Some(id) => id.to_owned(),
-            None => new_grid_id()?,
+    /// The grid: the configured or kept one, else a new open one. It is kept for the next start.
+    pub fn grid(&self, configured: Option<GridFile>) -> Result<GridFile, DaemonError> {
+        let grid = match configured {
+            Some(grid) => grid,
+            None => GridFile::new(new_grid_id()?, None, Vec::new()),
         };
-        let grid = GridId::new(&id).map_err(|error| DaemonError::Value { key: "grid", detail: error.to_string() })?;
-        let kept = fs::read_to_string(&path).unwrap_or_default();
-        if kept.trim() != id {
-            self.replace(&path, &format!("{id}\n"))?;
+        if !GridFile::path(&self.0).exists() {
+            grid.create(&self.0)?;
         }
         Ok(grid)
     }

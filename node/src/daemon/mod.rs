@@ -6,15 +6,18 @@
 
 pub mod carry;
 pub mod clock;
-mod data_dir;
+pub mod data_dir;
+pub mod membership;
 pub mod requests;
+mod silence;
 pub mod site;
-mod storage;
+pub mod storage;
+pub mod takeover;
 
 use std::{io, sync::Arc, time::Duration};
 
-use broker::ledger::Ledger;
-use discovery::{Discovery, DiscoveryConfig, Inbound};
+use broker::{ledger::Ledger, trust::Gate};
+use discovery::{Discovery, DiscoveryConfig, GridId, Inbound};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -26,13 +29,15 @@ use self::{
     carry::Carrier,
     clock::{Clock, unix_ms},
     data_dir::DataDir,
+    membership::Membership,
     requests::Requests,
     site::{SharedLedger, SiteTask, own_site},
-    storage::{Change, Remembered, Store, StoreError},
+    storage::{Change, Remembered, Store, StoreError, StoreSettings},
 };
 use crate::{
     api::{self, ApiState},
     config::{LogConfig, LogFormat, NodeConfig},
+    trust::{GridFile, TrustFileError},
 };
 
 /// How often the addresses of peers are looked at, and written down if they have changed: a node that crashes soon after
@@ -53,6 +58,18 @@ pub enum DaemonError {
         path: String,
         /// What is wrong with it.
         detail: String,
+    },
+    /// Keys, credentials or revocations.
+    #[error(transparent)]
+    Trust(#[from] TrustFileError),
+    /// A node without a credential in a closed grid.
+    #[error(
+        "this site has no credential of grid {grid}: ask for an invitation (kolo grid invite --role site) and use it with \
+         kolo join TOKEN"
+    )]
+    NoCredential {
+        /// The grid.
+        grid: String,
     },
     /// The ledger's file.
     #[error(transparent)]
@@ -89,10 +106,10 @@ pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
     start_log(&config.log)?;
     let clock = Clock::start();
     let data_dir = DataDir::open(&config.data_dir)?;
-    let grid = data_dir.grid(config.grid.as_deref())?;
+    let grid = data_dir.grid(config.grid.clone())?;
     let token = data_dir.token()?;
     let identity = data_dir.identity()?;
-    let (store, remembered) = Store::open(&data_dir.ledger_path(), unix_ms())?;
+    let (store, remembered) = open_store(&config, &data_dir)?;
     let listener =
         TcpListener::bind(config.api).await.map_err(|source| DaemonError::Api { address: config.api, source })?;
     let address = listener.local_addr().map_err(|source| DaemonError::Api { address: config.api, source })?;
@@ -100,17 +117,27 @@ pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
     let Remembered { reservations, requests: records, known_peers, incarnation } = remembered;
     let site_id = identity.site_id().clone();
     let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
+    let gate = Gate::new(grid.trust(), config.policy.clone());
     let (ledger, misfits) =
-        Ledger::open(site_id.clone(), config.ledger.clone(), incarnation, hosts, reservations, clock.now());
+        Ledger::open(site_id.clone(), config.ledger.clone(), incarnation, gate, hosts, reservations, clock.now());
     for misfit in misfits {
         warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
     }
     let ledger = SharedLedger::new(ledger, clock);
-    let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger)?;
+    let membership = Membership::open(&data_dir, &site_id, grid.clone(), config.policy.clone(), ledger.clone(), clock)?;
+    let membership = Arc::new(membership);
+    let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
     let (own_site, queue) = own_site(site_id.clone());
     let (failed, failures) = mpsc::channel(1);
-    let carrier = Carrier { discovery: discovery.clone(), own_site, store: store.clone(), clock, failed };
+    let carrier = Carrier {
+        discovery: discovery.clone(),
+        own_site,
+        store: store.clone(),
+        silent: silence::SilentSites::default(),
+        clock,
+        failed,
+    };
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone()));
     let api = ApiState {
         discovery: discovery.clone(),
@@ -119,8 +146,7 @@ pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
         carrier: carrier.clone(),
         token,
         name: config.name.clone(),
-        grid: grid.as_str().to_owned(),
-        user: format!("site:{}", config.name),
+        membership,
         started: unix_ms() / 1000,
         address: address.to_string(),
     };
@@ -130,7 +156,7 @@ pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
         .map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
     requests.resume(&carrier, records);
     data_dir.write_api_address(address)?;
-    greet(&config, grid.as_str(), &discovery, &address.to_string());
+    greet(&config, &grid, &discovery, &address.to_string());
 
     let peers = watch_peers(&discovery, &store, !config.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests);
@@ -139,6 +165,11 @@ pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
     discovery.shutdown().await;
     info!("stopped");
     result
+}
+
+fn open_store(config: &NodeConfig, data_dir: &DataDir) -> Result<(Store, Remembered), StoreError> {
+    let settings = StoreSettings { history_keep: config.history_keep, ..StoreSettings::default() };
+    Store::open(&data_dir.ledger_path(), unix_ms(), settings)
 }
 
 /// Everything that goes on while the node is up; ends with the first part that ends.
@@ -220,10 +251,15 @@ async fn remember_peers(discovery: &Discovery, store: &Store, written: Vec<Strin
     }
 }
 
-fn greet(config: &NodeConfig, grid: &str, discovery: &Discovery, api: &str) {
-    info!(site = %discovery.site_id(), name = config.name, grid, hosts = config.hosts.len(), api, "node is up");
+fn greet(config: &NodeConfig, grid: &GridFile, discovery: &Discovery, api: &str) {
+    let (name, hosts, form) = (&config.name, config.hosts.len(), grid.form());
+    info!(site = %discovery.site_id(), name, grid = grid.id, form, hosts, api, "node is up");
     for address in discovery.listen_addresses() {
-        info!("join this grid with: kolo node --grid {grid} --bootstrap {address}");
+        if grid.root.is_some() {
+            info!("listening on {address}");
+        } else {
+            info!("join this grid with: kolo node --grid {} --bootstrap {address}", grid.id);
+        }
     }
 }
 
@@ -240,9 +276,10 @@ fn start_log(config: &LogConfig) -> Result<(), DaemonError> {
 
 fn discovery_config(
     config: &NodeConfig,
-    grid: &discovery::GridId,
+    grid: &GridFile,
     known_peers: &[String],
     ledger: &SharedLedger,
+    membership: &Arc<Membership>,
 ) -> Result<DiscoveryConfig, DaemonError> {
     let addresses = |key: &'static str, texts: &[String]| {
         let parse = |text: &String| {
@@ -250,7 +287,9 @@ fn discovery_config(
         };
         texts.iter().map(parse).collect::<Result<Vec<discovery::Multiaddr>, DaemonError>>()
     };
-    let mut discovery = DiscoveryConfig::new(grid.clone(), Arc::new(ledger.clone()));
+    let grid = GridId::new(&grid.id).map_err(|error| DaemonError::Value { key: "grid", detail: error.to_string() })?;
+    let mut discovery = DiscoveryConfig::new(grid, Arc::new(ledger.clone()));
+    discovery.membership = Arc::<Membership>::clone(membership);
     discovery.listen = addresses("listen", &config.listen)?;
     discovery.bootstrap = addresses("bootstrap", &config.bootstrap)?;
     // An address that an earlier version wrote and this one does not understand is no reason not to start.

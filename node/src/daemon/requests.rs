@@ -3,22 +3,25 @@
 //! Invariant: the status that participants are told ([`Requests::status_of`]) is on disk, and is set before any message of
 //! a try leaves the node. At most [`MAX_ACTIVE`] requests are under way; above [`MAX_KEPT`] the oldest ones that are over are forgotten.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{NegotiationSettings, Outcome, RequestRecord, Stage},
+    negotiation::{NegotiationSettings, Outcome, RequestRecord, Stage, Standing, Statuses},
     plan::Allocation,
     protocol::{AttemptId, AttemptStatus},
-    request::{Request, RequestError},
+    request::RequestError,
     time::Time,
+    trust::{Authorization, Permit},
 };
 use dashmap::DashMap;
-use data_encoding::BASE32_NOPAD;
-use rand::{RngExt, TryRng, rngs::SysRng};
+use rand::RngExt;
 use tokio::sync::{mpsc, watch};
 
 use super::{
@@ -44,9 +47,14 @@ pub enum SubmitError {
     /// The disk failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system gave no random numbers.
-    #[error("the system gives no random numbers: {0}")]
-    Random(String),
+    /// A request of this name is here already, or is being taken on at this moment.
+    #[error("request {id} is known here already; a signed request counts once")]
+    Known {
+        /// Its name.
+        id: RequestId,
+        /// The request that is here.
+        existing: Option<Box<Snapshot>>,
+    },
 }
 
 /// What is known of a request at a moment; shown to people, and to participants that ask.
@@ -63,10 +71,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// When the reservation ends, if it stands.
     pub fn ends_at(&self) -> Option<Time> {
-        match &self.stage {
-            ShownStage::Stands(allocation) => Some(allocation.start + self.record.request.duration()),
-            _ => None,
-        }
+        self.stage.standing_allocation().map(|allocation| allocation.start + self.record.request.duration())
     }
 
     /// Whether nothing can happen to the request any more: it is over, or its reservation has ended.
@@ -88,6 +93,13 @@ pub enum ShownStage {
     Confirming(Allocation),
     /// It stands.
     Stands(Allocation),
+    /// It stands, without the hosts that are lost.
+    Degraded {
+        /// What stood, and what of it is lost.
+        standing: Box<Standing>,
+        /// Others are being looked for.
+        is_rebrokering: bool,
+    },
     /// It is over.
     Closed {
         /// How.
@@ -105,6 +117,9 @@ impl From<Stage<'_>> for ShownStage {
             Stage::Holding(allocation) => ShownStage::Holding(allocation.clone()),
             Stage::Confirming(allocation) => ShownStage::Confirming(allocation.clone()),
             Stage::Stands(allocation) => ShownStage::Stands(allocation.clone()),
+            Stage::Degraded { standing, is_rebrokering } => {
+                ShownStage::Degraded { standing: Box::new(standing.clone()), is_rebrokering }
+            }
             Stage::Closed { outcome, releasing } => ShownStage::Closed { outcome: outcome.clone(), releasing },
         }
     }
@@ -113,7 +128,16 @@ impl From<Stage<'_>> for ShownStage {
 impl ShownStage {
     /// Whether the request is neither standing nor over.
     pub fn is_under_way(&self) -> bool {
-        !matches!(self, ShownStage::Stands(_) | ShownStage::Closed { .. })
+        self.standing_allocation().is_none() && !self.is_closed()
+    }
+
+    /// The reservation that stands, with or without lost hosts.
+    pub fn standing_allocation(&self) -> Option<&Allocation> {
+        match self {
+            ShownStage::Stands(allocation) => Some(allocation),
+            ShownStage::Degraded { standing, .. } => Some(&standing.allocation),
+            _ => None,
+        }
     }
 
     /// Whether it is over, with or without releases still to be acknowledged.
@@ -132,19 +156,29 @@ impl ShownStage {
             ShownStage::Holding(allocation) | ShownStage::Confirming(allocation) | ShownStage::Stands(allocation) => {
                 Some(allocation)
             }
+            ShownStage::Degraded { standing, .. } => Some(&standing.allocation),
             ShownStage::Closed { outcome: Outcome::Cancelled(allocation), .. } => allocation.as_ref(),
             ShownStage::Planning | ShownStage::BackingOff | ShownStage::Closed { .. } => None,
         }
     }
 }
 
+/// What a user wants done with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Take it back.
+    Cancel,
+    /// See now whether the reservation is whole, and repair it if not.
+    Check,
+}
+
 /// One request as other tasks see it.
 pub struct Carried {
     pub(super) snapshot: watch::Sender<Snapshot>,
-    /// Asks the carrying task to cancel.
-    pub cancel: mpsc::Sender<()>,
+    /// Asks the carrying task to do something.
+    pub commands: mpsc::Sender<Command>,
     /// What participants are told: behind every write, ahead of every message.
-    pub(super) status: watch::Sender<(u32, AttemptStatus)>,
+    pub(super) statuses: watch::Sender<Statuses>,
 }
 
 impl Carried {
@@ -159,6 +193,8 @@ pub struct Requests {
     site: SiteId,
     by_id: DashMap<RequestId, Arc<Carried>>,
     active: AtomicUsize,
+    /// Ids of requests that are being written down for the first time.
+    arriving: Mutex<BTreeSet<RequestId>>,
     settings: NegotiationSettings,
     clock: Clock,
     store: Store,
@@ -167,7 +203,8 @@ pub struct Requests {
 impl Requests {
     /// An empty registry.
     pub fn new(site: SiteId, settings: NegotiationSettings, clock: Clock, store: Store) -> Requests {
-        Requests { site, by_id: DashMap::new(), active: AtomicUsize::new(0), settings, clock, store }
+        let (by_id, active, arriving) = (DashMap::new(), AtomicUsize::new(0), Mutex::default());
+        Requests { site, by_id, active, arriving, settings, clock, store }
     }
 
     /// Settings of negotiations.
@@ -184,22 +221,41 @@ impl Requests {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes a request on: it is on disk when this returns, and a task carries it.
+    /// Takes a request on that its user has signed and that was checked: it is on disk when this returns, and a task
+    /// carries it. One whose name is known is refused, so that a signed request counts once however often it is sent.
     ///
     /// The task starts while the request is still being written: planning and holding promise nobody anything, and what
     /// the task itself writes later, its decision above all, is queued behind the request.
     ///
     /// # Errors
-    /// [`SubmitError`] when it cannot be meant, the node is busy, or the disk fails.
+    /// [`SubmitError`] when it is known, cannot be meant, the node is busy, or the disk fails.
     pub async fn submit(
         self: &Arc<Self>,
         carrier: &Carrier,
-        request: Request,
-        user: String,
+        authorization: Authorization,
+        permit: Permit,
     ) -> Result<Arc<Carried>, SubmitError> {
         let now = self.clock.now();
-        let starts = request.starts(now.utc, self.settings.planner.default_reach)?;
-        let record = RequestRecord::arrived(new_id()?, user, request, unix_ms(), starts);
+        let Permit { statement, name, .. } = permit;
+        let starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
+        let (id, request) = (statement.id.clone(), statement.request.clone());
+        let record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
+        self.take_on(carrier, record, false).await
+    }
+
+    /// Writes a request down that is new to this node, and carries it.
+    pub(super) async fn take_on(
+        self: &Arc<Self>,
+        carrier: &Carrier,
+        record: RequestRecord,
+        is_resumed: bool,
+    ) -> Result<Arc<Carried>, SubmitError> {
+        let id = record.id.clone();
+        let Some(_arrival) = Arrival::of(self, &id) else { return Err(SubmitError::Known { id, existing: None }) };
+        if let Some(known) = self.get(&id) {
+            let existing = Some(Box::new(known.snapshot.borrow().clone()));
+            return Err(SubmitError::Known { id, existing });
+        }
         if self.active.fetch_add(1, Ordering::Relaxed) >= MAX_ACTIVE {
             self.finished();
             return Err(SubmitError::Busy);
@@ -213,7 +269,7 @@ impl Requests {
                 return Err(carrier.stop_node(error));
             }
         };
-        let carried = self.carry(carrier, record, false);
+        let carried = self.carry(carrier, record, is_resumed);
         written.on_disk().await.map_err(|error| carrier.stop_node(error))?;
         Ok(carried)
     }
@@ -275,15 +331,32 @@ impl Requests {
             return None;
         }
         let Some(carried) = self.get(&attempt.request) else { return Some(AttemptStatus::Unknown) };
-        let (last_attempt, status) = *carried.status.borrow();
-        Some(if attempt.attempt == last_attempt { status } else { AttemptStatus::Dead })
+        Some(carried.statuses.borrow().of(attempt.attempt))
     }
 }
 
-/// A request's name in the grid: 80 random bits, so that no two entry points ever choose the same.
-fn new_id() -> Result<RequestId, SubmitError> {
-    let mut bytes = [0; 10];
-    SysRng.try_fill_bytes(&mut bytes).map_err(|error| SubmitError::Random(error.to_string()))?;
-    let text = BASE32_NOPAD.encode(&bytes).to_ascii_lowercase();
-    RequestId::new(&text).map_err(|error| SubmitError::Random(error.to_string()))
+/// Keeps a second request of the same name out while the first is being taken on.
+struct Arrival<'a> {
+    requests: &'a Requests,
+    id: RequestId,
+}
+
+impl<'a> Arrival<'a> {
+    /// None when a request of this name is being taken on already.
+    fn of(requests: &'a Requests, id: &RequestId) -> Option<Arrival<'a>> {
+        requests.arriving().insert(id.clone()).then(|| Arrival { requests, id: id.clone() })
+    }
+}
+
+impl Drop for Arrival<'_> {
+    fn drop(&mut self) {
+        self.requests.arriving().remove(&self.id);
+    }
+}
+
+impl Requests {
+    fn arriving(&self) -> MutexGuard<'_, BTreeSet<RequestId>> {
+        // The set is valid after every single operation, so a panic elsewhere does not make it worthless.
+        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -37,11 +37,13 @@ pub enum Canary {
     NoTombstones,
     /// A restarted site begins with an empty ledger.
     ForgetReservations,
+    /// Sites do not verify signatures.
+    SkipSignature,
 }
 
 impl Canary {
     /// All faults.
-    pub const ALL: [Canary; 14] = [
+    pub const ALL: [Canary; 15] = [
         Canary::ConfirmWithoutHold,
         Canary::ForgetHoldDeadline,
         Canary::DoubleRelease,
@@ -56,6 +58,7 @@ impl Canary {
         Canary::ReuseTryNumbers,
         Canary::NoTombstones,
         Canary::ForgetReservations,
+        Canary::SkipSignature,
     ];
 
     /// The name on the command line.
@@ -75,6 +78,7 @@ impl Canary {
             Canary::ReuseTryNumbers => "reuse-try-numbers",
             Canary::NoTombstones => "no-tombstones",
             Canary::ForgetReservations => "forget-reservations",
+            Canary::SkipSignature => "skip-signature",
         }
     }
 
@@ -88,6 +92,7 @@ impl Canary {
         match self {
             Canary::AdmitBesideHolds => Some(CoreCanary::AdmitBesideHolds),
             Canary::DoubleRelease => Some(CoreCanary::DoubleRelease),
+            Canary::SkipSignature => Some(CoreCanary::SkipSignature),
             _ => None,
         }
     }

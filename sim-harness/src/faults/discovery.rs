@@ -128,9 +128,11 @@ impl World {
     /// Direct answers of a site tell how far its ledger is.
     pub(super) fn hear_version_in(&mut self, node: usize, from: usize, answer: &SiteAnswer) {
         let version = match answer {
-            SiteAnswer::Held { version, .. } | SiteAnswer::Confirmed { version } | SiteAnswer::Released { version } => {
-                *version
-            }
+            SiteAnswer::Held { version, .. }
+            | SiteAnswer::Confirmed { version }
+            | SiteAnswer::Released { version }
+            | SiteAnswer::Booked { version, .. }
+            | SiteAnswer::Found { version, .. } => *version,
             SiteAnswer::Refused(refusal) => refusal.version,
             SiteAnswer::Settled | SiteAnswer::Status { .. } => return,
         };

@@ -22,24 +22,17 @@ use super::{
     world::{Event, World},
 };
 
-/// The number of the last try, and its status.
-fn status_of(negotiation: &Negotiation) -> (u32, AttemptStatus) {
-    let last_attempt = negotiation.record().last_attempt;
-    (last_attempt, negotiation.status_of(last_attempt))
-}
-
 /// What a node, as entry point, tells of an attempt of its own.
 fn decision_of(running: &Running, attempt: &AttemptId) -> AttemptStatus {
     match running.negotiations.get(&attempt.request) {
         None => AttemptStatus::Unknown,
-        Some(carried) if carried.status.0 == attempt.attempt => carried.status.1,
-        Some(_) => AttemptStatus::Dead,
+        Some(carried) => carried.statuses.of(attempt.attempt),
     }
 }
 
 /// Takes a request on, or goes on with it after a crash.
 pub fn carry(negotiation: Negotiation) -> Carried {
-    Carried { status: status_of(&negotiation), negotiation }
+    Carried { statuses: negotiation.statuses(), negotiation }
 }
 
 impl World {
@@ -219,7 +212,7 @@ impl World {
             }
         }
         if let Some(carried) = self.running(node).and_then(|running| running.negotiations.get_mut(id)) {
-            carried.status = status_of(&carried.negotiation);
+            carried.statuses = carried.negotiation.statuses();
         }
         self.show(node, id);
         self.arm(node);
@@ -232,7 +225,7 @@ impl World {
             Some(Canary::TellBeforeWrite) => self.show(node, id),
             Some(Canary::StatusBeforeWrite) => {
                 if let Some(carried) = self.running(node).and_then(|running| running.negotiations.get_mut(id)) {
-                    carried.status = status_of(&carried.negotiation);
+                    carried.statuses = carried.negotiation.statuses();
                 }
             }
             _ => {}
@@ -251,6 +244,7 @@ impl World {
         self.at(until, Event::Silence { node, run, ask });
         if is_first || !forgets {
             let question = Question::Negotiation { request: id, attempt, purpose };
+            let request = self.abuse_own(node, request);
             self.send(node, to, Body::Ask { ask, question, request });
         }
     }
@@ -282,6 +276,7 @@ impl World {
                 let (attempt, purpose, answer) = (*attempt, *purpose, Ok(answer));
                 self.feed_request(node, request, negotiation::Event::Answer { site, attempt, purpose, answer });
             }
+            Question::Attack(attempt) => self.hear_attacked(node, from, attempt, &answer),
             Question::Inquiry(attempt) => {
                 let SiteAnswer::Status { decision, booking } = answer else { return };
                 let event = ledger::Event::StatusHeard { from: site, attempt: attempt.clone(), decision, booking };

@@ -21,6 +21,8 @@ pub struct Figures {
     pub lost: u64,
     /// Of these, arrived twice.
     pub repeated: u64,
+    /// Holds that an attacker asked for without a right to them.
+    pub attacks: u64,
     /// Requests of users.
     pub requests: u64,
     /// Requests that stood at the end.
@@ -39,7 +41,7 @@ pub struct Figures {
 
 impl Figures {
     /// Names and values in the order of printing.
-    pub fn rows(&self) -> [(&'static str, u64); 14] {
+    pub fn rows(&self) -> [(&'static str, u64); 15] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
@@ -48,6 +50,7 @@ impl Figures {
             ("messages sent", self.sent),
             ("messages lost", self.lost),
             ("messages repeated", self.repeated),
+            ("attacks", self.attacks),
             ("requests", self.requests),
             ("reservations", self.reservations),
             ("rejected", self.rejected),
@@ -60,7 +63,7 @@ impl Figures {
 
     /// Adds the counts of other seeds.
     pub fn add(&mut self, other: &Figures) {
-        let Figures { seeds, steps, crashes, partitions, sent, lost, repeated, .. } = other;
+        let Figures { seeds, steps, crashes, partitions, sent, lost, repeated, attacks, .. } = other;
         let Figures { requests, reservations, rejected, failed, cancelled, never_told, violations, .. } = other;
         self.seeds += seeds;
         self.steps += steps;
@@ -69,6 +72,7 @@ impl Figures {
         self.sent += sent;
         self.lost += lost;
         self.repeated += repeated;
+        self.attacks += attacks;
         self.requests += requests;
         self.reservations += reservations;
         self.rejected += rejected;

@@ -5,7 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::{ledger::Ledger, negotiation::Negotiation};
+use broker::{
+    ledger::Ledger,
+    negotiation::Negotiation,
+    trust::{Gate, OwnerPolicy},
+};
 use rand::RngExt;
 
 use super::{
@@ -27,6 +31,7 @@ impl World {
         let (settings, limits) = (self.options.negotiation(), self.options.ledger(self.canary));
         let seed: u64 = self.random.random();
         let canary = self.canary;
+        let gate = Gate::new(self.trust.clone(), OwnerPolicy::default());
         let at = &mut self.nodes[node];
         at.run += 1;
         at.disk.incarnation += 1;
@@ -36,7 +41,7 @@ impl World {
             _ => at.disk.reservations.values().cloned().collect(),
         };
         let (ledger, misfits) =
-            Ledger::open(at.site.clone(), limits, at.disk.incarnation, at.hosts.clone(), reservations, now);
+            Ledger::open(at.site.clone(), limits, at.disk.incarnation, gate, at.hosts.clone(), reservations, now);
         let is_resumed = canary != Some(Canary::ReuseTryNumbers);
         let resume = |(number, record): (usize, &broker::negotiation::RequestRecord)| {
             let seed = seed.wrapping_add(number as u64);

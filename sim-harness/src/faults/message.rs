@@ -27,6 +27,8 @@ pub enum Question {
     },
     /// A participant asked what became of an attempt.
     Inquiry(AttemptId),
+    /// An attacker asked for what it has no right to.
+    Attack(AttemptId),
 }
 
 impl Question {
@@ -34,7 +36,7 @@ impl Question {
     pub fn request(&self) -> &RequestId {
         match self {
             Question::Negotiation { request, .. } => request,
-            Question::Inquiry(attempt) => &attempt.request,
+            Question::Inquiry(attempt) | Question::Attack(attempt) => &attempt.request,
         }
     }
 }
@@ -131,6 +133,7 @@ impl fmt::Display for Message {
                     Question::Negotiation { attempt, purpose, .. } => {
                         write!(f, "answer to {} #{attempt}: ", format!("{purpose:?}").to_lowercase())?;
                     }
+                    Question::Attack(_) => f.write_str("answer to the attacker: ")?,
                     Question::Inquiry(attempt) => write!(f, "answer about #{}: ", attempt.attempt)?,
                 }
                 write_answer(f, answer)
@@ -169,6 +172,9 @@ fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Resu
         SiteRequest::Release(attempt) => write!(f, "release #{}", attempt.attempt),
         SiteRequest::Settle(attempt) => write!(f, "settle #{}", attempt.attempt),
         SiteRequest::Inquire(attempt) => write!(f, "what became of #{}?", attempt.attempt),
+        SiteRequest::Inspect(attempt) => write!(f, "is #{} still there?", attempt.attempt),
+        SiteRequest::Lookup(id) => write!(f, "what is reserved for {id}?"),
+        SiteRequest::TakeOver { attempt, .. } => write!(f, "take #{} over", attempt.attempt),
     }
 }
 
@@ -178,6 +184,8 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
         SiteAnswer::Confirmed { version: at } => write!(f, "confirmed at {}", version(*at)),
         SiteAnswer::Released { version: at } => write!(f, "released at {}", version(*at)),
         SiteAnswer::Settled => f.write_str("settled"),
+        SiteAnswer::Booked { hosts, .. } => write!(f, "{} hosts are reserved", hosts.len()),
+        SiteAnswer::Found { parts, .. } => write!(f, "{} tries have something", parts.len()),
         SiteAnswer::Status { decision: None, booking } => write!(f, "participant: {booking:?}"),
         SiteAnswer::Status { decision: Some(decision), booking } => {
             write!(f, "entry point: {decision:?}, participant: {booking:?}")

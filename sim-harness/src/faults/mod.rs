@@ -7,9 +7,11 @@
 //! Invariant: a seed gives the same run on every machine. The only clock that is read measures the simulator itself.
 
 pub mod args;
+mod attacker;
 mod canary;
 mod checks;
 mod clock;
+mod credentials;
 mod discovery;
 mod effects;
 mod figures;

@@ -8,9 +8,10 @@ use broker::{
     host::Host,
     ids::{RequestId, SiteId},
     ledger::{Ledger, Record, Reservation},
-    negotiation::{Negotiation, Purpose, RequestRecord},
-    protocol::{AttemptId, AttemptStatus},
+    negotiation::{Negotiation, Purpose, RequestRecord, Statuses},
+    protocol::AttemptId,
     schedule::Schedule,
+    trust::Chain,
     view::SiteView,
 };
 
@@ -78,9 +79,8 @@ impl Disk {
 pub struct Carried {
     /// The negotiation.
     pub negotiation: Negotiation,
-    /// What participants are told: the number of the last try, and its status. Behind the negotiation while a write is
-    /// under way.
-    pub status: (u32, AttemptStatus),
+    /// What participants are told of its tries. Behind the negotiation while a write is under way.
+    pub statuses: Statuses,
 }
 
 /// Where the answer to a question that the ledger was asked goes.
@@ -160,6 +160,8 @@ pub struct Node {
     pub clock: Clock,
     /// Its hosts with the owner's own work.
     pub hosts: Vec<(Host, Schedule)>,
+    /// What shows that it belongs to the grid, when that is closed.
+    pub credentials: Option<Chain>,
     /// Its disk.
     pub disk: Disk,
     /// Whether it runs.

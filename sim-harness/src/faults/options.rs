@@ -108,6 +108,10 @@ pub struct Options {
     pub answer_timeout: Millis,
     /// How long a request may take.
     pub patience: Millis,
+    /// Whether the grid is closed.
+    pub is_closed: bool,
+    /// An entry point that cheats.
+    pub attacker: Option<usize>,
 }
 
 /// What is drawn from. Without final words sites have to find out by themselves what became of an attempt, which is the
@@ -171,7 +175,15 @@ impl Options {
             final_word_wait: one_of(random, &[Millis(30), Millis(300), Millis(1_500)]),
             answer_timeout: one_of(random, &[Millis(300), Millis(1_000)]),
             patience: one_of(random, &[Millis(5_000), Millis(20_000)]),
+            is_closed: false,
+            attacker: None,
         }
+    }
+
+    /// Draws who is trusted, and who should not be, from the attacker's generator.
+    pub fn draw_trust(&mut self, attacks: &mut Xoshiro256PlusPlus) {
+        self.is_closed = attacks.random_range(0..3) == 0;
+        self.attacker = (attacks.random_range(0..3) == 0).then(|| attacks.random_range(0..self.entry_points));
     }
 
     /// Settings of every entry point.
@@ -181,6 +193,8 @@ impl Options {
             hold_for: self.hold_for,
             answer_timeout: self.answer_timeout,
             patience: self.patience,
+            // No site of the simulation takes back what it has confirmed, so nobody asks whether one has.
+            check_min: Millis(u64::MAX / 8),
             ..NegotiationSettings::default()
         }
     }

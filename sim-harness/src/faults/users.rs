@@ -14,12 +14,14 @@ use broker::{
     resources::Amounts,
     schedule::Schedule,
     time::{Span, Time, Window},
+    trust::{Authorization, PublicKey, RequestStatement},
 };
+use ed25519_dalek::SigningKey;
 use rand::{RngExt, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    clock,
+    clock, credentials,
     figures::Figures,
     names,
     node::{Actor, Write},
@@ -29,6 +31,8 @@ use super::{
 
 /// How long a user waits when no entry point can be reached.
 const COME_BACK_MS: u64 = 700;
+/// A user's signature is good for this much longer than the latest start: clocks differ, and answers take time.
+const CLOCKS_DIFFER: Span = Span(120);
 const CORES: [u64; 4] = [1000, 2000, 4000, 8000];
 
 /// What a user was told.
@@ -54,6 +58,8 @@ pub struct UserRequest {
     pub number: u64,
     /// What was asked.
     pub request: Request,
+    /// Who asked.
+    pub user: PublicKey,
     /// The node that carries it.
     pub entry_point: usize,
     /// The user has taken it back; whether that has got through is another matter.
@@ -63,12 +69,28 @@ pub struct UserRequest {
 }
 
 /// All users.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Users {
     requests: BTreeMap<RequestId, UserRequest>,
+    /// What they sign with.
+    keys: Vec<SigningKey>,
 }
 
 impl Users {
+    /// Users with these keys, who have asked nothing yet.
+    pub fn new(keys: Vec<SigningKey>) -> Users {
+        Users { requests: BTreeMap::new(), keys }
+    }
+
+    fn signing_key(&self, number: u64) -> &SigningKey {
+        &self.keys[usize::try_from(number).unwrap_or(0) % self.keys.len()]
+    }
+
+    /// The public key of the user with this number, counted round.
+    pub fn key(&self, number: u64) -> PublicKey {
+        PublicKey::of(self.signing_key(number))
+    }
+
     /// What the user of a request knows.
     pub fn get(&self, id: &RequestId) -> Option<&UserRequest> {
         self.requests.get(id)
@@ -82,6 +104,7 @@ impl Users {
         let Some(user) = self.requests.get_mut(id) else { return Ok(None) };
         let news = match stage {
             Stage::Stands(allocation) => Told::Stands { attempt, allocation: allocation.clone() },
+            Stage::Degraded { .. } => return Err("hosts of what the user was told to stand are lost".to_owned()),
             Stage::Closed { outcome, .. } => Told::Over(outcome.clone()),
             Stage::Planning | Stage::Holding(_) | Stage::Confirming(_) | Stage::BackingOff => Told::Nothing,
         };
@@ -107,7 +130,7 @@ impl Users {
             figures.requests += 1;
             match &user.told {
                 Told::Stands { .. } => figures.reservations += 1,
-                Told::Over(Outcome::Cancelled(_)) => figures.cancelled += 1,
+                Told::Over(Outcome::Cancelled(_) | Outcome::HandedOver) => figures.cancelled += 1,
                 Told::Over(Outcome::Rejected { .. }) => figures.rejected += 1,
                 Told::Over(Outcome::Failed(_)) => figures.failed += 1,
                 Told::Nothing => figures.never_told += 1,
@@ -121,6 +144,7 @@ fn words(told: &Told) -> String {
         Told::Nothing => "it is under way".to_owned(),
         Told::Stands { attempt, .. } => format!("#{attempt} stands"),
         Told::Over(Outcome::Cancelled(_)) => "it is taken back".to_owned(),
+        Told::Over(Outcome::HandedOver) => "another node has taken it over".to_owned(),
         Told::Over(Outcome::Rejected { reason, .. }) => format!("rejected, {}", reason.detail()),
         Told::Over(Outcome::Failed(failure)) => failure.to_string(),
     }
@@ -173,6 +197,7 @@ fn draw_request(random: &mut Xoshiro256PlusPlus, options: &Options, arrival: Tim
         attributes: BTreeMap::new(),
         candidates: None,
         effort: None,
+        move_on_loss: false,
     };
     Request::try_from(document).ok()
 }
@@ -192,7 +217,21 @@ impl World {
         let Some(request) = draw_request(&mut self.random, &self.options, now.utc) else { return };
         let Ok(starts) = request.starts(now.utc, Span(3_600)) else { return };
         let id = names::request(number);
-        let record = RequestRecord::arrived(id.clone(), "ada".to_owned(), request.clone(), self.now, starts);
+        let signed = credentials::sign(
+            &self.options,
+            self.users.signing_key(number),
+            &RequestStatement {
+                grid: self.trust.grid().to_owned(),
+                entry_point: self.nodes[entry_point].site.clone(),
+                id: id.clone(),
+                request: request.clone(),
+                issued: clock::true_utc(self.now),
+                expires: starts.1 + CLOCKS_DIFFER,
+            },
+        );
+        let authorization = Authorization { entry_point: self.nodes[entry_point].credentials.clone(), ..signed };
+        let name = format!("user {number}");
+        let record = RequestRecord::arrived(id.clone(), name, request.clone(), authorization, self.now, starts);
         self.history.note(
             self.now,
             Some(&id),
@@ -206,7 +245,8 @@ impl World {
                 record.latest.0
             ),
         );
-        let user = UserRequest { number, request, entry_point, is_taken_back: false, told: Told::Nothing };
+        let user = self.users.key(number);
+        let user = UserRequest { number, user, request, entry_point, is_taken_back: false, told: Told::Nothing };
         self.users.requests.insert(id.clone(), user);
         self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
     }

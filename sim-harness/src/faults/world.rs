@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use broker::{
     ids::{RequestId, SiteId},
     ledger,
-    protocol::{HoldRequest, SiteRequest},
+    protocol::{AttemptId, HoldRequest, SiteRequest},
+    trust::Trust,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,6 +18,7 @@ use super::{
     canary::Canary,
     checks::{Violation, truth::Truth},
     clock::Clock,
+    credentials,
     figures::Figures,
     history::History,
     message::{Body, Message, Question},
@@ -72,6 +74,9 @@ pub struct World {
     pub(super) options: Options,
     pub(super) canary: Option<Canary>,
     pub(super) random: Xoshiro256PlusPlus,
+    /// The attacker's own.
+    pub(super) attacks: Xoshiro256PlusPlus,
+    pub(super) trust: Trust,
     pub(super) now: u64,
     queue: BTreeMap<(u64, u64), Event>,
     /// Names everything that needs a name of its own.
@@ -91,12 +96,15 @@ impl World {
     /// The grid of a seed, before anything has happened.
     pub fn new(seed: u64, canary: Option<Canary>, keeps_history: bool) -> World {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let options = Options::draw(&mut random);
+        let mut options = Options::draw(&mut random);
+        let mut attacks = Xoshiro256PlusPlus::seed_from_u64(!seed);
+        options.draw_trust(&mut attacks);
         let nodes = (0..options.sites)
             .map(|index| Node {
                 site: names::site(index),
                 clock: Clock::draw(&mut random, &options),
                 hosts: super::users::draw_hosts(&mut random, &options),
+                credentials: credentials::of_site(&options, index),
                 disk: Disk::default(),
                 state: State::Absent,
                 run: 0,
@@ -105,15 +113,17 @@ impl World {
             })
             .collect();
         let mut world = World {
+            trust: credentials::trust(&options),
             options,
             canary,
             random,
+            attacks,
             now: 0,
             queue: BTreeMap::new(),
             last_name: 0,
             nodes,
             network: Network::default(),
-            users: Users::default(),
+            users: Users::new(credentials::user_keys()),
             truth: Truth::default(),
             figures: Figures { seeds: 1, ..Figures::default() },
             history: History::new(keeps_history),
@@ -280,6 +290,9 @@ impl World {
         question: Question,
         mut request: SiteRequest,
     ) {
+        if let SiteRequest::Hold(hold) = &request {
+            self.abuse_others(node, hold);
+        }
         let site: SiteId = self.nodes[from].site.clone();
         let canary = self.canary;
         let token = self.name();
@@ -292,12 +305,13 @@ impl World {
         }
         let is_confirm = matches!(request, SiteRequest::Confirm { .. });
         running.askers.insert(token, super::node::Asker { from, ask, question, message, is_confirm });
-        let attempt = request.attempt().clone();
-        let before =
-            running.granted.contains(&message).then(|| super::checks::repeat::standing(&running.ledger, &attempt));
+        let attempt = attempt_of(&request);
+        let before = attempt
+            .filter(|_| running.granted.contains(&message))
+            .map(|attempt| (super::checks::repeat::standing(&running.ledger, &attempt), attempt));
         let event = ledger::Event::Request { from: site, token: ledger::ReplyToken(token), request };
         self.handle_ledger(node, event);
-        if let Some(before) = before {
+        if let Some((before, attempt)) = before {
             self.check_repeat(node, &attempt, &before);
         }
         self.perform_ledger(node);
@@ -323,5 +337,19 @@ impl World {
             Some((request, what)) if self.now >= deadline => self.violate("settles", request.as_ref(), what),
             Some(_) => self.at(self.now + LOOK_EVERY_MS, Event::Look),
         }
+    }
+}
+
+/// The attempt that a request is about.
+fn attempt_of(request: &SiteRequest) -> Option<AttemptId> {
+    match request {
+        SiteRequest::Hold(HoldRequest { attempt, .. })
+        | SiteRequest::Confirm { attempt, .. }
+        | SiteRequest::TakeOver { attempt, .. }
+        | SiteRequest::Release(attempt)
+        | SiteRequest::Settle(attempt)
+        | SiteRequest::Inquire(attempt)
+        | SiteRequest::Inspect(attempt) => Some(attempt.clone()),
+        SiteRequest::Lookup(_) => None,
     }
 }

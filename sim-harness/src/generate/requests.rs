@@ -73,6 +73,7 @@ pub fn requests(
                 attributes: attributes.clone(),
                 candidates: None,
                 effort: None,
+                move_on_loss: false,
             })
         })
         .collect()

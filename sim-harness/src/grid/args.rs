@@ -2,12 +2,13 @@
 //!
 //! Invariant: a [`Checked`] value is consistent; what only a file can show is checked where the file is read.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
+use super::scenario::{Scenario, ScenarioFlags, duration};
 use crate::{generate::Kind, grid::error::UsageError};
 
 /// Most node processes; beyond that one machine is not what is being measured.
-const NODES_MAX: usize = 1000;
+pub const NODES_MAX: usize = 1000;
 /// Most generated hosts or requests.
 const GENERATED_MAX: usize = 100_000;
 /// Hosts a node when the number of hosts is not given.
@@ -63,6 +64,12 @@ pub struct GridArgs {
     /// The `kolo` binary [default: the one beside this binary].
     #[arg(long, value_name = "PATH")]
     kolo: Option<PathBuf>,
+    /// Least time between two gossip messages of a node. Short runs want news soon; many nodes under a high --rate on few
+    /// processors want it seldom.
+    #[arg(long, value_name = "DURATION", default_value = "200ms")]
+    gossip: String,
+    #[command(flatten)]
+    scenario: ScenarioFlags,
 }
 
 /// Form of the result.
@@ -125,6 +132,10 @@ pub struct Checked {
     pub keep_logs: Option<PathBuf>,
     /// The `kolo` binary, which exists.
     pub kolo: PathBuf,
+    /// Least time between two gossip messages of a node.
+    pub gossip: Duration,
+    /// What happens while requests come.
+    pub scenario: Scenario,
 }
 
 impl GridArgs {
@@ -164,11 +175,17 @@ impl GridArgs {
             output: self.output,
             keep_logs: self.keep_logs.clone(),
             kolo: find_kolo(self.kolo.clone())?,
+            gossip: duration("--gossip", &self.gossip)?,
+            scenario: self.scenario.check(nodes)?,
         })
     }
 }
 
-fn in_range(flag: &'static str, value: usize, min: usize, max: usize) -> Result<usize, UsageError> {
+/// `value` when it is in the range that `flag` accepts.
+///
+/// # Errors
+/// [`UsageError::Range`].
+pub fn in_range(flag: &'static str, value: usize, min: usize, max: usize) -> Result<usize, UsageError> {
     if (min..=max).contains(&value) { Ok(value) } else { Err(UsageError::Range { flag, min, max, value }) }
 }
 
@@ -221,6 +238,10 @@ mod tests {
             ("--entry-points 2 --in-order", "--in-order"),
             ("--grid g.json --hosts 5", "--hosts"),
             ("--requests r.jsonl --count 5", "--count"),
+            ("--gossip 200", "--gossip: expected a number with a unit"),
+            ("--kill 0", "--kill: expected 1 to"),
+            ("--kill 5 --nodes 1", "--nodes: expected 2 to"),
+            ("--kill 5 --in-order", "--in-order"),
             ("--kolo /nowhere/kolo", "cannot be used multiple times"),
         ] {
             let error = check(flags).unwrap_err();

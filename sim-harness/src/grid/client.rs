@@ -8,7 +8,7 @@ use broker::request::Request;
 use serde::de::DeserializeOwned;
 use ureq::{Agent, Body, http};
 
-use super::wire::{Explanation, Ledger, Problem, RequestView, Sites, Status};
+use super::wire::{Explanation, Ledger, Problem, RequestList, RequestView, Sites, Status};
 
 /// Longest answer time of a call. Generous: a hundred nodes may share two processors.
 const CALL_LIMIT: Duration = Duration::from_secs(20);
@@ -40,6 +40,16 @@ pub enum ClientError {
         /// Title and detail of the problem document.
         text: String,
     },
+}
+
+impl ClientError {
+    /// The HTTP status that the node answered with.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            ClientError::Refused { status, .. } => Some(*status),
+            ClientError::Call { .. } => None,
+        }
+    }
 }
 
 /// A connection to one node.
@@ -102,6 +112,32 @@ impl Client {
         let path = "/v1/requests";
         let call = self.agent.post(format!("{}{path}", self.base)).header("Authorization", &self.authorization);
         answer("POST", path, call.send_json(request))
+    }
+
+    /// The request with this id or label, as it is now.
+    ///
+    /// # Errors
+    /// [`ClientError`]; status 404 when the node has none.
+    pub fn find(&self, selector: &str) -> Result<RequestView, ClientError> {
+        self.get(&format!("/v1/requests/{selector}"), Duration::ZERO)
+    }
+
+    /// The newest requests of the node, at most `limit`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn requests(&self, limit: usize) -> Result<Vec<RequestView>, ClientError> {
+        self.get(&format!("/v1/requests?limit={limit}"), Duration::ZERO).map(|list: RequestList| list.requests)
+    }
+
+    /// Takes the request back.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn cancel(&self, id: &str) -> Result<RequestView, ClientError> {
+        let path = format!("/v1/requests/{id}");
+        let call = self.agent.delete(format!("{}{path}", self.base)).header("Authorization", &self.authorization);
+        answer("DELETE", &path, call.call())
     }
 
     /// The request's state, once it is settled or `wait` is over.

@@ -1,11 +1,12 @@
-//! The node processes: started in waves, watched, stopped.
+//! The node processes: started in waves, watched, killed and revived where the run asks for it, stopped.
 //!
 //! Each process has a process group and a log file of its own. Invariant: when a [`Cluster`] is gone, so are its
 //! processes, on every way out of the harness that runs destructors (errors, panics, Ctrl-C).
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
+    sync::{PoisonError, RwLock},
     time::Duration,
 };
 
@@ -15,7 +16,8 @@ use super::{
     client::Client,
     error::GridError,
     interrupt::Interrupt,
-    process::{NodeConfigFile, NodeProcess, system},
+    place::Place,
+    process::{NodeCommand, NodeConfigFile, NodeProcess, system},
     wait::{Look, wait_until},
     wire::Status,
     workload::shifted_snapshot,
@@ -40,6 +42,10 @@ pub struct Launch<'a> {
     pub log_dir: &'a Path,
     /// The hosts of each node.
     pub nodes: &'a [GridSnapshot],
+    /// Where each node's sockets are.
+    pub places: &'a [Place],
+    /// Least time between two gossip messages of a node.
+    pub gossip: Duration,
     /// Time 0 of the snapshots.
     pub epoch: Span,
     /// Name of the grid.
@@ -50,10 +56,18 @@ pub struct Launch<'a> {
 pub struct Node {
     /// The process.
     pub process: NodeProcess,
-    /// Its API.
-    pub client: Client,
     /// Its site.
     pub site: String,
+    /// The address that it listens on in all its lives.
+    listen: String,
+    client: RwLock<Client>,
+}
+
+impl Node {
+    /// The API of its present life, or of its last one while it is down.
+    pub fn client(&self) -> Client {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// All running nodes.
@@ -78,10 +92,11 @@ impl Cluster {
                 (next..next + wave).map(|index| launch.spawn(index, &bootstrap)).collect::<Result<_, _>>()?;
             for process in spawned {
                 let (client, status) = opened(&process, interrupt)?;
+                let listen = status.listen.first().map_or("", |address| without_peer(address)).to_owned();
                 if bootstrap.is_empty() {
                     bootstrap = status.listen;
                 }
-                cluster.nodes.push(Node { process, client, site: status.site });
+                cluster.nodes.push(Node { process, site: status.site, listen, client: RwLock::new(client) });
                 progress(cluster.nodes.len());
             }
             next += wave;
@@ -96,6 +111,25 @@ impl Cluster {
     pub fn check(&self) -> Result<(), GridError> {
         self.interrupt.check()?;
         self.nodes.iter().try_for_each(|node| node.process.check())
+    }
+
+    /// Starts the node at `index` again after its end, with its data and its address, and waits until its API answers.
+    ///
+    /// # Errors
+    /// [`GridError`] when it does not come up.
+    pub fn revive(&self, index: usize) -> Result<(), GridError> {
+        let node = &self.nodes[index];
+        let address_file = node.process.data_dir().join("api.address");
+        match fs::remove_file(&address_file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(system(&format!("cannot remove {}", address_file.display()))(error));
+            }
+            _ => {}
+        }
+        node.process.respawn(&node.listen)?;
+        let (client, _) = opened(&node.process, &self.interrupt)?;
+        *node.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(())
     }
 
     /// How many processes have ended by themselves.
@@ -125,9 +159,11 @@ impl Launch<'_> {
         let data_dir = dir.join("data");
         fs::create_dir_all(&data_dir).map_err(system(&format!("cannot make {}", data_dir.display())))?;
         let hosts_file = write(&dir, "hosts.json", &shifted_snapshot(&self.nodes[index], self.epoch).write())?;
-        let config = NodeConfigFile::new(&data_dir, &name, self.grid, bootstrap, &hosts_file);
-        let config_file = write(&dir, "site.toml", &config.to_toml())?;
-        NodeProcess::spawn(self.kolo, &config_file, name.clone(), data_dir, self.log_dir.join(format!("{name}.log")))
+        let place = &self.places[index];
+        let config = NodeConfigFile::new(&data_dir, &name, self.grid, bootstrap, &hosts_file, place, self.gossip);
+        let config = write(&dir, "site.toml", &config.to_toml())?;
+        let command = NodeCommand { kolo: self.kolo.to_owned(), config, namespace: place.namespace };
+        NodeProcess::spawn(command, name.clone(), data_dir, self.log_dir.join(format!("{name}.log")))
     }
 }
 
@@ -135,6 +171,11 @@ fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, GridError> {
     let path = dir.join(name);
     fs::write(&path, text).map_err(system(&format!("cannot write {}", path.display())))?;
     Ok(path)
+}
+
+/// The multiaddr without the peer id at its end.
+fn without_peer(address: &str) -> &str {
+    address.split_once("/p2p/").map_or(address, |(place, _)| place)
 }
 
 /// Waits until the node's API answers.

@@ -40,6 +40,18 @@ pub struct Answer {
     pub entry_point: String,
     /// How it ended.
     pub end: End,
+    /// What the entry point says when the run is over, where that can be something else than `end`.
+    pub after: Option<Box<RequestView>>,
+}
+
+impl Answer {
+    /// The last that the entry point told; `None` when it never told an end.
+    pub fn last_view(&self) -> Option<&RequestView> {
+        match (&self.after, &self.end) {
+            (Some(view), _) | (None, End::Told { view, .. }) => Some(view),
+            (None, End::Lost(_)) => None,
+        }
+    }
 }
 
 /// How a request ended.
@@ -128,28 +140,28 @@ fn rounds(requests: usize, at_once: usize) -> Vec<Range<usize>> {
 fn submit(cluster: &Cluster, entry_point: usize, request: &Request, barrier: &Barrier) -> Result<Answer, GridError> {
     let node = &cluster.nodes[entry_point];
     // Opens the connection, which is not what the latency is about. If it cannot, the submission tells why.
-    let _ = node.client.status();
+    let _ = node.client().status();
     barrier.wait();
     let told = follow(cluster, node, request);
     // A lost answer of a crashed node is told as the crash.
     cluster.check()?;
     let end = told.unwrap_or_else(|error| End::Lost(error.to_string()));
-    Ok(Answer { request: request.clone(), entry_point: node.process.name().to_owned(), end })
+    Ok(Answer { request: request.clone(), entry_point: node.process.name().to_owned(), end, after: None })
 }
 
 fn follow(cluster: &Cluster, node: &Node, request: &Request) -> Result<End, ClientError> {
     let submitted = Instant::now();
-    let mut view = node.client.submit(request)?;
+    let mut view = node.client().submit(request)?;
     loop {
         let latency = submitted.elapsed();
         if view.state.is_final() {
-            let explanation = if view.state.stands() { None } else { Some(node.client.explain(&view.id)?) };
+            let explanation = if view.state.stands() { None } else { Some(node.client().explain(&view.id)?) };
             return Ok(End::Told { view: Box::new(view), latency, explanation });
         }
         if latency >= ANSWER_LIMIT || cluster.check().is_err() {
             return Ok(End::Lost(format!("still {:?} after {} s", view.state, latency.as_secs())));
         }
-        view = node.client.settled(&view.id, CALL_WAIT)?;
+        view = node.client().settled(&view.id, CALL_WAIT)?;
     }
 }
 
@@ -162,7 +174,7 @@ fn measure_spread(cluster: &Cluster, answer: Option<&Answer>, since: Instant) ->
     let Some(changed) = cluster.nodes.iter().position(|node| node.site == host.site) else { return Ok(None) };
     let node = &cluster.nodes[changed];
     let failed = |source| GridError::Client { node: node.process.name().to_owned(), source };
-    let version = node.client.ledger().map_err(failed)?.ledger_version;
+    let version = node.client().ledger().map_err(failed)?.ledger_version;
     knowledge::spread(cluster, changed, version, since).map(Some)
 }
 

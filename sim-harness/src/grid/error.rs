@@ -6,7 +6,10 @@ use std::{io, path::PathBuf, time::Duration};
 
 use broker::{request::RequestError, snapshot::SnapshotError};
 
-use super::client::ClientError;
+use super::{
+    client::ClientError,
+    scenario::{RATE_MAX, RATE_MIN},
+};
 
 /// The command line or a file named on it is wrong (exit code 64).
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +82,36 @@ pub enum UsageError {
         nodes: usize,
         /// Sites found.
         sites: usize,
+    },
+    /// A duration cannot be read.
+    #[error("{flag}: expected a number with a unit, such as 500ms, 60s, 5min or 1h, got {text:?}")]
+    Duration {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        text: String,
+    },
+    /// A rate is out of range.
+    #[error("--rate: expected {RATE_MIN} to {RATE_MAX} requests a second, got {per_second}")]
+    Rate {
+        /// What was given.
+        per_second: f64,
+    },
+    /// A flag needs another one.
+    #[error("{flag} needs {missing}")]
+    Missing {
+        /// The flag.
+        flag: &'static str,
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// The system lets us make no network namespaces.
+    #[error(
+        "--partition: needs network namespaces that a user may make, and the programs unshare, nsenter and ip: {why}"
+    )]
+    NoNamespaces {
+        /// What the system said.
+        why: String,
     },
     /// The directory for logs cannot be made.
     #[error("--keep-logs: {path}: {source}", path = .path.display())]

@@ -7,10 +7,14 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
+    aftermath::Aftermath,
+    crashes::Recovery,
     drive::{Answer, Driven, End},
+    hostile::PhaseFigures,
     invariants::Violation,
     measure::{Percentiles, milliseconds, percentiles},
     memory::Memory,
+    partition::PartitionFigures,
     wire::{RequestState, Round},
 };
 
@@ -33,6 +37,14 @@ pub struct Findings {
     pub crashes: usize,
     /// Memory of the nodes at the end.
     pub memory: Option<Memory>,
+    /// What became of the promises, where faults or a long load were part of the run.
+    pub aftermath: Option<Aftermath>,
+    /// How each absence was got over, where nodes were killed or left.
+    pub recoveries: Option<Vec<Recovery>>,
+    /// What a partition showed.
+    pub partition: Option<PartitionFigures>,
+    /// What attackers did to the grid.
+    pub hostile: Vec<PhaseFigures>,
     /// Seed of the run.
     pub seed: u64,
 }
@@ -74,6 +86,60 @@ pub struct Figures {
     pub memory_proportional_mib: Option<Percentiles>,
     /// Seed of the run.
     pub seed: u64,
+    /// What became of the promises.
+    #[serde(flatten)]
+    pub aftermath: Option<Aftermath>,
+    /// Absences of nodes, and how they were got over.
+    #[serde(flatten)]
+    pub crashes_caused: Option<CrashFigures>,
+    /// What a partition showed.
+    #[serde(flatten)]
+    pub partition: Option<PartitionFigures>,
+    /// What attackers did to the grid, phase by phase; the first one is without them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hostile: Vec<PhaseFigures>,
+}
+
+/// Absences of nodes, and how they were got over.
+#[derive(Debug, Clone, Serialize)]
+pub struct CrashFigures {
+    /// Processes killed.
+    pub kills: usize,
+    /// Processes that left in order.
+    pub leaves: usize,
+    /// Times of the recoveries.
+    pub recovery_ms: RecoveryFigures,
+}
+
+/// Times of recoveries.
+#[derive(Debug, Clone, Serialize)]
+pub struct RecoveryFigures {
+    /// From the start of the new process until its API answered.
+    pub start: Option<Percentiles>,
+    /// From the end of the old process until the API answered again, the time that it was kept down included.
+    pub answers: Option<Percentiles>,
+    /// From the end of the old process until everything that it had left open was settled.
+    pub settled: Option<Percentiles>,
+    /// Recoveries that the next end of the same node cut short.
+    pub cut_short: usize,
+}
+
+impl CrashFigures {
+    fn new(recoveries: &[Recovery]) -> CrashFigures {
+        let times = |time: fn(&Recovery) -> Option<Duration>| {
+            percentiles(&recoveries.iter().filter_map(time).map(milliseconds).collect::<Vec<_>>())
+        };
+        CrashFigures {
+            kills: recoveries.iter().filter(|recovery| recovery.was_killed).count(),
+            leaves: recoveries.iter().filter(|recovery| !recovery.was_killed).count(),
+            recovery_ms: RecoveryFigures {
+                start: times(|recovery| Some(recovery.start)),
+                answers: times(|recovery| Some(recovery.answers)),
+                settled: times(|recovery| recovery.settled),
+                cut_short: recoveries.iter().filter(|recovery| recovery.settled.is_none()).count(),
+            },
+        }
+    }
 }
 
 /// How a request is counted.
@@ -186,6 +252,10 @@ impl Findings {
             memory_mib: self.memory.and_then(|memory| memory.resident),
             memory_proportional_mib: self.memory.and_then(|memory| memory.proportional),
             seed: self.seed,
+            aftermath: self.aftermath.clone(),
+            crashes_caused: self.recoveries.as_deref().map(CrashFigures::new),
+            partition: self.partition.clone(),
+            hostile: self.hostile.clone(),
         }
     }
 }
@@ -208,6 +278,7 @@ mod tests {
                 latency: Duration::from_millis(latency_ms),
                 explanation: None,
             },
+            after: None,
         }
     }
 

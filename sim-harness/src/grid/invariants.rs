@@ -104,6 +104,16 @@ pub enum Violation {
     },
 }
 
+impl Violation {
+    /// The request whose promise is not kept, if it is that.
+    pub fn broken_promise(&self) -> Option<&str> {
+        match self {
+            Violation::NotAsPromised { request, .. } => Some(request),
+            _ => None,
+        }
+    }
+}
+
 /// What a user asked and was told.
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a> {

@@ -17,6 +17,9 @@ const FORMATION_LIMIT: Duration = Duration::from_secs(60);
 /// How long a change may take to be known everywhere.
 const GOSSIP_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long agreement may take: more than is promised, so that a miss is told as a figure.
+const AGREEMENT_LIMIT: Duration = Duration::from_secs(120);
+
 /// Between two looks at one node, growing with their number so that the looking stays a small part of the load.
 fn pause(cluster: &Cluster, per_node: Duration) -> Duration {
     per_node * u32::try_from(cluster.nodes.len()).unwrap_or(u32::MAX)
@@ -35,11 +38,11 @@ pub fn formation(cluster: &Cluster, hosts: usize) -> Result<Vec<Duration>, GridE
     let nodes: Vec<usize> = (0..sites).collect();
     poll.each(cluster, &nodes, |node| {
         // The cheap question first. Whether the count includes the node itself does not matter here.
-        let known = node.client.status()?.known_sites;
+        let known = node.client().status()?.known_sites;
         if known + 1 < sites {
             return Ok(Look::NotYet(format!("knows {known} of {sites} sites")));
         }
-        let rows = node.client.sites()?.sites;
+        let rows = node.client().sites()?.sites;
         Ok(match missing(&rows, sites, hosts) {
             None => Look::Done(node.process.started().elapsed()),
             Some(missing) => Look::NotYet(missing),
@@ -57,6 +60,34 @@ fn missing(rows: &[SiteRow], sites: usize, hosts: usize) -> Option<String> {
     (behind > 0).then(|| format!("has no current schedule of {behind} sites"))
 }
 
+/// Waits until every node knows every ledger as it is now, or newer, with nothing missing in between. The time is from
+/// `since`.
+///
+/// # Errors
+/// [`GridError`].
+pub fn agreement(cluster: &Cluster, since: Instant) -> Result<Duration, GridError> {
+    let nodes: Vec<usize> = (0..cluster.nodes.len()).collect();
+    let what = "every node to know all ledgers as they are";
+    let poll = Poll { what, limit: AGREEMENT_LIMIT, pause: pause(cluster, Duration::from_millis(5)) };
+    let versions: Vec<(String, LedgerVersion)> = poll.each(cluster, &nodes, |node| {
+        let status = node.client().status()?;
+        Ok(Look::Done((status.site, status.ledger_version)))
+    })?;
+    let times = poll.each(cluster, &nodes, |node| {
+        let rows = node.client().sites()?.sites;
+        let is_known = |(site, version): &&(String, LedgerVersion)| {
+            rows.iter().any(|row| {
+                let is_current = row.this_node || row.schedule == Freshness::Current;
+                row.site == *site && is_current && row.ledger_version.is_some_and(|known| known >= *version)
+            })
+        };
+        let known = versions.iter().filter(is_known).count();
+        let missing = || Look::NotYet(format!("knows {known} of {} ledgers as they are", versions.len()));
+        Ok(if known == versions.len() { Look::Done(since.elapsed()) } else { missing() })
+    })?;
+    Ok(times.into_iter().max().unwrap_or_default())
+}
+
 /// Waits until all other nodes know version `version` of the ledger of the node at `changed`; the time is from `since`.
 ///
 /// # Errors
@@ -72,7 +103,7 @@ pub fn spread(
     let poll = Poll { what: &what, limit: GOSSIP_LIMIT, pause: pause(cluster, Duration::from_millis(2)) };
     let others: Vec<usize> = (0..cluster.nodes.len()).filter(|index| *index != changed).collect();
     let times = poll.each(cluster, &others, |node| {
-        let rows = node.client.sites()?.sites;
+        let rows = node.client().sites()?.sites;
         let known = rows.iter().find(|row| row.site == *site).and_then(|row| row.ledger_version);
         Ok(match known {
             Some(known) if known >= version => Look::Done(since.elapsed()),

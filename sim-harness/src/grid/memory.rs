@@ -1,6 +1,6 @@
-//! Memory of a node process, as the kernel counts it.
+//! Memory and processor time of a process, as the kernel counts them.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use super::measure::{Percentiles, percentiles};
 
@@ -24,6 +24,25 @@ pub fn measure(pids: &[u32]) -> Memory {
     Memory { resident: column("status", "VmRSS:"), proportional: column("smaps_rollup", "Pss:") }
 }
 
+/// Resident memory of a process in MiB; `None` when it cannot be read.
+pub fn resident(pid: u32) -> Option<f64> {
+    mib(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
+}
+
+/// Processor time that a process has used, its threads together; `None` when it cannot be read.
+pub fn processor_time(pid: u32) -> Option<Duration> {
+    ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// User and system time of a `stat` line. The name in parentheses may contain anything, so fields count from behind it.
+fn ticks(line: &str) -> Option<Duration> {
+    /// The kernel shows times in hundredths of a second, whatever its own clock does.
+    const TICK_MS: u64 = 10;
+    let fields: Vec<&str> = line.rsplit_once(')')?.1.split_whitespace().collect();
+    let (user, system): (u64, u64) = (fields.get(11)?.parse().ok()?, fields.get(12)?.parse().ok()?);
+    Some(Duration::from_millis(user.checked_add(system)?.checked_mul(TICK_MS)?))
+}
+
 /// The size behind `key`, which the kernel writes as `Key:   1234 kB`.
 fn mib(text: &str, key: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
@@ -41,5 +60,14 @@ mod tests {
         assert_eq!(mib(text, "VmRSS:"), Some(15.0));
         assert_eq!(mib(text, "Pss:"), None);
         assert_eq!(mib("VmRSS: lots\n", "VmRSS:"), None);
+    }
+
+    #[test]
+    fn processor_time_is_read_behind_the_name() {
+        let line = "7 (a ) b) S 1 7 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 100 1 1";
+        assert_eq!(ticks(line), Some(Duration::from_secs(3)));
+        assert_eq!(ticks("7 (a) S 1"), None);
+        let own = std::process::id();
+        assert!(resident(own).unwrap() > 1.0 && processor_time(own).is_some());
     }
 }

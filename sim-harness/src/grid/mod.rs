@@ -4,24 +4,35 @@
 //! clocks do the rest. Invariants: every wait has a deadline and looks for crashes; no process is left behind; what
 //! users were told is checked against all ledgers by code that shares nothing with the nodes' own.
 //!
-//! Reading order: `args`, `workload`, `cluster` and `process` (the nodes), `knowledge` and `drive` (what happens),
-//! `invariants` and `findings` (what is checked), `report`.
+//! Reading order: `args` and `scenario`, `workload`, `cluster` and `process` (the nodes), `knowledge` and `drive` (a run
+//! without faults), `load` and `crashes` (one with them), `invariants`, `aftermath` and `findings` (what is checked),
+//! `report`.
 
+mod aftermath;
 pub mod args;
+pub mod attacker;
 mod client;
 mod cluster;
+mod crashes;
 mod drive;
 mod error;
 mod findings;
+mod hostile;
 mod interrupt;
 mod invariants;
 mod knowledge;
+mod load;
 mod measure;
 mod memory;
+mod network;
+mod partition;
+mod place;
 mod poll;
 mod process;
 mod progress;
 mod report;
+mod run;
+mod scenario;
 mod settle;
 mod wait;
 mod wire;
@@ -42,8 +53,12 @@ use cluster::{Cluster, Launch};
 use error::{GridError, UsageError};
 use findings::Findings;
 use interrupt::Interrupt;
+use network::Network;
+use place::Place;
 use process::system;
 use progress::Progress;
+use run::Run;
+use scenario::Scenario;
 use workload::{Workload, shifted_request};
 
 /// Runs the command. The exit code is 0 when all checks hold, 64 for bad flags or files, otherwise 1.
@@ -61,26 +76,40 @@ pub fn run(args: &GridArgs) -> ExitCode {
 /// Whether all checks held.
 fn execute(args: &GridArgs) -> Result<bool, GridError> {
     let checked = args.check()?;
+    if matches!(checked.scenario, Scenario::Partition { .. }) {
+        network::enter()?;
+    }
     let workload = Workload::prepare(&checked)?;
-    let places = Places::make(&checked)?;
+    let files = Files::make(&checked)?;
     let interrupt = Interrupt::install()?;
-    let result = run_in(&places, &checked, &workload, &interrupt);
+    let result = run_in(&files, &checked, &workload, &interrupt);
     if !matches!(result, Ok(true) | Err(GridError::Interrupted)) {
-        eprintln!("the nodes' data and logs are kept: {}", places.keep().join(", "));
+        eprintln!("the nodes' data and logs are kept: {}", files.keep().join(", "));
     }
     result
 }
 
-fn run_in(places: &Places, checked: &Checked, workload: &Workload, interrupt: &Interrupt) -> Result<bool, GridError> {
+fn run_in(files: &Files, checked: &Checked, workload: &Workload, interrupt: &Interrupt) -> Result<bool, GridError> {
     let progress = Progress::new();
     let epoch = seconds_since_epoch();
+    let network = match checked.scenario {
+        Scenario::Partition { .. } => Some(Network::make()?),
+        Scenario::Rounds | Scenario::Crashes { .. } | Scenario::Hostile { .. } | Scenario::Open { .. } => None,
+    };
+    let places = match &network {
+        Some(network) => network.places(checked.nodes)?,
+        None => (0..checked.nodes).map(Place::loopback).collect(),
+    };
+    let grid = format!("kolo-sim-{epoch}-{}", std::process::id());
     let launch = Launch {
         kolo: &checked.kolo,
-        run_dir: places.run_dir.path(),
-        log_dir: places.log_dir(),
+        places: &places,
+        gossip: checked.gossip,
+        run_dir: files.run_dir.path(),
+        log_dir: files.log_dir(),
         nodes: &workload.nodes,
         epoch: Span(epoch),
-        grid: &format!("kolo-sim-{epoch}-{}", std::process::id()),
+        grid: &grid,
     };
     progress.stage("starting nodes", checked.nodes);
     let cluster = Cluster::start(&launch, interrupt, |started| progress.at(started))?;
@@ -88,7 +117,15 @@ fn run_in(places: &Places, checked: &Checked, workload: &Workload, interrupt: &I
         Findings { nodes: checked.nodes, hosts: workload.hosts(), seed: checked.seed, ..Findings::default() };
     let requests: Vec<Request> =
         workload.requests.iter().map(|request| shifted_request(request, Span(epoch))).collect();
-    let ended = drive_and_check(&cluster, checked, &requests, &progress, &mut findings);
+    let ended = Run {
+        cluster: &cluster,
+        checked,
+        requests: &requests,
+        network: network.as_ref(),
+        grid: &grid,
+        progress: &progress,
+    }
+    .drive_and_check(&mut findings);
     findings.crashes = cluster.crashes();
     progress.stage("stopping nodes", checked.nodes);
     findings.failed_checks.extend(cluster.stop());
@@ -104,43 +141,24 @@ fn run_in(places: &Places, checked: &Checked, workload: &Workload, interrupt: &I
     Ok(findings.is_good())
 }
 
-fn drive_and_check(
-    cluster: &Cluster,
-    checked: &Checked,
-    requests: &[Request],
-    progress: &Progress,
-    findings: &mut Findings,
-) -> Result<(), GridError> {
-    progress.stage("forming the grid", checked.nodes);
-    findings.formation = knowledge::formation(cluster, findings.hosts)?;
-    progress.stage("requests", requests.len());
-    let at = |done| progress.at(done);
-    drive::drive(cluster, requests, checked.at_once, checked.seed, &mut findings.driven, at)?;
-    progress.stage("checking ledgers", checked.nodes);
-    findings.violations = settle::check_ledgers(cluster, &findings.driven.answers)?;
-    let pids: Vec<u32> = cluster.nodes.iter().map(|node| node.process.pid()).collect();
-    findings.memory = Some(memory::measure(&pids));
-    Ok(())
-}
-
 /// Now, in whole seconds since the Unix epoch.
 fn seconds_since_epoch() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Where a run keeps its files.
-struct Places {
+struct Files {
     run_dir: TempDir,
     keep_logs: Option<PathBuf>,
 }
 
-impl Places {
-    fn make(checked: &Checked) -> Result<Places, GridError> {
+impl Files {
+    fn make(checked: &Checked) -> Result<Files, GridError> {
         if let Some(path) = &checked.keep_logs {
             fs::create_dir_all(path).map_err(|source| UsageError::LogDirectory { path: path.clone(), source })?;
         }
         let made = tempfile::Builder::new().prefix("kolo-sim-grid-").tempdir();
-        Ok(Places {
+        Ok(Files {
             run_dir: made.map_err(system("cannot make a temporary directory"))?,
             keep_logs: checked.keep_logs.clone(),
         })

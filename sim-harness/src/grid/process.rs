@@ -1,6 +1,6 @@
-//! One `kolo node` process: its configuration, its life and its end.
+//! One `kolo node` process: its configuration, its lives and their ends.
 //!
-//! Invariant: dropping a [`NodeProcess`] leaves no process behind.
+//! Invariant: dropping a [`NodeProcess`] leaves no process behind; an end that the harness did not cause is a crash.
 
 use std::{
     fs::{self, File},
@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -18,7 +18,7 @@ use nix::{
 };
 use serde::Serialize;
 
-use super::error::GridError;
+use super::{error::GridError, place::Place};
 
 /// Lines of a log that an error shows.
 const TAIL_LINES: usize = 12;
@@ -39,7 +39,7 @@ pub struct NodeConfigFile<'a> {
 
 #[derive(Debug, Serialize)]
 struct Gossip {
-    interval: &'static str,
+    interval: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,23 +48,25 @@ struct Log {
 }
 
 impl<'a> NodeConfigFile<'a> {
-    /// A node on loopback with free ports, which gossips often, since the run is short.
+    /// A node at `place` that leaves at least `gossip` between two gossip messages.
     pub fn new(
         data_dir: &'a Path,
         name: &'a str,
         grid: &'a str,
         bootstrap: &'a [String],
         hosts_file: &'a Path,
+        place: &'a Place,
+        gossip: Duration,
     ) -> NodeConfigFile<'a> {
         NodeConfigFile {
             data_dir,
             name,
             grid,
-            listen: ["/ip4/127.0.0.1/tcp/0"],
+            listen: [&place.listen],
             bootstrap,
-            api: "127.0.0.1:0",
+            api: &place.api,
             hosts_file,
-            gossip: Gossip { interval: "200ms" },
+            gossip: Gossip { interval: format!("{}ms", gossip.as_millis()) },
             log: Log { format: "human" },
         }
     }
@@ -91,20 +93,66 @@ enum Life {
     Ended(ExitStatus),
     /// It ended without having been asked.
     Crashed(ExitStatus),
+    /// The harness killed it, as a fault of the run.
+    Killed,
 }
 
 struct State {
     child: Child,
     life: Life,
+    started: Instant,
 }
 
-/// A started node.
+/// What a node's process is started from.
+#[derive(Debug, Clone)]
+pub struct NodeCommand {
+    /// The `kolo` binary.
+    pub kolo: PathBuf,
+    /// Its configuration file.
+    pub config: PathBuf,
+    /// The network namespace to run in, as the id of a process in it.
+    pub namespace: Option<u32>,
+}
+
+impl NodeCommand {
+    /// The command of a life that begins now. `listen` replaces the configured address.
+    fn command(&self, listen: Option<&str>) -> Command {
+        let mut command = match self.namespace {
+            Some(pid) => {
+                let mut command = Command::new("nsenter");
+                command.arg(format!("--net=/proc/{pid}/ns/net")).arg("--").arg(&self.kolo);
+                command
+            }
+            None => Command::new(&self.kolo),
+        };
+        command.arg("node").arg("--config").arg(&self.config);
+        if let Some(listen) = listen {
+            command.arg("--listen").arg(listen);
+        }
+        // Flags can be given as variables too; what is set for the user's own node must not reach these.
+        for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("KOLO_"))
+        {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    fn spawn(&self, listen: Option<&str>, log: &Path) -> Result<Child, GridError> {
+        let cannot_write = || format!("cannot write {}", log.display());
+        let out = File::options().create(true).append(true).open(log).map_err(system(&cannot_write()))?;
+        let err = out.try_clone().map_err(system(&cannot_write()))?;
+        let mut command = self.command(listen);
+        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        command.spawn().map_err(system(&format!("cannot start {}", self.kolo.display())))
+    }
+}
+
+/// A started node, which may live several times.
 pub struct NodeProcess {
+    command: NodeCommand,
     name: String,
     data_dir: PathBuf,
     log: PathBuf,
-    started: Instant,
-    pid: u32,
     state: Mutex<State>,
 }
 
@@ -114,25 +162,38 @@ impl NodeProcess {
     /// # Errors
     /// [`GridError::System`].
     pub fn spawn(
-        kolo: &Path,
-        config: &Path,
+        command: NodeCommand,
         name: String,
         data_dir: PathBuf,
         log: PathBuf,
     ) -> Result<NodeProcess, GridError> {
-        let out = File::create(&log).map_err(system(&format!("cannot write {}", log.display())))?;
-        let err = out.try_clone().map_err(system(&format!("cannot write {}", log.display())))?;
-        let mut command = Command::new(kolo);
-        command.arg("node").arg("--config").arg(config).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
-        // Flags can be given as variables too; what is set for the user's own node must not reach these.
-        for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("KOLO_"))
-        {
-            command.env_remove(variable);
-        }
         let started = Instant::now();
-        let child = command.spawn().map_err(system(&format!("cannot start {}", kolo.display())))?;
-        let pid = child.id();
-        Ok(NodeProcess { name, data_dir, log, started, pid, state: Mutex::new(State { child, life: Life::Running }) })
+        let child = command.spawn(None, &log)?;
+        let state = Mutex::new(State { child, life: Life::Running, started });
+        Ok(NodeProcess { command, name, data_dir, log, state })
+    }
+
+    /// Ends the process with SIGKILL, as a fault of the run: no crash, and nothing is said to it.
+    pub fn kill(&self) {
+        let mut state = self.look();
+        if matches!(state.life, Life::Running | Life::Terminating) {
+            kill_and_reap(&mut state);
+            state.life = Life::Killed;
+        }
+    }
+
+    /// Starts the process again after its end, with the same data, listening on `listen`.
+    ///
+    /// # Errors
+    /// [`GridError::System`].
+    pub fn respawn(&self, listen: &str) -> Result<(), GridError> {
+        let mut state = self.look();
+        if !matches!(state.life, Life::Running | Life::Terminating) {
+            state.started = Instant::now();
+            state.child = self.command.spawn(Some(listen), &self.log)?;
+            state.life = Life::Running;
+        }
+        Ok(())
     }
 
     /// Name for people.
@@ -145,14 +206,14 @@ impl NodeProcess {
         &self.data_dir
     }
 
-    /// When it was started.
+    /// When it was started last.
     pub fn started(&self) -> Instant {
-        self.started
+        self.look().started
     }
 
     /// Process id.
     pub fn pid(&self) -> u32 {
-        self.pid
+        self.look().child.id()
     }
 
     /// Fails when the process has ended by itself.
@@ -166,7 +227,7 @@ impl NodeProcess {
                 status: status.to_string(),
                 log_tail: self.log_tail(),
             }),
-            Life::Running | Life::Terminating | Life::Ended(_) => Ok(()),
+            Life::Running | Life::Terminating | Life::Ended(_) | Life::Killed => Ok(()),
         }
     }
 
@@ -180,7 +241,7 @@ impl NodeProcess {
         let mut state = self.look();
         if matches!(state.life, Life::Running) {
             // The child is not reaped yet, so the id is still its own; a failure shows when waiting for the end.
-            let _ = kill(Pid::from_raw(self.pid.cast_signed()), Signal::SIGTERM);
+            let _ = kill(Pid::from_raw(state.child.id().cast_signed()), Signal::SIGTERM);
             state.life = Life::Terminating;
         }
     }
@@ -190,6 +251,7 @@ impl NodeProcess {
         let mut state = self.look();
         let what = match &state.life {
             Life::Ended(status) if status.success() => return None,
+            Life::Killed => return None,
             Life::Ended(status) => format!("ended with {status} when asked to end"),
             Life::Crashed(status) => format!("ended by itself ({status})"),
             Life::Running | Life::Terminating => {
@@ -241,8 +303,6 @@ impl Drop for NodeProcess {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::grid::wait::{Look, wait_until};
 
@@ -254,7 +314,8 @@ mod tests {
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
         let log = dir.path().join("log");
-        let process = NodeProcess::spawn(&program, Path::new("x"), "n".to_owned(), dir.path().to_owned(), log).unwrap();
+        let command = NodeCommand { kolo: program, config: "x".into(), namespace: None };
+        let process = NodeProcess::spawn(command, "n".to_owned(), dir.path().to_owned(), log).unwrap();
         (dir, process)
     }
 
@@ -300,6 +361,22 @@ mod tests {
     }
 
     #[test]
+    fn a_kill_is_no_crash_and_the_next_life_is_watched_again() {
+        let (dir, process) = spawn("[ -e \"$(dirname \"$0\")/broken\" ] && exit 4; exec sleep 1000");
+        let first = process.pid();
+        process.kill();
+        assert!(!process.is_running() && process.check().is_ok());
+        assert_eq!(process.bad_end(), None);
+        process.respawn("/memory/1").unwrap();
+        assert!(process.is_running() && process.pid() != first);
+        process.kill();
+        fs::write(dir.path().join("broken"), "").unwrap();
+        process.respawn("/memory/1").unwrap();
+        ended(&process);
+        assert!(process.check().unwrap_err().to_string().contains("exit status: 4"));
+    }
+
+    #[test]
     fn dropping_leaves_nothing_behind() {
         let (_dir, process) = spawn("trap '' TERM; while :; do sleep 1000; done");
         let pid = Pid::from_raw(process.pid().cast_signed());
@@ -311,7 +388,10 @@ mod tests {
     #[test]
     fn the_configuration_is_toml() {
         let bootstrap = ["/ip4/127.0.0.1/tcp/4001/p2p/x\"y".to_owned()];
-        let text = NodeConfigFile::new(Path::new("/d"), "node-001", "g", &bootstrap, Path::new("/h.json")).to_toml();
+        let place = Place::loopback(0);
+        let (data_dir, hosts, gossip) = (Path::new("/d"), Path::new("/h.json"), Duration::from_millis(200));
+        let file = NodeConfigFile::new(data_dir, "node-001", "g", &bootstrap, hosts, &place, gossip);
+        let text = file.to_toml();
         let table: toml::Table = toml::from_str(&text).unwrap();
         assert_eq!(table["bootstrap"][0].as_str(), Some(bootstrap[0].as_str()));
         assert_eq!(table["gossip"]["interval"].as_str(), Some("200ms"));

@@ -14,6 +14,7 @@ use super::{
     args::OutputForm,
     drive::{Answer, End},
     findings::{Figures, Findings, Outcome},
+    hostile::PhaseFigures,
     measure::Percentiles,
     wire::Reservation,
 };
@@ -53,6 +54,7 @@ fn for_people(findings: &Findings, figures: &Figures) -> String {
             figures.requests, figures.reserved, figures.rejected, figures.failed, figures.attempts, figures.conflicts
         ),
     );
+    sections(figures).iter().for_each(|words| line(&mut text, words));
     line(&mut text, &table(figures).to_string());
     let reserved: Vec<String> = answers.iter().filter_map(in_words).take(SHOWN_RESERVATIONS).collect();
     if !reserved.is_empty() {
@@ -73,12 +75,45 @@ fn for_people(findings: &Findings, figures: &Figures) -> String {
 /// A line for each request that is not reserved: which, and why.
 fn not_reserved(findings: &Findings) -> String {
     let mut text = String::new();
-    for answer in findings.driven.answers.iter().filter(|answer| answer.outcome() != Outcome::Reserved) {
+    let not_reserved = || findings.driven.answers.iter().filter(|answer| answer.outcome() != Outcome::Reserved);
+    for answer in not_reserved().take(SHOWN_FAILURES) {
         let why = answer.why_not().unwrap_or_else(|| "nothing says why".to_owned());
         let outcome = if answer.outcome() == Outcome::Rejected { "rejected" } else { "failed" };
         line(&mut text, &format!("{} {outcome}: {why}", answer.label()));
     }
+    let more = not_reserved().count().saturating_sub(SHOWN_FAILURES);
+    if more > 0 {
+        line(&mut text, &format!("and {more} more not reserved"));
+    }
     text
+}
+
+/// What a scenario adds, in words.
+fn sections(figures: &Figures) -> Vec<String> {
+    let mut words = Vec::new();
+    if let Some(crashes) = &figures.crashes_caused {
+        let cut_short = crashes.recovery_ms.cut_short;
+        let (kills, leaves) = (crashes.kills, crashes.leaves);
+        words.push(format!("{kills} kills, {leaves} left in order; {cut_short} recoveries cut short by the next end"));
+    }
+    if let Some(partition) = &figures.partition {
+        let halves: Vec<String> =
+            partition.halves.iter().map(|half| format!("{} of {}", half.reserved, half.answered)).collect();
+        words.push(format!(
+            "cut for {:.1} s: {} requests reserved in the halves; all agree {:.0} ms after the healing",
+            partition.cut_ms / 1000.0,
+            halves.join(" and "),
+            partition.agree_after_heal_ms
+        ));
+    }
+    words.extend(figures.hostile.iter().map(PhaseFigures::words));
+    if let Some(after) = &figures.aftermath {
+        words.push(format!(
+            "{} told as reserved, {} of them taken back, {} lost; {} nodes wedged",
+            after.acknowledged, after.taken_back, after.acknowledged_lost, after.wedged
+        ));
+    }
+    words
 }
 
 fn line(text: &mut String, words: &str) {
@@ -89,13 +124,26 @@ fn line(text: &mut String, words: &str) {
 fn table(figures: &Figures) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(["", "median", "99 %", "largest"]);
-    let rows: [(&str, Option<Percentiles>); 5] = [
+    let mut rows: Vec<(&str, Option<Percentiles>)> = vec![
         ("submit to confirmed, ms", figures.latency_ms),
         ("node start to whole grid known, ms", figures.formation_ms),
         ("change to known everywhere, ms", figures.gossip_ms),
         ("resident memory a node, MiB", figures.memory_mib),
         ("without shared pages counted twice, MiB", figures.memory_proportional_mib),
     ];
+    if let Some(crashes) = &figures.crashes_caused {
+        rows.extend([
+            ("new process to answering, ms", crashes.recovery_ms.start),
+            ("end to answering again, ms", crashes.recovery_ms.answers),
+            ("end to all settled, ms", crashes.recovery_ms.settled),
+        ]);
+    }
+    for (name, half) in ["alone, first half, ms", "alone, second half, ms"]
+        .iter()
+        .zip(figures.partition.iter().flat_map(|partition| &partition.halves))
+    {
+        rows.push((name, half.latency_ms));
+    }
     for (name, row) in rows {
         let cell = |value: fn(&Percentiles) -> f64| {
             let text = row.as_ref().map_or_else(|| "-".to_owned(), |row| format!("{:.1}", value(row)));
@@ -169,6 +217,7 @@ mod tests {
                 latency: Duration::from_micros(7300),
                 explanation: None,
             },
+            after: None,
         };
         let mut findings = Findings { nodes: 2, hosts: 3, seed: 9, ..Findings::default() };
         findings.driven.answers.push(answer);

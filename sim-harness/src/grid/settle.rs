@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     cluster::Cluster,
-    drive::{Answer, End},
+    drive::Answer,
     error::GridError,
     invariants::{self, Told, Violation},
     poll::Poll,
@@ -25,13 +25,13 @@ const PAUSE: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// [`GridError`] when a node does not answer, crashes, or the run is interrupted.
-pub fn check_ledgers(cluster: &Cluster, answers: &[Answer]) -> Result<Vec<Violation>, GridError> {
+pub fn check_ledgers<'a>(
+    cluster: &Cluster,
+    answers: impl IntoIterator<Item = &'a Answer>,
+) -> Result<Vec<Violation>, GridError> {
     let told: Vec<Told<'_>> = answers
-        .iter()
-        .filter_map(|answer| match &answer.end {
-            End::Told { view, .. } => Some(Told { request: &answer.request, view }),
-            End::Lost(_) => None,
-        })
+        .into_iter()
+        .filter_map(|answer| Some(Told { request: &answer.request, view: answer.last_view()? }))
         .collect();
     let settled = wait_until(
         "settled ledgers",
@@ -57,5 +57,5 @@ pub fn check_ledgers(cluster: &Cluster, answers: &[Answer]) -> Result<Vec<Violat
 fn read(cluster: &Cluster) -> Result<Vec<Ledger>, GridError> {
     let nodes: Vec<usize> = (0..cluster.nodes.len()).collect();
     let poll = Poll { what: "all ledgers", limit: READ_LIMIT, pause: PAUSE };
-    poll.each(cluster, &nodes, |node| node.client.ledger().map(Look::Done))
+    poll.each(cluster, &nodes, |node| node.client().ledger().map(Look::Done))
 }

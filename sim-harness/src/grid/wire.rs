@@ -18,6 +18,10 @@ pub struct Status {
     pub listen: Vec<String>,
     /// Sites the node knows.
     pub known_sites: usize,
+    /// Version of its ledger.
+    pub ledger_version: LedgerVersion,
+    /// What its network side has counted.
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// `GET /v1/sites`.
@@ -93,6 +97,8 @@ pub struct Booking {
     pub request: String,
     /// Held or confirmed.
     pub state: BookingState,
+    /// Whether the site knows that its part is final.
+    pub settled: bool,
     /// When.
     pub window: Window,
     /// What on which hosts.
@@ -107,6 +113,13 @@ pub enum BookingState {
     Held,
     /// A reservation.
     Confirmed,
+}
+
+/// `GET /v1/requests`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct RequestList {
+    /// Newest first.
+    pub requests: Vec<RequestView>,
 }
 
 /// A request's life so far.

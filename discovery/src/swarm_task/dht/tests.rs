@@ -22,7 +22,7 @@ fn dht() -> (Dht, Kad, Arc<Shared>) {
 }
 
 fn put(dht: &mut Dht, kad: &mut Kad, key: &RecordKey, value: &[u8]) -> bool {
-    let stored = dht.store_record(kad, Record::new(key.clone(), value.to_vec()));
+    let stored = dht.store_record(kad, Record::new(key.clone(), value.to_vec())).is_ok();
     assert!(!stored || kad.store_mut().get(key).is_some_and(|record| record.value == value));
     stored
 }
@@ -55,10 +55,29 @@ fn one_provider_gets_no_more_keys_than_a_site_has_and_they_expire() {
         key.resize(length, 0);
         ProviderRecord { expires: past, ..ProviderRecord::new(RecordKey::new(&key), provider, Vec::new()) }
     };
-    assert!(!dht.store_provider(&mut kad, entry(0, 31)), "no key of ours");
-    let stored = (0..2 * KEYS_PER_SITE_MAX).filter(|number| dht.store_provider(&mut kad, entry(*number, 32))).count();
+    assert_eq!(dht.store_provider(&mut kad, entry(0, 31)), Err(NotStored::Invalid), "no key of ours");
+    let stored =
+        (0..2 * KEYS_PER_SITE_MAX).filter(|number| dht.store_provider(&mut kad, entry(*number, 32)).is_ok()).count();
     assert_eq!(stored, KEYS_PER_SITE_MAX);
-    assert!(dht.store_provider(&mut kad, entry(0, 32)), "a known key is renewed");
+    assert!(dht.store_provider(&mut kad, entry(0, 32)).is_ok(), "a known key is renewed");
     dht.drop_expired(&mut kad);
     assert!(dht.stored.is_empty() && kad.store_mut().providers(&entry(0, 32).key).is_empty());
+}
+
+#[test]
+fn made_up_providers_leave_room_for_sites_that_are_known() {
+    let (mut dht, mut kad, shared) = dht();
+    let entries_max = shared.config.limits.dht_keys_max / 2;
+    let entry = |number: usize, provider: PeerId| {
+        let mut key = number.to_be_bytes().to_vec();
+        key.resize(32, 0);
+        let expires = Some(Instant::now() + Duration::from_secs(60));
+        ProviderRecord { expires, ..ProviderRecord::new(RecordKey::new(&key), provider, Vec::new()) }
+    };
+    dht.stored_entries = entries_max;
+    assert_eq!(dht.store_provider(&mut kad, entry(0, PeerId::random())), Err(NotStored::NoRoom));
+    let site = Identity::generate().unwrap();
+    let envelope = sealed(&site, "test", shared.clock.utc_ms(), advert(&site, 5));
+    shared.hear(&envelope).unwrap();
+    assert_eq!(dht.store_provider(&mut kad, entry(0, site.peer_id())), Ok(()));
 }

@@ -34,6 +34,9 @@ impl Report for Explanation {
             text.push_str(&format!(": {} ({})", safe(&reason.detail), safe(&reason.code)));
         }
         text.push('\n');
+        if !self.user.is_empty() {
+            text.push_str(&format!("user {}\n", safe(&self.user)));
+        }
         for (index, round) in self.rounds.iter().enumerate() {
             text.push_str(&round_text(index + 1, round, zone));
         }

@@ -3,17 +3,24 @@
 //! Invariant: a command checks all that was typed before it talks to anybody, and prints its result once.
 
 pub mod cancel;
+pub mod doctor;
 pub mod explain;
+pub mod grid;
 pub mod hosts;
+pub mod join;
 pub mod list;
 pub mod node;
 pub mod plan;
 mod plan_offline;
+pub mod repair;
 pub mod show;
 pub mod sites;
 pub mod submit;
 mod wait;
 
+use std::path::{self, PathBuf};
+
+use broker::time::Time;
 use jiff::Zoned;
 
 use super::{
@@ -24,7 +31,7 @@ use super::{
     output::Output,
     views::RequestList,
 };
-use crate::config::Surroundings;
+use crate::{config::Surroundings, trust::Wallet};
 
 /// What every command works with.
 pub struct Context {
@@ -42,6 +49,26 @@ impl Context {
     /// A connection to the user's node.
     fn connect(&self) -> Result<Client, CliError> {
         connection::connect(&self.global, &self.surroundings)
+    }
+
+    /// The data directory that the user means.
+    fn data_dir(&self) -> Result<PathBuf, CliError> {
+        match &self.global.data_dir {
+            Some(directory) => path::absolute(directory)
+                .map_err(|error| CliError::Usage(format!("--data-dir {}: {error}", directory.display()))),
+            None => Ok(self.surroundings.default_data_dir()?),
+        }
+    }
+
+    /// Where a user's key may be, the first place first: the user's own directory, then the data directory.
+    pub(in crate::cli) fn wallets(&self) -> Result<Vec<Wallet>, CliError> {
+        let directories = self.surroundings.user_dir().into_iter().chain([self.data_dir()?]);
+        Ok(directories.map(|directory| Wallet::at(&directory)).collect())
+    }
+
+    /// The start of the command on the clock of credentials.
+    pub(in crate::cli) fn time(&self) -> Time {
+        Time(self.now.timestamp().as_second())
     }
 }
 

@@ -78,6 +78,7 @@ fn as_reservation(plan: &AllocatedPlan, duration: Span) -> ReservationView {
             .hosts
             .iter()
             .map(|host| GrantView {
+                lost: None,
                 site: host.site.clone(),
                 site_name: host.site_name.clone(),
                 host: host.id.clone(),

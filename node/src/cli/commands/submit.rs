@@ -9,7 +9,7 @@ use crate::cli::{
     error::{CliError, Exit},
     output::{OutputFormat, Report, safe},
     report::{request_text, reservation_text},
-    request,
+    request, signing,
     time::parse_duration,
     views::RequestView,
 };
@@ -25,12 +25,13 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     };
     let request = request::checked(&args.request, &context.now)?;
     let client = context.connect()?;
+    let submission = signing::submission(context, &client, &args.key, request)?;
     if args.no_wait {
-        let view = client.post("/v1/requests", &request)?;
+        let view = client.post("/v1/requests", &submission)?;
         context.output.print(&Submitted { view })?;
         return Ok(Exit::Done);
     }
-    let view = wait::submit_and_wait(client, request, timeout)?;
+    let view = wait::submit_and_wait(client, submission, timeout)?;
     if view.state.stands() {
         context.output.print(&Settled { view })?;
         return Ok(Exit::Done);

@@ -5,7 +5,6 @@
 
 use std::{future, io, pin::pin, thread, time::Duration};
 
-use broker::request::Request;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::{sync::mpsc, time::sleep};
 
@@ -14,6 +13,7 @@ use crate::cli::{
     error::CliError,
     output::safe,
     shows_progress,
+    signing::Submission,
     time::format_duration,
     views::RequestView,
 };
@@ -25,19 +25,23 @@ const QUEUE: usize = 4;
 
 type News = Result<Box<RequestView>, ApiError>;
 
-/// Hands `request` over and waits until it is settled, or until `timeout`.
+/// Hands `submission` over and waits until it is settled, or until `timeout`.
 ///
 /// # Errors
 /// [`CliError::Api`] when the node cannot be asked, [`CliError::StillWaiting`] and [`CliError::Interrupted`] when the
 /// wait ended first.
-pub fn submit_and_wait(client: Client, request: Request, timeout: Option<Duration>) -> Result<RequestView, CliError> {
+pub fn submit_and_wait(
+    client: Client,
+    submission: Submission,
+    timeout: Option<Duration>,
+) -> Result<RequestView, CliError> {
     let failed = |source| CliError::Io { doing: "waiting for the request", source };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
     // Not joined: when the wait ends first, the process does too.
     thread::Builder::new()
         .name("submit".to_owned())
-        .spawn(move || follow(&client, &request, &sender))
+        .spawn(move || follow(&client, &submission, &sender))
         .map_err(failed)?;
     let progress = progress_line();
     let result = runtime.block_on(listen(receiver, timeout, tokio::signal::ctrl_c(), &progress));
@@ -46,8 +50,8 @@ pub fn submit_and_wait(client: Client, request: Request, timeout: Option<Duratio
 }
 
 /// Asks the node until the request is settled, or nobody listens any more.
-fn follow(client: &Client, request: &Request, news: &mpsc::Sender<News>) {
-    let mut answer: Result<RequestView, ApiError> = client.post("/v1/requests", request);
+fn follow(client: &Client, submission: &Submission, news: &mpsc::Sender<News>) {
+    let mut answer: Result<RequestView, ApiError> = client.post("/v1/requests", submission);
     loop {
         let next = answer
             .as_ref()
@@ -121,6 +125,8 @@ fn progress_line() -> ProgressBar {
 
 #[cfg(test)]
 mod tests {
+    use broker::request::Request;
+
     use super::*;
     use crate::cli::{client::tests::serve, error::Exit, views::tests::view};
 
@@ -162,7 +168,7 @@ mod tests {
         let (client, server) = serve(vec![("201 Created", body("planning")), ("200 OK", body("confirmed"))]);
         let request: Request = serde_json::from_str(r#"{"hosts":3,"duration":7200}"#).unwrap();
         let (sender, mut receiver) = mpsc::channel(QUEUE);
-        follow(&client, &request, &sender);
+        follow(&client, &Submission::Plain(Box::new(request.clone())), &sender);
         let asked = server.join().unwrap();
         assert!(asked[0].starts_with("POST /v1/requests HTTP"), "{asked:?}");
         let (_, sent) = asked[0].split_once("\r\n\r\n").unwrap();

@@ -4,6 +4,7 @@
 //! Invariant: a checker changes nothing; what it finds goes into [`World::violate`].
 
 mod capacity;
+mod covered;
 mod durable;
 pub mod repeat;
 mod settled;
@@ -52,6 +53,7 @@ impl World {
         for reservation in confirmed {
             self.truth.note_confirmed(&self.nodes, &reservation.attempt, &reservation.participants);
         }
+        self.check_covered(node, request);
         self.check_told(request);
     }
 }

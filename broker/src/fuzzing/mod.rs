@@ -1,0 +1,91 @@
+//! The core's fuzz targets: what it reads from outside, and operations against slow and obvious models.
+//!
+//! Invariant: a target panics exactly when the core has a fault; input that is merely wrong is refused, and the target
+//! returns. A target depends on its bytes only.
+
+mod documents;
+mod ledger;
+mod negotiation;
+mod planner;
+mod schedule;
+mod view;
+mod words;
+
+pub use fuzz_support::Target;
+
+/// All targets of this crate.
+pub const TARGETS: &[Target] = &[
+    documents::AMOUNT,
+    documents::REQUEST,
+    documents::SNAPSHOT,
+    ledger::LEDGER,
+    negotiation::NEGOTIATION,
+    planner::PLANNER,
+    schedule::SCHEDULE,
+    view::VIEW,
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn corpus() -> &'static Path {
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/corpus"))
+    }
+
+    fn replay(name: &str) {
+        let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
+        let replayed = fuzz_support::replay(target, corpus()).expect("a corpus");
+        assert!(replayed.files > 0 && replayed.mutations > 0, "{replayed:?}");
+    }
+
+    macro_rules! replayed {
+        ($($test:ident: $name:literal,)*) => {
+            $(#[test]
+            fn $test() {
+                replay($name);
+            })*
+
+            #[test]
+            fn every_target_is_replayed() {
+                assert_eq!(TARGETS.iter().map(|target| target.name).collect::<Vec<_>>(), [$($name),*]);
+            }
+        };
+    }
+
+    replayed! {
+        amounts: "amount",
+        requests: "request",
+        snapshots: "snapshot",
+        ledgers: "ledger",
+        negotiations: "negotiation",
+        plans: "planner",
+        schedules: "schedule",
+        views: "view",
+    }
+
+    /// Shows that the model of the ledger would notice.
+    #[cfg(feature = "canary")]
+    #[test]
+    fn deliberate_faults_of_the_ledger_are_found() {
+        use crate::canary::{self, Canary};
+
+        for fault in [Canary::AdmitBesideHolds, Canary::DoubleRelease] {
+            let run = std::thread::spawn(move || {
+                canary::set(Some(fault));
+                fuzz_support::replay(&ledger::LEDGER, corpus())
+            });
+            assert!(run.join().is_err(), "{fault:?} was not found");
+        }
+    }
+
+    #[test]
+    #[ignore = "writes the seeds into tests/corpus; run by scripts/fuzz seeds"]
+    fn write_seeds() {
+        for target in TARGETS {
+            fuzz_support::write_seeds(target, corpus()).expect("a corpus that can be written");
+        }
+    }
+}

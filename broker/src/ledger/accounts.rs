@@ -1,0 +1,167 @@
+//! What each user has in the ledger, and the limits on it: one user cannot take more than the site grants, through
+//! however many entry points.
+//!
+//! Invariant ([`Ledger::check_accounts`]): an account counts exactly the bookings of its user that stand in the ledger;
+//! no account is empty. Bookings without a key (of the first version) are nobody's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Booking, BookingState, Ledger};
+use crate::{
+    amount::Amount,
+    protocol::{AttemptId, HoldRequest, RefusalReason},
+    resources::amount_of,
+    schedule::Schedule,
+    time::Window,
+    trust::{Denial, Permit, PublicKey, RequestStatement, Rule, asked::check_total},
+};
+
+const HOUR_S: u64 = 3600;
+
+/// What one user has.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Account {
+    /// Number of holds.
+    holds: usize,
+    /// Seconds of all bookings, each times its number of hosts.
+    host_seconds: u64,
+    /// All bookings.
+    bookings: BTreeSet<AttemptId>,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Accounts(BTreeMap<PublicKey, Account>);
+
+fn host_seconds(window: Window, hosts: usize) -> u64 {
+    window.duration().0.saturating_mul(hosts as u64)
+}
+
+/// Whether `hold` beside `others` of its request is still what the user has signed.
+fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Booking]) -> Result<(), Denial> {
+    let request = &statement.request;
+    let at_same_time = || others.iter().filter(|other| other.window == hold.window);
+    let hosts = at_same_time().map(|other| other.grants.len()).sum::<usize>() + hold.grants.len();
+    if hosts > request.hosts() {
+        let detail = format!("{hosts} hosts in all tries, the user asked for {}", request.hosts());
+        return Err(Denial::new(Rule::HostCount, detail));
+    }
+    let grants = at_same_time().flat_map(|other| &other.grants).chain(&hold.grants);
+    check_total(statement, grants.map(|grant| &grant.amounts))?;
+    let other_times: BTreeSet<Window> =
+        others.iter().map(|other| other.window).filter(|window| *window != hold.window).collect();
+    if other_times.len() > usize::from(request.moves_on_loss()) {
+        return Err(Denial::new(Rule::HostCount, "the request has been used for another time already"));
+    }
+    Ok(())
+}
+
+/// What `percent` of `capacity` is, rounded down.
+fn share_of(capacity: Amount, percent: u8) -> Amount {
+    let share = u128::from(capacity.0) * u128::from(percent) / 100;
+    Amount(u64::try_from(share).unwrap_or(u64::MAX))
+}
+
+impl Accounts {
+    pub(super) fn add(&mut self, booking: &Booking) {
+        let Some(user) = booking.user_key else { return };
+        let account = self.0.entry(user).or_default();
+        account.holds += usize::from(booking.is_held());
+        account.host_seconds += host_seconds(booking.window, booking.grants.len());
+        account.bookings.insert(booking.attempt.clone());
+    }
+
+    pub(super) fn remove(&mut self, booking: &Booking) {
+        let Some(user) = booking.user_key else { return };
+        let Some(account) = self.0.get_mut(&user) else { return };
+        account.holds -= usize::from(booking.is_held());
+        account.host_seconds -= host_seconds(booking.window, booking.grants.len());
+        account.bookings.remove(&booking.attempt);
+        if account.bookings.is_empty() {
+            self.0.remove(&user);
+        }
+    }
+}
+
+impl Ledger {
+    /// Whether the user may have this as well, beside what the user has.
+    pub(super) fn check_account(&self, hold: &HoldRequest, permit: &Permit) -> Result<(), Denial> {
+        let nothing = Account::default();
+        let account = self.accounts.0.get(&permit.user).unwrap_or(&nothing);
+        let limits = &permit.limits;
+        if let Some(most) = limits.max_holds.filter(|most| account.holds >= *most as usize) {
+            return Err(Denial::new(
+                Rule::MaxHolds,
+                format!("the user has {} holds, {most} are allowed", account.holds),
+            ));
+        }
+        let bookings = account.bookings.len();
+        if let Some(most) = limits.max_reservations.filter(|most| bookings >= *most as usize) {
+            let detail = format!("the user has {bookings} reservations and holds, {most} are allowed");
+            return Err(Denial::new(Rule::MaxReservations, detail));
+        }
+        let after = account.host_seconds.saturating_add(host_seconds(hold.window, hold.grants.len()));
+        if let Some(most) = limits.max_host_hours.filter(|most| after > most.saturating_mul(HOUR_S)) {
+            let detail = format!("the user would have {} host-hours, {most} are allowed", after.div_ceil(HOUR_S));
+            return Err(Denial::new(Rule::MaxHostHours, detail));
+        }
+        self.check_share(hold, account)
+    }
+
+    /// Whether the user stays within the share of each host that the owner grants one user at any time.
+    fn check_share(&self, hold: &HoldRequest, account: &Account) -> Result<(), Denial> {
+        let shares = &self.gate.policy().user_share_percent;
+        if shares.is_empty() {
+            return Ok(());
+        }
+        for grant in &hold.grants {
+            let Some(host) = self.hosts.get(&grant.host) else { continue };
+            let mut of_user = Schedule::default();
+            let beside = account.bookings.iter().filter_map(|attempt| self.bookings.get(attempt));
+            for booking in beside.filter(|booking| booking.window.overlaps(hold.window)) {
+                for theirs in booking.grants.iter().filter(|theirs| theirs.host == grant.host) {
+                    of_user.add(booking.window, &theirs.amounts);
+                }
+            }
+            for (name, percent) in shares {
+                let most = share_of(amount_of(&host.host().capacity, name), *percent);
+                let after = of_user.peak(name, hold.window) + amount_of(&grant.amounts, name);
+                if after > most {
+                    let id = &grant.host;
+                    let detail = format!("host {id}: the user would have {after} of {name}, {most} are allowed");
+                    return Err(Denial::new(Rule::UserShare, detail));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all that stands here for the same request stays within what its user has signed, so that one signed
+    /// request cannot be used many times: no more at one time than was asked, at one time, or at two while a reservation
+    /// that has lost hosts moves, as its user allows.
+    pub(super) fn check_other_tries(
+        &self,
+        hold: &HoldRequest,
+        statement: &RequestStatement,
+    ) -> Result<(), RefusalReason> {
+        let of_request = |attempt: u32| AttemptId { attempt, ..hold.attempt.clone() };
+        let others: Vec<&Booking> =
+            self.bookings.range(of_request(0)..=of_request(u32::MAX)).map(|(_, booking)| booking).collect();
+        let settled: Vec<&Booking> =
+            others.iter().copied().filter(|booking| booking.state == BookingState::Settled).collect();
+        check_covered(hold, statement, &settled).map_err(RefusalReason::NotAllowed)?;
+        // An earlier try that was decided against may still stand until its release arrives.
+        check_covered(hold, statement, &others).map_err(|_| RefusalReason::OtherTry)
+    }
+
+    /// Checks the module's invariant from scratch.
+    pub(super) fn check_accounts(&self) -> Result<(), String> {
+        let mut counted = Accounts::default();
+        self.bookings.values().for_each(|booking| counted.add(booking));
+        if counted == self.accounts {
+            Ok(())
+        } else {
+            Err(format!("accounts are {:?}, the bookings say {counted:?}", self.accounts))
+        }
+    }
+}

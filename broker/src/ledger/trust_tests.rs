@@ -1,0 +1,227 @@
+//! What one user may have beside what the user has, and that a signed request is used once.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{
+    tests::{ask, at, cpu, host, id, reason},
+    *,
+};
+use crate::{
+    ids::RequestId,
+    protocol::{HoldRequest, RefusalReason},
+    request::Request,
+    resources::{ResourceName, amount_of},
+    time::Span,
+    trust::{Limits, OwnerPolicy, Rule, Trust, testing},
+};
+
+/// One hold in short: on hosts `h0`, `h1`, ... `amount` of cpu each, from `start` on for `duration` seconds.
+#[derive(Debug, Clone, Copy)]
+struct Ask {
+    user: u64,
+    request: u64,
+    attempt: u32,
+    hosts: u64,
+    amount: u64,
+    start: i64,
+    duration: u64,
+    is_movable: bool,
+}
+
+const ASK: Ask =
+    Ask { user: 1, request: 1, attempt: 1, hosts: 1, amount: 100, start: 2_000, duration: 3_600, is_movable: false };
+
+impl Ask {
+    fn attempt_id(self) -> AttemptId {
+        let request = RequestId::new(&format!("r{}", self.request)).unwrap();
+        AttemptId { entry_point: id("entry"), request, attempt: self.attempt }
+    }
+
+    /// The request is for two hosts with 4,000 in all.
+    fn request(self) -> SiteRequest {
+        let moves = if self.is_movable { r#","move_on_loss":true"# } else { "" };
+        let text = format!(r#"{{"hosts":2,"duration":{},"total":{{"cpu":4000}}{moves}}}"#, self.duration);
+        let asked: Request = serde_json::from_str(&text).unwrap();
+        let attempt = self.attempt_id();
+        let authorization = testing::authorize(self.user, &id("entry"), &attempt.request, &asked);
+        SiteRequest::Hold(HoldRequest {
+            attempt,
+            window: Window::starting(Time(self.start), Span(self.duration)),
+            grants: (0..self.hosts).map(|index| Grant { host: host_id(index), amounts: cpu(self.amount) }).collect(),
+            participants: vec![id("site")],
+            hold_for: Millis(5_000),
+            authorization: authorization.into(),
+        })
+    }
+}
+
+fn host_id(index: u64) -> HostId {
+    HostId::new(&format!("h{index}")).unwrap()
+}
+
+fn ledger(policy: OwnerPolicy) -> Ledger {
+    let hosts = (0..4).map(|index| (host(host_id(index).as_str()), Schedule::default())).collect();
+    let gate = Gate::new(Trust::Open { grid: testing::GRID.to_owned() }, policy);
+    Ledger::open(id("site"), LedgerLimits::default(), 7, gate, hosts, Vec::new(), at(0)).0
+}
+
+fn limited(limits: Limits) -> Ledger {
+    ledger(OwnerPolicy { limits, ..OwnerPolicy::default() })
+}
+
+/// Holds; the rule that is against it, if one is.
+fn hold(ledger: &mut Ledger, one: Ask) -> Result<(), Rule> {
+    match ask(ledger, at(0), "entry", one.request()).0 {
+        SiteAnswer::Held { .. } | SiteAnswer::Confirmed { .. } => Ok(()),
+        answer => match reason(answer) {
+            RefusalReason::NotAllowed(denial) => Err(denial.rule),
+            other => panic!("{other}"),
+        },
+    }
+}
+
+fn confirm(ledger: &mut Ledger, one: Ask) {
+    let confirm = SiteRequest::Confirm { attempt: one.attempt_id(), held_in: 7 };
+    assert!(matches!(ask(ledger, at(0), "entry", confirm).0, SiteAnswer::Confirmed { .. }));
+}
+
+fn settle(ledger: &mut Ledger, one: Ask) {
+    confirm(ledger, one);
+    assert_eq!(ask(ledger, at(0), "entry", SiteRequest::Settle(one.attempt_id())).0, SiteAnswer::Settled);
+}
+
+fn release(ledger: &mut Ledger, one: Ask) {
+    assert!(matches!(
+        ask(ledger, at(0), "entry", SiteRequest::Release(one.attempt_id())).0,
+        SiteAnswer::Released { .. }
+    ));
+}
+
+#[test]
+fn a_user_has_only_so_many_holds_and_reservations_and_gets_them_back() {
+    let mut holds = limited(Limits { max_holds: Some(2), ..Limits::default() });
+    let numbered = |request| Ask { request, ..ASK };
+    for request in [1, 2, 1] {
+        assert_eq!(hold(&mut holds, numbered(request)), Ok(()), "a repeated hold is no further one");
+    }
+    assert_eq!(hold(&mut holds, numbered(3)), Err(Rule::MaxHolds));
+    assert_eq!(hold(&mut holds, Ask { user: 2, ..numbered(4) }), Ok(()), "another user is not concerned");
+    confirm(&mut holds, numbered(1));
+    assert_eq!(hold(&mut holds, numbered(3)), Ok(()));
+
+    let mut reservations = limited(Limits { max_reservations: Some(2), ..Limits::default() });
+    confirm_all(&mut reservations, &[numbered(1), numbered(2)]);
+    assert_eq!(hold(&mut reservations, numbered(3)), Err(Rule::MaxReservations));
+    release(&mut reservations, numbered(1));
+    assert_eq!(hold(&mut reservations, numbered(3)), Ok(()));
+    assert_eq!(hold(&mut reservations, numbered(4)), Err(Rule::MaxReservations), "a hold may become one");
+    reservations.sanity_check().unwrap();
+}
+
+fn confirm_all(ledger: &mut Ledger, asks: &[Ask]) {
+    for one in asks {
+        assert_eq!(hold(ledger, *one), Ok(()));
+        confirm(ledger, *one);
+    }
+}
+
+#[test]
+fn host_hours_are_counted_over_hosts_and_survive_a_restart() {
+    let limits = Limits { max_host_hours: Some(3), ..Limits::default() };
+    let mut before = limited(limits);
+    assert_eq!(hold(&mut before, Ask { hosts: 2, ..ASK }), Ok(()));
+    let confirm = SiteRequest::Confirm { attempt: ASK.attempt_id(), held_in: 7 };
+    let (_, records) = ask(&mut before, at(0), "entry", confirm);
+    let more = Ask { request: 2, hosts: 1, ..ASK };
+    assert_eq!(hold(&mut before, Ask { duration: 3_601, ..more }), Err(Rule::MaxHostHours));
+    let [Record::Put(kept)] = &records[..] else { panic!("one record") };
+    assert_eq!((kept.user_key, &kept.user), (Some(testing::public(1)), &testing::public(1).fingerprint()));
+    let hosts = (0..4).map(|index| (host(host_id(index).as_str()), Schedule::default())).collect();
+    let gate =
+        Gate::new(Trust::Open { grid: testing::GRID.to_owned() }, OwnerPolicy { limits, ..OwnerPolicy::default() });
+    let (mut after, _) = Ledger::open(id("site"), LedgerLimits::default(), 8, gate, hosts, vec![kept.clone()], at(0));
+    assert_eq!(hold(&mut after, Ask { duration: 3_601, ..more }), Err(Rule::MaxHostHours));
+    assert_eq!(hold(&mut after, Ask { request: 3, ..more }), Ok(()), "three hours are three hours");
+}
+
+#[test]
+fn a_signed_request_is_used_once() {
+    let mut ledger = ledger(OwnerPolicy::default());
+    let whole = Ask { hosts: 2, amount: 2_000, ..ASK };
+    assert_eq!(hold(&mut ledger, whole), Ok(()));
+    settle(&mut ledger, whole);
+    let again = Ask { attempt: 2, hosts: 1, amount: 100, ..whole };
+    assert_eq!(hold(&mut ledger, again), Err(Rule::HostCount), "the same hosts a second time");
+    assert_eq!(hold(&mut ledger, Ask { start: 9_000, ..again }), Err(Rule::HostCount), "at another time");
+    release(&mut ledger, whole);
+    assert_eq!(reason(ask(&mut ledger, at(0), "entry", whole.request()).0), RefusalReason::AttemptIsOver);
+
+    let part = Ask { request: 2, hosts: 1, amount: 3_000, ..ASK };
+    assert_eq!(hold(&mut ledger, part), Ok(()));
+    settle(&mut ledger, part);
+    assert_eq!(hold(&mut ledger, Ask { attempt: 2, amount: 1_001, ..part }), Err(Rule::Total));
+    let other_host = Ask { attempt: 2, amount: 1_000, ..part };
+    assert_eq!(hold(&mut ledger, other_host), Ok(()), "the rest of it, in place of what was lost elsewhere");
+}
+
+#[test]
+fn a_try_that_was_given_up_is_waited_for_and_a_move_may_overlap() {
+    let mut ledger = ledger(OwnerPolicy::default());
+    let first = Ask { hosts: 2, ..ASK };
+    assert_eq!(hold(&mut ledger, first), Ok(()));
+    confirm(&mut ledger, first);
+    let second = Ask { attempt: 2, ..first };
+    assert_eq!(reason(ask(&mut ledger, at(0), "entry", second.request()).0), RefusalReason::OtherTry);
+    release(&mut ledger, first);
+    assert_eq!(hold(&mut ledger, second), Ok(()));
+
+    let movable = Ask { request: 2, hosts: 2, is_movable: true, ..ASK };
+    assert_eq!(hold(&mut ledger, movable), Ok(()));
+    settle(&mut ledger, movable);
+    let moved = Ask { attempt: 2, start: 9_000, ..movable };
+    assert_eq!(hold(&mut ledger, moved), Ok(()));
+    settle(&mut ledger, moved);
+    assert_eq!(hold(&mut ledger, Ask { attempt: 3, start: 20_000, ..movable }), Err(Rule::HostCount));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// A hold is refused for the share of a host exactly when, at some second, the user would have more of it.
+    #[test]
+    fn no_user_ever_has_more_than_the_share(
+        asks in prop::collection::vec((1..3_u64, 1..3_u64, 1..1_500_u64, 0..60_i64, 1..40_u64), 1..14)
+    ) {
+        let name = ResourceName::new("cpu").unwrap();
+        let policy =
+            OwnerPolicy { user_share_percent: BTreeMap::from([(name.clone(), 40)]), ..OwnerPolicy::default() };
+        let mut ledger = ledger(policy);
+        let mut granted: Vec<Ask> = Vec::new();
+        for (number, (user, hosts, amount, start, duration)) in (0_u64..).zip(asks) {
+            let one = Ask { user, request: number, hosts, amount, start: 2_000 + start, duration, ..ASK };
+            let of = |asks: &[Ask], index: u64, second: i64| -> u64 {
+                let there = |one: &&Ask| {
+                    one.user == user && index < one.hosts
+                        && (one.start..one.start + i64::try_from(one.duration).unwrap()).contains(&second)
+                };
+                asks.iter().filter(there).map(|one| one.amount).sum()
+            };
+            let mut after = granted.clone();
+            after.push(one);
+            let most = amount_of(&host("h0").capacity, &name).0 * 40 / 100;
+            let fits = (0..4).all(|index| (2_000..2_100).all(|second| of(&after, index, second) <= most));
+            let answer = ask(&mut ledger, at(0), "entry", one.request()).0;
+            let is_over = matches!(
+                &answer,
+                SiteAnswer::Refused(refusal)
+                    if matches!(&refusal.reason, RefusalReason::NotAllowed(denial) if denial.rule == Rule::UserShare)
+            );
+            prop_assert_eq!(is_over, !fits, "{:?}: {:?}", one, answer);
+            if matches!(answer, SiteAnswer::Held { .. }) {
+                granted = after;
+            }
+            prop_assert_eq!(ledger.sanity_check(), Ok(()));
+        }
+    }
+}

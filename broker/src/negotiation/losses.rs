@@ -1,0 +1,284 @@
+//! What an entry point does for a reservation that stands and has not begun: it asks the sites now and then whether they
+//! still keep it, and makes up for what is lost.
+//!
+//! Invariant: a repair reserves only what is missing, by a try of its own with the same all-or-nothing protocol; what is
+//! left of the reservation is given up only when a whole one stands in its place. A reservation that has begun is never
+//! touched.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::RngExt;
+
+use super::{
+    Decision, Failure, Loss, Negotiation, Outcome, Output, Purpose, Repair, Standing, State, TRIES_A_RUN,
+    planning::Problem,
+};
+use crate::{
+    ids::SiteId,
+    plan::{Allocation, CutCounts, Reason},
+    protocol::{Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    time::{Millis, Now},
+};
+
+/// The watch over a reservation that stands.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// When something is due: the next round of questions, or the end of the present one.
+    pub(super) next_at: Option<Millis>,
+    /// Bookings whose site has been asked in this round and has not answered.
+    waiting: BTreeSet<(u32, SiteId)>,
+    /// Since when sites have not answered.
+    silent_since: BTreeMap<SiteId, Millis>,
+}
+
+/// What is left of the time until the start is divided by this to space the rounds of questions, and by eight times as
+/// much while something is wrong.
+const ROUNDS_UNTIL_START: u64 = 16;
+
+impl Negotiation {
+    /// The reservation that stands, if one does: whole, degraded, or being repaired.
+    #[must_use]
+    pub fn standing_allocation(&self) -> Option<&Allocation> {
+        match (&self.state, &self.record.standing) {
+            (State::Closed { .. }, _) => None,
+            (_, Some(standing)) => Some(&standing.allocation),
+            (State::Stands { allocation }, None) => Some(allocation),
+            _ => None,
+        }
+    }
+
+    /// The bookings that make up the reservation that stands.
+    pub(super) fn bookings(&self) -> Vec<(u32, SiteId)> {
+        match (&self.record.standing, &self.record.decision, &self.state) {
+            (Some(standing), ..) => standing.bookings(),
+            (None, Decision::Stands { attempt, allocation }, State::Stands { .. }) => {
+                Standing::of(*attempt, allocation).bookings()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A reservation that begins to stand, or stands again after a crash of the entry point.
+    pub(super) fn watch(&mut self, now: Now) {
+        let was_repairing = self.record.standing.as_mut().is_some_and(|standing| standing.repair.take().is_some());
+        self.schedule_watch(now);
+        if was_repairing && self.watch.next_at.is_some() {
+            self.watch.next_at = Some(now.monotonic);
+        }
+    }
+
+    /// Sets the time of the next round of questions; none once the reservation has begun.
+    pub(super) fn schedule_watch(&mut self, now: Now) {
+        self.watch.waiting.clear();
+        self.watch.next_at = None;
+        let State::Stands { allocation } = &self.state else { return };
+        let left_ms = allocation.start.since(now.utc).0.saturating_mul(1000);
+        if left_ms == 0 {
+            return;
+        }
+        let (shortest, longest) = (self.settings.check_min.0.max(1), self.settings.check_max.0.max(1));
+        let is_worried = !self.watch.silent_since.is_empty() || self.is_degraded();
+        let rounds = if is_worried { 8 * ROUNDS_UNTIL_START } else { ROUNDS_UNTIL_START };
+        let wait = (left_ms / rounds).clamp(shortest, longest.max(shortest));
+        // Reservations that were made in the same moment are not asked after in the same moment for ever.
+        let wait = wait - self.random.random_range(0..=wait / 8);
+        self.watch.next_at = Some(now.monotonic + Millis(wait));
+    }
+
+    pub(super) fn is_degraded(&self) -> bool {
+        self.record.standing.as_ref().is_some_and(|standing| standing.missing_hosts(&self.record.request) > 0)
+    }
+
+    /// The user, or the time, wants to know whether the reservation is still whole.
+    pub(super) fn watch_now(&mut self, now: Now) {
+        let State::Stands { allocation } = &self.state else { return };
+        if allocation.start <= now.utc {
+            self.watch.next_at = None;
+            return;
+        }
+        if !self.watch.waiting.is_empty() {
+            self.end_watch_round(now);
+            return;
+        }
+        for (attempt, site) in self.bookings() {
+            let id = self.attempt_id(attempt);
+            let request = match (&self.record.authorization, self.record.taken_over.contains_key(&attempt)) {
+                (Some(authorization), true) => {
+                    SiteRequest::TakeOver { attempt: id, authorization: authorization.clone().into() }
+                }
+                _ => SiteRequest::Inspect(id),
+            };
+            self.outputs.push_back(Output::Ask {
+                site: site.clone(),
+                attempt,
+                purpose: Purpose::Inspect,
+                request,
+                timeout: self.settings.answer_timeout,
+            });
+            self.watch.waiting.insert((attempt, site));
+        }
+        self.watch.next_at = Some(now.monotonic + self.settings.answer_timeout);
+    }
+
+    pub(super) fn on_inspected(&mut self, now: Now, site: &SiteId, attempt: u32, answer: Result<SiteAnswer, String>) {
+        if !matches!(self.state, State::Stands { .. }) || !self.watch.waiting.remove(&(attempt, site.clone())) {
+            return;
+        }
+        if let Ok(SiteAnswer::Refused(Refusal { reason: RefusalReason::HandedOver, .. })) = answer {
+            self.hand_over();
+        } else if let Ok(SiteAnswer::Booked { hosts, .. }) = answer {
+            self.watch.silent_since.remove(site);
+            let standing = self.standing_mut();
+            let here: Vec<_> = standing
+                .iter()
+                .flat_map(|standing| &standing.parts)
+                .filter(|part| part.attempt == attempt)
+                .flat_map(|part| part.hosts.iter().filter(|(at, _)| at == site).map(|(_, host)| host.clone()))
+                .collect();
+            for host in here {
+                let loss = (!hosts.contains(&host)).then_some(Loss::TakenBack);
+                if let Some(standing) = &mut self.record.standing {
+                    standing.note_host(site, &host, loss);
+                }
+            }
+        } else {
+            self.watch.silent_since.entry(site.clone()).or_insert(now.monotonic);
+        }
+        if self.watch.waiting.is_empty() && matches!(self.state, State::Stands { .. }) {
+            self.end_watch_round(now);
+        }
+    }
+
+    /// Another node acts for the reservation now: nothing of it is this one's to give back.
+    fn hand_over(&mut self) {
+        self.watch = Watch::default();
+        self.state = State::Closed { outcome: Outcome::HandedOver };
+        self.persist(Decision::Closed(Outcome::HandedOver));
+    }
+
+    fn standing_mut(&mut self) -> Option<&mut Standing> {
+        if self.record.standing.is_none()
+            && let Decision::Stands { attempt, allocation } = &self.record.decision
+        {
+            self.record.standing = Some(Standing::of(*attempt, allocation));
+        }
+        self.record.standing.as_mut()
+    }
+
+    /// All sites have answered, or have had the time to.
+    fn end_watch_round(&mut self, now: Now) {
+        for (_, site) in std::mem::take(&mut self.watch.waiting) {
+            self.watch.silent_since.entry(site).or_insert(now.monotonic);
+        }
+        let gone: Vec<SiteId> = self
+            .watch
+            .silent_since
+            .iter()
+            .filter(|(_, since)| now.monotonic - **since >= self.settings.lost_after)
+            .map(|(site, _)| site.clone())
+            .collect();
+        if let Some(standing) = self.standing_mut() {
+            let hosts: Vec<_> = standing.parts.iter().flat_map(|part| part.hosts.iter().cloned()).collect();
+            for (site, host) in hosts.into_iter().filter(|(site, _)| gone.contains(site)) {
+                standing.note_host(&site, &host, Some(Loss::SiteSilent));
+            }
+        }
+        if self.is_degraded() {
+            self.begin_repair(now, Repair::Replace);
+        } else {
+            self.schedule_watch(now);
+        }
+    }
+
+    /// Looks for what is missing. That it is missing goes to disk first, and with it the numbers of the tries to come.
+    fn begin_repair(&mut self, now: Now, repair: Repair) {
+        let Some(standing) = &mut self.record.standing else { return };
+        standing.repair = Some(repair);
+        let problem = standing.problem(&self.record.request, self.record.latest, repair);
+        let stands = standing.decision();
+        let Some(last_attempt) = self.record.last_attempt.checked_add(TRIES_A_RUN) else {
+            return self.end_repair(now, Some(Outcome::Failed(Failure::PatienceOver { attempts: u32::MAX })));
+        };
+        let Some(problem) = problem else {
+            let none_left = Reason::TooFewHosts {
+                found: 0,
+                asked: standing.missing_hosts(&self.record.request) as u64,
+                cut: CutCounts::default(),
+            };
+            return self.end_repair(now, Some(Outcome::Rejected { reason: none_left, start_proven: true }));
+        };
+        self.record.last_attempt = last_attempt;
+        self.begin_search(now, problem);
+        self.persist(stands);
+        self.find();
+    }
+
+    /// Forgets what earlier searches have learnt.
+    fn begin_search(&mut self, now: Now, problem: Problem) {
+        self.problem = problem;
+        self.started = now.monotonic;
+        self.multiplier = self.settings.planner.m_init;
+        self.is_thorough = false;
+        self.last_set.clear();
+        self.excluded.clear();
+        self.hints.clear();
+        self.missed_finds = 0;
+        self.tries = 0;
+        self.held_by_others = 0;
+    }
+
+    /// Whether the present search is for what a reservation has lost.
+    pub(super) fn is_repairing(&self) -> bool {
+        self.record.standing.as_ref().is_some_and(|standing| standing.repair.is_some())
+    }
+
+    /// A search for replacements has found none.
+    pub(super) fn on_repair_failed(&mut self, now: Now, outcome: &Outcome) {
+        let Some(standing) = &self.record.standing else { return };
+        let may_move = self.record.request.moves_on_loss()
+            && standing.repair == Some(Repair::Replace)
+            && matches!(outcome, Outcome::Rejected { reason, .. } if !matches!(reason, Reason::WindowPassed { .. }));
+        if may_move {
+            self.begin_repair(now, Repair::Move);
+        } else {
+            self.end_repair(now, Some(outcome.clone()));
+        }
+    }
+
+    fn end_repair(&mut self, now: Now, failure: Option<Outcome>) {
+        let Some(standing) = &mut self.record.standing else { return };
+        standing.repair = None;
+        standing.failure = failure;
+        let decision = standing.decision();
+        self.state = State::Stands { allocation: standing.allocation.clone() };
+        self.persist(decision);
+        self.schedule_watch(now);
+    }
+
+    /// The try of a repair has been confirmed everywhere: the reservation is whole again.
+    pub(super) fn on_repaired(&mut self, now: Now, allocation: &Allocation) {
+        let attempt = self.record.last_attempt;
+        let Some(standing) = &mut self.record.standing else { return };
+        let Some(repair) = standing.repair else { return };
+        let given_up = standing.repaired(repair, attempt, allocation);
+        for (attempt, site) in given_up {
+            self.owe(now, attempt, [site]);
+        }
+        self.end_repair(now, None);
+        self.send_releases(now);
+    }
+
+    /// What a negotiation searches for when it begins or goes on after a crash.
+    pub(super) fn problem_of(record: &super::RequestRecord) -> Problem {
+        let whole = || Problem {
+            request: record.request.clone(),
+            earliest: record.earliest,
+            latest: record.latest,
+            avoid: BTreeSet::new(),
+        };
+        let of_repair = record.standing.as_ref().and_then(|standing| {
+            standing.repair.and_then(|repair| standing.problem(&record.request, record.latest, repair))
+        });
+        of_repair.unwrap_or_else(whole)
+    }
+}

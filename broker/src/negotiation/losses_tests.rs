@@ -1,0 +1,269 @@
+//! Losses at the entry point: what is asked, what is replaced, what is given up, and what a crash in the middle leaves.
+
+use super::{
+    tests::{Run, at, held, site, version},
+    *,
+};
+use crate::{
+    protocol::{BookedPart, SiteAnswer, SiteRequest},
+    time::{Time, Window},
+};
+
+const CHECK: u64 = 60_000;
+const LOST: u64 = 300_000;
+
+fn host() -> HostId {
+    HostId::new("h").unwrap()
+}
+
+fn booked(is_there: bool) -> SiteAnswer {
+    SiteAnswer::Booked { hosts: if is_there { vec![host()] } else { Vec::new() }, version: version(1) }
+}
+
+/// A reservation on `a` and `b` that starts at 30,000, hours away.
+fn standing() -> Run {
+    let mut record = super::tests::record();
+    record.earliest = Time(30_000);
+    record.latest = Time(40_000);
+    let mut run = Run::new(record, false);
+    run.find(&["a", "b"]);
+    run.all_hold_and_confirm(&["a", "b"]);
+    run
+}
+
+impl Run {
+    fn all_hold_and_confirm(&mut self, sites: &[&str]) {
+        for name in sites {
+            self.answer(name, Purpose::Hold, held(7));
+        }
+        for name in sites {
+            self.answer(name, Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
+        }
+    }
+
+    /// Goes to the next time that the negotiation waits for.
+    fn wake(&mut self) -> u64 {
+        let due = self.negotiation.poll_timeout().expect("something is waited for").0;
+        self.time_passes_to(due);
+        due
+    }
+
+    fn inspected(&mut self, now: u64, from: &str, answer: Result<SiteAnswer, String>) {
+        let bookings = self.negotiation.bookings();
+        let attempt = bookings.iter().find(|(_, at)| *at == site(from)).unwrap().0;
+        let event = Event::Answer { site: site(from), attempt, purpose: Purpose::Inspect, answer };
+        self.negotiation.handle(at(now), event, &mut ());
+        self.drain();
+    }
+
+    fn lost(&self) -> usize {
+        match self.negotiation.stage() {
+            Stage::Degraded { standing, .. } => standing.missing_hosts(&self.negotiation.record().request),
+            _ => 0,
+        }
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        let allocation = self.negotiation.standing_allocation().unwrap();
+        allocation.grants.iter().map(|grant| grant.site.to_string()).collect()
+    }
+}
+
+#[test]
+fn a_whole_reservation_is_asked_after_until_it_begins() {
+    let mut run = standing();
+    let mut rounds = 0;
+    while run.negotiation.poll_timeout().is_some() {
+        let due = run.wake();
+        if at(due).utc >= Time(30_000) {
+            break;
+        }
+        assert_eq!(run.wanted(), ["Inspect 1 a", "Inspect 1 b"]);
+        run.inspected(due, "a", Ok(booked(true)));
+        run.inspected(due, "b", Ok(booked(true)));
+        assert!(run.wanted().is_empty(), "nothing changed, nothing is written: {:?}", run.wanted());
+        rounds += 1;
+    }
+    assert!((20..400).contains(&rounds), "{rounds} rounds in seven hours");
+    assert_eq!(run.negotiation.poll_timeout(), None, "a reservation that has begun is left alone");
+    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)));
+}
+
+#[test]
+fn only_the_lost_host_is_replaced_at_the_same_start() {
+    let mut run = standing();
+    let due = run.wake();
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(false)));
+    assert_eq!(run.wanted(), ["write stands, owed 0", "find, without {}"], "that it is degraded is on disk first");
+    assert_eq!(run.lost(), 1);
+    assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Confirmed, "what is left stands");
+
+    // Neither what is kept nor what was lost is chosen again, and only what is missing is asked of the new host.
+    run.find_at(due, &["a", "b", "c"]);
+    let try_ = run.negotiation.record().last_attempt;
+    assert_eq!(run.wanted(), [format!("Hold {try_} c")]);
+    let Some(Output::Ask { request: SiteRequest::Hold(hold), .. }) = run.outputs.first() else { panic!() };
+    assert_eq!(hold.window.start, Time(30_000));
+    assert_eq!(hold.grants[0].amounts.values().map(|amount| amount.0).sum::<u64>(), 750);
+    assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Confirmed);
+
+    run.answer("c", Purpose::Hold, held(9));
+    assert_eq!(run.wanted(), ["write commit, owed 0".to_owned(), format!("Confirm {try_} c held in 9")]);
+    run.answer("c", Purpose::Confirm, SiteAnswer::Confirmed { version: version(9) });
+    assert_eq!(run.hosts(), ["a", "c"]);
+    assert_eq!(run.lost(), 0);
+    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)));
+    for attempt in [1, try_] {
+        assert_eq!(run.negotiation.statuses().of(attempt), AttemptStatus::Confirmed);
+    }
+    assert!(run.wanted().contains(&format!("Settle {try_} c")), "{:?}", run.wanted());
+    assert!(run.wanted().contains(&"Release 1 b".to_owned()), "what b may still have is given up: {:?}", run.wanted());
+
+    run.cancel();
+    let mut released: Vec<String> = run.wanted().into_iter().filter(|want| want.starts_with("Release")).collect();
+    released.sort();
+    assert!(
+        released.contains(&"Release 1 a".to_owned()) && released.contains(&format!("Release {try_} c")),
+        "{released:?}"
+    );
+}
+
+#[test]
+fn a_silent_site_is_lost_after_a_while_and_found_again_when_it_answers() {
+    let mut run = standing();
+    let mut silent_for = 0;
+    let mut first = None;
+    while run.lost() == 0 {
+        let due = run.wake();
+        if run.wanted().iter().any(|want| want.starts_with("Inspect")) {
+            run.inspected(due, "a", Ok(booked(true)));
+            run.inspected(due, "b", Err("no route".to_owned()));
+            silent_for = due - *first.get_or_insert(due);
+        }
+    }
+    assert!((LOST..LOST + 3 * CHECK).contains(&silent_for), "{silent_for}");
+    let now = first.unwrap() + silent_for;
+    // Nobody can replace it; a round later the site answers again.
+    run.find_at(now, &["a"]);
+    assert!(matches!(run.negotiation.stage(), Stage::Degraded { is_rebrokering: false, .. }));
+    assert!(run.negotiation.record().standing.as_ref().unwrap().failure.is_some(), "it is told why");
+    let due = run.wake();
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(true)));
+    assert_eq!(run.lost(), 0);
+    assert_eq!(run.hosts(), ["a", "b"]);
+}
+
+#[test]
+fn a_repair_that_fails_in_the_middle_leaves_what_stood() {
+    let mut run = standing();
+    let due = run.wake();
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(false)));
+    run.find_at(due, &["a", "c"]);
+    run.answer("c", Purpose::Hold, held(9));
+    let try_ = run.negotiation.record().last_attempt;
+    run.answer("c", Purpose::Confirm, super::tests::refused(crate::protocol::RefusalReason::NoSuchHold));
+    assert_eq!(
+        run.wanted(),
+        ["write stands, owed 1".to_owned(), format!("Release {try_} c"), "find, without {}".to_owned()]
+    );
+    assert_eq!(run.hosts(), ["a", "b"]);
+    assert_eq!(run.lost(), 1);
+    assert_eq!(run.negotiation.statuses().of(try_), AttemptStatus::Dead);
+}
+
+#[test]
+fn a_crash_in_a_repair_goes_on_where_the_disk_says() {
+    let mut run = standing();
+    let due = run.wake();
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(false)));
+    let degraded = run.negotiation.record().clone();
+    run.find_at(due, &["a", "c"]);
+    let forgotten_try = run.negotiation.record().last_attempt;
+    run.answer("c", Purpose::Hold, held(9));
+    let decided = run.negotiation.record().clone();
+
+    // Before the decision: it is asked again what is there, and tries get new numbers.
+    let mut again = Run::new(degraded, true);
+    assert_eq!(again.lost(), 1);
+    let due = again.wake();
+    again.inspected(due, "a", Ok(booked(true)));
+    again.inspected(due, "b", Ok(booked(false)));
+    assert!(again.negotiation.record().last_attempt > forgotten_try);
+    assert_eq!(again.negotiation.statuses().of(forgotten_try), AttemptStatus::Dead);
+
+    // After it: the confirm is repeated.
+    let mut after = Run::new(decided, true);
+    assert_eq!(after.wanted(), [format!("Confirm {forgotten_try} c held in 9")]);
+    after.answer("c", Purpose::Confirm, SiteAnswer::Confirmed { version: version(9) });
+    assert_eq!(after.hosts(), ["a", "c"]);
+}
+
+#[test]
+fn it_moves_only_when_the_user_allows() {
+    for may_move in [false, true] {
+        let mut record = super::tests::record();
+        record.earliest = Time(30_000);
+        record.latest = Time(40_000);
+        let text = format!(r#"{{"hosts":2,"duration":60,"total":{{"cpu":1500}},"move_on_loss":{may_move}}}"#);
+        record.request = serde_json::from_str(&text).unwrap();
+        let mut run = Run::new(record, false);
+        run.find(&["a", "b"]);
+        run.all_hold_and_confirm(&["a", "b"]);
+        let due = run.wake();
+        run.inspected(due, "a", Ok(booked(true)));
+        run.inspected(due, "b", Ok(booked(false)));
+        let busy = Window { start: Time(29_000), end: Time(31_000) };
+        for _ in 0..2 {
+            // The second time after a wider search.
+            run.find_busy_at(due, &["a", "c"], busy);
+        }
+        if !may_move {
+            assert!(matches!(run.negotiation.stage(), Stage::Degraded { is_rebrokering: false, .. }));
+            continue;
+        }
+        run.find_busy_at(due, &["a", "c"], busy);
+        run.all_hold_and_confirm(&["a", "c"]);
+        assert_eq!(run.hosts(), ["a", "c"]);
+        assert!(run.negotiation.standing_allocation().unwrap().start != Time(30_000));
+        assert!(run.wanted().contains(&"Release 1 a".to_owned()), "{:?}", run.wanted());
+    }
+}
+
+#[test]
+fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
+    let original = standing();
+    let Some(Decision::Stands { allocation, .. }) = Some(original.negotiation.record().decision.clone()) else {
+        panic!()
+    };
+    let record = super::tests::record();
+    let statement = std::sync::Arc::new(record.authorization.clone().unwrap().request);
+    let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
+    let window = Window { start: allocation.start, end: allocation.start + record.request.duration() };
+    let grants = vec![crate::protocol::Grant { host: host(), amounts: allocation.grants[0].amounts.clone() }];
+    let part = BookedPart { attempt: old.clone(), window, grants, statement };
+    let taken = record.clone().take_over(&[(site("a"), part)]).unwrap();
+    assert_eq!(record.take_over(&[]), Err(TakeOverError::Nothing));
+
+    let mut run = Run::new(taken, true);
+    run.negotiation.handle(at(1), Event::Check, &mut ());
+    run.drain();
+    let Some(Output::Ask { request: SiteRequest::TakeOver { attempt, .. }, .. }) = run.outputs.first() else {
+        panic!()
+    };
+    assert_eq!(*attempt, old);
+    run.inspected(2, "a", Ok(booked(true)));
+    assert_eq!(run.lost(), 1, "b is not known to anybody, but the user asked for two");
+    run.find_at(3, &["a", "c"]);
+    run.all_hold_and_confirm(&["c"]);
+    assert_eq!(run.hosts(), ["a", "c"]);
+    run.cancel();
+    let released = run.outputs.iter().filter_map(|output| match output {
+        Output::Ask { site, request: SiteRequest::Release(attempt), .. } => Some((site.clone(), attempt.clone())),
+        _ => None,
+    });
+    assert!(released.collect::<Vec<_>>().contains(&(site("a"), old)), "under the name that its site knows");
+}

@@ -1,0 +1,252 @@
+//! A reservation that has lost hosts, or has got others for them, as its entry point keeps it on disk.
+//!
+//! Invariant: the parts name every host of the allocation exactly once, the lost ones among them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    planning::Problem,
+    record::{Decision, Outcome},
+};
+use crate::{
+    amount::Amount,
+    ids::{HostId, SiteId},
+    plan::{Allocation, HostGrant},
+    protocol::{AttemptId, BookedPart},
+    request::{Request, RequestDocument},
+    resources::amount_of,
+    time::{Time, Window},
+};
+
+/// The hosts of a reservation that one try has reserved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The try.
+    pub attempt: u32,
+    /// Its hosts.
+    pub hosts: BTreeSet<(SiteId, HostId)>,
+}
+
+impl Part {
+    /// The sites, each once.
+    pub fn sites(&self) -> impl Iterator<Item = &SiteId> {
+        let mut last = None;
+        self.hosts.iter().filter_map(move |(site, _)| {
+            let is_new = last != Some(site);
+            last = Some(site);
+            is_new.then_some(site)
+        })
+    }
+}
+
+/// Why a host is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// Its site has not answered for too long.
+    #[error("its site does not answer")]
+    SiteSilent,
+    /// Its site does not keep the reservation any more.
+    #[error("its site has taken it back")]
+    TakenBack,
+}
+
+/// How lost hosts are made up for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repair {
+    /// Others at the same start, beside those that are left.
+    Replace,
+    /// All hosts anew at another start, because the user allows it.
+    Move,
+}
+
+/// A reservation in parts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    /// All N hosts, the lost ones among them. Its efficiency is that of the plan that began it; 0 of 1 when the
+    /// reservation was taken over, since nobody knows.
+    pub allocation: Allocation,
+    /// Who reserved what.
+    pub parts: Vec<Part>,
+    /// Hosts that are lost and not replaced yet.
+    pub lost: BTreeMap<SiteId, BTreeMap<HostId, Loss>>,
+    /// What is being done about it.
+    pub repair: Option<Repair>,
+    /// Repairs that have succeeded.
+    pub repairs: u32,
+    /// Why the last repair came to nothing.
+    pub failure: Option<Outcome>,
+}
+
+/// What sites tell of one request cannot be one reservation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TakeOverError {
+    /// Nobody has anything of it.
+    #[error("no site that answers has anything reserved for it")]
+    Nothing,
+    /// Two tries of different entry points have one number.
+    #[error("sites tell of two tries with number {0}")]
+    Ambiguous(u32),
+}
+
+impl Standing {
+    /// The reservation that `parts`, as told by their sites, make up; and the names of the tries by number. Where a move
+    /// was under way, the window with the most hosts counts.
+    ///
+    /// # Errors
+    /// [`TakeOverError`].
+    pub fn found(parts: &[(SiteId, BookedPart)]) -> Result<(Standing, BTreeMap<u32, AttemptId>), TakeOverError> {
+        let mut hosts_in: BTreeMap<Window, usize> = BTreeMap::new();
+        for (_, part) in parts {
+            *hosts_in.entry(part.window).or_default() += part.grants.len();
+        }
+        let most = hosts_in.iter().max_by_key(|(window, hosts)| (**hosts, std::cmp::Reverse(**window)));
+        let window = *most.ok_or(TakeOverError::Nothing)?.0;
+        let mut names = BTreeMap::new();
+        let mut by_try: BTreeMap<u32, BTreeSet<(SiteId, HostId)>> = BTreeMap::new();
+        let mut grants = Vec::new();
+        for (site, part) in parts.iter().filter(|(_, part)| part.window == window) {
+            let number = part.attempt.attempt;
+            let name = names.entry(number).or_insert_with(|| part.attempt.clone());
+            if *name != part.attempt {
+                return Err(TakeOverError::Ambiguous(number));
+            }
+            for grant in &part.grants {
+                by_try.entry(number).or_default().insert((site.clone(), grant.host.clone()));
+                let (host, amounts) = (grant.host.clone(), grant.amounts.clone());
+                grants.push(HostGrant { site: site.clone(), host, amounts });
+            }
+        }
+        grants.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
+        let allocation =
+            Allocation { start: window.start, grants, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false };
+        let parts = by_try.into_iter().map(|(attempt, hosts)| Part { attempt, hosts }).collect();
+        let standing = Standing { allocation, parts, lost: BTreeMap::new(), repair: None, repairs: 0, failure: None };
+        Ok((standing, names))
+    }
+
+    /// A reservation that one try has made whole.
+    pub(super) fn of(attempt: u32, allocation: &Allocation) -> Standing {
+        let part = Part { attempt, hosts: hosts_of(&allocation.grants) };
+        Standing {
+            allocation: allocation.clone(),
+            parts: vec![part],
+            lost: BTreeMap::new(),
+            repair: None,
+            repairs: 0,
+            failure: None,
+        }
+    }
+
+    /// Whether this host is lost.
+    #[must_use]
+    pub fn is_lost(&self, site: &SiteId, host: &HostId) -> bool {
+        self.lost.get(site).is_some_and(|hosts| hosts.contains_key(host))
+    }
+
+    /// How many of the hosts that `request` asks for are not there any more. More than are named as lost when the
+    /// reservation was taken over from an entry point that is gone, and nobody knows the others.
+    #[must_use]
+    pub fn missing_hosts(&self, request: &Request) -> usize {
+        let lost: usize = self.lost.values().map(BTreeMap::len).sum();
+        request.hosts().saturating_sub(self.allocation.grants.len().saturating_sub(lost))
+    }
+
+    /// Notes what became of a host; whether that is news.
+    pub(super) fn note_host(&mut self, site: &SiteId, host: &HostId, loss: Option<Loss>) -> bool {
+        match loss {
+            Some(loss) => {
+                let hosts = self.lost.entry(site.clone()).or_default();
+                let is_news = !hosts.contains_key(host);
+                hosts.entry(host.clone()).or_insert(loss);
+                is_news
+            }
+            None => {
+                let Some(hosts) = self.lost.get_mut(site) else { return false };
+                let was_lost = hosts.remove(host).is_some();
+                if hosts.is_empty() {
+                    self.lost.remove(site);
+                }
+                was_lost
+            }
+        }
+    }
+
+    /// What is on disk of a request whose reservation this is.
+    pub(super) fn decision(&self) -> Decision {
+        let attempt = self.parts.first().map_or(0, |part| part.attempt);
+        Decision::Stands { attempt, allocation: self.allocation.clone() }
+    }
+
+    fn kept(&self) -> Vec<HostGrant> {
+        self.allocation.grants.iter().filter(|grant| !self.is_lost(&grant.site, &grant.host)).cloned().collect()
+    }
+
+    /// Takes the hosts that a repair has reserved. Returns what must be given back: the bookings of which no host is in
+    /// use any more.
+    pub(super) fn repaired(&mut self, repair: Repair, attempt: u32, new: &Allocation) -> Vec<(u32, SiteId)> {
+        let before: Vec<(u32, SiteId)> = self.bookings();
+        match repair {
+            Repair::Move => *self = Standing { repairs: self.repairs, ..Standing::of(attempt, new) },
+            Repair::Replace => {
+                let mut grants = self.kept();
+                grants.extend(new.grants.iter().cloned());
+                grants.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
+                for part in &mut self.parts {
+                    part.hosts.retain(|(site, host)| !self.lost.get(site).is_some_and(|lost| lost.contains_key(host)));
+                }
+                self.parts.retain(|part| !part.hosts.is_empty());
+                self.parts.push(Part { attempt, hosts: hosts_of(&new.grants) });
+                self.allocation.grants = grants;
+                self.lost.clear();
+            }
+        }
+        self.repair = None;
+        self.failure = None;
+        self.repairs += 1;
+        let after = self.bookings();
+        before.into_iter().filter(|booking| !after.contains(booking)).collect()
+    }
+
+    /// Which site has a booking of which try.
+    #[must_use]
+    pub fn bookings(&self) -> Vec<(u32, SiteId)> {
+        let of_part = |part: &Part| part.sites().map(|site| (part.attempt, site.clone())).collect::<Vec<_>>();
+        self.parts.iter().flat_map(of_part).collect()
+    }
+
+    /// What has to be found to make the reservation of `request` whole again by `repair`, which may start at `latest` at
+    /// the latest.
+    /// None when the request names its candidates and too few of them are left.
+    pub(super) fn problem(&self, request: &Request, latest: Time, repair: Repair) -> Option<Problem> {
+        let lost: BTreeSet<(SiteId, HostId)> =
+            self.lost.iter().flat_map(|(site, hosts)| hosts.keys().map(|host| (site.clone(), host.clone()))).collect();
+        if repair == Repair::Move {
+            let earliest = Time::ZERO;
+            return Some(Problem { request: request.clone(), earliest, latest, avoid: lost });
+        }
+        let kept = self.kept();
+        let mut document = RequestDocument::from(request.clone());
+        document.hosts = u32::try_from(self.missing_hosts(request)).unwrap_or(u32::MAX);
+        for (resource, total) in &mut document.total {
+            let have = kept.iter().fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, resource));
+            *total = total.saturating_sub(have);
+        }
+        document.total.retain(|_, total| *total > Amount::ZERO);
+        let start = self.allocation.start;
+        (document.earliest, document.latest) = (Some(start), Some(start));
+        let mut avoid = lost;
+        avoid.extend(hosts_of(&kept));
+        if let Some(candidates) = &mut document.candidates {
+            candidates.retain(|candidate| !avoid.iter().any(|(_, host)| host == candidate));
+        }
+        Some(Problem { request: document.try_into().ok()?, earliest: start, latest: start, avoid })
+    }
+}
+
+fn hosts_of(grants: &[HostGrant]) -> BTreeSet<(SiteId, HostId)> {
+    grants.iter().map(|grant| (grant.site.clone(), grant.host.clone())).collect()
+}

@@ -1,0 +1,152 @@
+//! How a credential leads back to the root of its grid: each link is signed by the subject of the one before.
+//!
+//! The longest way: the root invites an admin, who makes a credential of its own with that invitation, then an
+//! invitation, with which somebody makes a credential of its own. Invariant: no link outlives or exceeds the one before.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Credential, Limits, PublicKey, Role, SignedText, Statement as _, Subject, TrustError};
+use crate::time::Time;
+
+/// Most links of a chain.
+pub const LINKS_MAX: usize = 4;
+
+/// Credentials, the first signed by the root, the last the holder's; unchecked until [`Chain::verify`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Chain(Vec<SignedText>);
+
+/// What a verified chain says of its holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Who.
+    pub subject: Subject,
+    /// What for.
+    pub role: Role,
+    /// The holder's name; not unique.
+    pub name: String,
+    /// How much the holder may have at one site.
+    pub limits: Limits,
+    /// From this second on the chain is worth nothing.
+    pub expires: Time,
+    /// Every subject of the chain: when one is revoked, so is the holder.
+    pub lineage: Vec<Subject>,
+}
+
+impl Chain {
+    /// The chain of one credential that the root has signed.
+    #[must_use]
+    pub fn of_root(link: SignedText) -> Chain {
+        Chain(vec![link])
+    }
+
+    /// The chain with one more link, signed by the subject of the last.
+    #[must_use]
+    pub fn with(&self, link: SignedText) -> Chain {
+        Chain(self.0.iter().cloned().chain([link]).collect())
+    }
+
+    /// Who signed the last link.
+    #[must_use]
+    pub fn last_author(&self) -> Option<&PublicKey> {
+        self.0.last().map(|link| &link.author)
+    }
+
+    /// The links, the root's first.
+    #[must_use]
+    pub fn links(&self) -> &[SignedText] {
+        &self.0
+    }
+
+    /// Bytes of all texts, keys and signatures, for bounds on memory.
+    pub(super) fn size_bytes(&self) -> usize {
+        self.0.iter().map(SignedText::size_bytes).sum()
+    }
+
+    /// Checks every link and tells who holds the last. Whether anybody of the lineage is revoked is another question.
+    ///
+    /// # Errors
+    /// [`TrustError`] names the first link that is wrong. An invitation is no credential.
+    pub fn verify(&self, grid: &str, root: &PublicKey, now: Time) -> Result<Holder, TrustError> {
+        self.walk(grid, root, now, false)
+    }
+
+    /// As [`Chain::verify`], for a chain whose last link is an invitation.
+    ///
+    /// # Errors
+    /// [`TrustError`] names the first link that is wrong.
+    pub fn verify_invitation(&self, grid: &str, root: &PublicKey, now: Time) -> Result<Holder, TrustError> {
+        self.walk(grid, root, now, true)
+    }
+
+    fn walk(&self, grid: &str, root: &PublicKey, now: Time, to_invitation: bool) -> Result<Holder, TrustError> {
+        if self.0.is_empty() || self.0.len() > LINKS_MAX {
+            return Err(TrustError::Links(self.0.len()));
+        }
+        let mut lineage = Vec::with_capacity(self.0.len());
+        let mut last: Option<Credential> = None;
+        for (link, signed) in (1..).zip(&self.0) {
+            let (signer, name) = match last.as_ref().map(|maker| &maker.subject) {
+                None => (Some(root), "the root of the grid"),
+                Some(Subject::Key(key)) => (Some(key), "the holder of the one before"),
+                Some(Subject::Site(_)) => (None, "anybody who may: a site makes no credentials"),
+            };
+            if signer != Some(&signed.author) {
+                return Err(TrustError::BrokenChain { link, signer: name });
+            }
+            let credential: Credential = signed.open()?;
+            credential.check()?;
+            if credential.grid != grid {
+                let expected = grid.to_owned();
+                return Err(TrustError::WrongGrid { kind: Credential::KIND, expected, found: credential.grid });
+            }
+            if credential.expires <= now {
+                return Err(TrustError::Expired { kind: Credential::KIND, at: credential.expires });
+            }
+            if let Some(maker) = &last {
+                may_make(maker, &credential).map_err(|detail| TrustError::Exceeds { link, detail })?;
+            }
+            lineage.push(credential.subject.clone());
+            last = Some(credential);
+        }
+        let Some(holder) = last else { return Err(TrustError::Links(0)) };
+        match (holder.is_invitation, to_invitation) {
+            (true, false) => Err(TrustError::Invitation("an invitation is no credential: join with it first")),
+            (false, true) => Err(TrustError::Invitation("a credential is no invitation")),
+            _ => Ok(Holder {
+                subject: holder.subject,
+                role: holder.role,
+                name: holder.name,
+                limits: holder.limits,
+                expires: holder.expires,
+                lineage,
+            }),
+        }
+    }
+}
+
+/// Whether the holder of `maker` may make `made`; else why not.
+fn may_make(maker: &Credential, made: &Credential) -> Result<(), String> {
+    if maker.is_invitation {
+        if made.is_invitation {
+            return Err("an invitation cannot make another invitation".to_owned());
+        }
+        if made.role != maker.role {
+            return Err(format!("role: the invitation is for {}, not {}", maker.role, made.role));
+        }
+        if !maker.name.is_empty() && made.name != maker.name {
+            return Err(format!("name: the invitation is for {:?}", maker.name));
+        }
+    } else if maker.role != Role::Admin {
+        return Err(format!("role: a {} makes no credentials", maker.role));
+    } else if made.role == Role::Admin {
+        return Err("role: only the root makes admins".to_owned());
+    }
+    if let Some(limit) = made.limits.wider_than(&maker.limits) {
+        return Err(format!("limits.{limit}: wider than its maker's"));
+    }
+    if made.expires > maker.expires {
+        return Err("expires: later than its maker's".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Why a site does not want a hold at all, whatever room it has: by the name of a rule.
+
+use serde::{Deserialize, Serialize};
+
+use super::TrustError;
+
+macro_rules! rules {
+    ($($(#[$doc:meta])* $rule:ident = $name:literal,)*) => {
+        /// A rule by which a site refuses. The names are stable.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Rule {
+            $($(#[$doc])* $rule,)*
+        }
+
+        impl Rule {
+            /// All rules.
+            pub const ALL: &[Rule] = &[$(Rule::$rule),*];
+
+            /// The rule's name.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Rule::$rule => $name,)*
+                }
+            }
+        }
+    };
+}
+
+rules! {
+    /// Of this grid.
+    Grid = "grid",
+    /// Signed by its author, and readable.
+    Signature = "signature",
+    /// Carried by the entry point that the user named.
+    EntryPoint = "entry-point",
+    /// The attempt is one of the request that the user signed.
+    RequestId = "request-id",
+    /// Credentials lead to the root of the grid, and belong to who shows them.
+    Credential = "credential",
+    /// The credential is for this.
+    Role = "role",
+    /// Statement and credentials have not expired.
+    Expired = "expired",
+    /// Nobody in the line of credentials is revoked.
+    Revoked = "revoked",
+    /// The start is one that the user asked for.
+    Window = "window",
+    /// As long as the user asked for.
+    Duration = "duration",
+    /// At least as much on each host as the user asked for.
+    PerHost = "per-host",
+    /// No more in sum than the user asked for.
+    Total = "total",
+    /// The hosts have the attributes that the user asked for.
+    Attributes = "attributes",
+    /// The hosts are among those that the user named.
+    Candidates = "candidates",
+    /// No more hosts than the user asked for.
+    HostCount = "host-count",
+    /// The owner allows certain users only.
+    OwnerAllow = "owner-allow",
+    /// The owner does not allow this user.
+    OwnerDeny = "owner-deny",
+    /// The owner's longest reservation.
+    OwnerMaxDuration = "owner-max-duration",
+    /// The owner's farthest future.
+    OwnerMaxReach = "owner-max-reach",
+    /// The owner's hours of the day.
+    OwnerHours = "owner-hours",
+    /// One user's share of a host.
+    UserShare = "user-share",
+    /// One user's holds at a time.
+    MaxHolds = "max-holds",
+    /// One user's reservations at a time.
+    MaxReservations = "max-reservations",
+    /// One user's hours, summed over hosts.
+    MaxHostHours = "max-host-hours",
+    /// One user's farthest future.
+    MaxReach = "max-reach",
+}
+
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A refusal by rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("refused by rule `{rule}`: {detail}")]
+pub struct Denial {
+    /// Which.
+    pub rule: Rule,
+    /// What was seen and what was expected.
+    pub detail: String,
+}
+
+impl Denial {
+    /// A refusal by `rule`.
+    #[must_use]
+    pub fn new(rule: Rule, detail: impl Into<String>) -> Denial {
+        Denial { rule, detail: detail.into() }
+    }
+
+    /// Why a user's or an entry point's credentials are not accepted.
+    pub(super) fn of_chain(whose: &str, error: &TrustError) -> Denial {
+        let rule = match error {
+            TrustError::WrongGrid { .. } => Rule::Grid,
+            TrustError::Expired { .. } => Rule::Expired,
+            _ => Rule::Credential,
+        };
+        Denial::new(rule, format!("{whose}: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_has_the_same_name_in_text_and_in_json() {
+        for rule in Rule::ALL {
+            assert_eq!(serde_json::to_string(rule).unwrap(), format!("\"{rule}\""));
+        }
+        let denial = Denial::new(Rule::OwnerHours, "not at night");
+        assert_eq!(denial.to_string(), "refused by rule `owner-hours`: not at night");
+    }
+}

@@ -1,0 +1,262 @@
+//! Everything that a site checks of a hold before its ledger looks for room: signature, grid, credentials, what the user
+//! asked for, and the owner's policy.
+//!
+//! Pure. Verified texts and chains are remembered (bounded), so a user's next hold costs no signature check. Invariant: a
+//! [`Permit`] is given only for a hold that its user's signed request covers.
+
+use std::sync::Arc;
+
+use super::{
+    Authorization, Chain, Denial, Holder, Limits, OwnerPolicy, PublicKey, RequestStatement, Revocations, Role, Rule,
+    SignedRevocation, SignedText, Subject, TrustError, asked, cache::Cache, policy::is_beyond,
+};
+use crate::{
+    host::Host,
+    ids::{HostId, SiteId},
+    protocol::HoldRequest,
+    time::{Time, Window},
+};
+
+/// Most chains remembered as verified, and their bytes.
+const CHAINS: (usize, usize) = (4_096, 8 << 20);
+/// Most requests remembered as verified, and their bytes.
+const REQUESTS: (usize, usize) = (4_096, 8 << 20);
+
+/// Whom a grid trusts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// Anybody may join and use it; a user is a key.
+    Open {
+        /// The grid's id.
+        grid: String,
+    },
+    /// Who takes part has a credential that leads to the root.
+    Closed {
+        /// The grid's id; names the root ([`super::names_root`]).
+        grid: String,
+        /// The grid's root.
+        root: PublicKey,
+    },
+}
+
+impl Trust {
+    /// The grid's id.
+    #[must_use]
+    pub fn grid(&self) -> &str {
+        match self {
+            Trust::Open { grid } | Trust::Closed { grid, .. } => grid,
+        }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Gate {
+    trust: Trust,
+    policy: OwnerPolicy,
+    revocations: Revocations,
+    chains: Cache<Chain, Arc<Holder>>,
+    requests: Cache<SignedText, Arc<RequestStatement>>,
+}
+
+/// A hold may be granted, as far as the gate is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permit {
+    /// The user.
+    pub user: PublicKey,
+    /// The name in the user's credential, else the key's fingerprint.
+    pub name: String,
+    /// The credential's limits, else the owner's.
+    pub limits: Limits,
+    /// What the user has signed.
+    pub statement: Arc<RequestStatement>,
+}
+
+impl Gate {
+    /// A gate that has verified nothing yet and knows of no revocation.
+    #[must_use]
+    pub fn new(trust: Trust, policy: OwnerPolicy) -> Gate {
+        Gate {
+            trust,
+            policy,
+            revocations: Revocations::default(),
+            chains: Cache::new(CHAINS.0, CHAINS.1),
+            requests: Cache::new(REQUESTS.0, REQUESTS.1),
+        }
+    }
+
+    /// Whom the grid trusts.
+    #[must_use]
+    pub fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// The owner's rules.
+    #[must_use]
+    pub fn policy(&self) -> &OwnerPolicy {
+        &self.policy
+    }
+
+    /// What is revoked.
+    #[must_use]
+    pub fn revocations(&self) -> &Revocations {
+        &self.revocations
+    }
+
+    /// Hears of a revocation; false when it was known. What stands stays: a reservation is a promise.
+    ///
+    /// # Errors
+    /// [`TrustError`] when it must not be believed; [`TrustError::OpenGrid`] in an open grid.
+    pub fn revoke(&mut self, revocation: &SignedRevocation, now: Time) -> Result<bool, TrustError> {
+        let Trust::Closed { grid, root } = &self.trust else { return Err(TrustError::OpenGrid) };
+        self.revocations.add(grid, root, revocation, now)
+    }
+
+    /// Forgets revocations that say nothing any more. Call it now and then.
+    pub fn prune(&mut self, now: Time) {
+        self.revocations.prune(now);
+    }
+
+    /// Whether `from` may hold this, for whom, and within which limits. `host` knows the site's hosts; one that it does
+    /// not know is left to the ledger to refuse.
+    ///
+    /// # Errors
+    /// The first rule that the hold breaks.
+    pub fn admit<'a>(
+        &mut self,
+        now: Time,
+        from: &SiteId,
+        hold: &HoldRequest,
+        host: impl Fn(&HostId) -> Option<&'a Host>,
+    ) -> Result<Permit, Denial> {
+        let Authorization { request, user, entry_point } = &*hold.authorization;
+        let permit = self.check_submission(now, from, request, user.as_ref())?;
+        let statement = &permit.statement;
+        if hold.attempt.entry_point != statement.entry_point {
+            return Err(Denial::new(Rule::EntryPoint, "the attempt is another entry point's"));
+        }
+        if hold.attempt.request != statement.id {
+            let detail = format!("held for {}, signed for {}", hold.attempt.request, statement.id);
+            return Err(Denial::new(Rule::RequestId, detail));
+        }
+        self.check_member(from, entry_point.as_ref(), now)?;
+        asked::check(statement, hold, host)?;
+        self.check_policy(&permit, hold.window, now)?;
+        Ok(permit)
+    }
+
+    /// Whether a request that is signed by a user may be carried by `entry_point`: what every site will ask as well, so
+    /// an entry point asks it when the request arrives.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn check_submission(
+        &mut self,
+        now: Time,
+        entry_point: &SiteId,
+        request: &SignedText,
+        user: Option<&Chain>,
+    ) -> Result<Permit, Denial> {
+        let statement = self.statement(request)?;
+        if statement.grid != self.trust.grid() {
+            let detail = format!("signed for grid {}, this is {}", statement.grid, self.trust.grid());
+            return Err(Denial::new(Rule::Grid, detail));
+        }
+        if statement.entry_point != *entry_point {
+            let detail = format!("signed for entry point {}, carried by {entry_point}", statement.entry_point);
+            return Err(Denial::new(Rule::EntryPoint, detail));
+        }
+        if statement.expires <= now {
+            let detail = format!("the request expired at {} (Unix seconds)", statement.expires.0);
+            return Err(Denial::new(Rule::Expired, detail));
+        }
+        let user_key = request.author;
+        let (name, limits) = match self.holder("the user", user, now)? {
+            None => (user_key.fingerprint(), Limits::default()),
+            Some(holder) => {
+                if holder.role == Role::Site {
+                    return Err(Denial::new(Rule::Role, "the credential is not a user's"));
+                }
+                if holder.subject != Subject::Key(user_key) {
+                    return Err(Denial::new(Rule::Credential, "the user's credential is another's"));
+                }
+                (holder.name.clone(), holder.limits)
+            }
+        };
+        Ok(Permit { user: user_key, name, limits: limits.or(self.policy.limits), statement })
+    }
+
+    /// Whether `site` belongs to the grid; in an open one everybody does.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn check_member(&mut self, site: &SiteId, chain: Option<&Chain>, now: Time) -> Result<(), Denial> {
+        let Some(holder) = self.holder("the site", chain, now)? else { return Ok(()) };
+        if holder.role != Role::Site {
+            return Err(Denial::new(Rule::Role, "the credential is not a site's"));
+        }
+        if holder.subject != Subject::Site(site.clone()) {
+            return Err(Denial::new(Rule::Credential, "the site's credential is another's"));
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, signed: &SignedText) -> Result<Arc<RequestStatement>, Denial> {
+        if let Some(statement) = self.requests.get(signed) {
+            return Ok(statement.clone());
+        }
+        let statement: RequestStatement =
+            signed.open().map_err(|error| Denial::new(Rule::Signature, error.to_string()))?;
+        let statement = Arc::new(statement);
+        // The text, and about as much again for what was read from it; both twice, as the cache keeps the key twice.
+        self.requests.insert(signed, statement.clone(), 4 * signed.size_bytes());
+        Ok(statement)
+    }
+
+    /// Who holds `chain`; nobody in particular in an open grid.
+    fn holder(&mut self, whose: &str, chain: Option<&Chain>, now: Time) -> Result<Option<Arc<Holder>>, Denial> {
+        let Trust::Closed { grid, root } = &self.trust else { return Ok(None) };
+        let Some(chain) = chain else {
+            return Err(Denial::new(Rule::Credential, format!("{whose} shows no credential of this closed grid")));
+        };
+        let holder = match self.chains.get(chain) {
+            Some(holder) if holder.expires > now => holder.clone(),
+            _ => {
+                let holder = chain.verify(grid, root, now).map_err(|error| Denial::of_chain(whose, &error))?;
+                let holder = Arc::new(holder);
+                self.chains.insert(chain, holder.clone(), 4 * chain.size_bytes());
+                holder
+            }
+        };
+        if let Some(subject) = holder.lineage.iter().find(|subject| self.revocations.is_revoked(subject)) {
+            return Err(Denial::new(Rule::Revoked, format!("{whose}: {subject} is revoked")));
+        }
+        Ok(Some(holder))
+    }
+
+    fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {
+        let policy = &self.policy;
+        let names = |list| OwnerPolicy::names(list, &permit.name, &permit.user);
+        if policy.allow.as_ref().is_some_and(|allow| !names(allow)) {
+            return Err(Denial::new(Rule::OwnerAllow, format!("user {} is not among those allowed", permit.name)));
+        }
+        if names(&policy.deny) {
+            return Err(Denial::new(Rule::OwnerDeny, format!("user {} is not allowed", permit.name)));
+        }
+        let duration = window.duration();
+        if let Some(longest) = policy.max_duration.filter(|longest| duration > *longest) {
+            let detail = format!("{} s asked, at most {} s are allowed", duration.0, longest.0);
+            return Err(Denial::new(Rule::OwnerMaxDuration, detail));
+        }
+        for (rule, reach) in [(Rule::OwnerMaxReach, policy.max_reach), (Rule::MaxReach, permit.limits.max_reach_s)] {
+            if let Some(reach) = reach.filter(|reach| is_beyond(window.end, now, *reach)) {
+                let detail = format!("it would end more than {} s from now", reach.0);
+                return Err(Denial::new(rule, detail));
+            }
+        }
+        if let Some(hours) = policy.hours.filter(|hours| !hours.contain(window)) {
+            return Err(Denial::new(Rule::OwnerHours, format!("only within {hours}")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! What a user signs to have a request carried: the request itself and the one entry point that may carry it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Chain, SignedText, Statement};
+use crate::{
+    ids::{RequestId, SiteId},
+    request::Request,
+    time::Time,
+};
+
+/// What a user signs. It names its entry point, so that nobody else can use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestStatement {
+    /// In this grid.
+    pub grid: String,
+    /// The only node that may carry it.
+    pub entry_point: SiteId,
+    /// The request's name in the grid, made by the user.
+    pub id: RequestId,
+    /// What is asked.
+    pub request: Request,
+    /// When it was signed, on the user's clock. Nothing may start (much) before.
+    pub issued: Time,
+    /// From this second on no site holds anything for it.
+    pub expires: Time,
+}
+
+impl Statement for RequestStatement {
+    const KIND: &'static str = "request";
+    /// Leaves room for some thousand named candidates; one message to a site carries it and the grants.
+    const TEXT_BYTES_MAX: usize = 64 * 1024;
+}
+
+/// What shows a site that a hold is what a user asked for; travels in every hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Authorization {
+    /// The user's signed [`RequestStatement`].
+    pub request: SignedText,
+    /// The user's credentials; needed in a closed grid.
+    pub user: Option<Chain>,
+    /// The entry point's credentials; needed in a closed grid.
+    pub entry_point: Option<Chain>,
+}

@@ -1,0 +1,204 @@
+//! Who is out before the credential expires: a set that only grows, and is the same at every node that has heard the same.
+//!
+//! Signed by the root, or by an admin; an admin's counts until the admin's own credential expires at the longest, and not
+//! at all once the root has revoked that admin (or whom the admin comes from). Who is revoked depends on the set alone,
+//! never on the order in which it was heard. Invariant: at most [`REVOCATIONS_MAX`]; above it those that lapse first are
+//! dropped, so a subject that is still known here may then be forgotten early: the root should make credentials short
+//! enough that this never happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Chain, PublicKey, Role, SignedText, Statement, Subject, TrustError};
+use crate::time::Time;
+
+/// Most revocations kept.
+pub const REVOCATIONS_MAX: usize = 4096;
+
+/// Says that a subject, and whoever got a credential from it, is out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revocation {
+    /// In this grid.
+    pub grid: String,
+    /// Who is out; an invitation by its key.
+    pub subject: Subject,
+    /// When that was decided, for people.
+    pub revoked: Time,
+    /// When the credential that it revokes expires: then it need not be known any more.
+    pub keep_until: Time,
+}
+
+impl Statement for Revocation {
+    const KIND: &'static str = "revocation";
+    const TEXT_BYTES_MAX: usize = 1024;
+}
+
+/// A revocation with what shows that its author may revoke.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignedRevocation {
+    /// The signed [`Revocation`].
+    pub statement: SignedText,
+    /// The admin's credentials; none when the root has signed it.
+    pub issuer: Option<Chain>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    signed: SignedRevocation,
+    /// From this second on it says nothing.
+    lapses: Time,
+    /// Every subject of the issuer's chain; empty for the root.
+    issuers: Vec<Subject>,
+}
+
+impl Entry {
+    /// Orders what two nodes may have heard of the same subject by the same author: the later lapse counts.
+    fn rank(&self) -> (Time, &SignedText) {
+        (self.lapses, &self.signed.statement)
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug, Clone, Default)]
+pub struct Revocations {
+    entries: BTreeMap<(Subject, PublicKey), Entry>,
+    by_lapse: BTreeSet<(Time, (Subject, PublicKey))>,
+}
+
+impl Revocations {
+    /// Adds a revocation; false when it was known.
+    ///
+    /// # Errors
+    /// [`TrustError`] when it is not signed by who may revoke in this grid, or says nothing any more.
+    pub fn add(
+        &mut self,
+        grid: &str,
+        root: &PublicKey,
+        signed: &SignedRevocation,
+        now: Time,
+    ) -> Result<bool, TrustError> {
+        let author = signed.statement.author;
+        let revocation: Revocation = signed.statement.open()?;
+        if revocation.grid != grid {
+            let expected = grid.to_owned();
+            return Err(TrustError::WrongGrid { kind: Revocation::KIND, expected, found: revocation.grid });
+        }
+        let mut entry = Entry { signed: signed.clone(), lapses: revocation.keep_until, issuers: Vec::new() };
+        match &signed.issuer {
+            None if author == *root => {}
+            None => return Err(TrustError::NotAnAdmin("no credential is shown")),
+            Some(chain) => {
+                let issuer = chain.verify(grid, root, now)?;
+                if issuer.role != Role::Admin || issuer.subject != Subject::Key(author) {
+                    return Err(TrustError::NotAnAdmin("the credential is not an admin's, or another's"));
+                }
+                entry.lapses = entry.lapses.min(issuer.expires);
+                entry.issuers = issuer.lineage;
+            }
+        }
+        if entry.lapses <= now || !entry.lapses.is_in_range() {
+            return Err(TrustError::Lapsed);
+        }
+        let is_out = |issuer: &Subject| self.entries.contains_key(&(issuer.clone(), *root));
+        if entry.issuers.iter().any(is_out) {
+            return Err(TrustError::IssuerRevoked);
+        }
+        Ok(self.insert(&(revocation.subject, author), entry))
+    }
+
+    /// Takes a verified entry in; whether it is news, and is kept.
+    fn insert(&mut self, key: &(Subject, PublicKey), entry: Entry) -> bool {
+        if self.entries.get(key).is_some_and(|known| known.rank() >= entry.rank()) {
+            return false;
+        }
+        let is_by_root = entry.issuers.is_empty();
+        self.put(key.clone(), entry);
+        if is_by_root {
+            self.drop_issued_by(&key.0);
+        }
+        while self.entries.len() > REVOCATIONS_MAX
+            && let Some((_, first)) = self.by_lapse.pop_first()
+        {
+            self.entries.remove(&first);
+        }
+        self.entries.contains_key(key)
+    }
+
+    /// Takes in what was not verified: to fill the set without thousands of signatures.
+    #[cfg(test)]
+    pub(super) fn fill(&mut self, subject: PublicKey, template: &SignedRevocation, lapses: Time) {
+        let entry = Entry { signed: template.clone(), lapses, issuers: Vec::new() };
+        self.insert(&(Subject::Key(subject), template.statement.author), entry);
+    }
+
+    fn put(&mut self, key: (Subject, PublicKey), entry: Entry) {
+        self.remove(&key);
+        self.by_lapse.insert((entry.lapses, key.clone()));
+        self.entries.insert(key, entry);
+    }
+
+    fn remove(&mut self, key: &(Subject, PublicKey)) {
+        if let Some(known) = self.entries.remove(key) {
+            self.by_lapse.remove(&(known.lapses, key.clone()));
+        }
+    }
+
+    /// The root has revoked `subject`: what it has revoked as an admin, or those it made, counts no longer.
+    fn drop_issued_by(&mut self, subject: &Subject) {
+        let void = self.entries.iter().filter(|(_, entry)| entry.issuers.contains(subject));
+        let void: Vec<_> = void.map(|(key, _)| key.clone()).collect();
+        void.iter().for_each(|key| self.remove(key));
+    }
+
+    /// Whether this very subject is out. A holder is out when anybody of its lineage is.
+    #[must_use]
+    pub fn is_revoked(&self, subject: &Subject) -> bool {
+        let first = (subject.clone(), PublicKey::from_bytes([0; 32]));
+        self.entries.range(first..).next().is_some_and(|((revoked, _), _)| revoked == subject)
+    }
+
+    /// A number that two nodes share exactly when they (as good as surely) know the same revocations.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let word = |entry: &Entry| {
+            // Signatures are as good as random; the lapse tells entries apart that differ in the issuer's chain only.
+            let bytes = entry.signed.statement.signature.as_bytes();
+            let word = bytes.chunks_exact(8).fold(0, |sum, chunk| {
+                chunk.iter().fold(0_u64, |word, byte| word << 8 | u64::from(*byte)).rotate_left(1) ^ sum
+            });
+            word ^ entry.lapses.0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        };
+        self.entries.values().fold(self.entries.len() as u64, |sum, entry| sum.wrapping_add(word(entry)))
+    }
+
+    /// All of them, for others and for the disk.
+    pub fn all(&self) -> impl Iterator<Item = &SignedRevocation> {
+        self.entries.values().map(|entry| &entry.signed)
+    }
+
+    /// Drops what says nothing any more.
+    pub fn prune(&mut self, now: Time) {
+        while let Some((lapses, _)) = self.by_lapse.first()
+            && *lapses <= now
+        {
+            if let Some((_, key)) = self.by_lapse.pop_first() {
+                self.entries.remove(&key);
+            }
+        }
+    }
+
+    /// How many are known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}

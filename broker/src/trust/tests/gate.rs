@@ -1,0 +1,320 @@
+//! Every rule of the gate, tripped one at a time.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    amount::Amount,
+    host::Host,
+    ids::{HostId, RequestId, SiteId},
+    protocol::{AttemptId, Grant, HoldRequest},
+    request::{Request, RequestDocument},
+    resources::{Amounts, Attributes, ResourceName},
+    time::{Millis, Span, Time, Window},
+    trust::{
+        Authorization, Chain, Credential, DailyHours, Denial, Gate, Limits, OwnerPolicy, Permit, RequestStatement,
+        Role, Rule, SignedRevocation, Subject, Trust, testing,
+    },
+};
+
+fn site(name: &str) -> SiteId {
+    SiteId::new(name).unwrap()
+}
+
+fn cpu(amount: u64) -> Amounts {
+    Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))])
+}
+
+fn host_id(name: &str) -> HostId {
+    HostId::new(name).unwrap()
+}
+
+/// A hold and everything around it. As made, it is admitted.
+#[derive(Clone)]
+struct Case {
+    now: Time,
+    from: SiteId,
+    attempt: AttemptId,
+    window: Window,
+    grants: Vec<Grant>,
+    request: RequestDocument,
+    statement: RequestStatement,
+    /// The number of the key that signs the statement.
+    signer: u64,
+    user: Option<Chain>,
+    entry_point: Option<Chain>,
+    trust: Trust,
+    policy: OwnerPolicy,
+    revocations: Vec<SignedRevocation>,
+    /// Changes what was signed, afterwards.
+    tamper: fn(&mut Authorization),
+}
+
+/// User 1 (`ada`) asks through site `e`, at time 1,000, for two hosts for 100 s from 2,000 to 3,000 on.
+fn case() -> Case {
+    let text = r#"{"hosts":2,"duration":100,"earliest":2000,"latest":3000,"per_host":{"cpu":100},"total":{"cpu":1000},
+        "attributes":{"arch":"x86_64"},"candidates":["h1","h2","h3"]}"#;
+    let request: RequestDocument = serde_json::from_str(text).unwrap();
+    let checked: Request = request.clone().try_into().unwrap();
+    let id = RequestId::new("r").unwrap();
+    let statement = testing::statement(&site("e"), &id, &checked);
+    Case {
+        now: Time(1_000),
+        from: site("e"),
+        attempt: AttemptId { entry_point: site("e"), request: id, attempt: 1 },
+        window: Window::starting(Time(2_500), Span(100)),
+        grants: ["h1", "h2"].map(|name| Grant { host: host_id(name), amounts: cpu(500) }).to_vec(),
+        request,
+        statement: RequestStatement { issued: Time(990), expires: Time(5_000), ..statement },
+        signer: 1,
+        user: Some(testing::member(Subject::Key(testing::public(1)), Role::User, "ada")),
+        entry_point: Some(testing::member(Subject::Site(site("e")), Role::Site, "lab")),
+        trust: testing::closed(),
+        policy: OwnerPolicy::default(),
+        revocations: Vec::new(),
+        tamper: |_| {},
+    }
+}
+
+impl Case {
+    fn hold(&self) -> HoldRequest {
+        let statement =
+            RequestStatement { request: self.request.clone().try_into().unwrap(), ..self.statement.clone() };
+        let mut authorization = Authorization {
+            request: testing::sign(&statement, &testing::key(self.signer)),
+            user: self.user.clone(),
+            entry_point: self.entry_point.clone(),
+        };
+        (self.tamper)(&mut authorization);
+        HoldRequest {
+            attempt: self.attempt.clone(),
+            window: self.window,
+            grants: self.grants.clone(),
+            participants: vec![site("here")],
+            hold_for: Millis(1_000),
+            authorization: Arc::new(authorization),
+        }
+    }
+
+    fn gate(&self) -> Gate {
+        let mut gate = Gate::new(self.trust.clone(), self.policy.clone());
+        for revocation in &self.revocations {
+            gate.revoke(revocation, self.now).unwrap();
+        }
+        gate
+    }
+
+    /// What a new gate says, and that it says the same again from what it remembers.
+    fn admit(&self) -> Result<Permit, Denial> {
+        let arch = Attributes::from([("arch".to_owned(), "x86_64".to_owned())]);
+        let host = |name: &str, attributes| Host {
+            id: host_id(name),
+            capacity: cpu(4_000),
+            attributes,
+            speed: 1000,
+            price: 0,
+        };
+        let hosts =
+            [host("h1", arch.clone()), host("h2", arch.clone()), host("h3", Attributes::new()), host("h4", arch)];
+        let mut gate = self.gate();
+        let hold = self.hold();
+        let mut admit = || gate.admit(self.now, &self.from, &hold, |id| hosts.iter().find(|host| host.id == *id));
+        let first = admit();
+        assert_eq!(first, admit());
+        first
+    }
+}
+
+fn user_key() -> Subject {
+    Subject::Key(testing::public(1))
+}
+
+fn chain(credential: &Credential) -> Chain {
+    Chain::of_root(testing::sign(credential, &testing::key(0)))
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+type Change = fn(&mut Case);
+
+/// Each change trips exactly the rule beside it.
+const SIGNED: &[(Rule, Change)] = &[
+    (Rule::Signature, |case| case.tamper = |signed| signed.request.text = signed.request.text.replace("3000", "9000")),
+    (Rule::Signature, |case| case.tamper = |signed| signed.request.author = testing::public(2)),
+    (Rule::Grid, |case| case.statement.grid = "other".to_owned()),
+    (Rule::Grid, |case| {
+        let foreign = Credential { grid: "other".to_owned(), ..testing::credential(user_key(), Role::User, "ada") };
+        case.user = Some(chain(&foreign));
+    }),
+    (Rule::EntryPoint, |case| case.from = site("thief")),
+    (Rule::EntryPoint, |case| case.attempt.entry_point = site("thief")),
+    (Rule::EntryPoint, |case| case.statement.entry_point = site("elsewhere")),
+    (Rule::RequestId, |case| case.attempt.request = RequestId::new("r2").unwrap()),
+    (Rule::Expired, |case| case.statement.expires = Time(1_000)),
+    (Rule::Expired, |case| {
+        let old = Credential { expires: Time(1_000), ..testing::credential(user_key(), Role::User, "ada") };
+        case.user = Some(chain(&old));
+    }),
+    (Rule::Credential, |case| case.user = None),
+    (Rule::Credential, |case| case.entry_point = None),
+    (Rule::Credential, |case| case.signer = 2),
+    (Rule::Credential, |case| {
+        case.entry_point = Some(testing::member(Subject::Site(site("other")), Role::Site, "lab"));
+    }),
+    (Rule::Credential, |case| {
+        let own = testing::sign(&testing::credential(user_key(), Role::User, "ada"), &testing::key(1));
+        case.user = Some(Chain::of_root(own));
+    }),
+    (Rule::Credential, |case| {
+        case.user =
+            Some(chain(&Credential { is_invitation: true, ..testing::credential(user_key(), Role::User, "ada") }));
+    }),
+    (Rule::Role, |case| case.user = case.entry_point.clone()),
+    (Rule::Role, |case| case.entry_point = case.user.clone()),
+    (Rule::Revoked, |case| case.revocations.push(testing::revoke(user_key()))),
+    (Rule::Revoked, |case| case.revocations.push(testing::revoke(Subject::Site(site("e"))))),
+    (Rule::Revoked, |case| {
+        let admin = testing::credential(Subject::Key(testing::public(7)), Role::Admin, "eva");
+        let ada = testing::credential(user_key(), Role::User, "ada");
+        case.user = Some(chain(&admin).with(testing::sign(&ada, &testing::key(7))));
+        case.revocations.push(testing::revoke(Subject::Key(testing::public(7))));
+    }),
+];
+
+const ASKED: &[(Rule, Change)] = &[
+    (Rule::Duration, |case| case.window = Window::starting(Time(2_500), Span(101))),
+    (Rule::Window, |case| case.window = Window::starting(Time(1_999), Span(100))),
+    (Rule::Window, |case| case.window = Window::starting(Time(3_001), Span(100))),
+    (Rule::Window, |case| {
+        case.request.earliest = None;
+        case.statement.issued = Time(2_600);
+        case.window = Window::starting(Time(2_539), Span(100));
+    }),
+    (Rule::HostCount, |case| {
+        case.grants = ["h1", "h2", "h4"].map(|name| Grant { host: host_id(name), amounts: cpu(100) }).to_vec();
+    }),
+    (Rule::Total, |case| case.grants[0].amounts = cpu(501)),
+    (Rule::Total, |case| {
+        case.grants[0].amounts.insert(ResourceName::new("gpu").unwrap(), Amount(1));
+    }),
+    (Rule::PerHost, |case| case.grants[1].amounts = cpu(99)),
+    (Rule::PerHost, |case| case.grants[1].amounts = Amounts::new()),
+    (Rule::Candidates, |case| case.grants[0].host = host_id("h4")),
+    (Rule::Attributes, |case| case.grants[0].host = host_id("h3")),
+];
+
+const OWNED: &[(Rule, Change)] = &[
+    (Rule::OwnerAllow, |case| case.policy.allow = Some(names(&["bob"]))),
+    (Rule::OwnerDeny, |case| case.policy.deny = names(&["ada"])),
+    (Rule::OwnerDeny, |case| case.policy.deny = names(&[&testing::public(1).fingerprint()])),
+    (Rule::OwnerDeny, |case| case.policy.deny = names(&[&testing::public(1).to_string()])),
+    (Rule::OwnerMaxDuration, |case| case.policy.max_duration = Some(Span(99))),
+    (Rule::OwnerMaxReach, |case| case.policy.max_reach = Some(Span(1_599))),
+    (Rule::OwnerHours, |case| case.policy.hours = Some(DailyHours::new(0, 2_599).unwrap())),
+    (Rule::MaxReach, |case| case.policy.limits.max_reach_s = Some(Span(1_599))),
+    (Rule::MaxReach, |case| {
+        let limits = Limits { max_reach_s: Some(Span(1_599)), ..Limits::default() };
+        case.user = Some(chain(&Credential { limits, ..testing::credential(user_key(), Role::User, "ada") }));
+    }),
+];
+
+#[test]
+fn each_change_trips_exactly_its_rule() {
+    let good = case().admit().unwrap();
+    assert_eq!((good.user, good.name.as_str()), (testing::public(1), "ada"));
+    let mut seen = BTreeSet::new();
+    for (index, (rule, change)) in SIGNED.iter().chain(ASKED).chain(OWNED).enumerate() {
+        let mut changed = case();
+        change(&mut changed);
+        match changed.admit() {
+            Err(denial) => assert_eq!(denial.rule, *rule, "change {index}: {denial}"),
+            Ok(_) => panic!("change {index} is admitted, expected {rule}"),
+        }
+        seen.insert(*rule);
+    }
+    // The ledger checks what is beside what stands.
+    let of_ledger = [Rule::UserShare, Rule::MaxHolds, Rule::MaxReservations, Rule::MaxHostHours];
+    let missing: Vec<_> = Rule::ALL.iter().filter(|rule| !seen.contains(rule) && !of_ledger.contains(rule)).collect();
+    assert!(missing.is_empty(), "no change trips {missing:?}");
+}
+
+#[test]
+fn at_the_edge_of_every_rule_a_hold_is_admitted() {
+    let edges: &[Change] = &[
+        |case| case.window = Window::starting(Time(2_000), Span(100)),
+        |case| case.window = Window::starting(Time(3_000), Span(100)),
+        |case| case.statement.expires = Time(1_001),
+        |case| case.grants.truncate(1),
+        |case| case.policy.max_duration = Some(Span(100)),
+        |case| case.policy.max_reach = Some(Span(1_600)),
+        |case| case.policy.limits.max_reach_s = Some(Span(1_600)),
+        |case| case.policy.hours = Some(DailyHours::new(0, 2_600).unwrap()),
+        |case| case.policy.allow = Some(names(&["ada"])),
+        |case| case.policy.allow = Some(names(&[&testing::public(1).fingerprint()])),
+        |case| case.policy.deny = names(&["bob"]),
+        |case| case.user = Some(testing::member(user_key(), Role::Admin, "eva")),
+        |case| case.revocations.push(testing::revoke(Subject::Key(testing::public(5)))),
+        // A host that the site does not know is the ledger's to refuse.
+        |case| case.request.candidates = None,
+        |case| {
+            case.trust = testing::open_gate().trust().clone();
+            (case.user, case.entry_point) = (None, None);
+        },
+    ];
+    for (index, change) in edges.iter().enumerate() {
+        let mut changed = case();
+        change(&mut changed);
+        assert!(changed.admit().is_ok(), "change {index}: {:?}", changed.admit());
+    }
+}
+
+#[test]
+fn in_an_open_grid_a_user_is_a_key_and_nobody_is_revoked() {
+    let mut open = case();
+    open.trust = testing::open_gate().trust().clone();
+    open.user = None;
+    let permit = open.admit().unwrap();
+    assert_eq!(permit.name, testing::public(1).fingerprint());
+    assert_eq!(permit.limits, OwnerPolicy::default().limits);
+    assert!(open.gate().revoke(&testing::revoke(user_key()), Time(0)).is_err());
+    assert!(open.gate().check_member(&site("anybody"), None, Time(0)).is_ok());
+}
+
+#[test]
+fn what_is_remembered_still_expires_and_can_still_be_revoked() {
+    let mut changed = case();
+    let credential = Credential { expires: Time(1_500), ..testing::credential(user_key(), Role::User, "ada") };
+    changed.user = Some(chain(&credential));
+    let (hold, mut gate) = (changed.hold(), changed.gate());
+    let rule_at = |gate: &mut Gate, now| gate.admit(Time(now), &site("e"), &hold, |_| None).map_err(|no| no.rule);
+    assert!(rule_at(&mut gate, 1_000).is_ok() && rule_at(&mut gate, 1_499).is_ok());
+    assert_eq!(rule_at(&mut gate, 1_500), Err(Rule::Expired));
+    gate.revoke(&testing::revoke(Subject::Site(site("e"))), Time(1_000)).unwrap();
+    assert_eq!(rule_at(&mut gate, 1_000), Err(Rule::Revoked));
+}
+
+#[test]
+fn a_limit_of_the_credential_goes_before_the_owners() {
+    let mut changed = case();
+    changed.policy.limits = Limits { max_holds: Some(64), max_host_hours: Some(9), ..Limits::default() };
+    let limits = Limits { max_holds: Some(2), max_reservations: Some(3), ..Limits::default() };
+    changed.user = Some(chain(&Credential { limits, ..testing::credential(user_key(), Role::User, "ada") }));
+    let permitted = changed.admit().unwrap().limits;
+    let expected = Limits { max_holds: Some(2), max_reservations: Some(3), max_host_hours: Some(9), max_reach_s: None };
+    assert_eq!(permitted, expected);
+}
+
+#[test]
+fn an_entry_point_hears_the_same_when_a_request_arrives() {
+    let accepted = case();
+    let signed = accepted.hold().authorization.request.clone();
+    let mut gate = accepted.gate();
+    let mut check = |entry_point: &str, user: Option<&Chain>| {
+        gate.check_submission(Time(1_000), &site(entry_point), &signed, user).map_err(|denial| denial.rule)
+    };
+    let permit = check("e", accepted.user.as_ref()).unwrap();
+    assert_eq!((permit.name.as_str(), permit.statement.id.as_str()), ("ada", "r"));
+    assert_eq!(check("other", accepted.user.as_ref()), Err(Rule::EntryPoint));
+    assert_eq!(check("e", None), Err(Rule::Credential));
+}

@@ -1,0 +1,6 @@
+//! Signatures, chains, revocations and the gate, by example and against slow, obvious oracles.
+
+mod chains;
+mod gate;
+mod revocations;
+mod statements;

@@ -1,0 +1,102 @@
+//! Who belongs to the grid and who does not, over real libp2p in one process.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::*;
+use crate::membership::Membership;
+
+/// Sites that show this credential belong, until they are named in a revocation.
+const CREDENTIAL: &[u8] = b"member";
+
+#[derive(Default)]
+struct Members {
+    shows: Vec<u8>,
+    revoked: Mutex<BTreeSet<Vec<u8>>>,
+    digest: AtomicU64,
+}
+
+impl Members {
+    fn showing(credential: &[u8]) -> Arc<Members> {
+        Arc::new(Members { shows: credential.to_vec(), ..Members::default() })
+    }
+
+    fn revoke(&self, site: &[u8]) -> bool {
+        let is_news = self.revoked.lock().unwrap().insert(site.to_vec());
+        self.digest.fetch_add(u64::from(is_news), Ordering::Relaxed);
+        is_news
+    }
+}
+
+impl Membership for Members {
+    fn credential(&self) -> Vec<u8> {
+        self.shows.clone()
+    }
+    fn is_member(&self, site: &SiteId, credential: &[u8]) -> bool {
+        credential == CREDENTIAL && !self.revoked.lock().unwrap().contains(site.as_str().as_bytes())
+    }
+    fn revocations_digest(&self) -> u64 {
+        self.digest.load(Ordering::Relaxed)
+    }
+    fn revocations(&self) -> Vec<Vec<u8>> {
+        self.revoked.lock().unwrap().iter().cloned().collect()
+    }
+    fn hear_revocations(&self, revocations: &[Vec<u8>]) -> usize {
+        revocations.iter().filter(|site| self.revoke(site)).count()
+    }
+}
+
+async fn member(bootstrap: &[Multiaddr], members: &Arc<Members>) -> Node {
+    let membership = Arc::clone(members);
+    node_with(bootstrap, move |config| config.membership = membership).await
+}
+
+fn offer(node: &Node, name: &str) {
+    node.discovery.publish_advert(name.to_owned(), vec![host(name, 4, "x86_64")]).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_shows_no_credential_is_not_believed_by_anybody() {
+    let first = member(&[], &Members::showing(CREDENTIAL)).await;
+    let bootstrap = first.discovery.listen_addresses();
+    let second = member(&bootstrap, &Members::showing(CREDENTIAL)).await;
+    // It believes everybody itself, as a node that takes the grid for an open one does.
+    let stranger = node(&bootstrap).await;
+    for (node, name) in [(&first, "a"), (&second, "b"), (&stranger, "x")] {
+        offer(node, name);
+    }
+    eventually("the stranger knows all", || stranger.discovery.view().site_count() == 3).await;
+    let members = [&first, &second];
+    eventually("the members know each other", || members.iter().all(|node| node.discovery.view().site_count() == 2))
+        .await;
+    let dropped = |node: &&Node| counter(node, Counter::DroppedNotMember);
+    eventually("the stranger was heard", || members.iter().map(dropped).sum::<u64>() > 0).await;
+    let stranger_site = stranger.discovery.site_id();
+    assert!(members.iter().all(|node| !node.discovery.view().knows(stranger_site)));
+    assert_eq!(first.discovery.badge(second.discovery.site_id()).unwrap().credential, CREDENTIAL);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revocation_reaches_everybody_and_expels_the_site() {
+    let all: Vec<_> = (0..4).map(|_| Members::showing(CREDENTIAL)).collect();
+    let first = member(&[], &all[0]).await;
+    let bootstrap = first.discovery.listen_addresses();
+    let mut nodes = vec![first];
+    for members in &all[1..] {
+        nodes.push(member(&bootstrap, members).await);
+    }
+    for (number, node) in nodes.iter().enumerate() {
+        offer(node, &format!("h{number}"));
+    }
+    eventually("all know all", || nodes.iter().all(|node| node.discovery.view().site_count() == 4)).await;
+    let outcast = nodes[3].discovery.site_id().clone();
+    assert!(all[0].revoke(outcast.as_str().as_bytes()));
+    nodes[0].discovery.membership_changed();
+    eventually("the others expel it", || nodes[..3].iter().all(|node| !node.discovery.view().knows(&outcast))).await;
+    assert!(nodes[1..3].iter().all(|node| counter(node, Counter::RevocationsLearnt) == 1));
+}

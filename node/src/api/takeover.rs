@@ -1,0 +1,104 @@
+//! Looking up and taking over a reservation whose entry point is gone.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use broker::{
+    ids::{HostId, RequestId, SiteId},
+    request::Request,
+    time::Time,
+};
+use serde::Serialize;
+
+use super::{
+    ApiState,
+    problem::Problem,
+    request_view::RequestView,
+    requests::{read_signed, submit_problem, view},
+};
+use crate::daemon::{
+    requests::Command,
+    takeover::{Looked, TakeOverFailure, look_up},
+};
+
+/// Answer of `GET /v1/reservations/{id}`: what the sites of the grid have reserved for a request of any entry point.
+#[derive(Debug, Serialize)]
+pub struct ReservationLookup {
+    id: RequestId,
+    /// Node that the request was signed for.
+    entry_point: Option<SiteId>,
+    /// The key that signed it.
+    user_key: Option<String>,
+    request: Option<Request>,
+    hosts: Vec<FoundHost>,
+    sites_asked: usize,
+    sites_silent: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct FoundHost {
+    site: SiteId,
+    host: HostId,
+    start: Time,
+    end: Time,
+}
+
+fn request_id(text: &str) -> Result<RequestId, Problem> {
+    RequestId::new(text).map_err(|error| Problem::bad_request(format!("id: {error}")))
+}
+
+/// `GET /v1/reservations/{id}`
+pub async fn look(
+    State(state): State<Arc<ApiState>>,
+    Path(id): Path<String>,
+) -> Result<Json<ReservationLookup>, Problem> {
+    let id = request_id(&id)?;
+    let looked = look_up(&state.carrier, &id).await;
+    let Looked { parts, signed, asked, silent } = looked;
+    let hosts = parts.iter().flat_map(|(site, part)| {
+        let (start, end) = (part.window.start, part.window.end);
+        part.grants.iter().map(move |grant| FoundHost { site: site.clone(), host: grant.host.clone(), start, end })
+    });
+    let hosts = hosts.collect();
+    let (user_key, statement) = signed.map(|(key, statement)| (key.to_string(), statement)).unzip();
+    Ok(Json(ReservationLookup {
+        id,
+        entry_point: statement.as_ref().map(|statement| statement.entry_point.clone()),
+        user_key,
+        request: statement.map(|statement| statement.request),
+        hosts,
+        sites_asked: asked,
+        sites_silent: silent,
+    }))
+}
+
+/// `POST /v1/reservations/{id}/takeover`: carries on with a reservation for its user, who has signed the request again, for
+/// this node.
+pub async fn take_over(
+    State(state): State<Arc<ApiState>>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<(StatusCode, Json<RequestView>), Problem> {
+    let id = request_id(&id)?;
+    let authorization = read_signed(&body)?;
+    let (authorization, permit) = state.membership.admit(authorization).map_err(|denial| Problem::refused(&denial))?;
+    if permit.statement.id != id {
+        return Err(Problem::bad_request(format!("the signed request is {}, not {id}", permit.statement.id)));
+    }
+    let looked = look_up(&state.carrier, &id).await;
+    let taken = state.requests.take_over(&state.carrier, authorization, permit, &looked).await;
+    let carried = taken.map_err(|failure| match failure {
+        TakeOverFailure::Submit(error) => submit_problem(&state, error, None),
+        TakeOverFailure::Parts(error) => Problem::new(StatusCode::NOT_FOUND, format!("request {id}: {error}")),
+        TakeOverFailure::Other => Problem::new(StatusCode::FORBIDDEN, format!("request {id}: {failure}")),
+    })?;
+    // Its sites hear who acts for it now with the first round of questions.
+    let _ = carried.commands.try_send(Command::Check);
+    let snapshot = carried.watch().borrow().clone();
+    Ok((StatusCode::CREATED, Json(view(&state, &snapshot))))
+}

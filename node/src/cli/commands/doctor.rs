@@ -1,0 +1,317 @@
+//! `kolo doctor`: looks at a data directory, and says what is wrong and what to do about it.
+//!
+//! A check is a function from the data directory to findings; [`CHECKS`] lists them.
+//!
+//! Invariant: nothing is changed unless `--salvage` asks for it; a finding that is a problem says what to do.
+
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
+
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use sysinfo::Disks;
+
+use super::Context;
+use crate::{
+    cli::{
+        args::DoctorArgs,
+        error::{CliError, Exit},
+        output::{Report, safe},
+    },
+    config::API_TOKEN_FILE,
+    daemon::{
+        clock::unix_ms,
+        storage::{self, Inspection, LEDGER_FILE, StoreError},
+    },
+};
+
+/// Free space below which a ledger may soon fail to be written: a few journals and snapshots.
+const FREE_MIB_MIN: u64 = 256;
+const BYTES_PER_MIB: u64 = 1 << 20;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    Good,
+    Note,
+    Problem,
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Level::Good => "good",
+            Level::Note => "note",
+            Level::Problem => "PROBLEM",
+        }
+    }
+}
+
+/// What one check has found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Finding {
+    check: &'static str,
+    level: Level,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to_do: Option<String>,
+}
+
+impl Finding {
+    fn new(check: &'static str, level: Level, what: impl Into<String>) -> Finding {
+        Finding { check, level, what: what.into(), to_do: None }
+    }
+
+    fn problem(check: &'static str, what: impl Into<String>, to_do: impl Into<String>) -> Finding {
+        Finding { to_do: Some(to_do.into()), ..Finding::new(check, Level::Problem, what) }
+    }
+}
+
+type Check = fn(&Path) -> Vec<Finding>;
+
+/// All checks, in the order in which they are shown.
+const CHECKS: [Check; 3] = [check_directory, check_disk, check_ledger];
+
+#[derive(Debug, Serialize)]
+struct Findings {
+    data_dir: String,
+    findings: Vec<Finding>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`].
+pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
+    let data_dir = match &context.global.data_dir {
+        Some(directory) => directory.clone(),
+        None => context.surroundings.default_data_dir()?,
+    };
+    // First, so that the checks see what came of it.
+    let salvaged = args.salvage.then(|| salvage(&data_dir));
+    let mut findings = examine(&data_dir);
+    findings.findings.splice(0..0, salvaged);
+    context.output.print(&findings)?;
+    let is_bad = findings.findings.iter().any(|finding| finding.level == Level::Problem);
+    Ok(if is_bad { Exit::Failure } else { Exit::Done })
+}
+
+fn examine(data_dir: &Path) -> Findings {
+    let findings = CHECKS.iter().flat_map(|check| check(data_dir)).collect();
+    Findings { data_dir: data_dir.display().to_string(), findings }
+}
+
+impl Report for Findings {
+    fn body(&self) -> impl Serialize {
+        self
+    }
+
+    fn text(&self, _: &TimeZone) -> String {
+        let mut text = format!("data directory {}\n", safe(&self.data_dir));
+        for finding in &self.findings {
+            text.push_str(&format!("{:<8}{}: {}\n", finding.level.name(), finding.check, safe(&finding.what)));
+            if let Some(to_do) = &finding.to_do {
+                text.push_str(&format!("        what to do: {}\n", safe(to_do)));
+            }
+        }
+        text
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let problems = self.findings.iter().filter(|finding| finding.level == Level::Problem);
+        problems.map(|finding| finding.check.to_owned()).collect()
+    }
+}
+
+fn check_directory(data_dir: &Path) -> Vec<Finding> {
+    const CHECK: &str = "directory";
+    let metadata = match fs::metadata(data_dir) {
+        Ok(metadata) if metadata.is_dir() => metadata,
+        Ok(_) => {
+            return vec![Finding::problem(CHECK, "it is no directory", "name a directory with --data-dir")];
+        }
+        Err(error) => {
+            let to_do = "start kolo node once, which makes it, or name another with --data-dir";
+            return vec![Finding::problem(CHECK, error.to_string(), to_do)];
+        }
+    };
+    let mut findings = Vec::new();
+    let secrets = ["identity.key", API_TOKEN_FILE].map(|name| (name, fs::metadata(data_dir.join(name))));
+    for (name, metadata) in [(".", Ok(metadata))].into_iter().chain(secrets) {
+        match metadata {
+            Ok(metadata) if metadata.mode() & 0o077 != 0 => {
+                let what = format!("other users may read {name}");
+                let to_do = format!("chmod go= {}", data_dir.join(name).display());
+                findings.push(Finding::problem(CHECK, what, to_do));
+            }
+            // A secret that is not there is made at the next start.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::new(CHECK, Level::Good, "it is private to its owner"));
+    }
+    findings
+}
+
+fn check_disk(data_dir: &Path) -> Vec<Finding> {
+    const CHECK: &str = "disk";
+    let absolute = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
+    let disks = match Disks::new_with_refreshed_list() {
+        Ok(disks) => disks,
+        Err(error) => return vec![Finding::new(CHECK, Level::Note, format!("the system does not tell: {error}"))],
+    };
+    let holding = disks.iter().filter(|disk| absolute.starts_with(disk.mount_point()));
+    let Some(disk) = holding.max_by_key(|disk| disk.mount_point().as_os_str().len()) else {
+        return vec![Finding::new(CHECK, Level::Note, "the system does not say which disk it is on")];
+    };
+    let free_mib = disk.available_space() / BYTES_PER_MIB;
+    let what = format!("{free_mib} MiB are free at {}", disk.mount_point().display());
+    vec![if disk.is_read_only() {
+        Finding::problem(CHECK, "it cannot be written", "mount it for writing; the system's log may say why it is not")
+    } else if free_mib < FREE_MIB_MIN {
+        let to_do = format!("make room for at least {FREE_MIB_MIN} MiB: a node whose ledger cannot be written stops");
+        Finding::problem(CHECK, what, to_do)
+    } else {
+        Finding::new(CHECK, Level::Good, what)
+    }]
+}
+
+fn check_ledger(data_dir: &Path) -> Vec<Finding> {
+    const CHECK: &str = "ledger";
+    if !data_dir.is_dir() {
+        return Vec::new();
+    }
+    let path = data_dir.join(LEDGER_FILE);
+    vec![match storage::inspect(&path) {
+        Inspection::Empty => Finding::new(CHECK, Level::Note, "no node has run here yet"),
+        Inspection::InUse => {
+            let what = "a node runs here, and checked it when it started; stop the node to have it checked again";
+            Finding::new(CHECK, Level::Note, what)
+        }
+        Inspection::Layout1 => {
+            let what = format!("{} is of layout 1; the next start checks it and takes it over", path.display());
+            Finding::new(CHECK, Level::Note, what)
+        }
+        Inspection::Good(summary) => {
+            let torn = "; the last write was cut off before anybody was told of it, and the next start drops it";
+            let what = format!(
+                "every sector checks out: {} reservations, {} requests, {} writes since the snapshot{}",
+                summary.reservations,
+                summary.requests,
+                summary.groups,
+                if summary.is_torn { torn } else { "" }
+            );
+            Finding::new(CHECK, Level::Good, what)
+        }
+        Inspection::Bad(error) => {
+            let to_do = advice(&error, data_dir);
+            Finding::problem(CHECK, error.to_string(), to_do)
+        }
+    }]
+}
+
+/// Makes a new ledger of a damaged one, and says what came of it.
+fn salvage(data_dir: &Path) -> Finding {
+    const CHECK: &str = "salvage";
+    let salvaged = match storage::salvage(&data_dir.join(LEDGER_FILE), unix_ms()) {
+        Ok(Some(salvaged)) => salvaged,
+        Ok(None) => return Finding::new(CHECK, Level::Note, "the ledger is not damaged; nothing was done"),
+        Err(error) => {
+            let to_do = advice(&error, data_dir);
+            return Finding::problem(CHECK, error.to_string(), to_do);
+        }
+    };
+    let what = format!(
+        "a new ledger holds {} reservations and {} requests; {} sectors are lost, and with them what only they held",
+        salvaged.reservations, salvaged.requests, salvaged.sectors_lost
+    );
+    let to_do = format!(
+        "kolo node starts with it; the damaged files are in {}. Ask those who have reservations here to look with kolo \
+         show whether theirs still stand",
+        salvaged.moved_to.display()
+    );
+    Finding { to_do: Some(to_do), ..Finding::new(CHECK, Level::Note, what) }
+}
+
+/// What an owner can do about a ledger that does not open.
+fn advice(error: &StoreError, data_dir: &Path) -> String {
+    let dir = data_dir.display();
+    match error {
+        StoreError::Damaged { .. } => format!(
+            "1. leave the node stopped and copy {dir} elsewhere; 2. look for disk errors in the system's log, and replace \
+             a disk that has any; 3. if a copy of the whole directory exists that was made after the node last ran, put it \
+             back (an older copy would forget what was promised since); 4. else kolo doctor --salvage makes a new ledger of \
+             what can be read"
+        ),
+        StoreError::Layout { .. } | StoreError::Undecodable { .. } => {
+            "run the version of kolo that wrote it, or a newer one; nothing is lost".to_owned()
+        }
+        StoreError::TwoLedgers { .. } => {
+            "an old ledger was put beside a newer one: move away the one that is not wanted, most likely the old"
+                .to_owned()
+        }
+        StoreError::Disk { .. } | StoreError::InUse(_) | StoreError::TooLarge { .. } | StoreError::Stopped => {
+            "check that the user who runs the node may read and write all files there, that the disk is not full, and \
+             that the system's log has no disk errors"
+                .to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::cli::output::{OutputFormat, tests::printed};
+
+    fn levels(findings: &Findings, check: &str) -> Vec<Level> {
+        findings.findings.iter().filter(|finding| finding.check == check).map(|finding| finding.level).collect()
+    }
+
+    #[test]
+    fn a_directory_goes_from_empty_to_good_to_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(levels(&examine(&directory.path().join("none")), "directory"), [Level::Problem]);
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(levels(&examine(directory.path()), "directory"), [Level::Problem]);
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let empty = examine(directory.path());
+        assert_eq!(levels(&empty, "directory"), [Level::Good]);
+        assert_eq!(levels(&empty, "ledger"), [Level::Note]);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was made");
+
+        let ledger = directory.path().join(LEDGER_FILE);
+        let (store, _) = storage::Store::open(&ledger, 1, storage::StoreSettings::default()).unwrap();
+        assert!(matches!(storage::inspect(&ledger), Inspection::InUse));
+        drop(store);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while matches!(storage::inspect(&ledger), Inspection::InUse) {
+            assert!(std::time::Instant::now() < deadline, "the writer has not stopped");
+            std::thread::yield_now();
+        }
+        assert_eq!(levels(&examine(directory.path()), "ledger"), [Level::Good]);
+
+        let snapshot = directory.path().join("ledger/snapshot.1");
+        let mut bytes = fs::read(&snapshot).unwrap();
+        bytes[600] ^= 1;
+        fs::write(&snapshot, bytes).unwrap();
+        let bad = examine(directory.path());
+        assert_eq!(levels(&bad, "ledger"), [Level::Problem]);
+        let text = printed(&bad, OutputFormat::Table);
+        assert!(
+            text.contains("snapshot.1: sector 1: ") && text.contains("what to do: 1. leave the node stopped"),
+            "{text}"
+        );
+        assert_eq!(printed(&bad, OutputFormat::Quiet), "ledger\n");
+    }
+
+    #[test]
+    fn every_problem_says_what_to_do() {
+        let errors = [StoreError::Stopped, StoreError::Layout { file: "f".to_owned(), found: 9 }];
+        assert!(errors.iter().all(|error| !advice(error, Path::new("/d")).is_empty()));
+        let findings = examine(Path::new("/nowhere"));
+        assert!(findings.findings.iter().all(|finding| (finding.level == Level::Problem) == finding.to_do.is_some()));
+    }
+}

@@ -1,0 +1,184 @@
+//! `kolo grid revoke`: takes a member's rights away and lets the node here tell the others.
+//!
+//! Invariant: a name revokes at most one member of each role; when it could mean several, nothing happens.
+
+use std::collections::BTreeMap;
+
+use broker::{
+    ids::SiteId,
+    time::Time,
+    trust::{PublicKey, Role, Subject},
+};
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+
+use super::{closed_grid, invite::issuer, show::GridView};
+use crate::{
+    cli::{
+        commands::Context,
+        error::{CliError, Exit},
+        grid_args::RevokeArgs,
+        output::{Report, safe},
+    },
+    trust::{Issued, IssuedList, LIFE_OF_FOUNDER},
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`]; the root's or an admin's key must be at hand, and the node must run.
+pub fn run(context: &mut Context, args: &RevokeArgs) -> Result<Exit, CliError> {
+    let data_dir = context.data_dir()?;
+    let (grid, _) = closed_grid(&data_dir)?;
+    let issuer = issuer(context, &grid)?;
+    let client = context.connect()?;
+    let now = context.time();
+    let known: GridView = client.get("/v1/grid")?;
+    let list = IssuedList::load(&data_dir)?;
+    let targets = targets(args, list.entries(), &known, now)?;
+    let mut revoked = Vec::new();
+    for target in targets {
+        let revocation = issuer.revoke(&grid, target.subject.clone(), now, target.expires)?;
+        let answer: Answer = client.post("/v1/grid/revocations", &revocation)?;
+        revoked.push(Row { target, was_known: !answer.added });
+    }
+    context.output.print(&Revoked { who: args.who.clone(), revoked })?;
+    Ok(Exit::Done)
+}
+
+/// Answer of `POST /v1/grid/revocations`.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    added: bool,
+}
+
+/// Who is to be revoked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Target {
+    subject: Subject,
+    role: Option<Role>,
+    expires: Time,
+}
+
+/// What `who` means: a key, a site id, or the name of members; invitations made here come first, since with one of them
+/// goes whoever joined with it.
+fn targets(args: &RevokeArgs, issued: &[Issued], known: &GridView, now: Time) -> Result<Vec<Target>, CliError> {
+    let who = args.who.as_str();
+    let named = if let Ok(key) = PublicKey::from_text(who) {
+        Some(Subject::Key(key))
+    } else if who.parse::<discovery::PeerId>().is_ok() {
+        SiteId::new(who).ok().map(Subject::Site)
+    } else {
+        None
+    };
+    if let Some(subject) = named {
+        let expires = issued.iter().find(|issued| issued.subject == subject).map(|issued| issued.expires);
+        let expires = expires.or_else(|| known.members.iter().find(|member| member.subject == subject)?.expires);
+        return Ok(vec![Target { subject, role: None, expires: expires.unwrap_or(now + LIFE_OF_FOUNDER) }]);
+    }
+    let is_asked = |role: Role| args.role.is_none_or(|asked| Role::from(asked) == role);
+    let of_issued = issued.iter().filter(|issued| issued.name == who && is_asked(issued.role) && issued.expires > now);
+    let of_issued = of_issued.map(|issued| (issued.role, issued.subject.clone(), issued.expires));
+    let mut candidates: Vec<(Role, Subject, Time)> = of_issued.collect();
+    if candidates.is_empty() {
+        let of_known = known.members.iter().filter(|member| member.name == who && is_asked(member.role));
+        let expires = |expires: Option<Time>| expires.unwrap_or(now + LIFE_OF_FOUNDER);
+        candidates = of_known.map(|member| (member.role, member.subject.clone(), expires(member.expires))).collect();
+    }
+    one_of_each_role(who, candidates)
+}
+
+fn one_of_each_role(who: &str, candidates: Vec<(Role, Subject, Time)>) -> Result<Vec<Target>, CliError> {
+    let mut by_role: BTreeMap<Role, Vec<Target>> = BTreeMap::new();
+    for (role, subject, expires) in candidates {
+        by_role.entry(role).or_default().push(Target { subject, role: Some(role), expires });
+    }
+    if by_role.is_empty() {
+        return Err(CliError::Membership(format!(
+            "nobody of the name {who:?} is known here: kolo grid show lists who is; a key or a site id always works"
+        )));
+    }
+    if let Some((role, several)) = by_role.iter().find(|(_, of_role)| of_role.len() > 1) {
+        let subjects: Vec<String> = several.iter().map(|target| target.subject.to_string()).collect();
+        return Err(CliError::Membership(format!(
+            "{who:?} may mean several members of role {role}: name one of {}",
+            subjects.join(", ")
+        )));
+    }
+    Ok(by_role.into_values().flatten().collect())
+}
+
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    target: Target,
+    was_known: bool,
+}
+
+/// Who was revoked.
+#[derive(Serialize)]
+struct Revoked {
+    who: String,
+    revoked: Vec<Row>,
+}
+
+impl Report for Revoked {
+    fn body(&self) -> impl Serialize {
+        self
+    }
+    fn text(&self, _: &TimeZone) -> String {
+        let row = |row: &Row| {
+            let role = row.target.role.map(|role| format!("{role} ")).unwrap_or_default();
+            let note = if row.was_known { " (was revoked before)" } else { "" };
+            format!("revoked {role}{}: {}{note}\n", safe(&self.who), row.target.subject)
+        };
+        let mut text: String = self.revoked.iter().map(row).collect();
+        text.push_str("other nodes hear of it within seconds; what is reserved already stays reserved\n");
+        text
+    }
+    fn ids(&self) -> Vec<String> {
+        self.revoked.iter().map(|row| row.target.subject.to_string()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::grid_args::RoleArg;
+
+    const NOW: Time = Time(100);
+
+    fn key(number: u8) -> Subject {
+        Subject::Key(PublicKey::from_bytes([number; 32]))
+    }
+
+    fn issued(number: u8, role: Role, name: &str) -> Issued {
+        Issued { subject: key(number), role, name: name.to_owned(), issued: Time(1), expires: Time(200) }
+    }
+
+    fn meant(who: &str, role: Option<RoleArg>, issued: &[Issued], known: &GridView) -> Result<Vec<Subject>, String> {
+        let args = RevokeArgs { who: who.to_owned(), role };
+        let targets = targets(&args, issued, known, NOW).map_err(|error| error.to_string())?;
+        Ok(targets.into_iter().map(|target| target.subject).collect())
+    }
+
+    #[test]
+    fn a_name_means_the_invitations_of_that_name_one_of_each_role() {
+        let known = GridView::default();
+        let list = [issued(1, Role::Site, "lab"), issued(2, Role::User, "lab"), issued(3, Role::User, "ada")];
+        assert_eq!(meant("lab", None, &list, &known), Ok(vec![key(1), key(2)]));
+        assert_eq!(meant("lab", Some(RoleArg::User), &list, &known), Ok(vec![key(2)]));
+        let twice = [issued(3, Role::User, "ada"), issued(4, Role::User, "ada")];
+        assert!(meant("ada", None, &twice, &known).unwrap_err().contains("several members of role user"));
+        assert!(meant("bob", None, &list, &known).unwrap_err().contains("nobody of the name \"bob\""));
+    }
+
+    #[test]
+    fn a_key_or_a_site_is_meant_itself() {
+        let known = GridView::default();
+        let text = "07".repeat(32);
+        assert_eq!(meant(&text, None, &[], &known), Ok(vec![key(7)]));
+        let site = "12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6vnc6iDEp";
+        assert_eq!(meant(site, None, &[], &known), Ok(vec![Subject::Site(SiteId::new(site).unwrap())]));
+    }
+}

@@ -1,0 +1,46 @@
+//! Times and durations as people write them.
+
+use std::sync::LazyLock;
+
+use fuzz_support::{Input, Seed, Target};
+use jiff::Zoned;
+
+use crate::cli::time;
+
+/// Durations and times.
+pub const TIMES: Target = Target { name: "times", run, seeds };
+
+static NOW: LazyLock<[Zoned; 3]> = LazyLock::new(|| {
+    ["2026-10-25T00:30:00+02:00[Europe/Ljubljana]", "1970-01-01T00:00:00Z[UTC]", "9999-12-30T22:00:00Z[UTC]"]
+        .map(|text| text.parse().expect("a legal time"))
+});
+
+fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let now = &NOW[usize::from(input.below(3))];
+    let Ok(text) = std::str::from_utf8(input.rest()) else { return };
+    if let Ok(duration) = time::parse_duration(text) {
+        assert_eq!(time::parse_duration(&time::format_duration(duration)), Ok(duration), "{text:?}");
+    }
+    if let Ok(span) = time::parse_span(text) {
+        assert_eq!(time::parse_span(&time::format_span(span)), Ok(span), "{text:?}");
+    }
+    if let Ok(found) = time::parse_time(text, now) {
+        assert!(found.is_in_range(), "{text:?}: {found:?}");
+        let shown = time::format_time(found, now.time_zone());
+        assert_eq!(time::parse_time(&shown, now), Ok(found), "{text:?} is shown as {shown:?}");
+    }
+}
+
+fn seeds() -> Vec<Seed> {
+    let texts = [
+        ("duration", "2:00:00"),
+        ("units", "1d 2h30m 5.5s"),
+        ("now", "now+1h30m"),
+        ("tomorrow", "tomorrow 8:00"),
+        ("changing-clocks", "2026-10-25 02:30"),
+        ("offset", "2026-11-21T08:00:30.5+01:00"),
+        ("zone", "2026-11-21T08:00-05:00[America/New_York]"),
+    ];
+    texts.into_iter().map(|(name, text)| (name, [&[0], text.as_bytes()].concat())).collect()
+}

@@ -1,0 +1,167 @@
+//! Private files and keys.
+//!
+//! Invariant: what is written here has mode 600 from its first byte on, is on disk before its name appears, and takes the
+//! place of another file only where the function says so.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use data_encoding::HEXLOWER;
+use ed25519_dalek::SigningKey;
+use rand::{TryRng as _, rngs::SysRng};
+
+use super::TrustFileError;
+
+/// The file in the founder's data directory with the root key of the grid.
+pub const ROOT_KEY_FILE: &str = "grid-root.key";
+/// The file with a user's key.
+pub const USER_KEY_FILE: &str = "user.key";
+
+/// A key file: 64 hexadecimal digits and a line end.
+const KEY_FILE_BYTES_MAX: u64 = 66;
+
+fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> TrustFileError {
+    let path = path.to_owned();
+    move |source| TrustFileError::Io { path: path.clone(), action, source }
+}
+
+/// Makes a directory that only its owner can look into, unless it is there.
+pub fn open_directory(path: &Path) -> Result<(), TrustFileError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed(path, "make the directory"))
+}
+
+/// Reads a text of at most `bytes_max` bytes; none when there is no such file.
+pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Option<String>, TrustFileError> {
+    let failed = failed(path, "read it");
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut text = String::new();
+    file.take(bytes_max + 1).read_to_string(&mut text).map_err(&failed)?;
+    if text.len() as u64 > bytes_max {
+        return Err(failed(io::Error::other(format!("larger than {bytes_max} bytes"))));
+    }
+    Ok(Some(text))
+}
+
+/// Writes a new file; refuses to replace one.
+pub(super) fn create(path: &Path, text: &str) -> Result<(), TrustFileError> {
+    let temporary = write_beside(path, text)?;
+    let linked = fs::hard_link(&temporary, path);
+    // What counts is whether the link stands; the temporary name is of no use any more.
+    let _ = fs::remove_file(&temporary);
+    match linked {
+        Ok(()) => sync_directory(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(TrustFileError::Exists { path: path.to_owned() })
+        }
+        Err(error) => Err(failed(path, "write it")(error)),
+    }
+}
+
+/// Writes a file, in place of the one that may be there.
+pub(super) fn replace(path: &Path, text: &str) -> Result<(), TrustFileError> {
+    let temporary = write_beside(path, text)?;
+    fs::rename(&temporary, path).map_err(failed(path, "write it"))?;
+    sync_directory(path)
+}
+
+fn write_beside(path: &Path, text: &str) -> Result<PathBuf, TrustFileError> {
+    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        open_directory(directory)?;
+    }
+    // The process id keeps two processes from writing into the same file.
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.new", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let write = || {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(failed(path, "write it"))?;
+    Ok(temporary)
+}
+
+fn sync_directory(path: &Path) -> Result<(), TrustFileError> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed(path, "write its directory"))
+}
+
+/// Random bytes of the operating system.
+pub fn random_bytes<const N: usize>() -> Result<[u8; N], TrustFileError> {
+    let mut bytes = [0; N];
+    SysRng.try_fill_bytes(&mut bytes).map_err(|error| TrustFileError::Random(error.to_string()))?;
+    Ok(bytes)
+}
+
+/// Reads a key; none when there is no such file.
+pub fn load_key(path: &Path) -> Result<Option<SigningKey>, TrustFileError> {
+    let Some(text) = read(path, KEY_FILE_BYTES_MAX)? else { return Ok(None) };
+    let mode = fs::metadata(path).map_err(failed(path, "read it"))?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(TrustFileError::TooOpen { path: path.to_owned(), mode });
+    }
+    let bytes = HEXLOWER.decode(text.trim_ascii_end().as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
+    let detail = "expected a key: one line of 64 hexadecimal digits".to_owned();
+    bytes
+        .map(|secret: [u8; 32]| Some(SigningKey::from_bytes(&secret)))
+        .ok_or(TrustFileError::Malformed { path: path.to_owned(), detail })
+}
+
+/// Makes a key and writes it to a new file.
+pub fn create_key(path: &Path) -> Result<SigningKey, TrustFileError> {
+    let key = SigningKey::from_bytes(&random_bytes()?);
+    create(path, &format!("{}\n", HEXLOWER.encode(key.as_bytes())))?;
+    Ok(key)
+}
+
+/// Reads a key, or makes one when there is none.
+pub fn load_or_create_key(path: &Path) -> Result<SigningKey, TrustFileError> {
+    if let Some(key) = load_key(path)? {
+        return Ok(key);
+    }
+    match create_key(path) {
+        // Another process was faster.
+        Err(TrustFileError::Exists { path }) => load_key(&path)?.ok_or(TrustFileError::Exists { path }),
+        made => made,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_private_and_never_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/user.key");
+        assert!(load_key(&path).unwrap().is_none());
+        let key = load_or_create_key(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(load_or_create_key(&path).unwrap(), key);
+        assert!(matches!(create_key(&path), Err(TrustFileError::Exists { .. })));
+        assert_eq!(load_key(&path).unwrap(), Some(key));
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file is left");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(load_key(&path), Err(TrustFileError::TooOpen { mode: 0o640, .. })));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("user.key");
+        for garbage in ["", "xyz\n", &"0".repeat(62), &"0".repeat(1000)] {
+            replace(&path, garbage).unwrap();
+            assert!(load_key(&path).unwrap_err().to_string().contains("user.key: "), "{garbage:?}");
+        }
+    }
+}

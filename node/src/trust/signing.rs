@@ -1,0 +1,59 @@
+//! Signing a user's requests.
+//!
+//! Invariant: every signed request has an id of its own, 80 random bits, and names the one node that may carry it.
+
+use broker::{
+    ids::{RequestId, SiteId},
+    request::Request,
+    time::{Span, Time},
+    trust::{Authorization, Chain, RequestStatement, SignedText},
+};
+use data_encoding::BASE32_NOPAD;
+use ed25519_dalek::SigningKey;
+
+use super::{TrustFileError, files::random_bytes};
+
+/// For how long a request without a latest start may be carried; as long as any node's reach that makes sense.
+const REACH: Span = Span(7 * 86_400);
+
+/// A user's key and credentials.
+#[derive(Clone)]
+pub struct Signer {
+    /// The key.
+    pub key: SigningKey,
+    /// The credentials in the grid that was asked for; an open grid needs none.
+    pub chain: Option<Chain>,
+}
+
+impl Signer {
+    /// Signs `request` under the name `id` for the entry point that is to carry it. The signature holds until the
+    /// reservation must have ended, so that the entry point can replace hosts that are lost.
+    ///
+    /// # Errors
+    /// [`TrustFileError::Trust`] when the request is too large for a signed one, or its window is over.
+    pub fn sign(
+        &self,
+        grid: &str,
+        entry_point: &SiteId,
+        id: RequestId,
+        request: Request,
+        now: Time,
+    ) -> Result<Authorization, TrustFileError> {
+        let latest = request.starts(now, REACH).map_or(now, |(_, latest)| latest);
+        let expires = latest + request.duration();
+        let grid = grid.to_owned();
+        let entry_point = entry_point.clone();
+        let statement = RequestStatement { grid, entry_point, id, request, issued: now, expires };
+        let request = SignedText::sign(&statement, &self.key)?;
+        Ok(Authorization { request, user: self.chain.clone(), entry_point: None })
+    }
+}
+
+/// A request's name in the grid: 80 random bits, so that nobody ever chooses the same.
+///
+/// # Errors
+/// [`TrustFileError::Random`].
+pub fn new_request_id() -> Result<RequestId, TrustFileError> {
+    let text = BASE32_NOPAD.encode(&random_bytes::<10>()?).to_ascii_lowercase();
+    RequestId::new(&text).map_err(|error| TrustFileError::Random(error.to_string()))
+}

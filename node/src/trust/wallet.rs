@@ -1,0 +1,110 @@
+//! A directory with a user's key and the credentials that its owner has in grids: `user.key`, and `GRID.ROLE.json` for each.
+//! A node's data directory is one (the site's own credential, its operator's), `$XDG_CONFIG_HOME/kolo` another.
+//!
+//! Invariant: a credential that still counts is not replaced.
+
+use std::path::{Path, PathBuf};
+
+use broker::{
+    time::Time,
+    trust::{Chain, Role},
+};
+use ed25519_dalek::SigningKey;
+
+use super::{
+    GridFile, Signer, TrustFileError,
+    files::{self, USER_KEY_FILE, load_key, load_or_create_key},
+    member,
+};
+
+const BYTES_MAX: u64 = 64 * 1024;
+
+/// See the module's documentation.
+#[derive(Debug, Clone)]
+pub struct Wallet {
+    directory: PathBuf,
+    key_file: PathBuf,
+}
+
+impl Wallet {
+    /// The wallet in `directory`, which need not be there.
+    #[must_use]
+    pub fn at(directory: &Path) -> Wallet {
+        Wallet { directory: directory.to_owned(), key_file: directory.join(USER_KEY_FILE) }
+    }
+
+    /// The wallet around the key `file`.
+    #[must_use]
+    pub fn of_key(file: &Path) -> Wallet {
+        Wallet { directory: file.parent().unwrap_or(Path::new("")).to_owned(), key_file: file.to_owned() }
+    }
+
+    /// Where the user's key is, or would be.
+    #[must_use]
+    pub fn key_path(&self) -> &Path {
+        &self.key_file
+    }
+
+    /// The user's key, if there is one.
+    ///
+    /// # Errors
+    /// [`TrustFileError`] when the file is no key, or others can read it.
+    pub fn key(&self) -> Result<Option<SigningKey>, TrustFileError> {
+        load_key(&self.key_file)
+    }
+
+    /// The user's key, made if need be.
+    ///
+    /// # Errors
+    /// [`TrustFileError`].
+    pub fn key_or_new(&self) -> Result<SigningKey, TrustFileError> {
+        load_or_create_key(&self.key_file)
+    }
+
+    /// Where a credential is, or would be.
+    #[must_use]
+    pub fn credential_path(&self, grid: &str, role: Role) -> PathBuf {
+        self.directory.join(format!("{grid}.{role}.json"))
+    }
+
+    /// The credential for a role in a grid, if there is one; unchecked.
+    ///
+    /// # Errors
+    /// [`TrustFileError`] when the file says something else.
+    pub fn credential(&self, grid: &str, role: Role) -> Result<Option<Chain>, TrustFileError> {
+        let path = self.credential_path(grid, role);
+        let Some(text) = files::read(&path, BYTES_MAX)? else { return Ok(None) };
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| TrustFileError::Malformed { path, detail: format!("expected a credential: {error}") })
+    }
+
+    /// Keeps a credential, in place of one that no longer counts at `now`.
+    ///
+    /// # Errors
+    /// [`TrustFileError::Exists`] when there is one that does.
+    pub fn keep(&self, grid: &GridFile, role: Role, chain: &Chain, now: Time) -> Result<(), TrustFileError> {
+        let path = self.credential_path(&grid.id, role);
+        let text = serde_json::to_string_pretty(chain)
+            .map_err(|error| TrustFileError::Malformed { path: path.clone(), detail: error.to_string() })?;
+        let kept = self.credential(&grid.id, role)?;
+        if kept.is_some_and(|kept| member(grid, &kept, now).is_err()) {
+            return files::replace(&path, &(text + "\n"));
+        }
+        files::create(&path, &(text + "\n"))
+    }
+
+    /// Who signs requests in `grid` from this wallet: the key, with the credential of a user or else of an admin. None
+    /// without a key.
+    ///
+    /// # Errors
+    /// [`TrustFileError`].
+    pub fn signer(&self, grid: &str) -> Result<Option<Signer>, TrustFileError> {
+        let Some(key) = self.key()? else { return Ok(None) };
+        let chain = match self.credential(grid, Role::User)? {
+            Some(chain) => Some(chain),
+            None => self.credential(grid, Role::Admin)?,
+        };
+        Ok(Some(Signer { key, chain }))
+    }
+}

@@ -1,0 +1,205 @@
+//! What a run does between the start of the nodes and their end, scenario by scenario.
+//!
+//! Invariant: whatever the scenario, all ledgers are checked at the end, with all nodes up.
+
+use std::{
+    io,
+    panic::resume_unwind,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use broker::request::Request;
+
+use super::{
+    aftermath,
+    args::Checked,
+    cluster::Cluster,
+    crashes::{Crashes, Pattern},
+    drive,
+    error::GridError,
+    findings::Findings,
+    hostile::{self, Attackers, Phase, PhaseFigures},
+    knowledge,
+    load::{Load, Pace, Placed},
+    memory,
+    network::Network,
+    partition::{Cut, PartitionFigures},
+    process::system,
+    progress::Progress,
+    scenario::Scenario,
+    settle,
+};
+
+/// How long the load runs before a cut, so that some reservations reach across it.
+const BEFORE_CUT: Duration = Duration::from_secs(3);
+/// Between two looks for crashes and interrupts while time passes.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// A formed or forming grid and what is to be done with it.
+pub struct Run<'a> {
+    /// The nodes.
+    pub cluster: &'a Cluster,
+    /// What was asked for.
+    pub checked: &'a Checked,
+    /// The requests, in the time of the run.
+    pub requests: &'a [Request],
+    /// What can be cut, where the scenario needs that.
+    pub network: Option<&'a Network>,
+    /// Name of the grid.
+    pub grid: &'a str,
+    /// Shows how far it is.
+    pub progress: &'a Progress,
+}
+
+impl Run<'_> {
+    /// Waits for the grid to form, drives it through the scenario, and checks what is left.
+    ///
+    /// # Errors
+    /// [`GridError`] when something ends the run early; what was found until then is in `findings`.
+    pub fn drive_and_check(&self, findings: &mut Findings) -> Result<(), GridError> {
+        self.progress.stage("forming the grid", self.checked.nodes);
+        findings.formation = knowledge::formation(self.cluster, findings.hosts)?;
+        match self.checked.scenario {
+            Scenario::Rounds => self.rounds(findings)?,
+            Scenario::Crashes { kills } => self.crashes(kills, findings)?,
+            Scenario::Partition { cut } => self.partition(cut, findings)?,
+            Scenario::Hostile { attackers, per_second, duration } => {
+                self.hostile(attackers, Pace::Open { per_second }, duration, findings)?;
+            }
+            Scenario::Open { per_second, duration, churn } => {
+                self.open(Pace::Open { per_second }, duration, churn, findings)?;
+            }
+        }
+        let pids: Vec<u32> = self.cluster.nodes.iter().map(|node| node.process.pid()).collect();
+        findings.memory = Some(memory::measure(&pids));
+        Ok(())
+    }
+
+    fn rounds(&self, findings: &mut Findings) -> Result<(), GridError> {
+        let (cluster, checked) = (self.cluster, self.checked);
+        self.progress.stage("requests", self.requests.len());
+        let at = |done| self.progress.at(done);
+        drive::drive(cluster, self.requests, checked.at_once, checked.seed, &mut findings.driven, at)?;
+        self.progress.stage("checking ledgers", checked.nodes);
+        findings.violations = settle::check_ledgers(cluster, &findings.driven.answers)?;
+        Ok(())
+    }
+
+    fn crashes(&self, kills: usize, findings: &mut Findings) -> Result<(), GridError> {
+        self.progress.stage("kills under load", kills);
+        let crashes = Crashes::new(self.cluster, Pattern::kills(kills));
+        let (seed, never) = (self.checked.seed, AtomicBool::new(false));
+        let kill = || crashes.run(seed, &never, |done| self.progress.at(done));
+        let (placed, recoveries) = self.under_load("load", self.users(), kill)?;
+        findings.recoveries = Some(recoveries);
+        self.examine(placed, findings)
+    }
+
+    fn partition(&self, cut: Duration, findings: &mut Findings) -> Result<(), GridError> {
+        let missing = || system("cannot cut the grid")(io::Error::other("its nodes share one network"));
+        let network = self.network.ok_or_else(missing)?;
+        self.progress.stage("cut in two under load", self.checked.nodes);
+        let (placed, cut) = self.under_load("load", self.users(), || {
+            self.let_pass(BEFORE_CUT)?;
+            network.cut()?;
+            let begun = Instant::now();
+            self.let_pass(cut)?;
+            network.heal()?;
+            let healed = Instant::now();
+            let agreed = knowledge::agreement(self.cluster, healed)?;
+            Ok(Cut { begun, healed, agreed })
+        })?;
+        let figures = PartitionFigures::new(&cut, &placed, self.checked.nodes);
+        findings.failed_checks.extend(figures.failed_checks());
+        findings.partition = Some(figures);
+        self.examine(placed, findings)
+    }
+
+    fn hostile(
+        &self,
+        attackers: usize,
+        pace: Pace,
+        duration: Duration,
+        findings: &mut Findings,
+    ) -> Result<(), GridError> {
+        let mut all = Vec::new();
+        for phase in Phase::ALL {
+            self.progress.stage(phase.name(), self.checked.nodes);
+            let attackers = Attackers::start(self.cluster, self.grid, phase, attackers)?;
+            let attack = || hostile::watch(self.cluster, attackers, duration);
+            let (placed, measured) = self.under_load(phase.name(), pace, attack)?;
+            findings.hostile.push(PhaseFigures::new(phase, &placed, measured, findings.hostile.first()));
+            all.extend(placed);
+        }
+        self.examine(all, findings)
+    }
+
+    fn open(&self, pace: Pace, duration: Duration, churn: bool, findings: &mut Findings) -> Result<(), GridError> {
+        self.progress.stage("open load", self.checked.nodes);
+        let (placed, recoveries) = self.under_load("load", pace, || {
+            if !churn {
+                return self.let_pass(duration).map(|()| None);
+            }
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let crashes = Crashes::new(self.cluster, Pattern::churn());
+                let churning = scope.spawn(|| crashes.run(self.checked.seed, &over, |_| ()));
+                let passed = self.let_pass(duration);
+                over.store(true, Ordering::Relaxed);
+                let recoveries = churning.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+                passed.map(|()| Some(recoveries))
+            })
+        })?;
+        findings.recoveries = recoveries;
+        self.examine(placed, findings)
+    }
+
+    /// As many users as requests go out at the same moment in a run without faults.
+    fn users(&self) -> Pace {
+        Pace::Closed { users: self.checked.at_once }
+    }
+
+    /// Lets time pass while the load goes on.
+    fn let_pass(&self, time: Duration) -> Result<(), GridError> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.cluster.check()?;
+            thread::sleep(LOOK_PAUSE.min(end.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
+    }
+
+    /// Keeps users busy for as long as `happening` lasts.
+    fn under_load<T>(
+        &self,
+        name: &str,
+        pace: Pace,
+        happening: impl FnOnce() -> Result<T, GridError>,
+    ) -> Result<(Vec<Placed>, T), GridError> {
+        let (cluster, requests, seed) = (self.cluster, self.requests, self.checked.seed);
+        let load = Load { cluster, requests, name, seed, pace, standing_max: 2 * self.checked.nodes };
+        let over = AtomicBool::new(false);
+        let (placed, happened) = thread::scope(|scope| {
+            let users = scope.spawn(|| load.run(&over));
+            let happened = happening();
+            over.store(true, Ordering::Relaxed);
+            (users.join().unwrap_or_else(|panic| resume_unwind(panic)), happened)
+        });
+        // What happened to the grid says more than what the users saw of it.
+        let happened = happened?;
+        Ok((placed?, happened))
+    }
+
+    fn examine(&self, mut placed: Vec<Placed>, findings: &mut Findings) -> Result<(), GridError> {
+        self.progress.stage("checking promises and ledgers", self.checked.nodes);
+        let examined = aftermath::examine(self.cluster, &mut placed);
+        findings.driven.answers.extend(placed.into_iter().map(|one| one.answer));
+        let examined = examined?;
+        findings.aftermath = Some(examined.aftermath);
+        findings.violations = examined.violations;
+        findings.failed_checks.extend(examined.failed_checks);
+        knowledge::agreement(self.cluster, Instant::now()).map(|_| ())
+    }
+}

@@ -1,0 +1,100 @@
+//! Flags of `kolo-sim replay`.
+//!
+//! Invariant: an unknown policy, a duration without a unit or a contradiction is bad usage, found before anything runs.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::policy::POLICIES;
+
+/// Longest teardown, in seconds.
+const TEARDOWN_S_MAX: i64 = 86_400;
+
+/// Replay a workload trace under a scheduling policy in virtual time, and print the field's metrics.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The trace, in the Standard Workload Format.
+    #[arg(long, value_name = "FILE.swf")]
+    pub trace: PathBuf,
+    /// The clusters: tab separated `id name nodes cpus_per_node speed memory_per_node_KiB`, one a line.
+    #[arg(long, value_name = "FILE.machines")]
+    pub machines: PathBuf,
+    /// The scheduling policy.
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy, help = policy_help())]
+    pub policy: String,
+    /// What the scheduler knows of run times.
+    #[arg(long, value_enum, default_value_t = Runtimes::True)]
+    pub runtimes: Runtimes,
+    /// What happens to a job that reaches its limit.
+    #[arg(long, value_enum, default_value_t = Overrun::Kill)]
+    pub overrun: Overrun,
+    /// How long a job holds its hosts after it has ended, such as 0s or 30s.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_teardown)]
+    pub teardown: i64,
+    /// Write one line a job here.
+    #[arg(long, value_name = "FILE.csv")]
+    pub jobs_csv: Option<PathBuf>,
+    /// Write a report with plots here: one self-contained page.
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// How the metrics are printed.
+    #[arg(long, value_enum, default_value_t = OutputArg::Table)]
+    pub output: OutputArg,
+    /// Replay only the first so many jobs.
+    #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Seed of all random choices (only `kolo` makes any).
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// What the scheduler knows of run times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Runtimes {
+    /// How long the job will run.
+    True,
+    /// The user's limit.
+    Estimates,
+}
+
+/// What happens at the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Overrun {
+    /// The job ends there.
+    Kill,
+    /// The job runs on.
+    Extend,
+}
+
+/// How the metrics are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputArg {
+    /// For people.
+    Table,
+    /// One JSON object, on the last line.
+    Json,
+}
+
+fn names() -> String {
+    POLICIES.map(|(name, _)| name).join(", ")
+}
+
+fn policy_help() -> String {
+    format!("The scheduling policy: {}", names())
+}
+
+fn parse_policy(name: &str) -> Result<String, String> {
+    match super::policy::named(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => Err(format!("expected one of {}", names())),
+    }
+}
+
+fn parse_teardown(text: &str) -> Result<i64, String> {
+    let seconds = text.strip_suffix('s').and_then(|number| number.parse::<i64>().ok());
+    match seconds {
+        Some(seconds) if (0..=TEARDOWN_S_MAX).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("expected 0s to {TEARDOWN_S_MAX}s, in whole seconds")),
+    }
+}

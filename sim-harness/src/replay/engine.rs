@@ -1,0 +1,189 @@
+//! The event loop: submissions and ends in virtual time, and a policy that is asked after each.
+//!
+//! A start takes one microsecond, during which the policy is not asked; hosts are chosen when the job really starts. So
+//! jobs that are submitted in the same second do not all start at once: the first that fits starts, then the policy
+//! looks at all that have come meanwhile. A job holds its hosts for its time and the teardown.
+//! Invariant: events are handled in the order of their moments, equal ones in the order in which they were made; every
+//! job ends exactly once.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::{
+    cluster::{Cluster, ClusterIndex, ClusterSpec},
+    job::{Job, JobIndex},
+    moment::{Moment, START_US},
+    policy::{Policy, Start, View},
+};
+
+/// When and where a job ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// When it started.
+    pub start: Moment,
+    /// When it gave its hosts back.
+    pub end: Moment,
+    /// On which cluster.
+    pub cluster: ClusterIndex,
+}
+
+/// A policy that leaves jobs behind or starts what does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// Nothing happens any more, but jobs wait.
+    #[error("the policy never starts job {id} (line {line}); {waiting} jobs wait for ever")]
+    Stuck {
+        /// The first such job.
+        id: i64,
+        /// Its line in the trace.
+        line: u32,
+        /// How many there are.
+        waiting: usize,
+    },
+    /// A start that its cluster cannot hold.
+    #[error("the policy starts job {id} (line {line}) where it does not fit or for the second time")]
+    Impossible {
+        /// The job.
+        id: i64,
+        /// Its line in the trace.
+        line: u32,
+    },
+}
+
+/// Hears how far the replay is.
+pub trait Watch {
+    /// So many jobs have ended.
+    fn ended(&mut self, jobs: usize);
+}
+
+impl Watch for () {
+    fn ended(&mut self, _: usize) {}
+}
+
+/// Replays all jobs and tells when each ran, in the order of the jobs.
+///
+/// # Errors
+/// [`EngineError`] when the policy is broken.
+pub fn replay(
+    jobs: &[Job],
+    clusters: &[ClusterSpec],
+    policy: &mut dyn Policy,
+    watch: &mut impl Watch,
+) -> Result<Vec<Run>, EngineError> {
+    let clusters = clusters.iter().cloned().map(Cluster::new).collect();
+    let mut engine = Engine {
+        jobs,
+        clusters,
+        now: Moment::default(),
+        submitted: 0,
+        ends: BinaryHeap::new(),
+        sequence: 0,
+        starting: None,
+        runs: vec![None; jobs.len()],
+        hosts: vec![Box::default(); jobs.len()],
+        ended: 0,
+    };
+    while engine.step(policy)? {
+        watch.ended(engine.ended);
+    }
+    engine.finish()
+}
+
+/// A start that takes place at `at`.
+#[derive(Debug)]
+struct Starting {
+    at: Moment,
+    sequence: u64,
+    start: Start,
+}
+
+struct Engine<'a> {
+    jobs: &'a [Job],
+    clusters: Vec<Cluster>,
+    now: Moment,
+    /// Number of jobs submitted so far.
+    submitted: usize,
+    /// Ends to come: moment, sequence number, job.
+    ends: BinaryHeap<Reverse<(Moment, u64, JobIndex)>>,
+    sequence: u64,
+    starting: Option<Starting>,
+    runs: Vec<Option<Run>>,
+    /// The hosts of running jobs.
+    hosts: Vec<Box<[u32]>>,
+    ended: usize,
+}
+
+impl Engine<'_> {
+    /// Handles the next event and asks the policy; false when there is none.
+    fn step(&mut self, policy: &mut dyn Policy) -> Result<bool, EngineError> {
+        let submission = self.jobs.get(self.submitted).map(|job| (Moment::of_second(job.submit_s), 0));
+        let end = self.ends.peek().map(|Reverse((at, sequence, _))| (*at, *sequence));
+        let starting = self.starting.as_ref().map(|starting| (starting.at, starting.sequence));
+        // A policy that is asked while a start is under way would be asked again right after it.
+        let wake = if starting.is_none() { policy.wake_after(self.now).filter(|at| *at > self.now) } else { None };
+        let wake = wake.map(|at| (at, u64::MAX));
+        let Some(next) = [submission, end, starting, wake].into_iter().flatten().min() else { return Ok(false) };
+        self.now = next.0;
+        if Some(next) == submission {
+            let job = JobIndex(self.submitted as u32);
+            self.submitted += 1;
+            policy.submitted(job, &self.view());
+        } else if Some(next) == end {
+            self.end(policy);
+        } else if Some(next) == starting {
+            self.start()?;
+        }
+        if self.starting.is_none()
+            && let Some(start) = policy.next(&self.view())
+        {
+            self.sequence += 1;
+            self.starting = Some(Starting { at: Moment(self.now.0 + START_US), sequence: self.sequence, start });
+        }
+        Ok(true)
+    }
+
+    fn view(&self) -> View<'_> {
+        View { now: self.now, jobs: self.jobs, clusters: &self.clusters }
+    }
+
+    fn start(&mut self) -> Result<(), EngineError> {
+        let Some(Starting { start: Start { job: index, cluster, hosts }, .. }) = self.starting.take() else {
+            return Ok(());
+        };
+        let job = &self.jobs[index.at()];
+        let impossible = EngineError::Impossible { id: job.id, line: job.line };
+        let is_new = index.at() < self.submitted && self.runs[index.at()].is_none();
+        let target = self.clusters.get_mut(cluster.at()).filter(|_| is_new).ok_or_else(|| impossible.clone())?;
+        let hosts = match hosts {
+            Some(hosts) => Some(hosts).filter(|hosts| target.holds_on(hosts, &job.shape)),
+            None => target.first_fit(&job.shape),
+        };
+        let hosts = hosts.filter(|hosts| hosts.len() == job.shape.hosts as usize).ok_or(impossible)?;
+        target.take(index, &hosts, &job.shape, self.now.plus_seconds(job.planned_s));
+        let end = self.now.plus_seconds(job.held_s);
+        self.sequence += 1;
+        self.ends.push(Reverse((end, self.sequence, index)));
+        self.hosts[index.at()] = hosts;
+        self.runs[index.at()] = Some(Run { start: self.now, end, cluster });
+        Ok(())
+    }
+
+    fn end(&mut self, policy: &mut dyn Policy) {
+        let Some(Reverse((_, _, index))) = self.ends.pop() else { return };
+        let job = &self.jobs[index.at()];
+        let Some(run) = self.runs[index.at()] else { return };
+        let hosts = std::mem::take(&mut self.hosts[index.at()]);
+        let expected_end = run.start.plus_seconds(job.planned_s);
+        self.clusters[run.cluster.at()].give_back(index, &hosts, &job.shape, expected_end);
+        self.ended += 1;
+        policy.ended(index, &self.view());
+    }
+
+    fn finish(self) -> Result<Vec<Run>, EngineError> {
+        let waiting = self.runs.iter().filter(|run| run.is_none()).count();
+        if let Some(first) = self.runs.iter().position(Option::is_none) {
+            let job = &self.jobs[first];
+            return Err(EngineError::Stuck { id: job.id, line: job.line, waiting });
+        }
+        Ok(self.runs.into_iter().flatten().collect())
+    }
+}

@@ -1,0 +1,104 @@
+//! `kolo-sim replay`: a whole workload trace in virtual time under a scheduling policy, with the metrics of the field.
+//!
+//! Invariant: the same trace, machines, flags and seed give the same starts and ends on every machine; the only clock that
+//! is read measures the replay itself.
+
+pub mod args;
+mod cluster;
+mod engine;
+mod error;
+mod html;
+mod job;
+mod lines;
+mod machines;
+mod metrics;
+mod moment;
+mod output;
+mod policy;
+mod progress;
+mod record;
+mod series;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Instant,
+};
+
+use self::{
+    args::{OutputArg, Overrun, ReplayArgs, Runtimes},
+    cluster::ClusterSpec,
+    error::ReplayError,
+    output::{Setting, Speed},
+    policy::Setup,
+    progress::Progress,
+    series::Series,
+    trace::Rules,
+};
+
+/// Runs the command.
+pub fn run(args: &ReplayArgs) -> ExitCode {
+    match replay(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kolo-sim replay: {error}");
+            if error.is_bad_usage() { ExitCode::from(crate::BAD_USAGE) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn replay(args: &ReplayArgs) -> Result<(), ReplayError> {
+    let clusters = machines::read(&args.machines)?;
+    let jobs_max = args.limit.map(|jobs| jobs as usize);
+    let rules = Rules { runtimes: args.runtimes, overrun: args.overrun, teardown_s: args.teardown, jobs_max };
+    let trace = trace::read(&args.trace, &clusters, &rules)?;
+    eprint!("{}", output::findings(&trace.findings));
+    // The name was checked when the flags were read.
+    let Some(make) = policy::named(&args.policy) else { return Ok(()) };
+    let mut policy = make(&Setup { jobs: &trace.jobs, clusters: &clusters, seed: args.seed });
+    let mut progress = Progress::new(trace.jobs.len());
+    let started = Instant::now();
+    let replayed = engine::replay(&trace.jobs, &clusters, policy.as_mut(), &mut progress);
+    let replay_seconds = started.elapsed().as_secs_f64();
+    progress.end();
+    let runs = replayed.map_err(|source| ReplayError::Engine { policy: args.policy.clone(), source })?;
+    let speed = Speed { replay_seconds, jobs_per_second: runs.len() as f64 / replay_seconds.max(1e-9) };
+    let metrics = metrics::measure(&trace, &runs, &clusters);
+    let setting = setting(args);
+    if let Some(path) = &args.jobs_csv {
+        let names: Vec<String> = clusters.iter().map(|cluster: &ClusterSpec| cluster.name.clone()).collect();
+        output::write_jobs(path, &trace, &runs, &names)?;
+    }
+    if let Some(path) = &args.report {
+        let series = Series::of(&trace.jobs, &runs);
+        let page = html::page(&metrics, &setting, &series, metrics::processors_of(&clusters));
+        output::write_whole(path, |file| file.write_all(page.as_bytes()))?;
+    }
+    let text = match args.output {
+        OutputArg::Table => output::table(&metrics, &setting, speed),
+        OutputArg::Json => output::json(&metrics, &setting, speed)? + "\n",
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn setting(args: &ReplayArgs) -> Setting {
+    Setting {
+        trace: args.trace.display().to_string(),
+        machines: args.machines.display().to_string(),
+        policy: args.policy.clone(),
+        runtimes: match args.runtimes {
+            Runtimes::True => "true",
+            Runtimes::Estimates => "estimates",
+        },
+        overrun: match args.overrun {
+            Overrun::Kill => "kill",
+            Overrun::Extend => "extend",
+        },
+        teardown_s: args.teardown,
+        seed: args.seed,
+    }
+}

@@ -1,0 +1,104 @@
+//! One line of a trace in the Standard Workload Format: 18 numbers, or those and more (a queue's name, then what the job
+//! asks of its nodes, as the Czech MetaCentrum writes it).
+//!
+//! Invariant: a record that was read has a submission at or after zero; nothing else is promised.
+
+/// Fields of the format; see the format's definition, version 2.2.
+const FIELDS: usize = 18;
+/// Fields of the extended lines, at least.
+const FIELDS_EXTENDED: usize = 20;
+/// Larger numbers than this, or smaller than its negative, are nonsense in any field.
+const NUMBER_MAX: f64 = (1_i64 << 50) as f64;
+
+/// What is used of a line. Negative numbers mean "unknown".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Field 1.
+    pub id: i64,
+    /// Field 2, in seconds.
+    pub submit_s: i64,
+    /// Field 4, in seconds.
+    pub run_s: i64,
+    /// Field 5, or field 8 where that is unknown.
+    pub processors: i64,
+    /// Field 9, in seconds.
+    pub limit_s: i64,
+    /// Field 10, of each node: KiB, in extended lines bytes. (The format says "a processor"; the simulator that the
+    /// figures are compared with takes it for a node's, and so does this.)
+    pub memory: i64,
+    /// The node specification of extended lines.
+    pub nodes: Option<NodeSpec>,
+}
+
+/// What an extended line asks of its nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// `ppn=`; unknown in specifications of several different nodes, which are put on one node.
+    pub processors_per_node: Option<u32>,
+}
+
+/// Why a line is no record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Too few fields.
+    #[error("expected at least {FIELDS} fields, got {0}")]
+    TooFewFields(usize),
+    /// A field is no number, or an absurd one.
+    #[error("field {field}: expected a number, got {text:?}")]
+    NoNumber {
+        /// Number of the field, from 1.
+        field: usize,
+        /// What is there, cut after some letters.
+        text: String,
+    },
+    /// The job was never submitted.
+    #[error("field 2: expected a submission time of 0 or later, got {0}")]
+    NoSubmission(i64),
+}
+
+impl Record {
+    /// Reads a line that is neither empty nor a comment.
+    ///
+    /// # Errors
+    /// [`RecordError`] says what is wrong with which field.
+    pub fn read(line: &[u8]) -> Result<Record, RecordError> {
+        let mut numbers = [0_i64; FIELDS];
+        let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+        for (index, number) in numbers.iter_mut().enumerate() {
+            let field = fields.next().ok_or(RecordError::TooFewFields(index))?;
+            *number = parse(field).ok_or_else(|| RecordError::NoNumber {
+                field: index + 1,
+                text: String::from_utf8_lossy(field).chars().take(24).collect(),
+            })?;
+        }
+        let nodes = fields.nth(FIELDS_EXTENDED - FIELDS - 1).map(NodeSpec::read);
+        let [id, submit_s, _, run_s, allocated, _, _, asked, limit_s, memory, ..] = numbers;
+        if submit_s < 0 {
+            return Err(RecordError::NoSubmission(submit_s));
+        }
+        let processors = if allocated > 0 { allocated } else { asked };
+        Ok(Record { id, submit_s, run_s, processors, limit_s, memory, nodes })
+    }
+}
+
+fn parse(field: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(field).ok()?;
+    if let Ok(number) = text.parse::<i64>() {
+        return (number as f64).abs().le(&NUMBER_MAX).then_some(number);
+    }
+    // Some logs hold fractions; what is below a second or a KiB does not matter.
+    let number = text.parse::<f64>().ok()?;
+    (number.abs() <= NUMBER_MAX).then_some(number as i64)
+}
+
+impl NodeSpec {
+    fn read(field: &[u8]) -> NodeSpec {
+        let text = String::from_utf8_lossy(field);
+        let part = text.split(':').find_map(|part| part.strip_prefix("ppn="));
+        let count = part.filter(|part| !part.contains('+')).map(|part| {
+            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            part[..digits].parse().ok().filter(|count| *count > 0)
+        });
+        NodeSpec { processors_per_node: count.flatten() }
+    }
+}

@@ -1,0 +1,177 @@
+//! Traces, machines files and what is written.
+
+use std::{fs, path::PathBuf};
+
+use super::{cluster, job, replay};
+use crate::replay::{
+    args::{Overrun, Runtimes},
+    error::ReplayError,
+    html, machines,
+    metrics::{self, Experience},
+    output::{self, Setting},
+    series::Series,
+    trace::{self, Findings, Rules, Trace},
+};
+
+const RULES: Rules = Rules { runtimes: Runtimes::True, overrun: Overrun::Kill, teardown_s: 1, jobs_max: None };
+
+/// A plain record.
+fn record(id: i64, submit_s: i64, run_s: i64, processors: i64, limit_s: i64) -> String {
+    format!("{id} {submit_s} 0 {run_s} {processors} -1 -1 {processors} {limit_s} -1 1 1 1 1 -1 1 -1 -1\n")
+}
+
+fn read_with(text: &str, rules: &Rules) -> Result<Trace, ReplayError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("a.swf");
+    fs::write(&path, text).unwrap();
+    trace::read(&path, &[cluster(10, 4, 1000)], rules)
+}
+
+fn read(text: &str) -> Result<Trace, ReplayError> {
+    read_with(text, &RULES)
+}
+
+fn machines_error(text: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.machines");
+    fs::write(&path, text).unwrap();
+    machines::read(&path).unwrap_err().to_string()
+}
+
+#[test]
+fn lines_that_are_no_jobs_are_counted_with_their_numbers() {
+    let text = format!(
+        "; a comment\n{}{}1 2 3\n{}\n{}{}{}",
+        record(1, 100, 50, 8, 60),
+        record(2, 90, -1, 8, 60),
+        record(3, 95, -77, 1, -1).replace("-77", "-7777"),
+        record(4, 120, 50, 4, 60).replacen("50", "x", 1),
+        record(5, 130, 50, 41, 60),
+        record(6, 140, 500, 3, 60),
+    );
+    let Trace { jobs, findings } = read(&text).unwrap();
+    let Findings { broken, incomplete, absurd_run_time, out_of_order, rejected } = findings;
+    assert_eq!(broken.first[0], (4, "expected at least 18 fields, got 3".to_owned()));
+    assert_eq!(broken.first[1], (7, "field 4: expected a number, got \"x\"".to_owned()));
+    assert_eq!((incomplete.count, incomplete.first[0].0), (1, 3));
+    assert_eq!((absurd_run_time.count, absurd_run_time.first[0].0), (1, 5));
+    assert_eq!((out_of_order.count, out_of_order.first[0].0), (2, 3));
+    assert_eq!((rejected.count, rejected.first[0].0), (1, 8));
+    // By submission, counted from the first of them.
+    assert_eq!(jobs.iter().map(|job| (job.id, job.submit_s)).collect::<Vec<_>>(), [(3, 0), (1, 5), (6, 45)]);
+    // Killed at its limit, and a second of teardown.
+    assert_eq!((jobs[2].held_s, jobs[2].is_killed), (61, true));
+    assert_eq!((jobs[0].held_s, jobs[0].limit_s), (2, 1));
+}
+
+#[test]
+fn limits_bind_or_not_as_asked() {
+    let text = record(1, 0, 500, 3, 60);
+    let rules = |runtimes, overrun| Rules { runtimes, overrun, ..RULES };
+    for (rules, held_s, planned_s, length_s) in [
+        (rules(Runtimes::True, Overrun::Kill), 61, 61, 500),
+        (rules(Runtimes::True, Overrun::Extend), 501, 501, 500),
+        (rules(Runtimes::Estimates, Overrun::Kill), 61, 61, 500),
+        (rules(Runtimes::Estimates, Overrun::Extend), 501, 61, 500),
+    ] {
+        let job = &read_with(&text, &rules).unwrap().jobs[0];
+        assert_eq!((job.held_s, job.planned_s, job.length_s), (held_s, planned_s, length_s), "{rules:?}");
+    }
+    let few = Rules { jobs_max: Some(1), ..RULES };
+    assert_eq!(read_with(&(text.clone() + &text), &few).unwrap().jobs.len(), 1);
+}
+
+#[test]
+fn processors_are_spread_over_hosts() {
+    // Evenly, as many a host as divide the job; unevenly only if that needs too many hosts (11 of 10).
+    for (processors, hosts, per_host) in [(1, 1, 1), (3, 1, 3), (8, 2, 4), (6, 2, 3), (7, 7, 1), (11, 3, 4)] {
+        let shape = read(&record(1, 0, 5, processors, 9)).unwrap().jobs[0].shape;
+        assert_eq!((shape.hosts, shape.processors_per_host), (hosts, per_host), "{processors}");
+    }
+    for (spec, processors, hosts, per_host) in [
+        ("1:ppn=4", 8, 2, 4),
+        ("2:ppn=2:x86#excl", 4, 2, 2),
+        ("1:ppn=3", 2, 1, 3),
+        ("1:ppn=1.5:brno", 2, 2, 1),
+        ("1:ppn=1+3:ppn=2", 4, 1, 4),
+        ("1", 3, 1, 3),
+    ] {
+        let line = record(1, 0, 5, processors, 9).replace(" -1 1 1 1 1 -1 1", " 2048 1 1 1 1 -1 1");
+        let shape = read(&format!("{} q {spec}\n", line.trim_end())).unwrap().jobs[0].shape;
+        assert_eq!((shape.hosts, shape.processors_per_host, shape.memory_per_host_kib), (hosts, per_host, 2), "{spec}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_are_refused_with_file_and_line() {
+    let good = record(1, 0, 5, 1, 9);
+    let cut = format!("{good}2 0 5");
+    let error = read(&cut).unwrap_err();
+    assert!(error.is_bad_usage());
+    assert!(error.to_string().contains("a.swf: line 2: the file ends inside a record"), "{error}");
+    let error = read(&format!("{good}{}\n", "9".repeat(70_000))).unwrap_err().to_string();
+    assert!(error.contains("line 2: longer than 65536 bytes"), "{error}");
+    let error = read("no trace\nat all\n").unwrap_err().to_string();
+    assert!(error.contains("no job to replay (2 broken lines") && error.contains("line 1: "), "{error}");
+    assert!(read("").unwrap_err().to_string().contains("no job to replay"));
+    let missing = trace::read(&PathBuf::from("/nowhere/a.swf"), &[cluster(1, 1, 1)], &RULES).unwrap_err();
+    assert!(missing.is_bad_usage() && missing.to_string().starts_with("/nowhere/a.swf: "));
+    let folder = tempfile::tempdir().unwrap();
+    assert!(trace::read(folder.path(), &[cluster(1, 1, 1)], &RULES).unwrap_err().to_string().contains("a directory"));
+}
+
+#[test]
+fn machines_files_are_checked() {
+    for (text, expected) in [
+        ("", "no cluster"),
+        ("0\ta\t1\t2\t1\n", "line 1: expected 6 fields"),
+        ("0\ta\t1\t2\t1\t5\n1\tb\t0\t2\t1\t5\n", "line 2: nodes: expected a whole number of at least 1, got 0"),
+        ("0\ta\t1\tx\t1\t5\n", "cpus_per_node"),
+        ("0\ta\t1\t1\t2\t5\n", "speed"),
+        ("0\ta\t1\t1\t1\t-5\n", "memory_per_node_KiB"),
+        ("0\ta\t4000000000\t1\t1\t5\n", "more than 131072 hosts"),
+    ] {
+        let error = machines_error(text);
+        assert!(error.contains("a.machines: ") && error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn metrics_series_and_files_say_what_happened() {
+    let clusters = [cluster(1, 2, 0)];
+    // The second job waits 10 s and runs 5: response 15, slowdown 3, bounded slowdown 1.5.
+    let jobs = vec![job(0, 10, 1, 2), job(0, 5, 1, 1)];
+    let runs = replay("fcfs", &jobs, &clusters);
+    let seen = Experience::of(&jobs[1], &runs[1]);
+    assert_eq!((seen.wait_s, seen.response_s, seen.slowdown(), seen.bounded_slowdown()), (10.0, 15.0, 3.0, 1.5));
+    let trace = Trace { jobs, findings: Findings::default() };
+    let metrics = metrics::measure(&trace, &runs, &clusters);
+    assert_eq!((metrics.jobs, metrics.makespan_s), (2, 15.0));
+    assert!((metrics.utilisation - 25.0 / 30.0).abs() < 1e-12);
+    assert_eq!((metrics.wait_s.mean, metrics.wait_s.median, metrics.wait_s.p95), (5.0, 5.0, 10.0));
+    let series = Series::of(&trace.jobs, &runs);
+    let total = |values: &[f64]| values.iter().sum::<f64>() * series.piece_s;
+    assert!((total(&series.processors) - 25.0).abs() < 1e-9 && (total(&series.waiting) - 10.0).abs() < 1e-9);
+    let setting = Setting {
+        trace: "<a>.swf".to_owned(),
+        machines: "m".to_owned(),
+        policy: "fcfs".to_owned(),
+        runtimes: "true",
+        overrun: "kill",
+        teardown_s: 0,
+        seed: 1,
+    };
+    let page = html::page(&metrics, &setting, &series, 2);
+    assert!(page.contains("&lt;a&gt;.swf") && page.matches("<svg").count() == 2 && !page.contains("http"));
+    let speed = output::Speed { replay_seconds: 1.0, jobs_per_second: 2.0 };
+    let line: serde_json::Value = serde_json::from_str(&output::json(&metrics, &setting, speed).unwrap()).unwrap();
+    assert_eq!((&line["jobs"], &line["slowdown"]["mean"]), (&2.into(), &2.0.into()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.csv");
+    output::write_jobs(&path, &trace, &runs, &["c".to_owned()]).unwrap();
+    let csv = fs::read_to_string(&path).unwrap();
+    assert_eq!(csv.lines().nth(2), Some("0,1,0,10,15,c,1,1,10,15,3.0000,1.5000,0"));
+    // A write that fails leaves nothing behind.
+    let failed = output::write_whole(&folder.path().join("x"), |_| Err(std::io::Error::other("full")));
+    assert!(failed.is_err() && fs::read_dir(folder.path()).unwrap().count() == 1);
+}

@@ -1,0 +1,199 @@
+//! Reads a whole trace into jobs that can be replayed on given clusters, and tells what was wrong with it.
+//!
+//! Invariant: every line of the file is a comment, a job, or counted in the [`Findings`]; jobs come out in the order of
+//! submission, and each fits some cluster when that is empty.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{
+    args::{Overrun, Runtimes},
+    cluster::ClusterSpec,
+    error::ReplayError,
+    job::{Job, Shape},
+    lines::Lines,
+    record::Record,
+};
+
+/// Most jobs in one replay; about 200 bytes each.
+pub const JOBS_MAX: usize = 4_000_000;
+/// Line numbers kept of each kind of finding.
+const LINES_KEPT: usize = 10;
+
+/// How records become jobs.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// What the scheduler knows.
+    pub runtimes: Runtimes,
+    /// What happens at the limit.
+    pub overrun: Overrun,
+    /// How long a job holds its hosts after it has ended, in seconds.
+    pub teardown_s: i64,
+    /// Read no more jobs than this.
+    pub jobs_max: Option<usize>,
+}
+
+/// Lines of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Noted {
+    /// How many.
+    pub count: u64,
+    /// The first of them: line number, and what was found there.
+    pub first: Vec<(u64, String)>,
+}
+
+impl Noted {
+    fn note(&mut self, line: u64, what: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.first.len() < LINES_KEPT {
+            self.first.push((line, what()));
+        }
+    }
+}
+
+/// What was found in a trace beside jobs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    /// Lines that are no records.
+    pub broken: Noted,
+    /// Records without a run time or without processors: jobs that never ran.
+    pub incomplete: Noted,
+    /// Records whose run time is negative but not "unknown"; replayed with one second.
+    pub absurd_run_time: Noted,
+    /// Records submitted before the one above them; put where they belong.
+    pub out_of_order: Noted,
+    /// Jobs that no cluster could ever run.
+    pub rejected: Noted,
+}
+
+impl Findings {
+    /// The kinds with a name each.
+    pub fn kinds(&self) -> [(&'static str, &Noted); 5] {
+        [
+            ("broken lines, left out", &self.broken),
+            ("records of jobs that never ran, left out", &self.incomplete),
+            ("absurd run times, taken for 1 second", &self.absurd_run_time),
+            ("records out of order, sorted by submission", &self.out_of_order),
+            ("jobs larger than any cluster, rejected", &self.rejected),
+        ]
+    }
+}
+
+/// A trace, ready to be replayed.
+#[derive(Debug)]
+pub struct Trace {
+    /// The jobs in the order of submission.
+    pub jobs: Vec<Job>,
+    /// What else was found.
+    pub findings: Findings,
+}
+
+/// Reads a trace for these clusters.
+///
+/// # Errors
+/// [`ReplayError`] with file and line when the file cannot be read, ends inside a record, is too large, or holds no job.
+pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> Result<Trace, ReplayError> {
+    let mut lines = Lines::open(path)?;
+    let mut trace = Trace { jobs: Vec::new(), findings: Findings::default() };
+    let mut latest_s = 0;
+    while rules.jobs_max.is_none_or(|most| trace.jobs.len() < most) {
+        let Some((text, is_whole)) = lines.next()? else { break };
+        if text.is_empty() || text.starts_with(b";") {
+            continue;
+        }
+        let record = Record::read(text);
+        let number = lines.number();
+        let record = match record {
+            Ok(record) => record,
+            Err(error) if !is_whole => return Err(lines.wrong(format!("the file ends inside a record: {error}"))),
+            Err(error) => {
+                trace.findings.broken.note(number, || error.to_string());
+                continue;
+            }
+        };
+        if record.submit_s < latest_s {
+            let told = || format!("submitted at {}, after one at {latest_s}", record.submit_s);
+            trace.findings.out_of_order.note(number, told);
+        }
+        latest_s = latest_s.max(record.submit_s);
+        if trace.jobs.len() == JOBS_MAX {
+            return Err(lines.wrong(format!("more than {JOBS_MAX} jobs; --limit replays the first of them")));
+        }
+        trace.add(number, &record, clusters, rules);
+    }
+    if trace.jobs.is_empty() {
+        let Findings { broken, incomplete, rejected, .. } = &trace.findings;
+        let counts = format!(
+            "{} broken lines, {} of jobs that never ran, {} rejected",
+            broken.count, incomplete.count, rejected.count
+        );
+        let first = broken.first.first().map_or_else(String::new, |(line, what)| format!("; line {line}: {what}"));
+        return Err(lines.unusable(format!("no job to replay ({counts}){first}")));
+    }
+    trace.jobs.sort_by_key(|job| job.submit_s);
+    let first_s = trace.jobs.first().map_or(0, |job| job.submit_s);
+    trace.jobs.iter_mut().for_each(|job| job.submit_s -= first_s);
+    Ok(trace)
+}
+
+impl Trace {
+    fn add(&mut self, line: u64, record: &Record, clusters: &[ClusterSpec], rules: &Rules) {
+        if record.run_s == -1 || record.processors <= 0 {
+            let told = || format!("job {}: run time {}, processors {}", record.id, record.run_s, record.processors);
+            self.findings.incomplete.note(line, told);
+            return;
+        }
+        if record.run_s < 0 {
+            let told = || format!("job {}: run time {}", record.id, record.run_s);
+            self.findings.absurd_run_time.note(line, told);
+        }
+        let Some(shape) = shape_of(record, clusters) else {
+            let told = || format!("job {}: {} processors, memory {}", record.id, record.processors, record.memory);
+            self.findings.rejected.note(line, told);
+            return;
+        };
+        let run_s = record.run_s.max(1);
+        let limit_s = if record.limit_s < 0 { run_s } else { record.limit_s.max(1) };
+        let is_killed = rules.overrun == Overrun::Kill && run_s > limit_s;
+        let held_s = if is_killed { limit_s } else { run_s };
+        let (planned_s, length_s) = match rules.runtimes {
+            Runtimes::True => (held_s, run_s),
+            Runtimes::Estimates => (limit_s, limit_s.max(run_s)),
+        };
+        self.jobs.push(Job {
+            id: record.id,
+            // At most JOBS_MAX lines are jobs, but comments count as well.
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            submit_s: record.submit_s,
+            held_s: held_s + rules.teardown_s,
+            planned_s: planned_s + rules.teardown_s,
+            length_s,
+            limit_s,
+            shape,
+            is_killed,
+        });
+    }
+}
+
+/// What a record needs of each host, if some cluster has that.
+fn shape_of(record: &Record, clusters: &[ClusterSpec]) -> Option<Shape> {
+    let processors = u32::try_from(record.processors).ok()?;
+    let memory = u64::try_from(record.memory).unwrap_or(0);
+    let fits = |shape: &Shape| clusters.iter().any(|cluster| cluster.could_ever_run(shape));
+    if let Some(nodes) = record.nodes {
+        // The whole job on one node where nothing is said. A few records ask more of a node than they have in all.
+        let per_host = nodes.processors_per_node.unwrap_or(processors);
+        let memory_per_host_kib = (memory + 512) / 1024;
+        let hosts = (processors / per_host).max(1);
+        return Some(Shape { hosts, processors_per_host: per_host, memory_per_host_kib }).filter(fits);
+    }
+    let shape = |hosts, per_host: u32| Shape { hosts, processors_per_host: per_host, memory_per_host_kib: memory };
+    // As many processors a host as divide the job evenly on the largest cluster; uneven shares only if that fails.
+    let host = clusters.first()?.processors_per_host.min(processors);
+    let even = (1..=host).rev().filter(|per_host| processors.is_multiple_of(*per_host));
+    let uneven = processors.div_ceil(processors.div_ceil(host));
+    even.map(|per_host| shape(processors / per_host, per_host))
+        .chain([shape(processors.div_ceil(uneven), uneven)])
+        .find(fits)
+}

@@ -1,0 +1,26 @@
+//! Runs one fuzz target under libFuzzer; the environment variable `FUZZ_TARGET` names it, or lists all with `list`.
+//! Started by `scripts/fuzz`.
+#![no_main]
+
+use std::{process, sync::LazyLock};
+
+use fuzz_support::Target;
+use libfuzzer_sys::fuzz_target;
+
+static TARGET: LazyLock<&Target> = LazyLock::new(|| {
+    let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
+    let all = || {
+        let of_broker = broker::fuzzing::TARGETS.iter();
+        of_broker.chain(discovery::fuzzing::TARGETS).chain(node::fuzzing::TARGETS)
+    };
+    if name == "list" {
+        all().for_each(|target| println!("target {}", target.name));
+        process::exit(0);
+    }
+    all().find(|target| target.name == name).unwrap_or_else(|| {
+        eprintln!("FUZZ_TARGET={name:?} names no target");
+        process::exit(64)
+    })
+});
+
+fuzz_target!(|data: &[u8]| (TARGET.run)(data));

@@ -1,0 +1,70 @@
+//! Real nodes under faults: killed at any moment, cut off from each other. The harness checks promises and ledgers; these
+//! tests run it at a size that fits, and look at its figures.
+
+#![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
+
+use std::process::Command;
+
+use end_to_end::binary;
+use serde_json::Value;
+
+/// Runs `kolo-sim grid` and reads its figures; all its checks must hold.
+fn figures(arguments: &[&str]) -> Value {
+    let output =
+        Command::new(binary("kolo-sim")).arg("grid").args(arguments).args(["--output", "json"]).output().unwrap();
+    let told = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}");
+    let last = String::from_utf8_lossy(&output.stdout).trim().lines().last().unwrap().to_owned();
+    let figures: Value = serde_json::from_str(&last).unwrap();
+    for wrong in ["violations", "crashes", "failed_checks", "acknowledged_lost", "wedged"] {
+        assert_eq!(figures[wrong], 0, "{wrong}: {told}");
+    }
+    figures
+}
+
+/// Whether this system lets its users make network namespaces.
+fn has_namespaces() -> bool {
+    let tried = Command::new("unshare").args(["--user", "--map-root-user", "--net", "ip", "link", "show"]).output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn what_was_told_survives_kills_at_any_moment() {
+    let size = ["--nodes", "5", "--hosts", "20", "--free", "--hosts-per-request", "3"];
+    let figures = figures(&[&size[..], &["--kill", "10", "--seed", "3"]].concat());
+    assert_eq!(figures["kills"], 10, "{figures}");
+    assert!(figures["acknowledged"].as_u64().unwrap() > 10, "{figures}");
+    assert!(figures["recovery_ms"]["answers"]["p50"].as_f64().unwrap() > 0.0, "{figures}");
+    assert!(figures["recovery_ms"]["settled"]["max"].as_f64().unwrap() > 0.0, "{figures}");
+}
+
+#[test]
+fn each_half_of_a_cut_grid_goes_on_and_all_agree_after_it_is_healed() {
+    if !has_namespaces() {
+        eprintln!("skipped: this system does not let its users make network namespaces");
+        return;
+    }
+    let size = ["--nodes", "6", "--hosts", "24", "--free", "--hosts-per-request", "2", "--entry-points", "6"];
+    let figures = figures(&[&size[..], &["--partition", "8s", "--seed", "3"]].concat());
+    for half in figures["halves"].as_array().unwrap() {
+        assert!(half["reserved"].as_u64().unwrap() > 0, "{figures}");
+    }
+    assert!(figures["agree_after_heal_ms"].as_f64().unwrap() <= 30_000.0, "{figures}");
+}
+
+#[test]
+fn impossible_scenarios_are_refused_with_the_flag() {
+    for (arguments, expected) in [
+        (&["--kill", "5", "--partition", "5s"][..], "--partition"),
+        (&["--partition", "60"], "--partition: expected a number with a unit"),
+        (&["--rate", "5"], "--rate needs --duration"),
+        (&["--rate", "0", "--duration", "5s"], "--rate: expected"),
+        (&["--hostile", "0"], "--hostile: expected 1 to"),
+        (&["--churn"], "--rate"),
+    ] {
+        let output = Command::new(binary("kolo-sim")).arg("grid").args(arguments).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {told}");
+        assert!(told.contains(expected), "{arguments:?}: {told}");
+    }
+}

@@ -1,0 +1,251 @@
+//! Closed grids: who belongs, who may book how much, and what becomes of those who do not, over real processes.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Command, Output},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use end_to_end::{Node, binary, hosts, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A person with a home of their own, so that no key of whoever runs the tests is used.
+struct Person {
+    home: TempDir,
+}
+
+impl Person {
+    fn new() -> Person {
+        Person { home: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, arguments: &[&str], data_dir: &Path) -> Command {
+        let mut command = Command::new(binary("kolo"));
+        command.args(arguments).arg("--data-dir").arg(data_dir).env("TZ", "UTC").env_remove("KOLO_KEY");
+        command.env("HOME", self.home.path()).env("XDG_CONFIG_HOME", self.home.path().join("config"));
+        command
+    }
+
+    fn kolo(&self, arguments: &[&str], data_dir: &Path) -> Output {
+        self.command(arguments, data_dir).output().unwrap()
+    }
+
+    /// Runs `kolo` and checks its exit code; everything that it said.
+    fn told(&self, arguments: &[&str], data_dir: &Path, exit: i32) -> String {
+        let output = self.kolo(arguments, data_dir);
+        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        assert_eq!(output.status.code(), Some(exit), "kolo {arguments:?}: {told}");
+        told
+    }
+
+    /// Uses a token for a user's own directory.
+    fn join(&self, token: &str) {
+        let output = Command::new(binary("kolo"))
+            .args(["join", token])
+            .env("HOME", self.home.path())
+            .env("XDG_CONFIG_HOME", self.home.path().join("config"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// The first site of a closed grid; its founder is ada.
+fn founded(hosts: &str) -> Node {
+    Node::prepared("alpha", hosts, |data| {
+        let _ = Person::new().told(&["grid", "init", "--name", "lab", "--site", "alpha", "--user", "ada"], data, 0);
+    })
+}
+
+fn invite(first: &Node, arguments: &[&str]) -> String {
+    let arguments = [&["grid", "invite", "--output", "quiet"], arguments].concat();
+    Person::new().told(&arguments, &first.data(), 0).trim().to_owned()
+}
+
+/// A site that joins with a token, without a user of its own.
+fn joined(first: &Node, name: &str, hosts: &str) -> Node {
+    let token = invite(first, &["--role", "site", "--name", name, "--no-user"]);
+    Node::prepared(name, hosts, |data| {
+        let _ = Person::new().told(&["join", &token], data, 0);
+    })
+}
+
+fn submit(hosts: u32, duration: &str) -> Vec<String> {
+    ["submit", "-N", &hosts.to_string(), "--per-host", "cpu=1", "-t", duration].map(str::to_owned).into()
+}
+
+fn words(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn members_use_a_closed_grid_within_their_limits_until_they_are_revoked() {
+    let first = founded(&hosts("a", 2));
+    let nodes = [joined(&first, "beta", &hosts("b", 2)), joined(&first, "gamma", &hosts("c", 2))];
+    let all = [&first, &nodes[0], &nodes[1]];
+    for node in all {
+        node.wait_until_it_knows(6);
+    }
+    let bob = Person::new();
+    bob.join(&invite(&first, &["--role", "user", "--name", "bob", "--limit", "reservations=2"]));
+
+    let reserving = submit(5, "1h");
+    let data = nodes[1].data();
+    assert!(bob.told(&words(&reserving), &data, 0).starts_with("reserved "), "through a node that is not bob's");
+    let shown = bob.told(&["show", "last"], &data, 0);
+    assert!(shown.contains("user: bob"), "{shown}");
+    let _ = bob.told(&words(&reserving), &data, 0);
+    let refused = bob.told(&words(&reserving), &data, 4);
+    assert!(refused.contains("refused by rule `max-reservations`"), "{refused}");
+    let explained = bob.told(&["explain", "last"], &data, 0);
+    assert!(explained.contains("user bob") && explained.contains("`max-reservations`"), "{explained}");
+
+    let nobody = Person::new().told(&words(&reserving), &data, 4);
+    assert!(nobody.contains("refused by rule `credential`: this node has no user of its own"), "{nobody}");
+    let founder = Person::new().told(&words(&submit(1, "1h")), &first.data(), 0);
+    assert!(founder.starts_with("reserved "), "the first node signs for its founder: {founder}");
+
+    let _ = Person::new().told(&["grid", "revoke", "bob"], &first.data(), 0);
+    for node in all {
+        wait_for("the revocation to arrive", || {
+            let revocations = node.get("/v1/grid")["revocations"].clone();
+            if revocations.as_array().is_some_and(|all| all.len() == 1) { Ok(()) } else { Err(revocations.to_string()) }
+        });
+        let refused = bob.told(&words(&submit(1, "10min")), &node.data(), 4);
+        assert!(refused.contains("refused by rule `revoked`"), "{refused}");
+    }
+}
+
+#[test]
+fn a_revocation_outlives_a_restart_and_a_revoked_site_is_left_out() {
+    let mut first = founded(&hosts("a", 1));
+    let second = joined(&first, "beta", &hosts("b", 1));
+    first.wait_until_it_knows(2);
+    second.wait_until_it_knows(2);
+    let _ = Person::new().told(&["grid", "revoke", "beta"], &first.data(), 0);
+    wait_for("the revoked site to be forgotten", || {
+        let status = first.get("/v1/status");
+        if status["known_sites"] == 1 { Ok(()) } else { Err(status.to_string()) }
+    });
+    first.kill();
+    first.restart();
+    let grid = first.get("/v1/grid");
+    assert_eq!(grid["revocations"].as_array().map(Vec::len), Some(1), "{grid}");
+    assert_eq!(first.get("/v1/status")["known_sites"], 1);
+}
+
+#[test]
+fn a_node_without_a_credential_is_not_believed_and_gets_no_holds() {
+    let first = founded(&hosts("a", 2));
+    let status = first.get("/v1/status");
+    let (grid, address) = (status["grid"].as_str().unwrap(), status["listen"][0].as_str().unwrap());
+    let intruder = Node::start("intruder", &hosts("x", 3), &["--grid", grid, "--bootstrap", address]);
+    intruder.wait_until_it_knows(5);
+    wait_for("the intruder's advert to be dropped", || {
+        let status = first.get("/v1/status");
+        if status["counters"]["dropped_not_member"].as_u64() > Some(0) { Ok(()) } else { Err(status.to_string()) }
+    });
+    assert_eq!(first.get("/v1/status")["known_hosts"], 2);
+    let refused = Person::new().told(&words(&submit(5, "1h")), &intruder.data(), 4);
+    assert!(refused.contains("refused by rule `credential`"), "{refused}");
+    assert!(first.bookings().is_empty());
+}
+
+#[test]
+fn an_owner_refuses_by_name_of_the_rule() {
+    let policy = "[policy]\nhours = \"03:00-04:00\"\ndeny = [\"eve\"]\n";
+    let first = founded(&format!("{policy}{}", hosts("a", 1)));
+    let refused = Person::new().told(&words(&submit(1, "2h")), &first.data(), 4);
+    assert!(refused.contains("refused by rule `owner-hours`: only within 03:00-04:00 UTC"), "{refused}");
+    let eve = Person::new();
+    eve.join(&invite(&first, &["--role", "user", "--name", "eve"]));
+    let refused = eve.told(&words(&submit(1, "2h")), &first.data(), 4);
+    assert!(refused.contains("refused by rule `owner-deny`: user eve"), "{refused}");
+}
+
+#[test]
+fn an_expired_invitation_and_a_second_grid_in_one_directory_are_refused() {
+    let first = founded(&hosts("a", 1));
+    let token = invite(&first, &["--role", "user", "--name", "late", "--expires", "1s"]);
+    let late = Person::new();
+    let elsewhere = tempfile::tempdir().unwrap();
+    wait_for("the invitation to expire", || {
+        let output = late.kolo(&["join", &token], &elsewhere.path().join(format!("{:?}", std::time::Instant::now())));
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() == Some(4) && told.contains("expired") { Ok(()) } else { Err(told) }
+    });
+    let told = late.told(&["grid", "init"], &first.data(), 1);
+    assert!(told.contains("belongs to grid lab-"), "{told}");
+    let told = late.told(&["join", &token[..token.len() - 5]], elsewhere.path(), 64);
+    assert!(told.contains("damaged"), "{told}");
+    for secret in ["grid-root.key", "user.key", "identity.key"] {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = fs::metadata(first.data().join(secret)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{secret}");
+    }
+}
+
+/// Passes bytes on to `target` and keeps what a client sends.
+fn recording_proxy(target: String) -> (String, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&sent);
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (Ok(client), Ok(server)) = (client, TcpStream::connect(&target)) else { return };
+            let (mut answers, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut answers, &mut to_client));
+            let recorded = Arc::clone(&recorded);
+            thread::spawn(move || record(client, server, &recorded));
+        }
+    });
+    (address, sent)
+}
+
+fn record(mut client: TcpStream, mut server: TcpStream, recorded: &Mutex<Vec<u8>>) {
+    let mut bytes = [0; 16 * 1024];
+    while let Ok(count @ 1..) = client.read(&mut bytes) {
+        recorded.lock().unwrap().extend_from_slice(&bytes[..count]);
+        if server.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+    let _ = server.shutdown(std::net::Shutdown::Both);
+}
+
+#[test]
+fn a_signed_request_counts_once_at_one_entry_point_and_as_it_was_signed() {
+    let first = founded(&hosts("a", 2));
+    let second = joined(&first, "beta", &hosts("b", 2));
+    first.wait_until_it_knows(4);
+    second.wait_until_it_knows(4);
+    let bob = Person::new();
+    bob.join(&invite(&first, &["--role", "user", "--name", "bob"]));
+    let api = fs::read_to_string(first.data().join("api.address")).unwrap();
+    let (proxy, sent) = recording_proxy(api.trim().to_owned());
+    let reserving = submit(3, "1h");
+    let _ = bob.told(&[words(&reserving), vec!["--api", &proxy]].concat(), &first.data(), 0);
+    let sent = String::from_utf8(sent.lock().unwrap().clone()).unwrap();
+    let (_, post) = sent.split_once("POST /v1/requests").expect("the request went through the proxy");
+    let (_, body) = post.split_once("\r\n\r\n").expect("a body follows the head");
+    let signed: Value = serde_json::Deserializer::from_str(body).into_iter().next().unwrap().unwrap();
+    assert!(signed["authorization"]["user"].is_array(), "bob shows a credential: {signed}");
+    let body = signed.to_string();
+
+    let before = first.bookings().len() + second.bookings().len();
+    let (status, answer) = first.post("/v1/requests", &body);
+    assert_eq!((status, &answer["existing"]["user"]), (409, &Value::from("bob")), "{answer}");
+    let (status, answer) = second.post("/v1/requests", &body);
+    assert_eq!((status, &answer["rule"]), (403, &Value::from("entry-point")), "{answer}");
+    let altered = body.replace("\\\"hosts\\\":3", "\\\"hosts\\\":1");
+    assert_ne!(altered, body);
+    let (status, answer) = first.post("/v1/requests", &altered);
+    assert_eq!((status, &answer["rule"]), (403, &Value::from("signature")), "{answer}");
+    assert_eq!(first.bookings().len() + second.bookings().len(), before, "a replay does nothing");
+}
