@@ -115,6 +115,9 @@ pub(crate) struct Searches {
 
 /// The index is not walked again for the same property within this time.
 const EXHAUSTED_FOR: Millis = Millis(30_000);
+/// How long the schedules of one site are waited for: a site that needs longer would not hold in time either, and the
+/// others are as good.
+const FETCH_TIMEOUT: Millis = Millis(1_000);
 /// A site that did not answer is not asked again by finds within this time.
 const SILENT_FOR: Millis = Millis(5_000);
 /// A provider that could not be verified is not looked at again within this time, so that an index full of made-up
@@ -205,7 +208,7 @@ impl Core {
             .collect();
         stream::iter(stale)
             .for_each_concurrent(shared.config.limits.find_fan_out, |site| async move {
-                let left = deadline - self.shared().clock.now();
+                let left = (deadline - self.shared().clock.now()).min(FETCH_TIMEOUT);
                 if self.fetch_schedule(&site, left).await.is_err() {
                     self.searches().note_silent(site, self.shared().clock.now());
                 }

@@ -66,7 +66,7 @@ pub enum Command {
     /// Cancel a request and free its hosts
     Cancel(SelectorArgs),
     /// See whether a reservation is still whole, and look for others in the place of lost hosts
-    Repair(SelectorArgs),
+    Repair(RepairArgs),
     /// List the sites of the grid, as this node knows them
     Sites,
     /// List the hosts of the grid, as this node knows them
@@ -184,6 +184,18 @@ pub struct SelectorArgs {
     /// Id, unique beginning of an id, label, or `last`
     #[arg(value_name = "REQUEST")]
     pub selector: String,
+}
+
+/// `kolo repair`.
+#[derive(Debug, Clone, Args)]
+pub struct RepairArgs {
+    /// Id, unique beginning of an id, label, or `last`; the whole id when the request was made through another node, which
+    /// is gone
+    #[arg(value_name = "REQUEST")]
+    pub selector: String,
+    /// The user's key.
+    #[command(flatten)]
+    pub key: KeyArgs,
 }
 
 #[cfg(test)]

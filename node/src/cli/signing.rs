@@ -8,7 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use broker::{ids::SiteId, request::Request, trust::Authorization};
+use broker::{
+    ids::{RequestId, SiteId},
+    request::Request,
+    trust::Authorization,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{client::Client, commands::Context, error::CliError, grid_args::KeyArgs};
@@ -50,6 +54,24 @@ pub fn submission(
     args: &KeyArgs,
     request: Request,
 ) -> Result<Submission, CliError> {
+    let signed = sign(context, client, args, new_request_id()?, &request)?;
+    Ok(match signed {
+        Some(authorization) => Submission::Signed { authorization: Box::new(authorization) },
+        None => Submission::Plain(Box::new(request)),
+    })
+}
+
+/// Signs `request` under the name `id` for the node that answers; none when the user has no key for its grid.
+///
+/// # Errors
+/// As for [`submission`].
+pub fn sign(
+    context: &Context,
+    client: &Client,
+    args: &KeyArgs,
+    id: RequestId,
+    request: &Request,
+) -> Result<Option<Authorization>, CliError> {
     let now = context.time();
     let named = args.key.clone().or_else(|| env::var_os(KEY_VARIABLE).map(PathBuf::from));
     let wallets = match &named {
@@ -57,14 +79,11 @@ pub fn submission(
         None => context.wallets()?,
     };
     if named.is_none() && !wallets.iter().any(|wallet| wallet.key_path().exists()) {
-        return Ok(Submission::Plain(Box::new(request)));
+        return Ok(None);
     }
     let status: Status = client.get("/v1/status")?;
-    let Some(signer) = choose(&wallets, named.as_deref(), &status)? else {
-        return Ok(Submission::Plain(Box::new(request)));
-    };
-    let authorization = signer.sign(&status.grid, &status.site, new_request_id()?, request, now)?;
-    Ok(Submission::Signed { authorization: Box::new(authorization) })
+    let Some(signer) = choose(&wallets, named.as_deref(), &status)? else { return Ok(None) };
+    Ok(Some(signer.sign(&status.grid, &status.site, id, request.clone(), now)?))
 }
 
 /// The first wallet that can sign in the node's grid.
