@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
 
+#[path = "grid/losses.rs"]
+mod losses;
 #[path = "grid/membership.rs"]
 mod membership;
 

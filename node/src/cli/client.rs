@@ -238,7 +238,17 @@ impl Client {
 /// The path of one request; `selector` may hold anything.
 #[must_use]
 pub fn request_path(selector: &str) -> String {
-    let mut path = "/v1/requests/".to_owned();
+    escaped("/v1/requests/", selector)
+}
+
+/// The path of the reservation of a request that may have been made through any node.
+#[must_use]
+pub fn reservation_path(id: &str) -> String {
+    escaped("/v1/reservations/", id)
+}
+
+fn escaped(path: &str, selector: &str) -> String {
+    let mut path = path.to_owned();
     for byte in selector.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             path.push(char::from(byte));

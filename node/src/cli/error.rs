@@ -106,6 +106,19 @@ pub enum CliError {
     /// A plan was asked and there is none.
     #[error("no placement: {0}")]
     NoPlan(String),
+    /// Nobody has anything of a request.
+    #[error(
+        "no request {selector:?} was submitted through this node, and none of the {asked} sites that it knows has a \
+         reservation of that name ({silent} did not answer)"
+    )]
+    NothingReserved {
+        /// What was asked for.
+        selector: String,
+        /// Sites asked.
+        asked: usize,
+        /// Sites that did not answer.
+        silent: usize,
+    },
     /// There is no request that `last` could mean.
     #[error("there is no request yet")]
     NoLast,
@@ -141,6 +154,7 @@ impl CliError {
             | CliError::Interrupted(_)
             | CliError::InterruptedEarly
             | CliError::NotCancelled { .. }
+            | CliError::NothingReserved { .. }
             | CliError::NoLast
             | CliError::Io { .. } => Exit::Failure,
         }
@@ -159,6 +173,7 @@ impl CliError {
             CliError::InterruptedEarly => Some("kolo list says whether the node has the request".to_owned()),
             CliError::NotCancelled { id, .. } => Some(format!("kolo show {id} says more")),
             CliError::NoLast => Some("kolo submit makes one".to_owned()),
+            CliError::NothingReserved { .. } => Some("give the whole id, as kolo submit printed it".to_owned()),
             CliError::Document(_)
             | CliError::Config(_)
             | CliError::Trust(_)

@@ -1,0 +1,70 @@
+//! What becomes of a reservation whose sites or whose entry point go away before it begins.
+
+use std::collections::BTreeSet;
+
+use end_to_end::{Node, hosts, wait_for};
+use serde_json::Value;
+
+/// Losses are noticed within seconds.
+const QUICK: [&str; 6] =
+    ["--negotiation-check-min", "3s", "--negotiation-check-max", "3s", "--negotiation-lost-after", "1s"];
+
+fn joining(name: &str, prefix: &str, first: &Node) -> Node {
+    let status = first.get("/v1/status");
+    let grid = status["grid"].as_str().unwrap().to_owned();
+    let address = status["listen"][0].as_str().unwrap().to_owned();
+    Node::start(name, &hosts(prefix, 1), &[&["--grid", &grid, "--bootstrap", &address], &QUICK[..]].concat())
+}
+
+fn hosts_of(view: &Value) -> BTreeSet<String> {
+    let hosts = view["reservation"]["hosts"].as_array().unwrap();
+    hosts.iter().map(|host| host["host"].as_str().unwrap().to_owned()).collect()
+}
+
+fn site_of(nodes: &[Node], host: &str) -> usize {
+    nodes.iter().position(|node| node.get("/v1/ledger")["hosts"][0]["id"] == host).unwrap()
+}
+
+#[test]
+fn a_lost_host_is_replaced_and_any_node_goes_on_when_the_entry_point_is_gone() {
+    let first = Node::start("alpha", &hosts("a", 1), &QUICK);
+    let others = ["beta", "gamma", "delta"].map(|name| joining(name, &name[..1], &first));
+    let mut nodes: Vec<Node> = [first].into_iter().chain(others).collect();
+    nodes.iter().for_each(|node| node.wait_until_it_knows(4));
+
+    let asked = ["submit", "-N", "2", "--per-host", "cpu=3", "-t", "1h", "--earliest", "now+2h"];
+    let told = nodes[0].kolo_json(&asked, 0);
+    let id = told["id"].as_str().unwrap().to_owned();
+    let start = told["reservation"]["start"].clone();
+
+    // A site with a host of it goes away: the other host stays, at the same start.
+    let lost = hosts_of(&told).into_iter().find(|host| host != "a1").unwrap();
+    let gone = site_of(&nodes, &lost);
+    nodes[gone].kill();
+    let whole = wait_for("the lost host to be replaced", || {
+        let view = nodes[0].get(&format!("/v1/requests/{id}"));
+        let is_whole = view["state"] == "confirmed" && !hosts_of(&view).contains(&lost);
+        if is_whole { Ok(view) } else { Err(view.to_string()) }
+    });
+    assert_eq!(whole["reservation"]["start"], start);
+    assert_eq!(hosts_of(&whole).len(), 2);
+    assert_eq!(hosts_of(&whole).intersection(&hosts_of(&told)).count(), 1, "only what was lost is replaced");
+
+    // The entry point goes away too: the user turns to any other node, with the key that signed the request.
+    let key = nodes[0].data().join("user.key").display().to_string();
+    nodes[0].kill();
+    let other = (1..4).find(|index| *index != gone).unwrap();
+    let stranger = nodes[other].kolo(&["repair", &id]);
+    assert!(!stranger.status.success(), "without the user's key nobody takes it over");
+    let taken = nodes[other].kolo_json(&["repair", &id, "--key", &key], 0);
+    assert_eq!(taken["state"], "confirmed", "{taken}");
+    assert_eq!(taken["reservation"]["start"], start);
+    let (now, dead) = (hosts_of(&taken), BTreeSet::from(["a1".to_owned(), lost]));
+    assert!(now.len() == 2 && now.is_disjoint(&dead), "{taken}");
+
+    let cancelled = nodes[other].kolo_json(&["cancel", &id], 0);
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    for index in (1..4).filter(|index| *index != gone) {
+        assert!(nodes[index].bookings().is_empty(), "{:?}", nodes[index].bookings());
+    }
+}
