@@ -39,7 +39,6 @@ async fn whoever_goes_on_misbehaving_is_banned_and_the_ban_says_why() {
     for (attack, why) in [
         (Attack::GossipGarbage, "passes on invalid gossip"),
         (Attack::GossipForged, "passes on invalid gossip"),
-        (Attack::GossipOversized, "breaks the rules of gossip"),
         (Attack::GossipFlood, "signs too much gossip"),
         (Attack::AskGarbage, "sends invalid requests"),
         (Attack::AskFlood, "sends too many requests"),
