@@ -21,7 +21,7 @@ fn time<T>(what: &str, messages: &[T], mut hear: impl FnMut(&T)) {
 }
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "a measurement; run by hand, by the command in SECURITY.md"]
 fn nanoseconds_a_hostile_message() {
     let now = gossip().1.clock.utc_ms();
     let author = Identity::generate().unwrap();

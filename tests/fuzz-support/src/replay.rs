@@ -122,6 +122,37 @@ pub fn write_seeds(target: &Target, corpus: &Path) -> Result<usize, CorpusError>
     Ok(seeds.len())
 }
 
+/// The tests of a crate's `TARGETS`: one that replays each (`test: "target",` in their order), one that misses none, and
+/// one that writes the seeds, which only `scripts/fuzz seeds` runs. Stands in a module `tests` beside the targets.
+#[macro_export]
+macro_rules! replay_tests {
+    ($($test:ident: $name:literal,)*) => {
+        fn corpus() -> &'static std::path::Path {
+            std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/corpus"))
+        }
+
+        $(#[test]
+        fn $test() {
+            let target = TARGETS.iter().find(|target| target.name == $name).expect("a target of this name");
+            let replayed = $crate::replay(target, corpus()).expect("a corpus");
+            assert!(replayed.files > 0 && replayed.mutations > 0, "{replayed:?}");
+        })*
+
+        #[test]
+        fn every_target_is_replayed() {
+            assert_eq!(TARGETS.iter().map(|target| target.name).collect::<Vec<_>>(), [$($name),*]);
+        }
+
+        #[test]
+        #[ignore = "writes the seeds into tests/corpus; run by scripts/fuzz seeds"]
+        fn write_seeds() {
+            for target in TARGETS {
+                $crate::write_seeds(target, corpus()).expect("a corpus that can be written");
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

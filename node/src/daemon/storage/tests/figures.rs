@@ -17,7 +17,7 @@ fn print(what: &str, mut took: Vec<Duration>) {
 }
 
 #[tokio::test]
-#[ignore = "prints figures, decides nothing"]
+#[ignore = "prints figures; run by hand: cargo test -p node figures -- --ignored --nocapture"]
 async fn figures_of_a_commit() {
     let directory = tempfile::Builder::new().prefix("kolo-figures").tempdir_in(".").unwrap();
     let value = vec![b'x'; 1000];
