@@ -6,7 +6,9 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use libp2p::{
-    StreamProtocol, Swarm, gossipsub, identify,
+    StreamProtocol, Swarm,
+    core::upgrade,
+    gossipsub, identify,
     identity::Keypair,
     kad, ping,
     request_response::{self, ProtocolSupport},
@@ -104,6 +106,9 @@ pub(crate) fn build_swarm(
     let behaviour = behaviour(keypair, config, counters)?;
     let swarm_config = swarm::Config::with_tokio_executor()
         .with_idle_connection_timeout(config.intervals.idle_connection)
+        // A request goes out with the name of its protocol instead of waiting until the other side has agreed to it:
+        // all nodes of a grid speak the same, and one that does not says so in place of its answer.
+        .with_substream_upgrade_protocol_override(upgrade::Version::V1Lazy)
         // Both request-response and Kademlia open many short streams at once when a plan goes out to many sites.
         .with_max_negotiating_inbound_streams(config.limits.streams_max);
     Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), swarm_config))
