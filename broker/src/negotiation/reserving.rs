@@ -12,7 +12,7 @@ use super::{
 use crate::{
     ids::SiteId,
     plan::Allocation,
-    protocol::{Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{Grant, HoldRequest, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     time::{Millis, Now, Window},
 };
 
@@ -138,13 +138,14 @@ impl Negotiation {
             Purpose::Inspect => self.on_inspected(now, site, attempt, answer),
             Purpose::Hold if attempt == self.record.last_attempt => self.on_hold_answer(now, site, answer),
             Purpose::Confirm if attempt == self.record.last_attempt => self.on_confirm_answer(now, site, &answer),
+            Purpose::Hold => self.learn_late(site, answer),
             // An answer to an earlier try: that try was released when it ended.
-            Purpose::Hold | Purpose::Confirm | Purpose::Settle => {}
+            Purpose::Confirm | Purpose::Settle => {}
         }
     }
 
     fn on_hold_answer(&mut self, now: Now, site: &SiteId, answer: Result<SiteAnswer, String>) {
-        let State::Holding { sites, asked_at, .. } = &mut self.state else { return };
+        let State::Holding { sites, asked_at, .. } = &mut self.state else { return self.learn_late(site, answer) };
         let Some(of_site) = sites.get_mut(site) else { return };
         let after = now.monotonic - *asked_at;
         match answer {
@@ -204,8 +205,23 @@ impl Negotiation {
                 self.excluded.insert(site.clone(), Exclusion::Refused(reason.to_string()));
             }
         }
-        for state in refusal.hosts {
-            self.hints.insert((site.clone(), state.host.clone()), Hint { version: refusal.version, state });
+        self.remember(site, refusal.version, refusal.hosts);
+    }
+
+    /// A try ends with its first refusal, but what later ones say of their hosts spares the next try the same conflict.
+    fn learn_late(&mut self, site: &SiteId, answer: Result<SiteAnswer, String>) {
+        if let Ok(SiteAnswer::Refused(refusal)) = answer {
+            self.remember(site, refusal.version, refusal.hosts);
+        }
+    }
+
+    /// No site was asked for more hosts than the request has, so no more are taken from a refusal.
+    fn remember(&mut self, site: &SiteId, version: LedgerVersion, hosts: Vec<HostState>) {
+        for state in hosts.into_iter().take(self.record.request.hosts()) {
+            let key = (site.clone(), state.host.clone());
+            if self.hints.get(&key).is_none_or(|known| known.version <= version) {
+                self.hints.insert(key, Hint { version, state });
+            }
         }
     }
 

@@ -210,6 +210,26 @@ fn a_conflict_with_another_request_is_waited_out() {
 }
 
 #[test]
+fn a_refusal_that_comes_after_the_try_has_ended_still_spares_the_next_one() {
+    let cpu = || ResourceName::new("cpu").unwrap();
+    let window = Window { start: Time(0), end: Time(100_000) };
+    let full = || {
+        let mut schedule = Schedule::default();
+        schedule.add(window, &Amounts::from([(cpu(), Amount(CAPACITY))]));
+        let reason = RefusalReason::HeldByAnother { host: HostId::new("h").unwrap(), resource: cpu() };
+        let hosts = vec![HostState { host: HostId::new("h").unwrap(), schedule, held: Vec::new() }];
+        SiteAnswer::Refused(Refusal { reason, version: version(1), hosts })
+    };
+    let mut run = Run::holding();
+    run.answer("a", Purpose::Hold, full());
+    run.answer("b", Purpose::Hold, full());
+    run.time_passes_to(1_000);
+    run.find_at(1_000, &["a", "b", "c"]);
+    let asked_in_vain: Vec<String> = run.wanted().into_iter().filter(|what| what.starts_with("Hold")).collect();
+    assert!(asked_in_vain.is_empty(), "a and b are full: {asked_in_vain:?}");
+}
+
+#[test]
 fn a_site_that_is_silent_is_left_out_of_the_next_try() {
     let mut run = Run::holding();
     run.answer("a", Purpose::Hold, held(7));
