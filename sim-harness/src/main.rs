@@ -6,6 +6,7 @@ mod faults;
 mod generate;
 mod grid;
 mod replay;
+mod report;
 mod tables;
 
 use std::process::ExitCode;

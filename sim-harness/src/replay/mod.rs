@@ -7,13 +7,13 @@ pub mod args;
 mod cluster;
 mod engine;
 mod error;
-mod html;
 mod job;
 mod lines;
 mod machines;
 mod metrics;
 mod moment;
 mod output;
+mod page;
 mod policy;
 mod progress;
 mod record;
@@ -74,8 +74,8 @@ fn replay(args: &ReplayArgs) -> Result<(), ReplayError> {
     }
     if let Some(path) = &args.report {
         let series = Series::of(&trace.jobs, &runs);
-        let page = html::page(&metrics, &setting, &series, metrics::processors_of(&clusters));
-        output::write_whole(path, |file| file.write_all(page.as_bytes()))?;
+        let page = page::page(&metrics, &setting, &series, metrics::processors_of(&clusters));
+        page.write(path).map_err(|source| ReplayError::File { path: path.clone(), source })?;
     }
     let text = match args.output {
         OutputArg::Table => output::table(&metrics, &setting, speed),

@@ -1,14 +1,9 @@
 //! The result as people and programs read it: a table, one JSON object, one line a job.
 //!
-//! Invariant: a file is written under a temporary name beside its place and renamed when it is whole, so nothing
-//! half-written is ever seen there.
+//! Invariant: a file is seen at its place only when it is whole.
 
-use std::{
-    io::{self, BufWriter, Write},
-    path::Path,
-};
+use std::{io, path::Path};
 
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use serde::Serialize;
 
 use super::{
@@ -17,6 +12,7 @@ use super::{
     metrics::{Experience, Metrics, Spread},
     trace::{Findings, Trace},
 };
+use crate::report::{Table, write_whole};
 
 /// What was replayed, and how fast.
 #[derive(Debug, Clone, Serialize)]
@@ -59,17 +55,6 @@ struct Document<'a> {
 /// The metrics as a table, with what was found in the trace.
 pub fn table(metrics: &Metrics, setting: &Setting, speed: Speed) -> String {
     let Metrics { jobs, killed, rejected, makespan_s, utilisation, .. } = metrics;
-    let mut spreads = Table::new();
-    spreads.load_style(NOTHING).set_header(["", "mean", "median", "p95", "p99"]);
-    for (name, Spread { mean, median, p95, p99 }) in rows(metrics) {
-        let cell = |value: f64| format!("{value:.1}");
-        spreads.add_row([name.to_owned(), cell(mean), cell(median), cell(p95), cell(p99)]);
-    }
-    for column in 1..=4 {
-        if let Some(column) = spreads.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
     format!(
         "{policy} on {trace}, run times {runtimes}, overrun {overrun}\n\
          {jobs} jobs, {killed} killed at their limit, {rejected} rejected\n\
@@ -80,19 +65,25 @@ pub fn table(metrics: &Metrics, setting: &Setting, speed: Speed) -> String {
         runtimes = setting.runtimes,
         overrun = setting.overrun,
         percent = 100.0 * utilisation,
+        spreads = spreads(metrics).text(),
         seconds = speed.replay_seconds,
         rate = speed.jobs_per_second,
     )
 }
 
 /// The metrics by name.
-pub fn rows(metrics: &Metrics) -> [(&'static str, Spread); 4] {
-    [
+pub fn spreads(metrics: &Metrics) -> Table {
+    let mut table = Table::new(["", "mean", "median", "p95", "p99"]);
+    for (name, Spread { mean, median, p95, p99 }) in [
         ("wait, s", metrics.wait_s),
         ("response, s", metrics.response_s),
         ("slowdown", metrics.slowdown),
         ("bounded slowdown", metrics.bounded_slowdown),
-    ]
+    ] {
+        let cell = |value: f64| format!("{value:.1}");
+        table.push([name.to_owned(), cell(mean), cell(median), cell(p95), cell(p99)]);
+    }
+    table
 }
 
 /// What was found in the trace, one line a kind; empty when there was nothing.
@@ -150,26 +141,5 @@ pub fn write_jobs(path: &Path, trace: &Trace, runs: &[Run], clusters: &[String])
         }
         Ok(())
     })
-}
-
-/// Writes a file as a whole: nothing is seen at `path` before everything is written.
-///
-/// # Errors
-/// [`ReplayError::File`] when that is not possible.
-pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), ReplayError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let attempt = || -> io::Result<()> {
-        // Readable for others as far as the user's mask allows; temporary files are not by themselves.
-        let mut builder = tempfile::Builder::new();
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = builder.tempfile_in(folder)?;
-        let mut buffered = BufWriter::new(file.as_file_mut());
-        write(&mut buffered)?;
-        buffered.flush()?;
-        drop(buffered);
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    attempt().map_err(|source| ReplayError::File { path: path.to_owned(), source })
+    .map_err(|source| ReplayError::File { path: path.to_owned(), source })
 }

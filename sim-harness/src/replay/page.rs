@@ -1,0 +1,49 @@
+//! What a replay's report says: the metrics, how full the machines were, how many jobs waited.
+
+use super::{
+    metrics::Metrics,
+    output::{self, Setting},
+    series::Series,
+};
+use crate::report::{Axis, Page, Plot};
+
+const DAY_S: f64 = 86_400.0;
+
+/// The page.
+pub fn page(metrics: &Metrics, setting: &Setting, series: &Series, processors: u64) -> Page {
+    let mut page = Page::new(&format!("{} on {}", setting.policy, setting.trace));
+    let days = series.piece_s * series.processors.len() as f64 / DAY_S;
+    page.text(&format!(
+        "{jobs} jobs on {processors} processors; {killed} killed at their limit, {rejected} rejected. The scheduler knew \
+         {known}; a job that reached its limit {at_limit}. Makespan {days:.1} days, utilisation {utilisation:.2} %.",
+        jobs = metrics.jobs,
+        killed = metrics.killed,
+        rejected = metrics.rejected,
+        known = if setting.runtimes == "true" { "the true run times" } else { "the users' limits" },
+        at_limit = if setting.overrun == "kill" { "ended there" } else { "ran on" },
+        utilisation = 100.0 * metrics.utilisation,
+    ));
+    page.table(&output::spreads(metrics));
+    let each = format!("Each step is the exact mean over one {}th of the makespan.", series.processors.len());
+    let used = series.processors.iter().map(|used| 100.0 * used / processors as f64);
+    page.plot(
+        &Plot::new("Processors in use", Axis::linear("days"), Axis::linear("per cent of all").within(0.0, 100.0))
+            .area("in use", steps(series, used)),
+        &each,
+    );
+    page.plot(
+        &Plot::new("Waiting jobs", Axis::linear("days"), Axis::linear("jobs"))
+            .area("waiting", steps(series, series.waiting.iter().copied())),
+        &each,
+    );
+    page.heading("What was found in the trace");
+    let found = output::findings(&metrics.findings);
+    page.lines(if found.is_empty() { "Every line of the trace was a job." } else { &found });
+    page
+}
+
+/// The steps of a series over days, and its end.
+fn steps(series: &Series, values: impl Iterator<Item = f64> + Clone) -> impl Iterator<Item = (f64, f64)> {
+    let last = values.clone().last();
+    values.chain(last).enumerate().map(|(index, value)| (index as f64 * series.piece_s / DAY_S, value))
+}
