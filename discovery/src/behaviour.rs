@@ -125,7 +125,9 @@ fn behaviour(keypair: &Keypair, config: &DiscoveryConfig, counters: Arc<Counters
         .with_max_established_per_peer(Some(4));
     let identify = identify::Config::new(identify_protocol(grid), keypair.public())
         .with_agent_version(format!("kolo/{}", env!("CARGO_PKG_VERSION")))
-        .with_push_listen_addr_updates(true);
+        .with_push_listen_addr_updates(true)
+        // What is announced is told in their place.
+        .with_hide_listen_addrs(!config.announce.is_empty());
     let ask = request_response::Behaviour::with_codec(
         Codec::new(Arc::clone(&counters), config.intervals.request_arrival),
         [(ask_protocol(grid)?, ProtocolSupport::Full)],

@@ -252,6 +252,8 @@ pub struct DiscoveryConfig {
     pub grid: GridId,
     /// Where to listen.
     pub listen: Vec<Multiaddr>,
+    /// What others are told in the place of the addresses listened on, such as a port forward's; empty tells those.
+    pub announce: Vec<Multiaddr>,
     /// Nodes to find the grid through; with their peer ids at the end or without.
     pub bootstrap: Vec<Multiaddr>,
     /// Addresses of nodes met in an earlier run, with their peer ids at the end; tried like bootstrap nodes.
@@ -280,6 +282,7 @@ impl DiscoveryConfig {
         DiscoveryConfig {
             grid,
             listen: Vec::new(),
+            announce: Vec::new(),
             bootstrap: Vec::new(),
             known_peers: Vec::new(),
             transport: TransportKind::default(),
@@ -297,9 +300,12 @@ impl DiscoveryConfig {
     /// [`ConfigError`] names the key and what is expected.
     pub fn check(&self) -> Result<(), ConfigError> {
         let fail = |key, expected| Err(ConfigError { key, expected });
-        for (key, addresses) in
-            [("listen", &self.listen), ("bootstrap", &self.bootstrap), ("known_peers", &self.known_peers)]
-        {
+        for (key, addresses) in [
+            ("listen", &self.listen),
+            ("announce", &self.announce),
+            ("bootstrap", &self.bootstrap),
+            ("known_peers", &self.known_peers),
+        ] {
             if addresses.len() > ADDRESSES_MAX {
                 return fail(key, "at most 256 addresses");
             }

@@ -135,7 +135,7 @@ impl Discovery {
         self.core.shared.site()
     }
 
-    /// The addresses that this node listens on, each with its peer id, as others can dial them.
+    /// The addresses at which others can dial this node, each with its peer id.
     #[must_use]
     pub fn listen_addresses(&self) -> Vec<Multiaddr> {
         self.core.shared.listen_addresses()

@@ -109,12 +109,13 @@ impl Shared {
         valid(self.outbox.lock())
     }
 
-    /// Addresses that this node listens on, without the peer id.
+    /// Addresses that this node listens on, without the peer id. Others are told these unless it has others to announce.
     pub(crate) fn set_listen(&self, addresses: Vec<Multiaddr>) {
-        *valid(self.listen.write()) = addresses;
+        let announced = &self.config.announce;
+        *valid(self.listen.write()) = if announced.is_empty() { addresses } else { announced.clone() };
     }
 
-    /// Addresses that this node listens on, with the peer id.
+    /// Addresses at which others can dial this node, with the peer id.
     pub(crate) fn listen_addresses(&self) -> Vec<Multiaddr> {
         let peer = self.identity.peer_id();
         valid(self.listen.read()).iter().map(|address| with_peer(address.clone(), peer)).collect()

@@ -32,6 +32,7 @@ pub async fn start(identity: Identity, config: DiscoveryConfig) -> Result<(Disco
     let counters = Arc::new(Counters::default());
     let mut swarm = build_swarm(&identity.keypair()?, &config, Arc::clone(&counters))?;
     listen(&mut swarm, &config.listen).await?;
+    config.announce.iter().for_each(|address| swarm.add_external_address(address.clone()));
 
     let wanted = Wanted::new(config.limits.sites_max, config.intervals.repair_jitter);
     let view =

@@ -122,3 +122,19 @@ async fn nodes_talk_over_tcp_and_over_quic() {
         assert_eq!(asked, Ok(SiteAnswer::Settled), "{address}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_are_told_what_is_announced_in_the_place_of_what_is_listened_on() {
+    let (listened, announced) = ("/memory/987650001", "/memory/987650002");
+    let a = node_with(&[], |config| {
+        config.listen = vec![listened.parse().unwrap()];
+        config.announce = vec![announced.parse().unwrap()];
+    })
+    .await;
+    let told: Vec<String> = a.discovery.listen_addresses().iter().map(ToString::to_string).collect();
+    assert_eq!(told, [format!("{announced}/p2p/{}", a.discovery.site_id())]);
+    let b = node(&[listened.parse().unwrap()]).await;
+    eventually("b has met a", || !b.discovery.status().addresses_worth_remembering.is_empty()).await;
+    let met = b.discovery.status().addresses_worth_remembering;
+    assert!(met.iter().all(|address| address.to_string().starts_with(announced)), "{met:?}");
+}

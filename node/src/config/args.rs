@@ -36,6 +36,9 @@ pub struct NodeArgs {
     /// Multiaddr to listen on; may be repeated [default: loopback, TCP and QUIC, ports chosen by the system]
     #[arg(long, value_name = "MULTIADDR")]
     listen: Option<Vec<String>>,
+    /// Multiaddr to tell others in the place of those listened on, such as that of a port forward; may be repeated
+    #[arg(long, value_name = "MULTIADDR")]
+    announce: Option<Vec<String>>,
     /// Multiaddr of a node of the grid; may be repeated
     #[arg(long, value_name = "MULTIADDR")]
     bootstrap: Option<Vec<String>>,
@@ -114,6 +117,11 @@ pub struct NodeArgs {
 }
 
 impl NodeArgs {
+    /// As if nothing but this configuration file were named.
+    pub fn of_file(config: PathBuf) -> NodeArgs {
+        NodeArgs { config: Some(config), ..NodeArgs::default() }
+    }
+
     /// The flags as a written layer.
     ///
     /// # Errors
@@ -128,6 +136,7 @@ impl NodeArgs {
             name: self.name.clone(),
             grid: self.grid.clone(),
             listen: self.listen.clone(),
+            announce: self.announce.clone(),
             bootstrap: self.bootstrap.clone(),
             api: api.map(str::to_owned),
             hosts_file: self.hosts_file.clone(),

@@ -17,6 +17,7 @@ pub struct ConfigFile {
     pub name: Option<String>,
     pub grid: Option<String>,
     pub listen: Option<Vec<String>>,
+    pub announce: Option<Vec<String>>,
     pub bootstrap: Option<Vec<String>>,
     pub api: Option<String>,
     pub hosts_file: Option<PathBuf>,

@@ -50,6 +50,8 @@ pub struct NodeConfig {
     pub grid: Option<GridFile>,
     /// Multiaddrs to listen on; at least one.
     pub listen: Vec<String>,
+    /// Multiaddrs that others are told in the place of those; none tells those.
+    pub announce: Vec<String>,
     /// Multiaddrs of nodes of the grid, where the first peers are found.
     pub bootstrap: Vec<String>,
     /// Where the local API listens; loopback. Port 0 lets the system choose.

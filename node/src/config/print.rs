@@ -125,6 +125,11 @@ fn top(page: &mut Page, config: &NodeConfig) {
         &config.listen,
         "Multiaddrs to listen on; port 0 lets the system choose. Default: loopback, TCP and QUIC.",
     );
+    page.list(
+        "announce",
+        &config.announce,
+        "Multiaddrs that others are told in the place of those, such as that of a port forward. Default: those.",
+    );
     page.list("bootstrap", &config.bootstrap, "Multiaddrs of nodes of the grid. Default: none.");
     page.text(
         "api",

@@ -158,6 +158,7 @@ impl Layers {
             name: name.value,
             grid,
             listen: listen.value,
+            announce: self.multiaddrs("announce", &[], |file| file.announce.clone())?.value,
             bootstrap: bootstrap.value,
             api: self.api()?,
             host_source,
