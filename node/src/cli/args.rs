@@ -53,6 +53,9 @@ pub struct GlobalArgs {
 pub enum Command {
     /// Run the node of a site
     Node(Box<NodeArgs>),
+    /// Run many nodes in one process, to test large grids
+    #[command(hide = true)]
+    NodeGroup(NodeGroupArgs),
     /// Ask for hosts and wait for the reservation
     Submit(SubmitArgs),
     /// Say where a request would be placed, and hold nothing
@@ -77,6 +80,14 @@ pub enum Command {
     Join(JoinArgs),
     /// Look for what is wrong with a data directory, and say what to do about it
     Doctor(DoctorArgs),
+}
+
+/// `kolo node-group`
+#[derive(Debug, Args)]
+pub struct NodeGroupArgs {
+    /// Configuration files, one a node
+    #[arg(required = true, value_name = "FILE")]
+    pub configs: Vec<PathBuf>,
 }
 
 /// A request, as typed.

@@ -7,6 +7,7 @@
 pub mod carry;
 pub mod clock;
 pub mod data_dir;
+pub mod group;
 pub mod membership;
 pub mod requests;
 mod silence;
@@ -17,7 +18,7 @@ pub mod takeover;
 use std::{io, sync::Arc, time::Duration};
 
 use broker::{ledger::Ledger, trust::Gate};
-use discovery::{Discovery, DiscoveryConfig, GridId, Inbound};
+use discovery::{Discovery, DiscoveryConfig, GridId, Inbound, TransportKind};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -104,6 +105,15 @@ pub enum DaemonError {
 /// [`DaemonError`] when it cannot start or has to stop.
 pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
     start_log(&config.log)?;
+    run_until(config, told_to_stop(), || ()).await
+}
+
+/// Runs a node until `stop` or until its disk fails; says by `is_up` when it has started.
+async fn run_until(
+    config: NodeConfig,
+    stop: impl Future<Output = Result<(), DaemonError>>,
+    is_up: impl FnOnce(),
+) -> Result<(), DaemonError> {
     let clock = Clock::start();
     let data_dir = DataDir::open(&config.data_dir)?;
     let grid = data_dir.grid(config.grid.clone())?;
@@ -157,10 +167,11 @@ pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
     requests.resume(&carrier, records);
     data_dir.write_api_address(address)?;
     greet(&config, &grid, &discovery, &address.to_string());
+    is_up();
 
     let peers = watch_peers(&discovery, &store, !config.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests);
-    let result = serve(site, inbound, listener, Arc::new(api), failures, peers).await;
+    let result = serve(site, inbound, listener, Arc::new(api), failures, peers, stop).await;
     remember_peers(&discovery, &store, Vec::new()).await;
     discovery.shutdown().await;
     info!("stopped");
@@ -180,10 +191,8 @@ async fn serve(
     api: Arc<ApiState>,
     mut failures: mpsc::Receiver<String>,
     peers: impl Future<Output = ()>,
+    told: impl Future<Output = Result<(), DaemonError>>,
 ) -> Result<(), DaemonError> {
-    let signals = |source: io::Error| DaemonError::Stopped(format!("cannot wait for signals: {source}"));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
     let api_server = axum::serve(listener, api::router(api)).with_graceful_shutdown(async move {
         // An error says that the node is gone already.
@@ -199,8 +208,7 @@ async fn serve(
         },
         Some(what) = failures.recv() => Err(DaemonError::Stopped(what)),
         () = peers => Ok(()),
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
+        result = told => result,
     };
     info!("stopping");
     site.abort();
@@ -208,6 +216,17 @@ async fn serve(
     // Long polls are cut off after the grace.
     let _ = tokio::time::timeout(STOP_GRACE, api_server).await;
     result
+}
+
+/// Waits for SIGINT or SIGTERM.
+async fn told_to_stop() -> Result<(), DaemonError> {
+    let signals = |source: io::Error| DaemonError::Stopped(format!("cannot wait for signals: {source}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
+    tokio::select! {
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
 }
 
 /// Remembers peers while the node is up, and says so when one that wants to join a grid meets nobody.
@@ -274,6 +293,18 @@ fn start_log(config: &LogConfig) -> Result<(), DaemonError> {
     result.map_err(|error| DaemonError::Stopped(format!("cannot start the log: {error}")))
 }
 
+/// Addresses inside the process have a transport of their own.
+fn transport(listen: &[String]) -> Result<TransportKind, DaemonError> {
+    match listen.iter().filter(|address| address.starts_with("/memory/")).count() {
+        0 => Ok(TransportKind::TcpAndQuic),
+        inside if inside == listen.len() => Ok(TransportKind::Memory),
+        _ => {
+            let detail = "expected addresses inside the process (/memory/PORT) or of the network, not both".to_owned();
+            Err(DaemonError::Value { key: "listen", detail })
+        }
+    }
+}
+
 fn discovery_config(
     config: &NodeConfig,
     grid: &GridFile,
@@ -291,6 +322,8 @@ fn discovery_config(
     let mut discovery = DiscoveryConfig::new(grid, Arc::new(ledger.clone()));
     discovery.membership = Arc::<Membership>::clone(membership);
     discovery.listen = addresses("listen", &config.listen)?;
+    discovery.announce = addresses("announce", &config.announce)?;
+    discovery.transport = transport(&config.listen)?;
     discovery.bootstrap = addresses("bootstrap", &config.bootstrap)?;
     // An address that an earlier version wrote and this one does not understand is no reason not to start.
     discovery.known_peers = known_peers.iter().filter_map(|text| text.parse().ok()).collect();

@@ -10,6 +10,7 @@ pub mod hosts;
 pub mod join;
 pub mod list;
 pub mod node;
+pub mod node_group;
 pub mod plan;
 mod plan_offline;
 pub mod repair;

@@ -1,0 +1,66 @@
+//! Many nodes in one process, each complete: data directory, journal, API and all. For grids larger than a machine has
+//! room for as processes; they listen inside the process (`/memory/PORT`) or on the network, as configured.
+//!
+//! Invariant: nodes share nothing but the threads, the log and the end: when one stops by itself, all are stopped.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+
+use super::{DaemonError, run_until, start_log, told_to_stop};
+use crate::config::NodeConfig;
+
+/// Nodes that start at the same time. More would only compete for the processors.
+const STARTING_MAX: usize = 8;
+
+/// Runs one node for each of `configs` until told to stop; the first one is up before the others start, since they may
+/// find the grid through it. The log is the first one's.
+///
+/// # Errors
+/// [`DaemonError`] of the first node that cannot start or has to stop, after all have been stopped.
+pub async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
+    if let Some(first) = configs.first() {
+        start_log(&first.log)?;
+    }
+    let (stop, stopping) = watch::channel(false);
+    let starting = Arc::new(Semaphore::new(1));
+    let mut nodes: JoinSet<Result<(), DaemonError>> = JoinSet::new();
+    let mut configs = configs.into_iter();
+    let mut told = std::pin::pin!(told_to_stop());
+    let mut result = Ok(());
+    loop {
+        tokio::select! {
+            ended = nodes.join_next(), if !nodes.is_empty() => {
+                let ended = ended.map_or(Ok(Ok(())), |ended| ended);
+                let ended = ended.unwrap_or_else(|error| Err(DaemonError::Stopped(format!("a node failed: {error}"))));
+                result = result.and(ended);
+                stop.send_replace(true);
+            }
+            Ok(place) = Arc::clone(&starting).acquire_owned(), if configs.len() > 0 && !*stopping.borrow() => {
+                if let Some(config) = configs.next() {
+                    let mut stopping = stopping.clone();
+                    let stop = async move {
+                        // An error says that the group is gone.
+                        let _ = stopping.wait_for(|stopping| *stopping).await;
+                        Ok(())
+                    };
+                    nodes.spawn(Box::pin(run_until(config, stop, move || drop(place))));
+                }
+                // The second one starts when the first one is up, and the others with it.
+                if nodes.len() == 2 {
+                    starting.add_permits(STARTING_MAX - 1);
+                }
+            }
+            told = &mut told, if !*stopping.borrow() => {
+                result = result.and(told);
+                stop.send_replace(true);
+            }
+        }
+        if nodes.is_empty() && (configs.len() == 0 || *stopping.borrow()) {
+            return result;
+        }
+    }
+}
