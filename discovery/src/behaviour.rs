@@ -193,6 +193,12 @@ fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> 
         // Bounds what a slow neighbour can make this node keep for it.
         .connection_handler_queue_len(512)
         .max_publish_messages(512)
+        .mesh_outbound_min(MESH / 2)
+        .mesh_n_low(MESH - 1)
+        .mesh_n(MESH)
+        .mesh_n_high(2 * MESH)
+        // An author's copies to everybody would come on top of the mesh's.
+        .flood_publish(false)
         .build()
         .map_err(|error| failed(error.to_string()))?;
     let mut gossip = gossipsub::Behaviour::new(gossipsub::MessageAuthenticity::Anonymous, gossip_config)
@@ -206,6 +212,11 @@ fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> 
     }
     Ok(gossip)
 }
+
+/// Neighbours that gossip is passed on to. A node gets about as many copies of every message, and each costs nearly as much
+/// as a direct request, so this is most of what gossip costs. What a sparse mesh loses is asked for: by gossipsub itself
+/// (each second neighbours tell what they have) and by the repair of gaps.
+const MESH: usize = 4;
 
 /// The score of gossip itself at which a neighbour is ignored, and then banned.
 pub(crate) const GOSSIP_SCORE_MIN: f64 = -400.0;
