@@ -74,7 +74,9 @@ pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Jso
             Some(candidates) => candidates.len(),
             None => request.hosts().saturating_mul(multiplier as usize),
         };
-        let found = carry::find(&state.discovery, &request, (count, count), seed, BTreeSet::new()).await;
+        let found =
+            carry::find(&state.discovery, &request, (count, count), seed, BTreeSet::new(), carry::MAX_SCHEDULE_AGE)
+                .await;
         let candidates: Vec<Candidate<'_>> = found
             .hosts
             .iter()

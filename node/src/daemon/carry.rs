@@ -31,6 +31,9 @@ const QUEUE: usize = 256;
 const COMMANDS: usize = 4;
 /// A schedule learnt longer ago than this is fetched again before planning.
 pub const MAX_SCHEDULE_AGE: Millis = Millis(120_000);
+/// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
+/// than running into the next change that it has not heard of.
+const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = Millis(100);
 /// Planning with so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
 const PLAN_INLINE_HOSTS_MAX: usize = 64;
 /// How long phase I may take.
@@ -196,8 +199,10 @@ impl Task {
                 self.show();
                 let request = self.negotiation.wanted().clone();
                 let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
+                let has_met_conflict = self.negotiation.record().history.conflicts > 0;
+                let age_max = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
                 tokio::spawn(async move {
-                    let found = carrier.find(&request, (count, enough), seed, exclude).await;
+                    let found = carrier.find(&request, (count, enough), seed, exclude, age_max).await;
                     let _ = sender.send(Event::Found(found)).await;
                 });
             }
@@ -261,26 +266,28 @@ impl Carrier {
         (count, enough): (usize, usize),
         seed: u64,
         exclude: BTreeSet<SiteId>,
+        age_max: Millis,
     ) -> Found {
         let silent = self.silent.now(self.clock.now().monotonic);
         if !silent.is_subset(&exclude) {
             let without = exclude.union(&silent).cloned().collect();
-            let found = find(&self.discovery, request, (count, enough), seed, without).await;
+            let found = find(&self.discovery, request, (count, enough), seed, without, age_max).await;
             if found.hosts.len() >= enough {
                 return found;
             }
         }
-        find(&self.discovery, request, (count, enough), seed, exclude).await
+        find(&self.discovery, request, (count, enough), seed, exclude, age_max).await
     }
 }
 
-/// Phase I through discovery, in the planner's words.
+/// Phase I through discovery, in the planner's words, on schedules that were confirmed within `age_max`.
 pub async fn find(
     discovery: &Discovery,
     request: &Request,
     (count, enough): (usize, usize),
     seed: u64,
     exclude: BTreeSet<SiteId>,
+    age_max: Millis,
 ) -> Found {
     let query = Query {
         count,
@@ -288,7 +295,7 @@ pub async fn find(
         per_host: request.per_host().clone(),
         attributes: request.attributes().clone(),
         candidates: request.candidates().map(<[_]>::to_vec),
-        max_schedule_age: MAX_SCHEDULE_AGE,
+        max_schedule_age: age_max,
         timeout: FIND_TIMEOUT,
         exclude,
     };
