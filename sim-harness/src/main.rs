@@ -2,6 +2,7 @@
 //!
 //! Invariant: bad usage ends with exit code 64, whichever subcommand it is about.
 
+mod compare;
 mod faults;
 mod generate;
 mod grid;
@@ -29,6 +30,7 @@ enum Command {
     /// One hostile peer; `grid --hostile` starts it.
     #[command(hide = true)]
     Attacker(grid::attacker::AttackerArgs),
+    Compare(compare::CompareArgs),
     Faults(faults::args::FaultsArgs),
     Grid(grid::args::GridArgs),
     Replay(replay::args::ReplayArgs),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Command::Attacker(args) => grid::attacker::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Grid(args) => grid::run(&args),
         Command::Replay(args) => replay::run(&args),

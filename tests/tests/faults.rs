@@ -68,3 +68,30 @@ fn impossible_scenarios_are_refused_with_the_flag() {
         assert!(told.contains(expected), "{arguments:?}: {told}");
     }
 }
+
+#[test]
+fn ten_complete_nodes_in_one_process_reserve() {
+    let size = ["--in-process", "--nodes", "10", "--hosts", "40", "--free"];
+    let figures = figures(&[&size[..], &["--hosts-per-request", "3", "--rate", "5", "--duration", "2s"]].concat());
+    assert!(figures["reserved"].as_u64().unwrap() > 0, "{figures}");
+    assert_eq!(figures["loads"][0]["failed"], 0, "{figures}");
+    assert!(figures["rest_ms"].as_f64().unwrap() > 0.0, "{figures}");
+}
+
+#[test]
+fn nodes_that_are_far_apart_reserve_as_late_as_that_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, html] = ["result.json", "result.html"].map(|name| folder.path().join(name));
+    let size =
+        ["--nodes", "4", "--hosts", "8", "--free", "--hosts-per-request", "5", "--rate", "2", "--duration", "3s"];
+    let files = ["--json", json.to_str().unwrap(), "--html", html.to_str().unwrap()];
+    let figures = figures(&[&size[..], &["--latency", "40ms", "--loss", "0%"], &files].concat());
+    // Five hosts are on three sites at least: a hold and a confirm, each there and back.
+    assert!(figures["latency_ms"]["p50"].as_f64().unwrap() >= 160.0, "{figures}");
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(written, figures);
+    assert!(std::fs::read_to_string(&html).unwrap().contains("A grid of 4 nodes and 8 hosts"));
+    let output = Command::new(binary("kolo-sim")).arg("compare").args([&json, &json]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && told.contains("latency_ms.p50"), "{told}");
+}

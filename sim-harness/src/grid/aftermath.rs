@@ -65,7 +65,7 @@ pub fn examine(cluster: &Cluster, placed: &mut [Placed]) -> Result<Examined, Gri
     for (index, told) in probe(cluster)?.into_iter().enumerate() {
         if let Err(text) = told {
             examined.aftermath.wedged += 1;
-            examined.failed_checks.push(format!("{} is wedged: {text}", cluster.nodes[index].process.name()));
+            examined.failed_checks.push(format!("{} is wedged: {text}", cluster.nodes[index].name));
         }
     }
     for one in placed.iter_mut() {

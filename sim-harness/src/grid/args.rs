@@ -4,15 +4,25 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::scenario::{Scenario, ScenarioFlags, duration};
+use super::{
+    memory,
+    scenario::{Scenario, ScenarioFlags, duration},
+    wan::{self, Distance},
+};
 use crate::{generate::Kind, grid::error::UsageError};
 
 /// Most node processes; beyond that one machine is not what is being measured.
 pub const NODES_MAX: usize = 1000;
+/// What a node's process needs under load, in MiB, beside the pages that all of them share: measured with 50.
+const PROCESS_MIB: u64 = 40;
+/// What a node needs that shares a process with others.
+const IN_PROCESS_MIB: u64 = 15;
 /// Most generated hosts or requests.
 const GENERATED_MAX: usize = 100_000;
 /// Hosts a node when the number of hosts is not given.
 const HOSTS_PER_NODE: usize = 4;
+/// Longest latency one way: above it the nodes' own limits on answers are what is measured.
+const LATENCY_MAX: Duration = Duration::from_secs(5);
 /// Entry points at once when not given.
 const ENTRY_POINTS: usize = 8;
 
@@ -58,6 +68,12 @@ pub struct GridArgs {
     /// What is printed on standard output.
     #[arg(long, value_enum, default_value = "table")]
     output: OutputForm,
+    /// Write the result here as well, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a report with plots here: one self-contained page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Put the log files of the nodes here and keep them.
     #[arg(long, value_name = "DIR")]
     keep_logs: Option<PathBuf>,
@@ -68,6 +84,15 @@ pub struct GridArgs {
     /// processors want it seldom.
     #[arg(long, value_name = "DURATION", default_value = "200ms")]
     gossip: String,
+    /// All nodes in one process, each complete, over channels inside it instead of TCP.
+    #[arg(long, conflicts_with_all = ["kill", "partition", "hostile", "churn", "latency", "loss"])]
+    in_process: bool,
+    /// Time that everything takes from node to node, one way.
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["partition", "hostile"])]
+    latency: Option<String>,
+    /// Share of what nodes send each other that is lost, and so arrives only after a retransmission.
+    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["partition", "hostile"])]
+    loss: Option<String>,
     #[command(flatten)]
     scenario: ScenarioFlags,
 }
@@ -128,23 +153,46 @@ pub struct Checked {
     pub at_once: usize,
     /// Form of the result.
     pub output: OutputForm,
+    /// Where the result is written as JSON, if wanted.
+    pub json: Option<PathBuf>,
+    /// Where the result is written as a page, if wanted.
+    pub html: Option<PathBuf>,
     /// Where logs are kept, if wanted.
     pub keep_logs: Option<PathBuf>,
     /// The `kolo` binary, which exists.
     pub kolo: PathBuf,
     /// Least time between two gossip messages of a node.
     pub gossip: Duration,
+    /// Whether all nodes share one process.
+    pub in_process: bool,
+    /// How far apart the nodes are, where that is not as near as one machine is.
+    pub distance: Option<Distance>,
     /// What happens while requests come.
     pub scenario: Scenario,
 }
 
 impl GridArgs {
+    fn distance(&self) -> Result<Option<Distance>, UsageError> {
+        if self.latency.is_none() && self.loss.is_none() {
+            return Ok(None);
+        }
+        let latency = self.latency.as_deref().map(|text| duration("--latency", text)).transpose()?.unwrap_or_default();
+        if latency > LATENCY_MAX {
+            return Err(UsageError::Latency { latency, max: LATENCY_MAX });
+        }
+        let loss = self.loss.as_deref().map(|text| wan::share("--loss", text)).transpose()?.unwrap_or_default();
+        Ok(Some(Distance { latency, loss }))
+    }
+
     /// Checks the flags.
     ///
     /// # Errors
     /// [`UsageError`] naming the flag and what was expected.
     pub fn check(&self) -> Result<Checked, UsageError> {
         let nodes = in_range("--nodes", self.nodes, 1, NODES_MAX)?;
+        if let Some(available_mib) = memory::available_mib() {
+            has_memory(nodes, self.in_process, available_mib)?;
+        }
         let hosts = match &self.grid {
             Some(path) => HostSource::File(path.clone()),
             None => {
@@ -173,12 +221,30 @@ impl GridArgs {
             seed: self.seed,
             at_once,
             output: self.output,
+            json: self.json.clone(),
+            html: self.html.clone(),
             keep_logs: self.keep_logs.clone(),
             kolo: find_kolo(self.kolo.clone())?,
             gossip: duration("--gossip", &self.gossip)?,
+            in_process: self.in_process,
+            distance: self.distance()?,
             scenario: self.scenario.check(nodes)?,
         })
     }
+}
+
+/// Whether so many nodes fit into memory.
+fn has_memory(nodes: usize, in_process: bool, available_mib: u64) -> Result<(), UsageError> {
+    let (each_mib, how, hint) = if in_process {
+        (IN_PROCESS_MIB, "in one process", "")
+    } else {
+        (PROCESS_MIB, "in processes of their own", ", or --in-process")
+    };
+    let needed_mib = nodes as u64 * each_mib;
+    if needed_mib <= available_mib {
+        return Ok(());
+    }
+    Err(UsageError::Memory { nodes, how, needed_mib, available_mib, hint })
 }
 
 /// `value` when it is in the range that `flag` accepts.
@@ -228,6 +294,26 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_fit_into_memory_is_refused() {
+        assert!(has_memory(200, false, 200 * PROCESS_MIB).is_ok());
+        assert_eq!(
+            has_memory(200, false, 200 * PROCESS_MIB - 1).unwrap_err().to_string(),
+            "--nodes: 200 nodes in processes of their own need about 8000 MiB, and 7999 MiB are available: take fewer, or \
+             --in-process"
+        );
+        assert!(has_memory(1000, true, 1000).unwrap_err().to_string().ends_with("1000 MiB are available: take fewer"));
+    }
+
+    #[test]
+    fn distances_and_searches_have_defaults() {
+        let checked = check("--loss 1%").unwrap();
+        assert_eq!(checked.distance, Some(Distance { latency: Duration::ZERO, loss: 0.01 }));
+        assert_eq!(check("").unwrap().distance, None);
+        let (duration, p99) = (Duration::from_secs(10), Duration::from_millis(250));
+        assert_eq!(check("--find-rate").unwrap().scenario, Scenario::FindRate { first: 10.0, duration, p99 });
+    }
+
+    #[test]
     fn bad_flags_are_named() {
         for (flags, expected) in [
             ("--nodes 0", "--nodes: expected 1 to 1000, got 0"),
@@ -242,6 +328,15 @@ mod tests {
             ("--kill 0", "--kill: expected 1 to"),
             ("--kill 5 --nodes 1", "--nodes: expected 2 to"),
             ("--kill 5 --in-order", "--in-order"),
+            ("--latency 40", "--latency: expected a number with a unit"),
+            ("--latency 6s", "--latency: expected at most 5000 ms"),
+            ("--loss 1", "--loss: expected 0% to 50%"),
+            ("--loss 1% --in-process", "--in-process"),
+            ("--in-process --kill 3", "--kill"),
+            ("--partition 1s --latency 40ms", "--latency"),
+            ("--find-rate --churn --rate 5", "--find-rate"),
+            ("--find-rate --p99 250", "--p99: expected a number with a unit"),
+            ("--p99 250ms", "--find-rate"),
             ("--kolo /nowhere/kolo", "cannot be used multiple times"),
         ] {
             let error = check(flags).unwrap_err();

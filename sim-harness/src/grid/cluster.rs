@@ -6,8 +6,9 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{PoisonError, RwLock},
-    time::Duration,
+    sync::{Arc, PoisonError, RwLock},
+    thread,
+    time::{Duration, Instant},
 };
 
 use broker::{snapshot::GridSnapshot, time::Span};
@@ -16,8 +17,9 @@ use super::{
     client::Client,
     error::GridError,
     interrupt::Interrupt,
+    memory,
     place::Place,
-    process::{NodeCommand, NodeConfigFile, NodeProcess, system},
+    process::{Inhabitants, NodeCommand, NodeConfigFile, NodeProcess, system},
     wait::{Look, wait_until},
     wire::Status,
     workload::shifted_snapshot,
@@ -31,6 +33,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// Between two looks at a starting or ending process.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Between two looks for crashes and interrupts while time passes.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// How to start the nodes.
 pub struct Launch<'a> {
@@ -44,6 +48,8 @@ pub struct Launch<'a> {
     pub nodes: &'a [GridSnapshot],
     /// Where each node's sockets are.
     pub places: &'a [Place],
+    /// Whether all nodes share one process.
+    pub in_process: bool,
     /// Least time between two gossip messages of a node.
     pub gossip: Duration,
     /// Time 0 of the snapshots.
@@ -54,10 +60,14 @@ pub struct Launch<'a> {
 
 /// A running node.
 pub struct Node {
-    /// The process.
-    pub process: NodeProcess,
+    /// Name for people.
+    pub name: String,
+    /// The process that it runs in, which it may share with others.
+    pub process: Arc<NodeProcess>,
     /// Its site.
     pub site: String,
+    /// Where it keeps its data.
+    data_dir: PathBuf,
     /// The address that it listens on in all its lives.
     listen: String,
     client: RwLock<Client>,
@@ -84,24 +94,78 @@ impl Cluster {
     /// [`GridError`]; nodes that were started already are ended.
     pub fn start(launch: &Launch<'_>, interrupt: &Interrupt, progress: impl Fn(usize)) -> Result<Cluster, GridError> {
         let mut cluster = Cluster { nodes: Vec::new(), interrupt: interrupt.clone() };
-        let mut bootstrap = Vec::new();
-        let mut next = 0;
-        while next < launch.nodes.len() {
-            let wave = if next == 0 { 1 } else { WAVE.min(launch.nodes.len() - next) };
-            let spawned: Vec<NodeProcess> =
-                (next..next + wave).map(|index| launch.spawn(index, &bootstrap)).collect::<Result<_, _>>()?;
-            for process in spawned {
-                let (client, status) = opened(&process, interrupt)?;
-                let listen = status.listen.first().map_or("", |address| without_peer(address)).to_owned();
-                if bootstrap.is_empty() {
-                    bootstrap = status.listen;
-                }
-                cluster.nodes.push(Node { process, site: status.site, listen, client: RwLock::new(client) });
+        let count = launch.nodes.len();
+        if launch.in_process {
+            let group = launch.spawn_group()?;
+            for index in 0..count {
+                cluster.add(launch, index, Arc::clone(&group))?;
                 progress(cluster.nodes.len());
             }
-            next += wave;
+            return Ok(cluster);
+        }
+        let mut bootstrap = Vec::new();
+        while cluster.nodes.len() < count {
+            let next = cluster.nodes.len();
+            let wave = if next == 0 { 1 } else { WAVE.min(count - next) };
+            let spawned: Vec<NodeProcess> =
+                (next..next + wave).map(|index| launch.spawn(index, &bootstrap)).collect::<Result<_, _>>()?;
+            for (index, process) in (next..).zip(spawned) {
+                let listen = cluster.add(launch, index, Arc::new(process))?;
+                if bootstrap.is_empty() {
+                    bootstrap = listen;
+                }
+                progress(cluster.nodes.len());
+            }
         }
         Ok(cluster)
+    }
+
+    /// Waits until the API of the node with number `index` answers, and adds the node. The addresses that it told.
+    fn add(&mut self, launch: &Launch<'_>, index: usize, process: Arc<NodeProcess>) -> Result<Vec<String>, GridError> {
+        let (name, data_dir) = (node_name(index), launch.data_dir(index));
+        let (client, status) = opened(&name, &data_dir, &process, &self.interrupt)?;
+        let place = &launch.places[index];
+        let listen = match (&place.announce, status.listen.first()) {
+            // What it tells is not what it listens on.
+            (Some(_), _) | (None, None) => place.listen.clone(),
+            (None, Some(told)) => without_peer(told).to_owned(),
+        };
+        self.nodes.push(Node { name, process, site: status.site, data_dir, listen, client: RwLock::new(client) });
+        Ok(status.listen)
+    }
+
+    /// The processes: one a node, or one for all.
+    fn processes(&self) -> &[Node] {
+        let is_shared = self.nodes.windows(2).any(|pair| Arc::ptr_eq(&pair[0].process, &pair[1].process));
+        if is_shared { &self.nodes[..1] } else { &self.nodes }
+    }
+
+    /// Nodes whose process runs.
+    pub fn running(&self) -> usize {
+        self.nodes.iter().filter(|node| node.process.is_running()).count()
+    }
+
+    /// Ids of the processes.
+    pub fn pids(&self) -> Vec<u32> {
+        self.processes().iter().map(|node| node.process.pid()).collect()
+    }
+
+    /// Processor time that all nodes have used; `None` where that cannot be told.
+    pub fn processor_time(&self) -> Option<Duration> {
+        self.pids().into_iter().filter_map(memory::processor_time).reduce(|sum, one| sum + one)
+    }
+
+    /// Lets time pass.
+    ///
+    /// # Errors
+    /// As [`Cluster::check`].
+    pub fn pass(&self, time: Duration) -> Result<(), GridError> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.check()?;
+            thread::sleep(LOOK_PAUSE.min(end.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
     }
 
     /// Fails when a process has ended by itself or the run was interrupted.
@@ -110,7 +174,7 @@ impl Cluster {
     /// [`GridError::Crashed`] with the last log lines, [`GridError::Interrupted`].
     pub fn check(&self) -> Result<(), GridError> {
         self.interrupt.check()?;
-        self.nodes.iter().try_for_each(|node| node.process.check())
+        self.processes().iter().try_for_each(|node| node.process.check())
     }
 
     /// Starts the node at `index` again after its end, with its data and its address, and waits until its API answers.
@@ -119,7 +183,7 @@ impl Cluster {
     /// [`GridError`] when it does not come up.
     pub fn revive(&self, index: usize) -> Result<(), GridError> {
         let node = &self.nodes[index];
-        let address_file = node.process.data_dir().join("api.address");
+        let address_file = node.data_dir.join("api.address");
         match fs::remove_file(&address_file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(system(&format!("cannot remove {}", address_file.display()))(error));
@@ -127,43 +191,63 @@ impl Cluster {
             _ => {}
         }
         node.process.respawn(&node.listen)?;
-        let (client, _) = opened(&node.process, &self.interrupt)?;
+        let (client, _) = opened(&node.name, &node.data_dir, &node.process, &self.interrupt)?;
         *node.client.write().unwrap_or_else(PoisonError::into_inner) = client;
         Ok(())
     }
 
     /// How many processes have ended by themselves.
     pub fn crashes(&self) -> usize {
-        self.nodes.iter().filter(|node| node.process.check().is_err()).count()
+        self.processes().iter().filter(|node| node.process.check().is_err()).count()
     }
 
     /// Asks every process to end, waits, and kills those that do not. Returns in words what did not end as it should.
     pub fn stop(self) -> Vec<String> {
-        for node in &self.nodes {
+        for node in self.processes() {
             node.process.terminate();
         }
         let all_ended = || {
-            let running = self.nodes.iter().filter(|node| node.process.is_running()).count();
+            let running = self.processes().iter().filter(|node| node.process.is_running()).count();
             Ok(if running == 0 { Look::Done(()) } else { Look::NotYet(format!("{running} processes running")) })
         };
         // A deadline is told below, process by process; an interrupt has no say here, since stopping is what it asks for.
         let _ = wait_until("stop", STOP_LIMIT, PAUSE, || Ok(()), all_ended);
-        self.nodes.iter().filter_map(|node| node.process.bad_end()).collect()
+        self.processes().iter().filter_map(|node| node.process.bad_end()).collect()
     }
 }
 
 impl Launch<'_> {
-    fn spawn(&self, index: usize, bootstrap: &[String]) -> Result<NodeProcess, GridError> {
-        let name = format!("node-{:03}", index + 1);
+    fn data_dir(&self, index: usize) -> PathBuf {
+        self.run_dir.join(node_name(index)).join("data")
+    }
+
+    /// Writes the configuration of the node with number `index`; where it is.
+    fn configure(&self, index: usize, bootstrap: &[String]) -> Result<PathBuf, GridError> {
+        let (name, data_dir) = (node_name(index), self.data_dir(index));
         let dir = self.run_dir.join(&name);
-        let data_dir = dir.join("data");
         fs::create_dir_all(&data_dir).map_err(system(&format!("cannot make {}", data_dir.display())))?;
         let hosts_file = write(&dir, "hosts.json", &shifted_snapshot(&self.nodes[index], self.epoch).write())?;
         let place = &self.places[index];
         let config = NodeConfigFile::new(&data_dir, &name, self.grid, bootstrap, &hosts_file, place, self.gossip);
-        let config = write(&dir, "site.toml", &config.to_toml())?;
-        let command = NodeCommand { kolo: self.kolo.to_owned(), config, namespace: place.namespace };
-        NodeProcess::spawn(command, name.clone(), data_dir, self.log_dir.join(format!("{name}.log")))
+        write(&dir, "site.toml", &config.to_toml())
+    }
+
+    fn spawn(&self, index: usize, bootstrap: &[String]) -> Result<NodeProcess, GridError> {
+        let inhabitants = Inhabitants::One(self.configure(index, bootstrap)?);
+        let namespace = self.places[index].namespace;
+        let command = NodeCommand { kolo: self.kolo.to_owned(), inhabitants, namespace };
+        NodeProcess::spawn(command, node_name(index), self.log_dir.join(format!("{}.log", node_name(index))))
+    }
+
+    /// Starts one process with all nodes, which find the grid through the first.
+    fn spawn_group(&self) -> Result<Arc<NodeProcess>, GridError> {
+        let first = [self.places[0].listen.clone()];
+        let bootstrap = |index| if index == 0 { &[][..] } else { &first[..] };
+        let configs = (0..self.nodes.len()).map(|index| self.configure(index, bootstrap(index)));
+        let inhabitants = Inhabitants::Many(configs.collect::<Result<_, _>>()?);
+        let command = NodeCommand { kolo: self.kolo.to_owned(), inhabitants, namespace: None };
+        let log = self.log_dir.join("nodes.log");
+        NodeProcess::spawn(command, "the process of all nodes".to_owned(), log).map(Arc::new)
     }
 }
 
@@ -178,13 +262,22 @@ fn without_peer(address: &str) -> &str {
     address.split_once("/p2p/").map_or(address, |(place, _)| place)
 }
 
+fn node_name(index: usize) -> String {
+    format!("node-{:03}", index + 1)
+}
+
 /// Waits until the node's API answers.
-fn opened(process: &NodeProcess, interrupt: &Interrupt) -> Result<(Client, Status), GridError> {
-    let what = format!("{}: its API", process.name());
+fn opened(
+    name: &str,
+    data_dir: &Path,
+    process: &NodeProcess,
+    interrupt: &Interrupt,
+) -> Result<(Client, Status), GridError> {
+    let what = format!("{name}: its API");
     let check = || interrupt.check().and_then(|()| process.check());
     wait_until(&what, START_LIMIT, PAUSE, check, || {
-        let read = Client::from_data_dir(process.data_dir());
-        let found = read.map_err(system(&format!("cannot read {}", process.data_dir().display())))?;
+        let read = Client::from_data_dir(data_dir);
+        let found = read.map_err(system(&format!("cannot read {}", data_dir.display())))?;
         let Some(client) = found else { return Ok(Look::NotYet("no api.address or api.token yet".to_owned())) };
         Ok(match client.status() {
             Ok(status) if status.listen.is_empty() => Look::NotYet("it listens nowhere yet".to_owned()),

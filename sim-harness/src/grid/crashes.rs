@@ -139,13 +139,14 @@ impl<'a> Crashes<'a> {
 
     /// Ends the process at `index`; the moment at which it was gone.
     fn end(&self, index: usize, is_kill: bool) -> Result<Instant, GridError> {
-        let process = &self.cluster.nodes[index].process;
+        let node = &self.cluster.nodes[index];
+        let process = &node.process;
         if is_kill {
             process.kill();
             return Ok(Instant::now());
         }
         process.terminate();
-        let what = format!("{} to leave", process.name());
+        let what = format!("{} to leave", node.name);
         wait_until(
             &what,
             LEAVE_LIMIT,
@@ -205,7 +206,7 @@ impl<'a> Crashes<'a> {
 
     /// Waits until `open` is settled. False when the node was ended again before.
     fn settled(&self, node: &Node, index: usize, life: u64, mut open: Option<Open>) -> Result<bool, GridError> {
-        let what = format!("{} to settle what its end left open", node.process.name());
+        let what = format!("{} to settle what its end left open", node.name);
         let is_gone_again = || self.gone[index].load(Ordering::Relaxed) != life;
         wait_until(
             &what,

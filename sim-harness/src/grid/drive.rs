@@ -146,7 +146,7 @@ fn submit(cluster: &Cluster, entry_point: usize, request: &Request, barrier: &Ba
     // A lost answer of a crashed node is told as the crash.
     cluster.check()?;
     let end = told.unwrap_or_else(|error| End::Lost(error.to_string()));
-    Ok(Answer { request: request.clone(), entry_point: node.process.name().to_owned(), end, after: None })
+    Ok(Answer { request: request.clone(), entry_point: node.name.clone(), end, after: None })
 }
 
 fn follow(cluster: &Cluster, node: &Node, request: &Request) -> Result<End, ClientError> {
@@ -173,7 +173,7 @@ fn measure_spread(cluster: &Cluster, answer: Option<&Answer>, since: Instant) ->
     };
     let Some(changed) = cluster.nodes.iter().position(|node| node.site == host.site) else { return Ok(None) };
     let node = &cluster.nodes[changed];
-    let failed = |source| GridError::Client { node: node.process.name().to_owned(), source };
+    let failed = |source| GridError::Client { node: node.name.clone(), source };
     let version = node.client().ledger().map_err(failed)?.ledger_version;
     knowledge::spread(cluster, changed, version, since).map(Some)
 }

@@ -97,6 +97,38 @@ pub enum UsageError {
         /// What was given.
         per_second: f64,
     },
+    /// A latency is too long.
+    #[error("--latency: expected at most {} ms, got {} ms", .max.as_millis(), .latency.as_millis())]
+    Latency {
+        /// What was given.
+        latency: Duration,
+        /// The longest.
+        max: Duration,
+    },
+    /// A share cannot be read.
+    #[error("{flag}: expected 0% to 50%, got {text:?}")]
+    Percent {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        text: String,
+    },
+    /// The machine has no memory for so many nodes.
+    #[error(
+        "--nodes: {nodes} nodes {how} need about {needed_mib} MiB, and {available_mib} MiB are available: take fewer{hint}"
+    )]
+    Memory {
+        /// Nodes asked.
+        nodes: usize,
+        /// How they run.
+        how: &'static str,
+        /// What they need.
+        needed_mib: u64,
+        /// What there is.
+        available_mib: u64,
+        /// What else may help.
+        hint: &'static str,
+    },
     /// A flag needs another one.
     #[error("{flag} needs {missing}")]
     Missing {

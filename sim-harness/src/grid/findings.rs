@@ -12,6 +12,7 @@ use super::{
     drive::{Answer, Driven, End},
     hostile::PhaseFigures,
     invariants::Violation,
+    load_figures::LoadFigures,
     measure::{Percentiles, milliseconds, percentiles},
     memory::Memory,
     partition::PartitionFigures,
@@ -45,6 +46,12 @@ pub struct Findings {
     pub partition: Option<PartitionFigures>,
     /// What attackers did to the grid.
     pub hostile: Vec<PhaseFigures>,
+    /// From the forming of the grid until it was at rest, where a load waited for that.
+    pub rest: Option<Duration>,
+    /// Loads at given rates.
+    pub loads: Vec<LoadFigures>,
+    /// The highest rate that the grid kept up with, where that was looked for.
+    pub highest_rate: Option<f64>,
     /// Seed of the run.
     pub seed: u64,
 }
@@ -84,6 +91,15 @@ pub struct Figures {
     pub memory_mib: Option<Percentiles>,
     /// Resident memory of a node with shared pages divided by their users.
     pub memory_proportional_mib: Option<Percentiles>,
+    /// From the forming of the grid until it was at rest, where a load waited for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rest_ms: Option<f64>,
+    /// Loads at given rates, in the order in which they were run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<LoadFigures>,
+    /// The highest rate, in requests a second, that the grid kept up with, where that was looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub highest_rate: Option<f64>,
     /// Seed of the run.
     pub seed: u64,
     /// What became of the promises.
@@ -251,6 +267,9 @@ impl Findings {
             gossip_ms: times(&self.driven.spreads),
             memory_mib: self.memory.and_then(|memory| memory.resident),
             memory_proportional_mib: self.memory.and_then(|memory| memory.proportional),
+            rest_ms: self.rest.map(milliseconds),
+            loads: self.loads.clone(),
+            highest_rate: self.highest_rate,
             seed: self.seed,
             aftermath: self.aftermath.clone(),
             crashes_caused: self.recoveries.as_deref().map(CrashFigures::new),

@@ -22,6 +22,7 @@ use super::{
     drive::End,
     error::GridError,
     load::Placed,
+    load_figures::counters,
     measure::{Percentiles, milliseconds, percentiles},
     memory,
     process::system,
@@ -100,7 +101,7 @@ impl Attackers {
         let own = env::current_exe().map_err(system("the place of this binary is unknown"))?;
         let mut targets = Vec::new();
         for node in &cluster.nodes {
-            let failed = |source| GridError::Client { node: node.process.name().to_owned(), source };
+            let failed = |source| GridError::Client { node: node.name.clone(), source };
             targets.extend(node.client().status().map_err(failed)?.listen);
         }
         for _ in 0..count {
@@ -170,10 +171,10 @@ pub struct Measured {
 /// # Errors
 /// [`GridError`] when a process ends by itself or the run is interrupted.
 pub fn watch(cluster: &Cluster, attackers: Attackers, time: Duration) -> Result<Measured, GridError> {
-    let pids: Vec<u32> = cluster.nodes.iter().map(|node| node.process.pid()).collect();
+    let pids = cluster.pids();
     let resident = || pids.iter().map(|pid| memory::resident(*pid).unwrap_or_default()).collect::<Vec<f64>>();
     let processor = || pids.iter().filter_map(|pid| memory::processor_time(*pid)).sum::<Duration>();
-    let (before, cpu_before, counted_before) = (resident(), processor(), counters(cluster));
+    let (before, cpu_before, counted_before) = (resident(), processor(), defence_of(cluster));
     let begun = Instant::now();
     let mut growth: f64 = 0.0;
     while begun.elapsed() < time {
@@ -184,7 +185,7 @@ pub fn watch(cluster: &Cluster, attackers: Attackers, time: Duration) -> Result<
     }
     let (lasted, nodes_cpu, attackers_cpu) = (begun.elapsed(), processor() - cpu_before, attackers.cpu());
     let deeds = attackers.stop()?;
-    let mut defence = counters(cluster);
+    let mut defence = defence_of(cluster);
     for (name, count) in &mut defence {
         *count -= counted_before.get(name).copied().unwrap_or_default().min(*count);
     }
@@ -192,17 +193,9 @@ pub fn watch(cluster: &Cluster, attackers: Attackers, time: Duration) -> Result<
     Ok(Measured { lasted, memory_growth_mib: growth, nodes_cpu, attackers_cpu, defence, deeds })
 }
 
-/// The nodes' counters about bad behaviour, summed. A node that does not answer just now is left out.
-fn counters(cluster: &Cluster) -> BTreeMap<String, u64> {
-    let mut sums = BTreeMap::new();
-    for status in cluster.nodes.iter().filter_map(|node| node.client().status().ok()) {
-        for (name, count) in status.counters {
-            if ["banned", "refused", "dropped", "invalid"].iter().any(|word| name.contains(word)) {
-                *sums.entry(name).or_default() += count;
-            }
-        }
-    }
-    sums
+/// The nodes' counters about bad behaviour.
+fn defence_of(cluster: &Cluster) -> BTreeMap<String, u64> {
+    counters(cluster, |name| ["banned", "refused", "dropped", "invalid"].iter().any(|word| name.contains(word)))
 }
 
 impl PhaseFigures {

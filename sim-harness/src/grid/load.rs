@@ -25,6 +25,7 @@ use super::{
     cluster::{Cluster, Node},
     drive::{Answer, End},
     error::GridError,
+    live::Pulse,
     wire::{RequestState, RequestView},
 };
 
@@ -70,6 +71,8 @@ pub struct Load<'a> {
     /// Most reservations that stand at the same time. For one more the oldest is taken back, so that each lives through
     /// much of what happens, and the grid never fills up.
     pub standing_max: usize,
+    /// Where it is counted what goes on.
+    pub pulse: &'a Pulse,
 }
 
 /// What the user did with a reservation that stood.
@@ -154,6 +157,7 @@ impl Load<'_> {
         let user = || -> Result<Vec<Placed>, GridError> {
             let mut mine = Vec::new();
             while let Some(ticket) = self.next_due(&tickets, over)? {
+                self.pulse.request_begins();
                 mine.push(self.place(&ticket)?);
                 self.make_room(mine.last(), &standing)?;
             }
@@ -202,7 +206,8 @@ impl Load<'_> {
         let label = RequestId::new(&format!("{}-{}", self.name, ticket.index)).expect("a short text without spaces");
         let request = self.requests[ticket.index % self.requests.len()].clone().with_id(label);
         let end = self.follow(node, &request, ticket.due)?;
-        let answer = Answer { request, entry_point: node.process.name().to_owned(), end, after: None };
+        let answer = Answer { request, entry_point: node.name.clone(), end, after: None };
+        self.pulse.request_ends(&answer);
         let (entry_point, due) = (ticket.entry_point, ticket.due);
         Ok(Placed { answer, fate: Fate::Kept, entry_point, due, ended: Instant::now() })
     }

@@ -14,12 +14,13 @@ pub struct Memory {
     pub proportional: Option<Percentiles>,
 }
 
-/// Measures the processes `pids`. A process that cannot be read (another system, no permission) is left out.
-pub fn measure(pids: &[u32]) -> Memory {
+/// Measures the processes `pids`, which `nodes` nodes share evenly. A process that cannot be read (another system, no
+/// permission) is left out.
+pub fn measure(pids: &[u32], nodes: usize) -> Memory {
+    let nodes_each = nodes as f64 / pids.len().max(1) as f64;
     let column = |file: &str, key: &str| {
-        let sizes: Vec<f64> =
-            pids.iter().filter_map(|pid| mib(&fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?, key)).collect();
-        percentiles(&sizes)
+        let size = |pid: &u32| mib(&fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?, key);
+        percentiles(&pids.iter().filter_map(size).map(|size| size / nodes_each).collect::<Vec<_>>())
     };
     Memory { resident: column("status", "VmRSS:"), proportional: column("smaps_rollup", "Pss:") }
 }
@@ -27,6 +28,11 @@ pub fn measure(pids: &[u32]) -> Memory {
 /// Resident memory of a process in MiB; `None` when it cannot be read.
 pub fn resident(pid: u32) -> Option<f64> {
     mib(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
+}
+
+/// Memory that new processes can have without swapping, in MiB; `None` when it cannot be read.
+pub fn available_mib() -> Option<u64> {
+    mib(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:").map(|available| available as u64)
 }
 
 /// Processor time that a process has used, its threads together; `None` when it cannot be read.
@@ -68,6 +74,6 @@ mod tests {
         assert_eq!(ticks(line), Some(Duration::from_secs(3)));
         assert_eq!(ticks("7 (a) S 1"), None);
         let own = std::process::id();
-        assert!(resident(own).unwrap() > 1.0 && processor_time(own).is_some());
+        assert!(available_mib().unwrap() > 1 && resident(own).unwrap() > 1.0 && processor_time(own).is_some());
     }
 }

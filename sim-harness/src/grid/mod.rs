@@ -21,20 +21,26 @@ mod hostile;
 mod interrupt;
 mod invariants;
 mod knowledge;
+mod live;
 mod load;
+mod load_figures;
 mod measure;
 mod memory;
 mod network;
+mod page;
 mod partition;
 mod place;
 mod poll;
 mod process;
 mod progress;
 mod report;
+mod rest;
 mod run;
 mod scenario;
+mod search;
 mod settle;
 mod wait;
+mod wan;
 mod wire;
 mod workload;
 
@@ -46,6 +52,7 @@ use std::{
 };
 
 use broker::{request::Request, time::Span};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
 
 use args::{Checked, GridArgs};
@@ -59,6 +66,7 @@ use process::system;
 use progress::Progress;
 use run::Run;
 use scenario::Scenario;
+use wan::Wan;
 use workload::{Workload, shifted_request};
 
 /// Runs the command. The exit code is 0 when all checks hold, 64 for bad flags or files, otherwise 1.
@@ -79,6 +87,7 @@ fn execute(args: &GridArgs) -> Result<bool, GridError> {
     if matches!(checked.scenario, Scenario::Partition { .. }) {
         network::enter()?;
     }
+    allow_open_files();
     let workload = Workload::prepare(&checked)?;
     let files = Files::make(&checked)?;
     let interrupt = Interrupt::install()?;
@@ -94,16 +103,24 @@ fn run_in(files: &Files, checked: &Checked, workload: &Workload, interrupt: &Int
     let epoch = seconds_since_epoch();
     let network = match checked.scenario {
         Scenario::Partition { .. } => Some(Network::make()?),
-        Scenario::Rounds | Scenario::Crashes { .. } | Scenario::Hostile { .. } | Scenario::Open { .. } => None,
+        Scenario::Rounds
+        | Scenario::Crashes { .. }
+        | Scenario::Hostile { .. }
+        | Scenario::Open { .. }
+        | Scenario::FindRate { .. } => None,
     };
-    let places = match &network {
-        Some(network) => network.places(checked.nodes)?,
-        None => (0..checked.nodes).map(Place::loopback).collect(),
+    let wan = checked.distance.map(|distance| Wan::start(distance, checked.seed)).transpose()?;
+    let places = match (&network, &wan) {
+        (Some(network), _) => network.places(checked.nodes)?,
+        (None, Some(wan)) => (0..checked.nodes).map(|index| wan.place(index)).collect::<Result<_, _>>()?,
+        (None, None) if checked.in_process => (0..checked.nodes).map(Place::in_process).collect(),
+        (None, None) => (0..checked.nodes).map(Place::loopback).collect(),
     };
     let grid = format!("kolo-sim-{epoch}-{}", std::process::id());
     let launch = Launch {
         kolo: &checked.kolo,
         places: &places,
+        in_process: checked.in_process,
         gossip: checked.gossip,
         run_dir: files.run_dir.path(),
         log_dir: files.log_dir(),
@@ -137,8 +154,19 @@ fn run_in(files: &Files, checked: &Checked, workload: &Workload, interrupt: &Int
         Err(error) => findings.failed_checks.push(error.to_string()),
     }
     findings.check_answers();
-    report::print(&findings, checked.output).map_err(system("cannot write the result"))?;
+    report::tell(&findings, checked)?;
     Ok(findings.is_good())
+}
+
+/// Raises the soft limit on open files, for this process and those that it starts, as far as the system lets it: large grids
+/// have thousands of connections. Where that is not enough, whatever cannot be opened says so.
+fn allow_open_files() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // A refusal changes nothing.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// Now, in whole seconds since the Unix epoch.

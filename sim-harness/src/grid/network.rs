@@ -166,6 +166,7 @@ impl Network {
             addresses[side] += &format!("addr add {address}/32 dev lo\n");
             Place {
                 listen: format!("/ip4/{address}/tcp/0"),
+                announce: None,
                 api: format!("{}:0", numbered(127, SIDES[side], index)),
                 namespace: Some(self.sides[side].pid()),
             }

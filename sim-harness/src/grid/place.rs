@@ -12,6 +12,8 @@ const BLOCK: usize = 250;
 pub struct Place {
     /// Multiaddr for other nodes; port 0 is chosen by the system.
     pub listen: String,
+    /// Multiaddr that other nodes are told instead, where something stands between.
+    pub announce: Option<String>,
     /// Address and port of the API; port 0 is chosen by the system.
     pub api: String,
     /// The network namespace to run in, as the id of a process in it; none is the harness's own.
@@ -24,7 +26,17 @@ impl Place {
     /// down for a moment.
     pub fn loopback(index: usize) -> Place {
         let address = if cfg!(target_os = "linux") { numbered(127, 77, index) } else { Ipv4Addr::LOCALHOST };
-        Place { listen: format!("/ip4/{address}/tcp/0"), api: "127.0.0.1:0".to_owned(), namespace: None }
+        Place {
+            listen: format!("/ip4/{address}/tcp/0"),
+            announce: None,
+            api: "127.0.0.1:0".to_owned(),
+            namespace: None,
+        }
+    }
+
+    /// A place for the node with number `index` of those that share a process.
+    pub fn in_process(index: usize) -> Place {
+        Place { listen: format!("/memory/{}", index + 1), ..Place::loopback(index) }
     }
 }
 

@@ -81,8 +81,8 @@ impl Poll<'_> {
                 let node = &cluster.nodes[*index];
                 match look(node) {
                     Ok(Look::Done(value)) => *slot = Some(value),
-                    Ok(Look::NotYet(state)) => last = Some(format!("{}: {state}", node.process.name())),
-                    Err(error) => last = Some(format!("{}: {error}", node.process.name())),
+                    Ok(Look::NotYet(state)) => last = Some(format!("{}: {state}", node.name)),
+                    Err(error) => last = Some(format!("{}: {error}", node.name)),
                 }
             }
             let Some(last) = last else { return Ok(found.into_iter().flatten().collect()) };

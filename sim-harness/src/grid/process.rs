@@ -1,4 +1,4 @@
-//! One `kolo node` process: its configuration, its lives and their ends.
+//! One process of nodes (`kolo node`, or many nodes together): its configuration, its lives and their ends.
 //!
 //! Invariant: dropping a [`NodeProcess`] leaves no process behind; an end that the harness did not cause is a crash.
 
@@ -30,6 +30,7 @@ pub struct NodeConfigFile<'a> {
     name: &'a str,
     grid: &'a str,
     listen: [&'a str; 1],
+    announce: Vec<&'a str>,
     bootstrap: &'a [String],
     api: &'a str,
     hosts_file: &'a Path,
@@ -63,6 +64,7 @@ impl<'a> NodeConfigFile<'a> {
             name,
             grid,
             listen: [&place.listen],
+            announce: place.announce.as_deref().into_iter().collect(),
             bootstrap,
             api: &place.api,
             hosts_file,
@@ -103,13 +105,22 @@ struct State {
     started: Instant,
 }
 
+/// What runs in a process.
+#[derive(Debug, Clone)]
+pub enum Inhabitants {
+    /// A node with this configuration file.
+    One(PathBuf),
+    /// A node for each configuration file.
+    Many(Vec<PathBuf>),
+}
+
 /// What a node's process is started from.
 #[derive(Debug, Clone)]
 pub struct NodeCommand {
     /// The `kolo` binary.
     pub kolo: PathBuf,
-    /// Its configuration file.
-    pub config: PathBuf,
+    /// What runs in it.
+    pub inhabitants: Inhabitants,
     /// The network namespace to run in, as the id of a process in it.
     pub namespace: Option<u32>,
 }
@@ -125,7 +136,10 @@ impl NodeCommand {
             }
             None => Command::new(&self.kolo),
         };
-        command.arg("node").arg("--config").arg(&self.config);
+        match &self.inhabitants {
+            Inhabitants::One(config) => command.arg("node").arg("--config").arg(config),
+            Inhabitants::Many(configs) => command.arg("node-group").args(configs),
+        };
         if let Some(listen) = listen {
             command.arg("--listen").arg(listen);
         }
@@ -151,7 +165,6 @@ impl NodeCommand {
 pub struct NodeProcess {
     command: NodeCommand,
     name: String,
-    data_dir: PathBuf,
     log: PathBuf,
     state: Mutex<State>,
 }
@@ -161,16 +174,11 @@ impl NodeProcess {
     ///
     /// # Errors
     /// [`GridError::System`].
-    pub fn spawn(
-        command: NodeCommand,
-        name: String,
-        data_dir: PathBuf,
-        log: PathBuf,
-    ) -> Result<NodeProcess, GridError> {
+    pub fn spawn(command: NodeCommand, name: String, log: PathBuf) -> Result<NodeProcess, GridError> {
         let started = Instant::now();
         let child = command.spawn(None, &log)?;
         let state = Mutex::new(State { child, life: Life::Running, started });
-        Ok(NodeProcess { command, name, data_dir, log, state })
+        Ok(NodeProcess { command, name, log, state })
     }
 
     /// Ends the process with SIGKILL, as a fault of the run: no crash, and nothing is said to it.
@@ -194,16 +202,6 @@ impl NodeProcess {
             state.life = Life::Running;
         }
         Ok(())
-    }
-
-    /// Name for people.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Where the node keeps its data.
-    pub fn data_dir(&self) -> &Path {
-        &self.data_dir
     }
 
     /// When it was started last.
@@ -314,8 +312,8 @@ mod tests {
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
         let log = dir.path().join("log");
-        let command = NodeCommand { kolo: program, config: "x".into(), namespace: None };
-        let process = NodeProcess::spawn(command, "n".to_owned(), dir.path().to_owned(), log).unwrap();
+        let command = NodeCommand { kolo: program, inhabitants: Inhabitants::One("x".into()), namespace: None };
+        let process = NodeProcess::spawn(command, "n".to_owned(), log).unwrap();
         (dir, process)
     }
 

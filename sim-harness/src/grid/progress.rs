@@ -1,6 +1,6 @@
 //! How far a run is, on standard error: a bar on a terminal, a line a stage elsewhere.
 
-use std::io::IsTerminal;
+use std::{io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -30,6 +30,24 @@ impl Progress {
         self.bar.reset();
         self.bar.set_length(steps as u64);
         self.bar.set_message(name.to_owned());
+    }
+
+    /// Shows how a load goes: in the place of the bar on a terminal, as a line of its own elsewhere.
+    pub fn live(&self, words: &str) {
+        if !self.is_terminal {
+            eprintln!("{words}");
+            return;
+        }
+        self.bar.set_style(
+            ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        self.bar.set_message(words.to_owned());
+        self.bar.tick();
+    }
+
+    /// How often [`Progress::live`] is worth calling.
+    pub fn live_every(&self) -> Duration {
+        if self.is_terminal { Duration::from_millis(500) } else { Duration::from_secs(5) }
     }
 
     /// `done` steps of the stage are done.

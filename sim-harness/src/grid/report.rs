@@ -7,36 +7,56 @@ use std::{
 };
 
 use broker::amount::format_amount;
-use comfy_table::{Cell, CellAlignment, Table, presets::NOTHING};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 use super::{
-    args::OutputForm,
+    args::{Checked, OutputForm},
     drive::{Answer, End},
+    error::GridError,
     findings::{Figures, Findings, Outcome},
     hostile::PhaseFigures,
+    load_figures::LoadFigures,
     measure::Percentiles,
+    page,
+    process::system,
     wire::Reservation,
 };
+use crate::report::{Table, write_whole};
 
 /// Reservations shown in words.
 const SHOWN_RESERVATIONS: usize = 5;
 /// Violations and failed checks shown; the rest is counted.
 const SHOWN_FAILURES: usize = 50;
 
-/// Prints the result on standard output; with JSON the words go to standard error and the object is the last line.
+/// Prints the result, and writes it to the files that were asked for.
 ///
 /// # Errors
-/// What the system says when the output is closed.
-pub fn print(findings: &Findings, form: OutputForm) -> io::Result<()> {
+/// [`GridError::System`] naming the file.
+pub fn tell(findings: &Findings, checked: &Checked) -> Result<(), GridError> {
     let figures = findings.figures();
+    if let Some(path) = &checked.json {
+        let write = |file: &mut dyn Write| {
+            serde_json::to_writer(&mut *file, &figures)?;
+            file.write_all(b"\n")
+        };
+        write_whole(path, write).map_err(system(&format!("--json: cannot write {}", path.display())))?;
+    }
+    if let Some(path) = &checked.html {
+        let written = page::page(findings, &figures).write(path);
+        written.map_err(system(&format!("--html: cannot write {}", path.display())))?;
+    }
+    print(findings, &figures, checked.output).map_err(system("cannot write the result"))
+}
+
+/// Prints the result on standard output; with JSON the words go to standard error and the object is the last line.
+fn print(findings: &Findings, figures: &Figures, form: OutputForm) -> io::Result<()> {
     match form {
-        OutputForm::Table => io::stdout().lock().write_all(for_people(findings, &figures).as_bytes()),
+        OutputForm::Table => io::stdout().lock().write_all(for_people(findings, figures).as_bytes()),
         OutputForm::Json => {
             let words = not_reserved(findings) + &failures(findings);
             io::stderr().lock().write_all(words.as_bytes())?;
             let mut out = io::stdout().lock();
-            serde_json::to_writer(&mut out, &figures)?;
+            serde_json::to_writer(&mut out, figures)?;
             out.write_all(b"\n")
         }
     }
@@ -47,29 +67,30 @@ fn for_people(findings: &Findings, figures: &Figures) -> String {
     let answers = &findings.driven.answers;
     let (seed, nodes, hosts) = (figures.seed, figures.nodes, figures.hosts);
     line(&mut text, &format!("\nGrid of {nodes} nodes and {hosts} hosts, seed {seed}"));
-    line(
-        &mut text,
-        &format!(
-            "{} requests: {} reserved, {} rejected, {} failed; {} tries, {} conflicts",
-            figures.requests, figures.reserved, figures.rejected, figures.failed, figures.attempts, figures.conflicts
-        ),
-    );
+    line(&mut text, &counts(figures));
     sections(figures).iter().for_each(|words| line(&mut text, words));
-    line(&mut text, &table(figures).to_string());
+    line(&mut text, &table(figures).text());
     let reserved: Vec<String> = answers.iter().filter_map(in_words).take(SHOWN_RESERVATIONS).collect();
     if !reserved.is_empty() {
         line(&mut text, "Reservations, for example:");
         reserved.iter().for_each(|words| line(&mut text, words));
     }
     text.push_str(&failures(findings));
-    line(
-        &mut text,
-        &format!(
-            "{} violations, {} crashes, {} failed checks",
-            figures.violations, figures.crashes, figures.failed_checks
-        ),
-    );
+    line(&mut text, &verdict(figures));
     text
+}
+
+/// What became of the requests.
+pub fn counts(figures: &Figures) -> String {
+    format!(
+        "{} requests: {} reserved, {} rejected, {} failed; {} tries, {} conflicts",
+        figures.requests, figures.reserved, figures.rejected, figures.failed, figures.attempts, figures.conflicts
+    )
+}
+
+/// What must be zero.
+pub fn verdict(figures: &Figures) -> String {
+    format!("{} violations, {} crashes, {} failed checks", figures.violations, figures.crashes, figures.failed_checks)
 }
 
 /// A line for each request that is not reserved: which, and why.
@@ -89,7 +110,7 @@ fn not_reserved(findings: &Findings) -> String {
 }
 
 /// What a scenario adds, in words.
-fn sections(figures: &Figures) -> Vec<String> {
+pub fn sections(figures: &Figures) -> Vec<String> {
     let mut words = Vec::new();
     if let Some(crashes) = &figures.crashes_caused {
         let cut_short = crashes.recovery_ms.cut_short;
@@ -106,6 +127,8 @@ fn sections(figures: &Figures) -> Vec<String> {
             partition.agree_after_heal_ms
         ));
     }
+    words.extend(figures.loads.iter().map(LoadFigures::words));
+    words.extend(figures.highest_rate.map(|rate| format!("the highest rate that it kept up with: {rate:.1} a second")));
     words.extend(figures.hostile.iter().map(PhaseFigures::words));
     if let Some(after) = &figures.aftermath {
         words.push(format!(
@@ -121,9 +144,9 @@ fn line(text: &mut String, words: &str) {
     let _ = writeln!(text, "{words}");
 }
 
-fn table(figures: &Figures) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["", "median", "99 %", "largest"]);
+/// What was measured.
+pub fn table(figures: &Figures) -> Table {
+    let mut table = Table::new(["", "median", "99 %", "largest"]);
     let mut rows: Vec<(&str, Option<Percentiles>)> = vec![
         ("submit to confirmed, ms", figures.latency_ms),
         ("node start to whole grid known, ms", figures.formation_ms),
@@ -146,10 +169,9 @@ fn table(figures: &Figures) -> Table {
     }
     for (name, row) in rows {
         let cell = |value: fn(&Percentiles) -> f64| {
-            let text = row.as_ref().map_or_else(|| "-".to_owned(), |row| format!("{:.1}", value(row)));
-            Cell::new(text).set_alignment(CellAlignment::Right)
+            row.as_ref().map_or_else(|| "-".to_owned(), |row| format!("{:.1}", value(row)))
         };
-        table.add_row([Cell::new(name), cell(|row| row.p50), cell(|row| row.p99), cell(|row| row.max)]);
+        table.push([name.to_owned(), cell(|row| row.p50), cell(|row| row.p99), cell(|row| row.max)]);
     }
     table
 }
@@ -182,7 +204,8 @@ fn hosts_by_site(reservation: &Reservation) -> String {
     lines.join("\n")
 }
 
-fn failures(findings: &Findings) -> String {
+/// What must not be and is, one line each.
+pub fn failures(findings: &Findings) -> String {
     let mut text = String::new();
     for (title, all) in [
         ("violation", findings.violations.iter().map(ToString::to_string).collect::<Vec<_>>()),

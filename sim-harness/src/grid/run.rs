@@ -22,20 +22,22 @@ use super::{
     findings::Findings,
     hostile::{self, Attackers, Phase, PhaseFigures},
     knowledge,
+    live::{self, Pulse},
     load::{Load, Pace, Placed},
+    load_figures::Before,
     memory,
     network::Network,
     partition::{Cut, PartitionFigures},
     process::system,
     progress::Progress,
+    rest,
     scenario::Scenario,
+    search::RateSearch,
     settle,
 };
 
 /// How long the load runs before a cut, so that some reservations reach across it.
 const BEFORE_CUT: Duration = Duration::from_secs(3);
-/// Between two looks for crashes and interrupts while time passes.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A formed or forming grid and what is to be done with it.
 pub struct Run<'a> {
@@ -69,11 +71,12 @@ impl Run<'_> {
                 self.hostile(attackers, Pace::Open { per_second }, duration, findings)?;
             }
             Scenario::Open { per_second, duration, churn } => {
-                self.open(Pace::Open { per_second }, duration, churn, findings)?;
+                let placed = self.open("load", per_second, duration, churn, findings)?;
+                self.examine(placed, findings)?;
             }
+            Scenario::FindRate { first, duration, p99 } => self.find_rate(first, duration, p99, findings)?,
         }
-        let pids: Vec<u32> = self.cluster.nodes.iter().map(|node| node.process.pid()).collect();
-        findings.memory = Some(memory::measure(&pids));
+        findings.memory = Some(memory::measure(&self.cluster.pids(), self.cluster.nodes.len()));
         Ok(())
     }
 
@@ -102,10 +105,10 @@ impl Run<'_> {
         let network = self.network.ok_or_else(missing)?;
         self.progress.stage("cut in two under load", self.checked.nodes);
         let (placed, cut) = self.under_load("load", self.users(), || {
-            self.let_pass(BEFORE_CUT)?;
+            self.cluster.pass(BEFORE_CUT)?;
             network.cut()?;
             let begun = Instant::now();
-            self.let_pass(cut)?;
+            self.cluster.pass(cut)?;
             network.heal()?;
             let healed = Instant::now();
             let agreed = knowledge::agreement(self.cluster, healed)?;
@@ -136,39 +139,58 @@ impl Run<'_> {
         self.examine(all, findings)
     }
 
-    fn open(&self, pace: Pace, duration: Duration, churn: bool, findings: &mut Findings) -> Result<(), GridError> {
-        self.progress.stage("open load", self.checked.nodes);
-        let (placed, recoveries) = self.under_load("load", pace, || {
+    /// A load at `per_second` for `duration`, on a grid that is at rest.
+    fn open(
+        &self,
+        name: &str,
+        per_second: f64,
+        duration: Duration,
+        churn: bool,
+        findings: &mut Findings,
+    ) -> Result<Vec<Placed>, GridError> {
+        self.progress.stage("waiting for rest", self.checked.nodes);
+        findings.rest = Some(rest::wait(self.cluster)?);
+        self.progress.stage(&format!("open load, {per_second:.1} a second"), self.checked.nodes);
+        let before = Before::look(self.cluster);
+        let (placed, recoveries) = self.under_load(name, Pace::Open { per_second }, || {
             if !churn {
-                return self.let_pass(duration).map(|()| None);
+                return self.cluster.pass(duration).map(|()| None);
             }
             let over = AtomicBool::new(false);
             thread::scope(|scope| {
                 let crashes = Crashes::new(self.cluster, Pattern::churn());
                 let churning = scope.spawn(|| crashes.run(self.checked.seed, &over, |_| ()));
-                let passed = self.let_pass(duration);
+                let passed = self.cluster.pass(duration);
                 over.store(true, Ordering::Relaxed);
                 let recoveries = churning.join().unwrap_or_else(|panic| resume_unwind(panic))?;
                 passed.map(|()| Some(recoveries))
             })
         })?;
+        findings.loads.push(before.figures(self.cluster, per_second, &placed));
         findings.recoveries = recoveries;
-        self.examine(placed, findings)
+        Ok(placed)
+    }
+
+    fn find_rate(
+        &self,
+        first: f64,
+        duration: Duration,
+        p99: Duration,
+        findings: &mut Findings,
+    ) -> Result<(), GridError> {
+        let mut search = RateSearch::new(first);
+        let mut all = Vec::new();
+        while let Some(rate) = search.next() {
+            all.extend(self.open(&format!("step-{}", findings.loads.len() + 1), rate, duration, false, findings)?);
+            search.tried(rate, findings.loads.last().is_some_and(|load| load.has_kept_up(p99)));
+        }
+        findings.highest_rate = search.highest();
+        self.examine(all, findings)
     }
 
     /// As many users as requests go out at the same moment in a run without faults.
     fn users(&self) -> Pace {
         Pace::Closed { users: self.checked.at_once }
-    }
-
-    /// Lets time pass while the load goes on.
-    fn let_pass(&self, time: Duration) -> Result<(), GridError> {
-        let end = Instant::now() + time;
-        while Instant::now() < end {
-            self.cluster.check()?;
-            thread::sleep(LOOK_PAUSE.min(end.saturating_duration_since(Instant::now())));
-        }
-        Ok(())
     }
 
     /// Keeps users busy for as long as `happening` lasts.
@@ -179,13 +201,17 @@ impl Run<'_> {
         happening: impl FnOnce() -> Result<T, GridError>,
     ) -> Result<(Vec<Placed>, T), GridError> {
         let (cluster, requests, seed) = (self.cluster, self.requests, self.checked.seed);
-        let load = Load { cluster, requests, name, seed, pace, standing_max: 2 * self.checked.nodes };
-        let over = AtomicBool::new(false);
+        let pulse = Pulse::new();
+        let load = Load { cluster, requests, name, seed, pace, standing_max: 2 * self.checked.nodes, pulse: &pulse };
+        let (over, is_answered) = (AtomicBool::new(false), AtomicBool::new(false));
         let (placed, happened) = thread::scope(|scope| {
+            scope.spawn(|| live::show(&pulse, cluster, self.progress, &is_answered));
             let users = scope.spawn(|| load.run(&over));
             let happened = happening();
             over.store(true, Ordering::Relaxed);
-            (users.join().unwrap_or_else(|panic| resume_unwind(panic)), happened)
+            let placed = users.join();
+            is_answered.store(true, Ordering::Relaxed);
+            (placed.unwrap_or_else(|panic| resume_unwind(panic)), happened)
         });
         // What happened to the grid says more than what the users saw of it.
         let happened = happened?;

@@ -18,6 +18,10 @@ const ATTACKERS_MAX: usize = 64;
 const HOSTILE_RATE: f64 = 10.0;
 /// How long an attack lasts when not given.
 const HOSTILE_DURATION: Duration = Duration::from_secs(20);
+/// Requests a second that a search begins with when not given.
+const FIND_FIRST: f64 = 10.0;
+/// How long each rate is tried when not given.
+const FIND_DURATION: Duration = Duration::from_secs(10);
 /// Fewest requests a second.
 pub const RATE_MIN: f64 = 0.01;
 /// Most requests a second.
@@ -46,6 +50,13 @@ pub struct ScenarioFlags {
     /// While requests come at --rate, nodes leave, crash and come back.
     #[arg(long, requires = "rate", conflicts_with_all = ["hostile"])]
     churn: bool,
+    /// Look for the highest rate that the grid keeps up with: every request answered, and the 99th percentile of the
+    /// latency below --p99. Begins at --rate (10 by default), each step for --duration (10s by default).
+    #[arg(long, conflicts_with_all = ["in_order", "kill", "partition", "hostile", "churn"])]
+    find_rate: bool,
+    /// What the 99th percentile has to stay below with --find-rate.
+    #[arg(long, value_name = "DURATION", default_value = "250ms", requires = "find_rate")]
+    p99: String,
 }
 
 /// What happens while the grid is under load.
@@ -76,6 +87,15 @@ pub enum Scenario {
         /// Whether nodes leave, crash and come back meanwhile.
         churn: bool,
     },
+    /// Loads at several rates, to find the highest one that is kept up with.
+    FindRate {
+        /// Requests a second of the first one.
+        first: f64,
+        /// How long each lasts.
+        duration: Duration,
+        /// What the 99th percentile has to stay below.
+        p99: Duration,
+    },
     /// The grid is cut in two, and healed.
     Partition {
         /// How long the cut lasts.
@@ -104,6 +124,13 @@ impl ScenarioFlags {
                 attackers: in_range("--hostile", attackers, 1, ATTACKERS_MAX)?,
                 per_second: per_second.unwrap_or(HOSTILE_RATE),
                 duration: duration.unwrap_or(HOSTILE_DURATION),
+            });
+        }
+        if self.find_rate {
+            return Ok(Scenario::FindRate {
+                first: per_second.unwrap_or(FIND_FIRST),
+                duration: duration.unwrap_or(FIND_DURATION),
+                p99: self::duration("--p99", &self.p99)?,
             });
         }
         match (per_second, duration) {
