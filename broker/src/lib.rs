@@ -4,9 +4,10 @@
 //! The node (`kolo`) and the simulator (`kolo-sim`) run this code unchanged.
 //!
 //! Reading order: [`time`], [`amount`], [`resources`], [`host`], [`request`], [`schedule`], [`plan`], then [`phases`]
-//! (the algorithm), [`ledger`] (a site's promises) and [`negotiation`] (a request's life at its entry point).
+//! (the algorithm), [`ledger`] (a site's promises) [`negotiation`] (a request's life at its entry point) and [`availability`] (what could be had when).
 
 pub mod amount;
+pub mod availability;
 pub mod canary;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

@@ -126,6 +126,24 @@ pub enum SiteRequest {
         /// The user's request, signed for the asking node.
         authorization: Arc<Authorization>,
     },
+    /// What is reserved at all, for people to see? In the order of the tries; a further question names the last one told.
+    Bookings {
+        /// The last one of the answer before.
+        after: Option<AttemptId>,
+    },
+}
+
+/// A reservation as a site tells everybody of the grid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToldBooking {
+    /// The try.
+    pub attempt: AttemptId,
+    /// When.
+    pub window: Window,
+    /// What, on which hosts of the site.
+    pub grants: Vec<Grant>,
+    /// Who booked, for people.
+    pub user: String,
 }
 
 /// What a site has reserved for a request.
@@ -186,6 +204,15 @@ pub enum SiteAnswer {
     },
     /// No.
     Refused(Refusal),
+    /// What is reserved, a part of it.
+    Bookings {
+        /// In the order of the tries.
+        bookings: Vec<ToldBooking>,
+        /// Whether there is nothing after these.
+        is_complete: bool,
+        /// The ledger's version.
+        version: LedgerVersion,
+    },
 }
 
 /// What a node knows of an attempt, as entry point or as participant.

@@ -327,7 +327,8 @@ impl Core {
             | SiteAnswer::Confirmed { version }
             | SiteAnswer::Released { version }
             | SiteAnswer::Booked { version, .. }
-            | SiteAnswer::Found { version, .. } => *version,
+            | SiteAnswer::Found { version, .. }
+            | SiteAnswer::Bookings { version, .. } => *version,
             SiteAnswer::Refused(refusal) => refusal.version,
             SiteAnswer::Settled | SiteAnswer::Status { .. } => return,
         };

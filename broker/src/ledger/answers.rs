@@ -13,7 +13,10 @@ use crate::{
 impl Ledger {
     pub(super) fn on_request(&mut self, now: Now, from: &SiteId, token: ReplyToken, request: SiteRequest) {
         let of_entry_point = match &request {
-            SiteRequest::Inquire(_) | SiteRequest::TakeOver { .. } | SiteRequest::Lookup(_) => None,
+            SiteRequest::Inquire(_)
+            | SiteRequest::TakeOver { .. }
+            | SiteRequest::Lookup(_)
+            | SiteRequest::Bookings { .. } => None,
             SiteRequest::Hold(HoldRequest { attempt, .. })
             | SiteRequest::Confirm { attempt, .. }
             | SiteRequest::Release(attempt)
@@ -27,6 +30,7 @@ impl Ledger {
         } else {
             match request {
                 SiteRequest::Lookup(id) => self.on_lookup(&id),
+                SiteRequest::Bookings { after } => self.tell_bookings(after.as_ref()),
                 SiteRequest::TakeOver { attempt, authorization } => {
                     self.on_takeover(now, from, &attempt, &authorization)
                 }

@@ -14,6 +14,7 @@ mod booking;
 mod limits;
 mod settlement;
 mod takeover;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod tombstones;

@@ -277,3 +277,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn reservations_are_told_in_pages_and_holds_are_not() {
+    let mut ledger = ledger();
+    let mut expected = Vec::new();
+    for number in 0..3 {
+        let attempt = attempt(&format!("r{number}"), 1);
+        assert!(matches!(
+            ask(&mut ledger, at(0), "entry", hold(attempt.clone(), 2_000, 100)).0,
+            SiteAnswer::Held { .. }
+        ));
+        if number != 1 {
+            ask(&mut ledger, at(0), "entry", confirm(attempt.clone()));
+            expected.push(attempt);
+        }
+    }
+    let mut tell =
+        |after: Option<AttemptId>| match ask(&mut ledger, at(0), "stranger", SiteRequest::Bookings { after }).0 {
+            SiteAnswer::Bookings { bookings, is_complete: true, .. } => {
+                bookings.into_iter().map(|booking| booking.attempt).collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(tell(None), expected);
+    assert_eq!(tell(Some(expected[0].clone())), expected[1..]);
+    assert_eq!(tell(Some(expected[1].clone())), []);
+}

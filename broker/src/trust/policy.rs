@@ -31,6 +31,8 @@ pub struct OwnerPolicy {
     pub user_share_percent: BTreeMap<ResourceName, u8>,
     /// For users whose credential says nothing else.
     pub limits: Limits,
+    /// Whether the rest of the grid is told of each reservation who has made it; without that it sees how much is free.
+    pub tells_bookings: bool,
 }
 
 impl Default for OwnerPolicy {
@@ -48,6 +50,7 @@ impl Default for OwnerPolicy {
                 max_host_hours: None,
                 max_reach_s: None,
             },
+            tells_bookings: true,
         }
     }
 }

@@ -72,22 +72,50 @@ struct SiteView {
     hosts: usize,
     advert_age_s: u64,
     expires_in_s: u64,
-    schedule: &'static str,
+    schedule: ScheduleState,
     ledger_version: Option<LedgerVersion>,
     schedule_age_s: Option<u64>,
     addresses: Vec<String>,
+}
+
+/// What is known of a site's schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleState {
+    /// As it is, or was a short while ago.
+    Current,
+    /// Changes are known to be missing, or it was not heard of for long.
+    Stale,
+    /// Never heard of.
+    Unknown,
+}
+
+impl ScheduleState {
+    /// Of a schedule with its age and whether changes are missing; none when there is no schedule.
+    fn new(known: Option<(Millis, bool)>) -> ScheduleState {
+        match known {
+            None => ScheduleState::Unknown,
+            Some((age, has_gap)) if has_gap || age > MAX_SCHEDULE_AGE => ScheduleState::Stale,
+            Some(_) => ScheduleState::Current,
+        }
+    }
+
+    /// Of a site in the view.
+    pub(super) fn of(state: &ApiState, site: &SiteId) -> ScheduleState {
+        let now = state.discovery.now();
+        let known = state.discovery.view().with_site(site, |view| match view.schedules() {
+            Schedules::Known(known) => Some((now - known.learnt, known.has_gap)),
+            Schedules::Unknown => None,
+        });
+        ScheduleState::new(known.flatten())
+    }
 }
 
 /// `GET /v1/sites`
 pub async fn sites(State(state): State<Arc<ApiState>>) -> Json<SiteList> {
     let now_ms = unix_ms();
     let sites = state.discovery.view().sites(state.discovery.now()).into_iter().map(|summary| {
-        let is_old = summary.schedule_age.is_some_and(|age| age > MAX_SCHEDULE_AGE);
-        let schedule = match summary.version {
-            None => "unknown",
-            Some(_) if summary.has_gap || is_old => "stale",
-            Some(_) => "current",
-        };
+        let known = summary.schedule_age.map(|age| (age, summary.has_gap));
         SiteView {
             this_node: summary.advert.site == *state.discovery.site_id(),
             site: summary.advert.site,
@@ -95,7 +123,7 @@ pub async fn sites(State(state): State<Arc<ApiState>>) -> Json<SiteList> {
             hosts: summary.advert.hosts.len(),
             advert_age_s: now_ms.saturating_sub(summary.advert.sequence) / 1000,
             expires_in_s: summary.expires_in.0 / 1000,
-            schedule,
+            schedule: ScheduleState::new(known),
             ledger_version: summary.version,
             schedule_age_s: summary.schedule_age.map(|age| age.0 / 1000),
             addresses: summary.advert.addresses,

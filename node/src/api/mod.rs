@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing about the grid leaves without the token; bodies are bounded before they are read.
 
+mod bookings;
 mod explanation;
 mod grid;
 mod members;
@@ -9,6 +10,7 @@ mod plan;
 pub mod problem;
 mod request_view;
 pub mod requests;
+mod slots;
 mod takeover;
 pub mod token;
 mod words;
@@ -27,7 +29,9 @@ use broker::ids::SiteId;
 use discovery::Discovery;
 
 use self::{problem::Problem, token::Token};
-use crate::daemon::{carry::Carrier, membership::Membership, requests::Requests, site::SharedLedger};
+use crate::daemon::{
+    bookings::Bookings, carry::Carrier, membership::Membership, requests::Requests, site::SharedLedger,
+};
 
 /// Largest request body; a request that names 20,000 candidates fits.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -40,6 +44,8 @@ pub struct ApiState {
     pub ledger: SharedLedger,
     /// Requests of this node.
     pub requests: Arc<Requests>,
+    /// What sites have told of their reservations.
+    pub bookings: Bookings,
     /// For new requests.
     pub carrier: Carrier,
     /// Who must be shown.
@@ -77,6 +83,8 @@ pub fn router(state: Arc<ApiState>) -> Router {
         .route("/grid", get(members::show))
         .route("/grid/revocations", post(members::revoke))
         .route("/plan", post(plan::plan))
+        .route("/slots", post(slots::slots))
+        .route("/bookings", get(bookings::list))
         .route_layer(middleware::from_fn_with_state(state.clone(), check_token));
     Router::new()
         .nest("/v1", v1)

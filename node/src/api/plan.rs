@@ -11,6 +11,7 @@ use broker::{
     ids::{HostId, RequestId, SiteId},
     phases::{self, Candidate, Phase, PhaseObserver, PhaseStopwatch},
     plan::PlanOutcome,
+    request::Request,
     resources::Amounts,
     time::Time,
     view::Schedules,
@@ -27,18 +28,51 @@ pub enum LivePlan {
     Allocated {
         id: Option<RequestId>,
         start: Time,
+        end: Time,
         hosts: Vec<PlannedHost>,
         efficiency: f64,
         efficiency_bound: f64,
+        /// Whether it is proven, on the schedules that were used, that there is no earlier start.
         start_proven: bool,
         phases_us: BTreeMap<&'static str, f64>,
+        /// Of every site whose hosts were looked at, taken or not.
+        schedules: Vec<UsedSchedule>,
     },
     Rejected {
         id: Option<RequestId>,
         reason: PlanReason,
         start_proven: bool,
         phases_us: BTreeMap<&'static str, f64>,
+        schedules: Vec<UsedSchedule>,
     },
+}
+
+/// The schedule of a site, as it was used.
+#[derive(Debug, Serialize)]
+pub struct UsedSchedule {
+    site: SiteId,
+    site_name: String,
+    /// Hosts of the site that were looked at.
+    hosts: usize,
+    age_s: u64,
+}
+
+/// The schedules of the sites of some hosts, one entry a site.
+pub(super) fn used_schedules<'a>(
+    state: &ApiState,
+    sites_of_hosts: impl Iterator<Item = &'a SiteId>,
+) -> Vec<UsedSchedule> {
+    let mut hosts_of: BTreeMap<&SiteId, usize> = BTreeMap::new();
+    for site in sites_of_hosts {
+        *hosts_of.entry(site).or_default() += 1;
+    }
+    let used = |(site, hosts): (&SiteId, usize)| UsedSchedule {
+        site: site.clone(),
+        site_name: state.site_name(site),
+        hosts,
+        age_s: schedule_age_s(state, site),
+    };
+    hosts_of.into_iter().map(used).collect()
 }
 
 #[derive(Debug, Serialize)]
@@ -52,8 +86,8 @@ pub struct PlannedHost {
 
 #[derive(Debug, Serialize)]
 pub struct PlanReason {
-    code: &'static str,
-    detail: String,
+    pub(super) code: &'static str,
+    pub(super) detail: String,
 }
 
 /// `POST /v1/plan`
@@ -97,7 +131,8 @@ pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Jso
                 let names = Phase::ALL.into_iter().map(Phase::name);
                 let phases_us =
                     names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name()).collect();
-                return Ok(Json(live_plan(&state, request.id().cloned(), outcome, phases_us)));
+                let schedules = used_schedules(&state, candidates.iter().map(|candidate| candidate.site));
+                return Ok(Json(live_plan(&state, &request, outcome, phases_us, schedules)));
             }
         }
     }
@@ -105,18 +140,22 @@ pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Jso
 
 fn live_plan(
     state: &ApiState,
-    id: Option<RequestId>,
+    request: &Request,
     outcome: PlanOutcome,
     phases_us: BTreeMap<&'static str, f64>,
+    schedules: Vec<UsedSchedule>,
 ) -> LivePlan {
+    let id = request.id().cloned();
     match outcome {
         PlanOutcome::Allocated(allocation) => LivePlan::Allocated {
             id,
             start: allocation.start,
+            end: allocation.start + request.duration(),
             efficiency: allocation.efficiency,
             efficiency_bound: allocation.efficiency_bound,
             start_proven: allocation.start_proven,
             phases_us,
+            schedules,
             hosts: allocation
                 .grants
                 .into_iter()
@@ -134,6 +173,7 @@ fn live_plan(
             reason: PlanReason { code: rejection.reason.code(), detail: words::reason(&rejection.reason) },
             start_proven: rejection.start_proven,
             phases_us,
+            schedules,
         },
     }
 }

@@ -33,6 +33,7 @@ pub struct PolicySection {
     pub max_holds: Option<u32>,
     pub max_reservations: Option<u32>,
     pub max_host_hours: Option<u64>,
+    pub tell_bookings: Option<bool>,
 }
 
 /// The flags of `[policy]`.
@@ -65,6 +66,9 @@ pub struct PolicyArgs {
     /// Most hours, summed over hosts, of one user whose credential does not say [default: any]
     #[arg(long, value_name = "HOURS")]
     policy_max_host_hours: Option<u64>,
+    /// Whether the rest of the grid is told who has reserved what here [default: true]
+    #[arg(long, value_name = "BOOL")]
+    policy_tell_bookings: Option<bool>,
 }
 
 impl PolicyArgs {
@@ -80,6 +84,7 @@ impl PolicyArgs {
             max_holds: self.policy_max_holds,
             max_reservations: self.policy_max_reservations,
             max_host_hours: self.policy_max_host_hours,
+            tell_bookings: self.policy_tell_bookings,
         }
     }
 }
@@ -119,6 +124,9 @@ impl Layers {
             hours,
             user_share_percent: self.user_shares()?,
             limits,
+            tells_bookings: self
+                .written("policy.tell_bookings", |file| file.policy.tell_bookings)
+                .map_or(default.tells_bookings, |tells| tells.value),
         })
     }
 

@@ -245,6 +245,11 @@ fn policy(page: &mut Page, policy: &OwnerPolicy) {
         "500",
         "Most hours, summed over hosts, of one user whose credential does not say. Default: any.",
     );
+    page.key(
+        "tell_bookings",
+        &Value::Boolean(policy.tells_bookings),
+        "Whether the rest of the grid is told who has reserved what here; else it sees how much is free. Default true.",
+    );
 }
 
 fn hosts(page: &mut Page, source: &HostSource) {

@@ -182,7 +182,7 @@ fn what_is_printed_gives_the_same_configuration() {
             "grid = \"g-1\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
              1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\n[policy]\nallow = [\"ada\", \"00112233aabbccdd\"]\ndeny = [\"bob\"]\n\
              max_duration = \"12h\"\nmax_reach = \"30d\"\nhours = \"18:00-08:00\"\nuser_share = {{ cpu = \"50%\" }}\n\
-             max_host_hours = 500\n[log]\nformat = \"json\"\nfilter = \
+             max_host_hours = 500\ntell_bookings = false\n[log]\nformat = \"json\"\nfilter = \
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}\nspeed = 900\nprice = 5"
         ),

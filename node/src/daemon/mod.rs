@@ -4,6 +4,7 @@
 //! Invariant: what the disk remembers is in force before the first message is answered, and a disk that fails stops the
 //! node.
 
+pub mod bookings;
 pub mod carry;
 pub mod clock;
 pub mod data_dir;
@@ -27,6 +28,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use self::{
+    bookings::Bookings,
     carry::Carrier,
     clock::{Clock, unix_ms},
     data_dir::DataDir,
@@ -153,6 +155,7 @@ async fn run_until(
         discovery: discovery.clone(),
         ledger: ledger.clone(),
         requests: requests.clone(),
+        bookings: Bookings::default(),
         carrier: carrier.clone(),
         token,
         name: config.name.clone(),

@@ -1,0 +1,53 @@
+//! What a site tells the rest of the grid of its reservations: enough for a picture of who has what and when.
+//!
+//! Invariant: holds are not told, an answer is bounded in bytes, and nothing is told at all where the owner does not want
+//! that.
+
+use std::ops::Bound;
+
+use super::{Booking, Ledger};
+use crate::protocol::{AttemptId, SiteAnswer, ToldBooking};
+
+/// About how many bytes of bookings one answer carries. A booking came in a message of half of that at most, so an answer
+/// stays below the largest that is read.
+const ANSWER_BYTES: usize = 512 << 10;
+/// Most bookings of one answer: small ones take more in memory than on their way.
+const ANSWER_BOOKINGS: usize = 4_096;
+
+impl Ledger {
+    /// The reservations after `after`, as many as one answer carries.
+    pub(super) fn tell_bookings(&self, after: Option<&AttemptId>) -> SiteAnswer {
+        let mut bookings: Vec<ToldBooking> = Vec::new();
+        let mut is_complete = true;
+        if self.gate.policy().tells_bookings {
+            let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
+            let mut bytes = 0;
+            for (_, booking) in self.bookings.range((from, Bound::Unbounded)).filter(|(_, booking)| !booking.is_held())
+            {
+                if bytes >= ANSWER_BYTES || bookings.len() >= ANSWER_BOOKINGS {
+                    is_complete = false;
+                    break;
+                }
+                bytes += bytes_of(booking);
+                bookings.push(ToldBooking {
+                    attempt: booking.attempt.clone(),
+                    window: booking.window,
+                    grants: booking.grants.clone(),
+                    user: booking.user.clone(),
+                });
+            }
+        }
+        SiteAnswer::Bookings { bookings, is_complete, version: self.version }
+    }
+}
+
+/// No less than the booking takes on its way.
+fn bytes_of(booking: &Booking) -> usize {
+    let attempt = &booking.attempt;
+    let names = attempt.entry_point.as_str().len() + attempt.request.as_str().len() + booking.user.len();
+    let grants = booking.grants.iter().map(|grant| {
+        let amounts: usize = grant.amounts.keys().map(|name| name.as_str().len() + 16).sum();
+        grant.host.as_str().len() + amounts + 16
+    });
+    names + 64 + grants.sum::<usize>()
+}

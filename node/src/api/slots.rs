@@ -1,0 +1,188 @@
+//! When could I have this, and how many hosts could I get: looks at all starts of a window on the live view. Nothing is
+//! held.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use axum::{Json, body::Bytes, extract::State};
+use broker::{
+    availability::{Availability, AvailabilityStep},
+    negotiation::Found,
+    phases::{self, Candidate},
+    plan::PlanOutcome,
+    request::{Effort, Request},
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ApiState,
+    plan::{PlanReason, UsedSchedule, used_schedules},
+    problem::Problem,
+    requests::read_body,
+    words,
+};
+use crate::daemon::carry;
+
+/// Most hosts looked at.
+const HOSTS_MAX: usize = 20_000;
+/// Most steps of the profile.
+const STEPS_MAX: usize = 1_000;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The earliest start of the request.
+    Earliest,
+    /// The start at which most hosts could be had, at least as many as the request says.
+    Most,
+    /// How many hosts could be had at a start, and whether the request could.
+    At,
+}
+
+/// Body of `POST /v1/slots`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlotQuestion {
+    mode: Mode,
+    /// The start, for mode `at` (Unix seconds).
+    at: Option<Time>,
+    request: Request,
+}
+
+/// Answer of `POST /v1/slots`.
+#[derive(Debug, Serialize)]
+pub struct SlotAnswer {
+    mode: Mode,
+    /// Whether the request could start at `start`.
+    is_possible: bool,
+    /// The start found, or the one asked for.
+    start: Option<Time>,
+    end: Option<Time>,
+    /// Hosts that have the minima free from `start` on for the duration.
+    hosts: usize,
+    /// What these have free together, of the resources that the request names.
+    free: broker::resources::Amounts,
+    /// Whether it is proven, on the schedules that were used, that there is no earlier start (`earliest`), no start with
+    /// more hosts (`most`), or that the answer for this start is right (`at`).
+    is_proven: bool,
+    /// Why not, when it is not possible.
+    reason: Option<PlanReason>,
+    /// Hosts and free amounts over the starts of the window; each step holds until the next one, the last until `until`.
+    profile: Vec<ProfileStep>,
+    /// The latest start looked at.
+    until: Time,
+    /// Whether the profile was thinned: then a step promises what is there at least.
+    is_thinned: bool,
+    known_hosts: usize,
+    /// Hosts that could ever have the minima, whatever is reserved.
+    matching_hosts: usize,
+    /// Sites left out because they did not tell their schedules.
+    without_schedule: usize,
+    schedules: Vec<UsedSchedule>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProfileStep {
+    start: Time,
+    hosts: usize,
+    free: broker::resources::Amounts,
+}
+
+/// The part of the answer that depends on the mode.
+struct Verdict {
+    start: Option<Time>,
+    is_possible: bool,
+    is_proven: bool,
+    reason: Option<PlanReason>,
+}
+
+/// `POST /v1/slots`
+pub async fn slots(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<SlotAnswer>, Problem> {
+    let SlotQuestion { mode, at, request } = read_body("question", &body)?;
+    let settings = state.requests.settings().planner;
+    let now = state.carrier.clock.now();
+    let (mut earliest, mut latest) = request
+        .starts(now.utc, settings.default_reach)
+        .map_err(|error| Problem::bad_request(format!("request: {error}")).with_key("request.latest"))?;
+    match (mode, at) {
+        (Mode::At, Some(at)) if at < now.utc || !at.is_in_range() => {
+            return Err(Problem::bad_request(format!("at: {} is in the past", at.0)).with_key("at"));
+        }
+        (Mode::At, Some(at)) => (earliest, latest) = (earliest.min(at), latest.max(at)),
+        (Mode::At, None) => return Err(Problem::bad_request("at: mode at wants a start").with_key("at")),
+        (_, Some(_)) => return Err(Problem::bad_request("at: only mode at takes a start").with_key("at")),
+        (_, None) => {}
+    }
+    let seed = rand::random();
+    let found = carry::find(&state.discovery, &request, (HOSTS_MAX, request.hosts()), seed, BTreeSet::new()).await;
+    let effort = request.effort().unwrap_or(settings.effort);
+    let question = Question { mode, at, request: &request, window: (earliest, latest), effort, seed };
+    Ok(Json(tokio::task::block_in_place(|| question.answer(&state, &found))))
+}
+
+struct Question<'a> {
+    mode: Mode,
+    at: Option<Time>,
+    request: &'a Request,
+    window: (Time, Time),
+    effort: Effort,
+    seed: u64,
+}
+
+impl Question<'_> {
+    fn answer(&self, state: &ApiState, found: &Found) -> SlotAnswer {
+        let candidates: Vec<Candidate<'_>> = found
+            .hosts
+            .iter()
+            .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
+            .collect();
+        let availability = Availability::new(self.request, self.window, &candidates);
+        let verdict = self.verdict(&availability, &candidates);
+        let step = verdict.start.map(|start| availability.at(start));
+        let profile = availability.thinned(STEPS_MAX);
+        SlotAnswer {
+            mode: self.mode,
+            is_possible: verdict.is_possible,
+            start: verdict.start,
+            end: verdict.start.map(|start| start + self.request.duration()),
+            hosts: step.map_or(0, |step| step.hosts),
+            free: step.map(|step| step.free.clone()).unwrap_or_default(),
+            is_proven: verdict.is_proven,
+            reason: verdict.reason,
+            is_thinned: profile.len() < availability.steps().len(),
+            profile: profile
+                .into_iter()
+                .map(|AvailabilityStep { start, hosts, free }| ProfileStep { start, hosts, free })
+                .collect(),
+            until: self.window.1,
+            known_hosts: found.known_hosts,
+            matching_hosts: candidates.len(),
+            without_schedule: found.without_schedule,
+            schedules: used_schedules(state, candidates.iter().map(|candidate| candidate.site)),
+        }
+    }
+
+    fn verdict(&self, availability: &Availability, candidates: &[Candidate<'_>]) -> Verdict {
+        let (earliest, latest) = self.at.map_or(self.window, |at| (at, at));
+        if self.mode == Mode::Most
+            && let Some(step) = availability.most(self.request)
+        {
+            return Verdict { start: Some(step.start), is_possible: true, is_proven: true, reason: None };
+        }
+        match phases::plan(self.request, earliest, latest, candidates, self.effort, self.seed, &mut ()) {
+            PlanOutcome::Allocated(allocation) => Verdict {
+                start: Some(allocation.start),
+                is_possible: true,
+                is_proven: self.at.is_some() || allocation.start_proven,
+                reason: None,
+            },
+            PlanOutcome::Rejected(rejection) => Verdict {
+                start: self.at,
+                is_possible: false,
+                is_proven: rejection.start_proven,
+                reason: Some(PlanReason { code: rejection.reason.code(), detail: words::reason(&rejection.reason) }),
+            },
+        }
+    }
+}
