@@ -80,6 +80,8 @@ pub(crate) struct SwarmTask {
     refresh_at: Millis,
     index_at: Millis,
     put_at: Millis,
+    /// When a request was last sent or answered.
+    requested_at: Millis,
     past_forgotten_at: Millis,
     leaving: Option<(Instant, oneshot::Sender<()>)>,
 }
@@ -90,6 +92,10 @@ const FIRST_REFRESH: Millis = Millis(15_000);
 const FIRST_INDEX_REFRESH: Millis = Millis(60_000);
 /// How often the past of schedules is dropped.
 const FORGET_PAST_EVERY: Millis = Millis(60_000);
+/// A put waits until this long after the last request,
+const PUT_AFTER_REQUEST: Millis = Millis(250);
+/// but no longer than this.
+const PUT_DELAY_MAX: Millis = Millis(4_000);
 /// A node that comes into company publishes after this, so that it knows some more nodes by then.
 const PUBLISH_AFTER_FIRST_CONNECTION: Millis = Millis(300);
 
@@ -114,6 +120,7 @@ impl SwarmTask {
             refresh_at: now + FIRST_REFRESH.min(millis(shared.config.intervals.advert_refresh)),
             index_at: now + FIRST_INDEX_REFRESH.min(millis(shared.config.intervals.index_refresh)),
             put_at: now,
+            requested_at: Millis(0),
             past_forgotten_at: now,
             leaving: None,
             shared,
@@ -152,21 +159,28 @@ impl SwarmTask {
     /// How long nothing but events is due.
     fn pause(&self) -> Duration {
         let now = self.shared.clock.now();
-        let put = (self.dht.may_put() && !self.peers.is_alone()).then_some(self.put_at);
+        let put = (self.dht.may_put() && !self.peers.is_alone()).then_some(self.put_due());
         let due = [Some(self.refresh_at), Some(self.index_at), self.gossip.changes_due(), put];
         let farewell = self.leaving.as_ref().map(|(until, _)| until.saturating_duration_since(Instant::now()));
         let pause = due.into_iter().flatten().map(|due| Duration::from_millis((due - now).0)).chain(farewell).min();
         pause.unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(1))
     }
 
+    /// When the DHT may be told something next. A put costs every node of a small grid a message or two, and somebody may
+    /// be waiting for the request: puts give way, for a while.
+    fn put_due(&self) -> Millis {
+        (self.requested_at + PUT_AFTER_REQUEST).clamp(self.put_at, self.put_at + PUT_DELAY_MAX)
+    }
+
     fn on_timer(&mut self) {
         let now = self.shared.clock.now();
+        let is_put_due = now >= self.put_due();
         let behaviour = self.swarm.behaviour_mut();
         self.gossip.publish_changes(&mut behaviour.gossip);
-        if now >= self.put_at && self.dht.may_put() && Dht::is_connected(&mut behaviour.kad) {
-            self.dht.put_next(&mut behaviour.kad);
-        }
-        if now >= self.put_at {
+        if is_put_due {
+            if self.dht.may_put() && Dht::is_connected(&mut behaviour.kad) {
+                self.dht.put_next(&mut behaviour.kad);
+            }
             self.put_at = now + self.dht.pause();
         }
         if now >= self.refresh_at {
@@ -218,6 +232,9 @@ impl SwarmTask {
     }
 
     fn on_command(&mut self, command: Command) {
+        if let Command::Ask(ask) = &command {
+            self.note_request(&ask.request);
+        }
         let behaviour = self.swarm.behaviour_mut();
         match command {
             Command::Ask(ask) => {
@@ -436,11 +453,18 @@ impl SwarmTask {
             }
             Asked::Unreadable(offence) => return self.blame(peer, offence),
         };
+        self.note_request(&request);
         if let Err(busy) = self.serving.admit(peer, &request) {
             self.answer(channel, busy);
             self.blame(peer, Offence::RequestFlood);
         } else if let Some((channel, answer)) = self.serving.accept(from, request, channel) {
             self.answer(channel, answer);
+        }
+    }
+
+    fn note_request(&mut self, request: &WireRequest) {
+        if matches!(request, WireRequest::Site(_)) {
+            self.requested_at = self.shared.clock.now();
         }
     }
 
