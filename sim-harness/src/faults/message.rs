@@ -174,6 +174,7 @@ fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Resu
         SiteRequest::Inquire(attempt) => write!(f, "what became of #{}?", attempt.attempt),
         SiteRequest::Inspect(attempt) => write!(f, "is #{} still there?", attempt.attempt),
         SiteRequest::Lookup(id) => write!(f, "what is reserved for {id}?"),
+        SiteRequest::Bookings { .. } => write!(f, "what is reserved?"),
         SiteRequest::TakeOver { attempt, .. } => write!(f, "take #{} over", attempt.attempt),
     }
 }

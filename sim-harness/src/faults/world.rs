@@ -350,6 +350,6 @@ fn attempt_of(request: &SiteRequest) -> Option<AttemptId> {
         | SiteRequest::Settle(attempt)
         | SiteRequest::Inquire(attempt)
         | SiteRequest::Inspect(attempt) => Some(attempt.clone()),
-        SiteRequest::Lookup(_) => None,
+        SiteRequest::Lookup(_) | SiteRequest::Bookings { .. } => None,
     }
 }
