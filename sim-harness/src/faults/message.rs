@@ -186,6 +186,7 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
         SiteAnswer::Released { version: at } => write!(f, "released at {}", version(*at)),
         SiteAnswer::Settled => f.write_str("settled"),
         SiteAnswer::Booked { hosts, .. } => write!(f, "{} hosts are reserved", hosts.len()),
+        SiteAnswer::Bookings { bookings, .. } => write!(f, "{} reservations", bookings.len()),
         SiteAnswer::Found { parts, .. } => write!(f, "{} tries have something", parts.len()),
         SiteAnswer::Status { decision: None, booking } => write!(f, "participant: {booking:?}"),
         SiteAnswer::Status { decision: Some(decision), booking } => {

@@ -342,14 +342,5 @@ impl World {
 
 /// The attempt that a request is about.
 fn attempt_of(request: &SiteRequest) -> Option<AttemptId> {
-    match request {
-        SiteRequest::Hold(HoldRequest { attempt, .. })
-        | SiteRequest::Confirm { attempt, .. }
-        | SiteRequest::TakeOver { attempt, .. }
-        | SiteRequest::Release(attempt)
-        | SiteRequest::Settle(attempt)
-        | SiteRequest::Inquire(attempt)
-        | SiteRequest::Inspect(attempt) => Some(attempt.clone()),
-        SiteRequest::Lookup(_) | SiteRequest::Bookings { .. } => None,
-    }
+    request.about().0.cloned()
 }
