@@ -113,8 +113,11 @@ pub(crate) struct Searches {
     background: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// The index is not walked again for the same property within this time.
-const EXHAUSTED_FOR: Millis = Millis(30_000);
+/// The index is not walked again for the same property within this time. A walk costs up to 96 look-ups of some 20
+/// messages each, and sites that come meanwhile are told by gossip and by the exchange of adverts.
+const EXHAUSTED_FOR: Millis = Millis(120_000);
+/// How long a search in the background may go on when its find has got what it needed.
+const BACKGROUND_FOR: Millis = Millis(30_000);
 /// How long the schedules of one site are waited for: a site that needs longer would not hold in time either, and the
 /// others are as good.
 const FETCH_TIMEOUT: Millis = Millis(1_000);
@@ -220,7 +223,7 @@ impl Core {
         let Ok(guard) = Arc::clone(&self.searches().background).try_lock_owned() else { return };
         let core = self.clone();
         tokio::spawn(async move {
-            let until = core.shared().clock.now() + query.timeout + EXHAUSTED_FOR;
+            let until = core.shared().clock.now() + query.timeout + BACKGROUND_FOR;
             core.search_index(&query, &mut rng, until).await;
             drop(guard);
         });
