@@ -107,7 +107,7 @@ pub enum DaemonError {
 /// [`DaemonError`] when it cannot start or has to stop.
 pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
     start_log(&config.log)?;
-    run_until(config, told_to_stop(), || ()).await
+    Box::pin(run_until(config, told_to_stop(), || ())).await
 }
 
 /// Runs a node until `stop` or until its disk fails; says by `is_up` when it has started.
