@@ -46,7 +46,7 @@ pub struct Findings {
     pub partition: Option<PartitionFigures>,
     /// What attackers did to the grid.
     pub hostile: Vec<PhaseFigures>,
-    /// From the forming of the grid until it was at rest, where a load waited for that.
+    /// From the forming of the grid, or the end of the load before, until it was at rest, where a load waited for that.
     pub rest: Option<Duration>,
     /// Loads at given rates.
     pub loads: Vec<LoadFigures>,
@@ -91,7 +91,7 @@ pub struct Figures {
     pub memory_mib: Option<Percentiles>,
     /// Resident memory of a node with shared pages divided by their users.
     pub memory_proportional_mib: Option<Percentiles>,
-    /// From the forming of the grid until it was at rest, where a load waited for that.
+    /// From the forming of the grid, or the end of the load before, until it was at rest, where a load waited for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rest_ms: Option<f64>,
     /// Loads at given rates, in the order in which they were run.

@@ -127,6 +127,9 @@ pub fn sections(figures: &Figures) -> Vec<String> {
             partition.agree_after_heal_ms
         ));
     }
+    words.extend(
+        figures.rest_ms.map(|rest| format!("at rest {:.1} s after forming, or after the load before", rest / 1000.0)),
+    );
     words.extend(figures.loads.iter().map(LoadFigures::words));
     words.extend(figures.highest_rate.map(|rate| format!("the highest rate that it kept up with: {rate:.1} a second")));
     words.extend(figures.hostile.iter().map(PhaseFigures::words));
