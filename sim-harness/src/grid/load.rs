@@ -226,7 +226,7 @@ impl Load<'_> {
             if standing.queue.len() > self.standing_max { standing.queue.pop_front() } else { None }
         };
         if let Some((entry_point, id)) = oldest {
-            let fate = self.take_back(&self.cluster.nodes[entry_point], &id)?;
+            let fate = take_back(self.cluster, &self.cluster.nodes[entry_point], &id)?;
             standing.lock().unwrap_or_else(PoisonError::into_inner).fates.insert(id, fate);
         }
         Ok(())
@@ -285,28 +285,41 @@ impl Load<'_> {
             thread::sleep(RETRY_PAUSE);
         }
     }
+}
 
-    /// Looks whether the reservation stands, and cancels it until the entry point says that this is decided.
-    fn take_back(&self, node: &Node, id: &str) -> Result<Fate, GridError> {
-        let deadline = Instant::now() + ANSWER_LIMIT;
-        let mut has_stood = false;
-        loop {
-            let client = node.client();
-            let seen = if has_stood { client.cancel(id) } else { client.find(id) };
-            match seen {
-                Ok(view) if has_stood => match view.state {
-                    RequestState::Cancelled | RequestState::Cancelling => return Ok(Fate::TakenBack),
-                    _ => thread::sleep(RETRY_PAUSE),
-                },
-                Ok(view) if view.state.stands() => has_stood = true,
-                Ok(_) => return Ok(Fate::Gone),
-                Err(error) if error.status() == Some(404) => return Ok(Fate::Gone),
-                Err(_) => thread::sleep(RETRY_PAUSE),
-            }
-            self.cluster.check()?;
-            if Instant::now() >= deadline {
-                return Ok(if has_stood { Fate::Unclear } else { Fate::Gone });
-            }
+/// Takes back what still stands of `placed`, so that the next load finds the grid as the one before did.
+///
+/// # Errors
+/// As [`Load::run`].
+pub fn take_all_back(cluster: &Cluster, placed: &mut [Placed]) -> Result<(), GridError> {
+    for one in placed.iter_mut().filter(|one| one.fate == Fate::Kept) {
+        if let Some(id) = one.answer.last_view().filter(|view| view.state.stands()).map(|view| view.id.clone()) {
+            one.fate = take_back(cluster, &cluster.nodes[one.entry_point], &id)?;
+        }
+    }
+    Ok(())
+}
+
+/// Looks whether the reservation stands, and cancels it until the entry point says that this is decided.
+fn take_back(cluster: &Cluster, node: &Node, id: &str) -> Result<Fate, GridError> {
+    let deadline = Instant::now() + ANSWER_LIMIT;
+    let mut has_stood = false;
+    loop {
+        let client = node.client();
+        let seen = if has_stood { client.cancel(id) } else { client.find(id) };
+        match seen {
+            Ok(view) if has_stood => match view.state {
+                RequestState::Cancelled | RequestState::Cancelling => return Ok(Fate::TakenBack),
+                _ => thread::sleep(RETRY_PAUSE),
+            },
+            Ok(view) if view.state.stands() => has_stood = true,
+            Ok(_) => return Ok(Fate::Gone),
+            Err(error) if error.status() == Some(404) => return Ok(Fate::Gone),
+            Err(_) => thread::sleep(RETRY_PAUSE),
+        }
+        cluster.check()?;
+        if Instant::now() >= deadline {
+            return Ok(if has_stood { Fate::Unclear } else { Fate::Gone });
         }
     }
 }

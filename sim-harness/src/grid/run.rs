@@ -23,7 +23,7 @@ use super::{
     hostile::{self, Attackers, Phase, PhaseFigures},
     knowledge,
     live::{self, Pulse},
-    load::{Load, Pace, Placed},
+    load::{self, Load, Pace, Placed},
     load_figures::Before,
     memory,
     network::Network,
@@ -181,7 +181,10 @@ impl Run<'_> {
         let mut search = RateSearch::new(first);
         let mut all = Vec::new();
         while let Some(rate) = search.next() {
-            all.extend(self.open(&format!("step-{}", findings.loads.len() + 1), rate, duration, false, findings)?);
+            let name = format!("step-{}", findings.loads.len() + 1);
+            let mut placed = self.open(&name, rate, duration, false, findings)?;
+            load::take_all_back(self.cluster, &mut placed)?;
+            all.extend(placed);
             search.tried(rate, findings.loads.last().is_some_and(|load| load.has_kept_up(p99)));
         }
         findings.highest_rate = search.highest();
@@ -202,7 +205,8 @@ impl Run<'_> {
     ) -> Result<(Vec<Placed>, T), GridError> {
         let (cluster, requests, seed) = (self.cluster, self.requests, self.checked.seed);
         let pulse = Pulse::new();
-        let load = Load { cluster, requests, name, seed, pace, standing_max: 2 * self.checked.nodes, pulse: &pulse };
+        let standing_max = 2 * self.checked.nodes;
+        let load = Load { cluster, requests, name, seed, pace, standing_max, pulse: &pulse };
         let (over, is_answered) = (AtomicBool::new(false), AtomicBool::new(false));
         let (placed, happened) = thread::scope(|scope| {
             scope.spawn(|| live::show(&pulse, cluster, self.progress, &is_answered));
