@@ -36,7 +36,6 @@ pub fn page(findings: &Findings, figures: &Figures) -> Page {
     }
     for load in &figures.loads {
         page.heading(&format!("{:.1} requests a second", load.asked_per_second));
-        page.text(&load.words());
         over_time(&mut page, &load.seconds);
     }
     let failures = failures(findings);
@@ -70,15 +69,16 @@ fn loads(loads: &[LoadFigures]) -> Table {
 
 fn over_time(page: &mut Page, seconds: &[Second]) {
     let at = |second: usize| second as f64;
+    // The last second is as long as the others.
+    let to_the_end = || seconds.iter().chain(seconds.last()).enumerate();
     let latency = |value: fn(&Percentiles) -> f64| {
-        let points = seconds.iter().enumerate();
-        points.map(move |(second, of)| (at(second), of.latency_ms.as_ref().map_or(f64::NAN, value)))
+        to_the_end().map(move |(second, of)| (at(second), of.latency_ms.as_ref().map_or(f64::NAN, value)))
     };
     let plot = Plot::new("Latency over time", Axis::linear("seconds"), Axis::linear("ms"));
     let plot = plot.area("99 %", latency(|found| found.p99)).area("median", latency(|found| found.p50));
     page.plot(&plot, "Of the requests that were due in each second and were reserved.");
     let plot = Plot::new("Requests", Axis::linear("seconds"), Axis::linear("requests"));
-    let came = seconds.iter().enumerate().map(|(second, of)| (at(second), at(of.requests)));
+    let came = to_the_end().map(|(second, of)| (at(second), at(of.requests)));
     page.plot(&plot.area("came", came), "How many were due in each second.");
 }
 
