@@ -19,7 +19,7 @@ use crate::{
     resources::amount_of,
     schedule::Schedule,
     time::{Millis, Now, Time},
-    trust::{Authorization, testing},
+    trust::{Authorization, RequestStatement, testing},
     view::{Heard, SiteView},
 };
 
@@ -171,11 +171,37 @@ impl Run {
 
     fn ask(&mut self, from: &str, request: &SiteRequest) {
         let token = ReplyToken(self.milliseconds ^ 5);
+        let kept = (!self.may_act(from, request)).then(|| self.disk.clone());
         let event = Event::Request { from: words::site(from), token, request: request.clone() };
         self.ledger.handle(self.now(), event);
         let answer = self.drain(Some(token));
         let answer = answer.expect("every request is answered");
+        assert!(kept.is_none_or(|kept| kept == self.disk), "{from} is a stranger to {request:?}");
+        if let (SiteRequest::TakeOver { attempt, .. }, SiteAnswer::Booked { hosts, .. }) = (request, &answer) {
+            let steward = self.disk.get(attempt).and_then(|kept| kept.steward.as_ref());
+            assert!(hosts.is_empty() || steward == Some(&words::site(from)), "{from} may not act for {attempt:?}");
+        }
         self.check_answer(request, &answer);
+    }
+
+    /// Whether what `from` asks may change what is on disk.
+    fn may_act(&self, from: &str, request: &SiteRequest) -> bool {
+        let from = words::site(from);
+        match request {
+            SiteRequest::Inquire(_) | SiteRequest::Lookup(_) => false,
+            // The user has signed it for the node that may carry it.
+            SiteRequest::TakeOver { authorization, .. } => {
+                authorization.request.open().is_ok_and(|signed: RequestStatement| signed.entry_point == from)
+            }
+            SiteRequest::Hold(HoldRequest { attempt, .. })
+            | SiteRequest::Confirm { attempt, .. }
+            | SiteRequest::Release(attempt)
+            | SiteRequest::Settle(attempt)
+            | SiteRequest::Inspect(attempt) => {
+                let steward = self.disk.get(attempt).and_then(|kept| kept.steward.as_ref());
+                *steward.unwrap_or(&attempt.entry_point) == from
+            }
+        }
     }
 
     fn bookings(&self) -> Vec<Booking> {
@@ -334,7 +360,7 @@ fn view_of(ledger: &Ledger, now: Now) -> SiteView {
 }
 
 fn some_request(input: &mut Input<'_>, incarnation: u64) -> SiteRequest {
-    let kind = input.below(12);
+    let kind = input.below(14);
     let (entry_point, request, attempt) = some_attempt(input);
     match kind {
         0..5 => SiteRequest::Hold(some_hold(input, entry_point, request, attempt)),
@@ -343,7 +369,11 @@ fn some_request(input: &mut Input<'_>, incarnation: u64) -> SiteRequest {
         8 => SiteRequest::Settle(attempt),
         9 => SiteRequest::Inquire(attempt),
         10 => SiteRequest::Inspect(attempt),
-        _ => SiteRequest::Lookup(attempt.request),
+        11 => SiteRequest::Lookup(attempt.request),
+        _ => {
+            let carrier = usize::from(input.below(2));
+            SiteRequest::TakeOver { attempt, authorization: SIGNED[carrier][request].clone() }
+        }
     }
 }
 
@@ -387,10 +417,12 @@ fn seeds() -> Vec<Seed> {
     let confirm = |request: u8| vec![0, 0, 5, 0, request, 1, 1, 1];
     let release = |request: u8| vec![0, 0, 7, 0, request, 1, 1];
     let settle = |request: u8| vec![0, 0, 8, 0, request, 1, 1];
+    let take_over = vec![0, 1, 12, 0, 0, 1, 1, 0];
     let (wait, forget, crash) = (vec![12, 60], vec![14], vec![15]);
     vec![
         ("reserved", [hold(0, 40, 100), confirm(0), settle(0), crash.clone()].concat()),
         ("rivals", [hold(0, 40, 200), hold(1, 45, 100), release(0), hold(1, 45, 100), confirm(1)].concat()),
+        ("taken-over", [hold(0, 40, 100), confirm(0), take_over, release(0), vec![0, 1, 7, 0, 0, 1, 0]].concat()),
         ("third", [hold(0, 40, 100), hold(1, 40, 110), release(0), hold(2, 40, 200)].concat()),
         ("lapsed", [hold(0, 40, 100), wait.clone(), confirm(0), hold(0, 40, 1)].concat()),
         ("running", [hold(0, 20, 100), confirm(0), wait, forget, release(0), crash].concat()),

@@ -8,6 +8,7 @@ mod ledger;
 mod negotiation;
 mod planner;
 mod schedule;
+mod trust;
 mod view;
 mod words;
 
@@ -22,6 +23,9 @@ pub const TARGETS: &[Target] = &[
     negotiation::NEGOTIATION,
     planner::PLANNER,
     schedule::SCHEDULE,
+    trust::CHAIN,
+    trust::GATE,
+    trust::STATEMENT,
     view::VIEW,
 ];
 
@@ -37,6 +41,9 @@ mod tests {
         negotiations: "negotiation",
         plans: "planner",
         schedules: "schedule",
+        chains: "chain",
+        gates: "gate",
+        statements: "statement",
         views: "view",
     }
 

@@ -50,12 +50,15 @@ struct Entry {
     signed: SignedRevocation,
     /// From this second on it says nothing.
     lapses: Time,
-    /// Every subject of the issuer's chain; empty for the root.
-    issuers: Vec<Subject>,
 }
 
+/// Who is out, who says so, and every subject of that issuer's chain; none for the root. An admin who has credentials by
+/// two ways counts once by each, so that what ends one of them leaves the other.
+type Key = (Subject, PublicKey, Vec<Subject>);
+
 impl Entry {
-    /// Orders what two nodes may have heard of the same subject by the same author: the later lapse counts.
+    /// Orders what two nodes may have heard of the same subject by the same author in the same way: the later lapse
+    /// counts.
     fn rank(&self) -> (Time, &SignedText) {
         (self.lapses, &self.signed.statement)
     }
@@ -64,8 +67,8 @@ impl Entry {
 /// See the module's documentation.
 #[derive(Debug, Clone, Default)]
 pub struct Revocations {
-    entries: BTreeMap<(Subject, PublicKey), Entry>,
-    by_lapse: BTreeSet<(Time, (Subject, PublicKey))>,
+    entries: BTreeMap<Key, Entry>,
+    by_lapse: BTreeSet<(Time, Key)>,
 }
 
 impl Revocations {
@@ -86,7 +89,8 @@ impl Revocations {
             let expected = grid.to_owned();
             return Err(TrustError::WrongGrid { kind: Revocation::KIND, expected, found: revocation.grid });
         }
-        let mut entry = Entry { signed: signed.clone(), lapses: revocation.keep_until, issuers: Vec::new() };
+        let mut entry = Entry { signed: signed.clone(), lapses: revocation.keep_until };
+        let mut issuers = Vec::new();
         match &signed.issuer {
             None if author == *root => {}
             None => return Err(TrustError::NotAnAdmin("no credential is shown")),
@@ -96,27 +100,26 @@ impl Revocations {
                     return Err(TrustError::NotAnAdmin("the credential is not an admin's, or another's"));
                 }
                 entry.lapses = entry.lapses.min(issuer.expires);
-                entry.issuers = issuer.lineage;
+                issuers = issuer.lineage;
             }
         }
         if entry.lapses <= now || !entry.lapses.is_in_range() {
             return Err(TrustError::Lapsed);
         }
-        let is_out = |issuer: &Subject| self.entries.contains_key(&(issuer.clone(), *root));
-        if entry.issuers.iter().any(is_out) {
+        let is_out = |issuer: &Subject| self.entries.contains_key(&(issuer.clone(), *root, Vec::new()));
+        if issuers.iter().any(is_out) {
             return Err(TrustError::IssuerRevoked);
         }
-        Ok(self.insert(&(revocation.subject, author), entry))
+        Ok(self.insert(&(revocation.subject, author, issuers), entry))
     }
 
     /// Takes a verified entry in; whether it is news, and is kept.
-    fn insert(&mut self, key: &(Subject, PublicKey), entry: Entry) -> bool {
+    fn insert(&mut self, key: &Key, entry: Entry) -> bool {
         if self.entries.get(key).is_some_and(|known| known.rank() >= entry.rank()) {
             return false;
         }
-        let is_by_root = entry.issuers.is_empty();
         self.put(key.clone(), entry);
-        if is_by_root {
+        if key.2.is_empty() {
             self.drop_issued_by(&key.0);
         }
         while self.entries.len() > REVOCATIONS_MAX
@@ -130,17 +133,17 @@ impl Revocations {
     /// Takes in what was not verified: to fill the set without thousands of signatures.
     #[cfg(test)]
     pub(super) fn fill(&mut self, subject: PublicKey, template: &SignedRevocation, lapses: Time) {
-        let entry = Entry { signed: template.clone(), lapses, issuers: Vec::new() };
-        self.insert(&(Subject::Key(subject), template.statement.author), entry);
+        let entry = Entry { signed: template.clone(), lapses };
+        self.insert(&(Subject::Key(subject), template.statement.author, Vec::new()), entry);
     }
 
-    fn put(&mut self, key: (Subject, PublicKey), entry: Entry) {
+    fn put(&mut self, key: Key, entry: Entry) {
         self.remove(&key);
         self.by_lapse.insert((entry.lapses, key.clone()));
         self.entries.insert(key, entry);
     }
 
-    fn remove(&mut self, key: &(Subject, PublicKey)) {
+    fn remove(&mut self, key: &Key) {
         if let Some(known) = self.entries.remove(key) {
             self.by_lapse.remove(&(known.lapses, key.clone()));
         }
@@ -148,30 +151,31 @@ impl Revocations {
 
     /// The root has revoked `subject`: what it has revoked as an admin, or those it made, counts no longer.
     fn drop_issued_by(&mut self, subject: &Subject) {
-        let void = self.entries.iter().filter(|(_, entry)| entry.issuers.contains(subject));
-        let void: Vec<_> = void.map(|(key, _)| key.clone()).collect();
+        let void: Vec<Key> = self.entries.keys().filter(|(_, _, issuers)| issuers.contains(subject)).cloned().collect();
         void.iter().for_each(|key| self.remove(key));
     }
 
     /// Whether this very subject is out. A holder is out when anybody of its lineage is.
     #[must_use]
     pub fn is_revoked(&self, subject: &Subject) -> bool {
-        let first = (subject.clone(), PublicKey::from_bytes([0; 32]));
-        self.entries.range(first..).next().is_some_and(|((revoked, _), _)| revoked == subject)
+        let first = (subject.clone(), PublicKey::from_bytes([0; 32]), Vec::new());
+        self.entries.range(first..).next().is_some_and(|((revoked, ..), _)| revoked == subject)
     }
 
     /// A number that two nodes share exactly when they (as good as surely) know the same revocations.
     #[must_use]
     pub fn digest(&self) -> u64 {
-        let word = |entry: &Entry| {
-            // Signatures are as good as random; the lapse tells entries apart that differ in the issuer's chain only.
-            let bytes = entry.signed.statement.signature.as_bytes();
-            let word = bytes.chunks_exact(8).fold(0, |sum, chunk| {
-                chunk.iter().fold(0_u64, |word, byte| word << 8 | u64::from(*byte)).rotate_left(1) ^ sum
-            });
-            word ^ entry.lapses.0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        let word = |(_, _, issuers): &Key, entry: &Entry| {
+            // Signatures are as good as random; lapse and issuers tell entries apart that differ in the chain only.
+            let of_issuer = |issuer: &Subject| match issuer {
+                Subject::Key(key) => folded(key.as_bytes()),
+                Subject::Site(_) => 0,
+            };
+            let by = issuers.iter().fold(0, |sum: u64, issuer| sum.rotate_left(7) ^ of_issuer(issuer));
+            let of_lapse = entry.lapses.0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            folded(entry.signed.statement.signature.as_bytes()) ^ of_lapse ^ by
         };
-        self.entries.values().fold(self.entries.len() as u64, |sum, entry| sum.wrapping_add(word(entry)))
+        self.entries.iter().fold(self.entries.len() as u64, |sum, (key, entry)| sum.wrapping_add(word(key, entry)))
     }
 
     /// All of them, for others and for the disk.
@@ -201,4 +205,11 @@ impl Revocations {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
+}
+
+/// The bytes as one number, in which each of their words counts.
+fn folded(bytes: &[u8]) -> u64 {
+    bytes
+        .chunks_exact(8)
+        .fold(0, |sum, chunk| chunk.iter().fold(0_u64, |word, byte| word << 8 | u64::from(*byte)).rotate_left(1) ^ sum)
 }

@@ -1,0 +1,126 @@
+//! Texts that are signed, whatever they say: a credential, a revocation or a request of a user. The first byte says which.
+
+use ed25519_dalek::{Signer as _, SigningKey};
+use fuzz_support::{Input, Seed, Target};
+
+use crate::{
+    fuzzing::words,
+    request::Request,
+    time::{Span, Time},
+    trust::{
+        Credential, Gate, OwnerPolicy, PublicKey, RequestStatement, Revocation, Role, Rule, Signature, SignedText,
+        Statement, Subject, Trust, testing,
+    },
+};
+
+/// Signed texts.
+pub const STATEMENT: Target = Target { name: "statement", run, seeds };
+
+/// The author of all of them.
+const AUTHOR: u64 = 3;
+const NOW: Time = Time(1_000);
+
+fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let kind = input.below(3);
+    let Ok(text) = std::str::from_utf8(input.rest()) else { return };
+    match kind {
+        0 => {
+            let Some((_, credential)) = opened::<Credential>(text) else { return };
+            if credential.check().is_ok() {
+                check_credential(&credential);
+            }
+        }
+        1 => drop(opened::<Revocation>(text)),
+        _ => {
+            let Some((signed, statement)) = opened::<RequestStatement>(text) else { return };
+            check_submission(&signed, &statement);
+        }
+    }
+}
+
+/// The text as one that was signed as a `T`, and what it says. No other kind and no other text passes with its signature.
+fn opened<T: Statement + PartialEq + std::fmt::Debug>(text: &str) -> Option<(SignedText, T)> {
+    let key = testing::key(AUTHOR);
+    let signed =
+        SignedText { text: text.to_owned(), author: PublicKey::of(&key), signature: sign(T::KIND, text, &key) };
+    let kinds = [Credential::KIND, Revocation::KIND, RequestStatement::KIND];
+    let as_others = [
+        signed.open::<Credential>().is_ok(),
+        signed.open::<Revocation>().is_ok(),
+        signed.open::<RequestStatement>().is_ok(),
+    ];
+    assert!(kinds.iter().zip(as_others).all(|(kind, is_ok)| !is_ok || *kind == T::KIND), "passes as another kind");
+    let statement: T = signed.open().ok()?;
+    assert!(text.len() <= T::TEXT_BYTES_MAX);
+    let altered = SignedText { text: format!("{text} "), ..signed.clone() };
+    assert!(altered.open::<T>().is_err(), "not what was signed");
+    // What is signed anew may be longer than what was read, as a character can be written in several ways.
+    if let Ok(again) = SignedText::sign(&statement, &key) {
+        assert_eq!(again.open::<T>().as_ref(), Ok(&statement));
+    }
+    Some((signed, statement))
+}
+
+/// A contract with everybody who signs, repeated here: what is signed begins with the kind.
+fn sign(kind: &str, text: &str, key: &SigningKey) -> Signature {
+    Signature::from_bytes(key.sign(format!("kolo-{kind}/1\n{text}").as_bytes()).to_bytes())
+}
+
+fn check_credential(credential: &Credential) {
+    assert!(credential.issued < credential.expires && credential.expires <= Time::MAX);
+    let is_site = matches!(credential.subject, Subject::Site(_));
+    assert!(!is_site || (credential.role == Role::Site && !credential.is_invitation));
+    let name = &credential.name;
+    assert!(name.parse::<PublicKey>().is_err() && name.len() <= 64 && !name.contains('\n'));
+    assert!(!name.is_empty() || credential.is_invitation);
+}
+
+fn check_submission(signed: &SignedText, statement: &RequestStatement) {
+    let trust = Trust::Open { grid: testing::GRID.to_owned() };
+    let mut gate = Gate::new(trust, OwnerPolicy::default());
+    let admitted = gate.check_submission(NOW, &statement.entry_point, signed, None);
+    match &admitted {
+        Ok(permit) => {
+            assert!(permit.user == signed.author && *permit.statement == *statement);
+            assert!(statement.grid == testing::GRID && statement.expires > NOW);
+        }
+        Err(denial) => assert!([Rule::Grid, Rule::Expired].contains(&denial.rule), "{denial}"),
+    }
+    assert_eq!(
+        gate.check_submission(NOW, &statement.entry_point, signed, None),
+        admitted,
+        "remembered, it is the same"
+    );
+    let stranger = words::site("a-stranger");
+    if statement.entry_point != stranger {
+        assert!(gate.check_submission(NOW, &stranger, signed, None).is_err(), "carried by another");
+    }
+    // Nothing that a request says makes its arithmetic go wrong.
+    let starts = statement.request.starts(NOW, Span(86_400));
+    assert!(starts.is_err() || statement.request.hosts() > 0);
+}
+
+fn seeds() -> Vec<Seed> {
+    let request = r#"{"hosts":2,"duration":100,"total":{"cpu":9000,"memory":300}}"#;
+    let Ok(request) = serde_json::from_str::<Request>(request) else { return Vec::new() };
+    let member = testing::credential(Subject::Key(testing::public(1)), Role::User, "ann");
+    let of_site = testing::credential(Subject::Site(words::site("s")), Role::Site, "here");
+    let invitation = Credential { is_invitation: true, name: String::new(), ..member.clone() };
+    let revocation = Revocation {
+        grid: testing::GRID.to_owned(),
+        subject: Subject::Key(testing::public(1)),
+        revoked: Time::ZERO,
+        keep_until: Time(2_000),
+    };
+    let submission = testing::statement(&words::site("e"), &words::request_id("r"), &request);
+    let text =
+        |kind: u8, text: Result<String, serde_json::Error>| [&[kind], text.unwrap_or_default().as_bytes()].concat();
+    vec![
+        ("user", text(0, serde_json::to_string(&member))),
+        ("site", text(0, serde_json::to_string(&of_site))),
+        ("invitation", text(0, serde_json::to_string(&invitation))),
+        ("revocation", text(1, serde_json::to_string(&revocation))),
+        ("request", text(2, serde_json::to_string(&submission))),
+    ]
+}
