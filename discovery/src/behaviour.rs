@@ -20,6 +20,7 @@ use crate::{
     codec::Codec,
     config::{DiscoveryConfig, GridId},
     counters::Counters,
+    frames::FRAME_BYTES_MAX,
     gate::Gate,
     index::sha256,
     throttle::Throttle,
@@ -174,6 +175,15 @@ fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad
     Ok(kad)
 }
 
+/// Ids of messages in one list; the receiver closes the stream when a list has more than 16 KiB by gossipsub's default. A
+/// busy grid has more in its three seconds of history, and then each neighbour hears of some of them.
+const IDS_SENT_MAX: usize = 450;
+/// An id on the wire: a hash, its tag and its length.
+const ID_BYTES: usize = 34;
+/// Lists of ids that are read: also those of nodes that do not keep to [`IDS_SENT_MAX`].
+const CONTROL_BYTES_MAX: usize = 64 * 1024;
+const _: () = assert!(IDS_SENT_MAX * ID_BYTES + 512 <= 16 * 1024);
+
 /// Messages carry no libp2p signature: it would be checked again for each of the five to seven copies that a mesh
 /// delivers, and our envelopes are signed by their author anyway. Copies are told by the hash of their content before
 /// anything is checked, and a message is passed on only after its envelope was.
@@ -187,9 +197,10 @@ fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> 
         .validate_messages()
         .message_id_fn(|message| gossipsub::MessageId::new(&sha256(message.data.clone())))
         .heartbeat_initial_delay(Duration::from_millis(200))
-        .max_transmit_size(wire::ADVERT_BYTES_MAX + 1024)
-        .max_transmit_size_for_topic(wire::ADVERT_BYTES_MAX + 1024, topics[0].hash())
-        .max_transmit_size_for_topic(wire::UPDATE_BYTES_MAX + 1024, topics[1].hash())
+        // The limit of each topic is checked with the other cheap checks, where it costs whoever breaks it.
+        .max_transmit_size(FRAME_BYTES_MAX)
+        .max_control_messages_sent(IDS_SENT_MAX)
+        .max_control_message_size(CONTROL_BYTES_MAX)
         // Bounds what a slow neighbour can make this node keep for it.
         .connection_handler_queue_len(512)
         .max_publish_messages(512)

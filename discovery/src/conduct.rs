@@ -16,8 +16,12 @@ use crate::shared::millis;
 /// Something that no honest node does, or not so often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Offence {
-    /// Passed on gossip that it could have checked: malformed, too large, unsigned, of another grid.
+    /// Passed on gossip that it could have checked: malformed, unsigned, of another grid.
     InvalidGossip,
+    /// Sent gossip that is larger than its kind may be, which nobody passes on.
+    OversizedGossip,
+    /// Sent a frame of gossip that is larger than any.
+    OversizedFrame,
     /// Signed more gossip than its share.
     GossipFlood,
     /// Brought more gossip than any honest neighbour passes on.
@@ -49,6 +53,8 @@ impl Offence {
     pub fn as_str(self) -> &'static str {
         match self {
             Offence::InvalidGossip => "passes on invalid gossip",
+            Offence::OversizedGossip => "sends gossip that is too large",
+            Offence::OversizedFrame => "sends gossip frames that are larger than any",
             Offence::GossipFlood => "signs too much gossip",
             Offence::GossipOverload => "brings too much gossip",
             Offence::GossipRules => "breaks the rules of gossip",
@@ -64,7 +70,9 @@ impl Offence {
     #[must_use]
     pub fn points(self) -> u64 {
         match self {
-            Offence::GossipRules => POINTS_TO_BAN,
+            // No version of an honest node sends such a frame by chance, and whoever does costs a handshake each time.
+            Offence::GossipRules | Offence::OversizedFrame => POINTS_TO_BAN,
+            Offence::OversizedGossip => 200,
             Offence::InvalidRequest | Offence::InvalidAnswer => 100,
             Offence::InvalidGossip | Offence::InvalidRecord => 50,
             // A node that stalls with all its requests (64 to one peer) on their way must not be taken for an attacker.

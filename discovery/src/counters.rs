@@ -57,6 +57,8 @@ counters! {
     Gaps => "gaps",
     /// Dropped: larger than its kind may be.
     DroppedOversized => "dropped_oversized",
+    /// Connections closed because of a gossip frame that is larger than any.
+    ConnectionsClosedOversized => "connections_closed_oversized",
     /// Dropped: does not decode.
     DroppedMalformed => "dropped_malformed",
     /// Dropped: not signed by the author it names.
@@ -117,6 +119,8 @@ counters! {
     AsksInBusy => "asks_in_busy",
     /// Direct requests answered with "busy" because their peer sends more than its share.
     AsksInRefused => "asks_in_refused",
+    /// Questions for schedules refused because the asker shows no credential of the closed grid.
+    AsksInStranger => "asks_in_stranger",
     /// Direct requests cut off because they took too long to arrive.
     AsksInSlow => "asks_in_slow",
     /// Direct requests or answers that did not decode or were too large.

@@ -1,7 +1,8 @@
 //! Finding hosts for a request: from the view, then from the DHT index, with current schedules.
 //!
 //! Several entry points must not all pick the same hosts, so a find samples: every fitting host has the same chance,
-//! regardless of its schedule. Invariant: a host is handed out only when its site's signed advert was checked and its
+//! regardless of its schedule. Hosts of sites that never told their schedules come last, since anybody can make up sites
+//! that never answer; an honest one is asked in the background as soon as it is heard of. Invariant: a host is handed out only when its site's signed advert was checked and its
 //! schedules are without a gap and confirmed within the age that was asked for; work and time are bounded by the
 //! limits on keys, sites and fan-out and by the query's time-out.
 
@@ -94,10 +95,18 @@ impl fmt::Display for Constraint {
 #[derive(Debug, Default)]
 struct Matching {
     hosts: Vec<(SiteId, HostId)>,
+    /// Those of sites that never told their schedules.
+    unanswered: Vec<(SiteId, HostId)>,
     known_hosts: usize,
     cut: BTreeMap<Constraint, usize>,
     /// Named candidates that no known host bears.
     missing: BTreeSet<HostId>,
+}
+
+impl Matching {
+    fn count(&self) -> usize {
+        self.hosts.len() + self.unanswered.len()
+    }
 }
 
 /// What searches of the index remember of each other.
@@ -139,7 +148,7 @@ impl Core {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut matching = matching(&self.shared().view, &query);
         if !is_sufficient(&query, &matching, query.count) {
-            if query.candidates.is_none() && matching.hosts.len() >= query.enough.min(query.count) {
+            if query.candidates.is_none() && matching.count() >= query.enough.min(query.count) {
                 self.search_in_background(query.clone(), StdRng::seed_from_u64(seed));
             } else {
                 // Half of the time for the search, half for the schedules.
@@ -148,12 +157,16 @@ impl Core {
                 matching = self::matching(&self.shared().view, &query);
             }
         }
-        // The map has no order; the same view must give the same sample.
-        matching.hosts.sort_unstable();
-        matching.hosts.shuffle(&mut rng);
+        let Matching { mut hosts, mut unanswered, known_hosts, cut, .. } = matching;
+        for hosts in [&mut hosts, &mut unanswered] {
+            // The map has no order; the same view must give the same sample.
+            hosts.sort_unstable();
+            hosts.shuffle(&mut rng);
+        }
+        hosts.append(&mut unanswered);
         let wanted = if query.candidates.is_some() { usize::MAX } else { query.count };
-        let (hosts, without_schedule) = self.with_schedules(&query, matching.hosts, wanted, started).await;
-        Found { hosts, known_hosts: matching.known_hosts, cut: matching.cut.into_iter().collect(), without_schedule }
+        let (hosts, without_schedule) = self.with_schedules(&query, hosts, wanted, started).await;
+        Found { hosts, known_hosts, cut: cut.into_iter().collect(), without_schedule }
     }
 
     /// Takes hosts from the front until `wanted` of them have a current schedule.
@@ -300,7 +313,7 @@ impl Core {
 }
 
 fn is_sufficient(query: &Query, matching: &Matching, count: usize) -> bool {
-    if query.candidates.is_some() { matching.missing.is_empty() } else { matching.hosts.len() >= count }
+    if query.candidates.is_some() { matching.missing.is_empty() } else { matching.count() >= count }
 }
 
 /// Splits the hosts of the view into those that fit and those that a constraint cuts.
@@ -309,7 +322,7 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
     let named: Option<BTreeSet<&str>> =
         query.candidates.as_ref().map(|candidates| candidates.iter().map(HostId::as_str).collect());
     let mut met: BTreeSet<String> = BTreeSet::new();
-    view.for_each_host(|site, host| {
+    view.for_each_host(|site, host, has_answered| {
         matching.known_hosts += 1;
         if let Some(named) = &named {
             let names = [host.id.as_str().to_owned(), format!("{site}/{}", host.id)];
@@ -322,7 +335,10 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
         }
         match first_unmet(query, site, host) {
             Some(constraint) => *matching.cut.entry(constraint).or_default() += 1,
-            None => matching.hosts.push((site.clone(), host.id.clone())),
+            None => {
+                let hosts = if has_answered { &mut matching.hosts } else { &mut matching.unanswered };
+                hosts.push((site.clone(), host.id.clone()));
+            }
         }
     });
     let candidates = query.candidates.iter().flatten();

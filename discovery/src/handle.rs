@@ -297,6 +297,10 @@ impl Core {
         &self.shared
     }
 
+    pub(crate) fn schedules(&self) -> &ScheduleServer {
+        &self.schedules
+    }
+
     pub(crate) fn searches(&self) -> &Searches {
         &self.searches
     }

@@ -28,8 +28,10 @@ pub mod wire;
 
 mod behaviour;
 mod codec;
+mod doorkeeper;
 mod exchange;
 mod find;
+mod frames;
 mod gate;
 mod handle;
 mod inbound;

@@ -17,6 +17,9 @@ const PAGE_BYTES: usize = ANSWER_BYTES_MAX / 2;
 /// Knows who belongs to the grid. Called from the task that owns the swarm, so it must not wait: looking up what was
 /// checked before is fine, and so are the few signatures of a site seen for the first time.
 pub trait Membership: Send + Sync + 'static {
+    /// Whether only who shows a credential belongs, so that nobody else sees this site's schedules as a whole.
+    fn is_closed(&self) -> bool;
+
     /// What this site shows of itself.
     fn credential(&self) -> Vec<u8>;
 
@@ -39,6 +42,9 @@ pub trait Membership: Send + Sync + 'static {
 pub struct Everybody;
 
 impl Membership for Everybody {
+    fn is_closed(&self) -> bool {
+        false
+    }
     fn credential(&self) -> Vec<u8> {
         Vec::new()
     }

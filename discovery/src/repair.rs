@@ -2,10 +2,11 @@
 //! other, of sites that were not heard of for long, so that even a lost last update is found.
 //!
 //! Invariant: at most one fetch of a site is under way, at most `repair_fan_out` in all; each waits a random moment
-//! first, so that a change that many missed does not bring them all to the site at once; failures back off.
+//! first, so that a change that many missed does not bring them all to the site at once; failures back off. Anybody can
+//! make up sites that never answer, so the failures of sites that never did have a budget of their own.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,7 +15,7 @@ use broker::{ids::SiteId, time::Millis};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{sync::Notify, time};
 
-use crate::handle::Core;
+use crate::{handle::Core, rate::TokenBucket};
 
 /// The sites whose schedules are to be fetched.
 #[derive(Debug, Clone)]
@@ -22,15 +23,23 @@ pub(crate) struct Wanted(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    sites: Mutex<BTreeMap<SiteId, Want>>,
+    sites: Mutex<Sites>,
     sites_max: usize,
     jitter: Millis,
     changed: Notify,
 }
 
+#[derive(Debug)]
+struct Sites {
+    wants: BTreeMap<SiteId, Want>,
+    /// Those of which no fetch is under way, the first that is due first.
+    waiting: BTreeSet<(Millis, SiteId)>,
+    /// Spent by failures of sites that never answered.
+    failures: TokenBucket,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Want {
-    not_before: Millis,
     failures: u32,
     is_under_way: bool,
     /// Something was missed while a fetch was under way, which may have come too early to tell of it.
@@ -41,76 +50,102 @@ const BACK_OFF_FIRST: Millis = Millis(500);
 const BACK_OFF_MAX: Millis = Millis(60_000);
 /// After this many failures in a row the site is left to the slow recheck, or to the next sign of life.
 const FAILURES_MAX: u32 = 8;
+/// Failures in a second, and at once, of sites that never answered; above it the next ones wait.
+const STRANGERS_FAIL_PER_S: u64 = 4;
+const STRANGERS_FAIL_AT_ONCE: u64 = 64;
+/// How long they wait.
+const STRANGERS_WAIT: Millis = Millis(1_000);
 /// How long a background fetch may take.
 const FETCH_TIMEOUT: Millis = Millis(5_000);
 
 impl Wanted {
     pub(crate) fn new(sites_max: usize, jitter: Duration) -> Wanted {
         let jitter = Millis(u64::try_from(jitter.as_millis()).unwrap_or(u64::MAX));
-        Wanted(Arc::new(Inner { sites: Mutex::new(BTreeMap::new()), sites_max, jitter, changed: Notify::new() }))
+        let failures = TokenBucket::new(STRANGERS_FAIL_PER_S, STRANGERS_FAIL_AT_ONCE, Millis(0));
+        let sites = Sites { wants: BTreeMap::new(), waiting: BTreeSet::new(), failures };
+        Wanted(Arc::new(Inner { sites: Mutex::new(sites), sites_max, jitter, changed: Notify::new() }))
     }
 
     /// Asks for a fetch of the site, soon.
     pub(crate) fn want(&self, site: &SiteId, now: Millis) {
         let mut sites = self.sites();
-        if let Some(want) = sites.get_mut(site) {
+        if let Some(want) = sites.wants.get_mut(site) {
             want.is_wanted_again |= want.is_under_way;
             return;
         }
         // Above the limit the slow recheck and `find` fetch what is needed.
-        if sites.len() < self.0.sites_max {
+        if sites.wants.len() < self.0.sites_max {
             let not_before = now + Millis(rand::random_range(0..=self.0.jitter.0));
-            let want = Want { not_before, failures: 0, is_under_way: false, is_wanted_again: false };
-            sites.insert(site.clone(), want);
+            sites.wants.insert(site.clone(), Want { failures: 0, is_under_way: false, is_wanted_again: false });
+            sites.waiting.insert((not_before, site.clone()));
             drop(sites);
             self.0.changed.notify_one();
         }
     }
 
-    /// Takes a site that is due, one that `is_near` if there is any, or tells when the next one is.
-    fn take_due(&self, now: Millis, is_near: impl Fn(&SiteId) -> bool) -> Result<SiteId, Option<Millis>> {
+    /// Takes a site that is due, one that `is_near` if there is any, or tells when the next one is. Those that never
+    /// answered wait while their budget is spent.
+    fn take_due(
+        &self,
+        now: Millis,
+        is_near: impl Fn(&SiteId) -> bool,
+        has_answered: impl Fn(&SiteId) -> bool,
+    ) -> Result<SiteId, Option<Millis>> {
         let mut sites = self.sites();
-        let due = |want: &Want| !want.is_under_way && want.not_before <= now;
-        let near = sites.iter().find(|(site, want)| due(want) && is_near(site));
-        // Sites that never answered wait behind the others, so that made-up ones hold nobody up for long.
-        let far = || sites.iter().filter(|(_, want)| due(want)).min_by_key(|(_, want)| want.failures);
-        let chosen = near.or_else(far).map(|(site, _)| site.clone());
-        match chosen {
-            Some(site) => {
-                if let Some(want) = sites.get_mut(&site) {
-                    want.is_under_way = true;
-                }
-                Ok(site)
+        let sites = &mut *sites;
+        let due: Vec<(Millis, SiteId)> = sites.waiting.iter().take_while(|(at, _)| *at <= now).cloned().collect();
+        let may_fail = sites.failures.available(now) > 0;
+        let near = due.iter().find(|(_, site)| is_near(site));
+        let failures = |site: &SiteId| sites.wants.get(site).map_or(0, |want| want.failures);
+        // Sites that failed wait behind the others, so that made-up ones hold nobody up for long.
+        let far =
+            || due.iter().filter(|(_, site)| may_fail || has_answered(site)).min_by_key(|(_, site)| failures(site));
+        if let Some(chosen) = near.or_else(far) {
+            sites.waiting.remove(chosen);
+            if let Some(want) = sites.wants.get_mut(&chosen.1) {
+                want.is_under_way = true;
             }
-            None => Err(sites.values().filter(|want| !want.is_under_way).map(|want| want.not_before).min()),
+            return Ok(chosen.1.clone());
         }
+        for due in due {
+            sites.waiting.remove(&due);
+            sites.waiting.insert((now + STRANGERS_WAIT, due.1));
+        }
+        Err(sites.waiting.first().map(|(at, _)| *at))
     }
 
-    /// Notes the end of a fetch.
-    fn finished(&self, site: &SiteId, now: Millis, succeeded: bool) {
+    /// Notes the end of a fetch of a site that `has_answered` at some time, or has not.
+    fn finished(&self, site: &SiteId, now: Millis, succeeded: bool, has_answered: bool) {
         let mut sites = self.sites();
-        let Some(want) = sites.get_mut(site) else { return };
+        let sites = &mut *sites;
+        let Some(want) = sites.wants.get_mut(site) else { return };
         let jitter = Millis(rand::random_range(0..=self.0.jitter.0));
         want.is_under_way = false;
-        if succeeded {
-            if !want.is_wanted_again {
-                sites.remove(site);
-                return;
+        let next = if succeeded {
+            let is_wanted_again = std::mem::take(&mut want.is_wanted_again);
+            want.failures = 0;
+            is_wanted_again.then_some(now + jitter)
+        } else {
+            if !has_answered {
+                // None may be left, as several are under way at once.
+                sites.failures.take(1, now);
             }
-            *want = Want { not_before: now + jitter, failures: 0, is_under_way: false, is_wanted_again: false };
-            return;
+            want.failures += 1;
+            let back_off = Millis(BACK_OFF_FIRST.0 << want.failures).min(BACK_OFF_MAX);
+            (want.failures < FAILURES_MAX).then_some(now + back_off + jitter)
+        };
+        match next {
+            Some(next) => {
+                sites.waiting.insert((next, site.clone()));
+            }
+            None => {
+                sites.wants.remove(site);
+            }
         }
-        want.failures += 1;
-        if want.failures >= FAILURES_MAX {
-            sites.remove(site);
-            return;
-        }
-        let back_off = Millis(BACK_OFF_FIRST.0 << want.failures).min(BACK_OFF_MAX);
-        want.not_before = now + back_off + jitter;
     }
 
-    fn sites(&self) -> MutexGuard<'_, BTreeMap<SiteId, Want>> {
-        // The map is valid after every single operation, so a panic elsewhere does not make it worthless.
+    fn sites(&self) -> MutexGuard<'_, Sites> {
+        // They are valid after every single operation, so a panic elsewhere does not make them worthless.
         self.0.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,7 +164,8 @@ pub(crate) async fn run(core: Core, wanted: Wanted) {
             () = time::sleep(pause) => {}
             _ = recheck.tick() => want_longest_unconfirmed(&core, &wanted),
             Some((site, succeeded)) = fetches.next(), if !fetches.is_empty() => {
-                wanted.finished(&site, core.shared().clock.now(), succeeded);
+                let has_answered = core.shared().view.version(&site).is_some();
+                wanted.finished(&site, core.shared().clock.now(), succeeded, has_answered);
             }
         }
     }
@@ -144,7 +180,8 @@ fn start_due(
     let shared = core.shared();
     while fetches.len() < shared.config.limits.repair_fan_out {
         let is_near = |site: &SiteId| shared.is_connected(site);
-        match wanted.take_due(shared.clock.now(), is_near) {
+        let has_answered = |site: &SiteId| shared.view.version(site).is_some();
+        match wanted.take_due(shared.clock.now(), is_near, has_answered) {
             Ok(site) => {
                 let core = core.clone();
                 fetches.push(
@@ -185,14 +222,14 @@ mod tests {
         let wanted = Wanted::new(10, Duration::ZERO);
         wanted.want(&site("a"), Millis(10));
         wanted.want(&site("a"), Millis(11));
-        assert_eq!(wanted.take_due(Millis(9), |_| false), Err(Some(Millis(10))));
-        assert_eq!(wanted.take_due(Millis(10), |_| false), Ok(site("a")));
-        assert_eq!(wanted.take_due(Millis(10), |_| false), Err(None));
+        assert_eq!(wanted.take_due(Millis(9), |_| false, |_| true), Err(Some(Millis(10))));
+        assert_eq!(wanted.take_due(Millis(10), |_| false, |_| true), Ok(site("a")));
+        assert_eq!(wanted.take_due(Millis(10), |_| false, |_| true), Err(None));
         wanted.want(&site("a"), Millis(12));
-        wanted.finished(&site("a"), Millis(13), true);
-        assert_eq!(wanted.take_due(Millis(13), |_| false), Ok(site("a")));
-        wanted.finished(&site("a"), Millis(14), true);
-        assert_eq!(wanted.take_due(Millis(99), |_| false), Err(None));
+        wanted.finished(&site("a"), Millis(13), true, true);
+        assert_eq!(wanted.take_due(Millis(13), |_| false, |_| true), Ok(site("a")));
+        wanted.finished(&site("a"), Millis(14), true, true);
+        assert_eq!(wanted.take_due(Millis(99), |_| false, |_| true), Err(None));
     }
 
     #[test]
@@ -201,14 +238,14 @@ mod tests {
         wanted.want(&site("a"), Millis(0));
         wanted.want(&site("b"), Millis(0));
         wanted.want(&site("above the limit"), Millis(0));
-        assert_eq!(wanted.take_due(Millis(0), |site| site.as_str() == "b"), Ok(site("b")));
+        assert_eq!(wanted.take_due(Millis(0), |site| site.as_str() == "b", |_| true), Ok(site("b")));
         let mut now = Millis(0);
         let mut tries = 0;
         loop {
-            match wanted.take_due(now, |_| false) {
+            match wanted.take_due(now, |_| false, |_| true) {
                 Ok(site) => {
                     tries += 1;
-                    wanted.finished(&site, now, false);
+                    wanted.finished(&site, now, false, true);
                 }
                 Err(Some(due)) => now = due,
                 Err(None) => break,
@@ -216,5 +253,35 @@ mod tests {
         }
         assert_eq!(tries, FAILURES_MAX);
         assert!(now > Millis(60_000));
+    }
+
+    #[test]
+    fn sites_that_never_answered_spend_their_budget_and_hold_up_nobody_else() {
+        let wanted = Wanted::new(10_000, Duration::ZERO);
+        let now = Millis(100_000);
+        for number in 0..1_000 {
+            wanted.want(&site(&format!("made-up-{number}")), now);
+        }
+        let has_answered = |site: &SiteId| site.as_str() == "honest";
+        let mut fetched = 0;
+        while let Ok(site) = wanted.take_due(now, |_| false, has_answered) {
+            fetched += 1;
+            wanted.finished(&site, now, false, false);
+        }
+        assert_eq!(fetched, STRANGERS_FAIL_AT_ONCE);
+        wanted.want(&site("honest"), now);
+        wanted.want(&site("near"), now);
+        let is_near = |site: &SiteId| site.as_str() == "near";
+        assert_eq!(wanted.take_due(now, is_near, has_answered), Ok(site("near")));
+        assert_eq!(wanted.take_due(now, is_near, has_answered), Ok(site("honest")));
+        assert_eq!(wanted.take_due(now, is_near, has_answered), Err(Some(now + STRANGERS_WAIT)));
+        let later = (1..=10).map(|second| now + Millis(second * 1_000));
+        let fetched: Vec<u64> = later
+            .map(|now| {
+                let due = std::iter::from_fn(|| wanted.take_due(now, |_| false, has_answered).ok());
+                due.map(|site| wanted.finished(&site, now, false, false)).count() as u64
+            })
+            .collect();
+        assert!(fetched.iter().all(|count| *count <= STRANGERS_FAIL_PER_S), "{fetched:?}");
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     behaviour::{Behaviour, build_swarm},
     config::{ConfigError, DiscoveryConfig},
     counters::Counters,
+    doorkeeper::{self, Doorkeeper},
     exchange,
     handle::{Core, Discovery, Tasks},
     identity::Identity,
@@ -19,7 +20,7 @@ use crate::{
     repair::{self, Wanted},
     revocations,
     shared::Shared,
-    swarm_task::SwarmTask,
+    swarm_task::{Serving, SwarmTask},
     view::SharedView,
 };
 
@@ -45,9 +46,12 @@ pub async fn start(identity: Identity, config: DiscoveryConfig) -> Result<(Disco
     shared.set_listen(swarm.listeners().cloned().collect());
 
     let core = Core::new(Arc::clone(&shared), commands, queue.clone(), schedules.clone());
-    let task = SwarmTask::new(swarm, shared, command_queue, queue, schedules);
+    let (doorkeeper, visitors) = Doorkeeper::new();
+    let serving = Serving::new(Arc::clone(&shared), queue, schedules, doorkeeper);
+    let task = SwarmTask::new(swarm, shared, command_queue, serving);
     let mut tasks = vec![tokio::spawn(task.run()), tokio::spawn(repair::run(core.clone(), wanted))];
     tasks.push(tokio::spawn(revocations::run(core.clone())));
+    tasks.push(tokio::spawn(doorkeeper::run(core.clone(), visitors)));
     if exchanges {
         tasks.push(tokio::spawn(exchange::run(core.clone())));
     }

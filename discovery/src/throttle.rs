@@ -1,4 +1,5 @@
-//! How fast one connection may bring bytes and streams, whatever they are for.
+//! How fast one connection may bring bytes and streams, whatever they are for; and the end of those that bring a gossip frame
+//! that is larger than any.
 //!
 //! Every protocol has limits of its own, but each message costs something before such a limit is looked at: a stream to
 //! negotiate, bytes to decrypt and decode. Here the reader simply stops for a while, and flow control makes the sender
@@ -16,6 +17,8 @@ use std::{
 use futures::{AsyncRead, AsyncWrite};
 use libp2p::core::muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent, SubstreamBox};
 use tokio::time::{Sleep, sleep};
+
+use crate::frames::{FrameWatch, OversizedFrame};
 
 /// What one connection may bring.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +77,8 @@ impl Pause {
 pub(crate) struct ThrottledMuxer {
     inner: StreamMuxerBox,
     bytes: Arc<Mutex<Pace>>,
+    /// What a stream has brought that ends the connection.
+    oversized: Arc<Mutex<Option<OversizedFrame>>>,
     streams: Pace,
     pause: Pause,
 }
@@ -84,13 +89,15 @@ impl ThrottledMuxer {
         ThrottledMuxer {
             inner,
             bytes: Arc::new(Mutex::new(Pace::new(throttle.bytes_per_s, now))),
+            oversized: Arc::default(),
             streams: Pace::new(throttle.streams_per_s, now),
             pause: Pause::default(),
         }
     }
 
-    fn stream(&self, inner: SubstreamBox) -> ThrottledStream {
-        ThrottledStream { inner, bytes: Arc::clone(&self.bytes), pause: Pause::default() }
+    fn stream(&self, inner: SubstreamBox, watch: Option<FrameWatch>) -> ThrottledStream {
+        let (bytes, oversized) = (Arc::clone(&self.bytes), Arc::clone(&self.oversized));
+        ThrottledStream { inner, bytes, oversized, watch, pause: Pause::default() }
     }
 }
 
@@ -103,12 +110,12 @@ impl StreamMuxer for ThrottledMuxer {
         ready!(this.pause.poll(&this.streams, context));
         let stream = ready!(Pin::new(&mut this.inner).poll_inbound(context))?;
         this.streams.spend(1, Instant::now());
-        Poll::Ready(Ok(this.stream(stream)))
+        Poll::Ready(Ok(this.stream(stream, Some(FrameWatch::new()))))
     }
 
     fn poll_outbound(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<ThrottledStream>> {
         let stream = ready!(Pin::new(&mut self.inner).poll_outbound(context))?;
-        Poll::Ready(Ok(self.stream(stream)))
+        Poll::Ready(Ok(self.stream(stream, None)))
     }
 
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -116,6 +123,9 @@ impl StreamMuxer for ThrottledMuxer {
     }
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<StreamMuxerEvent>> {
+        if let Some(oversized) = locked(&self.oversized).take() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, oversized)));
+        }
         Pin::new(&mut self.inner).poll(context)
     }
 }
@@ -124,12 +134,15 @@ impl StreamMuxer for ThrottledMuxer {
 pub(crate) struct ThrottledStream {
     inner: SubstreamBox,
     bytes: Arc<Mutex<Pace>>,
+    oversized: Arc<Mutex<Option<OversizedFrame>>>,
+    /// Of a stream that the other side has opened.
+    watch: Option<FrameWatch>,
     pause: Pause,
 }
 
-fn locked(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
-    // A pace is valid after every single operation, so a panic elsewhere does not spoil it.
-    pace.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is valid after every single operation, so a panic elsewhere does not spoil it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AsyncRead for ThrottledStream {
@@ -138,6 +151,14 @@ impl AsyncRead for ThrottledStream {
         ready!(this.pause.poll(&locked(&this.bytes), context));
         let read = ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
         locked(&this.bytes).spend(read, Instant::now());
+        if let Some(watch) = &mut this.watch
+            && let Err(oversized) = watch.see(&buffer[..read])
+        {
+            *locked(&this.oversized) = Some(oversized);
+            // The connection's own task reads this stream, and looks at the connection when it is woken.
+            context.waker().wake_by_ref();
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
         Poll::Ready(Ok(read))
     }
 }

@@ -129,11 +129,13 @@ impl SharedView {
         self.site_ids().into_iter().filter_map(summary).collect()
     }
 
-    /// Looks at all hosts, site by site, in no particular order.
-    pub(crate) fn for_each_host(&self, mut look: impl FnMut(&SiteId, &Host)) {
+    /// Looks at all hosts, site by site, in no particular order. The flag says whether the site has ever told its
+    /// schedules.
+    pub(crate) fn for_each_host(&self, mut look: impl FnMut(&SiteId, &Host, bool)) {
         for entry in &self.sites {
+            let has_answered = matches!(entry.view.schedules(), Schedules::Known(_));
             for host in &entry.view.advert().hosts {
-                look(entry.key(), host);
+                look(entry.key(), host, has_answered);
             }
         }
     }

@@ -5,8 +5,8 @@ use std::{cell::RefCell, sync::Arc, time::Duration};
 use broker::{
     ids::{HostId, RequestId, SiteId},
     protocol::{
-        AttemptId, AttemptStatus, Grant, HoldRequest, LedgerVersion, Refusal, RefusalReason, ScheduleSnapshot,
-        SiteAnswer, SiteRequest,
+        AttemptId, AttemptStatus, BookedPart, Grant, HoldRequest, LedgerVersion, Refusal, RefusalReason,
+        ScheduleSnapshot, SiteAnswer, SiteRequest,
     },
     resources::Amounts,
     schedule::Schedule,
@@ -115,12 +115,17 @@ fn ask_seeds() -> Vec<Seed> {
     let Some(attempt) = attempt() else { return Vec::new() };
     let Some(hold) = hold(&attempt) else { return Vec::new() };
     let site = |request| WireRequest::Site(request);
+    let (id, authorization) = (attempt.request.clone(), Arc::clone(&hold.authorization));
     let requests = [
         ("hold", site(SiteRequest::Hold(hold))),
         ("confirm", site(SiteRequest::Confirm { attempt: attempt.clone(), held_in: 1 << 40 })),
         ("release", site(SiteRequest::Release(attempt.clone()))),
         ("settle", site(SiteRequest::Settle(attempt.clone()))),
-        ("inquire", site(SiteRequest::Inquire(attempt))),
+        ("inquire", site(SiteRequest::Inquire(attempt.clone()))),
+        ("inspect", site(SiteRequest::Inspect(attempt.clone()))),
+        ("lookup", site(SiteRequest::Lookup(id))),
+        ("takeover", site(SiteRequest::TakeOver { attempt, authorization })),
+        ("revocations", WireRequest::Revocations { from: 300 }),
         ("schedules", WireRequest::Schedules(Some(LedgerVersion { incarnation: 9, change: 300 }))),
         ("advert", WireRequest::Advert),
         ("adverts", WireRequest::Adverts(vec![(1, 2), (u64::MAX, 70_000)])),
@@ -131,13 +136,19 @@ fn ask_seeds() -> Vec<Seed> {
 fn answer_seeds() -> Vec<Seed> {
     let version = LedgerVersion { incarnation: 9, change: 300 };
     let (Ok(host), Ok(site)) = (HostId::new("h1"), SiteId::new("s")) else { return Vec::new() };
+    let Some(hold) = attempt().and_then(|attempt| hold(&attempt)) else { return Vec::new() };
     let mut schedule = Schedule::default();
     schedule.add(Window { start: Time(1_000), end: Time(2_000) }, &some_amounts());
     let snapshot = ScheduleSnapshot { site, version, hosts: vec![(host.clone(), schedule)] };
-    let refusal = Refusal { reason: RefusalReason::UnknownHost(host), version, hosts: Vec::new() };
+    let statement = Arc::new(hold.authorization.request.clone());
+    let part = BookedPart { attempt: hold.attempt, window: hold.window, grants: hold.grants, statement };
+    let refusal = Refusal { reason: RefusalReason::UnknownHost(host.clone()), version, hosts: Vec::new() };
     let status = SiteAnswer::Status { decision: Some(AttemptStatus::Dead), booking: AttemptStatus::Pending };
     let answers = [
         ("schedules", WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot)))),
+        ("found", WireAnswer::Site(SiteAnswer::Found { parts: vec![part], version })),
+        ("booked", WireAnswer::Site(SiteAnswer::Booked { hosts: vec![host.clone()], version })),
+        ("revocations", WireAnswer::Revocations { revocations: vec![vec![b'x'; 40]], total: 7 }),
         ("unchanged", WireAnswer::Unchanged(version)),
         ("held", WireAnswer::Site(SiteAnswer::Held { version, hold_for: Millis(10_000) })),
         ("refused", WireAnswer::Site(SiteAnswer::Refused(refusal))),

@@ -32,8 +32,10 @@ use crate::{
 pub enum Attack {
     /// Random bytes by gossip.
     GossipGarbage,
-    /// Gossip frames larger than any honest one.
+    /// Gossip that is larger than its kind may be.
     GossipOversized,
+    /// Gossip frames larger than any honest one.
+    GossipFrames,
     /// Envelopes with broken signatures, of another grid, expired, or in another site's name, by gossip.
     GossipForged,
     /// Valid adverts of sites made up on the spot, by gossip.
@@ -60,9 +62,10 @@ pub enum Attack {
 
 impl Attack {
     /// All of them.
-    pub const ALL: [Attack; 13] = [
+    pub const ALL: [Attack; 14] = [
         Attack::GossipGarbage,
         Attack::GossipOversized,
+        Attack::GossipFrames,
         Attack::GossipForged,
         Attack::GossipFreshIdentities,
         Attack::GossipFlood,
@@ -82,6 +85,7 @@ impl Attack {
         match self {
             Attack::GossipGarbage => "gossip-garbage",
             Attack::GossipOversized => "gossip-oversized",
+            Attack::GossipFrames => "gossip-frames",
             Attack::GossipForged => "gossip-forged",
             Attack::GossipFreshIdentities => "gossip-fresh-identities",
             Attack::GossipFlood => "gossip-flood",

@@ -65,18 +65,9 @@ pub(super) async fn one_after_the_other(plan: &AttackPlan, tally: &Tally) -> Res
         let identity = Identity::generate()?;
         let Some(words) = Words::new(plan.grid.clone(), identity.clone()) else { return std::future::pending().await };
         let swarm = swarm(plan, &identity)?;
-        Persona {
-            plan,
-            tally,
-            swarm,
-            words,
-            open: BTreeMap::new(),
-            has_sent_frame: false,
-            slow: BTreeSet::new(),
-            offers: BTreeMap::new(),
-        }
-        .live()
-        .await;
+        Persona { plan, tally, swarm, words, open: BTreeMap::new(), slow: BTreeSet::new(), offers: BTreeMap::new() }
+            .live()
+            .await;
     }
 }
 
@@ -87,8 +78,6 @@ struct Persona<'a> {
     words: Words,
     /// Connected targets and the requests under way to them.
     open: BTreeMap<PeerId, usize>,
-    /// Whether it has sent what no stream of gossip survives.
-    has_sent_frame: bool,
     /// Targets that have their slow requests.
     slow: BTreeSet<PeerId>,
     /// What the targets offer.
@@ -162,12 +151,12 @@ impl Persona<'_> {
             }
         }
         if self.does(Attack::GossipOversized) {
-            if !std::mem::replace(&mut self.has_sent_frame, true) {
-                let frame = self.words.large(wire::ADVERT_BYTES_MAX + 100_000);
-                self.publish(Attack::GossipOversized, &adverts, frame);
-            }
             let large = self.words.large(wire::UPDATE_BYTES_MAX + 10_000);
             self.publish(Attack::GossipOversized, &schedules, large);
+        }
+        if self.does(Attack::GossipFrames) {
+            let frame = self.words.large(wire::ADVERT_BYTES_MAX + 100_000);
+            self.publish(Attack::GossipFrames, &adverts, frame);
         }
     }
 

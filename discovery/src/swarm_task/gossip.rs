@@ -149,7 +149,9 @@ impl Gossip {
         };
         self.shared.count(dropped.counter());
         if dropped.is_forwarders_fault() {
-            return Verdict { acceptance: MessageAcceptance::Reject, blame: Some((from, Offence::InvalidGossip)) };
+            let is_large = dropped == Dropped::Oversized;
+            let offence = if is_large { Offence::OversizedGossip } else { Offence::InvalidGossip };
+            return Verdict { acceptance: MessageAcceptance::Reject, blame: Some((from, offence)) };
         }
         Verdict { acceptance: MessageAcceptance::Ignore, blame }
     }

@@ -31,12 +31,11 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-pub(crate) use self::{asks::AskCommand, gossip::Gossip};
+pub(crate) use self::{asks::AskCommand, gossip::Gossip, serving::Serving};
 use self::{
     asks::{Asks, Wire, ask_error},
     dht::Dht,
     peers::Peers,
-    serving::Serving,
 };
 use crate::{
     behaviour::{Behaviour, BehaviourEvent, identify_protocol},
@@ -44,7 +43,6 @@ use crate::{
     conduct::{Conduct, Offence},
     counters::Counter,
     identity::site_of_peer,
-    inbound::{InboundQueue, ScheduleServer},
     shared::{Shared, millis, peer_of_address},
 };
 
@@ -104,15 +102,14 @@ impl SwarmTask {
         swarm: Swarm<Behaviour>,
         shared: Arc<Shared>,
         commands: mpsc::Receiver<Command>,
-        inbound: InboundQueue,
-        schedules: ScheduleServer,
+        serving: Serving,
     ) -> SwarmTask {
         let now = shared.clock.now();
         SwarmTask {
             swarm,
             commands,
             asks: Asks::new(shared.config.limits.clone()),
-            serving: Serving::new(Arc::clone(&shared), inbound, schedules),
+            serving,
             dht: Dht::new(Arc::clone(&shared)),
             gossip: Gossip::new(Arc::clone(&shared)),
             peers: Peers::new(Arc::clone(&shared)),
@@ -350,7 +347,12 @@ impl SwarmTask {
                 let publish_at = if is_news_lost { now + PUBLISH_AFTER_FIRST_CONNECTION } else { self.refresh_at };
                 self.refresh_at = self.refresh_at.min(publish_at);
             }
-            SwarmEvent::ConnectionClosed { peer_id, num_established: 0, .. } => self.peers.closed(&peer_id),
+            SwarmEvent::ConnectionClosed { peer_id, num_established, cause, .. } => {
+                if num_established == 0 {
+                    self.peers.closed(&peer_id);
+                }
+                self.blame_for_end(peer_id, cause);
+            }
             SwarmEvent::OutgoingConnectionError { peer_id, error, .. } => {
                 self.shared.count(Counter::DialsFailed);
                 debug!(?peer_id, %error, "dial failed");

@@ -105,11 +105,21 @@ impl Peers {
             }
         }
         if is_new {
-            self.shared.set_worth_remembering(
-                self.addresses.values().filter_map(|addresses| addresses.first().cloned()).collect(),
-            );
+            self.remember();
         }
         is_new
+    }
+
+    /// Forgets where a peer listens: it is not worth dialling again.
+    pub(crate) fn forget(&mut self, peer: &PeerId) {
+        if self.addresses.remove(peer).is_some() {
+            self.remember();
+        }
+    }
+
+    fn remember(&self) {
+        let first = self.addresses.values().filter_map(|addresses| addresses.first().cloned());
+        self.shared.set_worth_remembering(first.collect());
     }
 
     /// Addresses to dial because there are too few neighbours, when it is time.

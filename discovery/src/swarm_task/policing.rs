@@ -12,7 +12,10 @@
 
 use std::{collections::BTreeSet, io};
 
-use libp2p::{request_response::OutboundFailure, swarm::ListenError};
+use libp2p::{
+    request_response::OutboundFailure,
+    swarm::{ConnectionError, ListenError},
+};
 use libp2p_connection_limits as connection_limits;
 use tracing::{debug, warn};
 
@@ -22,6 +25,7 @@ use crate::{
     conduct::{BanTerms, Conduct, Offence},
     config::DiscoveryConfig,
     counters::Counter,
+    frames::is_oversized_frame,
 };
 
 /// The conduct of everybody, on the terms of `config`.
@@ -56,7 +60,19 @@ impl SwarmTask {
         let behaviour = self.swarm.behaviour_mut();
         behaviour.gate.shut_out(peer);
         behaviour.kad.remove_peer(&peer);
+        self.peers.forget(&peer);
         self.shared.set_bans(self.conduct.bans(now));
+    }
+
+    /// Blames the peer when it has brought its connection to an end.
+    pub(super) fn blame_for_end(&mut self, peer: PeerId, cause: Option<ConnectionError>) {
+        if let Some(ConnectionError::IO(error)) = cause
+            && is_oversized_frame(&error)
+        {
+            debug!(%peer, %error, "connection closed");
+            self.shared.count(Counter::ConnectionsClosedOversized);
+            self.blame(peer, Offence::OversizedFrame);
+        }
     }
 
     /// Ends bans that are over, looks at the scores of gossip, and closes connections whose other side says nothing.

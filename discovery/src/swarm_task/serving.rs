@@ -17,6 +17,7 @@ use crate::{
     codec::{WireAnswer, WireRequest},
     config::HEAVY_ANSWER,
     counters::Counter,
+    doorkeeper::Doorkeeper,
     inbound::{InboundQueue, ScheduleServer},
     membership::revocations_page,
     rate::PeerBuckets,
@@ -32,6 +33,7 @@ pub(crate) struct Serving {
     shared: Arc<Shared>,
     inbound: InboundQueue,
     schedules: ScheduleServer,
+    doorkeeper: Doorkeeper,
     open: FuturesUnordered<BoxFuture<'static, Served>>,
     tokens: PeerBuckets,
 }
@@ -40,11 +42,16 @@ pub(crate) struct Serving {
 const ADVERTS_PAGE_BYTES: usize = wire::ANSWER_BYTES_MAX / 2;
 
 impl Serving {
-    pub(crate) fn new(shared: Arc<Shared>, inbound: InboundQueue, schedules: ScheduleServer) -> Serving {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        inbound: InboundQueue,
+        schedules: ScheduleServer,
+        doorkeeper: Doorkeeper,
+    ) -> Serving {
         let limits = &shared.config.limits;
         let per_s = limits.asks_per_peer_per_s;
         let tokens = PeerBuckets::new(per_s, per_s.saturating_mul(2), limits.sites_max);
-        Serving { shared, inbound, schedules, open: FuturesUnordered::new(), tokens }
+        Serving { shared, inbound, schedules, doorkeeper, open: FuturesUnordered::new(), tokens }
     }
 
     /// Takes the tokens of a request; when its peer has too few, the answer is handed back.
@@ -81,7 +88,9 @@ impl Serving {
                 answer.map(|answer| answer.map_or_else(|_| site_is_busy(), WireAnswer::Site)).boxed()
             }
             WireRequest::Schedules(known) => {
-                let Some(answer) = self.schedules.ask(known) else {
+                let is_stranger = self.shared.config.membership.is_closed() && !self.shared.view.knows(&from);
+                let answer = if is_stranger { self.doorkeeper.ask(from, known) } else { self.schedules.ask(known) };
+                let Some(answer) = answer else {
                     self.shared.count(Counter::AsksInBusy);
                     return Some((channel, WireAnswer::Busy));
                 };

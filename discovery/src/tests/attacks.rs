@@ -39,6 +39,8 @@ async fn whoever_goes_on_misbehaving_is_banned_and_the_ban_says_why() {
     for (attack, why) in [
         (Attack::GossipGarbage, "passes on invalid gossip"),
         (Attack::GossipForged, "passes on invalid gossip"),
+        (Attack::GossipOversized, "sends gossip that is too large"),
+        (Attack::GossipFrames, "sends gossip frames that are larger than any"),
         (Attack::GossipFlood, "signs too much gossip"),
         (Attack::AskGarbage, "sends invalid requests"),
         (Attack::AskFlood, "sends too many requests"),

@@ -34,6 +34,9 @@ impl Members {
 }
 
 impl Membership for Members {
+    fn is_closed(&self) -> bool {
+        true
+    }
     fn credential(&self) -> Vec<u8> {
         self.shows.clone()
     }
@@ -79,6 +82,38 @@ async fn who_shows_no_credential_is_not_believed_by_anybody() {
     let stranger_site = stranger.discovery.site_id();
     assert!(members.iter().all(|node| !node.discovery.view().knows(stranger_site)));
     assert_eq!(first.discovery.badge(second.discovery.site_id()).unwrap().credential, CREDENTIAL);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedules_are_shown_to_whoever_shows_a_credential_when_asked_for_it_and_to_nobody_else() {
+    let silent = |members: Arc<Members>| {
+        move |config: &mut DiscoveryConfig| {
+            config.gossip = false;
+            config.membership = members;
+        }
+    };
+    let first = node_with(&[], silent(Members::showing(CREDENTIAL))).await;
+    offer(&first, "a");
+    let bootstrap = first.discovery.listen_addresses();
+    let second = node_with(&bootstrap, silent(Members::showing(CREDENTIAL))).await;
+    let stranger = node_with(&bootstrap, silent(Members::showing(b"forged"))).await;
+    offer(&second, "b");
+    offer(&stranger, "x");
+    // Believes the first one's credential, and asks for its schedules as any node would.
+    let finds_it = async |node: &Node| {
+        let found = node.discovery.find(query(3), 1).await;
+        found.hosts.iter().any(|found| found.host.id.as_str() == "a")
+    };
+    let start = Instant::now();
+    while !finds_it(&second).await {
+        assert!(start.elapsed() < DEADLINE, "a member is shown the schedules");
+    }
+    assert!(first.discovery.view().knows(second.discovery.site_id()), "it was asked who it is");
+    while counter(&first, Counter::AsksInStranger) == 0 {
+        assert!(start.elapsed() < 2 * DEADLINE, "a stranger asks, and is asked who it is");
+        assert!(!finds_it(&stranger).await);
+    }
+    assert!(stranger.discovery.view().version(first.discovery.site_id()).is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

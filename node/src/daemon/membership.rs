@@ -27,6 +27,11 @@ fn encode(revocation: &SignedRevocation) -> Option<Vec<u8>> {
     serde_json::to_vec(revocation).ok()
 }
 
+/// Reads a revocation that another site tells; unchecked.
+pub fn decode_revocation(bytes: &[u8]) -> Option<SignedRevocation> {
+    serde_json::from_slice(bytes).ok()
+}
+
 /// Why a revocation was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum RevokeError {
@@ -244,13 +249,18 @@ pub enum SignError {
     File(#[from] TrustFileError),
 }
 
-fn decode(credential: &[u8]) -> Option<Chain> {
+/// Reads what a site shows of itself; unchecked.
+pub fn decode(credential: &[u8]) -> Option<Chain> {
     let config = bincode::config::standard().with_limit::<{ discovery::membership::CREDENTIAL_BYTES_MAX }>();
     let (chain, read) = bincode::serde::decode_from_slice(credential, config).ok()?;
     (read == credential.len()).then_some(chain)
 }
 
 impl discovery::Membership for Membership {
+    fn is_closed(&self) -> bool {
+        self.grid.root.is_some()
+    }
+
     fn credential(&self) -> Vec<u8> {
         self.encoded_credential.clone()
     }
@@ -272,7 +282,7 @@ impl discovery::Membership for Membership {
     }
 
     fn hear_revocations(&self, revocations: &[Vec<u8>]) -> usize {
-        let read = |bytes: &Vec<u8>| serde_json::from_slice::<SignedRevocation>(bytes).ok();
+        let read = |bytes: &Vec<u8>| decode_revocation(bytes);
         // What is lapsed, false or signed by somebody revoked is left out; there is nobody to complain to.
         let is_news = |revocation: &SignedRevocation| self.put_in_force(revocation).unwrap_or(false);
         let news = revocations.iter().filter_map(read).filter(is_news).count();
