@@ -4,6 +4,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use discovery::hostile::Attack;
+
 use super::{
     memory,
     scenario::{Scenario, ScenarioFlags, duration},
@@ -169,6 +171,8 @@ pub struct Checked {
     pub distance: Option<Distance>,
     /// What happens while requests come.
     pub scenario: Scenario,
+    /// What attackers do; everything when empty.
+    pub attacks: Vec<Attack>,
 }
 
 impl GridArgs {
@@ -229,6 +233,7 @@ impl GridArgs {
             in_process: self.in_process,
             distance: self.distance()?,
             scenario: self.scenario.check(nodes)?,
+            attacks: self.scenario.attacks().to_vec(),
         })
     }
 }

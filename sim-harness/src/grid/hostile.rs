@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use discovery::hostile::Attack;
 use serde::Serialize;
 
 use super::{
@@ -89,11 +90,17 @@ pub struct Attackers {
 }
 
 impl Attackers {
-    /// Starts `count` attackers on all nodes of `grid`.
+    /// Starts `count` attackers on all nodes of `grid`; they do everything when no `attacks` are named.
     ///
     /// # Errors
     /// [`GridError`] when a node does not say where it listens, or no process can be started.
-    pub fn start(cluster: &Cluster, grid: &str, phase: Phase, count: usize) -> Result<Attackers, GridError> {
+    pub fn start(
+        cluster: &Cluster,
+        grid: &str,
+        phase: Phase,
+        count: usize,
+        attacks: &[Attack],
+    ) -> Result<Attackers, GridError> {
         let mut attackers = Attackers { children: Vec::new() };
         if phase == Phase::Baseline {
             return Ok(attackers);
@@ -116,6 +123,9 @@ impl Attackers {
             command.args(["attacker", "--grid", grid]);
             for target in &targets {
                 command.arg("--target").arg(target);
+            }
+            for attack in attacks {
+                command.args(["--attack", attack.name()]);
             }
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
             attackers.children.push(command.spawn().map_err(system("cannot start an attacker"))?);

@@ -130,7 +130,7 @@ impl Run<'_> {
         let mut all = Vec::new();
         for phase in Phase::ALL {
             self.progress.stage(phase.name(), self.checked.nodes);
-            let attackers = Attackers::start(self.cluster, self.grid, phase, attackers)?;
+            let attackers = Attackers::start(self.cluster, self.grid, phase, attackers, &self.checked.attacks)?;
             let attack = || hostile::watch(self.cluster, attackers, duration);
             let (placed, measured) = self.under_load(phase.name(), pace, attack)?;
             findings.hostile.push(PhaseFigures::new(phase, &placed, measured, findings.hostile.first()));

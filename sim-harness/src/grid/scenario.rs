@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use discovery::hostile::Attack;
+
 use super::{
     args::{NODES_MAX, in_range},
     error::UsageError,
@@ -41,6 +43,9 @@ pub struct ScenarioFlags {
     /// Let N hostile peers attack at full speed, after the same load without them, and compare.
     #[arg(long, value_name = "N", conflicts_with_all = ["in_order", "kill", "partition"])]
     hostile: Option<usize>,
+    /// What the hostile peers do; may be repeated [default: everything].
+    #[arg(long, value_name = "ATTACK", requires = "hostile")]
+    attack: Vec<Attack>,
     /// Requests a second, at random moments through random nodes (with --duration; with --hostile 10 by default).
     #[arg(long, value_name = "R", conflicts_with_all = ["in_order", "kill", "partition"])]
     rate: Option<f64>,
@@ -104,6 +109,11 @@ pub enum Scenario {
 }
 
 impl ScenarioFlags {
+    /// What attackers do; everything when empty.
+    pub fn attacks(&self) -> &[Attack] {
+        &self.attack
+    }
+
     /// Checks the flags for a grid of `nodes`.
     ///
     /// # Errors
