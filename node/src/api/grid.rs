@@ -14,6 +14,7 @@ use broker::{
     trust::PublicKey,
     view::Schedules,
 };
+use discovery::BannedPeer;
 use serde::Serialize;
 
 use super::ApiState;
@@ -34,6 +35,7 @@ pub struct Status {
     known_hosts: usize,
     active_requests: usize,
     ledger_version: LedgerVersion,
+    bans: Vec<BanView>,
     counters: BTreeMap<String, u64>,
 }
 
@@ -55,13 +57,38 @@ pub async fn status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         known_hosts: state.discovery.view().host_count(),
         active_requests: state.requests.active(),
         ledger_version,
+        bans: bans(&discovery.bans),
         counters: discovery.counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
     })
+}
+
+/// A peer that this node refuses to talk to.
+#[derive(Debug, Serialize)]
+struct BanView {
+    site: SiteId,
+    why: &'static str,
+    until: u64,
+    times: u32,
+}
+
+/// The bans in force, the one that ends last first.
+fn bans(bans: &[BannedPeer]) -> Vec<BanView> {
+    let now_s = unix_ms() / 1000;
+    let view = |ban: &BannedPeer| BanView {
+        site: ban.site.clone(),
+        why: ban.why,
+        until: now_s + ban.remaining.0.div_ceil(1000),
+        times: ban.times,
+    };
+    let mut bans: Vec<BanView> = bans.iter().map(view).collect();
+    bans.sort_by_key(|ban| std::cmp::Reverse(ban.until));
+    bans
 }
 
 #[derive(Debug, Serialize)]
 pub struct SiteList {
     sites: Vec<SiteView>,
+    bans: Vec<BanView>,
 }
 
 #[derive(Debug, Serialize)]
@@ -129,7 +156,7 @@ pub async fn sites(State(state): State<Arc<ApiState>>) -> Json<SiteList> {
             addresses: summary.advert.addresses,
         }
     });
-    Json(SiteList { sites: sites.collect() })
+    Json(SiteList { sites: sites.collect(), bans: bans(&state.discovery.status().bans) })
 }
 
 #[derive(Debug, Serialize)]

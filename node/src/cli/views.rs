@@ -159,6 +159,18 @@ pub struct AnswerView {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SiteList {
     pub sites: Vec<SiteSummary>,
+    /// Peers that the node refuses to talk to; none of a node that does not tell.
+    #[serde(default)]
+    pub bans: Vec<BanSummary>,
+}
+
+/// A peer that the node refuses to talk to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BanSummary {
+    pub site: String,
+    pub why: String,
+    pub until: Time,
+    pub times: u64,
 }
 
 /// One known site.

@@ -16,6 +16,8 @@ use crate::{
         args::DoctorArgs,
         error::{CliError, Exit},
         output::{Report, safe},
+        time::format_time,
+        views::{BanSummary, SiteList},
     },
     config::API_TOKEN_FILE,
     daemon::{
@@ -91,6 +93,10 @@ pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     let salvaged = args.salvage.then(|| salvage(&data_dir));
     let mut findings = examine(&data_dir);
     findings.findings.splice(0..0, salvaged);
+    // Without a node that answers there is nobody to ask, which is no finding.
+    if let Ok(list) = context.connect().and_then(|client| Ok(client.get::<SiteList>("/v1/sites")?)) {
+        findings.findings.push(bans(&list.bans));
+    }
     context.output.print(&findings)?;
     let is_bad = findings.findings.iter().any(|finding| finding.level == Level::Problem);
     Ok(if is_bad { Exit::Failure } else { Exit::Done })
@@ -211,6 +217,22 @@ fn check_ledger(data_dir: &Path) -> Vec<Finding> {
     }]
 }
 
+/// Whom the node that runs here refuses to talk to.
+fn bans(bans: &[BanSummary]) -> Finding {
+    const CHECK: &str = "bans";
+    if bans.is_empty() {
+        return Finding::new(CHECK, Level::Good, "the node that runs here refuses to talk to nobody");
+    }
+    let told = bans.iter().map(|ban| {
+        let until = format_time(ban.until, &TimeZone::UTC);
+        format!("{} until {until} (time {}): {}", ban.site, ban.times, ban.why)
+    });
+    let to_do = "nothing, a ban ends by itself; when the site is one that you trust, its owner should look into its log and \
+                 run the newest kolo";
+    let what = format!("the node that runs here refuses to talk to {}", told.collect::<Vec<_>>().join("; "));
+    Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
+}
+
 /// Makes a new ledger of a damaged one, and says what came of it.
 fn salvage(data_dir: &Path) -> Finding {
     const CHECK: &str = "salvage";
@@ -263,6 +285,8 @@ fn advice(error: &StoreError, data_dir: &Path) -> String {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use broker::time::Time;
+
     use super::*;
     use crate::cli::output::{OutputFormat, tests::printed};
 
@@ -305,6 +329,15 @@ mod tests {
             "{text}"
         );
         assert_eq!(printed(&bad, OutputFormat::Quiet), "ledger\n");
+    }
+
+    #[test]
+    fn a_ban_is_told_with_its_reason_and_its_end() {
+        let ban = BanSummary { site: "12D3".to_owned(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
+        let told = bans(&[ban]);
+        assert_eq!(told.level, Level::Note);
+        assert!(told.what.ends_with("12D3 until 1970-01-02 00:00:00+00:00 (time 2): lies"), "{}", told.what);
+        assert_eq!(bans(&[]).level, Level::Good);
     }
 
     #[test]

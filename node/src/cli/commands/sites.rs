@@ -1,4 +1,4 @@
-//! `kolo sites`: the sites of the grid, as this node knows them.
+//! `kolo sites`: the sites of the grid, as this node knows them, and the peers that it refuses to talk to.
 
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -8,6 +8,7 @@ use crate::cli::{
     error::{CliError, Exit},
     output::{Report, columns},
     report::{age_text, or_dash},
+    time::format_time,
     views::SiteList,
 };
 
@@ -26,8 +27,8 @@ impl Report for SiteList {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, _: &TimeZone) -> String {
-        columns(
+    fn text(&self, zone: &TimeZone) -> String {
+        let mut text = columns(
             ["SITE", "NAME", "HOSTS", "SCHEDULE", "AGE", "ADVERT AGE", "EXPIRES IN", "ADDRESS"],
             self.sites.iter().map(|site| {
                 let name = if site.this_node { format!("{} (this node)", site.name) } else { site.name.clone() };
@@ -42,7 +43,17 @@ impl Report for SiteList {
                     or_dash(site.addresses.first().cloned().unwrap_or_default()),
                 ]
             }),
-        )
+        );
+        if !self.bans.is_empty() {
+            text.push('\n');
+            text.push_str(&columns(
+                ["BANNED", "UNTIL", "TIMES", "WHY"],
+                self.bans.iter().map(|ban| {
+                    [ban.site.clone(), format_time(ban.until, zone), ban.times.to_string(), ban.why.clone()]
+                }),
+            ));
+        }
+        text
     }
     fn ids(&self) -> Vec<String> {
         self.sites.iter().map(|site| site.site.clone()).collect()
@@ -51,8 +62,13 @@ impl Report for SiteList {
 
 #[cfg(test)]
 mod tests {
+    use broker::time::Time;
+
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::cli::{
+        output::{OutputFormat, tests::printed},
+        views::BanSummary,
+    };
 
     #[test]
     fn sites_are_listed_with_the_age_of_what_is_known() {
@@ -62,10 +78,15 @@ mod tests {
             "addresses":["/ip4/127.0.0.1/tcp/1"]}]}"#,
         )
         .unwrap();
+        let expected = "SITE  NAME                     HOSTS  SCHEDULE  AGE  ADVERT AGE  EXPIRES IN  ADDRESS\n\
+             12D3  al\\u{1b}pha (this node)  4      current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n";
+        assert_eq!(printed(&list, OutputFormat::Table), expected);
+        let ban = BanSummary { site: "12E".to_owned(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
+        let with_ban = printed(&SiteList { bans: vec![ban], ..list }, OutputFormat::Table);
         assert_eq!(
-            printed(&list, OutputFormat::Table),
-            "SITE  NAME                     HOSTS  SCHEDULE  AGE  ADVERT AGE  EXPIRES IN  ADDRESS\n\
-             12D3  al\\u{1b}pha (this node)  4      current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n"
+            with_ban.strip_prefix(expected).unwrap(),
+            "\nBANNED  UNTIL                      TIMES  WHY\n\
+             12E     1970-01-02 00:00:00+00:00  2      lies\n"
         );
     }
 }
