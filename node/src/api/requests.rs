@@ -67,7 +67,7 @@ struct SignedSubmission {
 }
 
 /// Reads a request that its user has signed.
-pub(super) fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
+pub fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
     read_body::<SignedSubmission>("signed request", body).map(|submission| submission.authorization)
 }
 

@@ -70,6 +70,13 @@ attempts = 3
 max_holds = 10
 farthest_future = "30d"
 
+[policy]
+allow = ["ann", "0123456789abcdef"]
+max_duration = "2h"
+hours = "18:00-08:00"
+user_share = { cpu = "50%" }
+max_holds = 3
+
 [gossip]
 interval = "1s"
 

@@ -22,6 +22,7 @@ pub const TARGETS: &[Target] = &[
     journal::JOURNAL,
     texts::TIMES,
     trust::GRID_FILES,
+    trust::SHOWN,
     trust::TOKEN,
 ];
 
@@ -37,6 +38,7 @@ mod tests {
         journals: "journal",
         times: "times",
         grid_files: "grid-files",
+        memberships: "shown",
         tokens: "token",
     }
 }
