@@ -136,7 +136,8 @@ impl Engine<'_> {
             && let Some(start) = policy.next(&self.view())
         {
             self.sequence += 1;
-            self.starting = Some(Starting { at: Moment(self.now.0 + START_US), sequence: self.sequence, start });
+            self.starting =
+                Some(Starting { at: Moment(self.now.0.saturating_add(START_US)), sequence: self.sequence, start });
         }
         Ok(true)
     }
@@ -158,7 +159,7 @@ impl Engine<'_> {
             None => target.first_fit(&job.shape),
         };
         let hosts = hosts.filter(|hosts| hosts.len() == job.shape.hosts as usize).ok_or(impossible)?;
-        target.take(index, &hosts, &job.shape, self.now.plus_seconds(job.planned_s));
+        target.take(index, &hosts, &job.shape, self.now.plus_seconds(job.expected_s()));
         let end = self.now.plus_seconds(job.held_s);
         self.sequence += 1;
         self.ends.push(Reverse((end, self.sequence, index)));
@@ -172,7 +173,7 @@ impl Engine<'_> {
         let job = &self.jobs[index.at()];
         let Some(run) = self.runs[index.at()] else { return };
         let hosts = std::mem::take(&mut self.hosts[index.at()]);
-        let expected_end = run.start.plus_seconds(job.planned_s);
+        let expected_end = run.start.plus_seconds(job.expected_s());
         self.clusters[run.cluster.at()].give_back(index, &hosts, &job.shape, expected_end);
         self.ended += 1;
         policy.ended(index, &self.view());

@@ -43,8 +43,10 @@ pub struct Job {
     pub submit_s: i64,
     /// How long it holds its hosts, in seconds; the limit has already cut it where limits kill.
     pub held_s: i64,
-    /// How long the scheduler expects it to hold its hosts, in seconds.
+    /// How long a reservation for it must be, as far as the scheduler knows, in seconds: with the teardown.
     pub planned_s: i64,
+    /// What it holds its hosts for after it has ended, in seconds.
+    pub teardown_s: i64,
     /// By what the shortest job is found, in seconds: the run time, or the limit if the scheduler knows no more, but no
     /// less than the run time. Unlike the planned time it knows nothing of the limit's cut.
     pub length_s: i64,
@@ -54,4 +56,12 @@ pub struct Job {
     pub shape: Shape,
     /// Whether the limit ends it.
     pub is_killed: bool,
+}
+
+impl Job {
+    /// How long a queue's scheduler expects it to run, in seconds: the run time or the limit. What comes after that he
+    /// does not know.
+    pub fn expected_s(&self) -> i64 {
+        self.planned_s - self.teardown_s
+    }
 }

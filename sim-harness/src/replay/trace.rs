@@ -168,6 +168,7 @@ impl Trace {
             submit_s: record.submit_s,
             held_s: held_s + rules.teardown_s,
             planned_s: planned_s + rules.teardown_s,
+            teardown_s: rules.teardown_s,
             length_s,
             limit_s,
             shape,

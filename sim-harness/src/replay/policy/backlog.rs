@@ -53,7 +53,7 @@ impl Backlog {
     pub fn insert(&mut self, index: JobIndex, job: &Job) {
         // The largest value stands for "nobody"; a job of 2^32 seconds or processors is none.
         let processors = u32::try_from(job.shape.processors()).unwrap_or(u32::MAX - 1);
-        let planned_s = u32::try_from(job.planned_s).unwrap_or(u32::MAX - 1);
+        let planned_s = u32::try_from(job.expected_s()).unwrap_or(u32::MAX - 1);
         self.set(index, Least { processors, planned_s });
     }
 
@@ -146,7 +146,7 @@ mod tests {
                 let qualifies = |job: &Job| {
                     let processors = job.shape.processors();
                     processors <= room.any_processors
-                        || (processors <= room.short_processors && job.planned_s < room.short_s)
+                        || (processors <= room.short_processors && job.expected_s() < room.short_s)
                 };
                 let walked = (after + 1..jobs.len()).find(|at| waiting[*at] && qualifies(&jobs[*at]));
                 let found = backlog.next_after(JobIndex(after as u32), &room);

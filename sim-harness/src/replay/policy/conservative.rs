@@ -1,156 +1,205 @@
-//! Conservative backfilling: every waiting job has a reservation, given when it is submitted: the earliest start that
-//! delays nobody who came before.
+//! Conservative backfilling: every waiting job has a place in the plan of a cluster, given when it is submitted: the
+//! first gap that delays nobody who is there already.
 //!
-//! A cluster's plan is one step function of reserved processors ([`Occupancy`], the same that holds Kolo's schedules);
-//! like EASY's reservation it counts processors, neither hosts nor memory. When a job ends earlier than planned, the
-//! plan of its cluster is compressed: in the order of their planned starts, all waiting jobs are taken out and put back
-//! as early as possible. Only the first job of a plan starts; if its time has come but its hosts are still taken, it
-//! waits, and its reservation moves along. Invariant: the plan holds a running job until its planned end and a waiting
-//! one for its planned time, and nothing else.
+//! A plan is a list of jobs in the order of their planned starts. It is dealt out like cards: each job in turn gets the
+//! processors that are free earliest, and what stays idle before it is a gap. A new job goes in front of the job before
+//! which its gap is. The list is dealt out anew whenever a job comes, so that it follows what really happened, and
+//! compressed when a job ends earlier than planned: all jobs are taken out and put back one by one, in their order. Like
+//! EASY's reservation a plan counts processors, neither hosts nor memory; so its first job may find the processors, but
+//! not on the hosts that it needs. Then nobody passes it.
+//! Invariant: only the first job of a plan starts, and every job is on the plan of one cluster until then.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use broker::{
-    amount::Amount,
-    schedule::Occupancy,
-    time::{Span, Time, Window},
-};
+use std::collections::BTreeMap;
 
 use super::{Policy, Setup, Start, View};
 use crate::replay::{
-    cluster::{ClusterIndex, ClusterSpec},
+    cluster::{Cluster, ClusterIndex},
     job::{Job, JobIndex},
     moment::Moment,
 };
 
+/// Processors that are idle before a job starts.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    from: Moment,
+    to: Moment,
+    processors: u64,
+    /// The job for which they wait; nobody behind the last one.
+    before: Option<JobIndex>,
+}
+
 /// The plan of one cluster.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Plan {
-    spec: ClusterSpec,
-    reserved: Occupancy,
-    /// Waiting jobs by planned start, in seconds.
-    waiting: BTreeSet<(i64, JobIndex)>,
-    /// Windows of the running jobs.
-    running: BTreeMap<JobIndex, Window>,
+    /// Waiting jobs by planned start.
+    list: Vec<(Moment, JobIndex)>,
+    /// In the order in which they arose.
+    gaps: Vec<Gap>,
+    /// When how many processors become free of all jobs that run or are planned.
+    free_from: BTreeMap<Moment, u64>,
+}
+
+impl Plan {
+    /// Deals the list out, given what runs on the cluster now.
+    fn deal(&mut self, cluster: &Cluster, view: &View<'_>) {
+        self.begin(cluster, view.now);
+        let mut list = std::mem::take(&mut self.list);
+        for (start, index) in &mut list {
+            *start = self.place(*index, view.job(*index));
+        }
+        list.sort_by_key(|(start, _)| *start);
+        self.list = list;
+    }
+
+    /// Forgets all places: what is left are the jobs that run.
+    fn begin(&mut self, cluster: &Cluster, now: Moment) {
+        self.gaps.clear();
+        self.free_from.clear();
+        self.free_from.insert(now, cluster.free_processors());
+        for (end, freed) in cluster.expected_ends() {
+            *self.free_from.entry(end.max(now)).or_default() += freed;
+        }
+    }
+
+    /// Takes the processors that are free earliest; tells when there are enough of them.
+    fn place(&mut self, index: JobIndex, job: &Job) -> Moment {
+        let processors = job.shape.processors();
+        let (mut taken, mut start) = (0, None);
+        while let Some(mut earliest) = self.free_from.first_entry().filter(|_| taken < processors) {
+            let (from, free) = (*earliest.key(), *earliest.get());
+            if let Some(gap_from) = start.filter(|_| taken > 0) {
+                self.gaps.push(Gap { from: gap_from, to: from, processors: taken, before: Some(index) });
+            }
+            start = Some(from);
+            let needed = processors - taken;
+            taken += free.min(needed);
+            if free > needed {
+                *earliest.get_mut() = free - needed;
+            } else {
+                earliest.remove();
+            }
+        }
+        let start = start.unwrap_or_default();
+        *self.free_from.entry(start.plus_seconds(job.expected_s())).or_default() += processors;
+        start
+    }
+
+    /// What is idle behind all jobs of the list.
+    fn last_gaps(&self, all: u64) -> [Gap; 2] {
+        let (from, processors) =
+            self.free_from.first_key_value().map_or((Moment::default(), 0), |(at, free)| (*at, *free));
+        let to = self.free_from.last_key_value().map_or(from, |(at, _)| *at);
+        [
+            Gap { from, to, processors, before: None },
+            Gap { from: to, to: Moment(i64::MAX), processors: all, before: None },
+        ]
+    }
+
+    /// In front of which job the first gap is that is large and long enough; gaps that follow upon each other count as
+    /// one.
+    fn position_for(&self, job: &Job, all: u64) -> usize {
+        let mut found: Option<(Gap, Moment)> = None;
+        for gap in self.gaps.iter().copied().chain(self.last_gaps(all)) {
+            if gap.processors < job.shape.processors() {
+                found = None;
+                continue;
+            }
+            let (first, until) = match found {
+                Some((first, until)) if gap.from <= until => (first, until.max(gap.to)),
+                _ => (gap, gap.to),
+            };
+            if first.from.plus_seconds(job.expected_s()) <= until {
+                return first.before.map_or(self.list.len(), |before| self.position(before));
+            }
+            found = Some((first, until));
+        }
+        self.list.len()
+    }
+
+    fn position(&self, index: JobIndex) -> usize {
+        self.list.iter().position(|(_, listed)| *listed == index).unwrap_or(self.list.len())
+    }
+
+    /// Puts a job into the first gap that holds it; tells its planned start.
+    fn insert(&mut self, index: JobIndex, cluster: &Cluster, view: &View<'_>) -> Moment {
+        let job = view.job(index);
+        let at = self.position_for(job, cluster.spec.processors());
+        if at < self.list.len() {
+            self.list.insert(at, (Moment::default(), index));
+            self.deal(cluster, view);
+            return self.list[self.position(index)].0;
+        }
+        let start = self.place(index, job);
+        let at = self.list.partition_point(|(other, _)| *other <= start);
+        self.list.insert(at, (start, index));
+        start
+    }
+
+    fn remove(&mut self, index: JobIndex) {
+        self.list.retain(|(_, listed)| *listed != index);
+    }
+
+    fn compress(&mut self, cluster: &Cluster, view: &View<'_>) {
+        let list = std::mem::take(&mut self.list);
+        self.begin(cluster, view.now);
+        for (_, index) in list {
+            self.insert(index, cluster, view);
+        }
+    }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Conservative {
     plans: Vec<Plan>,
-}
-
-impl Plan {
-    fn earliest(&self, job: &Job, now_s: i64) -> Option<i64> {
-        let limit = Amount(self.spec.processors().checked_sub(job.shape.processors())?);
-        let start = self.reserved.earliest_fit(limit, span(job), Time(now_s), Time::MAX)?;
-        Some(start.0)
-    }
-
-    fn reserve(&mut self, index: JobIndex, job: &Job, start_s: i64) {
-        self.reserved.add(Window::starting(Time(start_s), span(job)), Amount(job.shape.processors()));
-        self.waiting.insert((start_s, index));
-    }
-
-    /// Takes a window back; what is before `now_s` was forgotten already.
-    fn free(&mut self, window: Window, processors: u64, now_s: i64) {
-        let left = Window { start: window.start.max(Time(now_s)), end: window.end };
-        let removed = self.reserved.remove(left, Amount(processors));
-        debug_assert!(removed.is_ok(), "{removed:?}");
-    }
-
-    /// Puts every waiting job as early as possible, those first that were planned first.
-    fn compress(&mut self, view: &View<'_>) {
-        let now_s = view.now.second();
-        for (planned_s, index) in std::mem::take(&mut self.waiting) {
-            let job = view.job(index);
-            self.free(Window::starting(Time(planned_s), span(job)), job.shape.processors(), now_s);
-            let start_s = self.earliest(job, now_s).unwrap_or(planned_s);
-            self.reserve(index, job, start_s);
-        }
-    }
-
-    /// The first job, if its time has come and it fits. One that does not fit yet is moved on to the present.
-    fn next(&mut self, cluster: ClusterIndex, view: &View<'_>) -> Option<JobIndex> {
-        let now_s = view.now.second();
-        let (planned_s, index) = *self.waiting.first()?;
-        let job = view.job(index);
-        if planned_s > now_s {
-            return None;
-        }
-        let fits = view.clusters[cluster.at()].fits_now(&job.shape);
-        if fits || planned_s < now_s {
-            self.waiting.pop_first();
-            self.free(Window::starting(Time(planned_s), span(job)), job.shape.processors(), now_s);
-        }
-        if fits {
-            let window = Window::starting(Time(now_s), span(job));
-            self.reserved.add(window, Amount(job.shape.processors()));
-            self.running.insert(index, window);
-            return Some(index);
-        }
-        if planned_s < now_s {
-            self.reserve(index, job, now_s);
-        }
-        None
-    }
-}
-
-fn span(job: &Job) -> Span {
-    Span(job.planned_s.unsigned_abs())
+    /// Where the running jobs are, and when they are planned to end.
+    running: BTreeMap<JobIndex, (ClusterIndex, Moment)>,
 }
 
 impl Conservative {
     /// Empty plans.
     pub fn new(setup: &Setup<'_>) -> Conservative {
-        let plan = |spec: &ClusterSpec| Plan {
-            spec: spec.clone(),
-            reserved: Occupancy::default(),
-            waiting: BTreeSet::new(),
-            running: BTreeMap::new(),
-        };
-        Conservative { plans: setup.clusters.iter().map(plan).collect() }
+        Conservative { plans: setup.clusters.iter().map(|_| Plan::default()).collect(), running: BTreeMap::new() }
     }
 }
 
 impl Policy for Conservative {
     fn submitted(&mut self, index: JobIndex, view: &View<'_>) {
-        let now_s = view.now.second();
-        let job = view.job(index);
-        for plan in &mut self.plans {
-            plan.reserved.forget_before(Time(now_s));
-        }
-        let best = self
-            .plans
-            .iter_mut()
-            .filter(|plan| plan.spec.could_ever_run(&job.shape))
-            .filter_map(|plan| Some((plan.earliest(job, now_s)?, plan)))
-            .min_by_key(|(start_s, _)| *start_s);
-        if let Some((start_s, plan)) = best {
-            plan.reserve(index, job, start_s);
+        let shape = &view.job(index).shape;
+        let able = self.plans.iter_mut().zip(view.clusters).filter(|(_, cluster)| cluster.spec.could_ever_run(shape));
+        let mut best: Option<(Moment, &mut Plan)> = None;
+        for (plan, cluster) in able {
+            plan.deal(cluster, view);
+            let start = plan.insert(index, cluster, view);
+            match &mut best {
+                Some((earliest, _)) if *earliest <= start => plan.remove(index),
+                Some((_, other)) => {
+                    other.remove(index);
+                    best = Some((start, plan));
+                }
+                None => best = Some((start, plan)),
+            }
         }
     }
 
     fn next(&mut self, view: &View<'_>) -> Option<Start> {
-        (0_u32..).map(ClusterIndex).zip(&mut self.plans).find_map(|(cluster, plan)| {
-            let job = plan.next(cluster, view)?;
-            Some(Start { job, cluster, hosts: None })
-        })
+        let due = self.plans.iter_mut().zip(view.clusters_with_index()).find_map(|(plan, (cluster, state))| {
+            let (_, job) = *plan.list.first()?;
+            state.fits_now(&view.job(job).shape).then(|| {
+                plan.list.remove(0);
+                Start { job, cluster, hosts: None }
+            })
+        });
+        let start = due?;
+        self.running.insert(start.job, (start.cluster, view.now.plus_seconds(view.job(start.job).expected_s())));
+        Some(start)
     }
 
     fn ended(&mut self, index: JobIndex, view: &View<'_>) {
-        let now_s = view.now.second();
-        let Some(plan) = self.plans.iter_mut().find(|plan| plan.running.contains_key(&index)) else { return };
-        plan.reserved.forget_before(Time(now_s));
-        let Some(window) = plan.running.remove(&index) else { return };
-        if window.end.0 > now_s {
-            plan.free(window, view.job(index).shape.processors(), now_s);
-            plan.compress(view);
+        if let Some((cluster, planned_end)) = self.running.remove(&index)
+            && view.now < planned_end
+        {
+            self.plans[cluster.at()].compress(&view.clusters[cluster.at()], view);
         }
-    }
-
-    fn wake_after(&self, now: Moment) -> Option<Moment> {
-        let starts = self.plans.iter().filter_map(|plan| plan.waiting.first());
-        starts.map(|(start_s, _)| Moment::of_second(*start_s)).filter(|start| *start > now).min()
     }
 }

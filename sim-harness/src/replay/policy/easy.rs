@@ -83,7 +83,7 @@ fn cluster_beside(job: JobIndex, reservation: &Reservation, view: &View<'_>) -> 
     let job = view.job(job);
     let is_harmless = |index: ClusterIndex| {
         index != reservation.cluster
-            || view.now.plus_seconds(job.planned_s) < reservation.start
+            || view.now.plus_seconds(job.expected_s()) < reservation.start
             || job.shape.processors() <= reservation.extra_processors
     };
     view.clusters_with_index()

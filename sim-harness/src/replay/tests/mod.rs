@@ -2,7 +2,9 @@
 
 mod files;
 mod golden;
+mod lists;
 mod oracle;
+mod plans;
 mod traces;
 
 use super::{
@@ -20,6 +22,7 @@ pub fn job(submit_s: i64, run_s: i64, hosts: u32, processors_per_host: u32) -> J
         submit_s,
         held_s: run_s,
         planned_s: run_s,
+        teardown_s: 0,
         length_s: run_s,
         limit_s: run_s,
         shape: Shape { hosts, processors_per_host, memory_per_host_kib: 0 },

@@ -7,9 +7,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{cluster, job, starts};
 use crate::replay::job::Job;
 
-const PROCESSORS: u32 = 16;
+pub const PROCESSORS: u32 = 16;
 
-fn random_trace(seed: u64) -> Vec<Job> {
+pub fn random_trace(seed: u64) -> Vec<Job> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut at = 0;
     let next = |_| {
@@ -22,7 +22,7 @@ fn random_trace(seed: u64) -> Vec<Job> {
 }
 
 /// Processors in use at `at` by jobs whose start is known.
-fn used(jobs: &[Job], starts: &[Option<i64>], at: i64) -> u32 {
+pub fn used(jobs: &[Job], starts: &[Option<i64>], at: i64) -> u32 {
     let is_running =
         |(job, start): &(&Job, &Option<i64>)| start.is_some_and(|start| start <= at && at < start + job.held_s);
     jobs.iter().zip(starts).filter(is_running).map(|(job, _)| job.shape.hosts).sum()
