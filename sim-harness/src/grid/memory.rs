@@ -35,6 +35,11 @@ pub fn available_mib() -> Option<u64> {
     mib(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:").map(|available| available as u64)
 }
 
+/// The most resident memory that this process has had so far, in MiB; `None` when the system does not tell.
+pub fn peak() -> Option<f64> {
+    mib(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+}
+
 /// Processor time that a process has used, its threads together; `None` when it cannot be read.
 pub fn processor_time(pid: u32) -> Option<Duration> {
     ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)

@@ -25,7 +25,7 @@ mod live;
 mod load;
 mod load_figures;
 mod measure;
-mod memory;
+pub mod memory;
 mod network;
 mod page;
 mod partition;

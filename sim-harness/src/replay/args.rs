@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::policy::POLICIES;
+use super::{policy::POLICIES, trace::JOBS_MAX};
 
 /// Longest teardown, in seconds.
 const TEARDOWN_S_MAX: i64 = 86_400;
@@ -15,8 +15,11 @@ const TEARDOWN_S_MAX: i64 = 86_400;
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// The trace, in the Standard Workload Format.
-    #[arg(long, value_name = "FILE.swf")]
-    pub trace: PathBuf,
+    #[arg(long, value_name = "FILE.swf", required_unless_present = "synthetic")]
+    pub trace: Option<PathBuf>,
+    /// Instead of a trace, so many made-up jobs, drawn from the seed.
+    #[arg(long, value_name = "JOBS", conflicts_with = "trace", value_parser = clap::value_parser!(u32).range(1..=i64::from(JOBS_MAX)))]
+    pub synthetic: Option<u32>,
     /// The clusters: tab separated `id name nodes cpus_per_node speed memory_per_node_KiB`, one a line.
     #[arg(long, value_name = "FILE.machines")]
     pub machines: PathBuf,
@@ -44,7 +47,10 @@ pub struct ReplayArgs {
     /// Replay only the first so many jobs.
     #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
-    /// Seed of all random choices (only `kolo` makes any).
+    /// Replay the first 1,000 jobs as well, the first 3,000, 10,000 and so on, and show how the time grows.
+    #[arg(long)]
+    pub growth: bool,
+    /// Seed of all random choices: made-up jobs, and those that `kolo` makes.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

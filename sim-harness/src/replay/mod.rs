@@ -7,6 +7,7 @@ pub mod args;
 mod cluster;
 mod engine;
 mod error;
+mod growth;
 mod job;
 mod lines;
 mod machines;
@@ -18,6 +19,7 @@ mod policy;
 mod progress;
 mod record;
 mod series;
+mod synthetic;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -31,13 +33,17 @@ use std::{
 use self::{
     args::{OutputArg, Overrun, ReplayArgs, Runtimes},
     cluster::ClusterSpec,
+    engine::Run,
     error::ReplayError,
-    output::{Setting, Speed},
+    growth::Point,
+    job::Job,
+    output::{Cost, Setting, Speed},
     policy::Setup,
     progress::Progress,
     series::Series,
-    trace::Rules,
+    trace::{Rules, Trace},
 };
+use crate::grid::memory;
 
 /// Runs the command.
 pub fn run(args: &ReplayArgs) -> ExitCode {
@@ -52,20 +58,19 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
 
 fn replay(args: &ReplayArgs) -> Result<(), ReplayError> {
     let clusters = machines::read(&args.machines)?;
-    let jobs_max = args.limit.map(|jobs| jobs as usize);
-    let rules = Rules { runtimes: args.runtimes, overrun: args.overrun, teardown_s: args.teardown, jobs_max };
-    let trace = trace::read(&args.trace, &clusters, &rules)?;
+    let trace = trace_of(args, &clusters)?;
     eprint!("{}", output::findings(&trace.findings));
-    // The name was checked when the flags were read.
-    let Some(make) = policy::named(&args.policy) else { return Ok(()) };
-    let mut policy = make(&Setup { jobs: &trace.jobs, clusters: &clusters, seed: args.seed });
-    let mut progress = Progress::new(trace.jobs.len());
-    let started = Instant::now();
-    let replayed = engine::replay(&trace.jobs, &clusters, policy.as_mut(), &mut progress);
-    let replay_seconds = started.elapsed().as_secs_f64();
-    progress.end();
-    let runs = replayed.map_err(|source| ReplayError::Engine { policy: args.policy.clone(), source })?;
-    let speed = Speed { replay_seconds, jobs_per_second: runs.len() as f64 / replay_seconds.max(1e-9) };
+    let mut growth = Vec::new();
+    if args.growth {
+        for jobs in growth::sizes_below(trace.jobs.len()) {
+            let (_, speed) = play(args, &trace.jobs[..jobs], &clusters)?;
+            growth.push(Point { jobs, speed });
+        }
+    }
+    let (runs, speed) = play(args, &trace.jobs, &clusters)?;
+    if args.growth {
+        growth.push(Point { jobs: runs.len(), speed });
+    }
     let metrics = metrics::measure(&trace, &runs, &clusters);
     let setting = setting(args);
     if let Some(path) = &args.jobs_csv {
@@ -74,20 +79,50 @@ fn replay(args: &ReplayArgs) -> Result<(), ReplayError> {
     }
     if let Some(path) = &args.report {
         let series = Series::of(&trace.jobs, &runs);
-        let page = page::page(&metrics, &setting, &series, metrics::processors_of(&clusters));
+        let page = page::page(&metrics, &setting, &series, &growth, metrics::processors_of(&clusters));
         page.write(path).map_err(|source| ReplayError::File { path: path.clone(), source })?;
     }
+    let cost = Cost { speed, memory_mib_max: memory::peak(), growth };
     let text = match args.output {
-        OutputArg::Table => output::table(&metrics, &setting, speed),
-        OutputArg::Json => output::json(&metrics, &setting, speed)? + "\n",
+        OutputArg::Table => output::table(&metrics, &setting, &cost),
+        OutputArg::Json => output::json(&metrics, &setting, &cost)? + "\n",
     };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
 
+/// The jobs of the trace's file, or made-up ones.
+fn trace_of(args: &ReplayArgs, clusters: &[ClusterSpec]) -> Result<Trace, ReplayError> {
+    let jobs_max = args.limit.map(|jobs| jobs as usize);
+    let rules = Rules { runtimes: args.runtimes, overrun: args.overrun, teardown_s: args.teardown, jobs_max };
+    if let Some(path) = &args.trace {
+        return trace::read(path, clusters, &rules);
+    }
+    let jobs = args.synthetic.into_iter().chain(args.limit).min().unwrap_or_default();
+    Ok(trace::of_records(synthetic::records(args.seed, jobs as usize, clusters), clusters, &rules))
+}
+
+/// Replays these jobs, and tells how long that took.
+fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> Result<(Vec<Run>, Speed), ReplayError> {
+    // The name was checked when the flags were read.
+    let Some(make) = policy::named(&args.policy) else { return Ok((Vec::new(), Speed::default())) };
+    let mut policy = make(&Setup { jobs, clusters, seed: args.seed });
+    let mut progress = Progress::new(jobs.len());
+    let started = Instant::now();
+    let replayed = engine::replay(jobs, clusters, policy.as_mut(), &mut progress);
+    let replay_seconds = started.elapsed().as_secs_f64();
+    progress.end();
+    let runs = replayed.map_err(|source| ReplayError::Engine { policy: args.policy.clone(), source })?;
+    let speed = Speed { replay_seconds, jobs_per_second: runs.len() as f64 / replay_seconds.max(1e-9) };
+    Ok((runs, speed))
+}
+
 fn setting(args: &ReplayArgs) -> Setting {
     Setting {
-        trace: args.trace.display().to_string(),
+        trace: match (&args.trace, args.synthetic) {
+            (Some(path), _) => path.display().to_string(),
+            (None, jobs) => format!("{} made-up jobs", jobs.unwrap_or_default()),
+        },
         machines: args.machines.display().to_string(),
         policy: args.policy.clone(),
         runtimes: match args.runtimes {

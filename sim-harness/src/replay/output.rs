@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{
     engine::Run,
     error::ReplayError,
+    growth::Point,
     metrics::{Experience, Metrics, Spread},
     trace::{Findings, Trace},
 };
@@ -34,12 +35,25 @@ pub struct Setting {
 }
 
 /// How long the replay took on this machine, without reading the trace.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Speed {
     /// Seconds of real time.
     pub replay_seconds: f64,
     /// Jobs in one of them.
     pub jobs_per_second: f64,
+}
+
+/// What the command cost.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cost {
+    /// Of replaying the whole trace.
+    #[serde(flatten)]
+    pub speed: Speed,
+    /// The most memory that the process has had so far, in MiB, where the system tells it.
+    pub memory_mib_max: Option<f64>,
+    /// Of replaying its beginnings, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub growth: Vec<Point>,
 }
 
 #[derive(Serialize)]
@@ -49,26 +63,37 @@ struct Document<'a> {
     #[serde(flatten)]
     setting: &'a Setting,
     #[serde(flatten)]
-    speed: Speed,
+    cost: &'a Cost,
 }
 
 /// The metrics as a table, with what was found in the trace.
-pub fn table(metrics: &Metrics, setting: &Setting, speed: Speed) -> String {
+pub fn table(metrics: &Metrics, setting: &Setting, cost: &Cost) -> String {
     let Metrics { jobs, killed, rejected, makespan_s, utilisation, .. } = metrics;
     format!(
         "{policy} on {trace}, run times {runtimes}, overrun {overrun}\n\
          {jobs} jobs, {killed} killed at their limit, {rejected} rejected\n\
          makespan {makespan_s} s, utilisation {percent:.2} %\n\n{spreads}\n\n\
-         {seconds:.3} s, {rate:.0} jobs a second\n",
+         {seconds:.3} s, {rate:.0} jobs a second{memory}\n{growth}",
         policy = setting.policy,
         trace = setting.trace,
         runtimes = setting.runtimes,
         overrun = setting.overrun,
         percent = 100.0 * utilisation,
         spreads = spreads(metrics).text(),
-        seconds = speed.replay_seconds,
-        rate = speed.jobs_per_second,
+        seconds = cost.speed.replay_seconds,
+        rate = cost.speed.jobs_per_second,
+        memory = cost.memory_mib_max.map_or_else(String::new, |mib| format!(", at most {mib:.0} MiB of memory")),
+        growth = if cost.growth.is_empty() { String::new() } else { format!("\n{}\n", growth(&cost.growth).text()) },
     )
+}
+
+/// How the time grows with the number of jobs.
+pub fn growth(points: &[Point]) -> Table {
+    let mut table = Table::new(["jobs", "s", "jobs a second"]);
+    for Point { jobs, speed } in points {
+        table.push([jobs.to_string(), format!("{:.3}", speed.replay_seconds), format!("{:.0}", speed.jobs_per_second)]);
+    }
+    table
 }
 
 /// The metrics by name.
@@ -105,8 +130,8 @@ pub fn findings(findings: &Findings) -> String {
 ///
 /// # Errors
 /// Never for these values; the writer's type allows it.
-pub fn json(metrics: &Metrics, setting: &Setting, speed: Speed) -> Result<String, io::Error> {
-    serde_json::to_string(&Document { metrics, setting, speed }).map_err(io::Error::from)
+pub fn json(metrics: &Metrics, setting: &Setting, cost: &Cost) -> Result<String, io::Error> {
+    serde_json::to_string(&Document { metrics, setting, cost }).map_err(io::Error::from)
 }
 
 /// Writes one line a job, in the order of submission.

@@ -1,6 +1,7 @@
 //! What a replay's report says: the metrics, how full the machines were, how many jobs waited.
 
 use super::{
+    growth::{self, Point},
     metrics::Metrics,
     output::{self, Setting},
     series::Series,
@@ -10,7 +11,7 @@ use crate::report::{Axis, Page, Plot};
 const DAY_S: f64 = 86_400.0;
 
 /// The page.
-pub fn page(metrics: &Metrics, setting: &Setting, series: &Series, processors: u64) -> Page {
+pub fn page(metrics: &Metrics, setting: &Setting, series: &Series, points: &[Point], processors: u64) -> Page {
     let mut page = Page::new(&format!("{} on {}", setting.policy, setting.trace));
     let days = series.piece_s * series.processors.len() as f64 / DAY_S;
     page.text(&format!(
@@ -36,10 +37,30 @@ pub fn page(metrics: &Metrics, setting: &Setting, series: &Series, processors: u
             .area("waiting", steps(series, series.waiting.iter().copied())),
         &each,
     );
+    if !points.is_empty() {
+        add_growth(&mut page, points);
+    }
     page.heading("What was found in the trace");
     let found = output::findings(&metrics.findings);
     page.lines(if found.is_empty() { "Every line of the trace was a job." } else { &found });
     page
+}
+
+/// How the time of the replay grows with the number of jobs.
+fn add_growth(page: &mut Page, points: &[Point]) {
+    page.heading("How the replay itself grows");
+    if let Some(exponent) = growth::exponent(points) {
+        page.text(&format!(
+            "Beginnings of the same trace. From the first to the last the time grew with the power {exponent:.2} of the \
+             number of jobs: 1 is proportional, 2 is with its square."
+        ));
+    }
+    page.table(&output::growth(points));
+    let seconds = points.iter().map(|point| (point.jobs as f64, point.speed.replay_seconds));
+    page.plot(
+        &Plot::new("Time of the replay", Axis::linear("jobs"), Axis::linear("s")).area("time", seconds),
+        "Both axes grow by powers of ten, so growth in proportion is a slope of one.",
+    );
 }
 
 /// The steps of a series over days, and its end.

@@ -10,6 +10,11 @@ const FIELDS_EXTENDED: usize = 20;
 /// Larger numbers than this, or smaller than its negative, are nonsense in any field.
 const NUMBER_MAX: f64 = (1_i64 << 50) as f64;
 
+/// Longest run time and limit, in seconds: thirty years.
+const RUN_S_MAX: i64 = 1_000_000_000;
+/// Latest submission, in seconds: as an epoch time the year 5138.
+const SUBMIT_S_MAX: i64 = 100_000_000_000;
+
 /// What is used of a line. Negative numbers mean "unknown".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
@@ -51,6 +56,16 @@ pub enum RecordError {
         /// What is there, cut after some letters.
         text: String,
     },
+    /// A time that nobody will live to see.
+    #[error("field {field}: expected at most {most} seconds, got {got}")]
+    TooLong {
+        /// Number of the field, from 1.
+        field: usize,
+        /// The largest that is accepted.
+        most: i64,
+        /// What is there.
+        got: i64,
+    },
     /// The job was never submitted.
     #[error("field 2: expected a submission time of 0 or later, got {0}")]
     NoSubmission(i64),
@@ -75,6 +90,11 @@ impl Record {
         let [id, submit_s, _, run_s, allocated, _, _, asked, limit_s, memory, ..] = numbers;
         if submit_s < 0 {
             return Err(RecordError::NoSubmission(submit_s));
+        }
+        for (field, most, got) in [(2, SUBMIT_S_MAX, submit_s), (4, RUN_S_MAX, run_s), (9, RUN_S_MAX, limit_s)] {
+            if got > most {
+                return Err(RecordError::TooLong { field, most, got });
+            }
         }
         let processors = if allocated > 0 { allocated } else { asked };
         Ok(Record { id, submit_s, run_s, processors, limit_s, memory, nodes })

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Most jobs in one replay; about 200 bytes each.
-pub const JOBS_MAX: usize = 4_000_000;
+pub const JOBS_MAX: u32 = 4_000_000;
 /// Line numbers kept of each kind of finding.
 const LINES_KEPT: usize = 10;
 
@@ -117,7 +117,7 @@ pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> Result<Trac
             trace.findings.out_of_order.note(number, told);
         }
         latest_s = latest_s.max(record.submit_s);
-        if trace.jobs.len() == JOBS_MAX {
+        if trace.jobs.len() == JOBS_MAX as usize {
             return Err(lines.wrong(format!("more than {JOBS_MAX} jobs; --limit replays the first of them")));
         }
         trace.add(number, &record, clusters, rules);
@@ -131,13 +131,28 @@ pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> Result<Trac
         let first = broken.first.first().map_or_else(String::new, |(line, what)| format!("; line {line}: {what}"));
         return Err(lines.unusable(format!("no job to replay ({counts}){first}")));
     }
-    trace.jobs.sort_by_key(|job| job.submit_s);
-    let first_s = trace.jobs.first().map_or(0, |job| job.submit_s);
-    trace.jobs.iter_mut().for_each(|job| job.submit_s -= first_s);
+    trace.begin_at_zero();
     Ok(trace)
 }
 
+/// The trace of these records, which come from no file; a record's line is its number.
+pub fn of_records(records: impl Iterator<Item = Record>, clusters: &[ClusterSpec], rules: &Rules) -> Trace {
+    let mut trace = Trace { jobs: Vec::new(), findings: Findings::default() };
+    for (line, record) in (1..).zip(records) {
+        trace.add(line, &record, clusters, rules);
+    }
+    trace.begin_at_zero();
+    trace
+}
+
 impl Trace {
+    /// Brings the jobs into the order of submission, and counts time from the first of them.
+    fn begin_at_zero(&mut self) {
+        self.jobs.sort_by_key(|job| job.submit_s);
+        let first_s = self.jobs.first().map_or(0, |job| job.submit_s);
+        self.jobs.iter_mut().for_each(|job| job.submit_s -= first_s);
+    }
+
     fn add(&mut self, line: u64, record: &Record, clusters: &[ClusterSpec], rules: &Rules) {
         if record.run_s == -1 || record.processors <= 0 {
             let told = || format!("job {}: run time {}, processors {}", record.id, record.run_s, record.processors);

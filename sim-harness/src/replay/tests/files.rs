@@ -6,10 +6,12 @@ use super::{cluster, job, replay};
 use crate::replay::{
     args::{Overrun, Runtimes},
     error::ReplayError,
+    growth::Point,
     machines,
     metrics::{self, Experience},
     output::{self, Setting},
     page,
+    policy::POLICIES,
     series::Series,
     trace::{self, Findings, Rules, Trace},
 };
@@ -122,6 +124,39 @@ fn files_that_cannot_be_used_are_refused_with_file_and_line() {
 }
 
 #[test]
+fn gigantic_numbers_are_broken_lines_or_rejected_jobs() {
+    let good = record(1, 0, 5, 1, 9);
+    for (line, expected) in [
+        (record(2, 0, 1_000_000_001, 1, -1), "field 4: expected at most 1000000000 seconds, got 1000000001"),
+        (record(2, 0, 5, 1, 4_000_000_000), "field 9: expected at most 1000000000 seconds"),
+        (record(2, 200_000_000_000, 5, 1, 9), "field 2: expected at most 100000000000 seconds"),
+        (record(2, 0, 5, 1, 9).replacen(" 5 ", " 1e300 ", 1), "field 4: expected a number"),
+        (record(2, 0, 5, 1, 9).replacen(" 5 ", " NaN ", 1), "field 4: expected a number"),
+    ] {
+        let Trace { jobs, findings } = read(&(good.clone() + &line)).unwrap();
+        assert_eq!((jobs.len(), findings.broken.count, findings.broken.first[0].0), (1, 1, 2), "{line}");
+        assert!(findings.broken.first[0].1.starts_with(expected), "{:?}", findings.broken);
+    }
+    let Findings { rejected, .. } = read(&(good + &record(2, 0, 5, 1 << 40, 9))).unwrap().findings;
+    assert_eq!((rejected.count, rejected.first[0].0), (1, 2));
+}
+
+#[test]
+fn jobs_of_the_longest_times_are_replayed_under_every_policy() {
+    let longest = |id| record(id, 0, 1_000_000_000, 1, 1_000_000_000);
+    let last = record(9, 100_000_000_000, 1_000_000_000, 1, -1);
+    let text: String = (1..9).map(longest).chain([last]).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.swf");
+    fs::write(&path, text).unwrap();
+    let clusters = [cluster(1, 2, 1000)];
+    let trace = trace::read(&path, &clusters, &RULES).unwrap();
+    for (policy, _) in POLICIES {
+        assert_eq!(replay(policy, &trace.jobs, &clusters).len(), 9, "{policy}");
+    }
+}
+
+#[test]
 fn machines_files_are_checked() {
     for (text, expected) in [
         ("", "no cluster"),
@@ -162,11 +197,21 @@ fn metrics_series_and_files_say_what_happened() {
         teardown_s: 0,
         seed: 1,
     };
-    let page = page::page(&metrics, &setting, &series, 2).html();
+    let page = page::page(&metrics, &setting, &series, &[], 2).html();
     assert!(page.contains("&lt;a&gt;.swf") && page.matches("<svg").count() == 2 && !page.contains("http"));
     let speed = output::Speed { replay_seconds: 1.0, jobs_per_second: 2.0 };
-    let line: serde_json::Value = serde_json::from_str(&output::json(&metrics, &setting, speed).unwrap()).unwrap();
+    let mut cost = output::Cost { speed, memory_mib_max: Some(1.5), growth: Vec::new() };
+    let json = |cost: &output::Cost| -> serde_json::Value {
+        serde_json::from_str(&output::json(&metrics, &setting, cost).unwrap()).unwrap()
+    };
+    let line = json(&cost);
     assert_eq!((&line["jobs"], &line["slowdown"]["mean"]), (&2.into(), &2.0.into()));
+    assert_eq!((&line["jobs_per_second"], line.get("growth")), (&2.0.into(), None));
+    cost.growth = vec![Point { jobs: 2, speed }];
+    assert_eq!(json(&cost)["growth"][0]["jobs"], 2);
+    assert!(output::table(&metrics, &setting, &cost).contains("at most 2 MiB"));
+    let page = page::page(&metrics, &setting, &series, &cost.growth, 2).html();
+    assert!(page.matches("<svg").count() == 3);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.csv");
     output::write_jobs(&path, &trace, &runs, &["c".to_owned()]).unwrap();

@@ -1,6 +1,7 @@
 //! Replays of small traces, worked out by hand or by a slow, obvious method, and files that are wrong.
 
 mod files;
+mod flags;
 mod golden;
 mod lists;
 mod oracle;
