@@ -188,7 +188,7 @@ impl Run {
     fn may_act(&self, from: &str, request: &SiteRequest) -> bool {
         let from = words::site(from);
         match request {
-            SiteRequest::Inquire(_) | SiteRequest::Lookup(_) => false,
+            SiteRequest::Inquire(_) | SiteRequest::Lookup(_) | SiteRequest::Bookings { .. } => false,
             // The user has signed it for the node that may carry it.
             SiteRequest::TakeOver { authorization, .. } => {
                 authorization.request.open().is_ok_and(|signed: RequestStatement| signed.entry_point == from)

@@ -115,7 +115,9 @@ pub async fn slots(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Js
         (_, None) => {}
     }
     let seed = rand::random();
-    let found = carry::find(&state.discovery, &request, (HOSTS_MAX, request.hosts()), seed, BTreeSet::new()).await;
+    let counts = (HOSTS_MAX, request.hosts());
+    let age_max = carry::MAX_SCHEDULE_AGE;
+    let found = carry::find(&state.discovery, &request, counts, seed, BTreeSet::new(), age_max).await;
     let effort = request.effort().unwrap_or(settings.effort);
     let question = Question { mode, at, request: &request, window: (earliest, latest), effort, seed };
     Ok(Json(tokio::task::block_in_place(|| question.answer(&state, &found))))
