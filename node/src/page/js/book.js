@@ -1,0 +1,64 @@
+// Booking: a plan first, which holds nothing, and a reservation on a second click.
+
+import * as api from "./api.js";
+import { el, facts, notice, number, table } from "./dom.js";
+import { age, amounts, time } from "./format.js";
+import { requestForm } from "./request-form.js";
+
+export async function show(place) {
+  const result = el("section", { "aria-live": "polite" });
+  place.append(el("h1", {}, "Book hosts"),
+    el("p", { className: "soft" }, "First you see the plan: nothing is held until you reserve."),
+    el("div", { className: "panel" }, requestForm({ action: "Plan", onready: async (request) => {
+      result.replaceChildren(el("p", { className: "soft" }, "Planning…"));
+      try {
+        const plan = await api.post("/v1/plan", request);
+        result.replaceChildren(...planned(plan, request));
+      } catch (error) {
+        result.replaceChildren();
+        throw error;
+      }
+    } })), result);
+}
+
+function planned(plan, request) {
+  if (plan.outcome !== "allocated") {
+    return [el("h2", {}, "No placement"), notice(plan.reason.detail, "warn"), proof(plan), schedules(plan)];
+  }
+  const said = el("div", {});
+  const button = el("button", { type: "button", id: "reserve", onclick: async () => {
+    button.disabled = true;
+    said.replaceChildren(notice("Asking the sites to hold and confirm…", "warn"));
+    try {
+      const taken = await api.post("/v1/requests", request);
+      location.hash = `#/requests/${encodeURIComponent(taken.id)}`;
+    } catch (error) {
+      button.disabled = false;
+      said.replaceChildren(notice(error.message));
+    }
+  } }, "Reserve");
+  return [
+    el("h2", {}, "The plan"),
+    el("div", { className: "panel" },
+      facts([["Start", time(plan.start)], ["End", time(plan.end)],
+        ["Efficiency", `${plan.efficiency.toFixed(3)}, at best ${plan.efficiency_bound.toFixed(3)}`]]),
+      proof(plan),
+      table("Planned hosts", ["Host", "Site", "Gives", "Schedule of"],
+        plan.hosts.map((host) => [host.id, host.site_name || host.site, amounts(host.amounts), age(host.schedule_age_s)])),
+      el("div", { className: "row" }, button), said),
+    schedules(plan),
+  ];
+}
+
+function proof(plan) {
+  const found = plan.outcome === "allocated" ? "No earlier start exists among the hosts looked at" : "No start exists among the hosts looked at";
+  return plan.start_proven
+    ? el("p", { className: "good" }, `✓ ${found}: proven.`)
+    : el("p", { className: "soft" }, "Not proven: an earlier start may exist.");
+}
+
+export function schedules(answer) {
+  return el("details", {}, el("summary", {}, `Schedules used: ${answer.schedules.length} sites`),
+    table("Schedules used", ["Site", number("Hosts"), "Heard"],
+      answer.schedules.map((one) => [one.site_name || one.site, number(one.hosts), age(one.age_s)])));
+}

@@ -1,0 +1,105 @@
+// What the Gantt chart shows, arranged so that drawing looks only at what is visible: rows with their place on the y axis,
+// and for every row lanes of reservations that do not overlap, so that the visible ones are found by bisection.
+
+/** Heights in CSS pixels. */
+export const SITE_HEIGHT = 24;
+
+/** Whether a host has an attribute as `key=value`; a key alone asks for any value, and nothing for any host. */
+function hasAttribute(host, wanted) {
+  if (!wanted) return true;
+  const at = wanted.indexOf("=");
+  const key = at < 0 ? wanted : wanted.slice(0, at);
+  const value = at < 0 ? null : wanted.slice(at + 1);
+  const own = Object.hasOwn(host.attributes, key) ? host.attributes[key] : undefined;
+  return own !== undefined && (value === null || own === value);
+}
+
+const contains = (text, wanted) => !wanted || text.toLowerCase().includes(wanted.toLowerCase());
+
+/** Puts bars (by start) into lanes without overlap; returns the lanes. */
+export function lanesOf(bars) {
+  const lanes = [];
+  for (const bar of bars) {
+    const lane = lanes.find((one) => one[one.length - 1].end <= bar.start);
+    if (lane) lane.push(bar);
+    else lanes.push([bar]);
+  }
+  return lanes;
+}
+
+/** The first bar of a lane that ends after `from`. */
+export function firstAfter(lane, from) {
+  let low = 0;
+  let high = lane.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (lane[middle].end <= from) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Bars of every host: `site host` to bars by start. */
+export function barsByHost(bookings, user) {
+  const byHost = new Map();
+  for (const booking of bookings) {
+    if (!contains(booking.user, user)) continue;
+    for (const part of booking.hosts) {
+      const key = `${booking.site} ${part.host}`;
+      let bars = byHost.get(key);
+      if (!bars) byHost.set(key, (bars = []));
+      bars.push({ start: booking.start, end: booking.end, booking, amounts: part.amounts });
+    }
+  }
+  for (const bars of byHost.values()) bars.sort((a, b) => a.start - b.start || a.end - b.end);
+  return byHost;
+}
+
+/** The rows for some hosts, sites and reservations: a heading for each site, then its hosts. */
+export function rowsOf({ hosts, sites, bookings }, filter, hostHeight) {
+  const states = new Map(sites.map((site) => [site.site, site]));
+  const byHost = barsByHost(bookings, filter.user);
+  const bySite = new Map();
+  for (const host of hosts) {
+    const wanted = filter.site === host.site || contains(host.site_name, filter.site);
+    if (!wanted || !hasAttribute(host, filter.attribute)) continue;
+    const bars = byHost.get(`${host.site} ${host.host}`);
+    if (filter.user && !bars) continue;
+    let ofSite = bySite.get(host.site);
+    if (!ofSite) bySite.set(host.site, (ofSite = { name: host.site_name || host.site, hosts: [] }));
+    ofSite.hosts.push({ host, lanes: lanesOf(bars ?? []) });
+  }
+  const order = [...bySite].sort(([a, one], [b, other]) => one.name.localeCompare(other.name) || a.localeCompare(b));
+  const rows = [];
+  let top = 0;
+  for (const [site, { name, hosts: ofSite }] of order) {
+    const state = states.get(site) ?? { schedule: "unknown", told_age_s: null };
+    rows.push({ kind: "site", site, name, count: ofSite.length, state, top, height: SITE_HEIGHT });
+    top += SITE_HEIGHT;
+    ofSite.sort((a, b) => a.host.host.localeCompare(b.host.host, undefined, { numeric: true }));
+    for (const { host, lanes } of ofSite) {
+      rows.push({ kind: "host", site, host, lanes, state, top, height: hostHeight });
+      top += hostHeight;
+    }
+  }
+  return { rows, height: top, hosts: rows.filter((row) => row.kind === "host").length };
+}
+
+/** The row at a place on the y axis; -1 beside all. */
+export function rowAt(rows, y) {
+  let low = 0;
+  let high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle].top + rows[middle].height <= y) low = middle + 1;
+    else high = middle;
+  }
+  return low < rows.length && rows[low].top <= y ? low : -1;
+}
+
+/** Whether what is shown of a site may be wrong, and why; null when it is as it should be. */
+export function doubt(state) {
+  if (state.told_age_s === null || state.told_age_s === undefined) return "has not told its reservations";
+  if (state.schedule !== "current") return `${state.schedule === "stale" ? "stale" : "not heard of"}`;
+  return null;
+}

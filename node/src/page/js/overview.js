@@ -1,0 +1,91 @@
+// The grid at a glance: sites, hosts, what is reserved now and over the next day, and how this node does.
+
+import * as api from "./api.js";
+import * as events from "./events.js";
+import { el, facts, number, svg, table } from "./dom.js";
+import { age, amount, duration, percent, time, timeOfDay } from "./format.js";
+
+const CHART = { width: 480, height: 130, left: 4, bottom: 16 };
+
+export async function show(place) {
+  const load = async () => {
+    const [status, sites, usage] =
+      await Promise.all([api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96")]);
+    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage));
+  };
+  await load();
+  const reload = events.calmly(() => load().catch(() => {}), 2000);
+  const stop = events.listen(reload);
+  const timer = setInterval(reload, 30000);
+  return () => {
+    stop();
+    clearInterval(timer);
+  };
+}
+
+function tile(name, value, more) {
+  return el("div", { className: "panel tile" }, el("span", { className: "soft" }, name), el("b", {}, String(value)),
+    el("span", { className: "soft small" }, more));
+}
+
+function parts(status, sites, usage) {
+  const count = (state) => sites.filter((site) => site.schedule === state).length;
+  const [current, stale, unknown] = ["current", "stale", "unknown"].map(count);
+  const health = stale + unknown === 0 ? "all schedules are current" : `${stale} stale, ${unknown} not told yet`;
+  return [
+    el("div", { className: "tiles" },
+      tile("Sites", status.known_sites, `${current} with a current schedule`),
+      tile("Hosts", status.known_hosts, `${usage.hosts} with a known schedule`),
+      tile("Peers", status.peers, "connected to this node"),
+      tile("Requests", status.active_requests, "under way at this node")),
+    el("div", { className: "charts" }, usage.resources.filter((one) => one.capacity > 0).map((one) => chart(one, usage))),
+    el("h2", {}, "Health"),
+    el("p", { className: stale + unknown === 0 ? "good" : "warn" }, health),
+    el("h2", {}, "Sites"),
+    table("Sites", ["Site", number("Hosts"), "Schedule", "Heard", "Advert", "Address"], sites.map(siteRow)),
+    el("h2", {}, "This node"),
+    facts([
+      ["Grid", `${status.grid} (${status.grid_form})`], ["Site id", status.site], ["Software", status.software],
+      ["Up since", `${time(status.started)}, ${duration(Date.now() / 1000 - status.started)}`],
+      ["Listens at", status.listen.join("  ")],
+    ]),
+  ];
+}
+
+function siteRow(site) {
+  const kind = { current: "good", stale: "warn", unknown: "bad" }[site.schedule];
+  return [
+    el("span", {}, el("a", { href: `#/gantt/${encodeURIComponent(site.site)}` }, site.name || site.site),
+      site.this_node ? el("span", { className: "soft" }, " (this node)") : ""),
+    number(site.hosts),
+    el("span", { className: `badge ${kind}` }, site.schedule),
+    age(site.schedule_age_s),
+    age(site.advert_age_s),
+    el("span", { className: "soft small" }, site.addresses[0] ?? ""),
+  ];
+}
+
+/** Use of one resource from now on, as an area under its capacity. */
+function chart(resource, usage) {
+  const { width, height, left, bottom } = CHART;
+  const y = (value) => (height - bottom) - ((height - bottom - 14) * value) / resource.capacity;
+  const x = (index) => left + ((width - 2 * left) * index) / resource.used.length;
+  const points = resource.used.flatMap((used, index) => [`${x(index)},${y(used)}`, `${x(index + 1)},${y(used)}`]);
+  const base = height - bottom;
+  const line = points.join(" ");
+  const now = resource.used[0] ?? 0;
+  const mean = resource.used.reduce((sum, used) => sum + used, 0) / Math.max(1, resource.used.length);
+  const until = usage.from + usage.step_s * resource.used.length;
+  const said = `${resource.name}: ${percent(now, resource.capacity)} reserved now, ${percent(mean, resource.capacity)} until ${time(until)}`;
+  return el("figure", { className: "panel" },
+    el("figcaption", {}, el("strong", {}, resource.name), " ",
+      el("span", { className: "soft small" },
+        `${percent(now, resource.capacity)} of ${amount(resource.name, resource.capacity)} reserved now, ${percent(mean, resource.capacity)} over the next ${duration(until - usage.from)}`)),
+    svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said },
+      svg("polygon", { class: "area", points: `${x(0)},${base} ${line} ${x(resource.used.length)},${base}` }),
+      svg("polyline", { class: "edge", points: line }),
+      svg("line", { class: "axis", x1: left, x2: width - left, y1: base, y2: base }),
+      svg("line", { class: "axis", x1: left, x2: width - left, y1: y(resource.capacity), y2: y(resource.capacity) }),
+      [0, 0.25, 0.5, 0.75].map((part) =>
+        svg("text", { x: left + part * (width - 2 * left), y: height - 3 }, timeOfDay(usage.from + part * (until - usage.from))))));
+}

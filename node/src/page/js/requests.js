@@ -1,0 +1,121 @@
+// Requests of this node with their life: state, tries, who refused and why; and taking one back.
+
+import * as api from "./api.js";
+import * as events from "./events.js";
+import { el, facts, notice, number, table } from "./dom.js";
+import { amounts, duration, short, time } from "./format.js";
+
+const PAGE = 100;
+const KINDS = {
+  confirmed: "good", active: "good", ended: "soft", rejected: "warn", refused: "bad", failed: "bad", degraded: "warn",
+};
+const OPEN = ["planning", "holding", "confirming", "confirmed", "active", "degraded", "rebrokering"];
+
+const badge = (state) => el("span", { className: `badge ${KINDS[state] ?? "soft"}` }, state);
+
+export async function show(place, id) {
+  const load = id ? one(place, id) : all(place);
+  await load();
+  const reload = events.calmly(() => load().catch(() => {}), 500);
+  return events.listen((kind, data) => {
+    if (kind === "all" || (kind === "request" && (!id || data.id === id))) reload();
+  });
+}
+
+function all(place) {
+  const pages = [null];
+  const load = async () => {
+    const list = await api.get(api.query("/v1/requests", { limit: PAGE, after: pages[pages.length - 1] }));
+    const rows = list.requests.map((request) => [
+      el("a", { href: `#/requests/${encodeURIComponent(request.id)}` }, request.label ?? short(request.id)),
+      badge(request.state), request.user, number(request.request.hosts), duration(request.request.duration),
+      request.reservation ? time(request.reservation.start) : (request.reason ? request.reason.detail : ""),
+      time(request.submitted_ms / 1000)]);
+    const turn = (text, isOn, action) => el("button", { type: "button", className: "quiet", disabled: !isOn, onclick: () => {
+      action();
+      load().catch((error) => place.append(notice(error.message)));
+    } }, text);
+    place.replaceChildren(el("h1", {}, "Requests of this node"),
+      rows.length === 0 ? el("p", { className: "soft" }, "None yet. ", el("a", { href: "#/book" }, "Book hosts")) :
+        table("Requests", ["Request", "State", "User", number("Hosts"), "Duration", "Start, or why not", "Asked"], rows),
+      el("div", { className: "row" },
+        turn("Newer", pages.length > 1, () => pages.pop()),
+        turn("Older", Boolean(list.next), () => pages.push(list.next))));
+  };
+  return load;
+}
+
+function one(place, id) {
+  const path = `/v1/requests/${encodeURIComponent(id)}`;
+  return async () => {
+    const [request, why] = await Promise.all([api.get(path), api.get(`${path}/explain`)]);
+    place.replaceChildren(
+      el("h1", {}, "Request ", el("code", {}, request.label ?? request.id), " ", badge(request.state)),
+      ...standing(request), ...wanted(request), ...history(why, request), actions(request, path));
+  };
+}
+
+function standing(request) {
+  const { reservation, reason } = request;
+  const parts = [];
+  if (reason) parts.push(notice(reason.detail, "warn"));
+  if (reservation) {
+    parts.push(el("h2", {}, "Reservation"), el("div", { className: "panel" },
+      facts([["Start", time(reservation.start)], ["End", time(reservation.end)],
+        ["Efficiency", `${reservation.efficiency.toFixed(3)}, at best ${reservation.efficiency_bound.toFixed(3)}`],
+        ["Earliest start", reservation.start_proven ? "proven on the schedules used" : "not proven"]]),
+      table("Hosts", ["Host", "Site", "Gives", ""], reservation.hosts.map((host) => [host.host, host.site_name || host.site,
+        amounts(host.amounts), host.lost ? el("span", { className: "badge bad" }, `lost: ${host.lost.replaceAll("_", " ")}`) : ""]))));
+  }
+  return parts;
+}
+
+function wanted({ request, user, submitted_ms: submitted, elapsed_ms: elapsed, attempts, conflicts, phase, id }) {
+  const attributes = Object.entries(request.attributes ?? {}).map(([key, value]) => `${key}=${value}`).join(", ");
+  return [el("h2", {}, "Asked"), facts([
+    ["Id", el("code", {}, id)], ["User", user], ["Hosts", String(request.hosts)], ["Duration", duration(request.duration)],
+    ["All together", request.total && Object.keys(request.total).length ? amounts(request.total) : ""],
+    ["Each host", request.per_host && Object.keys(request.per_host).length ? amounts(request.per_host) : ""],
+    ["Attributes", attributes], ["Not before", request.earliest ? time(request.earliest) : ""],
+    ["At the latest", request.latest ? time(request.latest) : ""], ["Submitted", time(submitted / 1000)],
+    ["Took", `${elapsed} ms, ${attempts} ${attempts === 1 ? "try" : "tries"}, ${conflicts} ${conflicts === 1 ? "conflict" : "conflicts"}`],
+    ["Working on", phase]])];
+}
+
+function history(why, request) {
+  const rounds = why.rounds.map((round, index) => [
+    number(index + 1), `${round.found_hosts} of ${round.asked_hosts} wanted, ${round.known_hosts} known`,
+    round.cut.map((cut) => `${cut.constraint}: ${cut.hosts}`).join(", "),
+    round.start === null ? round.detail : `planned for ${time(round.start)}`]);
+  const tries = why.attempts.flatMap((attempt) => attempt.sites.map((site) => [
+    number(attempt.attempt), time(attempt.start), site.site_name || site.site, number(site.hosts),
+    el("span", { className: site.answer === "refused" || site.answer === "no answer" ? "bad" : "" }, site.answer),
+    site.detail ?? "", number(`${site.milliseconds} ms`)]));
+  return [
+    el("h2", {}, "Rounds of planning"),
+    table("Rounds", [number("Round"), "Hosts found", "Cut by", "Outcome"], rounds),
+    el("h2", {}, "Tries"),
+    tries.length === 0 ? el("p", { className: "soft" }, request.state === "planning" ? "No site was asked yet." : "No site was asked.") :
+      table("Tries", [number("Try"), "Start", "Site", number("Hosts"), "Answer", "Why", number("After")], tries)];
+}
+
+function actions(request, path) {
+  if (!OPEN.includes(request.state)) return "";
+  let isSure = false;
+  const said = el("div", {});
+  const button = el("button", { type: "button", className: "danger", id: "cancel", onclick: async () => {
+    if (!isSure) {
+      isSure = true;
+      button.textContent = "Really take it back";
+      return;
+    }
+    button.disabled = true;
+    try {
+      await api.remove(path);
+    } catch (error) {
+      button.disabled = false;
+      said.replaceChildren(notice(error.message));
+    }
+  } }, "Take back");
+  return el("div", { className: "row" }, button, said);
+}

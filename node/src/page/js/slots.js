@@ -1,0 +1,75 @@
+// When could I have this: how many hosts have the minima free at which start, and the earliest or the fullest of them.
+
+import * as api from "./api.js";
+import { el, facts, notice, svg } from "./dom.js";
+import { amounts, date, fromField, time, timeOfDay, toField } from "./format.js";
+import { schedules } from "./book.js";
+import { requestForm } from "./request-form.js";
+
+const SIZE = { width: 900, height: 220, left: 40, right: 8, top: 12, bottom: 22 };
+
+export async function show(place) {
+  const result = el("section", { "aria-live": "polite" });
+  const mode = el("select", { name: "mode" },
+    [["earliest", "the earliest start"], ["most", "the start with most hosts"], ["at", "how many hosts at a time"]]
+      .map(([value, text]) => el("option", { value }, text)));
+  const at = el("input", { type: "datetime-local", value: toField(Date.now() / 1000 + 3600) });
+  const atLabel = el("label", { hidden: true }, el("span", {}, "At"), at);
+  mode.addEventListener("change", () => { atLabel.hidden = mode.value !== "at"; });
+  const form = requestForm({ action: "Look", hosts: "1", more: [el("label", {}, el("span", {}, "Find"), mode), atLabel],
+    onready: async (request) => {
+      const question = { mode: mode.value, request };
+      if (mode.value === "at") question.at = fromField(at.value);
+      result.replaceChildren(el("p", { className: "soft" }, "Looking…"));
+      try {
+        const answer = await api.post("/v1/slots", question);
+        result.replaceChildren(...answered(answer));
+      } catch (error) {
+        result.replaceChildren();
+        throw error;
+      }
+    } });
+  place.append(el("h1", {}, "When could I have this?"),
+    el("p", { className: "soft" }, "Looks at all starts on the live view; nothing is held."),
+    el("div", { className: "panel" }, form), result);
+}
+
+function answered(answer) {
+  const found = answer.is_possible
+    ? notice(`${time(answer.start)}: ${answer.hosts} ${answer.hosts === 1 ? "host has" : "hosts have"} the minima free until ${time(answer.end)}.`, "good")
+    : notice(answer.reason ? answer.reason.detail : "Not possible.", "warn");
+  return [el("h2", {}, "Answer"), found,
+    el("p", { className: answer.is_proven ? "good" : "soft" },
+      answer.is_proven ? "✓ Proven on the schedules used." : "Not proven: the search reached its limit."),
+    facts([["Free together then", answer.is_possible ? amounts(answer.free) : ""],
+      ["Hosts looked at", `${answer.matching_hosts} of ${answer.known_hosts} known`],
+      ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} sites that did not tell their schedules` : ""]]),
+    profile(answer), schedules(answer)];
+}
+
+/** Hosts over starts, as steps. */
+function profile(answer) {
+  const { width, height, left, right, top, bottom } = SIZE;
+  const steps = answer.profile;
+  const from = steps[0].start;
+  const span = Math.max(1, answer.until - from);
+  const most = Math.max(1, ...steps.map((step) => step.hosts));
+  const x = (moment) => left + ((width - left - right) * (moment - from)) / span;
+  const y = (hosts) => height - bottom - ((height - bottom - top) * hosts) / most;
+  const points = steps.flatMap((step, index) => {
+    const end = index + 1 < steps.length ? steps[index + 1].start : answer.until;
+    return [`${x(step.start)},${y(step.hosts)}`, `${x(end)},${y(step.hosts)}`];
+  });
+  const label = (moment) => (span > 172800 ? date(moment) : timeOfDay(moment));
+  const parts = [0, 0.2, 0.4, 0.6, 0.8].map((part) => from + part * span);
+  return el("figure", { className: "panel profile" },
+    el("figcaption", {}, "Hosts with the minima free, by start", el("span", { className: "soft small" },
+      answer.is_thinned ? " (thinned: at least this many)" : "")),
+    svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `up to ${most} hosts between ${time(from)} and ${time(answer.until)}` },
+      svg("polygon", { class: "area", points: `${x(from)},${y(0)} ${points.join(" ")} ${x(answer.until)},${y(0)}` }),
+      svg("polyline", { class: "edge", points: points.join(" ") }),
+      svg("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }),
+      [0, most].map((hosts) => svg("text", { x: 4, y: y(hosts) + 4 }, String(hosts))),
+      parts.map((moment) => svg("text", { x: x(moment), y: height - 6 }, label(moment))),
+      answer.start === null ? [] : [svg("line", { class: "mark", x1: x(answer.start), x2: x(answer.start), y1: top, y2: y(0) })]));
+}
