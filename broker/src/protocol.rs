@@ -133,6 +133,24 @@ pub enum SiteRequest {
     },
 }
 
+impl SiteRequest {
+    /// The try that it is about, if it is about one, and what is asked, for logs.
+    #[must_use]
+    pub fn about(&self) -> (Option<&AttemptId>, &'static str) {
+        match self {
+            SiteRequest::Hold(hold) => (Some(&hold.attempt), "hold"),
+            SiteRequest::Confirm { attempt, .. } => (Some(attempt), "confirm"),
+            SiteRequest::Release(attempt) => (Some(attempt), "release"),
+            SiteRequest::Settle(attempt) => (Some(attempt), "settle"),
+            SiteRequest::Inquire(attempt) => (Some(attempt), "inquire"),
+            SiteRequest::Inspect(attempt) => (Some(attempt), "inspect"),
+            SiteRequest::TakeOver { attempt, .. } => (Some(attempt), "take over"),
+            SiteRequest::Lookup(_) => (None, "lookup"),
+            SiteRequest::Bookings { .. } => (None, "bookings"),
+        }
+    }
+}
+
 /// A reservation as a site tells everybody of the grid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToldBooking {
@@ -210,6 +228,8 @@ pub enum SiteAnswer {
         bookings: Vec<ToldBooking>,
         /// Whether there is nothing after these.
         is_complete: bool,
+        /// The site's owner does not want them told, so there are none here whatever is reserved.
+        is_withheld: bool,
         /// The ledger's version.
         version: LedgerVersion,
     },

@@ -3,6 +3,8 @@
 //! Invariant: every process that was started is ended when its [`Node`] is dropped; every wait has a deadline and looks
 //! for crashes; nothing sleeps for a fixed time and hopes.
 
+pub mod browser;
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -249,6 +251,15 @@ impl Node {
             .send(body)
             .expect("the node answers");
         (answer.status().as_u16(), answer.body_mut().read_json().expect("an answer in JSON"))
+    }
+
+    /// Opens a path of the node in a browser.
+    ///
+    /// # Panics
+    /// When the node has not told its address.
+    pub fn open_in(&self, browser: &browser::Browser, path: &str) {
+        let address = fs::read_to_string(self.data().join("api.address")).expect("the node has told its address");
+        browser.open(&format!("http://{}{path}", address.trim()));
     }
 
     /// Waits until the node knows all hosts with current schedules.

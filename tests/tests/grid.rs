@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
 
+#[path = "grid/api.rs"]
+mod api;
 #[path = "grid/losses.rs"]
 mod losses;
 #[path = "grid/membership.rs"]
 mod membership;
+#[path = "grid/page.rs"]
+mod page;
 
 use std::{
     collections::BTreeSet,

@@ -19,7 +19,8 @@ impl Ledger {
     pub(super) fn tell_bookings(&self, after: Option<&AttemptId>) -> SiteAnswer {
         let mut bookings: Vec<ToldBooking> = Vec::new();
         let mut is_complete = true;
-        if self.gate.policy().tells_bookings {
+        let is_withheld = !self.gate.policy().tells_bookings;
+        if !is_withheld {
             let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
             let mut bytes = 0;
             for (_, booking) in self.bookings.range((from, Bound::Unbounded)).filter(|(_, booking)| !booking.is_held())
@@ -37,7 +38,7 @@ impl Ledger {
                 });
             }
         }
-        SiteAnswer::Bookings { bookings, is_complete, version: self.version }
+        SiteAnswer::Bookings { bookings, is_complete, is_withheld, version: self.version }
     }
 }
 

@@ -12,6 +12,7 @@ use broker::{
     time::Time,
 };
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{ApiState, grid::ScheduleState, problem::Problem};
 use crate::daemon::bookings::Told;
@@ -22,7 +23,8 @@ const LIST_DEFAULT: usize = 5_000;
 const LIST_MAX: usize = 20_000;
 
 /// Which reservations are wanted.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct BookingQuery {
     /// Only those that end after this (Unix seconds).
@@ -30,6 +32,7 @@ pub struct BookingQuery {
     /// Only those that start before this (Unix seconds).
     until: Option<i64>,
     /// Only those of this site.
+    #[param(value_type = Option<String>)]
     site: Option<SiteId>,
     /// Only those of this user.
     user: Option<String>,
@@ -40,9 +43,10 @@ pub struct BookingQuery {
 }
 
 /// Answer of `GET /v1/bookings`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct BookingList {
     /// The node's clock (Unix seconds).
+    #[schema(value_type = i64)]
     now: Time,
     /// Every site that was looked at, with or without reservations.
     sites: Vec<BookedSite>,
@@ -52,8 +56,9 @@ pub struct BookingList {
     next: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct BookedSite {
+    #[schema(value_type = String)]
     site: SiteId,
     name: String,
     /// What is known of its schedule.
@@ -62,23 +67,32 @@ struct BookedSite {
     told_age_s: Option<u64>,
     /// Whether it has told more than is kept.
     is_cut: bool,
+    /// Whether its owner does not want its reservations told.
+    is_withheld: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct BookingView {
+    #[schema(value_type = String)]
     site: SiteId,
+    #[schema(value_type = String)]
     request: RequestId,
+    #[schema(value_type = String)]
     entry_point: SiteId,
     attempt: u32,
     user: String,
+    #[schema(value_type = i64)]
     start: Time,
+    #[schema(value_type = i64)]
     end: Time,
     hosts: Vec<BookedHost>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct BookedHost {
+    #[schema(value_type = String)]
     host: HostId,
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     amounts: Amounts,
 }
 
@@ -133,7 +147,8 @@ impl BookingQuery {
     }
 }
 
-/// `GET /v1/bookings`
+/// Who has reserved what and when, at all sites.
+#[utoipa::path(get, path = "/bookings", tag = "grid", params(BookingQuery), responses((status = 200, description = "Done", body = BookingList)))]
 pub async fn list(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<BookingQuery>,
@@ -152,6 +167,7 @@ pub async fn list(
         schedule: ScheduleState::of(&state, site),
         told_age_s: told.told.map(|at| (now.monotonic - at).0 / 1000),
         is_cut: told.is_cut,
+        is_withheld: told.is_withheld,
     });
     let sites = sites.collect();
     let mut bookings = query.views(&told);

@@ -7,6 +7,7 @@ use broker::{
     time::Time,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     request_view::{ReasonView, reason_of, state_of},
@@ -15,8 +16,9 @@ use super::{
 use crate::daemon::requests::Snapshot;
 
 /// Answer of `GET /v1/requests/{id}/explain`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Explanation {
+    #[schema(value_type = String)]
     id: RequestId,
     user: String,
     state: &'static str,
@@ -25,7 +27,7 @@ pub struct Explanation {
     attempts: Vec<AttemptView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct RoundView {
     multiplier: u32,
     asked_hosts: usize,
@@ -34,25 +36,28 @@ struct RoundView {
     without_schedule: usize,
     cut: Vec<CutView>,
     outcome: &'static str,
+    #[schema(value_type = Option<i64>)]
     start: Option<Time>,
     detail: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct CutView {
     constraint: String,
     hosts: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct AttemptView {
     attempt: u32,
+    #[schema(value_type = i64)]
     start: Time,
     sites: Vec<SiteAnswerView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct SiteAnswerView {
+    #[schema(value_type = String)]
     site: SiteId,
     site_name: String,
     hosts: usize,

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::{Query, State},
+};
 use broker::{
     amount::Amount,
     ids::{HostId, RequestId, SiteId},
@@ -15,13 +18,20 @@ use broker::{
     view::Schedules,
 };
 use discovery::BannedPeer;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-use super::ApiState;
+use super::{ApiState, problem::Problem, schema};
 use crate::daemon::{carry::MAX_SCHEDULE_AGE, clock::unix_ms};
 
-#[derive(Debug, Serialize)]
+/// Sites or hosts of one answer unless asked otherwise.
+const LIST_DEFAULT: usize = 10_000;
+/// Most sites or hosts of one answer.
+const LIST_MAX: usize = 50_000;
+
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Status {
+    #[schema(value_type = String)]
     site: SiteId,
     name: String,
     grid: String,
@@ -34,12 +44,14 @@ pub struct Status {
     known_sites: usize,
     known_hosts: usize,
     active_requests: usize,
+    #[schema(value_type = schema::Version)]
     ledger_version: LedgerVersion,
     bans: Vec<BanView>,
     counters: BTreeMap<String, u64>,
 }
 
-/// `GET /v1/status`
+/// The node and what it knows, in numbers.
+#[utoipa::path(get, path = "/status", tag = "grid", responses((status = 200, description = "Done", body = Status)))]
 pub async fn status(State(state): State<Arc<ApiState>>) -> Json<Status> {
     let discovery = state.discovery.status();
     let ledger_version = state.ledger.lock().version();
@@ -63,8 +75,9 @@ pub async fn status(State(state): State<Arc<ApiState>>) -> Json<Status> {
 }
 
 /// A peer that this node refuses to talk to.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct BanView {
+    #[schema(value_type = String)]
     site: SiteId,
     why: &'static str,
     until: u64,
@@ -85,14 +98,17 @@ fn bans(bans: &[BannedPeer]) -> Vec<BanView> {
     bans
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct SiteList {
     sites: Vec<SiteView>,
     bans: Vec<BanView>,
+    /// For `after`, when there are more.
+    next: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct SiteView {
+    #[schema(value_type = String)]
     site: SiteId,
     name: String,
     this_node: bool,
@@ -100,13 +116,14 @@ struct SiteView {
     advert_age_s: u64,
     expires_in_s: u64,
     schedule: ScheduleState,
+    #[schema(value_type = Option<schema::Version>)]
     ledger_version: Option<LedgerVersion>,
     schedule_age_s: Option<u64>,
     addresses: Vec<String>,
 }
 
 /// What is known of a site's schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleState {
     /// As it is, or was a short while ago.
@@ -127,6 +144,15 @@ impl ScheduleState {
         }
     }
 
+    /// The state's name, as in answers.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            ScheduleState::Current => "current",
+            ScheduleState::Stale => "stale",
+            ScheduleState::Unknown => "unknown",
+        }
+    }
+
     /// Of a site in the view.
     pub(super) fn of(state: &ApiState, site: &SiteId) -> ScheduleState {
         let now = state.discovery.now();
@@ -138,10 +164,21 @@ impl ScheduleState {
     }
 }
 
-/// `GET /v1/sites`
-pub async fn sites(State(state): State<Arc<ApiState>>) -> Json<SiteList> {
+/// Every known site, with the age of what is known of it.
+#[utoipa::path(get, path = "/sites", tag = "grid", params(PageQuery), responses((status = 200, description = "Done", body = SiteList)))]
+pub async fn sites(
+    State(state): State<Arc<ApiState>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<SiteList>, Problem> {
+    let limit = query.limit()?;
     let now_ms = unix_ms();
-    let sites = state.discovery.view().sites(state.discovery.now()).into_iter().map(|summary| {
+    let mut summaries = state.discovery.view().sites(state.discovery.now());
+    if let Some(after) = &query.after {
+        summaries.retain(|summary| summary.advert.site.as_str() > after.as_str());
+    }
+    let next = (summaries.len() > limit).then(|| summaries[limit - 1].advert.site.to_string());
+    summaries.truncate(limit);
+    let sites = summaries.into_iter().map(|summary| {
         let known = summary.schedule_age.map(|age| (age, summary.has_gap));
         SiteView {
             this_node: summary.advert.site == *state.discovery.site_id(),
@@ -156,34 +193,87 @@ pub async fn sites(State(state): State<Arc<ApiState>>) -> Json<SiteList> {
             addresses: summary.advert.addresses,
         }
     });
-    Json(SiteList { sites: sites.collect(), bans: bans(&state.discovery.status().bans) })
+    Ok(Json(SiteList { sites: sites.collect(), bans: bans(&state.discovery.status().bans), next }))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct HostList {
     hosts: Vec<HostView>,
+    /// For `after`, when there are more.
+    next: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// Which part of a list is wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct PageQuery {
+    /// How many at most.
+    limit: Option<usize>,
+    /// Goes on after the answer that gave this as `next`.
+    after: Option<String>,
+}
+
+impl PageQuery {
+    fn limit(&self) -> Result<usize, Problem> {
+        let limit = self.limit.unwrap_or(LIST_DEFAULT);
+        if (1..=LIST_MAX).contains(&limit) {
+            return Ok(limit);
+        }
+        Err(Problem::bad_request(format!("limit: expected 1 to {LIST_MAX}")).with_key("limit"))
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
 struct HostView {
+    #[schema(value_type = String)]
     site: SiteId,
     site_name: String,
+    #[schema(value_type = String)]
     host: HostId,
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     resources: Amounts,
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     attributes: Attributes,
     speed: u32,
     price: u32,
+    #[schema(value_type = Option<std::collections::BTreeMap<String, u64>>)]
     free_now: Option<Amounts>,
     schedule_age_s: Option<u64>,
 }
 
-/// `GET /v1/hosts`
-pub async fn hosts(State(state): State<Arc<ApiState>>) -> Json<HostList> {
-    let now = Time(i64::try_from(unix_ms() / 1000).unwrap_or(i64::MAX));
+/// Every known host, by site, then by host.
+#[utoipa::path(get, path = "/hosts", tag = "grid", params(PageQuery), responses((status = 200, description = "Done", body = HostList)))]
+pub async fn hosts(
+    State(state): State<Arc<ApiState>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<HostList>, Problem> {
+    let limit = query.limit()?;
+    let (after_site, after_host) = match &query.after {
+        Some(after) => after.split_once(' ').ok_or_else(|| {
+            Problem::bad_request("after: expected what an answer has given as next").with_key("after")
+        })?,
+        None => ("", ""),
+    };
+    let now = state.carrier.clock.now().utc;
     let monotonic = state.discovery.now();
     let view = state.discovery.view();
-    let of_site = |site: SiteId| view.with_site(&site, |view| hosts_of(view, now, monotonic));
-    Json(HostList { hosts: view.site_ids().into_iter().filter_map(of_site).flatten().collect() })
+    let mut hosts: Vec<HostView> = Vec::new();
+    for site in view.site_ids().into_iter().filter(|site| site.as_str() >= after_site) {
+        let mut of_site = view.with_site(&site, |view| hosts_of(view, now, monotonic)).unwrap_or_default();
+        if site.as_str() == after_site {
+            of_site.retain(|host| host.host.as_str() > after_host);
+        }
+        of_site.sort_by(|a, b| a.host.cmp(&b.host));
+        hosts.extend(of_site);
+        if hosts.len() > limit {
+            break;
+        }
+    }
+    let last = hosts.get(limit - 1).filter(|_| hosts.len() > limit);
+    let next = last.map(|last| format!("{} {}", last.site, last.host));
+    hosts.truncate(limit);
+    Ok(Json(HostList { hosts, next }))
 }
 
 fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<HostView> {
@@ -217,9 +307,11 @@ fn free_at(capacity: &Amounts, schedule: &Schedule, at: Time) -> Amounts {
     capacity.iter().map(free).collect()
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct LedgerView {
+    #[schema(value_type = String)]
     site: SiteId,
+    #[schema(value_type = schema::Version)]
     ledger_version: LedgerVersion,
     hosts: Vec<LedgerHost>,
     bookings: Vec<BookingView>,
@@ -227,33 +319,44 @@ pub struct LedgerView {
 
 type Steps = BTreeMap<ResourceName, Vec<(Time, Amount)>>;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct LedgerHost {
+    #[schema(value_type = String)]
     id: HostId,
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     resources: Amounts,
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     attributes: Attributes,
     speed: u32,
     price: u32,
     /// The owner's own work and all reservations.
+    #[schema(value_type = std::collections::BTreeMap<String, Vec<(i64, u64)>>)]
     occupancy: Steps,
     /// The owner's own work.
+    #[schema(value_type = std::collections::BTreeMap<String, Vec<(i64, u64)>>)]
     own: Steps,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct BookingView {
+    #[schema(value_type = String)]
     entry_point: SiteId,
+    #[schema(value_type = String)]
     request: RequestId,
     attempt: u32,
     state: &'static str,
     settled: bool,
     user: String,
+    #[schema(value_type = Option<String>)]
     user_key: Option<PublicKey>,
+    #[schema(value_type = schema::Window)]
     window: Window,
+    #[schema(value_type = Vec<schema::Grant>)]
     grants: Vec<Grant>,
 }
 
-/// `GET /v1/ledger`
+/// This site's hosts and bookings.
+#[utoipa::path(get, path = "/ledger", tag = "grid", responses((status = 200, description = "Done", body = LedgerView)))]
 pub async fn ledger(State(state): State<Arc<ApiState>>) -> Json<LedgerView> {
     let ledger = state.ledger.lock();
     Json(LedgerView {

@@ -10,39 +10,49 @@ use broker::{
     trust::{Chain, PublicKey, SignedRevocation, Subject, TrustError},
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ApiState, problem::Problem, requests::read_body};
 use crate::daemon::membership::RevokeError;
 
 /// Answer of `GET /v1/grid`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct GridView {
     id: String,
     form: &'static str,
+    #[schema(value_type = Option<String>)]
     root: Option<PublicKey>,
+    #[schema(value_type = String)]
     site: SiteId,
     members: Vec<MemberView>,
     revocations: Vec<RevocationView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct MemberView {
+    #[schema(value_type = serde_json::Value)]
     subject: Subject,
     role: &'static str,
     name: String,
+    #[schema(value_type = Option<i64>)]
     expires: Option<Time>,
     revoked: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct RevocationView {
+    #[schema(value_type = serde_json::Value)]
     subject: Subject,
+    #[schema(value_type = i64)]
     revoked: Time,
+    #[schema(value_type = i64)]
     keep_until: Time,
+    #[schema(value_type = String)]
     author: PublicKey,
 }
 
-/// `GET /v1/grid`
+/// The grid, its members and revocations, as far as known here.
+#[utoipa::path(get, path = "/grid", tag = "grid", responses((status = 200, description = "Done", body = GridView)))]
 pub async fn show(State(state): State<Arc<ApiState>>) -> Json<GridView> {
     let grid = state.membership.grid();
     let sites = state.discovery.view().site_ids().into_iter().map(|site| site_member(&state, site));
@@ -106,7 +116,7 @@ fn user_members(state: &ApiState) -> Vec<MemberView> {
 }
 
 /// Answer of `POST /v1/grid/revocations`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Revoked {
     /// Whether it was news.
     added: bool,
@@ -114,7 +124,8 @@ pub struct Revoked {
     revocations: usize,
 }
 
-/// `POST /v1/grid/revocations`
+/// Takes a signed revocation.
+#[utoipa::path(post, path = "/grid/revocations", tag = "grid", request_body = serde_json::Value, responses((status = 200, description = "Done", body = Revoked)))]
 pub async fn revoke(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<Revoked>, Problem> {
     let revocation: SignedRevocation = read_body("revocation", &body)?;
     let membership = Arc::clone(&state.membership);

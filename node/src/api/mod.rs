@@ -1,36 +1,50 @@
-//! The node's local HTTP API: loopback only, JSON, a token on everything under `/v1`.
+//! The node's HTTP API and page: JSON, a token or a session on everything under `/v1`.
 //!
 //! Invariant: nothing about the grid leaves without the token; bodies are bounded before they are read.
 
 mod bookings;
+pub mod events;
 mod explanation;
 mod grid;
+mod guard;
 mod members;
+mod metrics;
+mod page;
 mod plan;
 pub mod problem;
 mod request_view;
 pub mod requests;
+mod schema;
+pub mod session;
 mod slots;
 mod takeover;
+pub mod tls;
 pub mod token;
+mod usage;
 mod words;
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
-    Router,
+    Extension, Json, Router,
     extract::{DefaultBodyLimit, Request, State},
-    http::{HeaderMap, StatusCode, header},
+    http::StatusCode,
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::get,
 };
 use broker::ids::SiteId;
 use discovery::Discovery;
+use utoipa::{
+    OpenApi,
+    openapi::{Ref, RefOr, content::ContentBuilder, response::ResponseBuilder},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::{problem::Problem, token::Token};
+use self::{problem::Problem, session::Sessions, token::Token};
 use crate::daemon::{
-    bookings::Bookings, carry::Carrier, membership::Membership, requests::Requests, site::SharedLedger,
+    bookings::Bookings, carry::Carrier, changes::Changes, membership::Membership, metrics::Metrics, requests::Requests,
+    site::SharedLedger,
 };
 
 /// Largest request body; a request that names 20,000 candidates fits.
@@ -50,14 +64,37 @@ pub struct ApiState {
     pub carrier: Carrier,
     /// Who must be shown.
     pub token: Token,
+    /// Browsers that have shown it.
+    pub sessions: Sessions,
+    /// What this node has done.
+    pub metrics: Arc<Metrics>,
+    /// Who wants to hear of changes.
+    pub changes: Changes,
     /// This site's name for people.
     pub name: String,
     /// Who belongs to the grid, and for whom this node signs.
     pub membership: Arc<Membership>,
     /// When the node started, Unix seconds.
     pub started: u64,
-    /// Where the API listens.
+    /// Where the local API listens.
     pub address: String,
+    /// What the node may be called, beside its addresses and `localhost`.
+    pub names: Vec<String>,
+}
+
+/// The door through which a call has come.
+#[derive(Debug, Clone)]
+pub struct Via {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub is_tls: bool,
+}
+
+impl Via {
+    fn scheme(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
+    }
 }
 
 impl ApiState {
@@ -67,38 +104,95 @@ impl ApiState {
     }
 }
 
-/// The routes.
-pub fn router(state: Arc<ApiState>) -> Router {
-    let v1 = Router::new()
-        .route("/status", get(grid::status))
-        .route("/sites", get(grid::sites))
-        .route("/hosts", get(grid::hosts))
-        .route("/ledger", get(grid::ledger))
-        .route("/requests", post(requests::submit).get(requests::list))
-        .route("/requests/{id}", get(requests::show).delete(requests::cancel))
-        .route("/requests/{id}/explain", get(requests::explanation))
-        .route("/requests/{id}/repair", post(requests::repair))
-        .route("/reservations/{id}", get(takeover::look))
-        .route("/reservations/{id}/takeover", post(takeover::take_over))
-        .route("/grid", get(members::show))
-        .route("/grid/revocations", post(members::revoke))
-        .route("/plan", post(plan::plan))
-        .route("/slots", post(slots::slots))
-        .route("/bookings", get(bookings::list))
-        .route_layer(middleware::from_fn_with_state(state.clone(), check_token));
-    Router::new()
-        .nest("/v1", v1)
+/// The description of the API, beside what is derived from the handlers.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Kolo",
+        description = "The API of one node. Times are whole Unix seconds unless a name ends in `_ms`; amounts are base \
+                       units (millicores, MiB)."
+    ),
+    components(schemas(Problem))
+)]
+struct Description;
+
+/// Routes that want a token or a session, and those that do not, with their description.
+fn described() -> (OpenApiRouter<Arc<ApiState>>, OpenApiRouter<Arc<ApiState>>) {
+    let guarded = OpenApiRouter::new()
+        .routes(routes!(grid::status))
+        .routes(routes!(grid::sites))
+        .routes(routes!(grid::hosts))
+        .routes(routes!(grid::ledger))
+        .routes(routes!(requests::submit, requests::list))
+        .routes(routes!(requests::read))
+        .routes(routes!(requests::show, requests::cancel))
+        .routes(routes!(requests::explanation))
+        .routes(routes!(requests::repair))
+        .routes(routes!(takeover::look))
+        .routes(routes!(takeover::take_over))
+        .routes(routes!(members::show))
+        .routes(routes!(members::revoke))
+        .routes(routes!(plan::plan))
+        .routes(routes!(slots::slots))
+        .routes(routes!(bookings::list))
+        .routes(routes!(usage::usage))
+        .routes(routes!(events::listen))
+        .routes(routes!(session::link));
+    // What opens a session, and whether there is one.
+    let open = OpenApiRouter::new().routes(routes!(session::show, session::open, session::close));
+    (guarded, open)
+}
+
+/// The routes under `/v1`, and the OpenAPI document that describes them.
+fn v1(state: &Arc<ApiState>) -> (Router<Arc<ApiState>>, utoipa::openapi::OpenApi) {
+    let (guarded, open) = described();
+    let guarded = guarded.route_layer(middleware::from_fn_with_state(state.clone(), check_token));
+    let (router, mut document) =
+        OpenApiRouter::with_openapi(Description::openapi()).nest("/v1", guarded.merge(open)).split_for_parts();
+    describe_problems(&mut document);
+    (router, document)
+}
+
+/// Every call may end with a problem.
+fn describe_problems(document: &mut utoipa::openapi::OpenApi) {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    let problem = ResponseBuilder::new()
+        .description("What is wrong (RFC 9457)")
+        .content("application/problem+json", content)
+        .build();
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            operation.responses.responses.insert("default".to_owned(), RefOr::T(problem.clone()));
+        }
+    }
+}
+
+/// The routes behind one door.
+pub fn router(state: Arc<ApiState>, via: Via) -> Router {
+    let (v1, document) = v1(&state);
+    let document = Arc::new(document);
+    v1.merge(page::router())
+        .route("/openapi.json", get(|| async move { Json((*document).clone()) }))
+        .route("/metrics", get(metrics::metrics))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
         .method_not_allowed_fallback(|| async {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(state.clone(), guard::guard))
+        .layer(Extension(via))
+        .layer(middleware::from_fn(page::add_headers))
         .with_state(state)
 }
 
-async fn check_token(State(state): State<Arc<ApiState>>, headers: HeaderMap, request: Request, next: Next) -> Response {
-    let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    if shown.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|shown| state.token.is(shown)) {
+async fn check_token(
+    State(state): State<Arc<ApiState>>,
+    Extension(via): Extension<Via>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if state.is_known(request.headers(), &via) {
         return next.run(request).await;
     }
     let detail = "show the token of the file api.token in the node's data directory as 'Authorization: Bearer TOKEN'";

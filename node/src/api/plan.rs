@@ -17,39 +17,47 @@ use broker::{
     view::Schedules,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{ApiState, problem::Problem, requests::read_request, words};
+use super::{ApiState, problem::Problem, requests::read_request, schema, words};
 use crate::daemon::carry;
 
 /// The plan object of the formats, with the site of each host and the age of the schedule that was used.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum LivePlan {
     Allocated {
+        #[schema(value_type = Option<String>)]
         id: Option<RequestId>,
+        #[schema(value_type = i64)]
         start: Time,
+        #[schema(value_type = i64)]
         end: Time,
         hosts: Vec<PlannedHost>,
         efficiency: f64,
         efficiency_bound: f64,
         /// Whether it is proven, on the schedules that were used, that there is no earlier start.
         start_proven: bool,
+        #[schema(value_type = std::collections::BTreeMap<String, f64>)]
         phases_us: BTreeMap<&'static str, f64>,
         /// Of every site whose hosts were looked at, taken or not.
         schedules: Vec<UsedSchedule>,
     },
     Rejected {
+        #[schema(value_type = Option<String>)]
         id: Option<RequestId>,
         reason: PlanReason,
         start_proven: bool,
+        #[schema(value_type = std::collections::BTreeMap<String, f64>)]
         phases_us: BTreeMap<&'static str, f64>,
         schedules: Vec<UsedSchedule>,
     },
 }
 
 /// The schedule of a site, as it was used.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct UsedSchedule {
+    #[schema(value_type = String)]
     site: SiteId,
     site_name: String,
     /// Hosts of the site that were looked at.
@@ -75,22 +83,26 @@ pub(super) fn used_schedules<'a>(
     hosts_of.into_iter().map(used).collect()
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct PlannedHost {
+    #[schema(value_type = String)]
     id: HostId,
+    #[schema(value_type = String)]
     site: SiteId,
     site_name: String,
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     amounts: Amounts,
     schedule_age_s: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct PlanReason {
     pub(super) code: &'static str,
     pub(super) detail: String,
 }
 
-/// `POST /v1/plan`
+/// A plan on the live view; nothing is held.
+#[utoipa::path(post, path = "/plan", tag = "planning", request_body = schema::Request, responses((status = 200, description = "Done", body = LivePlan)))]
 pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<LivePlan>, Problem> {
     let request = read_request(&body)?;
     let settings = state.requests.settings().planner;

@@ -6,11 +6,12 @@ use axum::{
 };
 use broker::trust::Denial;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::request_view::RequestView;
 
 /// What went wrong, for programs and for people.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Problem {
     #[serde(rename = "type")]
     kind: &'static str,
@@ -51,6 +52,12 @@ impl Problem {
     pub fn refused(denial: &Denial) -> Problem {
         let rule = Some(denial.rule.as_str());
         Problem { rule, ..Problem::new(StatusCode::FORBIDDEN, denial.to_string()) }
+    }
+
+    /// Names the rule that refuses.
+    pub fn with_rule(mut self, rule: &'static str) -> Problem {
+        self.rule = Some(rule);
+        self
     }
 
     /// Shows what is here already.

@@ -9,13 +9,17 @@ use broker::{
     time::Time,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::schema;
 use crate::daemon::requests::{ShownStage, Snapshot};
 
 /// See `docs/api.md`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct RequestView {
+    #[schema(value_type = String)]
     id: RequestId,
+    #[schema(value_type = Option<String>)]
     label: Option<RequestId>,
     user: String,
     state: &'static str,
@@ -25,21 +29,26 @@ pub struct RequestView {
     elapsed_ms: u64,
     attempts: usize,
     conflicts: u32,
+    #[schema(value_type = schema::Request)]
     request: Request,
     reservation: Option<ReservationView>,
     reason: Option<ReasonView>,
 }
 
 /// Answer of `GET /v1/requests`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct RequestList {
     /// Newest first.
     pub requests: Vec<RequestView>,
+    /// For `after`, when there are more.
+    pub next: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct ReservationView {
+    #[schema(value_type = i64)]
     start: Time,
+    #[schema(value_type = i64)]
     end: Time,
     efficiency: f64,
     efficiency_bound: f64,
@@ -47,19 +56,24 @@ struct ReservationView {
     hosts: Vec<HostView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ReservedHost)]
 struct HostView {
+    #[schema(value_type = String)]
     site: SiteId,
     site_name: String,
+    #[schema(value_type = String)]
     host: HostId,
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     amounts: Amounts,
     /// Why the host is lost, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Loss>)]
     lost: Option<Loss>,
 }
 
 /// Why there is no reservation.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ReasonView {
     code: &'static str,
     detail: String,

@@ -1,6 +1,6 @@
 //! Requests over the API: submit, list, look at, wait for, cancel, explain.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path as FilePath, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -10,21 +10,26 @@ use axum::{
 };
 use broker::{
     ids::RequestId,
-    request::{Request, RequestError},
+    request::{Request, RequestDocument, RequestError},
     trust::{Authorization, Permit},
 };
+use jiff::{Zoned, tz::TimeZone};
 use serde::{
-    Deserialize,
+    Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiState,
     explanation::{Explanation, explain},
     problem::Problem,
     request_view::{RequestList, RequestView},
+    schema,
 };
 use crate::{
+    cli::request_file,
+    config::document::{DocumentError, Syntax},
     daemon::{
         clock::unix_ms,
         membership::SignError,
@@ -37,6 +42,8 @@ use crate::{
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Requests listed unless asked otherwise.
 const LIST_DEFAULT: usize = 1_000;
+/// Most requests listed at once.
+const LIST_MAX: usize = 10_000;
 /// How long a call to repair waits for what comes of it.
 const REPAIR_WAIT: Duration = Duration::from_secs(15);
 /// How long a cancellation waits for the sites' acknowledgements before it answers "cancelling".
@@ -88,7 +95,8 @@ fn authorized(state: &ApiState, body: &[u8]) -> Result<(Authorization, Permit), 
     state.membership.admit(authorization).map_err(|denial| Problem::refused(&denial))
 }
 
-/// `POST /v1/requests`
+/// Takes a request, plain or signed by its user; answers once it is on disk.
+#[utoipa::path(post, path = "/requests", tag = "requests", request_body = schema::Submission, responses((status = 201, description = "Done", body = RequestView)))]
 pub async fn submit(
     State(state): State<Arc<ApiState>>,
     body: Bytes,
@@ -126,20 +134,85 @@ pub(super) fn view(state: &ApiState, snapshot: &Snapshot) -> RequestView {
     RequestView::new(snapshot, unix_ms(), |site| state.site_name(site))
 }
 
-#[derive(Debug, Deserialize)]
+/// Which part of the list is wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
+    /// How many at most.
     limit: Option<usize>,
+    /// Goes on after the answer that gave this as `next`.
+    after: Option<String>,
 }
 
-/// `GET /v1/requests`
-pub async fn list(State(state): State<Arc<ApiState>>, Query(query): Query<ListQuery>) -> Json<RequestList> {
-    let snapshots = state.requests.snapshots();
+/// Requests of this node, newest first.
+#[utoipa::path(get, path = "/requests", tag = "requests", params(ListQuery), responses((status = 200, description = "Done", body = RequestList)))]
+pub async fn list(
+    State(state): State<Arc<ApiState>>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<RequestList>, Problem> {
     let limit = query.limit.unwrap_or(LIST_DEFAULT);
-    Json(RequestList { requests: snapshots.iter().take(limit).map(|snapshot| view(&state, snapshot)).collect() })
+    if !(1..=LIST_MAX).contains(&limit) {
+        return Err(Problem::bad_request(format!("limit: expected 1 to {LIST_MAX}")).with_key("limit"));
+    }
+    let unknown = || Problem::bad_request("after: expected what an answer has given as next").with_key("after");
+    let after = query.after.as_deref().map(|text| read_cursor(text).ok_or_else(unknown)).transpose()?;
+    let (snapshots, has_more) = state.requests.page(after, limit);
+    let last = snapshots.last().filter(|_| has_more);
+    let next = last.map(|last| format!("{} {}", last.record.submitted_ms, last.record.id));
+    Ok(Json(RequestList { requests: snapshots.iter().map(|snapshot| view(&state, snapshot)).collect(), next }))
 }
 
-#[derive(Debug, Deserialize)]
+fn read_cursor(text: &str) -> Option<(u64, RequestId)> {
+    let (submitted_ms, id) = text.split_once(' ')?;
+    Some((submitted_ms.parse().ok()?, RequestId::new(id).ok()?))
+}
+
+/// Answer of `POST /v1/requests/read`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ReadRequest {
+    #[schema(value_type = schema::Request)]
+    request: Request,
+}
+
+/// A request as people write it ("2h30m", "40GiB") in the form that programs use, checked by the
+/// code that reads it on the command line. Nothing else happens.
+#[utoipa::path(post, path = "/requests/read", tag = "requests", request_body = serde_json::Value, responses((status = 200, description = "Done", body = ReadRequest)))]
+pub async fn read(body: Bytes) -> Result<Json<ReadRequest>, Problem> {
+    let text = std::str::from_utf8(&body).map_err(|_| Problem::bad_request("request: expected text in UTF-8"))?;
+    let draft =
+        request_file::parse(FilePath::new("request"), text, Syntax::Json, &Zoned::now().with_time_zone(TimeZone::UTC))
+            .map_err(|error| match error {
+                DocumentError::Content { key, message, .. } if !key.is_empty() => {
+                    Problem::bad_request(format!("{key}: {message}")).with_key(key)
+                }
+                other => Problem::bad_request(other.to_string()),
+            })?;
+    let missing = |key: &str| Problem::bad_request(format!("{key}: expected a value")).with_key(key);
+    let document = RequestDocument {
+        hosts: draft.hosts.ok_or_else(|| missing("hosts"))?,
+        duration: draft.duration.ok_or_else(|| missing("duration"))?,
+        id: draft.id,
+        earliest: draft.earliest,
+        latest: draft.latest,
+        per_host: draft.per_host,
+        total: draft.total,
+        attributes: draft.attributes,
+        candidates: draft.candidates,
+        effort: draft.effort,
+        move_on_loss: draft.move_on_loss,
+    };
+    let request = Request::try_from(document).map_err(|error| {
+        let text = error.to_string();
+        // The texts of the broker begin with the key.
+        let key = text.split(':').next().unwrap_or_default().to_owned();
+        Problem::bad_request(text).with_key(key)
+    })?;
+    Ok(Json(ReadRequest { request }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct WaitQuery {
     wait_ms: Option<u64>,
@@ -149,7 +222,7 @@ pub struct WaitQuery {
 }
 
 /// What a wait is for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Until {
     /// A later revision than the one given.
@@ -159,7 +232,8 @@ enum Until {
     Settled,
 }
 
-/// `GET /v1/requests/{id}`
+/// One request; waits for a change if asked to.
+#[utoipa::path(get, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label"), WaitQuery), responses((status = 200, description = "Done", body = RequestView)))]
 pub async fn show(
     State(state): State<Arc<ApiState>>,
     Path(selector): Path<String>,
@@ -179,7 +253,8 @@ pub async fn show(
     Ok(Json(view(&state, &snapshot)))
 }
 
-/// `GET /v1/requests/{id}/explain`
+/// What each round found, and what each asked site answered.
+#[utoipa::path(get, path = "/requests/{id}/explain", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = Explanation)))]
 pub async fn explanation(
     State(state): State<Arc<ApiState>>,
     Path(selector): Path<String>,
@@ -188,7 +263,8 @@ pub async fn explanation(
     Ok(Json(explain(&snapshot, unix_ms(), |site| state.site_name(site))))
 }
 
-/// `DELETE /v1/requests/{id}`
+/// Takes a request back.
+#[utoipa::path(delete, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
 pub async fn cancel(
     State(state): State<Arc<ApiState>>,
     Path(selector): Path<String>,
@@ -205,8 +281,9 @@ pub async fn cancel(
     Ok(Json(view(&state, &snapshot)))
 }
 
-/// `POST /v1/requests/{id}/repair`: asks the sites of a reservation whether they still keep it, and looks for others in
+/// Asks the sites of a reservation whether they still keep it, and looks for others in
 /// the place of those that do not.
+#[utoipa::path(post, path = "/requests/{id}/repair", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
 pub async fn repair(
     State(state): State<Arc<ApiState>>,
     Path(selector): Path<String>,
@@ -237,15 +314,12 @@ fn select(state: &ApiState, selector: &str) -> Result<Arc<Carried>, Problem> {
     if let Some(carried) = RequestId::new(selector).ok().and_then(|id| state.requests.get(&id)) {
         return Ok(carried);
     }
-    let snapshots = state.requests.snapshots();
-    let labelled =
-        snapshots.iter().find(|snapshot| snapshot.record.request.id().is_some_and(|label| label.as_str() == selector));
-    if let Some(snapshot) = labelled {
-        return state.requests.get(&snapshot.record.id).ok_or_else(not_found);
+    if let Some(carried) = state.requests.labelled(selector) {
+        return Ok(carried);
     }
-    let mut matching = snapshots.iter().filter(|snapshot| snapshot.record.id.as_str().starts_with(selector));
+    let mut matching = state.requests.beginning_with(selector).into_iter();
     match (matching.next(), matching.next()) {
-        (Some(only), None) => state.requests.get(&only.record.id).ok_or_else(not_found),
+        (Some(only), None) => Ok(only),
         (Some(_), Some(_)) => {
             let detail = format!("{selector:?} is the beginning of several requests; give more of the id");
             Err(Problem::new(StatusCode::CONFLICT, detail))

@@ -13,13 +13,14 @@ use broker::{
     time::Time,
 };
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
     ApiState,
     plan::{PlanReason, UsedSchedule, used_schedules},
     problem::Problem,
     requests::read_body,
-    words,
+    schema, words,
 };
 use crate::daemon::carry;
 
@@ -29,7 +30,7 @@ const HOSTS_MAX: usize = 20_000;
 const STEPS_MAX: usize = 1_000;
 
 /// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The earliest start of the request.
@@ -41,27 +42,32 @@ pub enum Mode {
 }
 
 /// Body of `POST /v1/slots`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlotQuestion {
     mode: Mode,
     /// The start, for mode `at` (Unix seconds).
+    #[schema(value_type = Option<i64>)]
     at: Option<Time>,
+    #[schema(value_type = schema::Request)]
     request: Request,
 }
 
 /// Answer of `POST /v1/slots`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct SlotAnswer {
     mode: Mode,
     /// Whether the request could start at `start`.
     is_possible: bool,
     /// The start found, or the one asked for.
+    #[schema(value_type = Option<i64>)]
     start: Option<Time>,
+    #[schema(value_type = Option<i64>)]
     end: Option<Time>,
     /// Hosts that have the minima free from `start` on for the duration.
     hosts: usize,
     /// What these have free together, of the resources that the request names.
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     free: broker::resources::Amounts,
     /// Whether it is proven, on the schedules that were used, that there is no earlier start (`earliest`), no start with
     /// more hosts (`most`), or that the answer for this start is right (`at`).
@@ -71,6 +77,7 @@ pub struct SlotAnswer {
     /// Hosts and free amounts over the starts of the window; each step holds until the next one, the last until `until`.
     profile: Vec<ProfileStep>,
     /// The latest start looked at.
+    #[schema(value_type = i64)]
     until: Time,
     /// Whether the profile was thinned: then a step promises what is there at least.
     is_thinned: bool,
@@ -82,10 +89,12 @@ pub struct SlotAnswer {
     schedules: Vec<UsedSchedule>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct ProfileStep {
+    #[schema(value_type = i64)]
     start: Time,
     hosts: usize,
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     free: broker::resources::Amounts,
 }
 
@@ -97,7 +106,8 @@ struct Verdict {
     reason: Option<PlanReason>,
 }
 
-/// `POST /v1/slots`
+/// When could this start, and how many hosts could be had; nothing is held.
+#[utoipa::path(post, path = "/slots", tag = "planning", request_body = SlotQuestion, responses((status = 200, description = "Done", body = SlotAnswer)))]
 pub async fn slots(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<SlotAnswer>, Problem> {
     let SlotQuestion { mode, at, request } = read_body("question", &body)?;
     let settings = state.requests.settings().planner;

@@ -14,12 +14,14 @@ use broker::{
     time::Time,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     ApiState,
     problem::Problem,
     request_view::RequestView,
     requests::{read_signed, submit_problem, view},
+    schema,
 };
 use crate::daemon::{
     requests::Command,
@@ -27,24 +29,31 @@ use crate::daemon::{
 };
 
 /// Answer of `GET /v1/reservations/{id}`: what the sites of the grid have reserved for a request of any entry point.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ReservationLookup {
+    #[schema(value_type = String)]
     id: RequestId,
     /// Node that the request was signed for.
+    #[schema(value_type = Option<String>)]
     entry_point: Option<SiteId>,
     /// The key that signed it.
     user_key: Option<String>,
+    #[schema(value_type = Option<schema::Request>)]
     request: Option<Request>,
     hosts: Vec<FoundHost>,
     sites_asked: usize,
     sites_silent: usize,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct FoundHost {
+    #[schema(value_type = String)]
     site: SiteId,
+    #[schema(value_type = String)]
     host: HostId,
+    #[schema(value_type = i64)]
     start: Time,
+    #[schema(value_type = i64)]
     end: Time,
 }
 
@@ -52,7 +61,8 @@ fn request_id(text: &str) -> Result<RequestId, Problem> {
     RequestId::new(text).map_err(|error| Problem::bad_request(format!("id: {error}")))
 }
 
-/// `GET /v1/reservations/{id}`
+/// What the sites have reserved for a request of any entry point.
+#[utoipa::path(get, path = "/reservations/{id}", tag = "requests", params(("id" = String, Path, description = "The id of a request")), responses((status = 200, description = "Done", body = ReservationLookup)))]
 pub async fn look(
     State(state): State<Arc<ApiState>>,
     Path(id): Path<String>,
@@ -77,8 +87,9 @@ pub async fn look(
     }))
 }
 
-/// `POST /v1/reservations/{id}/takeover`: carries on with a reservation for its user, who has signed the request again, for
+/// Carries on with a reservation for its user, who has signed the request again, for
 /// this node.
+#[utoipa::path(post, path = "/reservations/{id}/takeover", tag = "requests", params(("id" = String, Path, description = "The id of a request")), request_body = schema::Signed, responses((status = 201, description = "Done", body = RequestView)))]
 pub async fn take_over(
     State(state): State<Arc<ApiState>>,
     Path(id): Path<String>,

@@ -37,16 +37,29 @@ impl Token {
                 Ok(Token(text.to_owned()))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut bytes = [0; DIGITS / 2];
-                SysRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
-                let text = HEXLOWER.encode(&bytes);
+                let token = Token::random()?;
                 let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-                file.write_all(text.as_bytes())?;
+                file.write_all(token.0.as_bytes())?;
                 file.sync_all()?;
-                Ok(Token(text))
+                Ok(token)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// A new one.
+    ///
+    /// # Errors
+    /// When the system gives no random bits.
+    pub fn random() -> io::Result<Token> {
+        let mut bytes = [0; DIGITS / 2];
+        SysRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
+        Ok(Token(HEXLOWER.encode(&bytes)))
+    }
+
+    /// The token, for whom it is meant.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// Whether `shown` is the token; takes the same time wherever they differ.

@@ -16,6 +16,7 @@ use super::{
         StorageSection,
     },
     policy::PolicyArgs,
+    remote::RemoteArgs,
 };
 
 /// Flags of `kolo node`. The data directory and the address of the API are global flags and come in separately.
@@ -105,6 +106,9 @@ pub struct NodeArgs {
     /// The owner's rules.
     #[command(flatten)]
     policy: PolicyArgs,
+    /// The page for other machines.
+    #[command(flatten)]
+    remote: RemoteArgs,
     /// Least time between two messages with schedule changes [default: 1s]
     #[arg(long, value_name = "DURATION")]
     gossip_interval: Option<String>,
@@ -139,6 +143,7 @@ impl NodeArgs {
             announce: self.announce.clone(),
             bootstrap: self.bootstrap.clone(),
             api: api.map(str::to_owned),
+            remote: self.remote.layer(),
             hosts_file: self.hosts_file.clone(),
             hosts,
             machine: MachineSection {

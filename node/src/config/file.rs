@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use broker::{request::Effort, resources::Attributes};
 use serde::Deserialize;
 
-use super::{HostTable, LogFormat, policy::PolicySection};
+use super::{HostTable, LogFormat, policy::PolicySection, remote::RemoteSection};
 
 /// The keys at the top.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -20,6 +20,7 @@ pub struct ConfigFile {
     pub announce: Option<Vec<String>>,
     pub bootstrap: Option<Vec<String>>,
     pub api: Option<String>,
+    pub remote: RemoteSection,
     pub hosts_file: Option<PathBuf>,
     pub hosts: Option<Vec<HostTable>>,
     pub machine: MachineSection,

@@ -12,6 +12,7 @@ mod machine;
 mod places;
 mod policy;
 mod print;
+mod remote;
 mod resolve;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
@@ -29,6 +30,7 @@ pub use args::{NodeArgs, parse_effort};
 pub use hosts::HostTable;
 pub use places::Surroundings;
 pub use print::print_config;
+pub use remote::RemoteConfig;
 pub use resolve::load;
 
 /// The file in the data directory that holds the real address of the local API, as `address:port`.
@@ -56,6 +58,8 @@ pub struct NodeConfig {
     pub bootstrap: Vec<String>,
     /// Where the local API listens; loopback. Port 0 lets the system choose.
     pub api: SocketAddr,
+    /// Where and how browsers of other machines are served, if they are (`[remote]`).
+    pub remote: Option<RemoteConfig>,
     /// Where the hosts come from.
     pub host_source: HostSource,
     /// The site's hosts, from that source.

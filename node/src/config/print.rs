@@ -13,7 +13,7 @@ use broker::{
 };
 use toml::Value;
 
-use super::{HostSource, HostTable, LogFormat, NodeConfig, document::Written, policy::format_hours};
+use super::{HostSource, HostTable, LogFormat, NodeConfig, RemoteConfig, document::Written, policy::format_hours};
 use crate::cli::time::{format_duration, format_span};
 
 /// The configuration as TOML.
@@ -28,6 +28,7 @@ pub fn print_config(config: &NodeConfig) -> String {
     negotiation(&mut page, config);
     ledger(&mut page, config);
     policy(&mut page, &config.policy);
+    remote(&mut page, config.remote.as_ref());
     page.section("gossip", "How schedule changes are told.");
     page.duration(
         "interval",
@@ -193,6 +194,17 @@ fn ledger(page: &mut Page, config: &NodeConfig) {
     );
     page.span("farthest_future", ledger.farthest_future, "How far ahead a reservation may end. Default 366d.");
     page.millis("hold_max", ledger.hold_max, "Longest hold granted; not below negotiation.hold. Default 60s.");
+}
+
+fn remote(page: &mut Page, remote: Option<&RemoteConfig>) {
+    page.section("remote", "The page and the API for browsers of other machines, over TLS, beside the local API.");
+    let text = |path: &std::path::Path| Value::String(path.display().to_string());
+    let listen = remote.map(|remote| Value::String(remote.address.to_string()));
+    page.optional("listen", listen, "\"0.0.0.0:7743\"", "Address and port. Default: none.");
+    page.optional("cert", remote.map(|remote| text(&remote.cert)), "\"cert.pem\"", "Chain of certificates (PEM).");
+    page.optional("key", remote.map(|remote| text(&remote.key)), "\"key.pem\"", "Private key (PEM).");
+    let names = remote.map(|remote| Value::Array(remote.names.iter().cloned().map(Value::String).collect()));
+    page.optional("names", names, "[\"kolo.example.org\"]", "What browsers may call this node beside its addresses.");
 }
 
 fn policy(page: &mut Page, policy: &OwnerPolicy) {

@@ -121,7 +121,7 @@ impl Layers {
 
     /// A path, absolute: one in the file is relative to the file's directory, so that it means the same wherever the node
     /// is started.
-    fn path(
+    pub(super) fn path(
         &self,
         key: &str,
         get: impl Fn(&ConfigFile) -> Option<PathBuf>,
@@ -161,6 +161,7 @@ impl Layers {
             announce: self.multiaddrs("announce", &[], |file| file.announce.clone())?.value,
             bootstrap: bootstrap.value,
             api: self.api()?,
+            remote: self.remote()?,
             host_source,
             hosts,
             negotiation: self.negotiation(&hold_max)?,
@@ -241,7 +242,8 @@ impl Layers {
             Ok(address)
         } else {
             Err(text.wrong(format!(
-                "{address} is no loopback address: the API is for users of this machine only; expected 127.0.0.1 or [::1]"
+                "{address} is no loopback address: the API is for users of this machine only; expected 127.0.0.1 or [::1]. \
+                 For browsers of other machines see [remote]"
             )))
         }
     }

@@ -105,6 +105,9 @@ fn every_complaint_names_file_and_key() {
         ("listen = [\"127.0.0.1:4001\"]", "site.toml: listen: \"127.0.0.1:4001\" is no multiaddr"),
         ("bootstrap = [\"/ip4/1.2.3/tcp/1\"]", "site.toml: bootstrap: \"/ip4/1.2.3/tcp/1\" is no multiaddr"),
         ("[policy]\nhours = \"18-8\"", "site.toml: policy.hours: \"18-8\": expected hours of the day in UTC"),
+        ("[remote]\nlisten = \"0.0.0.0:7743\"", "site.toml: remote.listen: wants remote.cert and remote.key"),
+        ("[remote]\nlisten = \"all\"", "site.toml: remote.listen: \"all\" is no address"),
+        ("[remote]\ncert = \"/c.pem\"", "site.toml: remote.cert: is of no use without remote.listen"),
         ("[policy]\nallow = []", "site.toml: policy.allow: nobody could book"),
         ("[policy]\ndeny = [\" \"]", "site.toml: policy.deny: \" \" is no user"),
         ("[policy]\nmax_holds = 0", "site.toml: policy.max_holds: expected at least 1"),
@@ -182,7 +185,7 @@ fn what_is_printed_gives_the_same_configuration() {
             "grid = \"g-1\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
              1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\n[policy]\nallow = [\"ada\", \"00112233aabbccdd\"]\ndeny = [\"bob\"]\n\
              max_duration = \"12h\"\nmax_reach = \"30d\"\nhours = \"18:00-08:00\"\nuser_share = {{ cpu = \"50%\" }}\n\
-             max_host_hours = 500\ntell_bookings = false\n[log]\nformat = \"json\"\nfilter = \
+             max_host_hours = 500\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[log]\nformat = \"json\"\nfilter = \
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}\nspeed = 900\nprice = 5"
         ),

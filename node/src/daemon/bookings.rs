@@ -19,7 +19,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use super::carry::Carrier;
 
 /// Sites asked at the same time.
-const ASKED_AT_ONCE: usize = 32;
+const ASKED_AT_ONCE: usize = 16;
 /// Sites asked by one look; the others are shown as they were told last.
 const ASKED_BY_LOOK: usize = 512;
 /// How long a site may take for one answer.
@@ -30,10 +30,10 @@ const ANSWER_LIFE: Millis = Millis(60_000);
 const SILENT_FOR: Millis = Millis(10_000);
 /// Most answers of one site taken for one look.
 const ANSWERS_MAX: usize = 16;
-/// Most reservations kept of one site.
-const BOOKINGS_OF_SITE_MAX: usize = 20_000;
-/// Most reservations kept of all sites together; above it, further ones are not taken.
-const BOOKINGS_MAX: usize = 100_000;
+/// Most reservations kept of one site, each counted once a host.
+const PARTS_OF_SITE_MAX: usize = 40_000;
+/// Most reservations kept of all sites together, each counted once a host; above it, those that end first are left out.
+const PARTS_MAX: usize = 400_000;
 /// How long a reservation is shown after its end.
 const PAST_KEPT: Span = Span(14 * 86_400);
 /// Longest name of a user that is shown.
@@ -52,6 +52,10 @@ pub struct Told {
     silent: Option<Millis>,
     /// Whether more was told than is kept.
     pub is_cut: bool,
+    /// Whether its owner does not want them told.
+    pub is_withheld: bool,
+    /// What `bookings` counts for the limits.
+    parts: usize,
 }
 
 /// See the module's documentation.
@@ -108,13 +112,13 @@ impl Bookings {
     fn hear(&self, carrier: &Carrier, site: &SiteId, answer: Option<Answer>) {
         let now = carrier.clock.now();
         let mut by_site = self.lock();
-        let others: usize = by_site.iter().filter(|(id, _)| *id != site).map(|(_, told)| told.bookings.len()).sum();
+        let others: usize = by_site.iter().filter(|(id, _)| *id != site).map(|(_, told)| told.parts).sum();
         let known = by_site.entry(site.clone()).or_default();
         let Some(answer) = answer else {
             known.silent = Some(now.monotonic);
             return;
         };
-        let room = BOOKINGS_OF_SITE_MAX.min(BOOKINGS_MAX.saturating_sub(others));
+        let room = PARTS_OF_SITE_MAX.min(PARTS_MAX.saturating_sub(others));
         *known = known.replaced(answer, now.utc, now.monotonic, room);
     }
 
@@ -129,19 +133,22 @@ struct Answer {
     bookings: Vec<ToldBooking>,
     version: LedgerVersion,
     is_complete: bool,
+    is_withheld: bool,
 }
 
 async fn ask(carrier: &Carrier, site: &SiteId) -> Option<Answer> {
-    let mut all = Answer { bookings: Vec::new(), version: LedgerVersion::default(), is_complete: false };
+    let mut all =
+        Answer { bookings: Vec::new(), version: LedgerVersion::default(), is_complete: false, is_withheld: false };
     let mut after = None;
     for _ in 0..ANSWERS_MAX {
         let answer = carrier.ask(site, SiteRequest::Bookings { after: after.clone() }, ANSWER_TIMEOUT).await;
-        let Ok(SiteAnswer::Bookings { bookings, is_complete, version }) = answer else { return None };
+        let Ok(SiteAnswer::Bookings { bookings, is_complete, is_withheld, version }) = answer else { return None };
         let last = bookings.last().map(|booking| booking.attempt.clone());
         all.bookings.extend(bookings);
         all.version = version;
+        all.is_withheld = is_withheld;
         // A page that does not go on would be asked for again and again.
-        if is_complete || last <= after || all.bookings.len() > BOOKINGS_OF_SITE_MAX {
+        if is_complete || last <= after || all.bookings.len() > PARTS_OF_SITE_MAX {
             all.is_complete = is_complete;
             break;
         }
@@ -161,18 +168,35 @@ impl Told {
             bookings.entry(attempt.clone()).or_insert_with(|| booking.clone());
         }
         let mut is_cut = !answer.is_complete;
-        if bookings.len() > room {
+        let mut parts: usize = bookings.values().map(parts_of).sum();
+        if parts > room {
             is_cut = true;
             let mut ends: Vec<(Time, AttemptId)> =
                 bookings.iter().map(|(attempt, booking)| (booking.window.end, attempt.clone())).collect();
             ends.sort();
-            for (_, attempt) in ends.into_iter().take(bookings.len() - room) {
-                bookings.remove(&attempt);
+            for (_, attempt) in ends {
+                parts -= bookings.remove(&attempt).as_ref().map_or(0, parts_of);
+                if parts <= room {
+                    break;
+                }
             }
         }
         let version = Some(answer.version);
-        Told { bookings: Arc::new(bookings), version, told: Some(monotonic), silent: None, is_cut }
+        Told {
+            bookings: Arc::new(bookings),
+            version,
+            told: Some(monotonic),
+            silent: None,
+            is_cut,
+            is_withheld: answer.is_withheld,
+            parts,
+        }
     }
+}
+
+/// What a reservation counts for the limits.
+fn parts_of(booking: &ToldBooking) -> usize {
+    booking.grants.len().max(1)
 }
 
 #[cfg(test)]
@@ -195,7 +219,7 @@ mod tests {
     }
 
     fn answer(bookings: Vec<ToldBooking>) -> Answer {
-        Answer { bookings, version: LedgerVersion::default(), is_complete: true }
+        Answer { bookings, version: LedgerVersion::default(), is_complete: true, is_withheld: false }
     }
 
     fn names(told: &Told) -> Vec<String> {

@@ -3,11 +3,12 @@
 //! Invariant: a record is on disk before any later output leaves; the status told to participants changes after the write
 //! and before the messages.
 
-use std::{collections::BTreeSet, future::Future, sync::Arc};
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Instant};
 
 use broker::{
     ids::SiteId,
     negotiation::{Event, Found, Negotiation, Output, RequestRecord},
+    phases::{Phase, PhaseStopwatch},
     plan::CutCounts,
     protocol::SiteRequest,
     request::Request,
@@ -146,12 +147,16 @@ impl Task {
         let now = self.carrier.clock.now();
         let plans_long = matches!(&event, Event::Found(found) if found.hosts.len() > PLAN_INLINE_HOSTS_MAX);
         let negotiation = &mut self.negotiation;
+        let started = Instant::now();
+        let mut stopwatch = PhaseStopwatch::new(|| started.elapsed());
         if plans_long {
             // Planning may take milliseconds of computation; other tasks of this thread move over meanwhile.
-            tokio::task::block_in_place(|| negotiation.handle(now, event, &mut ()));
+            tokio::task::block_in_place(|| negotiation.handle(now, event, &mut stopwatch));
         } else {
-            negotiation.handle(now, event, &mut ());
+            negotiation.handle(now, event, &mut stopwatch);
         }
+        let taken = stopwatch.stop();
+        self.requests.metrics().phases(taken);
     }
 
     /// Requests that are over need no task. One that stands does until its end, because it may be cancelled.
@@ -201,16 +206,20 @@ impl Task {
                 let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
                 let has_met_conflict = self.negotiation.record().history.conflicts > 0;
                 let age_max = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
+                let metrics = self.requests.metrics().clone();
                 tokio::spawn(async move {
+                    let started = Instant::now();
                     let found = carrier.find(&request, (count, enough), seed, exclude, age_max).await;
+                    metrics.phase(Phase::Find, started.elapsed().as_secs_f64());
                     let _ = sender.send(Event::Found(found)).await;
                 });
             }
             Output::Ask { site, attempt, purpose, request, timeout } => {
                 let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
+                let id = self.negotiation.record().id.clone();
                 tokio::spawn(async move {
                     let answer = carrier.ask(&site, request, timeout).await;
-                    debug!(%site, attempt, ?purpose, ?answer, "answered");
+                    debug!(request = %id, %site, attempt, ?purpose, ?answer, "answered");
                     let _ = sender.send(Event::Answer { site, attempt, purpose, answer }).await;
                 });
             }
@@ -224,6 +233,7 @@ impl Task {
         if self.is_active && !snapshot.stage.is_under_way() {
             self.is_active = false;
             self.requests.finished();
+            self.requests.metrics().decided(&snapshot);
             let state = match &snapshot.stage {
                 ShownStage::Closed { .. } => "closed",
                 _ => "confirmed",
@@ -232,7 +242,9 @@ impl Task {
             let (tries, elapsed_ms) = (record.history.tries.len(), record.elapsed_ms);
             info!(request = %record.id, state, tries, elapsed_ms, "decided");
         }
+        let id = snapshot.record.id.clone();
         self.carried.snapshot.send_replace(snapshot);
+        self.requests.changed(&id, revision);
     }
 }
 

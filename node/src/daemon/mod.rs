@@ -6,10 +6,13 @@
 
 pub mod bookings;
 pub mod carry;
+pub mod changes;
 pub mod clock;
 pub mod data_dir;
+mod doors;
 pub mod group;
 pub mod membership;
+pub mod metrics;
 pub mod requests;
 mod silence;
 pub mod site;
@@ -21,24 +24,26 @@ use std::{io, sync::Arc, time::Duration};
 use broker::{ledger::Ledger, trust::Gate};
 use discovery::{Discovery, DiscoveryConfig, GridId, Inbound, TransportKind};
 use tokio::{
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
-    sync::mpsc,
+    sync::{mpsc, watch},
 };
 use tracing::{info, warn};
 
 use self::{
     bookings::Bookings,
     carry::Carrier,
+    changes::Changes,
     clock::{Clock, unix_ms},
     data_dir::DataDir,
+    doors::Doors,
     membership::Membership,
-    requests::Requests,
+    metrics::Metrics,
+    requests::{Observers, Requests},
     site::{SharedLedger, SiteTask, own_site},
     storage::{Change, Remembered, Store, StoreError, StoreSettings},
 };
 use crate::{
-    api::{self, ApiState},
+    api::{ApiState, events::watch_sites, session::Sessions, tls::TlsError},
     config::{LogConfig, LogFormat, NodeConfig},
     trust::{GridFile, TrustFileError},
 };
@@ -85,6 +90,9 @@ pub enum DaemonError {
         /// Why not.
         source: io::Error,
     },
+    /// The page for other machines.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Discovery did not start.
     #[error(transparent)]
     Discovery(#[from] discovery::StartError),
@@ -122,10 +130,8 @@ async fn run_until(
     let token = data_dir.token()?;
     let identity = data_dir.identity()?;
     let (store, remembered) = open_store(&config, &data_dir)?;
-    let listener =
-        TcpListener::bind(config.api).await.map_err(|source| DaemonError::Api { address: config.api, source })?;
-    let address = listener.local_addr().map_err(|source| DaemonError::Api { address: config.api, source })?;
-
+    let doors = Doors::open(&config).await?;
+    let address = doors.address;
     let Remembered { reservations, requests: records, known_peers, incarnation } = remembered;
     let site_id = identity.site_id().clone();
     let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
@@ -150,7 +156,10 @@ async fn run_until(
         clock,
         failed,
     };
-    let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone()));
+    let changes = Changes::default();
+    let metrics = Arc::new(Metrics::new(store.figures()));
+    let told = Observers { changes: changes.clone(), metrics: metrics.clone() };
+    let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), told));
     let api = ApiState {
         discovery: discovery.clone(),
         ledger: ledger.clone(),
@@ -158,10 +167,14 @@ async fn run_until(
         bookings: Bookings::default(),
         carrier: carrier.clone(),
         token,
+        sessions: Sessions::default(),
+        metrics: metrics.clone(),
+        changes,
         name: config.name.clone(),
         membership,
         started: unix_ms() / 1000,
         address: address.to_string(),
+        names: config.remote.as_ref().map(|remote| remote.names.clone()).unwrap_or_default(),
     };
     let hosts = config.hosts.iter().map(|own| own.host.clone()).collect();
     discovery
@@ -173,8 +186,8 @@ async fn run_until(
     is_up();
 
     let peers = watch_peers(&discovery, &store, !config.bootstrap.is_empty());
-    let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests);
-    let result = serve(site, inbound, listener, Arc::new(api), failures, peers, stop).await;
+    let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
+    let result = serve(site, inbound, doors, Arc::new(api), failures, peers, stop).await;
     remember_peers(&discovery, &store, Vec::new()).await;
     discovery.shutdown().await;
     info!("stopped");
@@ -190,18 +203,15 @@ fn open_store(config: &NodeConfig, data_dir: &DataDir) -> Result<(Store, Remembe
 async fn serve(
     site: SiteTask,
     inbound: Inbound,
-    listener: TcpListener,
+    doors: Doors,
     api: Arc<ApiState>,
     mut failures: mpsc::Receiver<String>,
     peers: impl Future<Output = ()>,
     told: impl Future<Output = Result<(), DaemonError>>,
 ) -> Result<(), DaemonError> {
-    let (stop, mut stopped) = tokio::sync::watch::channel(false);
-    let api_server = axum::serve(listener, api::router(api)).with_graceful_shutdown(async move {
-        // An error says that the node is gone already.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    });
-    let api_server = tokio::spawn(async move { api_server.await });
+    let (stop, stopped) = watch::channel(false);
+    let watching = tokio::spawn(watch_sites(api.clone()));
+    let doors = doors.serve(&api, &stopped);
     // A task of the worker thread, as all that talks to it: the main thread only waits.
     let mut site = tokio::spawn(site.run(inbound));
     let result = tokio::select! {
@@ -215,9 +225,10 @@ async fn serve(
     };
     info!("stopping");
     site.abort();
+    watching.abort();
     stop.send_replace(true);
     // Long polls are cut off after the grace.
-    let _ = tokio::time::timeout(STOP_GRACE, api_server).await;
+    let _ = tokio::time::timeout(STOP_GRACE, doors.join_all()).await;
     result
 }
 

@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::Bound,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -26,7 +27,9 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     carry::{self, Carrier},
+    changes::{Change as Told, Changes},
     clock::{Clock, unix_ms},
+    metrics::Metrics,
     storage::{Change, Store, StoreError},
 };
 
@@ -188,6 +191,14 @@ impl Carried {
     }
 }
 
+/// Who hears of what becomes of requests.
+pub struct Observers {
+    /// Of every change.
+    pub changes: Changes,
+    /// Of decisions and of what they took.
+    pub metrics: Arc<Metrics>,
+}
+
 /// All requests of this node.
 pub struct Requests {
     site: SiteId,
@@ -198,13 +209,26 @@ pub struct Requests {
     settings: NegotiationSettings,
     clock: Clock,
     store: Store,
+    told: Observers,
+    /// All requests by the time they came and their id, so that a page of the list needs no look at the others.
+    order: Mutex<BTreeSet<(u64, RequestId)>>,
 }
 
 impl Requests {
     /// An empty registry.
-    pub fn new(site: SiteId, settings: NegotiationSettings, clock: Clock, store: Store) -> Requests {
+    pub fn new(site: SiteId, settings: NegotiationSettings, clock: Clock, store: Store, told: Observers) -> Requests {
         let (by_id, active, arriving) = (DashMap::new(), AtomicUsize::new(0), Mutex::default());
-        Requests { site, by_id, active, arriving, settings, clock, store }
+        Requests { site, by_id, active, arriving, settings, clock, store, told, order: Mutex::default() }
+    }
+
+    /// What this node has done.
+    pub(super) fn metrics(&self) -> &Arc<Metrics> {
+        &self.told.metrics
+    }
+
+    /// Tells who listens that a request has changed.
+    pub(super) fn changed(&self, id: &RequestId, revision: u64) {
+        self.told.changes.tell(Told::Request { id: id.clone(), revision });
     }
 
     /// Settings of negotiations.
@@ -286,6 +310,8 @@ impl Requests {
         let seed = rand::rng().random();
         let (id, started) = (record.id.clone(), self.clock.now());
         let (carried, task) = carry::start(self.clone(), carrier, record, is_resumed, seed, started);
+        let submitted_ms = carried.snapshot.borrow().record.submitted_ms;
+        self.order().insert((submitted_ms, id.clone()));
         self.by_id.insert(id, carried.clone());
         tokio::spawn(task);
         carried
@@ -306,16 +332,50 @@ impl Requests {
             .collect();
         history.sort();
         history.truncate(over);
-        let ids: Vec<RequestId> = history.into_iter().map(|(_, id)| id).collect();
-        for id in &ids {
-            self.by_id.remove(id);
+        let mut order = self.order();
+        for entry in &history {
+            order.remove(entry);
+            self.by_id.remove(&entry.1);
         }
-        ids
+        history.into_iter().map(|(_, id)| id).collect()
     }
 
     /// The request with this id.
     pub fn get(&self, id: &RequestId) -> Option<Arc<Carried>> {
         self.by_id.get(id).map(|entry| entry.value().clone())
+    }
+
+    /// At most `limit` requests, newest first, from behind `after` on; and whether there are more.
+    pub fn page(&self, after: Option<(u64, RequestId)>, limit: usize) -> (Vec<Snapshot>, bool) {
+        let upper = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids: Vec<RequestId> = {
+            let order = self.order();
+            order
+                .range((Bound::Unbounded, upper))
+                .rev()
+                .take(limit.saturating_add(1))
+                .map(|(_, id)| id.clone())
+                .collect()
+        };
+        let has_more = ids.len() > limit;
+        let snapshot = |id: &RequestId| Some(self.by_id.get(id)?.snapshot.borrow().clone());
+        (ids.iter().take(limit).filter_map(snapshot).collect(), has_more)
+    }
+
+    /// The newest request that its writer has named `label`.
+    pub fn labelled(&self, label: &str) -> Option<Arc<Carried>> {
+        let bears = |carried: &Carried| {
+            carried.snapshot.borrow().record.request.id().is_some_and(|known| known.as_str() == label)
+        };
+        let named = self.by_id.iter().filter(|entry| bears(entry.value()));
+        let newest = named.max_by_key(|entry| (entry.snapshot.borrow().record.submitted_ms, entry.key().clone()));
+        newest.map(|entry| entry.value().clone())
+    }
+
+    /// Requests whose id begins with `head`; two at most, since no more are needed to know that there are several.
+    pub fn beginning_with(&self, head: &str) -> Vec<Arc<Carried>> {
+        let matching = self.by_id.iter().filter(|entry| entry.key().as_str().starts_with(head));
+        matching.take(2).map(|entry| entry.value().clone()).collect()
     }
 
     /// All requests, newest first.
@@ -355,6 +415,11 @@ impl Drop for Arrival<'_> {
 }
 
 impl Requests {
+    fn order(&self) -> MutexGuard<'_, BTreeSet<(u64, RequestId)>> {
+        // As for the set below.
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn arriving(&self) -> MutexGuard<'_, BTreeSet<RequestId>> {
         // The set is valid after every single operation, so a panic elsewhere does not make it worthless.
         self.arriving.lock().unwrap_or_else(PoisonError::into_inner)

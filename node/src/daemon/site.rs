@@ -18,9 +18,11 @@ use broker::{
 };
 use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
 use tokio::sync::{mpsc, oneshot};
+use tracing::debug;
 
 use super::{
     clock::Clock,
+    metrics::Metrics,
     requests::Requests,
     storage::{Change, Store, StoreError},
 };
@@ -114,6 +116,7 @@ pub struct SiteTask {
     store: Store,
     discovery: Discovery,
     requests: Arc<Requests>,
+    metrics: Arc<Metrics>,
     sender: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
     replies: BTreeMap<u64, (ReplyTo, Option<AttemptId>)>,
@@ -141,6 +144,7 @@ impl SiteTask {
         store: Store,
         discovery: Discovery,
         requests: Arc<Requests>,
+        metrics: Arc<Metrics>,
     ) -> SiteTask {
         SiteTask {
             ledger,
@@ -148,6 +152,7 @@ impl SiteTask {
             store,
             discovery,
             requests,
+            metrics,
             sender: queue.sender,
             messages: queue.receiver,
             replies: BTreeMap::new(),
@@ -209,6 +214,10 @@ impl SiteTask {
                     _ => None,
                 };
                 self.next_token += 1;
+                if let (Some(attempt), what) = request.about() {
+                    // The name of the request follows it through all nodes.
+                    debug!(request = %attempt.request, attempt = attempt.attempt, %from, what, token = self.next_token, "asked");
+                }
                 self.replies.insert(self.next_token, (reply, inquiry));
                 Event::Request { from, token: ReplyToken(self.next_token), request }
             }
@@ -248,6 +257,8 @@ impl SiteTask {
         if let (SiteAnswer::Status { decision, .. }, Some(attempt)) = (&mut answer, inquiry) {
             *decision = self.requests.status_of(&attempt);
         }
+        self.metrics.answered(&answer);
+        debug!(token = token.0, ?answer, "answered");
         reply.answer(answer);
     }
 

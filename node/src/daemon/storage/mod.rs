@@ -29,7 +29,12 @@ mod start;
 mod tests;
 mod writer;
 
-use std::{io, path::Path, thread, time::Duration};
+use std::{
+    io,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use broker::{
     ids::RequestId,
@@ -43,6 +48,7 @@ pub use self::{
     salvage::salvage,
 };
 use self::{read::ReadError, writer::Writer};
+use super::metrics::WriteFigures;
 
 /// The name, in a data directory, of the file of layout 1.
 pub const LEDGER_FILE: &str = "ledger.redb";
@@ -192,6 +198,7 @@ struct Batch {
 #[derive(Debug, Clone)]
 pub struct Store {
     batches: mpsc::Sender<Batch>,
+    figures: WriteFigures,
 }
 
 impl Store {
@@ -203,11 +210,18 @@ impl Store {
     pub fn open(path: &Path, unix_ms: u64, settings: StoreSettings) -> Result<(Store, Remembered), StoreError> {
         let (writer, remembered) = start::start(path, unix_ms, settings)?;
         let (batches, queue) = mpsc::channel(QUEUE);
+        let figures = WriteFigures::default();
+        let told = figures.clone();
         thread::Builder::new()
             .name("kolo-store".to_owned())
-            .spawn(move || write_until_closed(writer, queue))
+            .spawn(move || write_until_closed(writer, queue, &told))
             .map_err(StoreError::disk(path))?;
-        Ok((Store { batches }, remembered))
+        Ok((Store { batches, figures }, remembered))
+    }
+
+    /// What writing has taken so far.
+    pub fn figures(&self) -> &WriteFigures {
+        &self.figures
     }
 
     /// Writes the changes; they are on disk when this returns.
@@ -250,7 +264,7 @@ impl Written {
     }
 }
 
-fn write_until_closed(mut writer: Writer, mut queue: mpsc::Receiver<Batch>) {
+fn write_until_closed(mut writer: Writer, mut queue: mpsc::Receiver<Batch>, figures: &WriteFigures) {
     while let Some(first) = queue.blocking_recv() {
         let mut content = Vec::new();
         let mut waiting = vec![first.done];
@@ -260,7 +274,11 @@ fn write_until_closed(mut writer: Writer, mut queue: mpsc::Receiver<Batch>) {
             result = writer::push_changes(&next.changes, &mut content);
             waiting.push(next.done);
         }
+        let started = Instant::now();
         let result = result.and_then(|()| writer.write(&content));
+        figures.seconds.observe(started.elapsed().as_secs_f64());
+        figures.bytes.inc_by(content.len() as u64);
+        figures.commits.inc_by(waiting.len() as u64);
         for done in waiting {
             // A caller that has gone does not need the answer.
             let _ = done.send(result.clone());

@@ -28,7 +28,10 @@ export function colourOf(palette, name) {
   if (!colour) {
     let hash = 2166136261;
     for (let at = 0; at < name.length; at += 1) hash = Math.imul(hash ^ name.charCodeAt(at), 16777619) >>> 0;
-    colour = `hsl(${Math.round((hash * 137.508) % 360)} ${palette.chroma} ${palette.light})`;
+    // The low bits of this hash hardly differ between names that end alike; this mixes them.
+    hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) >>> 0;
+    hash = (hash ^ (hash >>> 13)) >>> 0;
+    colour = `hsl(${(hash % 24) * 15} ${palette.chroma} calc(${palette.light} + ${((hash >>> 8) % 3) * 7 - 7}%))`;
     palette.byName.set(name, colour);
   }
   return colour;
@@ -63,14 +66,13 @@ export function draw(context, view) {
   context.rect(0, AXIS_HEIGHT, width, height - AXIS_HEIGHT);
   context.clip();
   drawTicks(context, view, x, gutter);
+  const visible = [];
   let at = Math.max(0, rowAt(view.rows, view.top));
-  for (; at < view.rows.length && view.rows[at].top - view.top < height - AXIS_HEIGHT; at += 1) {
-    const row = view.rows[at];
-    const y = AXIS_HEIGHT + row.top - view.top;
-    if (row.kind === "site") drawSite(context, view, row, y);
-    else drawHost(context, view, row, y, x, gutter);
-  }
+  for (; at < view.rows.length && view.rows[at].top - view.top < height - AXIS_HEIGHT; at += 1) visible.push(view.rows[at]);
+  const y = (row) => AXIS_HEIGHT + row.top - view.top;
+  for (const row of visible.filter((one) => one.kind === "host")) drawHost(context, view, row, y(row), x, gutter);
   drawNow(context, view, x, gutter);
+  for (const row of visible.filter((one) => one.kind === "site")) drawSite(context, view, row, y(row));
   context.restore();
   drawAxis(context, view, x, gutter);
 }

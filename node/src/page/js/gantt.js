@@ -80,8 +80,8 @@ class Chart {
         options.map((option) => el("option", { value: option }, option))));
     place.append(
       el("div", { className: "row" }, this.spans,
-        el("button", { type: "button", onclick: () => this.goToNow() }, "Now"),
-        el("button", { type: "button", className: "quiet", "aria-pressed": "false", onclick: (event) => this.toggleList(event.target) }, "As a table")),
+        el("button", { type: "button", className: "quiet", onclick: () => this.goToNow() }, "Now"),
+        el("button", { type: "button", id: "as-table", className: "quiet", "aria-pressed": "false", onclick: (event) => this.toggleList(event.target) }, "As a table")),
       el("div", { className: "row" }, input("site", "Site"), input("user", "User"), input("attribute", "Attribute (key=value)"),
         choice("Colour by", ["user", "request"], (value) => { this.colourBy = value; this.paint(); }),
         choice("Rows", Object.keys(HEIGHTS), (value) => { this.rowHeight = HEIGHTS[value]; this.arrange(); })),

@@ -6,6 +6,7 @@ use broker::negotiation::{Decision, Failure, Outcome};
 use proptest::prelude::*;
 
 use super::*;
+use crate::daemon::metrics::WriteFigures;
 use crate::daemon::storage::{
     journal::{Journal, Medium},
     sector::{Home, Role},
@@ -98,8 +99,8 @@ async fn a_write_or_sync_that_fails_stops_the_writer_and_loses_nothing_that_was_
             let medium = Failing { inner: Box::new(file), operations_left: operations, bytes_before_failure };
             writer.journal = Journal::new(Box::new(medium), home, 512);
             let (batches, queue) = tokio::sync::mpsc::channel(8);
-            let thread = std::thread::spawn(move || write_until_closed(writer, queue));
-            let store = Store { batches };
+            let thread = std::thread::spawn(move || write_until_closed(writer, queue, &WriteFigures::default()));
+            let store = Store { batches, figures: WriteFigures::default() };
             let mut told = Vec::new();
             for attempt in 1.. {
                 if store.commit(vec![put(attempt)]).await.is_err() {

@@ -1,0 +1,60 @@
+//! `/metrics` for Prometheus.
+//!
+//! Invariant: without the token it tells what this node has done; what it knows of other sites only with it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Extension,
+    extract::State,
+    http::{HeaderMap, header},
+    response::{IntoResponse, Response},
+};
+use broker::{ledger::BookingState, view::Schedules};
+
+use super::{ApiState, Via, grid::ScheduleState};
+use crate::daemon::metrics::{OfGrid, Present};
+
+const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// `GET /metrics`
+pub async fn metrics(
+    State(state): State<Arc<ApiState>>,
+    Extension(via): Extension<Via>,
+    headers: HeaderMap,
+) -> Response {
+    let (holds, reservations) = {
+        let ledger = state.ledger.lock();
+        let holds = ledger.bookings().filter(|booking| matches!(booking.state, BookingState::Held { .. })).count();
+        (holds, ledger.bookings().count() - holds)
+    };
+    let status = state.discovery.status();
+    let peers = status.connected.len();
+    let present = Present {
+        active: state.requests.active(),
+        holds,
+        reservations,
+        discovery: status.counters.into_iter().collect(),
+    };
+    let of_grid = state.is_known(&headers, &via).then(|| of_grid(&state, peers));
+    let text = state.metrics.write(&present, of_grid.as_ref());
+    ([(header::CONTENT_TYPE, KIND)], text).into_response()
+}
+
+fn of_grid(state: &ApiState, peers: usize) -> OfGrid {
+    let view = state.discovery.view();
+    let now = state.discovery.now();
+    let mut sites: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let mut ages = Vec::new();
+    for site in view.site_ids() {
+        *sites.entry(ScheduleState::of(state, &site).as_str()).or_default() += 1;
+        let age = view.with_site(&site, |site| match site.schedules() {
+            Schedules::Known(known) => Some((now - known.learnt).0 / 1000),
+            Schedules::Unknown => None,
+        });
+        if site != *state.discovery.site_id() {
+            ages.extend(age.flatten());
+        }
+    }
+    OfGrid { sites, hosts: view.host_count(), peers, ages }
+}

@@ -1,0 +1,147 @@
+//! How much of the grid is reserved from now on, by resource.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json,
+    extract::{Query, State},
+};
+use broker::{
+    amount::Amount,
+    resources::ResourceName,
+    schedule::Occupancy,
+    time::{Span, Time, Window},
+    view::Schedules,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{ApiState, problem::Problem};
+
+const POINTS_DEFAULT: u64 = 96;
+const POINTS_MAX: u64 = 500;
+const SPAN_DEFAULT: u64 = 86_400;
+const SPAN_MAX: u64 = 14 * 86_400;
+/// Most resources told of; those of the most hosts come first.
+const RESOURCES_MAX: usize = 16;
+
+/// What is wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct UsageQuery {
+    /// Pieces that the span is cut into.
+    points: Option<u64>,
+    /// Seconds from now on.
+    span: Option<u64>,
+}
+
+/// Answer of `GET /v1/usage`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Usage {
+    #[schema(value_type = i64)]
+    from: Time,
+    step_s: u64,
+    /// Hosts whose schedules are known; the others do not count.
+    hosts: usize,
+    resources: Vec<ResourceUsage>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ResourceUsage {
+    #[schema(value_type = String)]
+    name: ResourceName,
+    capacity: u64,
+    /// Mean use in each step, reservations and owners' own work.
+    used: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Sum {
+    hosts: usize,
+    capacity: u128,
+    /// Amount times seconds, by step.
+    used: Vec<u128>,
+}
+
+/// How much is reserved from now on, by resource.
+#[utoipa::path(get, path = "/usage", tag = "grid", params(UsageQuery), responses((status = 200, description = "Done", body = Usage)))]
+pub async fn usage(
+    State(state): State<Arc<ApiState>>,
+    Query(query): Query<UsageQuery>,
+) -> Result<Json<Usage>, Problem> {
+    let points = in_range("points", query.points.unwrap_or(POINTS_DEFAULT), POINTS_MAX)?;
+    let span = in_range("span", query.span.unwrap_or(SPAN_DEFAULT), SPAN_MAX)?;
+    let from = state.carrier.clock.now().utc;
+    let step = Span(span.div_ceil(points));
+    Ok(Json(tokio::task::block_in_place(|| sum_up(&state, from, step, usize::try_from(points).unwrap_or(1)))))
+}
+
+fn in_range(key: &str, value: u64, most: u64) -> Result<u64, Problem> {
+    if (1..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(Problem::bad_request(format!("{key}: expected 1 to {most}")).with_key(key))
+}
+
+fn sum_up(state: &ApiState, from: Time, step: Span, points: usize) -> Usage {
+    let view = state.discovery.view();
+    let mut sums: BTreeMap<ResourceName, Sum> = BTreeMap::new();
+    let mut hosts = 0;
+    for site in view.site_ids() {
+        view.with_site(&site, |site| {
+            let Schedules::Known(known) = site.schedules() else { return };
+            for host in &site.advert().hosts {
+                hosts += 1;
+                let schedule = known.by_host.get(&host.id);
+                for (name, capacity) in &host.capacity {
+                    let sum = sums.entry(name.clone()).or_default();
+                    sum.hosts += 1;
+                    sum.capacity += u128::from(capacity.0);
+                    sum.used.resize(points, 0);
+                    if let Some(occupancy) = schedule.and_then(|schedule| schedule.occupancy(name)) {
+                        add_use(&mut sum.used, occupancy, *capacity, from, step);
+                    }
+                }
+            }
+        });
+    }
+    let mut sums: Vec<(ResourceName, Sum)> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.hosts));
+    sums.truncate(RESOURCES_MAX);
+    let whole = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+    let resources = sums.into_iter().map(|(name, sum)| ResourceUsage {
+        name,
+        capacity: whole(sum.capacity),
+        used: sum.used.into_iter().map(|used| whole(used / u128::from(step.0.max(1)))).collect(),
+    });
+    Usage { from, step_s: step.0, hosts, resources: resources.collect() }
+}
+
+/// Adds what is used of at most `capacity` to each step.
+fn add_use(used: &mut [u128], occupancy: &Occupancy, capacity: Amount, from: Time, step: Span) {
+    let mut start = from;
+    for sum in used {
+        let window = Window::starting(start, step);
+        let mut pieces = occupancy.segments(window).peekable();
+        while let Some((at, amount)) = pieces.next() {
+            let end = pieces.peek().map_or(window.end, |(next, _)| *next);
+            *sum += u128::from(amount.min(capacity).0) * u128::from(end.since(at).0);
+        }
+        start = window.end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn use_is_the_mean_over_each_step_and_at_most_the_capacity() {
+        let steps = [(Time(0), Amount(2)), (Time(15), Amount(9)), (Time(20), Amount(0))];
+        let occupancy = Occupancy::from_steps(&steps).unwrap();
+        let mut used = vec![0; 3];
+        add_use(&mut used, &occupancy, Amount(4), Time(5), Span(10));
+        assert_eq!(used, [2 * 10, 4 * 5, 0]);
+    }
+}

@@ -1,0 +1,102 @@
+//! Tells whoever listens that something has changed, never what; who listens asks for it.
+//!
+//! Invariant: telling never waits. At most [`CLIENTS_MAX`] listen at a time, and one may be [`BEHIND_MAX`] changes behind;
+//! then it loses the oldest ones and is told that it did.
+
+use std::sync::Arc;
+
+use broker::ids::{RequestId, SiteId};
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
+
+/// Who may listen at a time.
+pub const CLIENTS_MAX: usize = 32;
+/// Changes that one who listens may be behind.
+const BEHIND_MAX: usize = 256;
+
+/// What has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Change {
+    /// A request of this node.
+    Request {
+        /// Which.
+        id: RequestId,
+        /// As in the request's view.
+        revision: u64,
+    },
+    /// What is known of a site: its schedule, or how far that can be believed; or the site came or went.
+    Site {
+        /// Which.
+        site: SiteId,
+    },
+}
+
+impl Change {
+    /// What it is about, as the API names it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Change::Request { .. } => "request",
+            Change::Site { .. } => "site",
+        }
+    }
+}
+
+/// Tells changes to who listens; clones tell the same ones.
+#[derive(Clone)]
+pub struct Changes {
+    sender: broadcast::Sender<Change>,
+    places: Arc<Semaphore>,
+}
+
+/// A place among those who listen, until it is dropped.
+pub struct Listening {
+    /// What is told from now on.
+    pub changes: broadcast::Receiver<Change>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Default for Changes {
+    fn default() -> Changes {
+        Changes { sender: broadcast::Sender::new(BEHIND_MAX), places: Arc::new(Semaphore::new(CLIENTS_MAX)) }
+    }
+}
+
+impl Changes {
+    /// Tells a change, if anybody listens.
+    pub fn tell(&self, change: Change) {
+        // An error says that nobody listens.
+        let _ = self.sender.send(change);
+    }
+
+    /// Whether anybody listens.
+    pub fn is_heard(&self) -> bool {
+        self.sender.receiver_count() > 0
+    }
+
+    /// Takes a place; none when all are taken.
+    pub fn listen(&self) -> Option<Listening> {
+        let place = self.places.clone().try_acquire_owned().ok()?;
+        Some(Listening { changes: self.sender.subscribe(), _place: place })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_bounded_and_who_is_behind_is_told() {
+        let changes = Changes::default();
+        assert!(!changes.is_heard());
+        let mut listening: Vec<Listening> = (0..CLIENTS_MAX).map(|_| changes.listen().unwrap()).collect();
+        assert!(changes.listen().is_none() && changes.is_heard());
+        for revision in 0..=BEHIND_MAX as u64 {
+            changes.tell(Change::Request { id: RequestId::new("r").unwrap(), revision });
+        }
+        let lost = listening[0].changes.try_recv();
+        assert!(matches!(lost, Err(broadcast::error::TryRecvError::Lagged(1))), "{lost:?}");
+        listening.pop();
+        assert!(changes.listen().is_some());
+    }
+}

@@ -1,0 +1,290 @@
+//! What this node has done, in figures for Prometheus.
+//!
+//! Invariant: labels come from sets that are fixed when compiled, so nothing that anybody sends makes the figures grow.
+//! What is known of other sites is told only to who has shown the token; see `docs/metrics.md`.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use broker::{
+    negotiation::{Failure, Outcome},
+    phases::Phase,
+    protocol::{RefusalReason, SiteAnswer},
+};
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use super::requests::{ShownStage, Snapshot};
+
+type Label = [(&'static str, &'static str); 1];
+type Histograms = Family<Label, Histogram, fn() -> Histogram>;
+
+/// 10 us to 40 s.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(1e-5, 4.0, 12))
+}
+
+/// Figures of writing to disk, kept by the writer.
+#[derive(Debug, Clone)]
+pub struct WriteFigures {
+    /// How long each group of changes took until it was on disk.
+    pub seconds: Histogram,
+    /// Bytes of changes.
+    pub bytes: Counter,
+    /// Commits that were written in these groups.
+    pub commits: Counter,
+}
+
+impl Default for WriteFigures {
+    fn default() -> WriteFigures {
+        WriteFigures { seconds: seconds(), bytes: Counter::default(), commits: Counter::default() }
+    }
+}
+
+/// See the module's documentation.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Label, Counter>,
+    request_seconds: Histogram,
+    tries: Counter,
+    conflicts: Counter,
+    phase_seconds: Histograms,
+    answers: Family<Label, Counter>,
+    refusals: Family<Label, Counter>,
+    discovery: Family<Label, Counter>,
+    active: Gauge,
+    holds: Gauge,
+    reservations: Gauge,
+}
+
+impl Metrics {
+    /// All figures at zero, with those of the disk.
+    pub fn new(writes: &WriteFigures) -> Metrics {
+        let mut registry = Registry::with_prefix("kolo");
+        let requests = Family::default();
+        registry.register("requests", "Requests decided at this entry point, by outcome", requests.clone());
+        let request_seconds = seconds();
+        registry.register("request_seconds", "From a request's arrival until it was decided", request_seconds.clone());
+        let tries = Counter::default();
+        registry.register("tries", "Tries of decided requests", tries.clone());
+        let conflicts = Counter::default();
+        registry.register("conflicts", "Tries that failed because others were faster", conflicts.clone());
+        let phase_seconds: Histograms = Family::new_with_constructor(seconds);
+        registry.register("phase_seconds", "Time in each phase of planning, a round", phase_seconds.clone());
+        let answers = Family::default();
+        registry.register("ledger_answers", "What this site's ledger has answered", answers.clone());
+        let refusals = Family::default();
+        registry.register("refusals", "Refusals of this site's ledger, by rule", refusals.clone());
+        let discovery = Family::default();
+        registry.register("discovery_events", "What happened between this node and its peers", discovery.clone());
+        let active = Gauge::default();
+        registry.register("requests_active", "Requests under way", active.clone());
+        let holds = Gauge::default();
+        registry.register("holds", "Holds in this site's ledger", holds.clone());
+        let reservations = Gauge::default();
+        registry.register("reservations", "Reservations in this site's ledger", reservations.clone());
+        registry.register("write_seconds", "Time until a group of changes is on disk", writes.seconds.clone());
+        registry.register("write_bytes", "Bytes of changes written", writes.bytes.clone());
+        registry.register("write_commits", "Commits written, several of which make a group", writes.commits.clone());
+        Metrics {
+            registry,
+            requests,
+            request_seconds,
+            tries,
+            conflicts,
+            phase_seconds,
+            answers,
+            refusals,
+            discovery,
+            active,
+            holds,
+            reservations,
+        }
+    }
+
+    /// A request was decided.
+    pub fn decided(&self, snapshot: &Snapshot) {
+        let history = &snapshot.record.history;
+        self.requests.get_or_create(&[("outcome", outcome_of(&snapshot.stage))]).inc();
+        self.request_seconds.observe(snapshot.record.elapsed_ms as f64 / 1e3);
+        self.tries.inc_by(history.tries.len() as u64);
+        self.conflicts.inc_by(u64::from(history.conflicts));
+    }
+
+    /// What the phases of one round have taken, in microseconds, in the order of [`Phase::ALL`].
+    pub fn phases(&self, microseconds: [f64; Phase::ALL.len()]) {
+        for (phase, taken) in Phase::ALL.into_iter().zip(microseconds).filter(|(_, taken)| *taken > 0.0) {
+            self.phase(phase, taken / 1e6);
+        }
+    }
+
+    /// What one phase has taken.
+    pub fn phase(&self, phase: Phase, seconds: f64) {
+        self.phase_seconds.get_or_create(&[("phase", phase.name())]).observe(seconds);
+    }
+
+    /// The ledger has answered.
+    pub fn answered(&self, answer: &SiteAnswer) {
+        let kind = match answer {
+            SiteAnswer::Held { .. } => "held",
+            SiteAnswer::Confirmed { .. } => "confirmed",
+            SiteAnswer::Released { .. } => "released",
+            SiteAnswer::Settled => "settled",
+            SiteAnswer::Refused(refusal) => {
+                self.refusals.get_or_create(&[("rule", rule_of(&refusal.reason))]).inc();
+                "refused"
+            }
+            SiteAnswer::Booked { .. } | SiteAnswer::Found { .. } | SiteAnswer::Status { .. } => "told",
+            SiteAnswer::Bookings { .. } => "bookings",
+        };
+        self.answers.get_or_create(&[("answer", kind)]).inc();
+    }
+
+    /// Sets what is counted elsewhere, and writes everything down; `of_grid` follows when it may be told.
+    pub fn write(&self, present: &Present, of_grid: Option<&OfGrid>) -> String {
+        self.active.set(whole(present.active));
+        self.holds.set(whole(present.holds));
+        self.reservations.set(whole(present.reservations));
+        for (name, count) in &present.discovery {
+            self.discovery.get_or_create(&[("event", *name)]).inner().store(*count, Ordering::Relaxed);
+        }
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        if let Some(of_grid) = of_grid {
+            let end = text.rfind("# EOF").unwrap_or(text.len());
+            text.truncate(end);
+            let _ = encode(&mut text, &of_grid.registry());
+        }
+        text
+    }
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// What is true at the moment of this node alone.
+pub struct Present {
+    /// Requests under way.
+    pub active: usize,
+    /// In the ledger.
+    pub holds: usize,
+    /// In the ledger.
+    pub reservations: usize,
+    /// Counters of discovery.
+    pub discovery: BTreeMap<&'static str, u64>,
+}
+
+/// What is known of the grid at the moment.
+#[derive(Default)]
+pub struct OfGrid {
+    /// Sites by what is known of their schedules.
+    pub sites: BTreeMap<&'static str, usize>,
+    /// Hosts known.
+    pub hosts: usize,
+    /// Peers connected.
+    pub peers: usize,
+    /// Ages of the schedules of other sites in seconds.
+    pub ages: Vec<u64>,
+}
+
+impl OfGrid {
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::with_prefix("kolo");
+        let sites: Family<Label, Gauge> = Family::default();
+        for (state, count) in &self.sites {
+            sites.get_or_create(&[("schedule", *state)]).set(whole(*count));
+        }
+        registry.register("sites", "Known sites by what is known of their schedules", sites);
+        for (name, help, count) in [("hosts", "Known hosts", self.hosts), ("peers", "Connected peers", self.peers)] {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(whole(count));
+            registry.register(name, help, gauge);
+        }
+        let ages = Histogram::new([1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 900.0, 3600.0]);
+        for age in &self.ages {
+            ages.observe(*age as f64);
+        }
+        registry.register("schedule_age_seconds", "How long ago schedules were heard, now, over sites", ages);
+        registry
+    }
+}
+
+fn outcome_of(stage: &ShownStage) -> &'static str {
+    match stage {
+        ShownStage::Closed { outcome, .. } => match outcome {
+            Outcome::Rejected { .. } => "rejected",
+            Outcome::Failed(Failure::Refused { .. }) => "refused",
+            Outcome::Failed(Failure::Unreachable { .. }) => "unreachable",
+            Outcome::Failed(Failure::PatienceOver { .. }) => "patience_over",
+            Outcome::Cancelled(_) => "cancelled",
+            Outcome::HandedOver => "handed_over",
+        },
+        _ => "reserved",
+    }
+}
+
+fn rule_of(reason: &RefusalReason) -> &'static str {
+    match reason {
+        RefusalReason::NotEnough { .. } => "not_enough",
+        RefusalReason::HeldByAnother { .. } => "held_by_another",
+        RefusalReason::UnknownHost(_) => "unknown_host",
+        RefusalReason::NoSuchHold => "no_such_hold",
+        RefusalReason::AttemptIsOver => "attempt_is_over",
+        RefusalReason::WindowPassed => "window_passed",
+        RefusalReason::TooFarAhead(_) => "too_far_ahead",
+        RefusalReason::TooManyHolds(_) => "too_many_holds",
+        RefusalReason::NotYours => "not_yours",
+        RefusalReason::HandedOver => "handed_over",
+        RefusalReason::Malformed(_) => "malformed",
+        RefusalReason::OtherTry => "other_try",
+        RefusalReason::NotAllowed(denial) => denial.rule.as_str(),
+        RefusalReason::Busy => "busy",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::protocol::{LedgerVersion, Refusal};
+
+    use super::*;
+
+    #[test]
+    fn figures_of_the_grid_are_only_in_what_who_is_known_gets() {
+        let metrics = Metrics::new(&WriteFigures::default());
+        let reason = RefusalReason::Busy;
+        metrics.answered(&SiteAnswer::Refused(Refusal {
+            reason,
+            version: LedgerVersion::default(),
+            hosts: Vec::new(),
+        }));
+        metrics.phase(Phase::Find, 0.003);
+        let discovery = BTreeMap::from([("gossip_received", 7)]);
+        let present = Present { active: 1, holds: 2, reservations: 3, discovery };
+        let open = metrics.write(&present, None);
+        for line in [
+            "kolo_refusals_total{rule=\"busy\"} 1",
+            "kolo_ledger_answers_total{answer=\"refused\"} 1",
+            "kolo_phase_seconds_count{phase=\"find\"} 1",
+            "kolo_discovery_events_total{event=\"gossip_received\"} 7",
+            "kolo_reservations 3",
+        ] {
+            assert!(open.lines().any(|known| known == line), "{line}\n{open}");
+        }
+        assert!(!open.contains("kolo_sites") && open.ends_with("# EOF\n"));
+        let of_grid = OfGrid { sites: [("stale", 4)].into(), hosts: 9, peers: 2, ages: vec![30, 3] };
+        let told = metrics.write(&present, Some(&of_grid));
+        assert!(
+            told.contains("kolo_sites{schedule=\"stale\"} 4") && told.contains("kolo_schedule_age_seconds_count 2")
+        );
+        assert_eq!(told.matches("# EOF").count(), 1);
+    }
+}

@@ -1,0 +1,117 @@
+//! The page of real nodes in a real browser. Says so and passes where there is no chromedriver.
+
+use end_to_end::{Node, browser::Browser, hosts, wait_for};
+use serde_json::{Value, json};
+
+/// What a site would call itself to run a script in the pages of others.
+const HOSTILE: &str = "<img src=x onerror='window.hacked=1'>&amp;";
+
+fn browser(width: u32, height: u32, more: &[&str]) -> Option<Browser> {
+    let browser = Browser::start(width, height, more);
+    if browser.is_none() {
+        eprintln!("SKIPPED: chromedriver is not installed (Debian: apt install chromium chromium-driver)");
+    }
+    browser
+}
+
+fn sign_in(browser: &Browser, node: &Node) {
+    let (status, link) = node.post("/v1/links", "");
+    assert_eq!(status, 201, "{link}");
+    let url = link["url"].as_str().unwrap();
+    browser.open(url);
+    browser.wait_for_text("Sign out");
+    let address = browser.run("return location.href", &json!([]));
+    assert!(!address.as_str().unwrap().contains("link="), "the code stays in the address: {address}");
+    browser.open("about:blank");
+    browser.open(url);
+    browser.wait_for_text("Sign out");
+    assert!(browser.run("return document.cookie", &json!([])).as_str().unwrap().is_empty(), "scripts see the session");
+}
+
+#[test]
+fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back() {
+    let Some(browser) = browser(1280, 860, &[]) else { return };
+    let first = Node::first("alpha", &hosts("a", 3));
+    let second = Node::joining(HOSTILE, &hosts("b", 3).replace("x86_64", HOSTILE), &first);
+    first.wait_until_it_knows(6);
+    second.wait_until_it_knows(6);
+
+    sign_in(&browser, &first);
+    browser.wait_for_text(HOSTILE);
+    browser.picture("overview");
+
+    browser.click("a[href='#/book']");
+    browser.fill("input[name=hosts]", "5");
+    browser.fill("input[name=duration]", "90");
+    browser.click("form button[type=submit]");
+    browser.wait_for_text("has no unit");
+    browser.fill("input[name=duration]", "1h30m");
+    browser.fill("input[name='total.cpu']", "6");
+    browser.click("form button[type=submit]");
+    browser.wait_for_text("No earlier start exists");
+    let held: usize = [&first, &second].into_iter().map(|node| node.bookings().len()).sum();
+    assert_eq!(held, 0, "a plan holds nothing");
+    browser.picture("book");
+    browser.click("#reserve");
+    browser.wait_for_text("active");
+    browser.wait_for_text("Take back");
+    browser.picture("request");
+    let id = first.get("/v1/requests")["requests"][0]["id"].as_str().unwrap().to_owned();
+
+    // The other node runs at another port of the same name: its session must not be mixed up with the first one's.
+    sign_in(&browser, &second);
+    browser.click("a[href='#/gantt']");
+    browser.click("#as-table");
+    browser.wait_for_text(&id[..10]);
+    browser.picture("gantt");
+    assert!(browser.run("return window.hacked === undefined", &json!([])).as_bool().unwrap(), "a name ran as a script");
+
+    browser.click("a[href='#/slots']");
+    browser.fill("input[name='per_host.cpu']", "3");
+    browser.click("form button[type=submit]");
+    browser.wait_for_text("Proven on the schedules used");
+    browser.picture("slots");
+
+    first.open_in(&browser, &format!("/#/requests/{id}"));
+    browser.click("#cancel");
+    browser.wait_for_text("Really take it back");
+    browser.click("#cancel");
+    browser.wait_for_text("cancelled");
+
+    second.open_in(&browser, "/#/gantt");
+    browser.click("#as-table");
+    wait_for("the reservation to go", || {
+        let shown = browser.text();
+        if shown.contains(&id[..10]) { Err(shown) } else { Ok(()) }
+    });
+}
+
+/// Frames while a chart of 2,000 hosts and 20,000 reservations is moved about, and how long the first paint took.
+#[test]
+#[ignore = "a measurement; run it alone, with --nocapture"]
+fn the_chart_moves_smoothly_and_the_page_is_there_at_once() {
+    let Some(browser) = browser(1280, 860, &[]) else { return };
+    let node = Node::first("alpha", &hosts("a", 3));
+    sign_in(&browser, &node);
+    browser.open("about:blank");
+    node.open_in(&browser, "/#/overview");
+    browser.wait_for_text("Health");
+    let paint = browser.run(
+        "const marks = performance.getEntriesByType('mark').filter((mark) => mark.name === 'shown-overview');
+         const paint = performance.getEntriesByName('first-contentful-paint')[0];
+         const files = performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'));
+         return { paint: paint ? paint.startTime : null, shown: marks.length ? marks[0].startTime : null,
+                  bytes: files.filter((one) => !one.name.includes('/v1/')).reduce((sum, one) => sum + one.encodedBodySize, 0) }",
+        &json!([]),
+    );
+    println!("first paint and overview (ms), weight (bytes): {paint}");
+    browser.click("a[href='#/gantt']");
+    browser.wait_for_text("reservations loaded");
+    let frames: Value = browser.run_async(include_str!("pan.js"));
+    println!("frames while panning: {frames}");
+    assert!(paint["shown"].as_f64().unwrap() < 1000.0);
+    assert!(paint["bytes"].as_u64().unwrap() < 1 << 20);
+    for kind in ["sideways", "down", "zoom"] {
+        assert!(frames[kind]["per_second"].as_f64().unwrap() >= 30.0, "{kind}: {frames}");
+    }
+}
