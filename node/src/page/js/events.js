@@ -2,6 +2,7 @@
 
 const listeners = new Set();
 let source = null;
+let isWanted = false;
 let onState = () => {};
 
 /** Hears every event as `(kind, data)` until the returned function is called. Kind "all" means: load everything. */
@@ -19,11 +20,30 @@ function tell(kind, data) {
   for (const listener of listeners) listener(kind, data);
 }
 
-/** Opens the stream; the browser connects again by itself after a loss, and then everything counts as new. */
+/**
+ * Opens the stream while the page can be seen. A browser has six connections for one node, and a stream takes one of them: those
+ * of pages in the background would leave none for the others.
+ */
 export function open() {
-  close();
+  isWanted = true;
+  connect(false);
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (!isWanted) return;
+  if (document.hidden) disconnect();
+  else connect(true);
+});
+window.addEventListener("pagehide", disconnect);
+window.addEventListener("pageshow", (event) => {
+  if (event.persisted && isWanted) connect(true);
+});
+
+/** The browser connects again by itself after a loss, and then everything counts as new. */
+function connect(isLate) {
+  disconnect();
   source = new EventSource("/v1/events");
-  let wasLost = false;
+  let wasLost = isLate;
   source.addEventListener("open", () => {
     onState(true);
     if (wasLost) tell("all", {});
@@ -40,6 +60,11 @@ export function open() {
 
 /** Closes the stream. */
 export function close() {
+  isWanted = false;
+  disconnect();
+}
+
+function disconnect() {
   if (source) source.close();
   source = null;
 }
