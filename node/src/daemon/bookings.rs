@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use broker::{
@@ -24,6 +25,8 @@ const ASKED_AT_ONCE: usize = 16;
 const ASKED_BY_LOOK: usize = 512;
 /// How long a site may take for one answer.
 const ANSWER_TIMEOUT: Millis = Millis(2_000);
+/// How long one look may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 /// A site whose ledger has not changed is asked again after this.
 const ANSWER_LIFE: Millis = Millis(60_000);
 /// A site that did not answer is left alone for this long.
@@ -86,9 +89,13 @@ impl Bookings {
                 (site, answer)
             });
         }
-        while let Some(Ok((site, answer))) = asking.join_next().await {
-            self.hear(carrier, &site, answer);
-        }
+        let collect = async {
+            while let Some(Ok((site, answer))) = asking.join_next().await {
+                self.hear(carrier, &site, answer);
+            }
+        };
+        // Sites that were not asked or have not answered by then are the first ones of the next look.
+        let _ = tokio::time::timeout(LOOK_TIMEOUT, collect).await;
         let mut by_site = self.lock();
         by_site.retain(|site, _| known.contains(site));
         wanted.into_iter().map(|site| (site.clone(), by_site.get(&site).cloned().unwrap_or_default())).collect()
