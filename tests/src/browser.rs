@@ -43,7 +43,8 @@ impl Browser {
             .expect("chromedriver names its port");
         let size = format!("--window-size={width},{height}");
         let fixed = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars", &size];
-        let options = json!({ "args": [&fixed, more].concat() });
+        let arguments: Vec<&str> = [&fixed[..], more].concat();
+        let options = json!({ "args": arguments });
         let wanted = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": options } } });
         let mut browser = Browser { driver, session: format!("http://127.0.0.1:{port}/session") };
         let session = browser.post("", &wanted);
