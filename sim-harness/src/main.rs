@@ -32,7 +32,7 @@ enum Command {
     Attacker(grid::attacker::AttackerArgs),
     Compare(compare::CompareArgs),
     Faults(faults::args::FaultsArgs),
-    Grid(grid::args::GridArgs),
+    Grid(Box<grid::args::GridArgs>),
     Replay(replay::args::ReplayArgs),
     Tables(tables::args::TablesArgs),
 }

@@ -98,7 +98,7 @@ fn is_good(links: &[Link], to_invitation: bool) -> bool {
             && credential.expires > NOW
             && credential.issued >= Time::ZERO
             && credential.name != "0123456789abcdef"
-            && (credential.name != "" || !is_member)
+            && (!credential.name.is_empty() || !is_member)
             && takes_site == subject.is_none()
     });
     let pairs_are_good = links.windows(2).all(|pair| may_follow(&pair[0].credential, &pair[1].credential));
@@ -108,7 +108,7 @@ fn is_good(links: &[Link], to_invitation: bool) -> bool {
 
 fn may_follow(maker: &Credential, made: &Credential) -> bool {
     let may_make = if maker.is_invitation {
-        !made.is_invitation && made.role == maker.role && (maker.name == "" || made.name == maker.name)
+        !made.is_invitation && made.role == maker.role && (maker.name.is_empty() || made.name == maker.name)
     } else {
         maker.role == Role::Admin && made.role != Role::Admin
     };
