@@ -13,6 +13,16 @@ pub enum Canary {
     DoubleRelease,
     /// Signatures are not verified.
     SkipSignature,
+    /// Any node may take a reservation over.
+    TakeOverUnsigned,
+    /// Of several nodes that take a reservation over, the one that asks last has it.
+    TakeOverUnordered,
+    /// A repaired reservation does not give up what it has lost.
+    LostNotGivenUp,
+    /// A host that its site no longer keeps stays in the reservation.
+    LossIgnored,
+    /// An entry point goes on with what another has taken over.
+    HandOverIgnored,
 }
 
 #[cfg(feature = "canary")]

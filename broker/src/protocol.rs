@@ -171,9 +171,11 @@ pub struct BookedPart {
     pub attempt: AttemptId,
     /// When.
     pub window: Window,
-    /// What, on which hosts of the site.
+    /// What, on which hosts of the site; nothing when all of them were lost.
     pub grants: Vec<Grant>,
-    /// What the user has signed.
+    /// All sites of the try.
+    pub participants: Vec<SiteId>,
+    /// What the user has signed, for the node that acts for it now.
     pub statement: Arc<SignedText>,
 }
 
@@ -203,6 +205,8 @@ pub enum SiteAnswer {
     Booked {
         /// The hosts; none when nothing is, and then nothing ever will be.
         hosts: Vec<HostId>,
+        /// Who acted in the place of the entry point until this very question: it may not have heard.
+        before: Option<SiteId>,
         /// The ledger's version.
         version: LedgerVersion,
     },
@@ -245,7 +249,7 @@ pub enum AttemptStatus {
     /// Entry point: decided against. Participant: given back, expired or never heard of; saying so is a promise never
     /// to confirm it.
     Dead,
-    /// Entry point: no record of the request is left. Proves nothing.
+    /// Entry point: no record of the request is left, or another node may act for it. Proves nothing.
     Unknown,
 }
 

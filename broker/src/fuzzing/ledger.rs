@@ -269,7 +269,7 @@ impl Run {
 
     fn confirmed(&self) -> BTreeSet<(AttemptId, bool)> {
         let firm = self.ledger.bookings().filter(|booking| !matches!(booking.state, BookingState::Held { .. }));
-        firm.map(|booking| (booking.attempt.clone(), booking.state == BookingState::Settled)).collect()
+        firm.map(|booking| (booking.attempt.clone(), booking.state.is_settled())).collect()
     }
 
     /// The process dies; the next one has what is on disk, and reading it a second time gives the same.

@@ -290,7 +290,7 @@ fn some_answer(input: &mut Input<'_>, purpose: Purpose) -> Result<SiteAnswer, St
         (0..=5, Purpose::Settle) => SiteAnswer::Settled,
         (0..=5, Purpose::Inspect) => {
             let hosts = HOSTS.iter().filter(|_| input.below(4) > 0).map(|name| words::host_id(name));
-            SiteAnswer::Booked { hosts: hosts.collect(), version }
+            SiteAnswer::Booked { hosts: hosts.collect(), before: None, version }
         }
         (10, _) => return Err("no answer".to_owned()),
         (11, _) => SiteAnswer::Status { decision: None, booking: AttemptStatus::Dead },

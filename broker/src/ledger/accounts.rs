@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Booking, BookingState, Ledger};
+use super::{Booking, Ledger};
 use crate::{
     amount::Amount,
     protocol::{AttemptId, HoldRequest, RefusalReason},
@@ -147,8 +147,7 @@ impl Ledger {
         let of_request = |attempt: u32| AttemptId { attempt, ..hold.attempt.clone() };
         let others: Vec<&Booking> =
             self.bookings.range(of_request(0)..=of_request(u32::MAX)).map(|(_, booking)| booking).collect();
-        let settled: Vec<&Booking> =
-            others.iter().copied().filter(|booking| booking.state == BookingState::Settled).collect();
+        let settled: Vec<&Booking> = others.iter().copied().filter(|booking| booking.state.is_settled()).collect();
         check_covered(hold, statement, &settled).map_err(RefusalReason::NotAllowed)?;
         // An earlier try that was decided against may still stand until its release arrives.
         check_covered(hold, statement, &others).map_err(|_| RefusalReason::OtherTry)

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Booking, BookingState, HostLedger, Ledger, Output, ReplyToken};
 use crate::{
-    ids::{HostId, SiteId},
+    ids::SiteId,
     protocol::{AttemptId, AttemptStatus, ChangeKind, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     time::Now,
     trust::Permit,
@@ -25,7 +25,7 @@ impl Ledger {
         };
         let steward = of_entry_point.map(|attempt| self.steward_of(attempt));
         let answer = if steward.is_some_and(|steward| steward != from) {
-            let handed_over = of_entry_point.is_some_and(|attempt| attempt.entry_point == *from);
+            let handed_over = of_entry_point.is_some_and(|attempt| self.was_of(attempt, from));
             self.refusal(if handed_over { RefusalReason::HandedOver } else { RefusalReason::NotYours })
         } else {
             match request {
@@ -96,7 +96,9 @@ impl Ledger {
             BookingState::Held { deadline } => {
                 SiteAnswer::Held { version: self.version, hold_for: deadline - now.monotonic }
             }
-            BookingState::Confirmed { .. } | BookingState::Settled => SiteAnswer::Confirmed { version: self.version },
+            BookingState::Confirmed { .. } | BookingState::Settled | BookingState::Returned { .. } => {
+                SiteAnswer::Confirmed { version: self.version }
+            }
         })
     }
 
@@ -176,10 +178,7 @@ impl Ledger {
     }
 
     fn on_settle(&mut self, attempt: &AttemptId) -> SiteAnswer {
-        let state = self.bookings.get(attempt).map(|booking| &booking.state);
-        if matches!(state, Some(BookingState::Confirmed { .. })) {
-            self.put(attempt, BookingState::Settled);
-        }
+        self.note_settled(attempt);
         SiteAnswer::Settled
     }
 
@@ -204,14 +203,18 @@ impl Ledger {
         SiteAnswer::Status { decision: None, booking }
     }
 
-    /// An attempt of which nothing is reserved is buried, because its entry point acts on the answer.
+    /// An attempt of which nothing was confirmed is buried, because its entry point acts on the answer. Only what stands is
+    /// inspected, so the question is the final word as well.
     fn on_inspection(&mut self, now: Now, attempt: &AttemptId) -> SiteAnswer {
-        let booking = self.bookings.get(attempt).filter(|booking| !booking.is_held());
-        let hosts: Vec<HostId> = booking.iter().flat_map(|b| &b.grants).map(|grant| grant.host.clone()).collect();
-        if hosts.is_empty() {
-            self.give_back(now, attempt);
-        }
-        SiteAnswer::Booked { hosts, version: self.version }
+        let hosts = match self.bookings.get(attempt).filter(|booking| !booking.is_held()) {
+            Some(booking) => booking.grants.iter().map(|grant| grant.host.clone()).collect(),
+            None => {
+                self.give_back(now, attempt);
+                Vec::new()
+            }
+        };
+        self.note_settled(attempt);
+        SiteAnswer::Booked { hosts, before: None, version: self.version }
     }
 
     pub(super) fn refusal(&self, reason: RefusalReason) -> SiteAnswer {

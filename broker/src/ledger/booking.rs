@@ -90,15 +90,29 @@ pub enum BookingState {
     },
     /// On disk, and the attempt as a whole was successful.
     Settled,
+    /// As [`BookingState::Settled`], before a restart of the site: who acts for the attempt may have given the booking up
+    /// meanwhile, because the site did not answer, so it is asked.
+    Returned {
+        /// When to ask (again).
+        ask_at: Millis,
+        /// How often it was asked.
+        asked: u32,
+    },
 }
 
 impl BookingState {
     pub(super) fn wakes_at(&self) -> Option<Millis> {
         match self {
             BookingState::Held { deadline } => Some(*deadline),
-            BookingState::Confirmed { ask_at, .. } => Some(*ask_at),
+            BookingState::Confirmed { ask_at, .. } | BookingState::Returned { ask_at, .. } => Some(*ask_at),
             BookingState::Settled => None,
         }
+    }
+
+    /// Whether the attempt as a whole is known to have been successful.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        matches!(self, BookingState::Settled | BookingState::Returned { .. })
     }
 }
 
@@ -116,7 +130,7 @@ impl Booking {
             user: self.user.clone(),
             user_key: self.user_key,
             statement: self.statement.clone(),
-            settled: self.state == BookingState::Settled,
+            settled: self.state.is_settled(),
             steward: self.steward.clone(),
         })
     }

@@ -23,7 +23,7 @@ mod trust_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::{accounts::Accounts, tombstones::Tombstones};
+use self::{accounts::Accounts, takeover::Words, tombstones::Tombstones};
 pub use self::{
     booking::{Booking, BookingState, Record, Reservation},
     limits::LedgerLimits,
@@ -145,6 +145,9 @@ impl HostLedger {
     }
 }
 
+/// A site that comes back asks about its reservations one after another, this far apart.
+const RETURNED_APART: Millis = Millis(20);
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Ledger {
@@ -161,6 +164,7 @@ pub struct Ledger {
     held_by: BTreeMap<SiteId, usize>,
     accounts: Accounts,
     tombstones: Tombstones,
+    words: Words,
     /// Schedules hold nothing before this time any more.
     forgotten: Time,
     outputs: VecDeque<Output>,
@@ -184,6 +188,7 @@ impl Ledger {
     ) -> (Ledger, Vec<Reservation>) {
         let hosts = hosts.into_iter().map(|(host, own)| (host.id.clone(), HostLedger::new(host, own))).collect();
         let tombstones = Tombstones::new(limits.max_tombstones);
+        let words = Words::new(limits.max_tombstones);
         let mut ledger = Ledger {
             site,
             limits,
@@ -195,6 +200,7 @@ impl Ledger {
             held_by: BTreeMap::new(),
             accounts: Accounts::default(),
             tombstones,
+            words,
             forgotten: Time::ZERO,
             outputs: VecDeque::new(),
         };
@@ -225,14 +231,15 @@ impl Ledger {
                 host.reserved.add(reservation.window, &grant.amounts);
             }
         }
-        if grants.is_empty() {
-            self.outputs.push_back(Output::Persist(Record::Remove(reservation.attempt.clone())));
-            return false;
-        }
-        let state = if reservation.settled {
-            BookingState::Settled
-        } else {
-            BookingState::Confirmed { ask_at: now.monotonic, asked: 0, confirmed_by: BTreeSet::new() }
+        // One that has lost all its hosts stays as well: that it was confirmed must not be forgotten, or this site would
+        // tell the others that the attempt had never been complete.
+        let state = match (reservation.settled, has_begun) {
+            (true, true) => BookingState::Settled,
+            (true, false) => BookingState::Returned {
+                ask_at: now.monotonic + Millis(RETURNED_APART.0 * self.bookings.len() as u64),
+                asked: 0,
+            },
+            (false, _) => BookingState::Confirmed { ask_at: now.monotonic, asked: 0, confirmed_by: BTreeSet::new() },
         };
         let is_reduced = grants.len() < reservation.grants.len();
         let booking = Booking {
@@ -325,7 +332,9 @@ impl Ledger {
         for attempt in due {
             match self.bookings.get(&attempt).map(|booking| &booking.state) {
                 Some(BookingState::Held { .. }) => self.give_back(now, &attempt),
-                Some(BookingState::Confirmed { .. }) => self.ask_for_final_word(now, &attempt),
+                Some(BookingState::Confirmed { .. } | BookingState::Returned { .. }) => {
+                    self.ask_for_final_word(now, &attempt);
+                }
                 Some(BookingState::Settled) | None => {}
             }
         }
@@ -384,6 +393,7 @@ impl Ledger {
         self.forgotten = self.forgotten.max(now.utc);
         self.gate.prune(now.utc);
         self.tombstones.forget(now.monotonic);
+        self.words.forget(now.monotonic);
     }
 
     /// Takes everything of `attempt` back and buries it. Does nothing for an attempt that is not there, except burying.

@@ -1,21 +1,33 @@
 //! A reservation whose entry point is gone goes on under another one, when its user wants that.
 //!
 //! Invariant: only a node that shows a request signed by the user who booked, naming that node, ever acts for a booking in
-//! the place of its entry point; and from then on that node alone does.
+//! the place of its entry point. Of several such nodes that one does whose request the user has signed last, so that all
+//! sites come to the same one in whatever order they hear.
 
-use super::{Booking, Ledger};
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Booking, BookingState, Ledger, Output};
 use crate::{
+    canary::{self, Canary},
     ids::{RequestId, SiteId},
     protocol::{AttemptId, BookedPart, RefusalReason, SiteAnswer},
-    time::Now,
-    trust::Authorization,
+    time::{Millis, Now, Time},
+    trust::{Authorization, Permit, PublicKey, RequestStatement},
 };
+
+/// Most bookings of one request that a site tells; a request has one a try, and few tries stand.
+const MAX_PARTS: usize = 64;
 
 impl Ledger {
     /// Who may act for an attempt: its entry point, or who has taken it over.
     pub(super) fn steward_of<'a>(&'a self, attempt: &'a AttemptId) -> &'a SiteId {
         let taken_over = self.bookings.get(attempt).and_then(|booking| booking.steward.as_ref());
         taken_over.unwrap_or(&attempt.entry_point)
+    }
+
+    /// Whether `site`, which may not act for the attempt, once could have: then it hears that another does.
+    pub(super) fn was_of(&self, attempt: &AttemptId, site: &SiteId) -> bool {
+        attempt.entry_point == *site || self.bookings.get(attempt).is_some_and(|booking| booking.steward.is_some())
     }
 
     /// What is reserved here for a request. Whoever knows its name may ask: the name is 80 random bits.
@@ -27,6 +39,7 @@ impl Ledger {
                 attempt: booking.attempt.clone(),
                 window: booking.window,
                 grants: booking.grants.clone(),
+                participants: booking.participants.clone(),
                 statement: booking.statement.clone()?,
             })
         };
@@ -42,34 +55,127 @@ impl Ledger {
         attempt: &AttemptId,
         authorization: &Authorization,
     ) -> SiteAnswer {
-        let Some(booking) = self.bookings.get(attempt).filter(|booking| !booking.is_held()) else {
-            return SiteAnswer::Booked { hosts: Vec::new(), version: self.version };
+        let is_checked = !canary::is_on(Canary::TakeOverUnsigned);
+        let permit = match self.check_takeover(now, from, attempt, authorization) {
+            Ok(permit) => Some(permit),
+            Err(reason) if is_checked => return self.refusal(reason),
+            Err(_) => None,
         };
-        let hosts = booking.grants.iter().map(|grant| grant.host.clone()).collect();
-        if booking.steward.as_ref() == Some(from) {
-            return SiteAnswer::Booked { hosts, version: self.version };
+        let word = permit.as_ref().map(Word::new);
+        let known = word.as_ref().and_then(|word| self.words.get(word)).cloned();
+        let is_superseded = word.as_ref().is_some_and(|word| known.as_ref().is_some_and(|known| known.is_after(word)));
+        if let Some(word) = word.filter(|_| !is_superseded) {
+            self.words.insert(word, now.monotonic + self.limits.tombstone_life);
         }
-        let user_key = booking.user_key;
-        if let Err(denial) = self.gate.check_member(from, authorization.entry_point.as_ref(), now.utc) {
-            return self.refusal(RefusalReason::NotAllowed(denial));
-        }
-        let permit =
-            match self.gate.check_submission(now.utc, from, &authorization.request, authorization.user.as_ref()) {
-                Ok(permit) => permit,
-                Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
-            };
-        if Some(permit.user) != user_key || permit.statement.id != attempt.request {
-            let why = "the reservation is of another user or of another request".to_owned();
+        let known = known.map(|known| known.entry_point).filter(|before| before != from && !is_superseded);
+        let Some(booking) = self.bookings.get(attempt).filter(|booking| !booking.is_held()) else {
+            if is_superseded {
+                return self.refusal(RefusalReason::HandedOver);
+            }
+            // Who acts for it now goes by this answer, so the hold must not be confirmed any more.
+            self.give_back(now, attempt);
+            return SiteAnswer::Booked { hosts: Vec::new(), before: known, version: self.version };
+        };
+        if is_checked && booking.user_key != permit.as_ref().map(|permit| permit.user) {
+            let why = "the reservation is of another user".to_owned();
             return self.refusal(RefusalReason::Malformed(why));
         }
-        if let Some(booking) = self.take(attempt) {
-            let booking = Booking { steward: Some(from.clone()), ..booking };
-            self.outputs.push_back(super::Output::Persist(booking.to_record()));
+        let is_news =
+            booking.steward.as_ref() != Some(from) || booking.statement.as_deref() != Some(&authorization.request);
+        let is_last_word = permit.as_ref().is_none_or(|permit| is_last_word(booking, &permit.statement));
+        if is_news && !is_last_word && booking.steward.as_ref() != Some(from) {
+            return self.refusal(RefusalReason::HandedOver);
+        }
+        let hosts = booking.grants.iter().map(|grant| grant.host.clone()).collect();
+        let mut before = known;
+        if is_news
+            && is_last_word
+            && let Some(booking) = self.take(attempt)
+        {
+            before = before.or(booking.steward.clone().filter(|before| before != from));
+            let (steward, statement) = (Some(from.clone()), Some(Arc::new(authorization.request.clone())));
+            let booking = Booking { steward, statement, state: BookingState::Settled, ..booking };
+            self.outputs.push_back(Output::Persist(booking.to_record()));
             self.insert(booking);
         }
-        SiteAnswer::Booked { hosts, version: self.version }
+        SiteAnswer::Booked { hosts, before, version: self.version }
+    }
+
+    fn check_takeover(
+        &mut self,
+        now: Now,
+        from: &SiteId,
+        attempt: &AttemptId,
+        authorization: &Authorization,
+    ) -> Result<Permit, RefusalReason> {
+        let Authorization { request, user, entry_point } = authorization;
+        self.gate.check_member(from, entry_point.as_ref(), now.utc).map_err(RefusalReason::NotAllowed)?;
+        let permit = self.gate.check_submission(now.utc, from, request, user.as_ref());
+        let permit = permit.map_err(RefusalReason::NotAllowed)?;
+        if permit.statement.id != attempt.request {
+            return Err(RefusalReason::Malformed("signed for another request".to_owned()));
+        }
+        Ok(permit)
     }
 }
 
-/// Most bookings of one request that a site tells; a request has one a try, and few tries stand.
-const MAX_PARTS: usize = 64;
+/// That a user wants a node to act for a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Word {
+    user: PublicKey,
+    request: RequestId,
+    issued: Time,
+    entry_point: SiteId,
+}
+
+impl Word {
+    fn new(permit: &Permit) -> Word {
+        let RequestStatement { id, issued, entry_point, .. } = &*permit.statement;
+        Word { user: permit.user, request: id.clone(), issued: *issued, entry_point: entry_point.clone() }
+    }
+
+    fn is_after(&self, other: &Word) -> bool {
+        let is_after = (self.issued, &self.entry_point) > (other.issued, &other.entry_point);
+        is_after && !canary::is_on(Canary::TakeOverUnordered)
+    }
+}
+
+/// The last word of each user about each request, remembered for a while: two nodes may be asked to act for one request
+/// within a short time, and the second may come when nothing is left here of what the first has taken over.
+///
+/// Invariant: at most `limit` are remembered; at the bound a new one is not.
+#[derive(Debug)]
+pub(super) struct Words {
+    limit: usize,
+    last: BTreeMap<(PublicKey, RequestId), (Word, Millis)>,
+}
+
+impl Words {
+    pub(super) fn new(limit: usize) -> Words {
+        Words { limit: limit.max(1), last: BTreeMap::new() }
+    }
+
+    fn get(&self, word: &Word) -> Option<&Word> {
+        self.last.get(&(word.user, word.request.clone())).map(|(word, _)| word)
+    }
+
+    fn insert(&mut self, word: Word, forget_at: Millis) {
+        let key = (word.user, word.request.clone());
+        if self.last.len() < self.limit || self.last.contains_key(&key) {
+            self.last.insert(key, (word, forget_at));
+        }
+    }
+
+    pub(super) fn forget(&mut self, now: Millis) {
+        self.last.retain(|_, (_, forget_at)| *forget_at > now);
+    }
+}
+
+/// Whether the user has signed `statement` after what shows that another node acts for the booking. Words of the same second
+/// are ordered by the names of their nodes.
+fn is_last_word(booking: &Booking, statement: &RequestStatement) -> bool {
+    let Some(steward) = &booking.steward else { return true };
+    let present = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
+    let is_later = present.is_none_or(|present| (statement.issued, &statement.entry_point) > (present.issued, steward));
+    is_later || canary::is_on(Canary::TakeOverUnordered)
+}

@@ -1,6 +1,6 @@
 //! What goes into a negotiation and what comes out of it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     record::{Outcome, RequestRecord},
@@ -13,6 +13,7 @@ use crate::{
     protocol::{LedgerVersion, SiteAnswer, SiteRequest},
     schedule::Schedule,
     time::Millis,
+    trust::Authorization,
 };
 
 /// A host that phase I found, with its schedule as known.
@@ -76,6 +77,13 @@ pub enum Event {
     Cancel,
     /// Somebody wants to know now whether what stands is whole, and to have it repaired if not.
     Check,
+    /// A node says that it acts for the request from now on. This node, as a site, found nothing against it.
+    TakenOver {
+        /// Who says so.
+        by: SiteId,
+        /// The user's request, signed for that node.
+        authorization: Arc<Authorization>,
+    },
 }
 
 /// What a negotiation wants done, in this order.

@@ -14,6 +14,7 @@ use super::{
     planning::Problem,
 };
 use crate::{
+    canary::{self, Canary},
     ids::SiteId,
     plan::{Allocation, CutCounts, Reason},
     protocol::{Refusal, RefusalReason, SiteAnswer, SiteRequest},
@@ -29,6 +30,19 @@ pub(super) struct Watch {
     waiting: BTreeSet<(u32, SiteId)>,
     /// Since when sites have not answered.
     silent_since: BTreeMap<SiteId, Millis>,
+    /// This round has shown something that is not on disk yet.
+    is_news: bool,
+    /// Since when nobody is asked, because a repair is under way: in that time nobody is silent.
+    paused_at: Option<Millis>,
+    /// This round lets sites hear for the first time who acts for the reservation.
+    is_taking: bool,
+}
+
+impl Watch {
+    /// Whether a round of questions is under way.
+    pub(super) fn is_asking(&self) -> bool {
+        !self.waiting.is_empty()
+    }
 }
 
 /// What is left of the time until the start is divided by this to space the rounds of questions, and by eight times as
@@ -62,18 +76,18 @@ impl Negotiation {
     pub(super) fn watch(&mut self, now: Now) {
         let was_repairing = self.record.standing.as_mut().is_some_and(|standing| standing.repair.take().is_some());
         self.schedule_watch(now);
-        if was_repairing && self.watch.next_at.is_some() {
+        if was_repairing && self.watch.next_at.is_some() || !self.record.untaken.is_empty() {
             self.watch.next_at = Some(now.monotonic);
         }
     }
 
-    /// Sets the time of the next round of questions; none once the reservation has begun.
+    /// Sets the time of the next round of questions; none once the reservation has begun, unless it has to be taken over.
     pub(super) fn schedule_watch(&mut self, now: Now) {
         self.watch.waiting.clear();
         self.watch.next_at = None;
         let State::Stands { allocation } = &self.state else { return };
         let left_ms = allocation.start.since(now.utc).0.saturating_mul(1000);
-        if left_ms == 0 {
+        if left_ms == 0 && self.record.untaken.is_empty() {
             return;
         }
         let (shortest, longest) = (self.settings.check_min.0.max(1), self.settings.check_max.0.max(1));
@@ -92,27 +106,26 @@ impl Negotiation {
     /// The user, or the time, wants to know whether the reservation is still whole.
     pub(super) fn watch_now(&mut self, now: Now) {
         let State::Stands { allocation } = &self.state else { return };
-        if allocation.start <= now.utc {
-            self.watch.next_at = None;
+        let has_begun = allocation.start <= now.utc;
+        if has_begun && self.record.untaken.is_empty() {
+            self.watch = Watch::default();
             return;
         }
-        if !self.watch.waiting.is_empty() {
+        if self.watch.is_asking() {
             self.end_watch_round(now);
             return;
         }
+        self.watch.is_taking = !self.record.untaken.is_empty();
         for (attempt, site) in self.bookings() {
-            let id = self.attempt_id(attempt);
-            let request = match (&self.record.authorization, self.record.taken_over.contains_key(&attempt)) {
-                (Some(authorization), true) => {
-                    SiteRequest::TakeOver { attempt: id, authorization: authorization.clone().into() }
-                }
-                _ => SiteRequest::Inspect(id),
-            };
+            if has_begun && !self.record.untaken.contains(&(attempt, site.clone())) {
+                continue;
+            }
+            let takeover = self.takeover_message(attempt);
             self.outputs.push_back(Output::Ask {
                 site: site.clone(),
                 attempt,
                 purpose: Purpose::Inspect,
-                request,
+                request: takeover.unwrap_or_else(|| SiteRequest::Inspect(self.attempt_id(attempt))),
                 timeout: self.settings.answer_timeout,
             });
             self.watch.waiting.insert((attempt, site));
@@ -125,8 +138,9 @@ impl Negotiation {
             return;
         }
         if let Ok(SiteAnswer::Refused(Refusal { reason: RefusalReason::HandedOver, .. })) = answer {
-            self.hand_over();
-        } else if let Ok(SiteAnswer::Booked { hosts, .. }) = answer {
+            self.hand_over(now);
+        } else if let Ok(SiteAnswer::Booked { hosts, before, .. }) = answer {
+            self.tell_who_acted(now, attempt, before.as_ref());
             self.watch.silent_since.remove(site);
             let standing = self.standing_mut();
             let here: Vec<_> = standing
@@ -136,10 +150,14 @@ impl Negotiation {
                 .flat_map(|part| part.hosts.iter().filter(|(at, _)| at == site).map(|(_, host)| host.clone()))
                 .collect();
             for host in here {
-                let loss = (!hosts.contains(&host)).then_some(Loss::TakenBack);
+                let is_lost = !hosts.contains(&host) && !canary::is_on(Canary::LossIgnored);
                 if let Some(standing) = &mut self.record.standing {
-                    standing.note_host(site, &host, loss);
+                    self.watch.is_news |= standing.note_host(site, &host, is_lost.then_some(Loss::TakenBack));
                 }
+            }
+            // Once the last has answered it is shown what stands, so that must be on disk.
+            if self.record.untaken.remove(&(attempt, site.clone())) {
+                self.persist(self.record.decision.clone());
             }
         } else {
             self.watch.silent_since.entry(site.clone()).or_insert(now.monotonic);
@@ -147,13 +165,6 @@ impl Negotiation {
         if self.watch.waiting.is_empty() && matches!(self.state, State::Stands { .. }) {
             self.end_watch_round(now);
         }
-    }
-
-    /// Another node acts for the reservation now: nothing of it is this one's to give back.
-    fn hand_over(&mut self) {
-        self.watch = Watch::default();
-        self.state = State::Closed { outcome: Outcome::HandedOver };
-        self.persist(Decision::Closed(Outcome::HandedOver));
     }
 
     fn standing_mut(&mut self) -> Option<&mut Standing> {
@@ -177,24 +188,35 @@ impl Negotiation {
             .filter(|(_, since)| now.monotonic - **since >= self.settings.lost_after)
             .map(|(site, _)| site.clone())
             .collect();
+        let mut is_news = std::mem::take(&mut self.watch.is_news);
         if let Some(standing) = self.standing_mut() {
             let hosts: Vec<_> = standing.parts.iter().flat_map(|part| part.hosts.iter().cloned()).collect();
             for (site, host) in hosts.into_iter().filter(|(site, _)| gone.contains(site)) {
-                standing.note_host(&site, &host, Some(Loss::SiteSilent));
+                is_news |= standing.note_host(&site, &host, Some(Loss::SiteSilent));
             }
         }
-        if self.is_degraded() {
-            self.begin_repair(now, Repair::Replace);
-        } else {
-            self.schedule_watch(now);
+        self.record.untaken.retain(|(_, site)| !gone.contains(site));
+        let has_begun = self.standing_allocation().is_none_or(|allocation| allocation.start <= now.utc);
+        if self.watch.is_taking && self.is_nothing_left() {
+            return self.close(now, Outcome::Cancelled(None));
         }
+        if self.is_degraded() && !has_begun {
+            self.begin_repair(now, Repair::Replace);
+            return;
+        }
+        if is_news {
+            self.persist(self.record.decision.clone());
+        }
+        self.schedule_watch(now);
     }
 
     /// Looks for what is missing. That it is missing goes to disk first, and with it the numbers of the tries to come.
     fn begin_repair(&mut self, now: Now, repair: Repair) {
         let Some(standing) = &mut self.record.standing else { return };
         standing.repair = Some(repair);
-        let problem = standing.problem(&self.record.request, self.record.latest, repair);
+        self.watch.paused_at.get_or_insert(now.monotonic);
+        let starts = (self.record.earliest, self.record.latest);
+        let problem = standing.problem(&self.record.request, starts, repair);
         let stands = standing.decision();
         let Some(last_attempt) = self.record.last_attempt.checked_add(TRIES_A_RUN) else {
             return self.end_repair(now, Some(Outcome::Failed(Failure::PatienceOver { attempts: u32::MAX })));
@@ -246,6 +268,10 @@ impl Negotiation {
     }
 
     fn end_repair(&mut self, now: Now, failure: Option<Outcome>) {
+        if let Some(paused_at) = self.watch.paused_at.take() {
+            let pause = now.monotonic - paused_at;
+            self.watch.silent_since.values_mut().for_each(|since| *since = *since + pause);
+        }
         let Some(standing) = &mut self.record.standing else { return };
         standing.repair = None;
         standing.failure = failure;
@@ -255,13 +281,25 @@ impl Negotiation {
         self.schedule_watch(now);
     }
 
+    /// Why all hosts cannot be had anew any more, although they are confirmed: the reservation that would be given up for
+    /// them has begun.
+    pub(super) fn moves_too_late(&self, now: Now) -> Option<Outcome> {
+        let standing = self.record.standing.as_ref().filter(|standing| standing.repair == Some(Repair::Move))?;
+        let (latest, earliest) = (standing.allocation.start, now.utc);
+        let reason = Reason::WindowPassed { latest, earliest };
+        (latest <= earliest).then_some(Outcome::Rejected { reason, start_proven: true })
+    }
+
     /// The try of a repair has been confirmed everywhere: the reservation is whole again.
     pub(super) fn on_repaired(&mut self, now: Now, allocation: &Allocation) {
         let attempt = self.record.last_attempt;
         let Some(standing) = &mut self.record.standing else { return };
         let Some(repair) = standing.repair else { return };
         let given_up = standing.repaired(repair, attempt, allocation);
-        for (attempt, site) in given_up {
+        self.record.untaken.retain(|booking| !given_up.contains(booking));
+        // A site that was lost, and is back with other hosts, has just answered.
+        self.watch.silent_since.retain(|site, _| !allocation.grants.iter().any(|grant| grant.site == *site));
+        for (attempt, site) in given_up.into_iter().filter(|_| !canary::is_on(Canary::LostNotGivenUp)) {
             self.owe(now, attempt, [site]);
         }
         self.end_repair(now, None);
@@ -277,7 +315,8 @@ impl Negotiation {
             avoid: BTreeSet::new(),
         };
         let of_repair = record.standing.as_ref().and_then(|standing| {
-            standing.repair.and_then(|repair| standing.problem(&record.request, record.latest, repair))
+            let starts = (record.earliest, record.latest);
+            standing.repair.and_then(|repair| standing.problem(&record.request, starts, repair))
         });
         of_repair.unwrap_or_else(whole)
     }

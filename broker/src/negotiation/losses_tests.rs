@@ -5,7 +5,10 @@ use super::{
     *,
 };
 use crate::{
-    protocol::{BookedPart, SiteAnswer, SiteRequest},
+    amount::Amount,
+    ids::RequestId,
+    protocol::{BookedPart, RefusalReason, SiteAnswer, SiteRequest},
+    resources::{Amounts, ResourceName},
     time::{Time, Window},
 };
 
@@ -17,7 +20,7 @@ fn host() -> HostId {
 }
 
 fn booked(is_there: bool) -> SiteAnswer {
-    SiteAnswer::Booked { hosts: if is_there { vec![host()] } else { Vec::new() }, version: version(1) }
+    SiteAnswer::Booked { hosts: if is_there { vec![host()] } else { Vec::new() }, before: None, version: version(1) }
 }
 
 /// A reservation on `a` and `b` that starts at 30,000, hours away.
@@ -63,6 +66,18 @@ impl Run {
         }
     }
 
+    /// Who is asked, why, and whether it is to let this node act.
+    fn asked(&self) -> Vec<(String, Purpose, String)> {
+        let asks = self.outputs.iter().filter_map(|output| match output {
+            Output::Ask { site, purpose, request: SiteRequest::TakeOver { .. }, .. } => {
+                Some((site.to_string(), *purpose, "take over".to_owned()))
+            }
+            Output::Ask { site, purpose, .. } => Some((site.to_string(), *purpose, String::new())),
+            _ => None,
+        });
+        asks.collect()
+    }
+
     fn hosts(&self) -> Vec<String> {
         let allocation = self.negotiation.standing_allocation().unwrap();
         allocation.grants.iter().map(|grant| grant.site.to_string()).collect()
@@ -97,7 +112,7 @@ fn only_the_lost_host_is_replaced_at_the_same_start() {
     run.inspected(due, "b", Ok(booked(false)));
     assert_eq!(run.wanted(), ["write stands, owed 0", "find, without {}"], "that it is degraded is on disk first");
     assert_eq!(run.lost(), 1);
-    assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Confirmed, "what is left stands");
+    assert_eq!(run.status(1, "a"), AttemptStatus::Confirmed, "what is left stands");
 
     // Neither what is kept nor what was lost is chosen again, and only what is missing is asked of the new host.
     run.find_at(due, &["a", "b", "c"]);
@@ -106,7 +121,7 @@ fn only_the_lost_host_is_replaced_at_the_same_start() {
     let Some(Output::Ask { request: SiteRequest::Hold(hold), .. }) = run.outputs.first() else { panic!() };
     assert_eq!(hold.window.start, Time(30_000));
     assert_eq!(hold.grants[0].amounts.values().map(|amount| amount.0).sum::<u64>(), 750);
-    assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Confirmed);
+    assert_eq!(run.status(1, "a"), AttemptStatus::Confirmed);
 
     run.answer("c", Purpose::Hold, held(9));
     assert_eq!(run.wanted(), ["write commit, owed 0".to_owned(), format!("Confirm {try_} c held in 9")]);
@@ -114,9 +129,9 @@ fn only_the_lost_host_is_replaced_at_the_same_start() {
     assert_eq!(run.hosts(), ["a", "c"]);
     assert_eq!(run.lost(), 0);
     assert!(matches!(run.negotiation.stage(), Stage::Stands(_)));
-    for attempt in [1, try_] {
-        assert_eq!(run.negotiation.statuses().of(attempt), AttemptStatus::Confirmed);
-    }
+    let told = [(1, "a"), (try_, "c"), (1, "b"), (try_, "a")].map(|(attempt, asker)| run.status(attempt, asker));
+    let (yes, no) = (AttemptStatus::Confirmed, AttemptStatus::Dead);
+    assert_eq!(told, [yes, yes, no, no], "b, which was made good for, may give back when it returns");
     assert!(run.wanted().contains(&format!("Settle {try_} c")), "{:?}", run.wanted());
     assert!(run.wanted().contains(&"Release 1 b".to_owned()), "what b may still have is given up: {:?}", run.wanted());
 
@@ -164,14 +179,14 @@ fn a_repair_that_fails_in_the_middle_leaves_what_stood() {
     run.find_at(due, &["a", "c"]);
     run.answer("c", Purpose::Hold, held(9));
     let try_ = run.negotiation.record().last_attempt;
-    run.answer("c", Purpose::Confirm, super::tests::refused(crate::protocol::RefusalReason::NoSuchHold));
+    run.answer("c", Purpose::Confirm, super::tests::refused(RefusalReason::NoSuchHold));
     assert_eq!(
         run.wanted(),
         ["write stands, owed 1".to_owned(), format!("Release {try_} c"), "find, without {}".to_owned()]
     );
     assert_eq!(run.hosts(), ["a", "b"]);
     assert_eq!(run.lost(), 1);
-    assert_eq!(run.negotiation.statuses().of(try_), AttemptStatus::Dead);
+    assert_eq!(run.status(try_, "a"), AttemptStatus::Dead);
 }
 
 #[test]
@@ -193,7 +208,7 @@ fn a_crash_in_a_repair_goes_on_where_the_disk_says() {
     again.inspected(due, "a", Ok(booked(true)));
     again.inspected(due, "b", Ok(booked(false)));
     assert!(again.negotiation.record().last_attempt > forgotten_try);
-    assert_eq!(again.negotiation.statuses().of(forgotten_try), AttemptStatus::Dead);
+    assert_eq!(again.status(forgotten_try, "a"), AttemptStatus::Dead);
 
     // After it: the confirm is repeated.
     let mut after = Run::new(decided, true);
@@ -244,11 +259,20 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
     let window = Window { start: allocation.start, end: allocation.start + record.request.duration() };
     let grants = vec![crate::protocol::Grant { host: host(), amounts: allocation.grants[0].amounts.clone() }];
-    let part = BookedPart { attempt: old.clone(), window, grants, statement };
+    let participants = vec![site("a"), site("b")];
+    let part = BookedPart { attempt: old.clone(), window, grants, participants, statement };
     let taken = record.clone().take_over(&[(site("a"), part)]).unwrap();
     assert_eq!(record.take_over(&[]), Err(TakeOverError::Nothing));
 
     let mut run = Run::new(taken, true);
+    assert_eq!(
+        run.asked(),
+        [
+            ("b".to_owned(), Purpose::Release, "take over".to_owned()),
+            ("gone".to_owned(), Purpose::Release, "take over".to_owned())
+        ],
+        "b may come back, and so may the old entry point"
+    );
     run.negotiation.handle(at(1), Event::Check, &mut ());
     run.drain();
     let Some(Output::Ask { request: SiteRequest::TakeOver { attempt, .. }, .. }) = run.outputs.first() else {
@@ -261,9 +285,107 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     run.all_hold_and_confirm(&["c"]);
     assert_eq!(run.hosts(), ["a", "c"]);
     run.cancel();
-    let released = run.outputs.iter().filter_map(|output| match output {
-        Output::Ask { site, request: SiteRequest::Release(attempt), .. } => Some((site.clone(), attempt.clone())),
-        _ => None,
-    });
-    assert!(released.collect::<Vec<_>>().contains(&(site("a"), old)), "under the name that its site knows");
+    assert!(run.asked().contains(&("a".to_owned(), Purpose::Release, "take over".to_owned())));
+    let number = *run.negotiation.record().taken_over.first_key_value().unwrap().0;
+    let event = Event::Answer { site: site("a"), attempt: number, purpose: Purpose::Release, answer: Ok(booked(true)) };
+    run.negotiation.handle(at(5), event, &mut ());
+    run.drain();
+    let Some(Output::Ask { request: SiteRequest::Release(released), .. }) = run.outputs.first() else { panic!() };
+    assert_eq!(*released, old, "under the name that its site knows");
+}
+
+fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amount: u64) -> (SiteId, BookedPart) {
+    let record = super::tests::record();
+    let statement = std::sync::Arc::new(record.authorization.unwrap().request);
+    let amounts = Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))]);
+    let part = BookedPart {
+        attempt: AttemptId { entry_point: site(entry_point), request: record.id, attempt },
+        window: Window { start: Time(6_000), end: Time(6_060) },
+        grants: vec![crate::protocol::Grant { host: host(), amounts }],
+        participants: participants.iter().map(|name| site(name)).collect(),
+        statement,
+    };
+    (site(from), part)
+}
+
+#[test]
+fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_over() {
+    let taken = |parts: &[(SiteId, BookedPart)]| {
+        let record = super::tests::record().take_over(parts).unwrap();
+        let kept: Vec<String> =
+            record.standing.unwrap().allocation.grants.iter().map(|grant| grant.site.to_string()).collect();
+        let owed: Vec<String> = record.owed.iter().map(|owed| owed.site.to_string()).collect();
+        (kept.join(" "), owed.join(" "))
+    };
+    let strings = |kept: &str, owed: &str| (kept.to_owned(), owed.to_owned());
+    // A try that was decided against has left a booking behind.
+    let whole = [told("a", "e", 1, &["a", "b"], 750), told("c", "e", 2, &["c", "d"], 750)];
+    let whole = [&whole[..], &[told("d", "e", 2, &["c", "d"], 750)]].concat();
+    assert_eq!(taken(&whole), strings("c d", "a b e e"));
+    // A repair has come to its end, and what it replaced has come back: two tries of different nodes have one number.
+    let repaired =
+        [told("a", "e", 5, &["a", "b"], 750), told("b", "e", 5, &["a", "b"], 750), told("c", "f", 5, &["c"], 750)];
+    assert_eq!(taken(&repaired), strings("a b", "e c f"));
+    // Both sites of the first try are not there any more.
+    let late = [told("a", "e", 1, &["a", "b"], 750), told("c", "f", 9, &["c"], 750)];
+    assert_eq!(taken(&late), strings("a c", "b e f"));
+    // Together they do not have what was asked for.
+    let short = [told("a", "e", 1, &["a", "b"], 100), told("c", "f", 9, &["c"], 750)];
+    assert_eq!(taken(&short), strings("c", "a b e f"));
+}
+
+#[test]
+fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
+    let mut run = standing();
+    let record = run.negotiation.record().clone();
+    let said = |run: &mut Run, user: u64, id: &RequestId| {
+        let authorization = crate::trust::testing::authorize(user, &site("f"), id, &record.request).into();
+        run.negotiation.handle(at(50), Event::TakenOver { by: site("f"), authorization }, &mut ());
+        run.drain();
+    };
+    said(&mut run, 2, &record.id);
+    said(&mut run, 1, &RequestId::new("other").unwrap());
+    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)), "not the user's word, or not about this");
+    said(&mut run, 1, &record.id);
+    assert_eq!(run.wanted(), ["write closed, owed 2"]);
+    assert_eq!(run.status(1, "a"), AttemptStatus::Unknown, "the other node may be about to ask it");
+    let due = run.wake();
+    assert!(due >= 2 * LOST, "{due}");
+    assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
+    let handed_over = super::tests::refused(RefusalReason::HandedOver);
+    for (name, answer) in [("a", handed_over), ("b", SiteAnswer::Released { version: version(8) })] {
+        let event = Event::Answer { site: site(name), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
+        run.negotiation.handle(at(due), event, &mut ());
+    }
+    assert!(run.negotiation.is_quiet());
+}
+
+#[test]
+fn a_move_that_comes_too_late_gives_up_what_is_new() {
+    let mut record = super::tests::record();
+    (record.earliest, record.latest) = (Time(30_000), Time(40_000));
+    let text = r#"{"hosts":2,"duration":60,"total":{"cpu":1500},"move_on_loss":true}"#;
+    record.request = serde_json::from_str(text).unwrap();
+    let mut run = Run::new(record, false);
+    run.find(&["a", "b"]);
+    run.all_hold_and_confirm(&["a", "b"]);
+    let due = run.wake();
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(false)));
+    let busy = Window { start: Time(29_000), end: Time(31_000) };
+    for _ in 0..3 {
+        run.find_busy_at(due, &["a", "c"], busy);
+    }
+    for name in ["a", "c"] {
+        run.answer(name, Purpose::Hold, held(7));
+    }
+    let attempt = run.negotiation.record().last_attempt;
+    for name in ["a", "c"] {
+        let answer = Ok(SiteAnswer::Confirmed { version: version(7) });
+        let event = Event::Answer { site: site(name), attempt, purpose: Purpose::Confirm, answer };
+        run.negotiation.handle(at(25_000_000), event, &mut ());
+    }
+    assert_eq!(run.hosts(), ["a", "b"], "what stood has begun, and is not moved");
+    run.drain();
+    assert!(run.wanted().contains(&format!("Release {attempt} a")), "{:?}", run.wanted());
 }

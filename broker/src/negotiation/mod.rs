@@ -19,6 +19,7 @@ mod reserving;
 mod settings;
 mod standing;
 mod statuses;
+mod takeover;
 #[cfg(test)]
 mod tests;
 
@@ -32,8 +33,9 @@ pub use self::{
     history::{History, ReportedAnswer, Round, RoundOutcome, SiteReport, Try},
     record::{Decision, Failure, Outcome, Owed, RequestRecord},
     settings::NegotiationSettings,
-    standing::{Loss, Part, Repair, Standing, TakeOverError},
+    standing::{Loss, Part, Repair, Standing},
     statuses::Statuses,
+    takeover::TakeOverError,
 };
 use self::{losses::Watch, planning::Problem, reserving::Site};
 use crate::{
@@ -78,6 +80,8 @@ enum Exclusion {
 struct Release {
     tries: u32,
     next_at: Millis,
+    /// Of a try that was taken over: its site lets this node act for it.
+    is_taken: bool,
 }
 
 /// See the module's documentation.
@@ -152,8 +156,12 @@ impl Negotiation {
             outputs: VecDeque::new(),
         };
         for owed in negotiation.record.owed.clone() {
-            negotiation.release(now, owed.attempt, owed.site);
+            negotiation.owe(now, owed.attempt, [owed.site]);
         }
+        if matches!(negotiation.state, State::Closed { outcome: Outcome::HandedOver }) {
+            negotiation.leave_time_to_another(now);
+        }
+        negotiation.send_releases(now);
         match negotiation.state {
             State::Finding => {
                 // Tries that a crash has made us forget may still be on their way to sites, or held there. The jump
@@ -189,7 +197,9 @@ impl Negotiation {
         if let Some(standing) = &self.record.standing
             && !matches!(self.state, State::Closed { .. })
         {
-            return if self.is_degraded() {
+            return if !self.record.untaken.is_empty() {
+                Stage::Confirming(&standing.allocation)
+            } else if self.is_degraded() {
                 Stage::Degraded { standing, is_rebrokering: standing.repair.is_some() }
             } else {
                 Stage::Stands(&standing.allocation)
@@ -208,18 +218,23 @@ impl Negotiation {
     /// What this entry point answers to participants that ask about its tries.
     #[must_use]
     pub fn statuses(&self) -> Statuses {
-        let stands = self.standing_allocation().is_some();
+        let is_handed_over = matches!(self.state, State::Closed { outcome: Outcome::HandedOver });
         let last = match &self.state {
             State::Confirming { .. } => AttemptStatus::Confirmed,
             State::Holding { .. } => AttemptStatus::Pending,
+            _ if is_handed_over => AttemptStatus::Unknown,
             _ => AttemptStatus::Dead,
         };
-        let mut standing = Vec::new();
-        if stands {
-            standing.extend(self.bookings().into_iter().map(|(attempt, _)| attempt));
-            standing.dedup();
+        let named = |(attempt, site): (u32, SiteId)| (self.attempt_id(attempt), site);
+        let is_standing = self.standing_allocation().is_some();
+        let owed = is_handed_over.then(|| self.releases.keys().cloned().map(named));
+        Statuses {
+            entry_point: self.entry_point.clone(),
+            last: (self.attempt_id(self.record.last_attempt), last),
+            taken_over: self.record.taken_over.values().cloned().collect(),
+            standing: if is_standing { self.bookings().into_iter().map(named).collect() } else { Vec::new() },
+            left_to_another: owed.into_iter().flatten().collect(),
         }
-        Statuses { last_attempt: self.record.last_attempt, last, standing }
     }
 
     /// Whether nothing will happen any more unless the user cancels.
@@ -234,7 +249,9 @@ impl Negotiation {
             Event::Found(found) => self.on_found(now, found, observer),
             Event::Answer { site, attempt, purpose, answer } => self.on_answer(now, &site, attempt, purpose, answer),
             Event::Cancel => self.on_cancel(now),
-            Event::Check => self.watch_now(now),
+            Event::Check if !self.watch.is_asking() => self.watch_now(now),
+            Event::Check => {}
+            Event::TakenOver { by, authorization } => self.on_taken_over(now, &by, &authorization),
         }
     }
 

@@ -3,13 +3,14 @@
 //! Invariant: a [`Decision::Commit`] is on disk before any site is asked to confirm, and everything else before the
 //! user is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     history::History,
-    standing::{Standing, TakeOverError},
+    standing::Standing,
+    takeover::{TakeOverError, Taken},
 };
 use crate::{
     ids::{RequestId, SiteId},
@@ -52,6 +53,9 @@ pub struct RequestRecord {
     /// Tries that another entry point has made, which this one has taken over: by number, with the name they have.
     #[serde(default)]
     pub taken_over: BTreeMap<u32, AttemptId>,
+    /// Parts of the reservation that was taken over whose sites have not said yet that this node acts for them.
+    #[serde(default)]
+    pub untaken: BTreeSet<(u32, SiteId)>,
     /// The way there.
     pub history: History,
 }
@@ -81,6 +85,7 @@ impl RequestRecord {
             owed: Vec::new(),
             standing: None,
             taken_over: BTreeMap::new(),
+            untaken: BTreeSet::new(),
             history: History::default(),
         }
     }
@@ -90,14 +95,16 @@ impl RequestRecord {
     /// Goes on with a reservation that another entry point has made: `parts` is what sites tell of it.
     ///
     /// # Errors
-    /// [`TakeOverError`] when they tell of nothing, or of nothing that could be one reservation.
+    /// [`TakeOverError`] when they tell of nothing.
     pub fn take_over(self, parts: &[(SiteId, BookedPart)]) -> Result<RequestRecord, TakeOverError> {
-        let (standing, taken_over) = Standing::found(parts)?;
+        let Taken { standing, names, owed } = Taken::of(&self.request, parts, self.last_attempt)?;
         Ok(RequestRecord {
-            last_attempt: taken_over.keys().next_back().copied().unwrap_or(0),
+            last_attempt: names.keys().next_back().copied().unwrap_or(self.last_attempt),
             decision: standing.decision(),
+            untaken: standing.bookings().into_iter().collect(),
             standing: Some(standing),
-            taken_over,
+            taken_over: names,
+            owed,
             ..self
         })
     }

@@ -298,6 +298,7 @@ impl Negotiation {
                     self.stand(now, allocation);
                 }
             }
+            Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::HandedOver => self.hand_over(now),
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason != RefusalReason::Busy => {
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
                 self.abort(now);
@@ -312,6 +313,9 @@ impl Negotiation {
     }
 
     fn stand(&mut self, now: Now, allocation: Allocation) {
+        if let Some(outcome) = self.moves_too_late(now) {
+            return self.close(now, outcome);
+        }
         let attempt = self.record.last_attempt;
         let id = self.attempt_id(attempt);
         let sites = asked_sites(&self.state);
@@ -355,21 +359,20 @@ impl Negotiation {
     /// Notes that `sites` must be told to give back a try, until they have acknowledged it.
     pub(super) fn owe(&mut self, now: Now, attempt: u32, sites: impl IntoIterator<Item = SiteId>) {
         for site in sites {
-            self.releases.insert((attempt, site), Release { tries: 0, next_at: now.monotonic });
+            let release = Release { tries: 0, next_at: now.monotonic, is_taken: false };
+            self.releases.insert((attempt, site), release);
         }
     }
 
-    pub(super) fn release(&mut self, now: Now, attempt: u32, site: SiteId) {
-        self.releases.insert((attempt, site), Release { tries: 0, next_at: now.monotonic });
-        self.send_releases(now);
-    }
-
+    /// What another entry point has made can be given back only when its site has heard who acts for it now.
     fn release_message(&self, site: &SiteId, attempt: u32) -> Output {
+        let is_taken = self.releases.get(&(attempt, site.clone())).is_some_and(|release| release.is_taken);
+        let takeover = if is_taken { None } else { self.takeover_message(attempt) };
         Output::Ask {
             site: site.clone(),
             attempt,
             purpose: Purpose::Release,
-            request: SiteRequest::Release(self.attempt_id(attempt)),
+            request: takeover.unwrap_or_else(|| SiteRequest::Release(self.attempt_id(attempt))),
             timeout: self.settings.answer_timeout,
         }
     }
@@ -406,17 +409,36 @@ impl Negotiation {
     fn on_release_answer(&mut self, now: Now, site: &SiteId, attempt: u32, answer: &Result<SiteAnswer, String>) {
         let key = (attempt, site.clone());
         match answer {
-            Ok(SiteAnswer::Released { .. }) => {
-                if self.releases.remove(&key).is_some() && self.releases.is_empty() {
-                    self.persist(self.record.decision.clone());
+            // Nothing is there to give back, or now it can be.
+            Ok(SiteAnswer::Booked { hosts, before, .. }) => {
+                self.tell_who_acted(now, attempt, before.as_ref());
+                if hosts.is_empty() {
+                    return self.on_released(&key);
+                }
+                if let Some(release) = self.releases.get_mut(&key) {
+                    (release.is_taken, release.next_at) = (true, now.monotonic);
+                    self.send_releases(now);
                 }
             }
+            Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::HandedOver => {
+                self.on_released(&key);
+                self.hand_over(now);
+            }
+            // Of what was taken over nothing is there any more, so its site does not know who acts for it.
+            Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::NotYours => self.on_released(&key),
+            Ok(SiteAnswer::Released { .. }) => self.on_released(&key),
             _ => {
                 if let Some(release) = self.releases.get_mut(&key) {
                     let wait = (REPEAT_AFTER.0 << release.tries.min(16)).min(REPEAT_AT_MOST.0);
                     release.next_at = release.next_at.min(now.monotonic + Millis(wait));
                 }
             }
+        }
+    }
+
+    fn on_released(&mut self, key: &(u32, SiteId)) {
+        if self.releases.remove(key).is_some() && self.releases.is_empty() {
+            self.persist(self.record.decision.clone());
         }
     }
 }

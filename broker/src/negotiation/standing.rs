@@ -14,10 +14,9 @@ use crate::{
     amount::Amount,
     ids::{HostId, SiteId},
     plan::{Allocation, HostGrant},
-    protocol::{AttemptId, BookedPart},
     request::{Request, RequestDocument},
     resources::amount_of,
-    time::{Time, Window},
+    time::Time,
 };
 
 /// The hosts of a reservation that one try has reserved.
@@ -81,53 +80,7 @@ pub struct Standing {
     pub failure: Option<Outcome>,
 }
 
-/// What sites tell of one request cannot be one reservation.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TakeOverError {
-    /// Nobody has anything of it.
-    #[error("no site that answers has anything reserved for it")]
-    Nothing,
-    /// Two tries of different entry points have one number.
-    #[error("sites tell of two tries with number {0}")]
-    Ambiguous(u32),
-}
-
 impl Standing {
-    /// The reservation that `parts`, as told by their sites, make up; and the names of the tries by number. Where a move
-    /// was under way, the window with the most hosts counts.
-    ///
-    /// # Errors
-    /// [`TakeOverError`].
-    pub fn found(parts: &[(SiteId, BookedPart)]) -> Result<(Standing, BTreeMap<u32, AttemptId>), TakeOverError> {
-        let mut hosts_in: BTreeMap<Window, usize> = BTreeMap::new();
-        for (_, part) in parts {
-            *hosts_in.entry(part.window).or_default() += part.grants.len();
-        }
-        let most = hosts_in.iter().max_by_key(|(window, hosts)| (**hosts, std::cmp::Reverse(**window)));
-        let window = *most.ok_or(TakeOverError::Nothing)?.0;
-        let mut names = BTreeMap::new();
-        let mut by_try: BTreeMap<u32, BTreeSet<(SiteId, HostId)>> = BTreeMap::new();
-        let mut grants = Vec::new();
-        for (site, part) in parts.iter().filter(|(_, part)| part.window == window) {
-            let number = part.attempt.attempt;
-            let name = names.entry(number).or_insert_with(|| part.attempt.clone());
-            if *name != part.attempt {
-                return Err(TakeOverError::Ambiguous(number));
-            }
-            for grant in &part.grants {
-                by_try.entry(number).or_default().insert((site.clone(), grant.host.clone()));
-                let (host, amounts) = (grant.host.clone(), grant.amounts.clone());
-                grants.push(HostGrant { site: site.clone(), host, amounts });
-            }
-        }
-        grants.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
-        let allocation =
-            Allocation { start: window.start, grants, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false };
-        let parts = by_try.into_iter().map(|(attempt, hosts)| Part { attempt, hosts }).collect();
-        let standing = Standing { allocation, parts, lost: BTreeMap::new(), repair: None, repairs: 0, failure: None };
-        Ok((standing, names))
-    }
-
     /// A reservation that one try has made whole.
     pub(super) fn of(attempt: u32, allocation: &Allocation) -> Standing {
         let part = Part { attempt, hosts: hosts_of(&allocation.grants) };
@@ -218,14 +171,18 @@ impl Standing {
         self.parts.iter().flat_map(of_part).collect()
     }
 
-    /// What has to be found to make the reservation of `request` whole again by `repair`, which may start at `latest` at
-    /// the latest.
+    /// What has to be found to make the reservation of `request` whole again by `repair`, which may start from `earliest`
+    /// to `latest`.
     /// None when the request names its candidates and too few of them are left.
-    pub(super) fn problem(&self, request: &Request, latest: Time, repair: Repair) -> Option<Problem> {
+    pub(super) fn problem(
+        &self,
+        request: &Request,
+        (earliest, latest): (Time, Time),
+        repair: Repair,
+    ) -> Option<Problem> {
         let lost: BTreeSet<(SiteId, HostId)> =
             self.lost.iter().flat_map(|(site, hosts)| hosts.keys().map(|host| (site.clone(), host.clone()))).collect();
         if repair == Repair::Move {
-            let earliest = Time::ZERO;
             return Some(Problem { request: request.clone(), earliest, latest, avoid: lost });
         }
         let kept = self.kept();

@@ -123,6 +123,12 @@ impl Run {
         self.drain();
     }
 
+    /// What a site hears about a try of this entry point.
+    pub(super) fn status(&self, attempt: u32, asker: &str) -> AttemptStatus {
+        let request = self.negotiation.record().id.clone();
+        self.negotiation.statuses().of(&AttemptId { entry_point: site("e"), request, attempt }, &site(asker))
+    }
+
     pub(super) fn time_passes_to(&mut self, milliseconds: u64) {
         assert!(self.negotiation.poll_timeout().is_some_and(|due| due.0 <= milliseconds), "a timer is armed for this");
         self.negotiation.handle_timeout(at(milliseconds));
@@ -249,7 +255,7 @@ fn a_refused_confirm_is_decided_against_on_disk_and_released_until_acknowledged(
     run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
     run.answer("b", Purpose::Confirm, refused(RefusalReason::NoSuchHold));
     assert_eq!(run.wanted(), ["write open, owed 2", "Release 1 a", "Release 1 b", "find, without {}"]);
-    assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Dead);
+    assert_eq!(run.status(1, "a"), AttemptStatus::Dead);
     run.answer("b", Purpose::Release, SiteAnswer::Released { version: version(8) });
     run.time_passes_to(20 + 2_000 + 250);
     assert_eq!(run.wanted(), ["Release 1 a"], "only who has not acknowledged is told again");
@@ -262,7 +268,7 @@ fn after_a_crash_a_decided_try_is_confirmed_again_and_an_open_request_starts_aga
     let decided = Run::confirming().negotiation.record().clone();
     let run = Run::new(decided, true);
     assert_eq!(run.wanted(), ["Confirm 1 a held in 7", "Confirm 1 b held in 8"]);
-    assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Confirmed);
+    assert_eq!(run.status(1, "a"), AttemptStatus::Confirmed);
 
     let stands = Run::standing().negotiation.record().clone();
     let run = Run::new(stands, true);
@@ -312,7 +318,7 @@ fn a_cancel_is_on_disk_before_any_site_is_told_in_every_state() {
     for (mut run, stood) in [(Run::holding(), false), (Run::confirming(), true), (Run::standing(), true)] {
         run.cancel();
         assert_eq!(run.wanted(), ["write closed, owed 2", "Release 1 a", "Release 1 b"]);
-        assert_eq!(run.negotiation.statuses().of(1), AttemptStatus::Dead);
+        assert_eq!(run.status(1, "a"), AttemptStatus::Dead);
         let Stage::Closed { outcome: Outcome::Cancelled(allocation), releasing: true } = run.negotiation.stage() else {
             panic!("{:?}", run.negotiation.stage());
         };

@@ -388,7 +388,7 @@ fn booking_view(booking: &Booking) -> BookingView {
     let (state, settled) = match booking.state {
         BookingState::Held { .. } => ("held", false),
         BookingState::Confirmed { .. } => ("confirmed", false),
-        BookingState::Settled => ("confirmed", true),
+        BookingState::Settled | BookingState::Returned { .. } => ("confirmed", true),
     };
     BookingView {
         entry_point: booking.attempt.entry_point.clone(),

@@ -33,7 +33,7 @@ use crate::{
     daemon::{
         clock::unix_ms,
         membership::SignError,
-        requests::{Carried, Command, ShownStage, Snapshot, SubmitError},
+        requests::{Carried, Command, ShownStage, Snapshot, SubmitError, is_left_to_another},
     },
     trust::TrustFileError,
 };
@@ -291,7 +291,11 @@ pub async fn repair(
     let carried = select(&state, &selector)?;
     let mut snapshots = carried.watch();
     let before = snapshots.borrow_and_update().clone();
-    if before.stage.standing_allocation().is_none() {
+    if is_left_to_another(&before) {
+        let detail = format!("another node acts for request {} now", before.record.id);
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+    }
+    if before.stage.is_closed() || before.record.standing.is_none() && before.stage.standing_allocation().is_none() {
         let detail = format!("request {} has no reservation that could be repaired", before.record.id);
         return Err(Problem::new(StatusCode::CONFLICT, detail));
     }
@@ -299,7 +303,7 @@ pub async fn repair(
     let _ = carried.commands.try_send(Command::Check);
     let is_settled = |snapshot: &Snapshot| {
         snapshot.revision > before.revision + 1
-            && !matches!(snapshot.stage, ShownStage::Degraded { is_rebrokering: true, .. })
+            && !matches!(snapshot.stage, ShownStage::Degraded { is_rebrokering: true, .. } | ShownStage::Confirming(_))
     };
     // Whatever has come of it by then is shown; a repair goes on behind it.
     let _ = tokio::time::timeout(REPAIR_WAIT, snapshots.wait_for(is_settled)).await;

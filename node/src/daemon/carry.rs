@@ -137,6 +137,7 @@ impl Task {
                 Some(command) = self.commands.recv() => self.feed(match command {
                     Command::Cancel => Event::Cancel,
                     Command::Check => Event::Check,
+                    Command::HandOver(by, authorization) => Event::TakenOver { by, authorization },
                 }),
                 () = wake => self.negotiation.handle_timeout(clock.now()),
             }

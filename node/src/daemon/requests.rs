@@ -166,13 +166,15 @@ impl ShownStage {
     }
 }
 
-/// What a user wants done with a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a user wants done with a request, at this node or through another.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Take it back.
     Cancel,
     /// See now whether the reservation is whole, and repair it if not.
     Check,
+    /// Let another node act for it, which shows the user's word for that.
+    HandOver(SiteId, Arc<Authorization>),
 }
 
 /// One request as other tasks see it.
@@ -276,7 +278,7 @@ impl Requests {
     ) -> Result<Arc<Carried>, SubmitError> {
         let id = record.id.clone();
         let Some(_arrival) = Arrival::of(self, &id) else { return Err(SubmitError::Known { id, existing: None }) };
-        if let Some(known) = self.get(&id) {
+        if let Some(known) = self.get(&id).filter(|known| !is_left_to_another(&known.snapshot.borrow())) {
             let existing = Some(Box::new(known.snapshot.borrow().clone()));
             return Err(SubmitError::Known { id, existing });
         }
@@ -385,14 +387,26 @@ impl Requests {
         all
     }
 
-    /// What this node, as entry point, knows of an attempt; none when another node is its entry point.
-    pub fn status_of(&self, attempt: &AttemptId) -> Option<AttemptStatus> {
-        if attempt.entry_point != self.site {
-            return None;
+    /// What this node, as who made an attempt or acts for it, tells a site of it; none when it is neither.
+    pub fn status_of(&self, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus> {
+        match self.get(&attempt.request) {
+            Some(carried) => Some(carried.statuses.borrow().of(attempt, asker)),
+            None => (attempt.entry_point == self.site).then_some(AttemptStatus::Unknown),
         }
-        let Some(carried) = self.get(&attempt.request) else { return Some(AttemptStatus::Unknown) };
-        Some(carried.statuses.borrow().of(attempt.attempt))
     }
+
+    /// A node says that it acts for a request, and this node, as a site, has found nothing against it: what is carried here
+    /// of the request hears of it. When too many wishes wait, the other node says it again.
+    pub fn taken_over(&self, request: &RequestId, by: &SiteId, authorization: Arc<Authorization>) {
+        if let Some(carried) = self.get(request) {
+            let _ = carried.commands.try_send(Command::HandOver(by.clone(), authorization));
+        }
+    }
+}
+
+/// Whether another node has come to act for a request and nothing of it is left to do here: the user may come back with it.
+pub fn is_left_to_another(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.stage, ShownStage::Closed { outcome: Outcome::HandedOver, releasing: false })
 }
 
 /// Keeps a second request of the same name out while the first is being taken on.

@@ -11,10 +11,11 @@ use std::{
 };
 
 use broker::{
-    ids::SiteId,
+    ids::{RequestId, SiteId},
     ledger::{Event, Ledger, Output, ReplyToken},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
+    trust::Authorization,
 };
 use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
 use tokio::sync::{mpsc, oneshot};
@@ -48,6 +49,28 @@ impl ReplyTo {
             ReplyTo::Peer(responder) => responder.answer(answer),
             // The asker may have given up waiting.
             ReplyTo::Own(sender) => drop(sender.send(answer)),
+        }
+    }
+}
+
+/// What the requests of this node have to do with a question to its ledger.
+enum Concern {
+    /// Nothing.
+    None,
+    /// A site asks what became of an attempt.
+    Inquiry(AttemptId),
+    /// A node says that it acts for a request.
+    TakeOver(RequestId, Arc<Authorization>),
+}
+
+impl Concern {
+    fn of(request: &SiteRequest) -> Concern {
+        match request {
+            SiteRequest::Inquire(attempt) => Concern::Inquiry(attempt.clone()),
+            SiteRequest::TakeOver { attempt, authorization } => {
+                Concern::TakeOver(attempt.request.clone(), authorization.clone())
+            }
+            _ => Concern::None,
         }
     }
 }
@@ -119,7 +142,7 @@ pub struct SiteTask {
     metrics: Arc<Metrics>,
     sender: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
-    replies: BTreeMap<u64, (ReplyTo, Option<AttemptId>)>,
+    replies: BTreeMap<u64, (ReplyTo, SiteId, Concern)>,
     next_token: u64,
 }
 
@@ -209,16 +232,12 @@ impl SiteTask {
         let event = match message {
             Message::Status(event) => event,
             Message::Ask { from, request, reply } => {
-                let inquiry = match &request {
-                    SiteRequest::Inquire(attempt) => Some(attempt.clone()),
-                    _ => None,
-                };
                 self.next_token += 1;
                 if let (Some(attempt), what) = request.about() {
                     // The name of the request follows it through all nodes.
                     debug!(request = %attempt.request, attempt = attempt.attempt, %from, what, token = self.next_token, "asked");
                 }
-                self.replies.insert(self.next_token, (reply, inquiry));
+                self.replies.insert(self.next_token, (reply, from.clone(), Concern::of(&request)));
                 Event::Request { from, token: ReplyToken(self.next_token), request }
             }
         };
@@ -253,9 +272,15 @@ impl SiteTask {
     }
 
     fn reply(&mut self, token: ReplyToken, mut answer: SiteAnswer) {
-        let Some((reply, inquiry)) = self.replies.remove(&token.0) else { return };
-        if let (SiteAnswer::Status { decision, .. }, Some(attempt)) = (&mut answer, inquiry) {
-            *decision = self.requests.status_of(&attempt);
+        let Some((reply, from, concern)) = self.replies.remove(&token.0) else { return };
+        match (&mut answer, concern) {
+            (SiteAnswer::Status { decision, .. }, Concern::Inquiry(attempt)) => {
+                *decision = self.requests.status_of(&attempt, &from);
+            }
+            (SiteAnswer::Booked { .. }, Concern::TakeOver(request, authorization)) => {
+                self.requests.taken_over(&request, &from, authorization);
+            }
+            _ => {}
         }
         self.metrics.answered(&answer);
         debug!(token = token.0, ?answer, "answered");
@@ -265,7 +290,7 @@ impl SiteTask {
     /// Asks what became of an attempt; the answer comes back as an event, no answer as none.
     fn inquire(&self, to: SiteId, attempt: AttemptId) {
         if to == *self.discovery.site_id() {
-            let decision = self.requests.status_of(&attempt);
+            let decision = self.requests.status_of(&attempt, &to);
             // Of itself the ledger hears the decision only: it knows its own booking.
             let booking = AttemptStatus::Confirmed;
             let event = Event::StatusHeard { from: to, attempt, decision, booking };

@@ -125,7 +125,10 @@ impl Requests {
         // With the window over nothing can be moved; lost hosts can still be replaced.
         let starts = statement.request.starts(now, self.settings().planner.default_reach).unwrap_or((now, now));
         let (id, request) = (statement.id.clone(), statement.request.clone());
-        let record = RequestRecord::arrived(id, permit.name.clone(), request, authorization, unix_ms(), starts);
+        let known = self.get(&id).map(|known| known.watch().borrow().record.last_attempt);
+        let mut record = RequestRecord::arrived(id, permit.name.clone(), request, authorization, unix_ms(), starts);
+        // A node that has acted for the request before must not give its tries the same numbers again.
+        record.last_attempt = known.unwrap_or(0);
         let record = record.take_over(&looked.parts)?;
         Ok(self.take_on(carrier, record, true).await?)
     }

@@ -18,7 +18,8 @@ use rand::RngExt;
 
 use super::{
     message::{Body, Question},
-    world::World,
+    names,
+    world::{Event, World},
 };
 
 /// Of 100 holds that it sends or is asked for, how many it abuses.
@@ -66,6 +67,9 @@ impl World {
             return;
         }
         self.figures.attacks += 1;
+        if self.options.losses.is_some() {
+            self.plan_to_steal(node, hold);
+        }
         let (here, there) = (self.nodes[node].site.clone(), self.nodes[to].site.clone());
         let mut stolen = hold.clone();
         stolen.attempt.entry_point = here.clone();
@@ -85,11 +89,40 @@ impl World {
         self.attack(node, to, attempt, SiteRequest::Hold(stolen));
     }
 
-    /// A site has granted the attacker a hold.
+    /// What the attacker is asked for may become a reservation: it wants to take that over some time later.
+    fn plan_to_steal(&mut self, node: usize, hold: &HoldRequest) {
+        let (from, here) = (hold.attempt.entry_point.clone(), self.nodes[node].site.clone());
+        let mut authorization = (*hold.authorization).clone();
+        authorization.entry_point.clone_from(&self.nodes[node].credentials);
+        if self.attacks.random_range(0..2) == 0 {
+            authorization.request.text = authorization.request.text.replace(&named(&from), &named(&here));
+        }
+        let authorization = Arc::new(authorization);
+        for to in hold.participants.iter().filter_map(names::index_of) {
+            let (attempt, authorization) = (hold.attempt.clone(), authorization.clone());
+            let after = self.attacks.random_range(500..6_000);
+            self.at(self.now + after, Event::Steal { node, to, attempt, authorization });
+        }
+    }
+
+    /// The attacker says that it acts for somebody else's reservation.
+    pub(super) fn steal(&mut self, node: usize, to: usize, attempt: AttemptId, authorization: Arc<Authorization>) {
+        if self.nodes[node].running().is_some() && !self.is_healed {
+            self.attack(node, to, attempt.clone(), SiteRequest::TakeOver { attempt, authorization });
+        }
+    }
+
+    /// A site has granted the attacker a hold, or what others have reserved.
     pub(super) fn hear_attacked(&mut self, node: usize, from: usize, attempt: &AttemptId, answer: &SiteAnswer) {
-        if let SiteAnswer::Held { version, .. } = answer {
-            let confirm = SiteRequest::Confirm { attempt: attempt.clone(), held_in: version.incarnation };
-            self.attack(node, from, attempt.clone(), confirm);
+        match answer {
+            SiteAnswer::Held { version, .. } => {
+                let confirm = SiteRequest::Confirm { attempt: attempt.clone(), held_in: version.incarnation };
+                self.attack(node, from, attempt.clone(), confirm);
+            }
+            SiteAnswer::Booked { .. } => {
+                self.attack(node, from, attempt.clone(), SiteRequest::Release(attempt.clone()));
+            }
+            _ => {}
         }
     }
 

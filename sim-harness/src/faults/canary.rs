@@ -39,11 +39,23 @@ pub enum Canary {
     ForgetReservations,
     /// Sites do not verify signatures.
     SkipSignature,
+    /// Sites let any node take a reservation over.
+    TakeOverUnsigned,
+    /// Of several nodes that a user has asked to take over, the one that asks last has it.
+    TakeOverUnordered,
+    /// A repaired reservation does not give up what it has lost.
+    LostNotGivenUp,
+    /// A host that its site no longer keeps stays in the reservation.
+    LossIgnored,
+    /// An entry point goes on with what another node has taken over.
+    HandOverIgnored,
+    /// A site forgets who acts for a reservation in the place of its entry point.
+    ForgetSteward,
 }
 
 impl Canary {
     /// All faults.
-    pub const ALL: [Canary; 15] = [
+    pub const ALL: [Canary; 21] = [
         Canary::ConfirmWithoutHold,
         Canary::ForgetHoldDeadline,
         Canary::DoubleRelease,
@@ -59,6 +71,12 @@ impl Canary {
         Canary::NoTombstones,
         Canary::ForgetReservations,
         Canary::SkipSignature,
+        Canary::TakeOverUnsigned,
+        Canary::TakeOverUnordered,
+        Canary::LostNotGivenUp,
+        Canary::LossIgnored,
+        Canary::HandOverIgnored,
+        Canary::ForgetSteward,
     ];
 
     /// The name on the command line.
@@ -79,6 +97,12 @@ impl Canary {
             Canary::NoTombstones => "no-tombstones",
             Canary::ForgetReservations => "forget-reservations",
             Canary::SkipSignature => "skip-signature",
+            Canary::TakeOverUnsigned => "take-over-unsigned",
+            Canary::TakeOverUnordered => "take-over-unordered",
+            Canary::LostNotGivenUp => "lost-not-given-up",
+            Canary::LossIgnored => "loss-ignored",
+            Canary::HandOverIgnored => "hand-over-ignored",
+            Canary::ForgetSteward => "forget-steward",
         }
     }
 
@@ -93,6 +117,11 @@ impl Canary {
             Canary::AdmitBesideHolds => Some(CoreCanary::AdmitBesideHolds),
             Canary::DoubleRelease => Some(CoreCanary::DoubleRelease),
             Canary::SkipSignature => Some(CoreCanary::SkipSignature),
+            Canary::TakeOverUnsigned => Some(CoreCanary::TakeOverUnsigned),
+            Canary::TakeOverUnordered => Some(CoreCanary::TakeOverUnordered),
+            Canary::LostNotGivenUp => Some(CoreCanary::LostNotGivenUp),
+            Canary::LossIgnored => Some(CoreCanary::LossIgnored),
+            Canary::HandOverIgnored => Some(CoreCanary::HandOverIgnored),
             _ => None,
         }
     }

@@ -22,11 +22,11 @@ use super::{
     world::{Event, World},
 };
 
-/// What a node, as entry point, tells of an attempt of its own.
-fn decision_of(running: &Running, attempt: &AttemptId) -> AttemptStatus {
+/// What a node that acts for an attempt, or has made it, tells a site of it.
+fn decision_of(running: &Running, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus> {
     match running.negotiations.get(&attempt.request) {
-        None => AttemptStatus::Unknown,
-        Some(carried) => carried.statuses.of(attempt.attempt),
+        None => (attempt.entry_point == *running.ledger.site()).then_some(AttemptStatus::Unknown),
+        Some(carried) => Some(carried.statuses.of(attempt, asker)),
     }
 }
 
@@ -105,10 +105,11 @@ impl World {
         let Some(record) = self.nodes[node].disk.requests.get(id).cloned() else { return };
         let settings = self.options.negotiation();
         let Some(running) = self.running(node) else { return };
+        let is_taken_over = !record.taken_over.is_empty();
         running
             .negotiations
             .entry(id.clone())
-            .or_insert_with(|| carry(Negotiation::new(site, settings, record, false, seed, now)));
+            .or_insert_with(|| carry(Negotiation::new(site, settings, record, is_taken_over, seed, now)));
     }
 
     /// Whether the node crashes right now, before the next effect.
@@ -144,14 +145,14 @@ impl World {
 
     fn reply(&mut self, node: usize, token: u64, mut answer: SiteAnswer) {
         let canary = self.canary;
-        let site = self.nodes[node].site.clone();
+        let asker = self.running(node).and_then(|running| running.askers.remove(&token));
+        let Some(Asker { from, ask, question, message, is_confirm, takes_over }) = asker else { return };
+        let asking_site = self.nodes[from].site.clone();
         let Some(running) = self.running(node) else { return };
-        let Some(Asker { from, ask, question, message, is_confirm }) = running.askers.remove(&token) else { return };
-        if let (SiteAnswer::Status { decision, .. }, Question::Inquiry(attempt)) = (&mut answer, &question)
-            && attempt.entry_point == site
-        {
-            *decision = Some(decision_of(running, attempt));
+        if let (SiteAnswer::Status { decision, .. }, Question::Inquiry(attempt)) = (&mut answer, &question) {
+            *decision = decision_of(running, attempt, &asking_site);
         }
+        let is_booked = matches!(answer, SiteAnswer::Booked { .. });
         if let SiteAnswer::Refused(refusal) = &answer
             && (canary, is_confirm, &refusal.reason)
                 == (Some(Canary::ConfirmWithoutHold), true, &RefusalReason::NoSuchHold)
@@ -162,6 +163,10 @@ impl World {
             running.granted.insert(message);
         }
         self.send(node, from, Body::Answer { ask, question, answer });
+        // As a site it has nothing against it; what it carries itself is to hear of it.
+        if let Some((id, authorization)) = takes_over.filter(|_| is_booked) {
+            self.feed_request(node, &id, negotiation::Event::TakenOver { by: asking_site, authorization });
+        }
     }
 
     /// A participant asks what became of an attempt; the node asks itself without the network.
@@ -172,7 +177,7 @@ impl World {
         let Some(index) = names::index_of(to) else { return };
         if index == node {
             let Some(running) = self.running(node) else { return };
-            let decision = Some(decision_of(running, &attempt));
+            let decision = decision_of(running, &attempt, to);
             let from = to.clone();
             let booking = AttemptStatus::Confirmed;
             let event = ledger::Event::StatusHeard { from, attempt, decision, booking };
@@ -270,12 +275,18 @@ impl World {
         let site = self.nodes[from].site.clone();
         match question {
             Question::Negotiation { request, attempt, purpose } => {
-                if let Some(running) = self.running(node) {
-                    running.waiting.remove(&ask);
+                let at = self.now;
+                if let Some(running) = self.running(node)
+                    && running.waiting.remove(&ask).is_some()
+                    && *purpose == Purpose::Inspect
+                    && matches!(answer, SiteAnswer::Booked { .. })
+                {
+                    running.inspected.insert((request.clone(), from), at);
                 }
                 let (attempt, purpose, answer) = (*attempt, *purpose, Ok(answer));
                 self.feed_request(node, request, negotiation::Event::Answer { site, attempt, purpose, answer });
             }
+            Question::Lookup { request, name } => self.hear_looked_up(node, from, (request, *name), answer),
             Question::Attack(attempt) => self.hear_attacked(node, from, attempt, &answer),
             Question::Inquiry(attempt) => {
                 let SiteAnswer::Status { decision, booking } = answer else { return };

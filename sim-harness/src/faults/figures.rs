@@ -23,6 +23,16 @@ pub struct Figures {
     pub repeated: u64,
     /// Holds that an attacker asked for without a right to them.
     pub attacks: u64,
+    /// Times that an owner took something away.
+    pub shrinks: u64,
+    /// Times that a user was told that hosts are lost.
+    pub degraded: u64,
+    /// Times that a user was told that a reservation is whole again, at the same start.
+    pub repaired: u64,
+    /// Times that a user was told that a reservation is whole again, at another start.
+    pub moved: u64,
+    /// Times that another node began to act for a request.
+    pub taken_over: u64,
     /// Requests of users.
     pub requests: u64,
     /// Requests that stood at the end.
@@ -41,7 +51,7 @@ pub struct Figures {
 
 impl Figures {
     /// Names and values in the order of printing.
-    pub fn rows(&self) -> [(&'static str, u64); 15] {
+    pub fn rows(&self) -> [(&'static str, u64); 20] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
@@ -51,6 +61,11 @@ impl Figures {
             ("messages lost", self.lost),
             ("messages repeated", self.repeated),
             ("attacks", self.attacks),
+            ("shrinks", self.shrinks),
+            ("degraded", self.degraded),
+            ("repaired", self.repaired),
+            ("moved", self.moved),
+            ("taken over", self.taken_over),
             ("requests", self.requests),
             ("reservations", self.reservations),
             ("rejected", self.rejected),
@@ -64,6 +79,7 @@ impl Figures {
     /// Adds the counts of other seeds.
     pub fn add(&mut self, other: &Figures) {
         let Figures { seeds, steps, crashes, partitions, sent, lost, repeated, attacks, .. } = other;
+        let Figures { shrinks, degraded, repaired, moved, taken_over, .. } = other;
         let Figures { requests, reservations, rejected, failed, cancelled, never_told, violations, .. } = other;
         self.seeds += seeds;
         self.steps += steps;
@@ -73,6 +89,11 @@ impl Figures {
         self.lost += lost;
         self.repeated += repeated;
         self.attacks += attacks;
+        self.shrinks += shrinks;
+        self.degraded += degraded;
+        self.repaired += repaired;
+        self.moved += moved;
+        self.taken_over += taken_over;
         self.requests += requests;
         self.reservations += reservations;
         self.rejected += rejected;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    ledger::Ledger,
+    ledger::{Ledger, Reservation},
     negotiation::Negotiation,
     trust::{Gate, OwnerPolicy},
 };
@@ -28,6 +28,7 @@ const TROUBLE_MS_MAX: u64 = 8_000;
 impl World {
     /// A node starts with what its disk remembers.
     pub(super) fn start(&mut self, node: usize) {
+        self.shrink(node);
         let (settings, limits) = (self.options.negotiation(), self.options.ledger(self.canary));
         let seed: u64 = self.random.random();
         let canary = self.canary;
@@ -38,6 +39,12 @@ impl World {
         let now = at.clock.now(self.now);
         let reservations = match canary {
             Some(Canary::ForgetReservations) => Vec::new(),
+            Some(Canary::ForgetSteward) => at
+                .disk
+                .reservations
+                .values()
+                .map(|reservation| Reservation { steward: None, ..reservation.clone() })
+                .collect(),
             _ => at.disk.reservations.values().cloned().collect(),
         };
         let (ledger, misfits) =
@@ -63,10 +70,16 @@ impl World {
             fetched: BTreeMap::new(),
             adverts: 0,
             released: BTreeSet::new(),
+            lookups: BTreeMap::new(),
+            started: self.now,
+            inspected: BTreeMap::new(),
         }));
         let run = at.run;
         self.history.note(self.now, None, format_args!("s{node} starts"));
-        if let Some(misfit) = misfits.first() {
+        self.check_dropped(node);
+        if let Some(misfit) = misfits.first()
+            && self.nodes[node].hosts == self.nodes[node].hosts_at_first
+        {
             let what = format!("s{node} does not find room again for what it had granted: {:?}", misfit.attempt);
             self.violate("never over-committed", Some(&misfit.attempt.request), what);
         }

@@ -27,6 +27,13 @@ pub enum Question {
     },
     /// A participant asked what became of an attempt.
     Inquiry(AttemptId),
+    /// A node asked what there is of a request that it is to take over.
+    Lookup {
+        /// The request.
+        request: RequestId,
+        /// The question's name.
+        name: u64,
+    },
     /// An attacker asked for what it has no right to.
     Attack(AttemptId),
 }
@@ -35,7 +42,7 @@ impl Question {
     /// The request that it is about.
     pub fn request(&self) -> &RequestId {
         match self {
-            Question::Negotiation { request, .. } => request,
+            Question::Negotiation { request, .. } | Question::Lookup { request, .. } => request,
             Question::Inquiry(attempt) | Question::Attack(attempt) => &attempt.request,
         }
     }
@@ -133,6 +140,7 @@ impl fmt::Display for Message {
                     Question::Negotiation { attempt, purpose, .. } => {
                         write!(f, "answer to {} #{attempt}: ", format!("{purpose:?}").to_lowercase())?;
                     }
+                    Question::Lookup { .. } => f.write_str("answer to look-up: ")?,
                     Question::Attack(_) => f.write_str("answer to the attacker: ")?,
                     Question::Inquiry(attempt) => write!(f, "answer about #{}: ", attempt.attempt)?,
                 }

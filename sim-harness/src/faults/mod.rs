@@ -17,6 +17,7 @@ mod effects;
 mod figures;
 mod history;
 mod life;
+mod losses;
 mod message;
 mod names;
 mod network;
@@ -24,6 +25,7 @@ mod node;
 mod options;
 mod report;
 mod runner;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod users;

@@ -2,16 +2,19 @@
 //!
 //! Invariant: whatever is in [`Running`] is lost in a crash; whatever is in [`Disk`] is not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use broker::{
     host::Host,
-    ids::{RequestId, SiteId},
+    ids::{HostId, RequestId, SiteId},
     ledger::{Ledger, Record, Reservation},
     negotiation::{Negotiation, Purpose, RequestRecord, Statuses},
-    protocol::AttemptId,
+    protocol::{AttemptId, BookedPart},
     schedule::Schedule,
-    trust::Chain,
+    trust::{Authorization, Chain},
     view::SiteView,
 };
 
@@ -96,6 +99,8 @@ pub struct Asker {
     pub message: u64,
     /// Whether it asked to confirm.
     pub is_confirm: bool,
+    /// What it showed to act for a request in the place of its entry point.
+    pub takes_over: Option<(RequestId, Arc<Authorization>)>,
 }
 
 /// A question of this node that has no answer yet.
@@ -136,6 +141,23 @@ pub struct Running {
     pub adverts: u64,
     /// Releases sent, for the fault of not repeating them.
     pub released: BTreeSet<(RequestId, u32, SiteId)>,
+    /// What sites have been asked for users who want to take something over.
+    pub lookups: BTreeMap<RequestId, Lookup>,
+    /// When this run began.
+    pub started: u64,
+    /// When sites last said in time what they still have of a request.
+    pub inspected: BTreeMap<(RequestId, usize), u64>,
+}
+
+/// What sites tell of a request that is to be taken over.
+#[derive(Debug, Default)]
+pub struct Lookup {
+    /// Names the question.
+    pub name: u64,
+    /// Who has not answered.
+    pub waiting: BTreeSet<usize>,
+    /// What the others told.
+    pub parts: Vec<(SiteId, BookedPart)>,
 }
 
 /// Whether a node runs.
@@ -160,6 +182,12 @@ pub struct Node {
     pub clock: Clock,
     /// Its hosts with the owner's own work.
     pub hosts: Vec<(Host, Schedule)>,
+    /// The same before the owner took any away.
+    pub hosts_at_first: Vec<(Host, Schedule)>,
+    /// At its next start it has less to offer.
+    pub is_to_shrink: bool,
+    /// What its ledger has dropped at its last start, since the hosts are not there any more.
+    pub dropped: BTreeSet<(AttemptId, HostId)>,
     /// What shows that it belongs to the grid, when that is closed.
     pub credentials: Option<Chain>,
     /// Its disk.

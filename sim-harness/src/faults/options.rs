@@ -14,7 +14,7 @@ use broker::{
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::canary::Canary;
+use super::{canary::Canary, losses::Losses};
 
 /// How long sites remember an attempt that is over.
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
@@ -112,6 +112,8 @@ pub struct Options {
     pub is_closed: bool,
     /// An entry point that cheats.
     pub attacker: Option<usize>,
+    /// Whether hosts are lost after they were reserved, and how.
+    pub losses: Option<Losses>,
 }
 
 /// What is drawn from. Without final words sites have to find out by themselves what became of an attempt, which is the
@@ -177,6 +179,7 @@ impl Options {
             patience: one_of(random, &[Millis(5_000), Millis(20_000)]),
             is_closed: false,
             attacker: None,
+            losses: None,
         }
     }
 
@@ -193,8 +196,10 @@ impl Options {
             hold_for: self.hold_for,
             answer_timeout: self.answer_timeout,
             patience: self.patience,
-            // No site of the simulation takes back what it has confirmed, so nobody asks whether one has.
-            check_min: Millis(u64::MAX / 8),
+            // Where no site takes back what it has confirmed, nobody asks whether one has.
+            check_min: self.losses.as_ref().map_or(Millis(u64::MAX / 8), |losses| losses.check_min),
+            check_max: self.losses.as_ref().map_or(Millis(u64::MAX / 8), |losses| losses.check_max),
+            lost_after: self.losses.as_ref().map_or(Millis(u64::MAX / 8), |losses| losses.lost_after),
             ..NegotiationSettings::default()
         }
     }

@@ -2,26 +2,26 @@
 //!
 //! Invariant: what a user was told is kept here apart from every node, so that no node can take it back unseen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     amount::Amount,
     host::Host,
-    ids::RequestId,
-    negotiation::{Event, Outcome, RequestRecord, Stage},
-    plan::Allocation,
+    ids::{RequestId, SiteId},
+    negotiation::{Event, Outcome, RequestRecord, Stage, Standing},
+    plan::{Allocation, HostGrant},
     request::{Request, RequestDocument},
     resources::Amounts,
     schedule::Schedule,
     time::{Span, Time, Window},
-    trust::{Authorization, PublicKey, RequestStatement},
+    trust::PublicKey,
 };
 use ed25519_dalek::SigningKey;
 use rand::{RngExt, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    clock, credentials,
+    clock,
     figures::Figures,
     names,
     node::{Actor, Write},
@@ -32,7 +32,7 @@ use super::{
 /// How long a user waits when no entry point can be reached.
 const COME_BACK_MS: u64 = 700;
 /// A user's signature is good for this much longer than the latest start: clocks differ, and answers take time.
-const CLOCKS_DIFFER: Span = Span(120);
+pub const CLOCKS_DIFFER: Span = Span(120);
 const CORES: [u64; 4] = [1000, 2000, 4000, 8000];
 
 /// What a user was told.
@@ -47,8 +47,26 @@ pub enum Told {
         /// The plan.
         allocation: Allocation,
     },
+    /// It stands, without hosts that are lost.
+    Degraded(Box<Standing>),
     /// It is over.
     Over(Outcome),
+}
+
+impl Told {
+    /// What was told to stand, with the hosts that are lost.
+    pub fn allocation(&self) -> Option<&Allocation> {
+        match self {
+            Told::Stands { allocation, .. } => Some(allocation),
+            Told::Degraded(standing) => Some(&standing.allocation),
+            Told::Nothing | Told::Over(_) => None,
+        }
+    }
+
+    /// Whether this host was told to be lost.
+    pub fn is_lost(&self, grant: &HostGrant) -> bool {
+        matches!(self, Told::Degraded(standing) if standing.is_lost(&grant.site, &grant.host))
+    }
 }
 
 /// A request as its user knows it.
@@ -60,8 +78,12 @@ pub struct UserRequest {
     pub request: Request,
     /// Who asked.
     pub user: PublicKey,
-    /// The node that carries it.
+    /// The node that the user listens to.
     pub entry_point: usize,
+    /// When the user has signed for that node, if it was not the first, and its name.
+    pub word: Option<(Time, SiteId)>,
+    /// Nodes that the user has ever signed for.
+    pub signed_for: BTreeSet<usize>,
     /// The user has taken it back; whether that has got through is another matter.
     pub is_taken_back: bool,
     /// What the user was told last.
@@ -82,7 +104,8 @@ impl Users {
         Users { requests: BTreeMap::new(), keys }
     }
 
-    fn signing_key(&self, number: u64) -> &SigningKey {
+    /// What the user with this number signs with, counted round.
+    pub fn signing_key(&self, number: u64) -> &SigningKey {
         &self.keys[usize::try_from(number).unwrap_or(0) % self.keys.len()]
     }
 
@@ -96,32 +119,59 @@ impl Users {
         self.requests.get(id)
     }
 
-    /// The user of a request looks at it.
+    /// The requests of all users.
+    pub fn all(&self) -> impl Iterator<Item = &UserRequest> {
+        self.requests.values()
+    }
+
+    /// The user of a request signs for a node.
+    pub fn sign_for(&mut self, id: &RequestId, node: usize) {
+        if let Some(user) = self.requests.get_mut(id) {
+            user.signed_for.insert(node);
+        }
+    }
+
+    /// The user of a request listens to another node from now on, if the word that it has is later than that of the
+    /// present one. What the present one has told counts no longer.
+    pub fn go_over(&mut self, id: &RequestId, node: usize, word: (Time, SiteId)) -> bool {
+        let Some(user) = self.requests.get_mut(id) else { return false };
+        let is_later = user.word.as_ref().is_none_or(|present| *present < word);
+        if is_later {
+            (user.entry_point, user.word, user.told) = (node, Some(word), Told::Nothing);
+        }
+        is_later
+    }
+
+    /// The user of a request looks at it. Returns what was told before when there is news.
     ///
     /// # Errors
     /// What contradicts what the user was told before.
-    pub fn hear(&mut self, id: &RequestId, attempt: u32, stage: Stage<'_>) -> Result<Option<String>, String> {
+    pub fn hear(&mut self, id: &RequestId, attempt: u32, stage: Stage<'_>) -> Result<Option<(Told, String)>, String> {
         let Some(user) = self.requests.get_mut(id) else { return Ok(None) };
         let news = match stage {
             Stage::Stands(allocation) => Told::Stands { attempt, allocation: allocation.clone() },
-            Stage::Degraded { .. } => return Err("hosts of what the user was told to stand are lost".to_owned()),
+            Stage::Degraded { standing, .. } => {
+                Told::Degraded(Box::new(Standing { repair: None, failure: None, ..standing.clone() }))
+            }
             Stage::Closed { outcome, .. } => Told::Over(outcome.clone()),
             Stage::Planning | Stage::Holding(_) | Stage::Confirming(_) | Stage::BackingOff => Told::Nothing,
         };
         match (&user.told, &news) {
             (before, now) if before == now => return Ok(None),
             (Told::Nothing, _) => {}
-            (Told::Stands { .. }, Told::Over(Outcome::Cancelled(_))) if user.is_taken_back => {}
-            (Told::Stands { attempt, .. }, now) => {
-                return Err(format!("the user was told that #{attempt} stands, and then: {}", words(now)));
+            (Told::Stands { .. } | Told::Degraded(_), Told::Stands { .. } | Told::Degraded(_)) => {}
+            (Told::Stands { .. } | Told::Degraded(_), Told::Over(Outcome::Cancelled(_))) if user.is_taken_back => {}
+            (_, Told::Over(Outcome::HandedOver)) if user.signed_for.len() > 1 => {}
+            (Told::Over(Outcome::HandedOver), Told::Over(_)) => {}
+            (before @ (Told::Stands { .. } | Told::Degraded(_)), now) => {
+                return Err(format!("the user was told: {}; and then: {}", words(before), words(now)));
             }
             (before @ Told::Over(_), now) => {
                 return Err(format!("the user was told: {}; and then: {}", words(before), words(now)));
             }
         }
         let text = words(&news);
-        user.told = news;
-        Ok(Some(text))
+        Ok(Some((std::mem::replace(&mut user.told, news), text)))
     }
 
     /// Counts what came of the requests.
@@ -129,7 +179,7 @@ impl Users {
         for user in self.requests.values() {
             figures.requests += 1;
             match &user.told {
-                Told::Stands { .. } => figures.reservations += 1,
+                Told::Stands { .. } | Told::Degraded(_) => figures.reservations += 1,
                 Told::Over(Outcome::Cancelled(_) | Outcome::HandedOver) => figures.cancelled += 1,
                 Told::Over(Outcome::Rejected { .. }) => figures.rejected += 1,
                 Told::Over(Outcome::Failed(_)) => figures.failed += 1,
@@ -142,12 +192,21 @@ impl Users {
 fn words(told: &Told) -> String {
     match told {
         Told::Nothing => "it is under way".to_owned(),
-        Told::Stands { attempt, .. } => format!("#{attempt} stands"),
+        Told::Stands { attempt, allocation } => format!("#{attempt} stands, {}", hosts(allocation)),
+        Told::Degraded(standing) => {
+            let lost = standing.lost.iter().map(|(site, hosts)| format!("{site} {hosts:?}")).collect::<Vec<_>>();
+            format!("it stands, {}, without {}", hosts(&standing.allocation), lost.join(", "))
+        }
         Told::Over(Outcome::Cancelled(_)) => "it is taken back".to_owned(),
         Told::Over(Outcome::HandedOver) => "another node has taken it over".to_owned(),
         Told::Over(Outcome::Rejected { reason, .. }) => format!("rejected, {}", reason.detail()),
         Told::Over(Outcome::Failed(failure)) => failure.to_string(),
     }
+}
+
+fn hosts(allocation: &Allocation) -> String {
+    let names = allocation.grants.iter().map(|grant| format!("{}/{}", grant.site, grant.host));
+    format!("at {} on {}", allocation.start.0, names.collect::<Vec<_>>().join(" "))
 }
 
 /// Draws the hosts of a site and the owner's own work on them.
@@ -173,14 +232,23 @@ fn amounts(cpu: u64, memory: u64) -> Amounts {
 }
 
 /// Draws a request; `None` when the draw makes no sense.
-fn draw_request(random: &mut Xoshiro256PlusPlus, options: &Options, arrival: Time) -> Option<Request> {
+fn draw_request(
+    random: &mut Xoshiro256PlusPlus,
+    fates: &mut Xoshiro256PlusPlus,
+    options: &Options,
+    arrival: Time,
+) -> Option<Request> {
     let hosts: u32 = random.random_range(1..=5);
     let asked = u64::from(hosts) * random.random_range(200..=4_500);
     let duration = if options.has_short_durations { [20, 40, 600] } else { [600, 3_600, 7_200] };
     let reach = if options.has_tight_windows { [0, 5, 120] } else { [30, 7_200, 28_800] };
     let (duration, reach) = (*duration.choose(random)?, *reach.choose(random)?);
     // A user's clock may be ahead of or behind the entry point's.
-    let earliest = Time(arrival.0 + random.random_range(0..10));
+    let (ahead_s, move_on_loss) = match &options.losses {
+        None => (0, false),
+        Some(losses) => (*losses.ahead_s.choose(fates)?, fates.random_range(0..100) < losses.move_percent),
+    };
+    let earliest = Time(arrival.0 + ahead_s + random.random_range(0..10));
     let per_host = if random.random_range(0..2) == 0 { amounts(100, 100) } else { Amounts::new() };
     let mut total = amounts(asked, asked / 2);
     if random.random_range(0..2) == 0 {
@@ -197,7 +265,7 @@ fn draw_request(random: &mut Xoshiro256PlusPlus, options: &Options, arrival: Tim
         attributes: BTreeMap::new(),
         candidates: None,
         effort: None,
-        move_on_loss: false,
+        move_on_loss,
     };
     Request::try_from(document).ok()
 }
@@ -214,22 +282,11 @@ impl World {
             return;
         };
         let now = self.nodes[entry_point].clock.now(self.now);
-        let Some(request) = draw_request(&mut self.random, &self.options, now.utc) else { return };
+        let Some(request) = draw_request(&mut self.random, &mut self.fates, &self.options, now.utc) else { return };
         let Ok(starts) = request.starts(now.utc, Span(3_600)) else { return };
         let id = names::request(number);
-        let signed = credentials::sign(
-            &self.options,
-            self.users.signing_key(number),
-            &RequestStatement {
-                grid: self.trust.grid().to_owned(),
-                entry_point: self.nodes[entry_point].site.clone(),
-                id: id.clone(),
-                request: request.clone(),
-                issued: clock::true_utc(self.now),
-                expires: starts.1 + CLOCKS_DIFFER,
-            },
-        );
-        let authorization = Authorization { entry_point: self.nodes[entry_point].credentials.clone(), ..signed };
+        let valid = (clock::true_utc(self.now), starts.1 + CLOCKS_DIFFER);
+        let authorization = self.sign_for(entry_point, (&id, &request), number, valid);
         let name = format!("user {number}");
         let record = RequestRecord::arrived(id.clone(), name, request.clone(), authorization, self.now, starts);
         self.history.note(
@@ -246,7 +303,16 @@ impl World {
             ),
         );
         let user = self.users.key(number);
-        let user = UserRequest { number, user, request, entry_point, is_taken_back: false, told: Told::Nothing };
+        let user = UserRequest {
+            number,
+            user,
+            request,
+            entry_point,
+            word: None,
+            signed_for: BTreeSet::from([entry_point]),
+            is_taken_back: false,
+            told: Told::Nothing,
+        };
         self.users.requests.insert(id.clone(), user);
         self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
     }
@@ -278,12 +344,19 @@ impl World {
 
     /// The user looks at the request; what is told from now on must stay true.
     pub(super) fn show(&mut self, node: usize, id: &RequestId) {
+        if self.users.get(id).is_some_and(|user| user.entry_point != node) {
+            self.may_go_over(node, id);
+        }
+        if self.users.get(id).is_none_or(|user| user.entry_point != node) {
+            return;
+        }
         let Some(carried) = self.nodes[node].running().and_then(|running| running.negotiations.get(id)) else { return };
         let (stage, attempt) = (carried.negotiation.stage(), carried.negotiation.record().last_attempt);
         match self.users.hear(id, attempt, stage) {
             Ok(None) => {}
-            Ok(Some(news)) => {
+            Ok(Some((before, news))) => {
                 self.history.note(self.now, Some(id), format_args!("the user sees: {news}"));
+                self.check_news(node, id, &before);
                 self.change_mind(id);
             }
             Err(what) => self.violate("what was told stays true", Some(id), what),

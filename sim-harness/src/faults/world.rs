@@ -3,13 +3,16 @@
 //! Invariant: the same seed and fault give the same run, event for event. No clock is read, nothing is iterated in an
 //! order that is not fixed.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use broker::{
     ids::{RequestId, SiteId},
     ledger,
     protocol::{AttemptId, HoldRequest, SiteRequest},
-    trust::Trust,
+    trust::{Authorization, Trust},
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -31,6 +34,8 @@ use super::{
 
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
+/// Makes of a seed that of what is lost.
+const FATES: u64 = 0x5eed_0f10_55e5;
 /// How often it is looked whether everything has settled.
 const LOOK_EVERY_MS: u64 = 500;
 
@@ -63,6 +68,16 @@ pub enum Event {
     Submit { number: u64 },
     /// A user takes a request back.
     Cancel { number: u64 },
+    /// An owner takes something away.
+    Shrink,
+    /// A user goes to another node with a request.
+    TakeOver { number: u64 },
+    /// A user whose entry point is gone for good goes to another node, unless that has been done.
+    TakeOverFromGone { number: u64 },
+    /// Sites have had the time to tell what they have of a request.
+    LookedUp { node: usize, run: u64, request: RequestId, name: u64 },
+    /// The attacker tries to take over what it has seen others ask for.
+    Steal { node: usize, to: usize, attempt: AttemptId, authorization: Arc<Authorization> },
     /// Everything is healed.
     Heal,
     /// Has everything settled?
@@ -76,6 +91,8 @@ pub struct World {
     pub(super) random: Xoshiro256PlusPlus,
     /// The attacker's own.
     pub(super) attacks: Xoshiro256PlusPlus,
+    /// That of what is lost and taken over.
+    pub(super) fates: Xoshiro256PlusPlus,
     pub(super) trust: Trust,
     pub(super) now: u64,
     queue: BTreeMap<(u64, u64), Event>,
@@ -99,11 +116,16 @@ impl World {
         let mut options = Options::draw(&mut random);
         let mut attacks = Xoshiro256PlusPlus::seed_from_u64(!seed);
         options.draw_trust(&mut attacks);
+        let mut fates = Xoshiro256PlusPlus::seed_from_u64(seed ^ FATES);
+        options.draw_losses(&mut fates);
         let nodes = (0..options.sites)
             .map(|index| Node {
                 site: names::site(index),
                 clock: Clock::draw(&mut random, &options),
                 hosts: super::users::draw_hosts(&mut random, &options),
+                hosts_at_first: Vec::new(),
+                is_to_shrink: false,
+                dropped: BTreeSet::new(),
                 credentials: credentials::of_site(&options, index),
                 disk: Disk::default(),
                 state: State::Absent,
@@ -118,6 +140,7 @@ impl World {
             canary,
             random,
             attacks,
+            fates,
             now: 0,
             queue: BTreeMap::new(),
             last_name: 0,
@@ -133,7 +156,11 @@ impl World {
         };
         let options = format!("{:?}", world.options);
         world.history.note(0, None, format_args!("{options}"));
+        for node in &mut world.nodes {
+            node.hosts_at_first.clone_from(&node.hosts);
+        }
         world.plan_ahead();
+        world.plan_losses();
         world
     }
 
@@ -182,6 +209,9 @@ impl World {
             Event::Found { node, run, search } if self.is_run(node, run) => self.found(node, &search),
             Event::SignOfLife { node, run } if self.is_run(node, run) => self.sign_of_life(node),
             Event::Start { node, run } if self.is_run(node, run) => self.start(node),
+            Event::LookedUp { node, run, request, name } if self.is_run(node, run) => {
+                self.looked_up(node, &request, name);
+            }
             Event::Crash { node, run } if self.is_run(node, run) && !self.is_healed => self.crash(node),
             Event::Wake { .. }
             | Event::Silence { .. }
@@ -189,7 +219,12 @@ impl World {
             | Event::Found { .. }
             | Event::SignOfLife { .. }
             | Event::Start { .. }
+            | Event::LookedUp { .. }
             | Event::Crash { .. } => {}
+            Event::Shrink => self.stop_to_shrink(),
+            Event::TakeOver { number } => self.go_to_another(number, false),
+            Event::TakeOverFromGone { number } => self.go_to_another(number, true),
+            Event::Steal { node, to, attempt, authorization } => self.steal(node, to, attempt, authorization),
             Event::Fault => self.inject_fault(),
             Event::PartitionEnds => {
                 self.history.note(self.now, None, format_args!("the links work again"));
@@ -304,7 +339,11 @@ impl World {
             _ => {}
         }
         let is_confirm = matches!(request, SiteRequest::Confirm { .. });
-        running.askers.insert(token, super::node::Asker { from, ask, question, message, is_confirm });
+        let takes_over = match &request {
+            SiteRequest::TakeOver { attempt, authorization } => Some((attempt.request.clone(), authorization.clone())),
+            _ => None,
+        };
+        running.askers.insert(token, super::node::Asker { from, ask, question, message, is_confirm, takes_over });
         let attempt = attempt_of(&request);
         let before = attempt
             .filter(|_| running.granted.contains(&message))
@@ -327,13 +366,17 @@ impl World {
                 self.start(node);
             }
         }
+        self.plan_last_takeovers();
         self.at(self.now + LOOK_EVERY_MS, Event::Look);
     }
 
     fn look(&mut self) {
         let deadline = self.options.faulty_ms + SETTLE_WITHIN_MS;
         match self.unsettled() {
-            None => self.is_over = true,
+            None => {
+                self.is_over = true;
+                self.check_books();
+            }
             Some((request, what)) if self.now >= deadline => self.violate("settles", request.as_ref(), what),
             Some(_) => self.at(self.now + LOOK_EVERY_MS, Event::Look),
         }

@@ -6,11 +6,14 @@
 use broker::{
     host::Host,
     ids::{HostId, RequestId},
-    ledger::{BookingState, Ledger, Reservation},
+    ledger::{BookingState, Ledger},
+    protocol::Grant,
     resources::{Amounts, amount_of},
     schedule::Schedule,
     time::{Now, Time, Window},
 };
+
+use super::super::node::Node;
 
 /// One amount granted on a host.
 struct Granted<'a> {
@@ -42,22 +45,41 @@ pub fn check_ledger(hosts: &[(Host, Schedule)], ledger: &Ledger, now: Now) -> Re
     check(hosts, &granted, now.utc)
 }
 
-/// Checks what the disk says was promised.
-pub fn check_disk<'a>(
-    hosts: &[(Host, Schedule)],
-    reservations: impl Iterator<Item = &'a Reservation>,
-    now: Now,
-) -> Result<(), Finding> {
+/// Checks what the disk says was promised, except for what the ledger has dropped and not yet written.
+pub fn check_disk(node: &Node, now: Now) -> Result<(), Finding> {
     let mut granted = Vec::new();
-    for reservation in reservations {
-        granted.extend(reservation.grants.iter().map(|grant| Granted {
+    for reservation in node.disk.reservations.values() {
+        let is_dropped = |grant: &&Grant| {
+            !node.dropped.is_empty() && node.dropped.contains(&(reservation.attempt.clone(), grant.host.clone()))
+        };
+        granted.extend(reservation.grants.iter().filter(|grant| !is_dropped(grant)).map(|grant| Granted {
             request: &reservation.attempt.request,
             host: &grant.host,
             window: reservation.window,
             amounts: &grant.amounts,
         }));
     }
-    check(hosts, &granted, now.utc)
+    check(&node.hosts, &granted, now.utc)
+}
+
+/// Whether one more grant would be too much beside what the ledger has promised, or its host is not there.
+pub fn has_no_room(
+    hosts: &[(Host, Schedule)],
+    ledger: &Ledger,
+    (window, grant): (Window, &Grant),
+    request: &RequestId,
+    now: Now,
+) -> bool {
+    let mut granted = vec![Granted { request, host: &grant.host, window, amounts: &grant.amounts }];
+    for booking in ledger.bookings() {
+        granted.extend(booking.grants.iter().map(|grant| Granted {
+            request: &booking.attempt.request,
+            host: &grant.host,
+            window: booking.window,
+            amounts: &grant.amounts,
+        }));
+    }
+    !hosts.iter().any(|(host, _)| host.id == grant.host) || check(hosts, &granted, now.utc).is_err()
 }
 
 /// Sums only grow where something starts, so the starts are the times to look at.

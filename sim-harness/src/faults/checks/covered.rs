@@ -4,7 +4,7 @@
 
 use broker::{ids::RequestId, ledger::Reservation, resources::amount_of};
 
-use super::super::{users::UserRequest, world::World};
+use super::super::{names, users::UserRequest, world::World};
 
 impl World {
     /// A site has something for this request on its disk.
@@ -26,8 +26,10 @@ impl World {
         if booked.user_key != Some(user.user) {
             return Err(format!("#{number} is booked for another user"));
         }
-        if booked.attempt.entry_point != self.nodes[user.entry_point].site {
-            return Err(format!("#{number} is booked by {}, whom nobody asked", booked.attempt.entry_point));
+        for by in std::iter::once(&booked.attempt.entry_point).chain(&booked.steward) {
+            if !names::index_of(by).is_some_and(|by| user.signed_for.contains(&by)) {
+                return Err(format!("#{number} is in the hands of {by}, whom nobody asked"));
+            }
         }
         let (earliest, latest) = asked.asked_starts();
         let is_in_time = earliest.is_none_or(|earliest| booked.window.start >= earliest)

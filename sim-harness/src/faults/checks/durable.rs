@@ -1,6 +1,6 @@
 //! What a user was told to stand is exactly N hosts that together have what was asked, and it is on the disks of all
-//! their sites until it ends, whatever crashes. Only a user who takes it back ends it earlier, and only when the entry
-//! point has that on disk: until then a crash may forget it.
+//! their sites until it ends, whatever crashes, except where the owner of a host has taken that away. Only a user who takes
+//! it back ends it earlier, and only when the entry point has that on disk: until then a crash may forget it.
 //!
 //! Invariant: reads the modelled disks, also those of nodes that do not run.
 
@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 
 use broker::{
     ids::RequestId,
-    negotiation::Decision,
+    negotiation::{Decision, Outcome},
     plan::Allocation,
     resources::amount_of,
     time::{Span, Window},
 };
 
 use super::super::{
-    clock, names,
+    clock, losses, names,
     users::{Told, UserRequest},
     world::World,
 };
@@ -27,38 +27,32 @@ impl World {
     /// What the user of this request was told must be true.
     pub(in super::super) fn check_told(&mut self, id: &RequestId) {
         let Some(user) = self.users.get(id) else { return };
-        let Told::Stands { attempt, allocation } = &user.told else { return };
-        let found = check_shape(user, allocation).and_then(|()| self.check_disks(id, user, *attempt, allocation));
-        if let Err(what) = found {
+        let Some(allocation) = user.told.allocation() else { return };
+        let shape = if matches!(user.told, Told::Stands { .. }) { check_shape(user, allocation) } else { Ok(()) };
+        if let Err(what) = shape.and_then(|()| self.check_disks(id, user, allocation)) {
             self.violate("a success told is durable", Some(id), what);
         }
     }
 
-    fn check_disks(
-        &self,
-        id: &RequestId,
-        user: &UserRequest,
-        attempt: u32,
-        allocation: &Allocation,
-    ) -> Result<(), String> {
+    fn check_disks(&self, id: &RequestId, user: &UserRequest, allocation: &Allocation) -> Result<(), String> {
         let window = Window::starting(allocation.start, user.request.duration());
         let record = self.nodes[user.entry_point].disk.requests.get(id);
-        let is_given_up =
-            user.is_taken_back && record.is_some_and(|record| matches!(record.decision, Decision::Closed(_)));
-        if is_given_up || window.end <= clock::true_utc(self.now) + CLOCKS_DIFFER {
+        let is_over = record.is_some_and(|record| match &record.decision {
+            Decision::Closed(Outcome::HandedOver) => user.signed_for.len() > 1,
+            Decision::Closed(_) => user.is_taken_back,
+            _ => false,
+        });
+        if is_over || window.end <= clock::true_utc(self.now) + CLOCKS_DIFFER {
             return Ok(());
         }
-        for grant in &allocation.grants {
+        for grant in allocation.grants.iter().filter(|grant| !user.told.is_lost(grant)) {
             let index = names::index_of(&grant.site).ok_or_else(|| format!("there is no site {}", grant.site))?;
-            let is_there = self.nodes[index].disk.reservations.values().any(|reservation| {
-                reservation.attempt.request == *id
-                    && reservation.attempt.attempt == attempt
-                    && reservation.window == window
-                    && reservation.grants.iter().any(|one| one.host == grant.host && one.amounts == grant.amounts)
+            let is_there = losses::has_on_disk(&self.nodes[index], id, |reservation, one| {
+                reservation.window == window && one.host == grant.host && one.amounts == grant.amounts
             });
-            if !is_there {
+            if !is_there && !self.truth.is_lost(id, index, &grant.host) {
                 return Err(format!(
-                    "the user was told that #{attempt} stands, but {} of {} is not on the disk of its site",
+                    "the user was told that it stands, but {} of {} is not on the disk of its site",
                     grant.host, grant.site
                 ));
             }

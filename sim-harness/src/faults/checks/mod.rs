@@ -6,6 +6,8 @@
 mod capacity;
 mod covered;
 mod durable;
+mod lost;
+mod repairable;
 pub mod repeat;
 mod settled;
 pub mod truth;
@@ -44,8 +46,7 @@ impl World {
     /// The journal of a site has changed, for this request.
     pub(super) fn check_disk(&mut self, node: usize, request: &RequestId) {
         let now = self.nodes[node].clock.now(self.now);
-        let reservations = self.nodes[node].disk.reservations.values();
-        if let Err(found) = capacity::check_disk(&self.nodes[node].hosts, reservations, now) {
+        if let Err(found) = capacity::check_disk(&self.nodes[node], now) {
             let (request, what) = *found;
             self.violate("never over-committed", Some(&request), format!("disk of s{node}: {what}"));
         }

@@ -4,16 +4,16 @@
 //! time for that is over. The reasons that are accepted are in [`World::is_justified`].
 
 use broker::{
-    ids::RequestId,
+    ids::{RequestId, SiteId},
     ledger::{Booking, BookingState},
-    negotiation::Stage,
+    negotiation::{Negotiation, Stage, Standing},
+    protocol::AttemptStatus,
     time::{Millis, Span},
 };
 
 use super::super::{
     clock, names,
-    node::{Node, Running},
-    users::Told,
+    node::{Actor, Node, Running, Write},
     world::World,
 };
 
@@ -30,7 +30,7 @@ impl World {
                 }
                 return Some((None, format!("s{index} does not run")));
             };
-            if !running.writes.is_empty() {
+            if !running.writes.values().all(|write| Self::is_of_repair(running, write)) {
                 return Some((None, format!("s{index} is still writing")));
             }
             if let Some(found) =
@@ -48,20 +48,51 @@ impl World {
     fn unsettled_request(&self, index: usize, running: &Running) -> Option<(Option<RequestId>, String)> {
         for (id, carried) in &running.negotiations {
             let negotiation = &carried.negotiation;
-            let is_decided = matches!(negotiation.stage(), Stage::Stands(_) | Stage::Closed { .. });
+            let found = |doing: &str| Some((Some(id.clone()), format!("s{index} is not done with it: {doing}")));
+            let another = self.users.get(id).map(|user| user.entry_point).filter(|node| *node != index);
+            let another = another.and_then(|node| self.nodes[node].running());
+            let is_anothers = another.is_some_and(|another| another.negotiations.contains_key(id));
+            let is_closed = matches!(negotiation.stage(), Stage::Closed { .. });
+            // What it still believes of a time that has passed keeps no host from anybody.
+            let start = negotiation.standing_allocation().map(|allocation| allocation.start);
+            let has_begun = start.is_some_and(|start| start <= clock::true_utc(self.now));
+            if is_anothers && !is_closed && !has_begun {
+                return found("another node acts for it");
+            }
+            if let Some(standing) = Self::degraded(negotiation) {
+                if self.could_be_repaired(id, &negotiation.record().request, standing) {
+                    return found("it is degraded, and the hosts for it are there");
+                }
+                continue;
+            }
+            if !is_closed && !matches!(negotiation.stage(), Stage::Stands(_)) {
+                return found("it is not decided");
+            }
             // A site that is gone for good never acknowledges; what the others still have is found there.
             let owes_the_gone = negotiation
                 .record()
                 .owed
                 .iter()
                 .any(|owed| names::index_of(&owed.site).is_some_and(|site| self.nodes[site].is_gone()));
-            if !is_decided || (!negotiation.is_quiet() && !owes_the_gone) {
-                let doing = if is_decided { "releases are not acknowledged" } else { "it is not decided" };
-                let what = format!("s{index} is not done with it: {doing}");
-                return Some((Some(id.clone()), what));
+            if !negotiation.is_quiet() && !owes_the_gone {
+                return found("releases are not acknowledged");
             }
         }
         None
+    }
+
+    /// What stands of a reservation that is degraded, or being repaired; that goes on until it begins.
+    fn degraded(negotiation: &Negotiation) -> Option<&Standing> {
+        match negotiation.stage() {
+            Stage::Degraded { standing, .. } => Some(standing),
+            _ => None,
+        }
+    }
+
+    /// Whether a write is of a repair, of which there is one after another.
+    fn is_of_repair(running: &Running, write: &(Actor, Write)) -> bool {
+        let Actor::Request(id) = &write.0 else { return false };
+        running.negotiations.get(id).is_some_and(|carried| Self::degraded(&carried.negotiation).is_some())
     }
 
     fn unsettled_booking(&self, index: usize, running: &Running) -> Option<(Option<RequestId>, String)> {
@@ -69,11 +100,14 @@ impl World {
         for booking in running.ledger.bookings().filter(|booking| booking.window.end > ended) {
             let number = booking.attempt.attempt;
             let what = match &booking.state {
+                // A repair that is still looked for may hold at any time.
+                BookingState::Held { .. } if self.is_degraded(&booking.attempt.request) => continue,
                 BookingState::Held { .. } => format!("s{index} still holds #{number}"),
+                _ if booking.grants.is_empty() => continue,
                 BookingState::Confirmed { .. } if self.all_run(booking) => {
                     format!("s{index} has not heard the final word on #{number}")
                 }
-                _ if self.is_justified(booking) => continue,
+                _ if self.is_justified(index, booking) => continue,
                 _ => format!("s{index} has a reservation of #{number}, which does not stand"),
             };
             return Some((Some(booking.attempt.request.clone()), what));
@@ -87,26 +121,62 @@ impl World {
         all.filter_map(names::index_of).all(|site| self.nodes[site].running().is_some())
     }
 
-    /// A reservation may stay when its entry point says that it stands. When that is gone for good: when the user was
-    /// told so; when all participants have confirmed or once had, since then the user may have been told (that the user
-    /// or the entry point then decided against it, only that one knew); and when a participant is gone for good as well,
-    /// since then nobody can know.
-    fn is_justified(&self, booking: &Booking) -> bool {
+    fn is_degraded(&self, id: &RequestId) -> bool {
+        let node = self.users.get(id).and_then(|user| self.nodes[user.entry_point].running());
+        let carried = node.and_then(|running| running.negotiations.get(id));
+        carried.is_some_and(|carried| Self::degraded(&carried.negotiation).is_some())
+    }
+
+    /// A reservation may stay when it is part of what stands, as the node says that the user is with. When that, or who
+    /// made it, is gone for good: when the user was told so; when all participants have confirmed or once had, since then
+    /// the user may have been told (that the user or the entry point then decided against it, only that one knew); and when
+    /// a participant is gone for good as well, since then nobody can know.
+    fn is_justified(&self, index: usize, booking: &Booking) -> bool {
         let attempt = &booking.attempt;
-        let Some(entry_point) = names::index_of(&attempt.entry_point) else { return false };
-        if let Some(running) = self.nodes[entry_point].running() {
-            let carried = running.negotiations.get(&attempt.request);
-            return carried.is_some_and(|carried| {
-                let is_last = carried.negotiation.record().last_attempt == attempt.attempt;
-                is_last && matches!(carried.negotiation.stage(), Stage::Stands(_))
-            });
+        let Some(user) = self.users.get(&attempt.request) else { return false };
+        let is_gone = |site: &SiteId| names::index_of(site).is_some_and(|site| self.nodes[site].is_gone());
+        let with = self.nodes[user.entry_point].running();
+        if let Some(carried) = with.and_then(|running| running.negotiations.get(&attempt.request)) {
+            let stands = matches!(carried.negotiation.stage(), Stage::Stands(_) | Stage::Degraded { .. });
+            let site = &self.nodes[index].site;
+            if stands && carried.negotiation.statuses().of(attempt, site) == AttemptStatus::Confirmed {
+                return true;
+            }
         }
-        let told = self.users.get(&attempt.request).map(|user| &user.told);
-        if matches!(told, Some(Told::Stands { attempt: number, .. }) if *number == attempt.attempt) {
-            return true;
+        if !is_gone(booking.steward.as_ref().unwrap_or(&attempt.entry_point)) {
+            return false;
         }
-        let mut participants = booking.participants.iter().filter_map(names::index_of);
-        self.truth.was_complete(attempt) || participants.any(|site| self.nodes[site].is_gone())
+        let is_told = user.told.allocation().is_some_and(|told| told.start == booking.window.start);
+        let mut participants = booking.participants.iter();
+        is_told || self.truth.was_complete(attempt) || participants.any(is_gone)
+    }
+
+    /// At the end the schedules of every ledger are what its bookings and the owner's own work add up to: what was given
+    /// back early is free.
+    pub(in super::super) fn check_books(&mut self) {
+        let from = clock::true_utc(self.now) + CLOCKS_DIFFER;
+        let mut found = None;
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Some(running) = node.running() else { continue };
+            for host in running.ledger.hosts() {
+                let mut sum = host.own().clone();
+                let confirmed = |booking: &&Booking| !matches!(booking.state, BookingState::Held { .. });
+                for booking in running.ledger.bookings().filter(confirmed) {
+                    for grant in booking.grants.iter().filter(|grant| grant.host == host.host().id) {
+                        sum.add(booking.window, &grant.amounts);
+                    }
+                }
+                let mut reserved = host.reserved().clone();
+                sum.forget_before(from);
+                reserved.forget_before(from);
+                if sum != reserved {
+                    found = Some(format!("s{index} has {} reserved otherwise than its bookings say", host.host().id));
+                }
+            }
+        }
+        if let Some(what) = found {
+            self.violate("what is given back is free", None, what);
+        }
     }
 
     fn unsettled_view(&self, index: usize, node: &Node, running: &Running) -> Option<String> {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    ids::{HostId, SiteId},
+    ids::{HostId, RequestId, SiteId},
     ledger::Ledger,
     protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
@@ -24,6 +24,8 @@ const FORGOTTEN: Span = Span(60);
 pub struct Truth {
     by_version: BTreeMap<(usize, LedgerVersion), Vec<(HostId, Schedule)>>,
     complete: BTreeSet<AttemptId>,
+    /// Hosts of requests that their owners have taken away.
+    lost: BTreeSet<(RequestId, usize, HostId)>,
 }
 
 impl Truth {
@@ -38,6 +40,16 @@ impl Truth {
         if sites.all(|site| nodes[site].disk.reservations.contains_key(attempt)) {
             self.complete.insert(attempt.clone());
         }
+    }
+
+    /// Notes that the owner of a host has taken it away from a request.
+    pub fn note_lost(&mut self, request: &RequestId, site: usize, host: &HostId) {
+        self.lost.insert((request.clone(), site, host.clone()));
+    }
+
+    /// Whether the owner of a host has taken it away from a request.
+    pub fn is_lost(&self, request: &RequestId, site: usize, host: &HostId) -> bool {
+        self.lost.contains(&(request.clone(), site, host.clone()))
     }
 
     /// Whether all participants of an attempt had confirmed it at some time.

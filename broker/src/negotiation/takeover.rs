@@ -1,0 +1,213 @@
+//! A reservation that goes over from one node to another, because its user wants that: how the new one makes out what there
+//! is, and how the old one lets go.
+//!
+//! Invariant: what the new one goes on with are whole bookings, no more hosts than were asked for; everything else that
+//! may be there of the request is owed a release, so that nothing stays behind that nobody looks after.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, Standing, State, losses::Watch};
+use crate::{
+    amount::Amount,
+    canary::{self, Canary},
+    ids::SiteId,
+    plan::{Allocation, HostGrant},
+    protocol::{AttemptId, BookedPart, SiteRequest},
+    request::Request,
+    resources::amount_of,
+    time::{Millis, Now, Window},
+    trust::{Authorization, RequestStatement},
+};
+
+/// What a node that lets go still has is given back only after `lost_after` times this: the node that acts now may not have
+/// reached all sites, and counts those that it cannot reach as lost after that time.
+const TIME_FOR_ANOTHER: u64 = 2;
+
+/// What sites tell of one request is no reservation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TakeOverError {
+    /// Nobody has anything of it.
+    #[error("no site that answers has anything reserved for it")]
+    Nothing,
+}
+
+/// What becomes of a reservation that is taken over.
+#[derive(Debug, PartialEq)]
+pub(super) struct Taken {
+    /// What is gone on with.
+    pub(super) standing: Standing,
+    /// The names of all its tries, by the numbers that they have here.
+    pub(super) names: BTreeMap<u32, AttemptId>,
+    /// What is given up, and who must hear that another node acts now.
+    pub(super) owed: Vec<Owed>,
+}
+
+type Told = (SiteId, BookedPart);
+
+impl Taken {
+    /// Makes out of what sites tell what can be gone on with. Tries get numbers above `last_attempt` and above all that
+    /// they have themselves, so that they cannot be confused with the tries to come.
+    pub(super) fn of(request: &Request, parts: &[Told], last_attempt: u32) -> Result<Taken, TakeOverError> {
+        let standing = chosen(request, parts);
+        let window = standing.first().ok_or(TakeOverError::Nothing)?.1.window;
+        let attempts: BTreeSet<&AttemptId> = parts.iter().map(|(_, part)| &part.attempt).collect();
+        let highest = attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0).max(last_attempt);
+        let numbers: BTreeMap<&AttemptId, u32> = attempts.into_iter().zip(highest.saturating_add(1)..).collect();
+
+        let mut by_try: BTreeMap<u32, Part> = BTreeMap::new();
+        let mut grants = Vec::new();
+        for (site, part) in &standing {
+            let attempt = numbers[&part.attempt];
+            let of_try = by_try.entry(attempt).or_insert_with(|| Part { attempt, hosts: BTreeSet::new() });
+            for grant in &part.grants {
+                of_try.hosts.insert((site.clone(), grant.host.clone()));
+                let (host, amounts) = (grant.host.clone(), grant.amounts.clone());
+                grants.push(HostGrant { site: site.clone(), host, amounts });
+            }
+        }
+        grants.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
+        let allocation =
+            Allocation { start: window.start, grants, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false };
+        let standing = Standing {
+            allocation,
+            parts: by_try.into_values().collect(),
+            lost: BTreeMap::new(),
+            repair: None,
+            repairs: 0,
+            failure: None,
+        };
+        let kept: BTreeSet<(u32, SiteId)> = standing.bookings().into_iter().collect();
+        let mut others = BTreeSet::new();
+        for (_, part) in parts {
+            let attempt = numbers[&part.attempt];
+            let concerned = part.participants.iter().chain([&part.attempt.entry_point]);
+            others.extend(concerned.map(|site| (attempt, site.clone())));
+            // Who acts for it at present may be neither.
+            let statement = part.statement.open::<RequestStatement>();
+            others.extend(statement.ok().map(|statement| (attempt, statement.entry_point)));
+        }
+        others.extend(parts.iter().map(|(site, part)| (numbers[&part.attempt], site.clone())));
+        let owed = others.difference(&kept).map(|(attempt, site)| Owed { site: site.clone(), attempt: *attempt });
+        let owed = owed.collect();
+        let names = numbers.into_iter().map(|(name, number)| (number, name.clone())).collect();
+        Ok(Taken { standing, names, owed })
+    }
+}
+
+/// The bookings to go on with: those of the time at which most hosts are reserved. Among them the last try that is whole by
+/// itself, else the last ones first, as many as are asked for.
+fn chosen<'a>(request: &Request, parts: &'a [Told]) -> Vec<&'a Told> {
+    let is_something = |told: &&Told| !told.1.grants.is_empty();
+    let hosts_of = |told: &[&Told]| told.iter().map(|(_, part)| part.grants.len()).sum::<usize>();
+    let mut by_window: BTreeMap<Window, Vec<&Told>> = BTreeMap::new();
+    for told in parts.iter().filter(is_something) {
+        by_window.entry(told.1.window).or_default().push(told);
+    }
+    let last_of = |told: &[&Told]| told.iter().map(|(_, part)| part.attempt.attempt).max();
+    let most = by_window.into_values().max_by_key(|told| (hosts_of(told).min(request.hosts()), last_of(told)));
+    let Some(mut told) = most else { return Vec::new() };
+    told.sort_by(|(a_site, a), (b_site, b)| {
+        let of = |part: &'a BookedPart| (part.attempt.attempt, &part.attempt.entry_point);
+        of(b).cmp(&of(a)).then_with(|| a_site.cmp(b_site))
+    });
+    for of_try in told.chunk_by(|a, b| a.1.attempt == b.1.attempt) {
+        if hosts_of(of_try) == request.hosts() {
+            return of_try.to_vec();
+        }
+    }
+    let mut chosen = Vec::new();
+    for one in told {
+        if hosts_of(&chosen) + one.1.grants.len() <= request.hosts() {
+            chosen.push(one);
+        }
+    }
+    // Parts of different tries may not add up to what was asked for; what is left out is made good for like a loss.
+    if hosts_of(&chosen) == request.hosts() && !has_totals(request, &chosen) {
+        chosen.pop();
+    }
+    chosen
+}
+
+fn has_totals(request: &Request, chosen: &[&Told]) -> bool {
+    request.total().iter().all(|(name, total)| {
+        let grants = chosen.iter().flat_map(|(_, part)| &part.grants);
+        grants.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name)) >= *total
+    })
+}
+
+impl Negotiation {
+    /// What tells a site that this node acts for a try that another one has made; none for its own tries.
+    pub(super) fn takeover_message(&self, attempt: u32) -> Option<SiteRequest> {
+        let name = self.record.taken_over.get(&attempt)?;
+        let authorization = self.record.authorization.clone()?;
+        Some(SiteRequest::TakeOver { attempt: name.clone(), authorization: authorization.into() })
+    }
+
+    /// Whether all that was to be taken over had been given back before its sites heard of it: then it was taken back, or
+    /// is in the hands of another node.
+    pub(super) fn is_nothing_left(&self) -> bool {
+        let Some(standing) = &self.record.standing else { return false };
+        let of_another = |part: &Part| self.record.taken_over.contains_key(&part.attempt);
+        let is_given_back = |grant: &HostGrant| {
+            let loss = standing.lost.get(&grant.site).and_then(|lost| lost.get(&grant.host));
+            loss == Some(&Loss::TakenBack)
+        };
+        let is_first = self.record.taken_over.contains_key(&self.record.last_attempt);
+        is_first && standing.parts.iter().all(of_another) && standing.allocation.grants.iter().all(is_given_back)
+    }
+
+    /// Whoever acted for a part in the place of its entry point is to hear that it does not any more.
+    pub(super) fn tell_who_acted(&mut self, now: Now, attempt: u32, before: Option<&SiteId>) {
+        let Some(before) = before.filter(|before| **before != self.entry_point) else { return };
+        if !self.bookings().contains(&(attempt, before.clone())) {
+            self.owe(now, attempt, [before.clone()]);
+            self.persist(self.record.decision.clone());
+            self.send_releases(now);
+        }
+    }
+
+    /// Another node says that it acts for the request. It does, if the user has signed so, and has not signed later that
+    /// this one does.
+    pub(super) fn on_taken_over(&mut self, now: Now, by: &SiteId, authorization: &Authorization) {
+        let Some(own) = &self.record.authorization else { return };
+        if own.request.author != authorization.request.author || *by == self.entry_point {
+            return;
+        }
+        let Ok(statement) = authorization.request.open::<RequestStatement>() else { return };
+        if statement.id != self.record.id || statement.entry_point != *by {
+            return;
+        }
+        let own_word = own.request.open::<RequestStatement>().ok().filter(|_| !self.record.taken_over.is_empty());
+        let is_later =
+            own_word.is_none_or(|own| (statement.issued, &statement.entry_point) > (own.issued, &own.entry_point));
+        if is_later {
+            self.hand_over(now);
+        }
+    }
+
+    /// Another node acts for the request now. What it knows of is not this one's to give back any more, and sites will
+    /// say so; the rest is.
+    pub(super) fn hand_over(&mut self, now: Now) {
+        if matches!(self.state, State::Closed { .. }) || canary::is_on(Canary::HandOverIgnored) {
+            return;
+        }
+        let bookings = self.bookings();
+        self.owe(now, self.record.last_attempt, super::reserving::asked_sites(&self.state));
+        for (attempt, site) in bookings {
+            self.owe(now, attempt, [site]);
+        }
+        self.leave_time_to_another(now);
+        self.watch = Watch::default();
+        self.note_elapsed(now);
+        self.state = State::Closed { outcome: Outcome::HandedOver };
+        self.persist(Decision::Closed(Outcome::HandedOver));
+    }
+
+    /// Puts the releases off until the node that acts now has had time to reach all sites.
+    pub(super) fn leave_time_to_another(&mut self, now: Now) {
+        let at = now.monotonic + Millis(TIME_FOR_ANOTHER.saturating_mul(self.settings.lost_after.0));
+        for release in self.releases.values_mut() {
+            release.next_at = release.next_at.max(at);
+        }
+    }
+}

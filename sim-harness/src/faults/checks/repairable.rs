@@ -1,0 +1,84 @@
+//! A degraded reservation stays so only where it cannot be repaired: all ways to choose the missing hosts are tried, one by
+//! one, on what the ledgers have.
+//!
+//! Invariant: says that something can be repaired only when that is certain: with few hosts to choose from, the start well
+//! ahead, and nothing else of the request at their sites.
+
+use broker::{
+    amount::Amount,
+    ids::RequestId,
+    negotiation::Standing,
+    request::Request,
+    resources::{Amounts, amount_of},
+    time::{Span, Window},
+};
+
+use super::super::{clock, world::World};
+
+/// More hosts to choose from are not looked at.
+const HOSTS_MAX: usize = 16;
+/// More missing hosts are not looked at.
+const MISSING_MAX: usize = 3;
+/// A start closer than this may have passed at some site.
+const AHEAD: Span = Span(120);
+
+impl World {
+    /// Whether hosts are free that would make what is left of a reservation whole again at its start.
+    pub(super) fn could_be_repaired(&self, id: &RequestId, request: &Request, standing: &Standing) -> bool {
+        let missing = standing.missing_hosts(request);
+        let start = standing.allocation.start;
+        if start < clock::true_utc(self.now) + AHEAD || missing > MISSING_MAX {
+            return false;
+        }
+        let window = Window::starting(start, request.duration());
+        let free = self.free_hosts(id, standing, request, window);
+        if free.len() > HOSTS_MAX {
+            return false;
+        }
+        let mut rest = Amounts::new();
+        for (name, total) in request.total() {
+            let kept = standing.allocation.grants.iter().filter(|grant| !standing.is_lost(&grant.site, &grant.host));
+            let kept = kept.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name));
+            rest.insert(name.clone(), total.saturating_sub(kept));
+        }
+        choose(&free, missing, &rest)
+    }
+
+    /// What each host has free in the window, of those that are neither part of the reservation nor lost.
+    fn free_hosts(&self, id: &RequestId, standing: &Standing, request: &Request, window: Window) -> Vec<Amounts> {
+        let mut free = Vec::new();
+        for node in &self.nodes {
+            let Some(running) = node.running() else { continue };
+            if running.ledger.bookings().any(|booking| booking.attempt.request == *id) {
+                continue;
+            }
+            for host in running.ledger.hosts() {
+                let here = |grant: &broker::plan::HostGrant| grant.site == node.site && grant.host == host.host().id;
+                if standing.allocation.grants.iter().any(here) {
+                    continue;
+                }
+                let mut amounts = Amounts::new();
+                for name in request.resources() {
+                    let used = host.reserved().peak(&name, window);
+                    amounts.insert(name.clone(), amount_of(&host.host().capacity, &name).saturating_sub(used));
+                }
+                if request.per_host().iter().all(|(name, least)| amount_of(&amounts, name) >= *least) {
+                    free.push(amounts);
+                }
+            }
+        }
+        free
+    }
+}
+
+/// Whether some `count` of these together have `rest`.
+fn choose(free: &[Amounts], count: usize, rest: &Amounts) -> bool {
+    if count == 0 {
+        return rest.values().all(|amount| *amount == Amount::ZERO);
+    }
+    (0..free.len()).any(|index| {
+        let left =
+            rest.iter().map(|(name, amount)| (name.clone(), amount.saturating_sub(amount_of(&free[index], name))));
+        choose(&free[index + 1..], count - 1, &left.collect())
+    })
+}

@@ -1,0 +1,176 @@
+//! What a seed loses after it was reserved: hosts that owners take away, sites that never come back, and entry points whose
+//! users go to another node.
+//!
+//! Invariant: draws from a generator of its own, so that a seed without losses runs as it would.
+
+use std::collections::BTreeSet;
+
+use broker::{
+    ids::RequestId,
+    ledger::{Ledger, Reservation},
+    time::Millis,
+};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{
+    node::Node,
+    options::{Options, one_of},
+    users::Told,
+    world::{Event, World},
+};
+
+/// After the healing, users whose entry point is gone go to another node, so often and with such a wait between.
+const TAKEOVERS_AT_MOST: u64 = 3;
+const TAKEOVER_EVERY_MS: u64 = 15_000;
+
+/// See the module's documentation.
+#[derive(Debug, Clone)]
+pub struct Losses {
+    /// Times that an owner takes something away, or gives it back.
+    pub shrinks: u64,
+    /// Of 100 requests, how many are taken over by another node at some time.
+    pub takeover_percent: u64,
+    /// Of 100 requests, how many may move when hosts are lost.
+    pub move_percent: u64,
+    /// How long before they begin reservations are made at least (s); one of these.
+    pub ahead_s: [i64; 3],
+    /// Shortest wait between two questions whether all is there.
+    pub check_min: Millis,
+    /// Longest wait.
+    pub check_max: Millis,
+    /// When a silent site counts as lost.
+    pub lost_after: Millis,
+}
+
+impl Options {
+    /// Draws whether, and what, is lost.
+    pub fn draw_losses(&mut self, fates: &mut Xoshiro256PlusPlus) {
+        if fates.random_range(0..2) == 0 {
+            return;
+        }
+        self.gone_max = fates.random_range(0..=self.sites / 2);
+        self.losses = Some(Losses {
+            shrinks: one_of(fates, &[0, 2, 6]),
+            takeover_percent: one_of(fates, &[0, 30, 80]),
+            move_percent: one_of(fates, &[0, 50]),
+            ahead_s: one_of(fates, &[[0, 20, 40], [20, 60, 1_000], [1_000, 1_000, 3_000]]),
+            check_min: one_of(fates, &[Millis(400), Millis(1_500)]),
+            check_max: one_of(fates, &[Millis(1_500), Millis(6_000)]),
+            lost_after: one_of(fates, &[Millis(1_000), Millis(4_000)]),
+        });
+    }
+}
+
+impl World {
+    /// What is lost is planned when the run begins.
+    pub(super) fn plan_losses(&mut self) {
+        let Some(losses) = self.options.losses.clone() else { return };
+        let faulty_ms = self.options.faulty_ms;
+        for _ in 0..losses.shrinks {
+            let at = self.fates.random_range(faulty_ms / 4..faulty_ms);
+            self.at(at, Event::Shrink);
+        }
+        for number in 0..self.options.requests {
+            if self.fates.random_range(0..100) < losses.takeover_percent {
+                let at = self.fates.random_range(faulty_ms / 4..faulty_ms);
+                let nodes = if self.fates.random_range(0..3) == 0 { 2 } else { 1 };
+                for _ in 0..nodes {
+                    let after = self.fates.random_range(0..1_000);
+                    self.at(at + after, Event::TakeOver { number });
+                }
+            }
+        }
+    }
+
+    /// An owner stops the node of a site, to start it again with less, or with what it had at first.
+    pub(super) fn stop_to_shrink(&mut self) {
+        let node = self.fates.random_range(0..self.nodes.len());
+        if self.is_healed || self.nodes[node].running().is_none() {
+            return;
+        }
+        self.crash(node);
+        self.nodes[node].is_to_shrink = true;
+    }
+
+    /// The site is about to start: its owner has changed what it offers. What has begun keeps its room.
+    pub(super) fn shrink(&mut self, node: usize) {
+        let now = self.nodes[node].clock.now(self.now).utc;
+        let fates = &mut self.fates;
+        let at = &mut self.nodes[node];
+        if !std::mem::take(&mut at.is_to_shrink) {
+            return;
+        }
+        if at.hosts.is_empty() || fates.random_range(0..4) == 0 {
+            at.hosts.clone_from(&at.hosts_at_first);
+            return;
+        }
+        self.figures.shrinks += 1;
+        let index = fates.random_range(0..at.hosts.len());
+        let id = &at.hosts[index].0.id;
+        let is_in_use = at.disk.reservations.values().any(|reservation| {
+            reservation.window.start <= now && reservation.grants.iter().any(|grant| grant.host == *id)
+        });
+        let at_first = at.hosts_at_first.iter().find(|(host, _)| host.id == *id);
+        let is_whole = at_first.is_some_and(|(host, _)| *host == at.hosts[index].0);
+        if is_in_use || !is_whole || fates.random_range(0..2) == 0 {
+            at.hosts.remove(index);
+        } else {
+            for amount in at.hosts[index].0.capacity.values_mut() {
+                amount.0 /= 2;
+            }
+        }
+        self.history.note(self.now, None, format_args!("s{node} has less to offer"));
+    }
+
+    /// Users whose entry point is gone for good go to another node, when everything else is healed.
+    pub(super) fn plan_last_takeovers(&mut self) {
+        if self.options.losses.is_none() {
+            return;
+        }
+        let mut numbers = Vec::new();
+        for user in self.users.all() {
+            let is_over = matches!(user.told, Told::Over(_)) || user.is_taken_back;
+            if self.nodes[user.entry_point].is_gone() && !is_over {
+                numbers.push(user.number);
+            }
+        }
+        for number in numbers {
+            for count in 0..TAKEOVERS_AT_MOST {
+                let at = self.now + 1_000 + count * TAKEOVER_EVERY_MS;
+                self.at(at, Event::TakeOverFromGone { number });
+            }
+        }
+    }
+}
+
+/// Which hosts of which requests a ledger that has just been opened has dropped from what the disk had.
+pub fn dropped<'a>(
+    disk: impl Iterator<Item = &'a Reservation>,
+    ledger: &Ledger,
+) -> BTreeSet<(broker::protocol::AttemptId, broker::ids::HostId)> {
+    let mut dropped = BTreeSet::new();
+    for reservation in disk {
+        let booking = ledger.bookings().find(|booking| booking.attempt == reservation.attempt);
+        for grant in &reservation.grants {
+            if !booking.is_some_and(|booking| booking.grants.contains(grant)) {
+                dropped.insert((reservation.attempt.clone(), grant.host.clone()));
+            }
+        }
+    }
+    dropped
+}
+
+/// Whether a site has something for this host of a request on its disk, and does not mean to drop it.
+pub fn has_on_disk(
+    node: &Node,
+    request: &RequestId,
+    is_it: impl Fn(&Reservation, &broker::protocol::Grant) -> bool,
+) -> bool {
+    node.disk.reservations.values().filter(|reservation| reservation.attempt.request == *request).any(|reservation| {
+        reservation.grants.iter().any(|grant| {
+            let key = (reservation.attempt.clone(), grant.host.clone());
+            is_it(reservation, grant) && !node.dropped.contains(&key)
+        })
+    })
+}
