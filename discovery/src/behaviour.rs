@@ -147,6 +147,11 @@ fn behaviour(keypair: &Keypair, config: &DiscoveryConfig, counters: Arc<Counters
     })
 }
 
+/// Questions of one look-up at the same time.
+pub(crate) const DHT_PARALLEL: Option<NonZeroUsize> = NonZeroUsize::new(3);
+/// Between two rounds of looking for the neighbours in the DHT, one look-up for each distance that has any.
+pub const DHT_BOOTSTRAP_EVERY: Duration = Duration::from_secs(300);
+
 fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad::store::MemoryStore>, SetUpError> {
     let peer = keypair.public().to_peer_id();
     let store = kad::store::MemoryStoreConfig {
@@ -167,7 +172,8 @@ fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad
         .set_publication_interval(None)
         .set_provider_publication_interval(None)
         .set_caching(kad::Caching::Disabled)
-        .set_parallelism(NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN))
+        .set_parallelism(DHT_PARALLEL.unwrap_or(NonZeroUsize::MIN))
+        .set_periodic_bootstrap_interval(Some(DHT_BOOTSTRAP_EVERY))
         .set_record_filtering(kad::StoreInserts::FilterBoth);
     let store = kad::store::MemoryStore::with_config(peer, store);
     let mut kad = kad::Behaviour::with_config(peer, store, kad_config);
@@ -187,11 +193,8 @@ const _: () = assert!(IDS_SENT_MAX * ID_BYTES + 512 <= 16 * 1024);
 /// Messages carry no libp2p signature: it would be checked again for each of the five to seven copies that a mesh
 /// delivers, and our envelopes are signed by their author anyway. Copies are told by the hash of their content before
 /// anything is checked, and a message is passed on only after its envelope was.
-fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> {
-    let grid = &config.grid;
-    let failed = failed("gossip");
-    let topics = [adverts_topic(grid), schedules_topic(grid)];
-    let gossip_config = gossipsub::ConfigBuilder::default()
+pub(crate) fn gossip_config(grid: &GridId) -> Result<gossipsub::Config, SetUpError> {
+    gossipsub::ConfigBuilder::default()
         .protocol_id_prefix(gossip_prefix(grid))
         .validation_mode(gossipsub::ValidationMode::Anonymous)
         .validate_messages()
@@ -211,7 +214,13 @@ fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> 
         // An author's copies to everybody would come on top of the mesh's.
         .flood_publish(false)
         .build()
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| failed("gossip")(error.to_string()))
+}
+
+fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> {
+    let failed = failed("gossip");
+    let topics = [adverts_topic(&config.grid), schedules_topic(&config.grid)];
+    let gossip_config = gossip_config(&config.grid)?;
     let mut gossip = gossipsub::Behaviour::new(gossipsub::MessageAuthenticity::Anonymous, gossip_config)
         .map_err(|error| failed(error.to_owned()))?;
     let (params, thresholds) = score(&topics, config.intervals.ban_first);
@@ -234,7 +243,7 @@ pub(crate) const GOSSIP_SCORE_MIN: f64 = -400.0;
 
 /// Between two pings on a connection. One that gets no answer ends the connection: after a cut of the network TCP would
 /// go on waiting for up to a minute once the other side can be reached again, a new connection does not.
-const PING_EVERY: Duration = Duration::from_secs(10);
+pub const PING_EVERY: Duration = Duration::from_secs(10);
 /// How long an answer may take. A node that is busy for longer is met again a moment later.
 const PING_TIMEOUT: Duration = Duration::from_secs(8);
 /// Promised messages that need not come, within a minute: as many as a neighbour owes when the network is cut for as long

@@ -5,6 +5,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use broker::time::Millis;
 use libp2p::Multiaddr;
 
 use crate::{
@@ -271,6 +272,17 @@ pub struct DiscoveryConfig {
     /// Who knows which sites belong to the grid.
     pub membership: Arc<dyn Membership>,
 }
+
+/// A schedule confirmed longer ago than this is fetched again before a node plans on it.
+pub const SCHEDULE_AGE_MAX: Millis = Millis(120_000);
+/// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
+/// than running into the next change that it has not heard of.
+pub const SCHEDULE_AGE_MAX_AFTER_CONFLICT: Millis = Millis(100);
+/// How long looking for the hosts of a request may take.
+pub const FIND_TIMEOUT: Millis = Millis(5_000);
+/// How long a site that did not answer is planned with last. A site that is back is met again by the requests that need
+/// it, and at the latest after this.
+pub const SILENCE_REMEMBERED: Millis = Millis(15_000);
 
 /// Most bootstrap and known addresses; more say nothing new and would be a storm of dials.
 const ADDRESSES_MAX: usize = 256;

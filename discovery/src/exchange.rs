@@ -30,7 +30,7 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// Pages of half a MiB: room for tens of thousands of adverts, and an end to a neighbour that never ends.
 const PAGES_MAX: usize = 64;
 /// Of how many sites the asker tells what it has: what fits into a request. Those beyond are merely sent in vain.
-const KNOWN_MAX: usize = wire::REQUEST_BYTES_MAX / 20;
+pub(crate) const KNOWN_MAX: usize = wire::REQUEST_BYTES_MAX / 20;
 const PAGE_TIMEOUT: Millis = Millis(5_000);
 
 /// Exchanges adverts until it is aborted.

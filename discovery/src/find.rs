@@ -129,7 +129,7 @@ const EXHAUSTED_FOR: Millis = Millis(120_000);
 const BACKGROUND_FOR: Millis = Millis(30_000);
 /// How long the schedules of one site are waited for: a site that needs longer would not hold in time either, and the
 /// others are as good.
-const FETCH_TIMEOUT: Millis = Millis(1_000);
+pub const FETCH_TIMEOUT: Millis = Millis(1_000);
 /// A site that did not answer is not asked again by finds within this time.
 const SILENT_FOR: Millis = Millis(5_000);
 /// A provider that could not be verified is not looked at again within this time, so that an index full of made-up
@@ -140,7 +140,7 @@ const REMEMBERED_MAX: usize = 1024;
 /// Index keys looked at together; then what they brought is looked at.
 const KEYS_AT_ONCE: usize = 4;
 /// How often hosts without a schedule are replaced by others.
-const ROUNDS_MAX: usize = 3;
+pub const ROUNDS_MAX: usize = 3;
 
 impl Core {
     pub(crate) async fn find(&self, query: Query, seed: u64) -> Found {

@@ -15,6 +15,7 @@ pub mod check;
 pub mod clock;
 pub mod conduct;
 pub mod config;
+pub mod costs;
 pub mod counters;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -23,6 +24,7 @@ pub mod hostile;
 pub mod identity;
 pub mod index;
 pub mod membership;
+pub mod outbox;
 pub mod view;
 pub mod wire;
 
@@ -35,7 +37,6 @@ mod frames;
 mod gate;
 mod handle;
 mod inbound;
-mod outbox;
 mod rate;
 mod repair;
 mod revocations;

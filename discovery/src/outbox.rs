@@ -21,22 +21,26 @@ pub(crate) struct Offer {
 
 /// Consecutive changes that wait to be sent.
 #[derive(Debug)]
-pub(crate) struct PendingChanges {
+pub struct PendingChanges {
     changes_max: usize,
     waiting: Option<(LedgerVersion, Vec<ScheduleChange>)>,
 }
 
 impl PendingChanges {
-    pub(crate) fn new(changes_max: usize) -> PendingChanges {
+    /// Nothing waits; of what will, at most `changes_max` changes are kept.
+    #[must_use]
+    pub fn new(changes_max: usize) -> PendingChanges {
         PendingChanges { changes_max, waiting: None }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.waiting.is_none()
     }
 
     /// Adds an update; says how many changes were dropped for it.
-    pub(crate) fn push(&mut self, update: ScheduleUpdate) -> usize {
+    pub fn push(&mut self, update: ScheduleUpdate) -> usize {
         let mut dropped = 0;
         let (from, mut changes) = self.waiting.take().unwrap_or((update.from, Vec::new()));
         let end = advance(from, changes.len());
@@ -64,20 +68,21 @@ impl PendingChanges {
     }
 
     /// Takes what waits: the version before it and the changes. Without changes it merely tells the present version.
-    pub(crate) fn take(&mut self) -> Option<(LedgerVersion, Vec<ScheduleChange>)> {
+    pub fn take(&mut self) -> Option<(LedgerVersion, Vec<ScheduleChange>)> {
         self.waiting.take()
     }
 }
 
 /// The version `count` changes after `version`.
-pub(crate) fn advance(version: LedgerVersion, count: usize) -> LedgerVersion {
+#[must_use]
+pub fn advance(version: LedgerVersion, count: usize) -> LedgerVersion {
     LedgerVersion { change: version.change.saturating_add(count as u64), ..version }
 }
 
 /// When the next batch of changes may go out: at once after a quiet time, then at most one an interval; and the more
 /// gossip there is, the less of it is ours.
 #[derive(Debug)]
-pub(crate) struct Pacer {
+pub struct Pacer {
     interval: Millis,
     budget_per_s: u64,
     last_sent: Option<Millis>,
@@ -90,13 +95,15 @@ pub(crate) struct Pacer {
 const STRETCH_MAX: u64 = 8;
 
 impl Pacer {
-    pub(crate) fn new(interval: Millis, budget_per_s: u32) -> Pacer {
+    /// At most one batch an interval; fewer when more than `budget_per_s` messages a second are heard.
+    #[must_use]
+    pub fn new(interval: Millis, budget_per_s: u32) -> Pacer {
         let budget_per_s = u64::from(budget_per_s.max(1));
         Pacer { interval, budget_per_s, last_sent: None, second: 0, heard_this_second: 0, heard_last_second: 0 }
     }
 
     /// Notes a gossip message of anybody.
-    pub(crate) fn heard(&mut self, now: Millis) {
+    pub fn heard(&mut self, now: Millis) {
         let second = now.0 / 1000;
         if second != self.second {
             self.heard_last_second = if second == self.second + 1 { self.heard_this_second } else { 0 };
@@ -107,13 +114,21 @@ impl Pacer {
     }
 
     /// When the next batch may be sent.
-    pub(crate) fn due(&self) -> Millis {
+    #[must_use]
+    pub fn due(&self) -> Millis {
         let busiest = self.heard_last_second.max(self.heard_this_second);
-        let stretch = (busiest / self.budget_per_s).clamp(1, STRETCH_MAX);
+        self.due_when(busiest)
+    }
+
+    /// When the next batch may be sent, if `heard_per_s` messages a second are heard.
+    #[must_use]
+    pub fn due_when(&self, heard_per_s: u64) -> Millis {
+        let stretch = (heard_per_s / self.budget_per_s).clamp(1, STRETCH_MAX);
         self.last_sent.map_or(Millis(0), |last| last + Millis(self.interval.0.saturating_mul(stretch)))
     }
 
-    pub(crate) fn sent(&mut self, now: Millis) {
+    /// Notes that a batch was sent.
+    pub fn sent(&mut self, now: Millis) {
         self.last_sent = Some(now);
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Outbox {
 }
 
 /// How long an envelope with schedule changes may travel. Later its receivers have asked the site anyway.
-const UPDATE_TIME_TO_LIVE: Millis = Millis(60_000);
+pub const UPDATE_TIME_TO_LIVE: Millis = Millis(60_000);
 /// How long the news of a departure may travel.
 const DEPARTURE_TIME_TO_LIVE: Millis = Millis(600_000);
 

@@ -192,9 +192,7 @@ pub fn seal_with_badge(
     badge: Badge,
 ) -> Option<Vec<u8>> {
     let bytes_max = bytes_max_of(&payload);
-    let grid = grid.as_str().to_owned();
-    let body = Body { grid, sent_ms: stamp.sent_ms, time_to_live_ms: stamp.time_to_live.0, badge, payload };
-    let body = encode(&body).ok()?;
+    let body = body_of(grid, stamp, payload, badge)?;
     let author = identity.public_key();
     let signature = identity.sign(&signed_bytes(&author, stamp.sequence, &body));
     let mut envelope = Vec::with_capacity(HEADER_BYTES + body.len());
@@ -204,6 +202,20 @@ pub fn seal_with_badge(
     envelope.extend_from_slice(&signature);
     envelope.extend_from_slice(&body);
     (envelope.len() <= bytes_max).then_some(envelope)
+}
+
+/// How large the envelope of [`seal_with_badge`] would be, without signing anything.
+#[must_use]
+pub fn sealed_bytes(grid: &GridId, stamp: Stamp, payload: Payload, badge: Badge) -> Option<usize> {
+    let bytes_max = bytes_max_of(&payload);
+    let bytes = HEADER_BYTES + body_of(grid, stamp, payload, badge)?.len();
+    (bytes <= bytes_max).then_some(bytes)
+}
+
+fn body_of(grid: &GridId, stamp: Stamp, payload: Payload, badge: Badge) -> Option<Vec<u8>> {
+    let grid = grid.as_str().to_owned();
+    let body = Body { grid, sent_ms: stamp.sent_ms, time_to_live_ms: stamp.time_to_live.0, badge, payload };
+    encode(&body).ok()
 }
 
 fn bytes_max_of(payload: &Payload) -> usize {

@@ -14,7 +14,7 @@ use broker::{
     request::Request,
     time::{Millis, Now},
 };
-use discovery::{Constraint, Discovery, Query};
+use discovery::{Constraint, Discovery, Query, config::FIND_TIMEOUT};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, info};
 
@@ -31,14 +31,12 @@ const QUEUE: usize = 256;
 /// Wishes of the user that may wait; further ones are dropped, since they would say the same.
 const COMMANDS: usize = 4;
 /// A schedule learnt longer ago than this is fetched again before planning.
-pub const MAX_SCHEDULE_AGE: Millis = Millis(120_000);
+pub const MAX_SCHEDULE_AGE: Millis = discovery::config::SCHEDULE_AGE_MAX;
 /// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
 /// than running into the next change that it has not heard of.
-const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = Millis(100);
+const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = discovery::config::SCHEDULE_AGE_MAX_AFTER_CONFLICT;
 /// Planning with so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
 const PLAN_INLINE_HOSTS_MAX: usize = 64;
-/// How long phase I may take.
-pub const FIND_TIMEOUT: Millis = Millis(5_000);
 
 /// What carrying tasks share.
 #[derive(Clone)]

@@ -1,16 +1,13 @@
 //! Which sites have not answered this node lately, so that not every request finds out anew.
 //!
-//! Invariant: an entry lives for [`REMEMBERED_FOR`] after the last silence, or until the site answers; there are never
+//! Invariant: an entry lives for [`SILENCE_REMEMBERED`] after the last silence, or until the site answers; there are never
 //! more than there are sites in the view.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use broker::{ids::SiteId, time::Millis};
 use dashmap::DashMap;
-
-/// How long a site that did not answer is planned with last. A site that is back is met again by the requests that need
-/// it, and at the latest after this.
-const REMEMBERED_FOR: Millis = Millis(15_000);
+use discovery::config::SILENCE_REMEMBERED;
 
 /// See the module's documentation; clones share it.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +17,7 @@ impl SilentSites {
     /// Notes whether a site has answered.
     pub fn note(&self, site: &SiteId, answered: bool, now: Millis) {
         if !answered {
-            self.0.insert(site.clone(), now + REMEMBERED_FOR);
+            self.0.insert(site.clone(), now + SILENCE_REMEMBERED);
         } else if !self.0.is_empty() {
             self.0.remove(site);
         }
