@@ -24,7 +24,7 @@ use crate::{
 };
 pub use crate::{
     behaviour::{DHT_BOOTSTRAP_EVERY, PING_EVERY},
-    find::{FETCH_TIMEOUT, ROUNDS_MAX as FIND_ROUNDS_MAX},
+    find::{FETCH_TIMEOUT, ROUNDS_MAX as FIND_ROUNDS_MAX, SILENT_FOR},
     shared::UPDATE_TIME_TO_LIVE,
 };
 
@@ -32,6 +32,11 @@ pub use crate::{
 const PEER_ID_BYTES: usize = 38;
 /// A gossip message is known by the SHA-256 of its content.
 const MESSAGE_ID_BYTES: usize = 32;
+/// Round trips that libp2p spends on a new stream before a request leaves: it waits until the other side has accepted the
+/// protocol. Every direct request has a stream of its own.
+pub const STREAM_ROUND_TRIPS: u64 = 1;
+/// Round trips until a new connection can be used: QUIC's, which is dialled beside TCP and is there first.
+pub const DIAL_ROUND_TRIPS: u64 = 1;
 /// What a ping sends, and gets back.
 pub const PING_BYTES: u64 = 32;
 /// A Unix time in milliseconds of these years, for sizes that depend on it.

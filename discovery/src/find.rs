@@ -131,7 +131,7 @@ const BACKGROUND_FOR: Millis = Millis(30_000);
 /// others are as good.
 pub const FETCH_TIMEOUT: Millis = Millis(1_000);
 /// A site that did not answer is not asked again by finds within this time.
-const SILENT_FOR: Millis = Millis(5_000);
+pub const SILENT_FOR: Millis = Millis(5_000);
 /// A provider that could not be verified is not looked at again within this time, so that an index full of made-up
 /// providers costs its look-ups once.
 const UNVERIFIED_FOR: Millis = Millis(60_000);

@@ -48,10 +48,16 @@ pub(crate) fn sha256(bytes: Vec<u8>) -> [u8; 32] {
     digest
 }
 
+/// The head of a site's hash, which decides its shard of anything that is split by site.
+#[must_use]
+pub fn head_of(site: &SiteId) -> u8 {
+    sha256(site.as_str().as_bytes().to_vec())[0]
+}
+
 /// The shard of a site.
 #[must_use]
 pub fn shard_of(site: &SiteId) -> u8 {
-    sha256(site.as_str().as_bytes().to_vec())[0] % SHARDS
+    head_of(site) % SHARDS
 }
 
 /// The key of a site's signed advert record.

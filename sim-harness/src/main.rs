@@ -8,6 +8,7 @@ mod generate;
 mod grid;
 mod replay;
 mod report;
+mod scale;
 mod tables;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ enum Command {
     Faults(faults::args::FaultsArgs),
     Grid(Box<grid::args::GridArgs>),
     Replay(replay::args::ReplayArgs),
+    Scale(scale::args::ScaleArgs),
     Tables(tables::args::TablesArgs),
 }
 
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Faults(args) => faults::run(&args),
         Command::Grid(args) => grid::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Scale(args) => scale::run(&args),
         Command::Tables(args) => match tables::run(&args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -18,7 +18,8 @@ use rand_xoshiro::{
     rand_core::{Rng, SeedableRng},
 };
 
-pub use requests::{Kind, requests};
+use self::capacities::Capacities;
+pub use self::requests::{Kind, requests};
 
 /// How long the generated load lasts, in seconds: a day.
 pub const DAY_S: i64 = 86_400;
@@ -35,21 +36,32 @@ pub fn grid(seed: u64, hosts: usize) -> GridSnapshot {
             let mut random = stream(seed, Stream::Host(index));
             let capacities = capacities::draw(&mut random);
             let steps = load::draw(&mut random, &capacities);
-            SnapshotHost {
-                site: SiteId::new(&format!("site-{:03}", index + 1)).expect("a short text without control characters"),
-                host: Host {
-                    id: HostId::new(&format!("host-{:03}", index + 1))
-                        .expect("a short text without control characters"),
-                    capacity: capacities.amounts(),
-                    attributes: capacities.attributes(),
-                    speed: REFERENCE_SPEED,
-                    price: 0,
-                },
-                schedule: Schedule::from_steps(&steps).expect("the load model steps forward in time inside one day"),
-            }
+            let schedule = Schedule::from_steps(&steps).expect("the load model steps forward in time inside one day");
+            host(index, &capacities, schedule)
         })
         .collect();
     GridSnapshot { hosts }
+}
+
+/// The hosts of [`grid`] with nothing reserved on them, without drawing a load first.
+#[must_use]
+pub fn free_grid(seed: u64, hosts: usize) -> GridSnapshot {
+    let drawn = |index| capacities::draw(&mut stream(seed, Stream::Host(index)));
+    GridSnapshot { hosts: (0..hosts).map(|index| host(index, &drawn(index), Schedule::default())).collect() }
+}
+
+fn host(index: usize, capacities: &Capacities, schedule: Schedule) -> SnapshotHost {
+    SnapshotHost {
+        site: SiteId::new(&format!("site-{:03}", index + 1)).expect("a short text without control characters"),
+        host: Host {
+            id: HostId::new(&format!("host-{:03}", index + 1)).expect("a short text without control characters"),
+            capacity: capacities.amounts(),
+            attributes: capacities.attributes(),
+            speed: REFERENCE_SPEED,
+            price: 0,
+        },
+        schedule,
+    }
 }
 
 /// The same hosts with nothing reserved on them.
@@ -93,6 +105,6 @@ mod tests {
     fn a_generated_grid_is_a_valid_snapshot() {
         let snapshot = grid(3, 40);
         assert_eq!(GridSnapshot::read(&snapshot.write()).unwrap(), snapshot);
-        assert!(without_load(snapshot).hosts.iter().all(|entry| entry.schedule == Schedule::default()));
+        assert_eq!(without_load(snapshot), free_grid(3, 40));
     }
 }

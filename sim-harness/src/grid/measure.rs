@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The middle, the tail and the worst of a sample.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Percentiles {
     /// Median (nearest rank).
     pub p50: f64,

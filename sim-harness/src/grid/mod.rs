@@ -15,7 +15,7 @@ mod client;
 mod cluster;
 mod crashes;
 mod drive;
-mod error;
+pub mod error;
 mod findings;
 mod hostile;
 mod interrupt;
@@ -24,7 +24,7 @@ mod knowledge;
 mod live;
 mod load;
 mod load_figures;
-mod measure;
+pub mod measure;
 pub mod memory;
 mod network;
 mod page;
@@ -36,13 +36,13 @@ mod progress;
 mod report;
 mod rest;
 mod run;
-mod scenario;
+pub mod scenario;
 mod search;
 mod settle;
 mod wait;
 mod wan;
 mod wire;
-mod workload;
+pub mod workload;
 
 use std::{
     fs,

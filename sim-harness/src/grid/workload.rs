@@ -88,7 +88,7 @@ fn read_requests(path: &Path, text: &str) -> Result<Vec<Request>, UsageError> {
 }
 
 /// Deals the sites to `nodes` nodes, the largest site first, each to the node with the fewest hosts so far.
-fn deal(snapshot: GridSnapshot, nodes: usize) -> Vec<GridSnapshot> {
+pub fn deal(snapshot: GridSnapshot, nodes: usize) -> Vec<GridSnapshot> {
     let mut sites: BTreeMap<SiteId, Vec<SnapshotHost>> = BTreeMap::new();
     for entry in snapshot.hosts {
         sites.entry(entry.site.clone()).or_default().push(entry);

@@ -1,0 +1,132 @@
+//! A run of the simulation beside a run of the real grid: what differs, and why.
+//!
+//! Invariant: both sides had the same sites, hosts, requests and seed; every figure that both have is shown.
+
+use std::{fs, path::Path, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    error::ScaleError,
+    figures::Figures,
+    geography::NetworkKind,
+    settings::{Pace, SECOND_US, Settings},
+};
+use crate::grid::measure::Percentiles;
+
+/// The longest that a compared run may take in virtual time; it ends as soon as all requests are settled.
+const LONGEST_US: u64 = 24 * 3_600 * SECOND_US;
+
+/// What is used of the result of `kolo-sim grid --output json`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct RealGrid {
+    nodes: usize,
+    hosts: usize,
+    requests: usize,
+    reserved: u64,
+    attempts: u64,
+    conflicts: u64,
+    seed: u64,
+    latency_ms: Option<Percentiles>,
+    gossip_ms: Option<Percentiles>,
+    memory_proportional_mib: Option<Percentiles>,
+}
+
+/// One figure on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Which.
+    pub figure: &'static str,
+    /// In the real grid.
+    pub real: f64,
+    /// In the simulation.
+    pub simulated: f64,
+    /// How much larger the simulation's is, of the real one's; none where that is zero.
+    pub difference_percent: Option<f64>,
+    /// What a difference comes from.
+    pub why: &'static str,
+}
+
+/// All figures that both sides have.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// See there.
+    pub rows: Vec<Row>,
+}
+
+impl RealGrid {
+    /// Reads a result: the last line that is not empty.
+    ///
+    /// # Errors
+    /// [`ScaleError`] naming the file.
+    pub fn read(path: &Path) -> Result<RealGrid, ScaleError> {
+        let text = fs::read_to_string(path).map_err(|source| ScaleError::Read { path: path.to_owned(), source })?;
+        let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        serde_json::from_str(line).map_err(|source| ScaleError::NotAResult { path: path.to_owned(), source })
+    }
+
+    /// The same run for the simulation: one machine, and `at_once` requests at the same moment. Nodes of the real grid
+    /// gossip every 200 ms unless told otherwise.
+    ///
+    /// # Errors
+    /// [`ScaleError::SetUp`] when no node could start.
+    pub fn settings(&self, at_once: usize, gossip: Option<Duration>) -> Result<Settings, ScaleError> {
+        let mut settings = Settings::new(self.nodes.max(1), self.hosts.max(self.nodes))?;
+        settings.seed = self.seed;
+        settings.network = NetworkKind::Loopback;
+        settings.duration_us = LONGEST_US;
+        settings.pace = Pace::Rounds { at_once: at_once.min(self.nodes).max(1), requests: self.requests };
+        settings.intervals.gossip = gossip.unwrap_or(Duration::from_millis(200));
+        Ok(settings)
+    }
+
+    /// Sets the figures of both sides beside each other.
+    pub fn compare(&self, simulated: &Figures) -> Comparison {
+        let mut rows = Vec::new();
+        let mut row = |figure, real: f64, simulated: f64, why| {
+            let difference_percent = (real != 0.0).then(|| (simulated / real - 1.0) * 100.0);
+            rows.push(Row { figure, real, simulated, difference_percent, why });
+        };
+        row(
+            "reserved",
+            self.reserved as f64,
+            simulated.reserved as f64,
+            "the same requests on the same free hosts; samples of hosts differ, since a node draws its own seeds",
+        );
+        row("tries", self.attempts as f64, simulated.attempts as f64, "follows from the conflicts");
+        row(
+            "conflicts",
+            self.conflicts as f64,
+            simulated.conflicts as f64,
+            "requests of a round meet by chance: small numbers differ from run to run",
+        );
+        let mut percentile = |figures: [&'static str; 2], real: Option<Percentiles>, own: Option<Percentiles>, why| {
+            if let (Some(real), Some(own)) = (real, own) {
+                row(figures[0], real.p50, own.p50, why);
+                row(figures[1], real.p99, own.p99, why);
+            }
+        };
+        percentile(
+            ["submit to confirmed, ms, median", "submit to confirmed, ms, 99 %"],
+            self.latency_ms,
+            simulated.latency_ms,
+            "all processes share the processors of one machine and wait for each other; the simulation counts the network \
+             and the disk only",
+        );
+        percentile(
+            ["change to known everywhere, ms, median", "change to known everywhere, ms, 99 %"],
+            self.gossip_ms,
+            simulated.gossip_ms,
+            "the real figure begins with the submission and includes the pause between two looks at every node",
+        );
+        let total = simulated.memory.total_mib;
+        let flat = Some(Percentiles { p50: total, p99: total, max: total });
+        percentile(
+            ["memory a node, MiB, median", "memory a node, MiB, 99 %"],
+            self.memory_proportional_mib,
+            flat,
+            "a process and a connection weigh what was measured once; the rest is worked out",
+        );
+        Comparison { rows }
+    }
+}

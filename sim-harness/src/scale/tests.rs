@@ -1,0 +1,110 @@
+//! Small grids: what must hold of every run, whatever its figures.
+
+use super::{
+    figures::Figures,
+    geography::NetworkKind,
+    settings::{Pace, SECOND_US, Settings},
+    setup,
+    traffic::{KINDS, Kind},
+    world::World,
+};
+
+fn settings(sites: usize, shards: usize) -> Settings {
+    let mut settings = Settings::new(sites, 4 * sites).unwrap();
+    settings.shards = shards;
+    settings.duration_us = 300 * SECOND_US;
+    settings.pace = Pace::Open { per_second: 0.5 };
+    settings.loss_ppm = 5_000;
+    settings.churn_percent = 300;
+    settings
+}
+
+fn run(settings: Settings) -> World {
+    let mut world = setup::world(settings).unwrap();
+    world.run(|_| ());
+    world
+}
+
+fn figures(settings: Settings) -> Figures {
+    run(settings).figures(0.0)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures_and_another_one_does_not() {
+    let text = |seed| serde_json::to_string(&figures(Settings { seed, ..settings(30, 4) })).unwrap();
+    assert_eq!(text(7), text(7));
+    assert_ne!(text(7), text(8));
+}
+
+#[test]
+fn bytes_sent_are_received_or_lost() {
+    let world = run(settings(40, 2));
+    for kind in KINDS {
+        let sum = world.traffic.sum(kind);
+        assert_eq!(sum.sent, sum.received + sum.lost, "{kind:?}");
+        assert!(sum.received > 0, "{kind:?}");
+    }
+    for kind in [Kind::Gossip, Kind::Direct] {
+        assert!(world.traffic.sum(kind).lost > 0, "{kind:?}: frames are lost");
+    }
+    let figures = world.figures(0.0);
+    assert!(figures.crashes > 0 && figures.leaves > 0 && figures.reserved > 50, "{figures:?}");
+    let settled = figures.reserved + figures.rejected + figures.failed;
+    assert_eq!(figures.requests, settled + figures.still_open);
+}
+
+#[test]
+fn ledgers_stay_sound_through_crashes() {
+    let world = run(settings(20, 1));
+    for site in &world.sites {
+        let ledger = site.ledger.as_ref();
+        assert_eq!(ledger.map_or(Ok(()), broker::ledger::Ledger::sanity_check), Ok(()));
+        // What can be told of the past ends with the present.
+        if let (Some(ledger), Some(told)) = (ledger, site.snapshot_at(world.now)) {
+            assert_eq!(told.version, ledger.version());
+            let schedules = ledger.hosts().map(|host| (host.host().id.clone(), host.reserved().clone()));
+            assert_eq!(told.hosts, schedules.collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn without_delay_views_are_true_and_lonely_requests_never_conflict() {
+    let mut settings = settings(25, 1);
+    (settings.network, settings.disk_us, settings.loss_ppm, settings.churn_percent) = (NetworkKind::Instant, 0, 0, 0);
+    settings.intervals.gossip = std::time::Duration::ZERO;
+    settings.pace = Pace::Rounds { at_once: 1, requests: 60 };
+    let figures = figures(settings);
+    assert_eq!((figures.reserved + figures.rejected, figures.conflicts), (60, 0), "{figures:?}");
+    assert!(figures.reserved > 30, "{figures:?}");
+    assert_eq!(figures.stale_hosts_share, 0.0);
+}
+
+#[test]
+fn slow_gossip_makes_plans_stale_and_holds_fail() {
+    let with_gossip_every = |seconds| {
+        let mut settings = Settings { seed: 3, ..settings(12, 1) };
+        (settings.churn_percent, settings.loss_ppm) = (0, 0);
+        settings.pace = Pace::Open { per_second: 1.0 };
+        settings.intervals.gossip = std::time::Duration::from_secs(seconds);
+        figures(settings)
+    };
+    let (fast, slow) = (with_gossip_every(1), with_gossip_every(60));
+    assert!(slow.stale_hosts_share > 2.0 * fast.stale_hosts_share, "{fast:?} {slow:?}");
+    assert!(slow.conflict_rate > fast.conflict_rate, "{fast:?} {slow:?}");
+}
+
+#[test]
+fn shards_cut_gossip_and_memory_where_the_view_is_smaller_than_the_grid() {
+    let with_shards = |shards| {
+        let mut settings = Settings { view_hosts: 100, ..settings(200, shards) };
+        settings.churn_percent = 0;
+        figures(settings)
+    };
+    let (whole, split) = (with_shards(1), with_shards(16));
+    let received = |figures: &Figures| figures.traffic[0].received_bytes_per_s.map_or(0.0, |bytes| bytes.p50);
+    assert_eq!((whole.view_sites, split.view_sites), (200, 25));
+    assert!(received(&split) < received(&whole) / 3.0, "{} {}", received(&split), received(&whole));
+    assert!(split.memory.view_mib < whole.memory.view_mib / 3.0);
+    assert!(split.reserved > 0, "a part of the grid is enough to reserve");
+}
