@@ -11,6 +11,7 @@ use broker::{
     time::Millis,
     view::{Heard, Schedules, SiteView},
 };
+use discovery::costs::{DIAL_ROUND_TRIPS, STREAM_ROUND_TRIPS};
 
 use super::{
     geography::mix,
@@ -104,7 +105,8 @@ impl World {
                 Step::Update(number) => {
                     if view.hear_update(&other.told[number].update, millis(at)) == Heard::Gap {
                         let jitter_us = self.repair_jitter_us(mix(at, node as u64));
-                        agenda.insert((at + jitter_us + 2 * self.earth.round_trip_us(node, about), 1), Step::Fetched);
+                        let takes_us = (1 + STREAM_ROUND_TRIPS) * self.earth.round_trip_us(node, about);
+                        agenda.insert((at + jitter_us + takes_us, 1), Step::Fetched);
                     }
                 }
                 Step::Fetched => self.hear_as_of(view, other, at, self.earth.one_way_us(node, about)),
@@ -138,9 +140,9 @@ impl World {
     /// Until a node that starts has fetched all schedules.
     pub(super) fn rebuilding_us(&self, node: usize) -> u64 {
         let fetches = self.settings.view_sites().div_ceil(self.settings.limits.repair_fan_out.max(1)) as u64;
-        // Each needs a stream and a question on a connection that is mostly new; nodes are as far as the next one is.
-        let somewhere = (node + 1 + node / 2) % self.sites.len();
-        fetches * 3 * self.earth.round_trip_us(node, somewhere)
+        // Each needs a stream and a question, on a connection that is mostly new.
+        let each = 1 + STREAM_ROUND_TRIPS + DIAL_ROUND_TRIPS;
+        fetches * each * self.earth.typical_round_trip_us(node)
     }
 
     pub(super) fn repair_jitter_us(&self, drawn: u64) -> u64 {

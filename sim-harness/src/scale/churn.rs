@@ -119,9 +119,10 @@ impl World {
 
     /// What fetching the schedules of a site costs both.
     fn count_fetch(&mut self, node: usize, site: usize) {
-        let clock = self.clock();
-        let Some(ledger) = &self.sites[site].ledger else { return };
-        let bytes = costs::schedules_bytes(ledger.snapshot(clock));
+        if !self.sites[site].is_up() {
+            return;
+        }
+        let bytes = self.sites[site].schedules_bytes;
         self.traffic.passes(Kind::Upkeep, (node, site), costs::fetch_bytes(None), 0);
         self.traffic.passes(Kind::Upkeep, (site, node), bytes, 0);
     }
@@ -143,6 +144,7 @@ pub fn open(site: &mut Site, settings: &Settings, now: u64, is_introduced: bool)
     );
     debug_assert!(misfits.is_empty(), "the hosts of a site stay as they are");
     let base = ledger.snapshot(clock);
+    site.schedules_bytes = costs::schedules_bytes(base.clone());
     site.lives.push(Life { started: now, stopped: None, is_introduced, base, changes: Vec::new() });
     site.ledger = Some(ledger);
     site.has_left = false;

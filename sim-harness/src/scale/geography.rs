@@ -45,6 +45,8 @@ const JITTER_PERCENT: u64 = 10;
 const LOOPBACK_US: u64 = 120;
 /// TCP sends again after this and one way there and back.
 const RETRANSMIT_US: u64 = 200_000;
+/// Sites that a typical distance is taken over.
+const SAMPLED: u64 = 16;
 /// Losses in a row that a message meets at most; later frames are not lost.
 const LOSSES_MAX: u32 = 4;
 
@@ -94,6 +96,12 @@ impl Geography {
     /// There and back.
     pub fn round_trip_us(&self, a: usize, b: usize) -> u64 {
         2 * self.one_way_us(a, b)
+    }
+
+    /// There and back to somebody, on average.
+    pub fn typical_round_trip_us(&self, own: usize) -> u64 {
+        let others = (0..SAMPLED).map(|number| mix(own as u64, number) as usize % self.places.len().max(1));
+        others.map(|other| self.round_trip_us(own, other)).sum::<u64>() / SAMPLED
     }
 
     /// How the message called `name` passes from `a` to `b`.

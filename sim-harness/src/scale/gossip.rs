@@ -200,11 +200,14 @@ impl World {
 
     /// A site tells what has changed, in one message.
     pub(super) fn tell(&mut self, site: usize) {
-        let (now, name) = (self.now, self.name());
+        let (now, name, clock) = (self.now, self.name(), self.clock());
         let own = &mut self.sites[site];
         own.is_telling = false;
         let Some((from, changes)) = own.pending.take() else { return };
         own.pacer.sent(millis(now));
+        if let Some(ledger) = &own.ledger {
+            own.schedules_bytes = costs::schedules_bytes(ledger.snapshot(clock));
+        }
         let count = changes.len();
         let update = ScheduleUpdate { site: own.id.clone(), from, changes };
         let mut bytes = costs::update_bytes(&self.settings.grid, update.clone());

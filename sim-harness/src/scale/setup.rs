@@ -67,6 +67,7 @@ fn site(settings: &Settings, position: usize, hosts: Vec<(broker::host::Host, Sc
     let mut site = Site {
         advert_bytes: costs::advert_bytes(&settings.grid, advert.clone(), time_to_live),
         advert,
+        schedules_bytes: 0,
         shard,
         subscribed: subscriptions(settings, position, shard),
         hosts,

@@ -85,6 +85,8 @@ pub struct Site {
     pub advert: Advert,
     /// The size of that in its envelope.
     pub advert_bytes: u64,
+    /// The size of its schedules on the wire, when it last told a change.
+    pub schedules_bytes: u64,
     /// The shard that its gossip belongs to.
     pub shard: usize,
     /// The shards that its node takes part in.
