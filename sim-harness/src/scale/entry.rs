@@ -155,7 +155,8 @@ impl World {
                     // A request that is being written down for the first time may be planned and held for already.
                     let waits = carried.record.last_attempt > 0;
                     let at = if waits { carried.free_at.max(self.now) } else { self.now };
-                    let asker = Asker::Negotiation { request, attempt, purpose, until: at + timeout.0 * 1000 };
+                    let planned = carried.planned.get(&to).copied();
+                    let asker = Asker::Negotiation { request, attempt, purpose, until: at + timeout.0 * 1000, planned };
                     let (from, bytes) = (carried.entry, costs::request_bytes(&question));
                     self.send(at, from, to, (Kind::Direct, bytes), Body::Ask { asker, request: question });
                 }
@@ -292,12 +293,7 @@ impl World {
             | SiteAnswer::Released { version }
             | SiteAnswer::Booked { version, .. }
             | SiteAnswer::Found { version, .. } => *version,
-            SiteAnswer::Refused(refusal) => {
-                if matches!(refusal.reason, RefusalReason::NotEnough { .. } | RefusalReason::HeldByAnother { .. }) {
-                    self.carried[request].planned.insert(site, refusal.version);
-                }
-                refusal.version
-            }
+            SiteAnswer::Refused(refusal) => refusal.version,
             SiteAnswer::Settled | SiteAnswer::Status { .. } => return,
         };
         if node == site || !self.knows(node, site) {
@@ -333,8 +329,7 @@ impl World {
 
     /// Counts how a hold fared, by how old the schedules were that it was planned on.
     pub(super) fn note_hold(&mut self, site: usize, asker: Asker, answer: &SiteAnswer) {
-        let Asker::Negotiation { request, purpose: Purpose::Hold, .. } = asker else { return };
-        let Some(version) = self.carried[request].planned.get(&site).copied() else { return };
+        let Asker::Negotiation { purpose: Purpose::Hold, planned: Some(version), .. } = asker else { return };
         let lag_ms = self.sites[site].went_beyond(version).map(|at| (self.now - at.min(self.now)) / 1000);
         let (is_taken, by_hold) = match answer {
             SiteAnswer::Refused(refusal) => match refusal.reason {

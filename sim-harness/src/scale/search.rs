@@ -279,11 +279,13 @@ impl World {
 
     /// Notes on what a plan will rest, and how much of it is not true any more.
     fn note_planned(&mut self, request: usize, hosts: &[FoundHost]) {
+        self.carried[request].planned.clear();
         for host in hosts {
             let Some(site) = self.index.get(&host.site).copied() else { continue };
             self.counts.planned_hosts += 1;
             self.counts.stale_hosts += u64::from(self.sites[site].went_beyond(host.version).is_some());
-            self.carried[request].planned.insert(site, host.version);
+            let planned = self.carried[request].planned.entry(site).or_insert(host.version);
+            *planned = host.version.min(*planned);
         }
     }
 }

@@ -62,6 +62,8 @@ pub enum Asker {
         purpose: broker::negotiation::Purpose,
         /// Until when an answer is waited for.
         until: u64,
+        /// The version of the schedules that the plan rests on.
+        planned: Option<LedgerVersion>,
     },
     /// To another participant.
     Participant {

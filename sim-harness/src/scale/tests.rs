@@ -73,11 +73,12 @@ fn without_delay_views_are_true_and_lonely_requests_never_conflict() {
     let mut settings = settings(25, 1);
     (settings.network, settings.disk_us, settings.loss_ppm, settings.churn_percent) = (NetworkKind::Instant, 0, 0, 0);
     settings.intervals.gossip = std::time::Duration::ZERO;
-    settings.pace = Pace::Rounds { at_once: 1, requests: 60 };
+    settings.pace = Pace::Open { per_second: 0.2 };
     let figures = figures(settings);
-    assert_eq!((figures.reserved + figures.rejected, figures.conflicts), (60, 0), "{figures:?}");
+    assert_eq!((figures.failed, figures.conflicts), (0, 0), "{figures:?}");
     assert!(figures.reserved > 30, "{figures:?}");
     assert_eq!(figures.stale_hosts_share, 0.0);
+    assert_eq!(figures.staleness[0].conflict_rate, 0.0);
 }
 
 #[test]
