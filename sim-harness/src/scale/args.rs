@@ -68,6 +68,9 @@ pub struct ScaleArgs {
     /// With --compare: requests that were submitted at the same moment.
     #[arg(long, value_name = "K", default_value_t = 8, requires = "compare")]
     pub entry_points: usize,
+    /// Write a report here: one self-contained page.
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
     /// What is printed on standard output.
     #[arg(long, value_enum, default_value_t = OutputForm::Table)]
     pub output: OutputForm,

@@ -34,6 +34,14 @@ pub enum ScaleError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// The report cannot be written.
+    #[error("--html {path}: {source}", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// No request can be drawn for these hosts.
     #[error("--hosts-per-request: {0}")]
     Requests(#[from] RequestError),

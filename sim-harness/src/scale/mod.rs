@@ -78,6 +78,10 @@ fn all(args: &ScaleArgs) -> Result<(), ScaleError> {
         (Some(real), Some(figures)) => Some(real.compare(figures)),
         _ => None,
     };
+    if let Some(path) = &args.html {
+        let page = report::page(&runs, comparison.as_ref());
+        page.write(path).map_err(|source| ScaleError::Write { path: path.clone(), source })?;
+    }
     let text = report::for_people(&runs, comparison.as_ref());
     // When the terminal is gone there is nobody to tell.
     let _ = match args.output {

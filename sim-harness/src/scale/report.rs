@@ -2,13 +2,13 @@
 //!
 //! Invariant: nothing is printed here that is not in the JSON as well.
 
-use std::fmt::Write as _;
-
-use comfy_table::{Cell, CellAlignment, Table, presets::NOTHING};
 use serde::Serialize;
 
 use super::{compare::Comparison, figures::Figures};
-use crate::grid::measure::Percentiles;
+use crate::{
+    grid::measure::Percentiles,
+    report::{Page, Table},
+};
 
 /// What is said of every result.
 const NOTE: &str = "Gossip by shard is a plan, not yet a part of the node: with 1 shard the simulation does what a node does, \
@@ -74,56 +74,76 @@ fn number(value: f64) -> String {
     if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
-/// All runs side by side, and how holds fared by what their plans had not seen.
-pub fn for_people(runs: &[Figures], comparison: Option<&Comparison>) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "Median / 99 % of all nodes or requests. {NOTE}\n");
+/// What is shown, piece by piece.
+enum Piece {
+    Text(String),
+    Heading(&'static str),
+    Table(Table),
+}
+
+/// All runs side by side, how holds fared by what their plans had not seen, and the real grid beside them.
+fn pieces(runs: &[Figures], comparison: Option<&Comparison>) -> Vec<Piece> {
     let headings = runs.iter().map(|run| format!("{} sites, {} shards", run.sites, run.shards));
-    let mut table = table(std::iter::once(String::new()).chain(headings));
+    let mut side_by_side = Table::new(std::iter::once(String::new()).chain(headings));
     for (name, of) in ROWS {
-        table.add_row(std::iter::once(name.to_owned()).chain(runs.iter().map(of)));
+        side_by_side.push(std::iter::once(name.to_owned()).chain(runs.iter().map(of)));
     }
-    let _ = writeln!(text, "{}\n\nHolds refused, %, by how long a change had been unseen:", align(table));
-    let Some(first) = runs.first() else { return text };
+    let mut pieces = vec![
+        Piece::Text(format!("Median / 99 % of all nodes or requests. {NOTE}")),
+        Piece::Table(side_by_side),
+        Piece::Heading("Holds refused, %, by how long a change had been unseen"),
+        Piece::Table(by_lag(runs)),
+    ];
+    if let Some(comparison) = comparison {
+        pieces.push(Piece::Heading("Beside the real grid"));
+        pieces.push(Piece::Table(compared(comparison)));
+        pieces.extend(comparison.rows.iter().map(|row| Piece::Text(format!("{}: {}.", row.figure, row.why))));
+    }
+    pieces
+}
+
+fn by_lag(runs: &[Figures]) -> Table {
     let headings = runs.iter().map(|run| format!("{} / {}", run.sites, run.shards));
-    let mut by_lag = self::table(std::iter::once(String::new()).chain(headings));
-    for (class, lag) in first.staleness.iter().enumerate() {
+    let mut table = Table::new(std::iter::once(String::new()).chain(headings));
+    let classes = runs.first().map_or(&[][..], |run| &run.staleness);
+    for (class, lag) in classes.iter().enumerate() {
         let cells = runs.iter().map(|run| {
             let lag = &run.staleness[class];
             if lag.holds == 0 { "-".to_owned() } else { format!("{} of {}", percent(lag.conflict_rate), lag.holds) }
         });
-        by_lag.add_row(std::iter::once(lag.unseen_for.clone()).chain(cells));
+        table.push(std::iter::once(lag.unseen_for.clone()).chain(cells));
     }
-    let _ = writeln!(text, "{}", align(by_lag));
-    if let Some(comparison) = comparison {
-        let _ = writeln!(text, "\n{}", compared(comparison));
-    }
-    text
+    table
 }
 
-fn compared(comparison: &Comparison) -> String {
-    let headings = ["", "real grid", "simulated", "difference"].map(str::to_owned);
-    let mut table = table(headings);
+fn compared(comparison: &Comparison) -> Table {
+    let mut table = Table::new(["", "real grid", "simulated", "difference"]);
     for row in &comparison.rows {
         let difference = row.difference_percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:+.0} %"));
-        table.add_row([row.figure.to_owned(), number(row.real), number(row.simulated), difference]);
+        table.push([row.figure.to_owned(), number(row.real), number(row.simulated), difference]);
     }
-    let reasons: Vec<String> = comparison.rows.iter().map(|row| format!("{}: {}", row.figure, row.why)).collect();
-    format!("{}\n\n{}", align(table), reasons.join("\n"))
-}
-
-fn table(headings: impl IntoIterator<Item = String>) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(headings.into_iter().map(Cell::new));
     table
 }
 
-fn align(mut table: Table) -> Table {
-    for column in 1..table.column_count() {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
+/// For a terminal.
+pub fn for_people(runs: &[Figures], comparison: Option<&Comparison>) -> String {
+    let texts = pieces(runs, comparison).into_iter().map(|piece| match piece {
+        Piece::Text(text) => text,
+        Piece::Heading(text) => format!("\n{text}:"),
+        Piece::Table(table) => table.text(),
+    });
+    texts.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// The same as a page.
+pub fn page(runs: &[Figures], comparison: Option<&Comparison>) -> Page {
+    let mut page = Page::new("Large grids");
+    for piece in pieces(runs, comparison) {
+        match piece {
+            Piece::Text(text) => page.text(&text),
+            Piece::Heading(text) => page.heading(text),
+            Piece::Table(table) => page.table(&table),
         }
     }
-    table
+    page
 }

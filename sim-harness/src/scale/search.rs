@@ -10,13 +10,14 @@ use std::collections::BTreeSet;
 use broker::{
     host::Host,
     ids::SiteId,
-    negotiation::{Event as Heard, Found, FoundHost},
+    negotiation::{Event as Heard, Found, FoundHost, Negotiation},
     protocol::{LedgerVersion, ScheduleSnapshot},
     schedule::Schedule,
+    time::Millis,
     view::Schedules,
 };
 use discovery::{
-    config::{FIND_TIMEOUT, SCHEDULE_AGE_MAX},
+    config::{FIND_TIMEOUT, SCHEDULE_AGE_MAX, SCHEDULE_AGE_MAX_AFTER_CONFLICT},
     costs::{self, FETCH_TIMEOUT, FIND_ROUNDS_MAX, SILENT_FOR},
 };
 use rand::{RngExt, seq::SliceRandom};
@@ -76,6 +77,9 @@ impl World {
         let Some(mut search) = self.carried[request].search.take() else { return };
         let node = self.carried[request].entry;
         search.rounds_left -= 1;
+        let record = self.carried[request].negotiation.as_ref().map(Negotiation::record);
+        let has_met_conflict = record.is_some_and(|record| record.history.conflicts > 0);
+        let age_max = if has_met_conflict { SCHEDULE_AGE_MAX_AFTER_CONFLICT } else { SCHEDULE_AGE_MAX };
         let sample = self.sample(request, &mut search);
         let mut stale: BTreeSet<(usize, Option<LedgerVersion>)> = BTreeSet::new();
         for (site, host) in sample {
@@ -83,7 +87,7 @@ impl World {
                 search.sample.push((site, host));
                 continue;
             }
-            match self.fresh_host(node, site, host) {
+            match self.fresh_host(node, site, host, age_max) {
                 Ok(found) => search.found.push(found),
                 Err(known) => {
                     stale.insert((site, known));
@@ -107,7 +111,13 @@ impl World {
     }
 
     /// A host with the schedule that the node believes, or the version that it knows of a schedule that is too old.
-    fn fresh_host(&mut self, node: usize, site: usize, host: usize) -> Result<FoundHost, Option<LedgerVersion>> {
+    fn fresh_host(
+        &mut self,
+        node: usize,
+        site: usize,
+        host: usize,
+        age_max: Millis,
+    ) -> Result<FoundHost, Option<LedgerVersion>> {
         if node == site {
             let Some(own) = self.sites[site].ledger.as_ref().map(|ledger| ledger.snapshot(self.clock())) else {
                 return Err(None);
@@ -115,7 +125,7 @@ impl World {
             return Ok(self.found_host(site, host, &own.hosts, own.version));
         }
         let Some(view) = self.belief(node, site) else { return Err(None) };
-        let Some(known) = view.fresh_schedules(millis(self.now), SCHEDULE_AGE_MAX) else {
+        let Some(known) = view.fresh_schedules(millis(self.now), age_max) else {
             let version = match view.schedules() {
                 Schedules::Known(known) if !known.has_gap => Some(known.version),
                 _ => None,
