@@ -4,9 +4,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Booking, BookingState, HostLedger, Ledger, Output, ReplyToken};
 use crate::{
-    ids::SiteId,
-    protocol::{AttemptId, AttemptStatus, ChangeKind, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
-    time::Now,
+    ids::{HostId, SiteId},
+    protocol::{
+        AttemptId, AttemptStatus, ChangeKind, HoldRequest, HostState, Refusal, RefusalReason, SiteAnswer, SiteRequest,
+    },
+    time::{Now, Time, Window},
     trust::Permit,
 };
 
@@ -219,5 +221,30 @@ impl Ledger {
 
     pub(super) fn refusal(&self, reason: RefusalReason) -> SiteAnswer {
         SiteAnswer::Refused(Refusal { reason, version: self.version, hosts: Vec::new() })
+    }
+
+    /// What the site shows of `hosts` in a refusal.
+    fn states_of<'a>(&self, hosts: impl Iterator<Item = &'a HostId>, now: Now) -> Vec<HostState> {
+        hosts
+            .filter_map(|id| self.hosts.get(id))
+            .map(|host| {
+                let mut schedule = host.reserved.clone();
+                schedule.forget_before(now.utc);
+                let held = self.holds().flat_map(|booking| {
+                    let here = booking.grants.iter().filter(|grant| grant.host == host.host.id);
+                    here.map(|grant| (booking.window, grant.amounts.clone()))
+                });
+                HostState { host: host.host.id.clone(), schedule, held: held.collect() }
+            })
+            .collect()
+    }
+
+    /// Whether the time is in the past of every schedule's use.
+    pub(super) fn window_error(&self, window: Window, now: Time) -> Option<RefusalReason> {
+        if window.start + self.limits.start_tolerance < now || window.end <= now {
+            return Some(RefusalReason::WindowPassed);
+        }
+        (window.end > now + self.limits.farthest_future)
+            .then_some(RefusalReason::TooFarAhead(self.limits.farthest_future.0))
     }
 }

@@ -7,8 +7,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::SiteId,
+    ids::{HostId, RequestId, SiteId},
     protocol::{AttemptId, Grant},
+    resources::Amounts,
     time::{Millis, Window},
     trust::{PublicKey, SignedText},
 };
@@ -46,6 +47,19 @@ pub struct Reservation {
     /// The node that acts for the attempt in the place of its entry point, if one has taken it over.
     #[serde(default)]
     pub steward: Option<SiteId>,
+}
+
+/// The owner's own work on one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalWork {
+    /// Its name.
+    pub id: RequestId,
+    /// The host.
+    pub host: HostId,
+    /// When.
+    pub window: Window,
+    /// How much of the host.
+    pub amounts: Amounts,
 }
 
 /// What stands in the ledger for one attempt.

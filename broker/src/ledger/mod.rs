@@ -12,6 +12,7 @@ mod accounts;
 mod answers;
 mod booking;
 mod limits;
+mod local;
 mod settlement;
 mod takeover;
 mod telling;
@@ -25,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::{accounts::Accounts, takeover::Words, tombstones::Tombstones};
 pub use self::{
-    booking::{Booking, BookingState, Record, Reservation},
+    booking::{Booking, BookingState, LocalWork, Record, Reservation},
     limits::LedgerLimits,
 };
 use crate::{
@@ -33,8 +34,8 @@ use crate::{
     host::Host,
     ids::{HostId, SiteId},
     protocol::{
-        AttemptId, AttemptStatus, ChangeKind, Grant, HostState, LedgerVersion, ScheduleChange, ScheduleSnapshot,
-        SiteAnswer, SiteRequest,
+        AttemptId, AttemptStatus, ChangeKind, Grant, LedgerVersion, ScheduleChange, ScheduleSnapshot, SiteAnswer,
+        SiteRequest,
     },
     resources::Amounts,
     schedule::{Schedule, Shortage},
@@ -57,6 +58,13 @@ pub enum Event {
         token: ReplyToken,
         /// What it asks.
         request: SiteRequest,
+    },
+    /// The owner has own work for a host.
+    Local {
+        /// Goes back with the answer.
+        token: ReplyToken,
+        /// The work.
+        work: LocalWork,
     },
     /// An answer to [`Output::Inquire`].
     StatusHeard {
@@ -233,7 +241,8 @@ impl Ledger {
         }
         // One that has lost all its hosts stays as well: that it was confirmed must not be forgotten, or this site would
         // tell the others that the attempt had never been complete.
-        let state = match (reservation.settled, has_begun) {
+        let is_final = has_begun || self.is_local(&reservation.attempt);
+        let state = match (reservation.settled, is_final) {
             (true, true) => BookingState::Settled,
             (true, false) => BookingState::Returned {
                 ask_at: now.monotonic + Millis(RETURNED_APART.0 * self.bookings.len() as u64),
@@ -313,6 +322,10 @@ impl Ledger {
         self.handle_timeout(now);
         match event {
             Event::Request { from, token, request } => self.on_request(now, &from, token, request),
+            Event::Local { token, work } => {
+                let answer = self.on_local(now, work);
+                self.outputs.push_back(Output::Reply { token, answer });
+            }
             Event::StatusHeard { from, attempt, decision, booking } => {
                 self.on_status(now, &from, &attempt, decision, booking);
             }
@@ -449,31 +462,6 @@ impl Ledger {
     fn holds(&self) -> impl Iterator<Item = &Booking> {
         let waiting = self.timers.iter().filter_map(|(_, attempt)| self.bookings.get(attempt));
         waiting.filter(|booking| booking.is_held())
-    }
-
-    /// What the site shows of `hosts` in a refusal.
-    fn states_of<'a>(&self, hosts: impl Iterator<Item = &'a HostId>, now: Now) -> Vec<HostState> {
-        hosts
-            .filter_map(|id| self.hosts.get(id))
-            .map(|host| {
-                let mut schedule = host.reserved.clone();
-                schedule.forget_before(now.utc);
-                let held = self.holds().flat_map(|booking| {
-                    let here = booking.grants.iter().filter(|grant| grant.host == host.host.id);
-                    here.map(|grant| (booking.window, grant.amounts.clone()))
-                });
-                HostState { host: host.host.id.clone(), schedule, held: held.collect() }
-            })
-            .collect()
-    }
-
-    /// Whether the time is in the past of every schedule's use.
-    fn window_error(&self, window: Window, now: Time) -> Option<crate::protocol::RefusalReason> {
-        use crate::protocol::RefusalReason::{TooFarAhead, WindowPassed};
-        if window.start + self.limits.start_tolerance < now || window.end <= now {
-            return Some(WindowPassed);
-        }
-        (window.end > now + self.limits.farthest_future).then_some(TooFarAhead(self.limits.farthest_future.0))
     }
 
     /// Checks the module's invariants from scratch; for tests and the simulator.

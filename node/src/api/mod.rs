@@ -7,6 +7,7 @@ pub mod events;
 mod explanation;
 mod grid;
 mod guard;
+mod local;
 mod members;
 mod metrics;
 mod page;
@@ -135,6 +136,8 @@ fn described() -> (OpenApiRouter<Arc<ApiState>>, OpenApiRouter<Arc<ApiState>>) {
         .routes(routes!(plan::plan))
         .routes(routes!(slots::slots))
         .routes(routes!(bookings::list))
+        .routes(routes!(local::enter, local::list))
+        .routes(routes!(local::remove))
         .routes(routes!(usage::usage))
         .routes(routes!(events::listen))
         .routes(routes!(session::link));

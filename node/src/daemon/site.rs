@@ -12,7 +12,7 @@ use std::{
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{Event, Ledger, Output, ReplyToken},
+    ledger::{Event, Ledger, LocalWork, Output, ReplyToken},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
     trust::Authorization,
@@ -77,6 +77,7 @@ impl Concern {
 
 enum Message {
     Ask { from: SiteId, request: SiteRequest, reply: ReplyTo },
+    Local { work: LocalWork, reply: ReplyTo },
     Status(Event),
 }
 
@@ -121,8 +122,18 @@ pub struct OwnSite {
 impl OwnSite {
     /// Asks as the entry point of this node would ask any other site.
     pub async fn ask(&self, request: SiteRequest, timeout: Duration) -> Result<SiteAnswer, String> {
+        let from = self.site.clone();
+        self.send(|reply| Message::Ask { from, request, reply }, timeout).await
+    }
+
+    /// Enters the owner's own work.
+    pub async fn enter(&self, work: LocalWork, timeout: Duration) -> Result<SiteAnswer, String> {
+        self.send(|reply| Message::Local { work, reply }, timeout).await
+    }
+
+    async fn send(&self, message: impl FnOnce(ReplyTo) -> Message, timeout: Duration) -> Result<SiteAnswer, String> {
         let (reply, answer) = oneshot::channel();
-        let message = Message::Ask { from: self.site.clone(), request, reply: ReplyTo::Own(reply) };
+        let message = message(ReplyTo::Own(reply));
         let stopped = || "this node is stopping".to_owned();
         let asking = async {
             self.messages.send(message).await.map_err(|_| stopped())?;
@@ -231,6 +242,12 @@ impl SiteTask {
     fn feed(&mut self, message: Message) {
         let event = match message {
             Message::Status(event) => event,
+            Message::Local { work, reply } => {
+                self.next_token += 1;
+                let from = self.discovery.site_id().clone();
+                self.replies.insert(self.next_token, (reply, from, Concern::None));
+                Event::Local { token: ReplyToken(self.next_token), work }
+            }
             Message::Ask { from, request, reply } => {
                 self.next_token += 1;
                 if let (Some(attempt), what) = request.about() {

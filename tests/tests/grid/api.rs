@@ -73,6 +73,9 @@ fn answers_are_as_described() {
     let slots = |mode: &str, at: &str| format!(r#"{{"mode":"{mode}"{at},"request":{request}}}"#);
     let (earliest, most) = (slots("earliest", ""), slots("most", ""));
     let at = slots("at", ",\"at\":4102444800");
+    // An hour of all of a host, tomorrow.
+    let tomorrow = settled["reservation"]["start"].as_i64().unwrap() + 86_400;
+    let own = format!(r#"{{"host":"a1","start":{tomorrow},"end":{}}}"#, tomorrow + 3600);
     for (method, operation, path, body, expected) in [
         ("GET", "/v1/status", "/v1/status", None, 200),
         ("GET", "/v1/sites", "/v1/sites?limit=1", None, 200),
@@ -107,6 +110,12 @@ fn answers_are_as_described() {
         ),
         ("POST", "/v1/requests/read", "/v1/requests/read", Some(r#"{"hosts":2,"duration":"90"}"#), 400),
         ("POST", "/v1/links", "/v1/links", None, 201),
+        ("POST", "/v1/local", "/v1/local", Some(own.as_str()), 201),
+        ("POST", "/v1/local", "/v1/local", Some(own.as_str()), 409),
+        ("POST", "/v1/local", "/v1/local", Some(r#"{"start":4102444800,"end":4102448400}"#), 400),
+        ("GET", "/v1/local", "/v1/local", None, 200),
+        ("DELETE", "/v1/local/{id}", "/v1/local/local-", None, 200),
+        ("DELETE", "/v1/local/{id}", "/v1/local/local-", None, 404),
         ("DELETE", "/v1/requests/{id}", &format!("/v1/requests/{id}"), None, 200),
     ] {
         let (status, answer) = api.checked(method, operation, path, body);

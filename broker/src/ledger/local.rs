@@ -1,0 +1,181 @@
+//! The owner's own work on the site's hosts, entered and taken out while the node runs.
+//!
+//! It stands in the ledger as a reservation of the site itself whose attempt has number 0, which no try of a request ever has; so
+//! it is kept on disk, told to others and forgotten at its end as all reservations are, and taken out by a release.
+//! Invariants: it goes through the one admission function, so it never takes what somebody was promised; the owner's rules
+//! for others do not bind the owner; it can come from the site itself only.
+
+use super::{Booking, BookingState, Ledger, LocalWork};
+use crate::{
+    protocol::{AttemptId, ChangeKind, RefusalReason, SiteAnswer},
+    time::{Now, Window},
+};
+
+/// Most entries of own work at a time.
+const ENTRIES_MAX: usize = 10_000;
+/// Who it is of, for people.
+const OWNER: &str = "owner";
+
+impl Ledger {
+    /// The attempt that own work of this name stands under.
+    #[must_use]
+    pub fn local_attempt(&self, work: &LocalWork) -> AttemptId {
+        AttemptId { entry_point: self.site.clone(), request: work.id.clone(), attempt: 0 }
+    }
+
+    /// Reservations that are the owner's own work.
+    pub fn local_work(&self) -> impl Iterator<Item = &Booking> {
+        self.bookings.values().filter(|booking| self.is_local(&booking.attempt))
+    }
+
+    /// Whether an attempt is the owner's own work, about which there is nobody to ask.
+    pub(super) fn is_local(&self, attempt: &AttemptId) -> bool {
+        attempt.entry_point == self.site && attempt.attempt == 0
+    }
+
+    /// Enters own work; entering the same again changes nothing. What has begun already counts from now on.
+    pub(super) fn on_local(&mut self, now: Now, work: LocalWork) -> SiteAnswer {
+        let attempt = self.local_attempt(&work);
+        if self.bookings.contains_key(&attempt) {
+            return SiteAnswer::Confirmed { version: self.version };
+        }
+        if self.tombstones.is_buried(&attempt) {
+            return self.refusal(RefusalReason::AttemptIsOver);
+        }
+        let window = Window { start: work.window.start.max(now.utc), end: work.window.end };
+        if window.end <= window.start {
+            return self.refusal(RefusalReason::WindowPassed);
+        }
+        if let Some(reason) = self.window_error(window, now.utc) {
+            return self.refusal(reason);
+        }
+        if self.local_work().count() >= ENTRIES_MAX {
+            return self.refusal(RefusalReason::Malformed(format!("{ENTRIES_MAX} entries of own work stand already")));
+        }
+        let Some(host) = self.hosts.get_mut(&work.host) else {
+            return self.refusal(RefusalReason::UnknownHost(work.host));
+        };
+        if let Err(shortage) = host.admit(window, &work.amounts) {
+            return self.refusal(RefusalReason::NotEnough {
+                host: work.host,
+                resource: shortage.resource,
+                asked: shortage.asked,
+                free: shortage.free,
+            });
+        }
+        host.promised.add(window, &work.amounts);
+        host.reserved.add(window, &work.amounts);
+        let booking = Booking {
+            attempt,
+            window,
+            grants: vec![crate::protocol::Grant { host: work.host, amounts: work.amounts }],
+            participants: vec![self.site.clone()],
+            user: OWNER.to_owned(),
+            user_key: None,
+            statement: None,
+            state: BookingState::Settled,
+            steward: None,
+        };
+        self.outputs.push_back(super::Output::Persist(booking.to_record()));
+        self.publish(window, &booking.grants, ChangeKind::Added);
+        self.insert(booking);
+        SiteAnswer::Confirmed { version: self.version }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            Event, LedgerLimits, Output, Record, ReplyToken,
+            tests::{ask, at, cpu, host, id},
+        },
+        *,
+    };
+    use crate::{
+        ids::{HostId, RequestId},
+        protocol::{Refusal, SiteRequest},
+        schedule::Schedule,
+        time::{Span, Time},
+        trust::testing,
+    };
+
+    fn open(reservations: Vec<crate::ledger::Reservation>) -> Ledger {
+        let hosts = vec![(host("h1"), Schedule::default())];
+        let limits = LedgerLimits::default();
+        Ledger::open(id("site"), limits, 7, testing::open_gate(), hosts, reservations, at(0)).0
+    }
+
+    fn work(name: &str, start: i64, amount: u64) -> LocalWork {
+        LocalWork {
+            id: RequestId::new(name).unwrap(),
+            host: HostId::new("h1").unwrap(),
+            window: Window::starting(Time(start), Span(100)),
+            amounts: cpu(amount),
+        }
+    }
+
+    fn enter(ledger: &mut Ledger, work: LocalWork) -> (SiteAnswer, Vec<Record>, usize) {
+        ledger.handle(at(0), Event::Local { token: ReplyToken(1), work });
+        ledger.sanity_check().unwrap();
+        let (mut answer, mut records, mut published) = (None, Vec::new(), 0);
+        while let Some(output) = ledger.poll_output() {
+            match output {
+                Output::Persist(record) => records.push(record),
+                Output::Publish(parts) => published += parts.changes.len(),
+                Output::Reply { answer: told, .. } => answer = Some(told),
+                Output::Inquire { .. } => panic!("nobody has to be asked"),
+            }
+        }
+        (answer.unwrap(), records, published)
+    }
+
+    fn reason(answer: SiteAnswer) -> RefusalReason {
+        match answer {
+            SiteAnswer::Refused(Refusal { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn own_work_takes_its_place_survives_a_restart_and_is_taken_out() {
+        let mut ledger = open(Vec::new());
+        let (answer, records, published) = enter(&mut ledger, work("w1", 2000, 3000));
+        assert!(matches!(answer, SiteAnswer::Confirmed { .. }));
+        assert_eq!((records.len(), published), (1, 1), "on disk, and told to others");
+        let (answer, records, published) = enter(&mut ledger, work("w1", 2000, 3000));
+        assert!(matches!(answer, SiteAnswer::Confirmed { .. }), "the same again");
+        assert_eq!((records.len(), published), (0, 0));
+        let short = reason(enter(&mut ledger, work("w2", 2050, 2000)).0);
+        assert!(matches!(short, RefusalReason::NotEnough { free, .. } if free.0 == 1000), "{short}");
+
+        let kept = ledger.local_work().map(|booking| match booking.to_record() {
+            Record::Put(reservation) => reservation,
+            Record::Remove(attempt) => panic!("{attempt:?}"),
+        });
+        let mut again = open(kept.collect());
+        assert_eq!(again.local_work().count(), 1);
+        assert_eq!(again.poll_timeout(), None, "nobody is asked whether it is still wanted");
+        assert!(matches!(reason(enter(&mut again, work("w2", 2050, 2000)).0), RefusalReason::NotEnough { .. }));
+        let attempt = again.local_attempt(&work("w1", 0, 0));
+        let (answer, _) = ask(&mut again, at(0), "stranger", SiteRequest::Release(attempt.clone()));
+        assert!(matches!(reason(answer), RefusalReason::NotYours));
+        let (answer, records) = ask(&mut again, at(0), "site", SiteRequest::Release(attempt));
+        assert!(matches!(answer, SiteAnswer::Released { .. }) && records.len() == 1);
+        again.sanity_check().unwrap();
+        assert!(matches!(enter(&mut again, work("w2", 2050, 2000)).0, SiteAnswer::Confirmed { .. }));
+    }
+
+    #[test]
+    fn what_is_over_or_unknown_or_too_far_is_refused() {
+        let mut ledger = open(Vec::new());
+        // The clock shows 1,000 s.
+        assert!(matches!(reason(enter(&mut ledger, work("w", 500, 1)).0), RefusalReason::WindowPassed));
+        let (answer, ..) = enter(&mut ledger, work("begun", 950, 1));
+        assert!(matches!(answer, SiteAnswer::Confirmed { .. }));
+        assert_eq!(ledger.local_work().next().unwrap().window.start, Time(1000), "the past is not booked");
+        assert!(matches!(reason(enter(&mut ledger, work("w", 99_999_999_999, 1)).0), RefusalReason::TooFarAhead(_)));
+        let elsewhere = LocalWork { host: HostId::new("h9").unwrap(), ..work("w", 2000, 1) };
+        assert!(matches!(reason(enter(&mut ledger, elsewhere).0), RefusalReason::UnknownHost(_)));
+    }
+}

@@ -1,0 +1,170 @@
+//! The owner's own work over the API: enter, list, take out. It stands in this site's ledger, and others see the hosts taken.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use broker::{
+    amount::Amount,
+    ids::{HostId, RequestId},
+    ledger::{Booking, LocalWork},
+    protocol::{AttemptId, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    resources::Amounts,
+    time::{Time, Window},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{ApiState, problem::Problem, requests::read_body};
+use crate::trust::new_request_id;
+
+/// How long the ledger may take, its write to disk included.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Body of `POST /v1/local`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// May be left out at a site with one host.
+    #[schema(value_type = Option<String>)]
+    host: Option<HostId>,
+    #[schema(value_type = i64)]
+    start: Time,
+    #[schema(value_type = i64)]
+    end: Time,
+    /// What the work takes; left out, the whole host.
+    #[schema(value_type = Option<std::collections::BTreeMap<String, u64>>)]
+    amounts: Option<Amounts>,
+}
+
+/// The owner's own work.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LocalView {
+    #[schema(value_type = String)]
+    id: RequestId,
+    #[schema(value_type = Option<String>)]
+    host: Option<HostId>,
+    #[schema(value_type = i64)]
+    start: Time,
+    #[schema(value_type = i64)]
+    end: Time,
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
+    amounts: Amounts,
+}
+
+impl LocalView {
+    fn new(booking: &Booking) -> LocalView {
+        let grant = booking.grants.first();
+        LocalView {
+            id: booking.attempt.request.clone(),
+            host: grant.map(|grant| grant.host.clone()),
+            start: booking.window.start,
+            end: booking.window.end,
+            amounts: grant.map(|grant| grant.amounts.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Answer of `GET /v1/local`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LocalList {
+    /// In the order of the names.
+    local: Vec<LocalView>,
+}
+
+/// The owner's own work that was entered.
+#[utoipa::path(get, path = "/local", tag = "grid", responses((status = 200, description = "Done", body = LocalList)))]
+pub async fn list(State(state): State<Arc<ApiState>>) -> Json<LocalList> {
+    Json(LocalList { local: state.ledger.lock().local_work().map(LocalView::new).collect() })
+}
+
+/// Enters the owner's own work; answers once it is on disk.
+#[utoipa::path(post, path = "/local", tag = "grid", request_body = Entry, responses((status = 201, description = "Done", body = LocalView)))]
+pub async fn enter(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<(StatusCode, Json<LocalView>), Problem> {
+    let entry: Entry = read_body("own work", &body)?;
+    let work = work_of(&state, entry)?;
+    let id = work.id.clone();
+    let answer = state.carrier.own_site.enter(work, ANSWER_TIMEOUT).await;
+    confirmed(answer)?;
+    let ledger = state.ledger.lock();
+    let booking = ledger.local_work().find(|booking| booking.attempt.request == id);
+    let view = booking.map(LocalView::new).ok_or_else(|| missing(id.as_str()))?;
+    Ok((StatusCode::CREATED, Json(view)))
+}
+
+fn work_of(state: &ApiState, entry: Entry) -> Result<LocalWork, Problem> {
+    if !entry.start.is_in_range() || !entry.end.is_in_range() || entry.end <= entry.start {
+        return Err(Problem::bad_request("end: expected a time behind start").with_key("end"));
+    }
+    let ledger = state.ledger.lock();
+    let mut hosts = ledger.hosts().map(broker::ledger::HostLedger::host);
+    let host = match (entry.host, hosts.next(), hosts.next()) {
+        (Some(id), ..) => ledger.hosts().map(broker::ledger::HostLedger::host).find(|host| host.id == id).ok_or(id),
+        (None, Some(only), None) => Ok(only),
+        (None, ..) => {
+            return Err(Problem::bad_request("host: this site has several; say which").with_key("host"));
+        }
+    };
+    let host = host.map_err(|id| Problem::bad_request(format!("host: this site has no {id}")).with_key("host"))?;
+    let amounts = entry.amounts.unwrap_or_else(|| host.capacity.clone());
+    let is_amount = |amount: &Amount| *amount > Amount::ZERO && *amount <= Amount::MAX;
+    let known = amounts.iter().all(|(name, amount)| host.capacity.contains_key(name) && is_amount(amount));
+    if amounts.is_empty() || !known {
+        let detail = format!("amounts: expected some of what host {} has", host.id);
+        return Err(Problem::bad_request(detail).with_key("amounts"));
+    }
+    let id = new_request_id().map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let id = RequestId::new(&format!("local-{id}"))
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(LocalWork { id, host: host.id.clone(), window: Window { start: entry.start, end: entry.end }, amounts })
+}
+
+/// Takes own work out.
+#[utoipa::path(delete, path = "/local/{id}", tag = "grid", params(("id" = String, Path, description = "An id, or the unique beginning of one")), responses((status = 200, description = "Done", body = LocalView)))]
+pub async fn remove(
+    State(state): State<Arc<ApiState>>,
+    Path(selector): Path<String>,
+) -> Result<Json<LocalView>, Problem> {
+    let found: Vec<(AttemptId, LocalView)> = {
+        let ledger = state.ledger.lock();
+        let matching = ledger.local_work().filter(|booking| booking.attempt.request.as_str().starts_with(&selector));
+        matching.take(2).map(|booking| (booking.attempt.clone(), LocalView::new(booking))).collect()
+    };
+    let mut found = found.into_iter();
+    match (found.next(), found.next()) {
+        (Some((attempt, view)), None) => {
+            let request = SiteRequest::Release(attempt);
+            let answer = state.carrier.own_site.ask(request, ANSWER_TIMEOUT).await;
+            confirmed(answer)?;
+            Ok(Json(view))
+        }
+        (Some(_), Some(_)) => {
+            let detail = format!("{selector:?} is the beginning of several entries; give more of the id");
+            Err(Problem::new(StatusCode::CONFLICT, detail))
+        }
+        (None, _) => Err(missing(&selector)),
+    }
+}
+
+fn missing(id: &str) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no own work {id:?}"))
+}
+
+fn confirmed(answer: Result<SiteAnswer, String>) -> Result<(), Problem> {
+    match answer {
+        Ok(SiteAnswer::Confirmed { .. } | SiteAnswer::Released { .. }) => Ok(()),
+        Ok(SiteAnswer::Refused(Refusal { reason, .. })) => Err(match reason {
+            RefusalReason::NotEnough { .. } => {
+                let detail = format!("{reason}: the rest is promised to others until then");
+                Problem::new(StatusCode::CONFLICT, detail).with_key("amounts")
+            }
+            reason => Problem::bad_request(reason.to_string()),
+        }),
+        Ok(other) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("unexpected answer {other:?}"))),
+        Err(why) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)),
+    }
+}
