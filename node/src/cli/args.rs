@@ -5,21 +5,34 @@
 
 use std::path::PathBuf;
 
-use broker::request::Effort;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use super::{
     grid_args::{GridArgs, JoinArgs, KeyArgs},
+    local_args::LocalArgs,
     output::OutputFormat,
+    request_args::{ExtendArgs, PlanArgs, SlotsArgs, SubmitArgs},
 };
-use crate::config::{NodeArgs, parse_effort};
+use crate::config::NodeArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failure, 2 no placement in the window, 3 grid or node not reachable, \
                           4 refused by policy, 64 bad usage.";
 
+const SURROUNDINGS: &str =
+    "Exit codes: 0 done, 1 failure, 2 no placement in the window, 3 grid or node not reachable, \
+4 refused by policy, 64 bad usage.
+
+Environment: KOLO_API and KOLO_TOKEN_FILE stand for --api and --token-file, KOLO_KEY for --key; NO_COLOR switches \
+colours off; TZ is the zone of times.
+
+Files: api.address and api.token in the data directory tell where the node here listens and what opens it; user.key in \
+$XDG_CONFIG_HOME/kolo or the data directory signs requests.";
+
 /// Pools machines of many sites: ask any node for N hosts together and get a reservation, or a clear no
 #[derive(Debug, Parser)]
-#[command(name = "kolo", version, after_help = EXIT_CODES, propagate_version = true, max_term_width = 110)]
+#[command(name = "kolo", version, after_help = EXIT_CODES, after_long_help = SURROUNDINGS, propagate_version = true)]
+#[command(max_term_width = 110)]
 pub struct Cli {
     /// Flags of every command.
     #[command(flatten)]
@@ -60,12 +73,18 @@ pub enum Command {
     Submit(SubmitArgs),
     /// Say where a request would be placed, and hold nothing
     Plan(PlanArgs),
+    /// Say when hosts could be had, and how many
+    Slots(SlotsArgs),
     /// List requests made through this node
     List(ListArgs),
     /// Show one request
     Show(SelectorArgs),
     /// Say why a request was placed as it was, or why it was not
     Explain(SelectorArgs),
+    /// Wait until a request is settled, has begun or has ended
+    Wait(WaitArgs),
+    /// Reserve the same hosts for the time right behind a reservation
+    Extend(ExtendArgs),
     /// Cancel a request and free its hosts
     Cancel(SelectorArgs),
     /// See whether a reservation is still whole, and look for others in the place of lost hosts
@@ -74,12 +93,25 @@ pub enum Command {
     Sites,
     /// List the hosts of the grid, as this node knows them
     Hosts,
+    /// Draw who has which hosts when
+    Gantt(GanttArgs),
+    /// Show sites, requests and reservations, again and again
+    Top(TopArgs),
+    /// Print a link that opens the node's page in a browser, once
+    Open,
+    /// Enter the owner's own work on this site's hosts, list it, take it out
+    Local(LocalArgs),
     /// Make a grid, invite to it, revoke, show it
     Grid(GridArgs),
     /// Join a grid with a token
     Join(JoinArgs),
-    /// Look for what is wrong with a data directory, and say what to do about it
+    /// Look for what is wrong with a data directory and its node, and say what to do about it
     Doctor(DoctorArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 /// `kolo node-group`
@@ -88,89 +120,6 @@ pub struct NodeGroupArgs {
     /// Configuration files, one a node
     #[arg(required = true, value_name = "FILE")]
     pub configs: Vec<PathBuf>,
-}
-
-/// A request, as typed.
-#[derive(Debug, Clone, Default, Args)]
-pub struct RequestArgs {
-    /// Read the request from a file (TOML, or JSON as *.json); flags win over it
-    #[arg(long, value_name = "FILE")]
-    pub request: Option<PathBuf>,
-    /// How many hosts
-    #[arg(short = 'N', long, value_name = "COUNT")]
-    pub hosts: Option<u32>,
-    /// How long, such as 2:00:00, 2h30m or 90min
-    #[arg(short = 't', long, value_name = "DURATION")]
-    pub duration: Option<String>,
-    /// What all hosts together must give, such as memory=40GiB; may be repeated
-    #[arg(long, value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
-    pub total: Vec<String>,
-    /// What every single host must give, such as cpu=1; may be repeated
-    #[arg(long, value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
-    pub per_host: Vec<String>,
-    /// Earliest start, such as now+1h or 2026-11-21T08:00+01:00 [default: now]
-    #[arg(long, value_name = "TIME", num_args = 1..=2)]
-    pub earliest: Vec<String>,
-    /// Latest start, such as tomorrow 08:00 [default: the node's reach behind the earliest]
-    #[arg(long, value_name = "TIME", num_args = 1..=2)]
-    pub latest: Vec<String>,
-    /// Attribute that every host must have, such as arch=x86_64; may be repeated
-    #[arg(long = "where", value_name = "KEY=VALUE")]
-    pub attributes: Vec<String>,
-    /// Choose among these hosts only; may be repeated
-    #[arg(long = "candidate", value_name = "HOST", num_args = 1..)]
-    pub candidates: Vec<String>,
-    /// How hard to look: fast, balanced, thorough [default: the node's]
-    #[arg(long, value_name = "EFFORT", value_parser = parse_effort)]
-    pub effort: Option<Effort>,
-    /// When hosts of the reservation are lost and cannot be replaced at its start, take all hosts anew at another start
-    /// inside the window
-    #[arg(long)]
-    pub move_on_loss: bool,
-    /// Label of your own, by which the request can be named later
-    #[arg(long, value_name = "LABEL")]
-    pub id: Option<String>,
-}
-
-/// `kolo submit`
-#[derive(Debug, Args)]
-pub struct SubmitArgs {
-    /// The request.
-    #[command(flatten)]
-    pub request: RequestArgs,
-    /// The key.
-    #[command(flatten)]
-    pub key: KeyArgs,
-    /// Print the id and do not wait
-    #[arg(long)]
-    pub no_wait: bool,
-    /// Wait no longer than this; the request goes on
-    #[arg(long, value_name = "DURATION", conflicts_with = "no_wait")]
-    pub timeout: Option<String>,
-}
-
-/// The flags that write a single request; offline, requests come from a file.
-const REQUEST_FLAGS: [&str; 10] =
-    ["request", "hosts", "duration", "total", "per_host", "earliest", "latest", "attributes", "candidates", "id"];
-
-/// `kolo plan`
-#[derive(Debug, Args)]
-pub struct PlanArgs {
-    /// The request; asks the node for its present view.
-    #[command(flatten)]
-    pub request: RequestArgs,
-    /// Plan offline on this snapshot (kolo-grid/1) instead
-    #[arg(long, value_name = "GRID.json", requires = "requests")]
-    pub grid: Option<PathBuf>,
-    /// Requests to plan offline, one JSON object a line; - is standard input
-    #[arg(long, value_name = "REQUESTS.jsonl", requires = "grid", conflicts_with_all = REQUEST_FLAGS)]
-    pub requests: Option<PathBuf>,
-    /// Offline: what is allocated occupies the snapshot for the requests after it
-    #[arg(long, requires = "grid")]
-    pub commit: bool,
-    /// Offline: seed of the random choices
-    #[arg(long, requires = "grid", value_name = "SEED")]
-    pub seed: Option<u64>,
 }
 
 /// `kolo list`
@@ -195,6 +144,79 @@ pub struct SelectorArgs {
     /// Id, unique beginning of an id, label, or `last`
     #[arg(value_name = "REQUEST")]
     pub selector: String,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Goal {
+    /// It has a reservation, or is over without one
+    #[default]
+    Settled,
+    /// Its reservation has begun
+    Start,
+    /// Its reservation has ended
+    End,
+}
+
+/// `kolo wait`
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// Id, unique beginning of an id, label, or `last`
+    #[arg(value_name = "REQUEST")]
+    pub selector: String,
+    /// What is waited for
+    #[arg(long = "for", value_enum, default_value_t, value_name = "WHAT")]
+    pub goal: Goal,
+    /// Wait no longer than this
+    #[arg(long, value_name = "DURATION")]
+    pub timeout: Option<String>,
+}
+
+/// `kolo gantt`
+#[derive(Debug, Args)]
+pub struct GanttArgs {
+    /// Left edge, such as now or tomorrow 08:00 [default: now]
+    #[arg(long, value_name = "TIME", num_args = 1..=2)]
+    pub from: Vec<String>,
+    /// How much time is shown, 1m to 366d
+    #[arg(long, value_name = "DURATION", default_value = "24h")]
+    pub span: String,
+    /// Only sites whose name or id begins so
+    #[arg(long, value_name = "SITE")]
+    pub site: Option<String>,
+    /// Columns to draw in [default: the terminal's, else 100]
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    pub width: Option<u16>,
+}
+
+/// `kolo top`
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// How often the node is asked, 200ms to 1h
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub interval: String,
+    /// How much time the bars show, 1m to 366d
+    #[arg(long, value_name = "DURATION", default_value = "12h")]
+    pub span: String,
+    /// Print one picture and end, as when the output is no terminal
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// `kolo completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// `kolo man`
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Where the pages go; must exist
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 /// `kolo repair`.

@@ -11,7 +11,10 @@ use ureq::{
     http::{Method, Response, StatusCode},
 };
 
-use super::{error::Exit, views::Problem};
+use super::{
+    error::Exit,
+    views::{HostList, Problem, SiteList},
+};
 use crate::config::document::DocumentError;
 
 /// How long a connection may take: the node is on the same machine.
@@ -20,6 +23,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest answer, in bytes: 10,000 hosts take some 5 MB.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
+
+/// Most pages of one list: no view of a node is as large.
+const MAX_PAGES: usize = 1_000;
 
 /// Why the node did not do what was asked of it.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +125,7 @@ impl ApiError {
             ApiError::Problem { status, .. } if *status == StatusCode::NOT_FOUND => {
                 Some("kolo list shows what there is".to_owned())
             }
-            ApiError::Problem { status, .. } if *status == StatusCode::CONFLICT => {
+            ApiError::Problem { status, problem } if *status == StatusCode::CONFLICT && problem.key.is_none() => {
                 Some("write more of the id; kolo list shows what there is".to_owned())
             }
             ApiError::Problem { .. } | ApiError::BadAnswer { .. } => None,
@@ -172,6 +178,36 @@ impl Client {
     /// [`ApiError`].
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
         self.call(&Method::POST, path, body, Duration::ZERO)
+    }
+
+    /// All known sites, page by page.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub fn sites(&self) -> Result<SiteList, ApiError> {
+        let mut all: SiteList = self.get("/v1/sites")?;
+        for _ in 0..MAX_PAGES {
+            let Some(next) = all.next.take() else { break };
+            let page: SiteList = self.get(&escaped("/v1/sites?after=", &next))?;
+            all.sites.extend(page.sites);
+            all.next = page.next;
+        }
+        Ok(all)
+    }
+
+    /// All known hosts, page by page.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub fn hosts(&self) -> Result<HostList, ApiError> {
+        let mut all: HostList = self.get("/v1/hosts")?;
+        for _ in 0..MAX_PAGES {
+            let Some(next) = all.next.take() else { break };
+            let page: HostList = self.get(&escaped("/v1/hosts?after=", &next))?;
+            all.hosts.extend(page.hosts);
+            all.next = page.next;
+        }
+        Ok(all)
     }
 
     /// Deletes what is at `path`.
@@ -247,6 +283,12 @@ pub fn reservation_path(id: &str) -> String {
     escaped("/v1/reservations/", id)
 }
 
+/// The path of an entry of own work.
+#[must_use]
+pub fn local_path(selector: &str) -> String {
+    escaped("/v1/local/", selector)
+}
+
 fn escaped(path: &str, selector: &str) -> String {
     let mut path = path.to_owned();
     for byte in selector.bytes() {
@@ -312,6 +354,15 @@ pub mod tests {
         assert!(sites.sites.is_empty());
         let asked = &server.join().unwrap()[0];
         assert!(asked.starts_with("GET /v1/sites HTTP/1.1") && asked.contains("Bearer 00ff"), "{asked}");
+    }
+
+    #[test]
+    fn a_list_is_read_to_its_last_page() {
+        let page = |next: &str| format!("{{\"sites\":[],\"next\":{next}}}");
+        let (client, server) = serve(vec![("200 OK", page("\"a b\"")), ("200 OK", page("null"))]);
+        assert!(client.sites().unwrap().next.is_none());
+        let asked = server.join().unwrap();
+        assert!(asked[1].starts_with("GET /v1/sites?after=a%20b HTTP"), "{asked:?}");
     }
 
     #[test]

@@ -103,6 +103,12 @@ pub enum CliError {
         /// Its state.
         state: String,
     },
+    /// A reservation was not extended.
+    #[error("not extended: {why}")]
+    NotExtended {
+        /// Why.
+        why: String,
+    },
     /// A plan was asked and there is none.
     #[error("no placement: {0}")]
     NoPlan(String),
@@ -122,6 +128,14 @@ pub enum CliError {
     /// There is no request that `last` could mean.
     #[error("there is no request yet")]
     NoLast,
+    /// An error that something more can be said about.
+    #[error("{error}")]
+    Hinted {
+        /// The error.
+        error: Box<CliError>,
+        /// What else the user can do about it.
+        hint: String,
+    },
     /// Output or a runtime service failed.
     #[error("{doing}: {source}")]
     Io {
@@ -145,6 +159,7 @@ impl CliError {
             // Expired, too wide, or not of this grid.
             CliError::Trust(TrustFileError::Trust(_)) => Exit::Refused,
             CliError::Api(error) => error.exit(),
+            CliError::Hinted { error, .. } => error.exit(),
             CliError::Unreserved(view) => view.exit(),
             CliError::NoPlan(_) => Exit::NoPlacement,
             CliError::Daemon(_)
@@ -154,6 +169,7 @@ impl CliError {
             | CliError::Interrupted(_)
             | CliError::InterruptedEarly
             | CliError::NotCancelled { .. }
+            | CliError::NotExtended { .. }
             | CliError::NothingReserved { .. }
             | CliError::NoLast
             | CliError::Io { .. } => Exit::Failure,
@@ -165,6 +181,9 @@ impl CliError {
     pub fn hint(&self) -> Option<String> {
         match self {
             CliError::Api(error) => error.hint(),
+            CliError::Hinted { error, hint } => {
+                Some(error.hint().map_or_else(|| hint.clone(), |more| format!("{hint}; {more}")))
+            }
             CliError::Usage(_) => Some("see kolo --help".to_owned()),
             CliError::Unreserved(view) => Some(format!("kolo explain {} says why", view.id)),
             CliError::StillWaiting { id, .. } | CliError::Interrupted(id) => {
@@ -181,6 +200,7 @@ impl CliError {
             | CliError::Membership(_)
             | CliError::Daemon(_)
             | CliError::NoPlan(_)
+            | CliError::NotExtended { .. }
             | CliError::Io { .. } => None,
         }
     }

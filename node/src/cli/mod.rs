@@ -4,16 +4,22 @@
 //! complaints and progress to standard error.
 
 mod args;
+mod chart;
 mod client;
 mod commands;
 mod connection;
 mod error;
 mod grid_args;
+pub mod jsdl;
+mod local_args;
 mod output;
 mod report;
 mod request;
+mod request_args;
 pub mod request_file;
+pub mod script;
 mod signing;
+mod suggest;
 pub mod time;
 mod views;
 
@@ -28,7 +34,7 @@ use self::{
     args::{Cli, Command},
     commands::Context,
     error::{CliError, Exit},
-    output::{Output, safe},
+    output::{Look, Output, Paint, safe},
 };
 use crate::config::Surroundings;
 
@@ -55,7 +61,8 @@ pub fn run() -> ExitCode {
 fn execute(cli: Cli) -> Result<Exit, CliError> {
     let stdout = io::stdout().lock();
     let now = jiff::Zoned::now();
-    let output = Output::new(cli.global.output, Box::new(stdout), now.time_zone().clone());
+    let look = Look { zone: now.time_zone().clone(), paint: Paint::for_stream(&stdout) };
+    let output = Output::new(cli.global.output, Box::new(stdout), look);
     let mut context = Context { global: cli.global, surroundings: Surroundings::of_process(), now, output };
     match cli.command {
         Command::Node(args) => commands::node::run(&mut context, &args),
@@ -65,6 +72,15 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::List(args) => commands::list::run(&mut context, &args),
         Command::Show(args) => commands::show::run(&mut context, &args),
         Command::Explain(args) => commands::explain::run(&mut context, &args),
+        Command::Slots(args) => commands::slots::run(&mut context, &args),
+        Command::Wait(args) => commands::wait::run(&mut context, &args),
+        Command::Extend(args) => commands::extend::run(&mut context, &args),
+        Command::Gantt(args) => commands::gantt::run(&mut context, &args),
+        Command::Top(args) => commands::top::run(&mut context, &args),
+        Command::Local(args) => commands::local::run(&mut context, &args),
+        Command::Open => commands::open::run(&mut context),
+        Command::Completions(args) => commands::completions::run(&mut context, &args),
+        Command::Man(args) => commands::man::run(&args),
         Command::Cancel(args) => commands::cancel::run(&mut context, &args),
         Command::Repair(args) => commands::repair::run(&mut context, &args),
         Command::Sites => commands::sites::run(&mut context),
@@ -77,12 +93,13 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
 
 /// Writes `error: what` and `  hint: what to do` to standard error.
 fn complain(error: &CliError) {
-    let mut text = format!("error: {}\n", safe(&error.to_string()));
+    let stderr = io::stderr().lock();
+    let mut text = format!("{} {}\n", Paint::for_stream(&stderr).bad("error:"), safe(&error.to_string()));
     if let Some(hint) = error.hint() {
         text.push_str(&format!("  hint: {}\n", safe(&hint)));
     }
     // Nothing is left to be done when even the complaint cannot be written.
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = { stderr }.write_all(text.as_bytes());
 }
 
 /// Whether progress may be shown: only to a person.

@@ -5,6 +5,8 @@
 
 use std::io::Write;
 
+use anstream::{AutoStream, ColorChoice, stream::RawStream};
+use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use comfy_table::{Table, presets};
 use jiff::tz::TimeZone;
@@ -31,8 +33,8 @@ pub enum OutputFormat {
 pub trait Report {
     /// What JSON shows beside the schema; an object.
     fn body(&self) -> impl Serialize;
-    /// The text for people, with times in `zone`. Texts of others must have gone through [`safe`] or [`columns`].
-    fn text(&self, zone: &TimeZone) -> String;
+    /// The text for people. Texts of others must have gone through [`safe`] or [`columns`].
+    fn text(&self, look: &Look) -> String;
     /// The ids for pipes.
     fn ids(&self) -> Vec<String>;
 }
@@ -41,7 +43,81 @@ pub trait Report {
 pub struct Output {
     format: OutputFormat,
     sink: Box<dyn Write>,
-    zone: TimeZone,
+    look: Look,
+}
+
+/// What the text for people depends on beside the result.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// The zone of all times.
+    pub zone: TimeZone,
+    /// Whether it is coloured.
+    pub paint: Paint,
+}
+
+impl Look {
+    /// Times in `zone`, no colours.
+    #[cfg(test)]
+    pub fn plain(zone: TimeZone) -> Look {
+        Look { zone, paint: Paint { is_on: false } }
+    }
+}
+
+/// Colours, or none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paint {
+    is_on: bool,
+}
+
+impl Paint {
+    /// Colours if `stream` is a terminal that shows them and the user has not forbidden them (`NO_COLOR`,
+    /// `CLICOLOR=0`, `TERM=dumb`).
+    #[must_use]
+    pub fn for_stream(stream: &impl RawStream) -> Paint {
+        Paint { is_on: AutoStream::choice(stream) != ColorChoice::Never }
+    }
+
+    /// A title.
+    #[must_use]
+    pub fn title(self, text: &str) -> String {
+        self.styled(text, Style::new().bold())
+    }
+
+    /// All is well.
+    #[must_use]
+    pub fn good(self, text: &str) -> String {
+        self.styled(text, AnsiColor::Green.on_default())
+    }
+
+    /// Something to look at.
+    #[must_use]
+    pub fn doubtful(self, text: &str) -> String {
+        self.styled(text, AnsiColor::Yellow.on_default())
+    }
+
+    /// Something is wrong.
+    #[must_use]
+    pub fn bad(self, text: &str) -> String {
+        self.styled(text, AnsiColor::Red.on_default().bold())
+    }
+
+    /// Of less weight.
+    #[must_use]
+    pub fn faint(self, text: &str) -> String {
+        self.styled(text, Style::new().dimmed())
+    }
+
+    /// One of several things that are told apart by colour as well.
+    #[must_use]
+    pub fn numbered(self, text: &str, number: usize) -> String {
+        const COLOURS: [AnsiColor; 6] =
+            [AnsiColor::Cyan, AnsiColor::Green, AnsiColor::Yellow, AnsiColor::Magenta, AnsiColor::Blue, AnsiColor::Red];
+        self.styled(text, COLOURS[number % COLOURS.len()].on_default())
+    }
+
+    fn styled(self, text: &str, style: Style) -> String {
+        if self.is_on { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
 }
 
 #[derive(Serialize)]
@@ -52,10 +128,10 @@ struct Envelope<T> {
 }
 
 impl Output {
-    /// Results in `format` to `sink`, times in `zone`.
+    /// Results in `format` to `sink`.
     #[must_use]
-    pub fn new(format: OutputFormat, sink: Box<dyn Write>, zone: TimeZone) -> Output {
-        Output { format, sink, zone }
+    pub fn new(format: OutputFormat, sink: Box<dyn Write>, look: Look) -> Output {
+        Output { format, sink, look }
     }
 
     /// The format.
@@ -64,13 +140,19 @@ impl Output {
         self.format
     }
 
+    /// How text for people looks.
+    #[must_use]
+    pub fn look(&self) -> &Look {
+        &self.look
+    }
+
     /// Prints a result.
     ///
     /// # Errors
     /// [`CliError::Io`] when standard output cannot be written.
     pub fn print(&mut self, report: &impl Report) -> Result<(), CliError> {
         let text = match self.format {
-            OutputFormat::Table => report.text(&self.zone),
+            OutputFormat::Table => report.text(&self.look),
             OutputFormat::Json => {
                 let envelope = Envelope { schema: SCHEMA, body: report.body() };
                 let line = serde_json::to_string(&envelope).map_err(|error| CliError::output(error.into()))?;
@@ -135,7 +217,7 @@ fn json_safe(json: &str) -> String {
 
 /// Rows in columns under a header, without trailing blanks.
 #[must_use]
-pub fn columns<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub fn columns<const N: usize>(paint: Paint, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(header);
@@ -145,9 +227,10 @@ pub fn columns<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item =
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    let mut text = table.trim_fmt();
-    text.push('\n');
-    text
+    let text = table.trim_fmt();
+    let (head, rows) = text.split_once('\n').unwrap_or((&text, ""));
+    let rows = if rows.is_empty() { String::new() } else { format!("{rows}\n") };
+    format!("{}\n{rows}", paint.title(head))
 }
 
 #[cfg(test)]
@@ -172,7 +255,7 @@ pub mod tests {
             }
         }
         let sink = Sink::default();
-        Output::new(format, Box::new(sink.clone()), TimeZone::UTC).print(report).unwrap();
+        Output::new(format, Box::new(sink.clone()), Look::plain(TimeZone::UTC)).print(report).unwrap();
         let bytes = sink.0.borrow().clone();
         String::from_utf8(bytes).unwrap()
     }
@@ -183,8 +266,12 @@ pub mod tests {
         fn body(&self) -> impl Serialize {
             std::collections::BTreeMap::from([("names", self.0.clone())])
         }
-        fn text(&self, _: &TimeZone) -> String {
-            columns(["NAME", "LENGTH"], self.0.iter().map(|name| [(*name).to_owned(), name.len().to_string()]))
+        fn text(&self, look: &Look) -> String {
+            columns(
+                look.paint,
+                ["NAME", "LENGTH"],
+                self.0.iter().map(|name| [(*name).to_owned(), name.len().to_string()]),
+            )
         }
         fn ids(&self) -> Vec<String> {
             self.0.iter().map(|name| (*name).to_owned()).collect()

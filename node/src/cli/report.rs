@@ -12,9 +12,9 @@ use broker::{
 use jiff::tz::TimeZone;
 
 use super::{
-    output::safe,
+    output::{Look, safe},
     time::{format_duration, format_span, format_time},
-    views::{GrantView, RequestView, ReservationView},
+    views::{GrantView, RequestView, ReservationView, UsedSchedule},
 };
 
 /// Amounts as `cpu=2.4 memory=3GiB`; `-` when there are none.
@@ -49,18 +49,19 @@ pub fn site_text(site: &str, name: Option<&str>) -> String {
 }
 
 /// The lines of a reservation: start and end with zone, then a line a site with its hosts and amounts.
-pub fn reservation_text(head: &str, reservation: &ReservationView, zone: &TimeZone) -> String {
+pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) -> String {
     let sites = by_site(&reservation.hosts);
     let mut text = format!(
-        "{head}: {} at {} from {} to {} ({})\n",
+        "{}: {} at {} from {} to {} ({})\n",
+        look.paint.title(head),
         counted(reservation.hosts.len(), "host"),
         counted(sites.len(), "site"),
-        format_time(reservation.start, zone),
-        format_time(reservation.end, zone),
+        format_time(reservation.start, &look.zone),
+        format_time(reservation.end, &look.zone),
         format_span(reservation.end.since(reservation.start)),
     );
     for ((site, name), hosts) in sites {
-        let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant)).collect();
+        let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant, look)).collect();
         text.push_str(&format!("  {}: {}\n", safe(&site_text(site, name)), hosts.join("; ")));
     }
     text.push_str(&format!(
@@ -70,14 +71,14 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, zone: &TimeZo
     text
 }
 
-fn grant_text(grant: &GrantView) -> String {
+fn grant_text(grant: &GrantView, look: &Look) -> String {
     let lost = match grant.lost.as_deref() {
         Some("site_silent") => " LOST (its site does not answer)",
         Some("taken_back") => " LOST (its site has taken it back)",
         Some(_) => " LOST",
         None => "",
     };
-    format!("{} {}{lost}", safe(&grant.host), amounts_text(&grant.amounts))
+    format!("{} {}{}", safe(&grant.host), amounts_text(&grant.amounts), look.paint.bad(lost))
 }
 
 /// How good a placement is, in words.
@@ -90,6 +91,26 @@ pub fn quality_text(efficiency: f64, bound: f64, start_proven: bool) -> String {
     } else {
         format!("{start}; efficiency {efficiency:.4} of at most {bound:.4} at this start")
     }
+}
+
+/// The schedules that an answer rests on, with their ages; nothing when there are none.
+pub fn schedules_text(schedules: &[UsedSchedule]) -> String {
+    /// More would push what matters off the screen; JSON has them all.
+    const SHOWN: usize = 8;
+    if schedules.is_empty() {
+        return String::new();
+    }
+    let one = |used: &UsedSchedule| {
+        let site = safe(&site_text(&used.site, used.site_name.as_deref().filter(|name| !name.is_empty())));
+        let hosts = usize::try_from(used.hosts).unwrap_or(usize::MAX);
+        format!("{site} {}, {} old", counted(hosts, "host"), age_text(used.age_s))
+    };
+    let mut parts: Vec<_> = schedules.iter().take(SHOWN).map(one).collect();
+    if let Some(more) = schedules.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        let oldest = schedules.iter().filter_map(|used| used.age_s).reduce(f64::max);
+        parts.push(format!("and {} more, the oldest of all {}", counted(more, "site"), age_text(oldest)));
+    }
+    format!("  schedules used: {}\n", parts.join("; "))
 }
 
 fn by_site(hosts: &[GrantView]) -> BTreeMap<(&str, Option<&str>), Vec<&GrantView>> {
@@ -111,12 +132,13 @@ pub fn moment_text(epoch_ms: u64, zone: &TimeZone) -> String {
 }
 
 /// Everything about one request.
-pub fn request_text(view: &RequestView, zone: &TimeZone) -> String {
+pub fn request_text(view: &RequestView, look: &Look) -> String {
     let mut text = String::new();
     if let Some(reservation) = &view.reservation {
-        text.push_str(&reservation_text(&format!("{} {}", view.state, safe(&view.id)), reservation, zone));
+        text.push_str(&reservation_text(&format!("{} {}", view.state, safe(&view.id)), reservation, look));
     } else {
-        text.push_str(&format!("{} {}\n", view.state, safe(&view.id)));
+        let head = format!("{} {}", view.state, safe(&view.id));
+        text.push_str(&format!("{}\n", look.paint.title(&head)));
     }
     if let Some(reason) = &view.reason {
         text.push_str(&format!("  reason: {} ({})\n", safe(&reason.detail), safe(&reason.code)));
@@ -132,12 +154,12 @@ pub fn request_text(view: &RequestView, zone: &TimeZone) -> String {
     }
     text.push_str(&format!(
         "  submitted {}; {}, {} lost to others, {}\n",
-        moment_text(view.submitted_ms, zone),
+        moment_text(view.submitted_ms, &look.zone),
         counted(view.attempts as usize, "attempt"),
         view.conflicts,
         format_duration(Duration::from_millis(view.elapsed_ms)),
     ));
-    text.push_str(&asked_text(view, zone));
+    text.push_str(&asked_text(view, &look.zone));
     text
 }
 
@@ -172,7 +194,7 @@ mod tests {
     #[test]
     fn a_reservation_reads_as_a_person_would_say_it() {
         let view = view("confirmed", None);
-        let text = reservation_text("reserved r-42", view.reservation.as_ref().unwrap(), &TimeZone::UTC);
+        let text = reservation_text("reserved r-42", view.reservation.as_ref().unwrap(), &Look::plain(TimeZone::UTC));
         assert_eq!(
             text,
             "reserved r-42: 3 hosts at 2 sites from 2025-11-21 08:00:00+00:00 to 2025-11-21 10:00:00+00:00 (2h)\n  \
@@ -184,7 +206,8 @@ mod tests {
 
     #[test]
     fn a_rejected_request_shows_its_reason() {
-        let text = request_text(&view("rejected", Some(("no_window", "memory short by 3 GiB"))), &TimeZone::UTC);
+        let text =
+            request_text(&view("rejected", Some(("no_window", "memory short by 3 GiB"))), &Look::plain(TimeZone::UTC));
         assert_eq!(
             text,
             "rejected r-42\n  reason: memory short by 3 GiB (no_window)\n  label: mine\n  submitted 2025-11-21 \

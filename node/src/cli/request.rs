@@ -12,9 +12,11 @@ use broker::{
 use jiff::Zoned;
 
 use super::{
-    args::RequestArgs,
     error::CliError,
+    jsdl,
+    request_args::RequestArgs,
     request_file::{self, Draft, seconds_of},
+    suggest,
     time::{format_time, parse_span, parse_time},
 };
 
@@ -23,11 +25,15 @@ use super::{
 /// # Errors
 /// [`CliError::Usage`] or [`CliError::Document`] with the flag or key.
 pub fn checked(args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
-    let draft = match &args.request {
-        Some(file) => request_file::read(file, now)?,
-        None => Draft::default(),
-    };
-    let draft = with_flags(draft, args, now)?;
+    checked_over(Draft::default(), args, now)
+}
+
+/// The request that `draft` describes, with `args` over it.
+///
+/// # Errors
+/// As for [`checked`].
+pub fn checked_over(draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
+    let draft = layer(draft, args, now)?;
     let missing = |what: &str| CliError::Usage(format!("{what}, or its key in the file of --request"));
     let document = RequestDocument {
         id: draft.id,
@@ -43,6 +49,19 @@ pub fn checked(args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
         move_on_loss: draft.move_on_loss,
     };
     Request::try_from(document).map_err(|error| wrong_request(&error, now))
+}
+
+/// Puts `args` over `draft`; a file that they name takes its place.
+///
+/// # Errors
+/// As for [`checked`].
+pub fn layer(draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
+    let draft = match (&args.request, &args.jsdl) {
+        (Some(file), _) => request_file::read(file, now)?,
+        (None, Some(file)) => jsdl::read(file)?,
+        (None, None) => draft,
+    };
+    with_flags(draft, args, now)
 }
 
 fn wrong_request(error: &RequestError, now: &Zoned) -> CliError {
@@ -92,14 +111,19 @@ fn with_flags(mut draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft
     Ok(draft)
 }
 
-fn amounts(texts: &[String]) -> Result<Amounts, String> {
+/// Reads `cpu=2.5`, `memory=40GiB`.
+///
+/// # Errors
+/// What was expected.
+pub fn amounts(texts: &[String]) -> Result<Amounts, String> {
     let mut amounts = Amounts::new();
     for text in texts {
         let (name, amount) = text
             .split_once('=')
             .ok_or_else(|| format!("{text:?}: expected resource=amount, such as cpu=12 or memory=40GiB"))?;
-        let name = ResourceName::new(name).map_err(|error| error.to_string())?;
-        let amount = parse_amount(&name, amount).map_err(|error| error.to_string())?;
+        let meant = || suggest::resource(name).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        let name = ResourceName::new(name).map_err(|error| format!("{error}{}", meant()))?;
+        let amount = parse_amount(&name, amount).map_err(|error| format!("{error}{}", meant()))?;
         if amounts.insert(name.clone(), amount).is_some() {
             return Err(format!("{name} is given twice"));
         }

@@ -159,6 +159,9 @@ pub struct AnswerView {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SiteList {
     pub sites: Vec<SiteSummary>,
+    /// Where the next page begins; none at the end.
+    #[serde(default, skip_serializing)]
+    pub next: Option<String>,
     /// Peers that the node refuses to talk to; none of a node that does not tell.
     #[serde(default)]
     pub bans: Vec<BanSummary>,
@@ -192,6 +195,9 @@ pub struct SiteSummary {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HostList {
     pub hosts: Vec<HostSummary>,
+    /// Where the next page begins; none at the end.
+    #[serde(default, skip_serializing)]
+    pub next: Option<String>,
 }
 
 /// One known host.
@@ -228,6 +234,19 @@ pub struct AllocatedPlan {
     pub start_proven: bool,
     #[serde(default)]
     pub phases_us: BTreeMap<String, f64>,
+    /// Of every site whose hosts were looked at.
+    #[serde(default)]
+    pub schedules: Vec<UsedSchedule>,
+}
+
+/// The schedule of a site, as it was used.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct UsedSchedule {
+    pub site: String,
+    pub site_name: Option<String>,
+    /// Hosts of the site that were looked at.
+    pub hosts: u64,
+    pub age_s: Option<f64>,
 }
 
 /// One host of a plan.
@@ -251,6 +270,9 @@ pub struct RejectedPlan {
     pub start_proven: bool,
     #[serde(default)]
     pub phases_us: BTreeMap<String, f64>,
+    /// As for a placement.
+    #[serde(default)]
+    pub schedules: Vec<UsedSchedule>,
 }
 
 /// RFC 9457: what the API says when it refuses.

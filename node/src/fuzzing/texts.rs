@@ -1,14 +1,17 @@
-//! Times and durations as people write them.
+//! Times and durations as people write them, and requests that come from elsewhere: scripts and JSDL.
 
-use std::sync::LazyLock;
+use std::{path::Path, sync::LazyLock};
 
 use fuzz_support::{Input, Seed, Target};
 use jiff::Zoned;
 
-use crate::cli::time;
+use crate::cli::{jsdl, script, time};
 
 /// Durations and times.
 pub const TIMES: Target = Target { name: "times", run, seeds };
+
+/// Scripts with `#KOLO` lines, and JSDL documents.
+pub const IMPORTS: Target = Target { name: "imports", run: run_imports, seeds: seeds_of_imports };
 
 static NOW: LazyLock<[Zoned; 3]> = LazyLock::new(|| {
     ["2026-10-25T00:30:00+02:00[Europe/Ljubljana]", "1970-01-01T00:00:00Z[UTC]", "9999-12-30T22:00:00Z[UTC]"]
@@ -43,4 +46,31 @@ fn seeds() -> Vec<Seed> {
         ("zone", "2026-11-21T08:00-05:00[America/New_York]"),
     ];
     texts.into_iter().map(|(name, text)| (name, [&[0], text.as_bytes()].concat())).collect()
+}
+
+/// Whatever is wrong is an error with the file in it. What is read is checked where all requests are.
+fn run_imports(data: &[u8]) {
+    let mut input = Input::new(data);
+    let is_jsdl = input.below(2) == 1;
+    let Ok(text) = std::str::from_utf8(input.rest()) else { return };
+    let error = if is_jsdl {
+        jsdl::parse(Path::new("j.xml"), text).err().map(|error| error.to_string())
+    } else {
+        script::parse(Path::new("j.sh"), text, &NOW[0]).err().map(|error| error.to_string())
+    };
+    assert!(error.is_none_or(|error| error.starts_with("j.")), "{text:?}");
+}
+
+fn seeds_of_imports() -> Vec<Seed> {
+    let texts: [(&str, u8, &str); 3] = [
+        ("script", 0, "#!/bin/sh\n#KOLO -N 5 --total cpu=12,memory=15GiB\n#KOLO -t 2h --id 'my run'\nmake\n"),
+        ("misspelt", 0, "#KOLO --host 5\n"),
+        (
+            "jsdl",
+            1,
+            "<JobDefinition xmlns=\"http://schemas.ggf.org/jsdl/2005/11/jsdl\"><JobDescription><Resources><TotalCPUCount>\
+             <LowerBoundedRange>4</LowerBoundedRange></TotalCPUCount></Resources></JobDescription></JobDefinition>",
+        ),
+    ];
+    texts.into_iter().map(|(name, kind, text)| (name, [&[kind], text.as_bytes()].concat())).collect()
 }

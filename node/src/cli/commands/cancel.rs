@@ -1,13 +1,12 @@
 //! `kolo cancel`: gives everything that a request holds back.
 
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::{Context, path_of};
 use crate::cli::{
     args::SelectorArgs,
     error::{CliError, Exit},
-    output::{Report, safe},
+    output::{Look, Report, safe},
     views::{RequestState, RequestView},
 };
 
@@ -33,7 +32,7 @@ impl Report for Cancelled {
     fn body(&self) -> impl Serialize {
         &self.view
     }
-    fn text(&self, _: &TimeZone) -> String {
+    fn text(&self, _: &Look) -> String {
         let id = safe(&self.view.id);
         if self.view.state == RequestState::Cancelled {
             format!("cancelled {id}: its hosts are free\n")

@@ -1,12 +1,15 @@
-//! `kolo doctor`: looks at a data directory, and says what is wrong and what to do about it.
+//! `kolo doctor`: looks at a data directory and at the node that runs on it, and says what is wrong and what to do about it.
 //!
-//! A check is a function from the data directory to findings; [`CHECKS`] lists them.
+//! A check of the directory is a function from it to findings; [`CHECKS`] lists them. [`credentials`] and [`running`] need
+//! to know more.
 //!
 //! Invariant: nothing is changed unless `--salvage` asks for it; a finding that is a problem says what to do.
 
+mod credentials;
+mod running;
+
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
-use jiff::tz::TimeZone;
 use serde::Serialize;
 use sysinfo::Disks;
 
@@ -15,9 +18,7 @@ use crate::{
     cli::{
         args::DoctorArgs,
         error::{CliError, Exit},
-        output::{Report, safe},
-        time::format_time,
-        views::{BanSummary, SiteList},
+        output::{Look, Report, safe},
     },
     config::API_TOKEN_FILE,
     daemon::{
@@ -93,10 +94,10 @@ pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     let salvaged = args.salvage.then(|| salvage(&data_dir));
     let mut findings = examine(&data_dir);
     findings.findings.splice(0..0, salvaged);
-    // Without a node that answers there is nobody to ask, which is no finding.
-    if let Ok(list) = context.connect().and_then(|client| Ok(client.get::<SiteList>("/v1/sites")?)) {
-        findings.findings.push(bans(&list.bans));
-    }
+    let user_dir = context.surroundings.user_dir();
+    let zone = context.now.time_zone();
+    findings.findings.extend(credentials::check(&data_dir, user_dir.as_deref(), context.time(), zone));
+    findings.findings.extend(running::check(context.connect(), zone));
     context.output.print(&findings)?;
     let is_bad = findings.findings.iter().any(|finding| finding.level == Level::Problem);
     Ok(if is_bad { Exit::Failure } else { Exit::Done })
@@ -112,10 +113,16 @@ impl Report for Findings {
         self
     }
 
-    fn text(&self, _: &TimeZone) -> String {
+    fn text(&self, look: &Look) -> String {
         let mut text = format!("data directory {}\n", safe(&self.data_dir));
         for finding in &self.findings {
-            text.push_str(&format!("{:<8}{}: {}\n", finding.level.name(), finding.check, safe(&finding.what)));
+            let level = format!("{:<8}", finding.level.name());
+            let level = match finding.level {
+                Level::Good => look.paint.good(&level),
+                Level::Note => look.paint.doubtful(&level),
+                Level::Problem => look.paint.bad(&level),
+            };
+            text.push_str(&format!("{level}{}: {}\n", finding.check, safe(&finding.what)));
             if let Some(to_do) = &finding.to_do {
                 text.push_str(&format!("        what to do: {}\n", safe(to_do)));
             }
@@ -217,22 +224,6 @@ fn check_ledger(data_dir: &Path) -> Vec<Finding> {
     }]
 }
 
-/// Whom the node that runs here refuses to talk to.
-fn bans(bans: &[BanSummary]) -> Finding {
-    const CHECK: &str = "bans";
-    if bans.is_empty() {
-        return Finding::new(CHECK, Level::Good, "the node that runs here refuses to talk to nobody");
-    }
-    let told = bans.iter().map(|ban| {
-        let until = format_time(ban.until, &TimeZone::UTC);
-        format!("{} until {until} (time {}): {}", ban.site, ban.times, ban.why)
-    });
-    let to_do = "nothing, a ban ends by itself; when the site is one that you trust, its owner should look into its log and \
-                 run the newest kolo";
-    let what = format!("the node that runs here refuses to talk to {}", told.collect::<Vec<_>>().join("; "));
-    Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
-}
-
 /// Makes a new ledger of a damaged one, and says what came of it.
 fn salvage(data_dir: &Path) -> Finding {
     const CHECK: &str = "salvage";
@@ -329,15 +320,6 @@ mod tests {
             "{text}"
         );
         assert_eq!(printed(&bad, OutputFormat::Quiet), "ledger\n");
-    }
-
-    #[test]
-    fn a_ban_is_told_with_its_reason_and_its_end() {
-        let ban = BanSummary { site: "12D3".to_owned(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
-        let told = bans(&[ban]);
-        assert_eq!(told.level, Level::Note);
-        assert!(told.what.ends_with("12D3 until 1970-01-02 00:00:00+00:00 (time 2): lies"), "{}", told.what);
-        assert_eq!(bans(&[]).level, Level::Good);
     }
 
     #[test]

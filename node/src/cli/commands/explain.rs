@@ -7,7 +7,7 @@ use super::{Context, path_of};
 use crate::cli::{
     args::SelectorArgs,
     error::{CliError, Exit},
-    output::{Report, safe},
+    output::{Look, Report, safe},
     report::{counted, site_text},
     time::format_time,
     views::{AttemptView, Explanation, RoundView},
@@ -28,7 +28,7 @@ impl Report for Explanation {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, zone: &TimeZone) -> String {
+    fn text(&self, look: &Look) -> String {
         let mut text = format!("{} {}", self.state, safe(&self.id));
         if let Some(reason) = &self.reason {
             text.push_str(&format!(": {} ({})", safe(&reason.detail), safe(&reason.code)));
@@ -38,10 +38,10 @@ impl Report for Explanation {
             text.push_str(&format!("user {}\n", safe(&self.user)));
         }
         for (index, round) in self.rounds.iter().enumerate() {
-            text.push_str(&round_text(index + 1, round, zone));
+            text.push_str(&round_text(index + 1, round, &look.zone));
         }
         for attempt in &self.attempts {
-            text.push_str(&attempt_text(attempt, zone));
+            text.push_str(&attempt_text(attempt, &look.zone));
         }
         text
     }

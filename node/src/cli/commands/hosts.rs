@@ -1,12 +1,11 @@
 //! `kolo hosts`: the hosts of the grid, as this node knows them.
 
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::Context;
 use crate::cli::{
     error::{CliError, Exit},
-    output::{Report, columns},
+    output::{Look, Report, columns},
     report::{age_text, amounts_text, attributes_text, site_text},
     views::HostList,
 };
@@ -17,7 +16,7 @@ use crate::cli::{
 /// [`CliError`].
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     let client = context.connect()?;
-    let list: HostList = client.get("/v1/hosts")?;
+    let list = client.hosts()?;
     context.output.print(&list)?;
     Ok(Exit::Done)
 }
@@ -26,8 +25,9 @@ impl Report for HostList {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, _: &TimeZone) -> String {
+    fn text(&self, look: &Look) -> String {
         columns(
+            look.paint,
             ["HOST", "SITE", "CAPACITY", "FREE NOW", "ATTRIBUTES", "SPEED", "PRICE", "AGE"],
             self.hosts.iter().map(|host| {
                 [

@@ -9,7 +9,6 @@ use std::{
 };
 
 use broker::trust::{Holder, PublicKey, Role, Subject, credential::is_name};
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::{Context, grid::site_name};
@@ -17,7 +16,7 @@ use crate::{
     cli::{
         error::{CliError, Exit},
         grid_args::JoinArgs,
-        output::{Report, safe},
+        output::{Look, Report, safe},
     },
     daemon::data_dir::DataDir,
     trust::{self, GridFile, Invitation, Token, Wallet},
@@ -146,7 +145,7 @@ impl Report for Joined {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, _: &TimeZone) -> String {
+    fn text(&self, _: &Look) -> String {
         let directory = safe(&self.directory.display().to_string());
         let mut text = format!("joined grid {}; keys and credentials are in {directory}\n", self.grid);
         for member in &self.members {

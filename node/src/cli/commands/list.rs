@@ -7,7 +7,7 @@ use super::Context;
 use crate::cli::{
     args::ListArgs,
     error::{CliError, Exit},
-    output::{Report, columns},
+    output::{Look, Report, columns},
     report::{moment_text, or_dash},
     time::{format_span, format_time},
     views::{RequestList, RequestView},
@@ -28,13 +28,14 @@ impl Report for RequestList {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, zone: &TimeZone) -> String {
+    fn text(&self, look: &Look) -> String {
         if self.requests.is_empty() {
             return "no requests yet\n".to_owned();
         }
         columns(
+            look.paint,
             ["ID", "LABEL", "STATE", "HOSTS", "DURATION", "START", "SUBMITTED", "REASON"],
-            self.requests.iter().map(|view| row(view, zone)),
+            self.requests.iter().map(|view| row(view, &look.zone)),
         )
     }
     fn ids(&self) -> Vec<String> {

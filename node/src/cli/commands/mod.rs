@@ -3,33 +3,43 @@
 //! Invariant: a command checks all that was typed before it talks to anybody, and prints its result once.
 
 pub mod cancel;
+pub mod completions;
 pub mod doctor;
 pub mod explain;
+pub mod extend;
+pub mod gantt;
 pub mod grid;
 pub mod hosts;
 pub mod join;
 pub mod list;
+pub mod local;
+pub mod man;
 pub mod node;
 pub mod node_group;
+pub mod open;
 pub mod plan;
 mod plan_offline;
 pub mod repair;
 pub mod show;
 pub mod sites;
+pub mod slots;
 pub mod submit;
-mod wait;
+pub mod top;
+pub mod wait;
+mod waiting;
 
 use std::path::{self, PathBuf};
 
-use broker::time::Time;
+use broker::{request::Request, time::Time};
 use jiff::Zoned;
 
 use super::{
     args::GlobalArgs,
     client::{Client, request_path},
     connection,
-    error::CliError,
+    error::{CliError, Exit},
     output::Output,
+    suggest,
     views::RequestList,
 };
 use crate::{config::Surroundings, trust::Wallet};
@@ -80,4 +90,14 @@ fn path_of(client: &Client, selector: &str) -> Result<String, CliError> {
     }
     let newest: RequestList = client.get("/v1/requests?limit=1")?;
     newest.requests.first().map(|view| request_path(&view.id)).ok_or(CliError::NoLast)
+}
+
+/// `error`, with what the request names and no known host has; a node that does not say what there is adds nothing.
+fn with_suggestion(client: &Client, request: &Request, error: CliError) -> CliError {
+    let is_placement = error.exit() == Exit::NoPlacement;
+    let hosts = is_placement.then(|| client.hosts().ok()).flatten();
+    match hosts.and_then(|hosts| suggest::unknown_to_all(request, &hosts)) {
+        Some(hint) => CliError::Hinted { error: Box::new(error), hint },
+        None => error,
+    }
 }

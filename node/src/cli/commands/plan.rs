@@ -1,15 +1,14 @@
 //! `kolo plan`: where a request would be placed, by the node's present view or offline on a snapshot. Nothing is held.
 
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::{Context, plan_offline};
+use super::{Context, plan_offline, with_suggestion};
 use crate::cli::{
-    args::PlanArgs,
     error::{CliError, Exit},
-    output::{OutputFormat, Report, safe},
-    report::{age_text, reservation_text},
+    output::{Look, OutputFormat, Report, safe},
+    report::{reservation_text, schedules_text},
     request,
+    request_args::PlanArgs,
     views::{AllocatedPlan, GrantView, PlanView, ReservationView},
 };
 use broker::time::Span;
@@ -30,7 +29,8 @@ pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
         if context.output.format() != OutputFormat::Table {
             context.output.print(&planned)?;
         }
-        return Err(CliError::NoPlan(rejected.reason.detail.clone()));
+        let error = CliError::NoPlan(rejected.reason.detail.clone());
+        return Err(with_suggestion(&client, &request, error));
     }
     context.output.print(&planned)?;
     Ok(Exit::Done)
@@ -45,18 +45,16 @@ impl Report for Planned {
     fn body(&self) -> impl Serialize {
         &self.plan
     }
-    fn text(&self, zone: &TimeZone) -> String {
+    fn text(&self, look: &Look) -> String {
         match &self.plan {
             PlanView::Allocated(plan) => {
-                let oldest = plan.hosts.iter().filter_map(|host| host.schedule_age_s).reduce(f64::max);
-                let mut text =
-                    reservation_text("possible, nothing is held", &as_reservation(plan, self.duration), zone);
-                if oldest.is_some() {
-                    text.push_str(&format!("  schedules known for up to {}\n", age_text(oldest)));
-                }
-                text
+                let head = "possible, nothing is held";
+                let text = reservation_text(head, &as_reservation(plan, self.duration), look);
+                text + &schedules_text(&plan.schedules)
             }
-            PlanView::Rejected(plan) => format!("no placement: {}\n", safe(&plan.reason.detail)),
+            PlanView::Rejected(plan) => {
+                format!("no placement: {}\n{}", safe(&plan.reason.detail), schedules_text(&plan.schedules))
+            }
         }
     }
     fn ids(&self) -> Vec<String> {
@@ -102,13 +100,14 @@ mod tests {
         let plan = planned(
             r#"{"id":"x","outcome":"allocated","start":1763712000,"hosts":[{"id":"h1","site":"12D3KooWaaaa1111",
             "amounts":{"cpu":500},"schedule_age_s":2.0}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
-            "phases_us":{"find":3}}"#,
+            "phases_us":{"find":3},"schedules":[{"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":4,"age_s":2.0},
+            {"site":"12D3KooWbbbb2222","site_name":"","hosts":1,"age_s":75.0}]}"#,
         );
         assert_eq!(
             printed(&plan, OutputFormat::Table),
             "possible, nothing is held: 1 host at 1 site from 2025-11-21 08:00:00+00:00 to 2025-11-21 09:00:00+00:00 \
              (1h)\n  ..aaaa1111: h1 cpu=0.5\n  an earlier start may exist; efficiency 0.5000, the best at this start\n  \
-             schedules known for up to 2s\n"
+             schedules used: alpha (..aaaa1111) 4 hosts, 2s old; ..bbbb2222 1 host, 1m 15s old\n"
         );
         assert_eq!(printed(&plan, OutputFormat::Quiet), "12D3KooWaaaa1111/h1\n");
         let json: serde_json::Value = serde_json::from_str(&printed(&plan, OutputFormat::Json)).unwrap();

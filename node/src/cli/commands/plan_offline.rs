@@ -20,8 +20,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Context;
 use crate::{
     cli::{
-        args::PlanArgs,
         error::{CliError, Exit},
+        request_args::PlanArgs,
         shows_progress,
     },
     config::document::{self, DocumentError},

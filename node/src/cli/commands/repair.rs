@@ -1,7 +1,6 @@
 //! `kolo repair`: sees whether a reservation is still whole, and has lost hosts replaced.
 
 use broker::{ids::RequestId, request::Request, trust::Authorization};
-use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::{Context, path_of};
@@ -9,7 +8,7 @@ use crate::cli::{
     args::RepairArgs,
     client::{ApiError, Client, request_path, reservation_path},
     error::{CliError, Exit},
-    output::Report,
+    output::{Look, Report},
     report::request_text,
     signing,
     views::{RequestState, RequestView},
@@ -82,8 +81,8 @@ impl Report for Repaired {
     fn body(&self) -> impl Serialize {
         &self.view
     }
-    fn text(&self, zone: &TimeZone) -> String {
-        request_text(&self.view, zone)
+    fn text(&self, look: &Look) -> String {
+        request_text(&self.view, look)
     }
     fn ids(&self) -> Vec<String> {
         vec![self.view.id.clone()]

@@ -1,13 +1,12 @@
 //! `kolo show`: one request in full.
 
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::{Context, path_of};
 use crate::cli::{
     args::SelectorArgs,
     error::{CliError, Exit},
-    output::Report,
+    output::{Look, Report},
     report::request_text,
     views::RequestView,
 };
@@ -27,8 +26,8 @@ impl Report for RequestView {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, zone: &TimeZone) -> String {
-        request_text(self, zone)
+    fn text(&self, look: &Look) -> String {
+        request_text(self, look)
     }
     fn ids(&self) -> Vec<String> {
         vec![self.id.clone()]

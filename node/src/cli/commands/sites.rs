@@ -1,12 +1,11 @@
 //! `kolo sites`: the sites of the grid, as this node knows them, and the peers that it refuses to talk to.
 
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::Context;
 use crate::cli::{
     error::{CliError, Exit},
-    output::{Report, columns},
+    output::{Look, Report, columns},
     report::{age_text, or_dash},
     time::format_time,
     views::SiteList,
@@ -18,7 +17,7 @@ use crate::cli::{
 /// [`CliError`].
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     let client = context.connect()?;
-    let list: SiteList = client.get("/v1/sites")?;
+    let list = client.sites()?;
     context.output.print(&list)?;
     Ok(Exit::Done)
 }
@@ -27,8 +26,9 @@ impl Report for SiteList {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, zone: &TimeZone) -> String {
+    fn text(&self, look: &Look) -> String {
         let mut text = columns(
+            look.paint,
             ["SITE", "NAME", "HOSTS", "SCHEDULE", "AGE", "ADVERT AGE", "EXPIRES IN", "ADDRESS"],
             self.sites.iter().map(|site| {
                 let name = if site.this_node { format!("{} (this node)", site.name) } else { site.name.clone() };
@@ -47,9 +47,10 @@ impl Report for SiteList {
         if !self.bans.is_empty() {
             text.push('\n');
             text.push_str(&columns(
+                look.paint,
                 ["BANNED", "UNTIL", "TIMES", "WHY"],
                 self.bans.iter().map(|ban| {
-                    [ban.site.clone(), format_time(ban.until, zone), ban.times.to_string(), ban.why.clone()]
+                    [ban.site.clone(), format_time(ban.until, &look.zone), ban.times.to_string(), ban.why.clone()]
                 }),
             ));
         }

@@ -1,15 +1,16 @@
 //! `kolo submit`: hands a request to the node and waits until its reservation stands.
 
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::{Context, wait};
+use super::{Context, waiting, with_suggestion};
 use crate::cli::{
-    args::SubmitArgs,
     error::{CliError, Exit},
-    output::{OutputFormat, Report, safe},
+    output::{Look, OutputFormat, Report, safe},
     report::{request_text, reservation_text},
-    request, signing,
+    request,
+    request_args::SubmitArgs,
+    request_file::Draft,
+    script, signing,
     time::parse_duration,
     views::RequestView,
 };
@@ -23,15 +24,20 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
         Some(text) => Some(parse_duration(text).map_err(|error| CliError::Usage(format!("--timeout: {error}")))?),
         None => None,
     };
-    let request = request::checked(&args.request, &context.now)?;
+    let draft = match &args.script {
+        Some(file) => script::read(file, &context.now)?,
+        None => Draft::default(),
+    };
+    let request = request::checked_over(draft, &args.request, &context.now)?;
     let client = context.connect()?;
     let submission = signing::submission(context, &client, &args.key, request)?;
+    let asking = client.clone();
     if args.no_wait {
         let view = client.post("/v1/requests", &submission)?;
         context.output.print(&Submitted { view })?;
         return Ok(Exit::Done);
     }
-    let view = wait::submit_and_wait(client, submission, timeout)?;
+    let view = waiting::submit_and_wait(client, submission, timeout)?;
     if view.state.stands() {
         context.output.print(&Settled { view })?;
         return Ok(Exit::Done);
@@ -43,7 +49,8 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
         context.output.print(&settled)?;
         settled.view
     };
-    Err(CliError::Unreserved(Box::new(view)))
+    let request = view.request.clone();
+    Err(with_suggestion(&asking, &request, CliError::Unreserved(Box::new(view))))
 }
 
 /// A request that was handed over and not waited for.
@@ -55,7 +62,7 @@ impl Report for Submitted {
     fn body(&self) -> impl Serialize {
         &self.view
     }
-    fn text(&self, _: &TimeZone) -> String {
+    fn text(&self, _: &Look) -> String {
         format!("{}\n", safe(&self.view.id))
     }
     fn ids(&self) -> Vec<String> {
@@ -72,10 +79,10 @@ impl Report for Settled {
     fn body(&self) -> impl Serialize {
         &self.view
     }
-    fn text(&self, zone: &TimeZone) -> String {
+    fn text(&self, look: &Look) -> String {
         match &self.view.reservation {
-            Some(reservation) => reservation_text(&format!("reserved {}", safe(&self.view.id)), reservation, zone),
-            None => request_text(&self.view, zone),
+            Some(reservation) => reservation_text(&format!("reserved {}", safe(&self.view.id)), reservation, look),
+            None => request_text(&self.view, look),
         }
     }
     fn ids(&self) -> Vec<String> {

@@ -1,196 +1,29 @@
-//! Waiting for a request, with a progress line, a time limit, and Ctrl-C that ends the wait and not the request.
-//!
-//! The HTTP client blocks, so it works on a thread of its own and reports over a short queue; the command's thread
-//! listens to it, to the clock and to the user. Invariant: once the node has the request, every way out says its id.
+//! `kolo wait`: waits until a request is settled, has begun or has ended.
 
-use std::{future, io, pin::pin, thread, time::Duration};
-
-use indicatif::{ProgressBar, ProgressStyle};
-use tokio::{sync::mpsc, time::sleep};
-
+use super::{Context, path_of, waiting};
 use crate::cli::{
-    client::{ApiError, Client, request_path},
-    error::CliError,
-    output::safe,
-    shows_progress,
-    signing::Submission,
-    time::format_duration,
-    views::RequestView,
+    args::WaitArgs,
+    error::{CliError, Exit},
+    output::OutputFormat,
+    time::parse_duration,
 };
 
-/// How long the node may keep one question open; short enough that a dead node is noticed, long enough to cost nothing.
-const POLL_MS: u64 = 20_000;
-/// Views that the command has not looked at yet; the client waits when there are more.
-const QUEUE: usize = 4;
-
-type News = Result<Box<RequestView>, ApiError>;
-
-/// Hands `submission` over and waits until it is settled, or until `timeout`.
+/// Runs the command. Exit codes are those of `kolo submit`.
 ///
 /// # Errors
-/// [`CliError::Api`] when the node cannot be asked, [`CliError::StillWaiting`] and [`CliError::Interrupted`] when the
-/// wait ended first.
-pub fn submit_and_wait(
-    client: Client,
-    submission: Submission,
-    timeout: Option<Duration>,
-) -> Result<RequestView, CliError> {
-    let failed = |source| CliError::Io { doing: "waiting for the request", source };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let (sender, receiver) = mpsc::channel(QUEUE);
-    // Not joined: when the wait ends first, the process does too.
-    thread::Builder::new()
-        .name("submit".to_owned())
-        .spawn(move || follow(&client, &submission, &sender))
-        .map_err(failed)?;
-    let progress = progress_line();
-    let result = runtime.block_on(listen(receiver, timeout, tokio::signal::ctrl_c(), &progress));
-    progress.finish_and_clear();
-    result
-}
-
-/// Asks the node until the request is settled, or nobody listens any more.
-fn follow(client: &Client, submission: &Submission, news: &mpsc::Sender<News>) {
-    let mut answer: Result<RequestView, ApiError> = client.post("/v1/requests", submission);
-    loop {
-        let next = answer
-            .as_ref()
-            .ok()
-            .filter(|view| !view.state.is_settled())
-            .map(|view| format!("{}?wait_ms={POLL_MS}&revision={}", request_path(&view.id), view.revision));
-        if news.blocking_send(answer.map(Box::new)).is_err() {
-            return;
-        }
-        let Some(path) = next else { return };
-        answer = client.get_waiting(&path, Duration::from_millis(POLL_MS));
+/// [`CliError`]; [`CliError::Unreserved`] when the request ended without a reservation.
+pub fn run(context: &mut Context, args: &WaitArgs) -> Result<Exit, CliError> {
+    let timeout = match &args.timeout {
+        Some(text) => Some(parse_duration(text).map_err(|error| CliError::Usage(format!("--timeout: {error}")))?),
+        None => None,
+    };
+    let client = context.connect()?;
+    let path = path_of(&client, &args.selector)?;
+    let view = waiting::wait(client, args.goal, timeout, move |client| client.get(&path))?;
+    let stands = view.state.stands();
+    // People read what became of it in the complaint.
+    if stands || context.output.format() != OutputFormat::Table {
+        context.output.print(&view)?;
     }
-}
-
-async fn listen(
-    mut news: mpsc::Receiver<News>,
-    timeout: Option<Duration>,
-    interrupt: impl Future<Output = io::Result<()>>,
-    progress: &ProgressBar,
-) -> Result<RequestView, CliError> {
-    let mut interrupt = pin!(interrupt);
-    let mut time_over = pin!(async {
-        match timeout {
-            Some(timeout) => sleep(timeout).await,
-            None => future::pending().await,
-        }
-    });
-    let mut latest: Option<Box<RequestView>> = None;
-    loop {
-        tokio::select! {
-            biased;
-            told = news.recv() => match told {
-                Some(Ok(view)) if view.state.is_settled() => return Ok(*view),
-                Some(Ok(view)) => {
-                    progress.set_message(safe(&view.progress()));
-                    latest = Some(view);
-                }
-                Some(Err(error)) => return Err(error.into()),
-                // The thread ends only after it has told a settled view or an error.
-                None => return Err(CliError::InterruptedEarly),
-            },
-            _ = &mut interrupt => {
-                return Err(latest.map_or(CliError::InterruptedEarly, |view| CliError::Interrupted(view.id)));
-            }
-            () = &mut time_over => {
-                return Err(match latest {
-                    Some(view) => CliError::StillWaiting {
-                        id: view.id,
-                        state: view.state.to_string(),
-                        waited: format_duration(timeout.unwrap_or_default()),
-                    },
-                    None => CliError::InterruptedEarly,
-                });
-            }
-        }
-    }
-}
-
-/// A spinner with what is being done and how long already; hidden unless a person looks.
-fn progress_line() -> ProgressBar {
-    if !shows_progress() {
-        return ProgressBar::hidden();
-    }
-    let line = ProgressBar::new_spinner().with_message("asking the node");
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-        line.set_style(style);
-    }
-    line.enable_steady_tick(Duration::from_millis(100));
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use broker::request::Request;
-
-    use super::*;
-    use crate::cli::{client::tests::serve, error::Exit, views::tests::view};
-
-    fn listen_to(
-        views: Vec<News>,
-        timeout: Option<Duration>,
-        interrupt: impl Future<Output = io::Result<()>>,
-    ) -> Result<RequestView, CliError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (sender, receiver) = mpsc::channel(QUEUE);
-            for told in views {
-                sender.send(told).await.unwrap();
-            }
-            let result = listen(receiver, timeout, interrupt, &ProgressBar::hidden()).await;
-            drop(sender);
-            result
-        })
-    }
-
-    fn at(state: &str) -> News {
-        Ok(Box::new(view(state, None)))
-    }
-
-    #[test]
-    fn the_wait_ends_when_the_request_does() {
-        let told = listen_to(vec![at("planning"), at("holding"), at("confirmed")], None, future::pending());
-        assert!(told.unwrap().state.stands());
-        let error = ApiError::BadAnswer { base: "b".to_owned(), why: "w".to_owned() };
-        assert!(matches!(
-            listen_to(vec![at("planning"), Err(error)], None, future::pending()),
-            Err(CliError::Api(ApiError::BadAnswer { .. }))
-        ));
-    }
-
-    #[test]
-    fn the_node_is_asked_until_the_request_is_settled() {
-        let body = |state: &str| serde_json::to_string(&view(state, None)).unwrap();
-        let (client, server) = serve(vec![("201 Created", body("planning")), ("200 OK", body("confirmed"))]);
-        let request: Request = serde_json::from_str(r#"{"hosts":3,"duration":7200}"#).unwrap();
-        let (sender, mut receiver) = mpsc::channel(QUEUE);
-        follow(&client, &Submission::Plain(Box::new(request.clone())), &sender);
-        let asked = server.join().unwrap();
-        assert!(asked[0].starts_with("POST /v1/requests HTTP"), "{asked:?}");
-        let (_, sent) = asked[0].split_once("\r\n\r\n").unwrap();
-        assert_eq!(serde_json::from_str::<Request>(sent).unwrap(), request);
-        assert!(asked[1].starts_with("GET /v1/requests/r-42?wait_ms=20000&revision=7 HTTP"), "{asked:?}");
-        let told = [receiver.try_recv(), receiver.try_recv()].map(|news| news.unwrap().unwrap().state.word());
-        assert_eq!(told, ["planning", "confirmed"]);
-    }
-
-    #[test]
-    fn an_interrupt_says_that_the_request_goes_on() {
-        let error = listen_to(vec![at("planning")], None, future::ready(Ok(()))).unwrap_err();
-        assert_eq!(error.to_string(), "interrupted; request r-42 goes on");
-        let hint = error.hint().unwrap();
-        assert!(hint.contains("kolo show r-42") && hint.contains("kolo cancel r-42"), "{hint}");
-        assert!(matches!(listen_to(vec![], None, future::ready(Ok(()))), Err(CliError::InterruptedEarly)));
-    }
-
-    #[test]
-    fn a_time_limit_ends_the_wait_only() {
-        let error = listen_to(vec![at("holding")], Some(Duration::ZERO), future::pending()).unwrap_err();
-        assert_eq!(error.to_string(), "request r-42 is still holding after 0s");
-        assert_eq!(error.exit(), Exit::Failure);
-    }
+    if stands { Ok(Exit::Done) } else { Err(CliError::Unreserved(Box::new(view))) }
 }

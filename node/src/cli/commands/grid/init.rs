@@ -10,7 +10,6 @@ use broker::{
     trust::{PublicKey, Role, closed_grid_id, credential::is_name},
 };
 use data_encoding::BASE32_NOPAD;
-use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::{
@@ -18,7 +17,7 @@ use crate::{
         commands::Context,
         error::{CliError, Exit},
         grid_args::InitArgs,
-        output::{Report, safe},
+        output::{Look, Report, safe},
     },
     daemon::data_dir::DataDir,
     trust::{self, GridFile, ROOT_KEY_FILE, TrustFileError, Wallet},
@@ -102,7 +101,7 @@ impl Report for Made {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, _: &TimeZone) -> String {
+    fn text(&self, _: &Look) -> String {
         let directory = safe(&self.data_dir.display().to_string());
         let mut text = format!("made {} grid {}\n  this site  {}\n", self.form, self.grid, self.site);
         text.push_str(&format!("  your key   {} (in {directory})\n", self.user.fingerprint()));

@@ -4,7 +4,6 @@ use broker::{
     time::Time,
     trust::{Limits, Role},
 };
-use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::closed_grid;
@@ -13,7 +12,7 @@ use crate::{
         commands::Context,
         error::{CliError, Exit},
         grid_args::{InviteArgs, RoleArg},
-        output::{Report, safe},
+        output::{Look, Report, safe},
         time::format_time,
     },
     trust::{ADDRESSES_MAX, GridFile, IssuedList, Issuer, Terms, Token},
@@ -111,10 +110,10 @@ impl Report for Invitation {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, zone: &TimeZone) -> String {
+    fn text(&self, look: &Look) -> String {
         let who = if self.name.is_empty() { String::new() } else { format!(" {}", safe(&self.name)) };
         let owner = if self.with_user { " and its owner as a user" } else { "" };
-        let expires = format_time(self.expires, zone);
+        let expires = format_time(self.expires, &look.zone);
         let mut text = format!("invites {}{who}{owner} to grid {}, until {expires}:\n\n", self.role, self.grid);
         text.push_str(&format!("{}\n\n", self.token));
         text.push_str("next: kolo join TOKEN, by whom you give it to. Whoever has the token can use it.\n");

@@ -9,7 +9,6 @@ use broker::{
     time::Time,
     trust::{PublicKey, Role, Subject},
 };
-use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use super::{closed_grid, invite::issuer, show::GridView};
@@ -18,7 +17,7 @@ use crate::{
         commands::Context,
         error::{CliError, Exit},
         grid_args::RevokeArgs,
-        output::{Report, safe},
+        output::{Look, Report, safe},
     },
     trust::{Issued, IssuedList, LIFE_OF_FOUNDER},
 };
@@ -126,7 +125,7 @@ impl Report for Revoked {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, _: &TimeZone) -> String {
+    fn text(&self, _: &Look) -> String {
         let row = |row: &Row| {
             let role = row.target.role.map(|role| format!("{role} ")).unwrap_or_default();
             let note = if row.was_known { " (was revoked before)" } else { "" };

@@ -4,13 +4,12 @@ use broker::{
     time::Time,
     trust::{PublicKey, Role, Subject},
 };
-use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{
     commands::Context,
     error::{CliError, Exit},
-    output::{Report, columns, safe},
+    output::{Look, Report, columns, safe},
     time::format_time,
 };
 
@@ -57,18 +56,18 @@ impl Report for GridView {
     fn body(&self) -> impl Serialize {
         self
     }
-    fn text(&self, zone: &TimeZone) -> String {
+    fn text(&self, look: &Look) -> String {
         let mut text = format!("{} grid {}\n", safe(&self.form), safe(&self.id));
         if let Some(root) = &self.root {
             text.push_str(&format!("root key {root}\n"));
         }
         let members = self.members.iter().map(|member| {
-            let expires = member.expires.map_or_else(|| "-".to_owned(), |at| format_time(at, zone));
+            let expires = member.expires.map_or_else(|| "-".to_owned(), |at| format_time(at, &look.zone));
             let state = if member.revoked { "revoked" } else { "" };
             [member.role.to_string(), member.name.clone(), expires, state.to_owned(), member.subject.to_string()]
         });
         text.push('\n');
-        text.push_str(&columns(["ROLE", "NAME", "EXPIRES", "STATE", "WHO"], members));
+        text.push_str(&columns(look.paint, ["ROLE", "NAME", "EXPIRES", "STATE", "WHO"], members));
         if !self.revocations.is_empty() {
             text.push('\n');
             let rows = self.revocations.iter().map(|revocation| {
@@ -77,9 +76,9 @@ impl Report for GridView {
                 } else {
                     revocation.author.fingerprint()
                 };
-                [format_time(revocation.revoked, zone), by, revocation.subject.to_string()]
+                [format_time(revocation.revoked, &look.zone), by, revocation.subject.to_string()]
             });
-            text.push_str(&columns(["REVOKED", "BY", "WHO"], rows));
+            text.push_str(&columns(look.paint, ["REVOKED", "BY", "WHO"], rows));
         }
         text
     }

@@ -1,0 +1,20 @@
+//! `kolo completions`: what a shell needs to complete the command line.
+
+use clap::CommandFactory;
+
+use super::Context;
+use crate::cli::{
+    args::{Cli, CompletionsArgs},
+    error::{CliError, Exit},
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError::Io`] when standard output cannot be written.
+pub fn run(context: &mut Context, args: &CompletionsArgs) -> Result<Exit, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "kolo", &mut script);
+    context.output.sink().write_all(&script).map_err(CliError::output)?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,302 @@
+//! What the node that runs here says of itself: whether others can reach it, and whether it reaches others.
+//!
+//! Invariant: a node that does not answer is no problem by itself, since the doctor is asked when one does not run.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+
+use super::{Finding, Level};
+use crate::cli::{
+    client::{ApiError, Client},
+    error::CliError,
+    report::counted,
+    time::format_time,
+    views::{BanSummary, SiteList},
+};
+
+/// How long a connection to one of the node's own ports may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Most ports that are tried.
+const PORTS_MAX: usize = 16;
+
+/// What is looked at of `GET /v1/status`.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Status {
+    software: String,
+    listen: Vec<String>,
+    peers: usize,
+    known_sites: usize,
+    counters: BTreeMap<String, u64>,
+}
+
+/// Asks the node here, if one answers.
+pub(super) fn check(client: Result<Client, CliError>, zone: &TimeZone) -> Vec<Finding> {
+    const CHECK: &str = "node";
+    let to_do = "start kolo node, and ask the doctor again to have ports, peers and clocks looked at";
+    let silent =
+        |what: String| vec![Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }];
+    let client = match client {
+        Ok(client) => client,
+        Err(error) => return silent(error.to_string()),
+    };
+    let seen = client.get::<Status>("/v1/status").and_then(|status| Ok((status, client.sites()?)));
+    match seen {
+        Ok((status, sites)) => {
+            let mut findings = vec![check_version(&status)];
+            findings.extend(check_ports(&status.listen));
+            findings.push(check_reach(announced(&status, &sites)));
+            findings.push(check_peers(&status, &sites));
+            findings.push(check_clock(&status.counters));
+            findings.push(check_bans(&sites.bans, zone));
+            findings
+        }
+        Err(error @ (ApiError::Unauthorized { .. } | ApiError::BadAnswer { .. })) => {
+            let to_do = error.hint().unwrap_or_else(|| "see which program listens there".to_owned());
+            vec![Finding::problem(CHECK, error.to_string(), to_do)]
+        }
+        Err(error) => silent(error.to_string()),
+    }
+}
+
+fn check_version(status: &Status) -> Finding {
+    let own = concat!("kolo ", env!("CARGO_PKG_VERSION"));
+    if status.software == own {
+        return Finding::new("node", Level::Good, format!("{own} runs"));
+    }
+    let what = format!("{} runs, but {own} is installed", status.software);
+    Finding { to_do: Some("restart the node".to_owned()), ..Finding::new("node", Level::Note, what) }
+}
+
+/// The IP address of a multiaddr, and its TCP port when it has one.
+fn address_of(multiaddr: &str) -> Option<(IpAddr, Option<u16>)> {
+    let mut parts = multiaddr.split('/').skip(1);
+    let (kind, address) = (parts.next()?, parts.next()?);
+    let address = matches!(kind, "ip4" | "ip6").then(|| address.parse().ok()).flatten()?;
+    let port = if parts.next() == Some("tcp") { parts.next().and_then(|port| port.parse().ok()) } else { None };
+    Some((address, port))
+}
+
+fn check_ports(listen: &[String]) -> Vec<Finding> {
+    const CHECK: &str = "ports";
+    let ports: Vec<SocketAddr> = listen
+        .iter()
+        .filter_map(|address| address_of(address))
+        .filter_map(|(address, port)| port.map(|port| SocketAddr::new(address, port)))
+        .take(PORTS_MAX)
+        .collect();
+    let mut findings = Vec::new();
+    for port in &ports {
+        if let Err(error) = TcpStream::connect_timeout(port, CONNECT_TIMEOUT) {
+            let to_do = "see whether a packet filter on this machine drops connections to it";
+            findings.push(Finding::problem(CHECK, format!("{port} takes no connection: {error}"), to_do));
+        }
+    }
+    if findings.is_empty() {
+        let shown: Vec<_> = ports.iter().map(ToString::to_string).collect();
+        findings.push(if shown.is_empty() {
+            Finding::new(CHECK, Level::Note, "the node listens on no TCP port that could be tried")
+        } else {
+            Finding::new(CHECK, Level::Good, format!("{} take connections from here", shown.join(", ")))
+        });
+    }
+    findings
+}
+
+/// The addresses that the node tells others; those that it listens on while it has told none.
+fn announced<'a>(status: &'a Status, sites: &'a SiteList) -> &'a [String] {
+    let own = sites.sites.iter().find(|site| site.this_node && !site.addresses.is_empty());
+    own.map_or(&status.listen, |site| &site.addresses)
+}
+
+/// Who can reach the node by the addresses that it tells.
+#[derive(Debug, PartialEq, Eq)]
+enum Reach {
+    ThisMachine,
+    ThisNetwork,
+    Everybody,
+}
+
+fn reach_of(listen: &[String]) -> Reach {
+    let addresses: Vec<IpAddr> =
+        listen.iter().filter_map(|address| address_of(address)).map(|(address, _)| address).collect();
+    // A name, or anything else that is no address, may be reached from anywhere.
+    if addresses.len() < listen.len() || addresses.iter().any(|address| !address.is_loopback() && !is_private(*address))
+    {
+        return Reach::Everybody;
+    }
+    if addresses.iter().all(IpAddr::is_loopback) { Reach::ThisMachine } else { Reach::ThisNetwork }
+}
+
+/// Whether routers of the Internet do not carry packets to `address`.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        // 100.64.0.0/10 is shared by the customers of a provider (RFC 6598).
+        IpAddr::V4(v4) => {
+            let [first, second, ..] = v4.octets();
+            v4.is_private() || v4.is_link_local() || (first == 100 && second & 0xc0 == 64)
+        }
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
+fn check_reach(listen: &[String]) -> Finding {
+    const CHECK: &str = "reach";
+    let (what, to_do) = match reach_of(listen) {
+        Reach::Everybody => {
+            return Finding::new(CHECK, Level::Good, "it tells an address that others can reach");
+        }
+        Reach::ThisNetwork => (
+            "it tells private addresses only (NAT): sites outside this network cannot reach it",
+            "forward a port to this machine and tell its address (--announce), run the node where it has a public address, or \
+             connect the sites by a VPN",
+        ),
+        Reach::ThisMachine => (
+            "it listens on loopback only: other machines cannot reach it",
+            "start it with --listen /ip4/0.0.0.0/tcp/4001 (or set listen in its configuration)",
+        ),
+    };
+    Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
+}
+
+fn check_peers(status: &Status, sites: &SiteList) -> Finding {
+    const CHECK: &str = "peers";
+    let others = status.known_sites.saturating_sub(1);
+    if status.peers == 0 && others > 0 {
+        let what = format!("{} known, but it is connected to nobody", counted(others, "other site"));
+        return Finding::problem(
+            CHECK,
+            what,
+            "see whether the network is up, and whether those sites run (kolo sites)",
+        );
+    }
+    if status.peers == 0 {
+        let to_do = "if the grid has other sites, give the address of one with --bootstrap; else invite some";
+        return Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, "it knows no other site") };
+    }
+    let doubtful = sites.sites.iter().filter(|site| site.schedule != "current").count();
+    let what = format!("connected to {}; {} known", counted(status.peers, "peer"), counted(others, "other site"));
+    if doubtful == 0 {
+        return Finding::new(CHECK, Level::Good, what);
+    }
+    let what = format!("{what}, of which {doubtful} have not told their schedules lately");
+    let to_do = "kolo sites names them; their owners can ask their own doctor";
+    Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
+}
+
+/// Whom the node refuses to talk to.
+fn check_bans(bans: &[BanSummary], zone: &TimeZone) -> Finding {
+    const CHECK: &str = "bans";
+    if bans.is_empty() {
+        return Finding::new(CHECK, Level::Good, "the node that runs here refuses to talk to nobody");
+    }
+    let told = bans.iter().map(|ban| {
+        let until = format_time(ban.until, zone);
+        format!("{} until {until} (time {}): {}", ban.site, ban.times, ban.why)
+    });
+    let to_do = "nothing, a ban ends by itself; when the site is one that you trust, its owner should look into its log and \
+                 run the newest kolo";
+    let what = format!("the node that runs here refuses to talk to {}", told.collect::<Vec<_>>().join("; "));
+    Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
+}
+
+/// Clocks are compared by what others have signed: a message from the future, or one that arrives when its life is over.
+fn check_clock(counters: &BTreeMap<String, u64>) -> Finding {
+    const CHECK: &str = "clock";
+    let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+    let (future, expired, good) = (count("dropped_from_future"), count("dropped_expired"), count("gossip_received"));
+    if future == 0 && expired <= good / 2 {
+        return Finding::new(CHECK, Level::Good, "nothing that others have signed contradicts this machine's clock");
+    }
+    let what = format!(
+        "{future} messages of others came from the future and {expired} had expired on arrival, of {good} received"
+    );
+    let to_do = "see whether this clock is synchronised (timedatectl); if it is, that of another site is wrong";
+    Finding::problem(CHECK, what, to_do)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use broker::time::Time;
+
+    use super::*;
+    use crate::cli::client::tests::serve;
+
+    fn listen(addresses: &[&str]) -> Vec<String> {
+        addresses.iter().map(|&address| address.to_owned()).collect()
+    }
+
+    #[test]
+    fn addresses_tell_who_can_reach_them() {
+        for (addresses, expected) in [
+            (&["/ip4/127.0.0.1/tcp/1", "/ip6/::1/udp/1/quic-v1"][..], Reach::ThisMachine),
+            (&["/ip4/127.0.0.1/tcp/1", "/ip4/192.168.1.5/tcp/1"], Reach::ThisNetwork),
+            (&["/ip4/100.64.0.1/tcp/1", "/ip6/fd00::1/tcp/1"], Reach::ThisNetwork),
+            (&["/ip4/100.128.0.1/tcp/1"], Reach::Everybody),
+            (&["/ip4/10.0.0.1/tcp/1", "/ip4/193.2.1.66/tcp/1"], Reach::Everybody),
+            (&["/dns/kolo.example.org/tcp/1"], Reach::Everybody),
+        ] {
+            assert_eq!(reach_of(&listen(addresses)), expected, "{addresses:?}");
+        }
+    }
+
+    #[test]
+    fn a_closed_port_is_a_problem() {
+        let open = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("/ip4/127.0.0.1/tcp/{}", open.local_addr().unwrap().port());
+        assert_eq!(check_ports(&listen(&[&address]))[0].level, Level::Good);
+        drop(open);
+        assert_eq!(check_ports(&listen(&[&address]))[0].level, Level::Problem);
+        assert_eq!(check_ports(&listen(&["/ip4/127.0.0.1/udp/1/quic-v1"]))[0].level, Level::Note);
+    }
+
+    #[test]
+    fn a_lonely_node_with_a_wrong_clock_is_told_both() {
+        let status = r#"{"software":"kolo 0.0.0","listen":["/ip4/10.0.0.1/udp/9/quic-v1"],"peers":0,"known_sites":3,
+            "counters":{"dropped_from_future":7,"gossip_received":9}}"#;
+        let (client, server) = serve(vec![("200 OK", status.to_owned()), ("200 OK", "{\"sites\":[]}".to_owned())]);
+        let findings = check(Ok(client), &TimeZone::UTC);
+        let _ = server.join().unwrap();
+        let levels: Vec<_> = findings.iter().map(|finding| (finding.check, finding.level)).collect();
+        assert_eq!(
+            levels,
+            [
+                ("node", Level::Note),
+                ("ports", Level::Note),
+                ("reach", Level::Note),
+                ("peers", Level::Problem),
+                ("clock", Level::Problem),
+                ("bans", Level::Good)
+            ]
+        );
+        assert!(
+            findings
+                .iter()
+                .all(|finding| finding.level == Level::Good || finding.to_do.is_some() || finding.check == "ports")
+        );
+    }
+
+    #[test]
+    fn a_node_that_does_not_run_is_no_problem() {
+        let (client, server) = serve(vec![("401 Unauthorized", String::new())]);
+        assert_eq!(check(Ok(client), &TimeZone::UTC)[0].level, Level::Problem, "something else listens there");
+        let _ = server.join().unwrap();
+        assert_eq!(check(Err(CliError::NoLast), &TimeZone::UTC)[0].level, Level::Note);
+    }
+
+    #[test]
+    fn a_ban_is_told_with_its_reason_and_its_end() {
+        let ban = BanSummary { site: "12D3".to_owned(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
+        let told = check_bans(&[ban], &TimeZone::UTC);
+        assert_eq!(told.level, Level::Note);
+        assert!(told.what.ends_with("12D3 until 1970-01-02 00:00:00+00:00 (time 2): lies"), "{}", told.what);
+        assert_eq!(check_bans(&[], &TimeZone::UTC).level, Level::Good);
+    }
+}

@@ -1,0 +1,213 @@
+//! `kolo extend`: the same hosts with the same amounts for the time right behind a reservation.
+//!
+//! The added time is asked for by requests of its own, one for all hosts that give the same: the user signs each, every site
+//! checks it, and it stands on all its hosts or on none. Invariant: whatever goes wrong, the reservation that is there stays
+//! as it is, and what was added before something went wrong is given back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::{
+    ids::{HostId, RequestId},
+    request::{Request, RequestDocument},
+    resources::Amounts,
+};
+use serde::Serialize;
+
+use super::{Context, path_of, waiting};
+use crate::cli::{
+    client::request_path,
+    error::{CliError, Exit},
+    output::{Look, Report, safe},
+    report::reservation_text,
+    request_args::ExtendArgs,
+    request_file::seconds_of,
+    signing,
+    time::{format_time, parse_span},
+    views::{GrantView, RequestView, ReservationView},
+};
+
+/// Longest label of an added time: the beginning says enough.
+const LABEL_CHARS_MAX: usize = 60;
+/// Most requests that one extension makes.
+const REQUESTS_MAX: usize = 64;
+
+/// Runs the command. Exit codes are those of `kolo submit`.
+///
+/// # Errors
+/// [`CliError`]; [`CliError::Hinted`] around [`CliError::Unreserved`] when the hosts are not free then.
+pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
+    let by = parse_span(&args.by).map_err(|error| CliError::Usage(format!("--by: {error}")))?;
+    let client = context.connect()?;
+    let before: RequestView = client.get(&path_of(&client, &args.selector)?)?;
+    let reservation = before.reservation.as_ref().filter(|_| before.state.stands());
+    let Some(reservation) = reservation.filter(|reservation| reservation.end > context.time()) else {
+        let why = format!("request {} is {}: there is nothing to go on from", before.id, before.state);
+        return Err(CliError::NotExtended { why });
+    };
+    if reservation.hosts.iter().any(|host| host.lost.is_some()) {
+        let why = format!("request {} has lost hosts; have it repaired first (kolo repair)", before.id);
+        return Err(CliError::NotExtended { why });
+    }
+    let end = format_time(reservation.end, context.now.time_zone());
+    let requests = requests_behind(&before, reservation, seconds_of(by))?;
+    let mut added = Vec::with_capacity(requests.len());
+    for request in requests {
+        let one = signing::submission(context, &client, &args.key, request)
+            .and_then(|submission| waiting::submit_and_wait(client.clone(), submission, None));
+        let wrong = match one {
+            Ok(view) if fits(&view, reservation) => {
+                added.push(view);
+                continue;
+            }
+            Ok(view) if view.reservation.is_some() => {
+                added.push(view);
+                let why = format!("from {end} on only hosts of the same name elsewhere could be had");
+                CliError::NotExtended { why }
+            }
+            Ok(view) => CliError::Hinted {
+                error: Box::new(CliError::Unreserved(Box::new(view))),
+                hint: format!("these hosts are not all free from {end} on; kolo slots says when as many are"),
+            },
+            Err(error) => error,
+        };
+        for view in &added {
+            let _: RequestView = client.delete(&request_path(&view.id))?;
+        }
+        return Err(wrong);
+    }
+    context.output.print(&Extended { before, added })?;
+    Ok(Exit::Done)
+}
+
+/// Whether what was added is of the same hosts, with the same amounts.
+fn fits(added: &RequestView, reservation: &ReservationView) -> bool {
+    let wanted = shares(&reservation.hosts);
+    let is_wanted = |added: &ReservationView| {
+        shares(&added.hosts).into_iter().all(|(host, amounts)| wanted.get(&host) == Some(&amounts))
+    };
+    added.reservation.as_ref().is_some_and(is_wanted)
+}
+
+/// What each host gives.
+fn shares(hosts: &[GrantView]) -> BTreeMap<(&str, &str), &Amounts> {
+    hosts.iter().map(|grant| ((grant.site.as_str(), grant.host.as_str()), &grant.amounts)).collect()
+}
+
+/// Requests that only the same hosts can satisfy, and only right behind `reservation`: one for all hosts that give the same.
+fn requests_behind(
+    before: &RequestView,
+    reservation: &ReservationView,
+    seconds: i64,
+) -> Result<Vec<Request>, CliError> {
+    let wrong = |error: &dyn std::fmt::Display| CliError::NotExtended { why: error.to_string() };
+    let label: String = format!("behind-{}", before.id).chars().take(LABEL_CHARS_MAX).collect();
+    let label = RequestId::new(&label).map_err(|error| wrong(&error))?;
+    let names: BTreeSet<&str> = reservation.hosts.iter().map(|grant| grant.host.as_str()).collect();
+    if names.len() < reservation.hosts.len() {
+        return Err(wrong(&"hosts of several sites have the same name, and a request names hosts without their sites"));
+    }
+    let mut alike: BTreeMap<&Amounts, Vec<HostId>> = BTreeMap::new();
+    for grant in &reservation.hosts {
+        let host = HostId::new(&grant.host).map_err(|error| wrong(&error))?;
+        alike.entry(&grant.amounts).or_default().push(host);
+    }
+    if alike.len() > REQUESTS_MAX {
+        let why =
+            format!("its hosts give {} different amounts, and {REQUESTS_MAX} requests are made at most", alike.len());
+        return Err(wrong(&why));
+    }
+    let request = |(amounts, hosts): (&Amounts, Vec<HostId>)| {
+        let document = RequestDocument {
+            id: Some(label.clone()),
+            hosts: u32::try_from(hosts.len()).map_err(|error| wrong(&error))?,
+            duration: seconds,
+            earliest: Some(reservation.end),
+            latest: Some(reservation.end),
+            per_host: amounts.clone(),
+            total: Amounts::new(),
+            attributes: before.request.attributes().clone(),
+            candidates: Some(hosts),
+            effort: before.request.effort(),
+            move_on_loss: false,
+        };
+        Request::try_from(document).map_err(|error| wrong(&error))
+    };
+    alike.into_iter().map(request).collect()
+}
+
+struct Extended {
+    before: RequestView,
+    added: Vec<RequestView>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    extends: &'a str,
+    added: &'a [RequestView],
+}
+
+impl Report for Extended {
+    fn body(&self) -> impl Serialize {
+        Body { extends: &self.before.id, added: &self.added }
+    }
+
+    fn text(&self, look: &Look) -> String {
+        let mut text = format!("{}\n", look.paint.title(&format!("extended {} by", safe(&self.before.id))));
+        for view in &self.added {
+            let Some(reservation) = &view.reservation else { continue };
+            text.push_str(&reservation_text(&safe(&view.id), reservation, look));
+        }
+        text
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.added.iter().map(|view| view.id.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{
+        output::{OutputFormat, tests::printed},
+        views::tests::view,
+    };
+
+    #[test]
+    fn only_the_same_hosts_can_satisfy_what_is_asked_behind() {
+        let before = view("active", None);
+        let mut reservation = before.reservation.clone().unwrap();
+        // h1 has 2.4 cores and 3 GiB, b1 one core and half a GiB, h2 one core and one GiB.
+        let requests = requests_behind(&before, &reservation, 3600).unwrap();
+        assert_eq!(requests.len(), 3);
+        assert_eq!(
+            serde_json::to_value(&requests[2]).unwrap(),
+            serde_json::json!({"id": "behind-r-42", "hosts": 1, "duration": 3600, "earliest": 1_763_719_200_i64,
+                "latest": 1_763_719_200_i64, "per_host": {"cpu": 2400, "memory": 3072}, "candidates": ["h1"]})
+        );
+        assert!(fits(&before, &reservation));
+        let same = reservation.hosts[0].amounts.clone();
+        reservation.hosts.iter_mut().for_each(|grant| grant.amounts = same.clone());
+        assert_eq!(
+            requests_behind(&before, &reservation, 3600).unwrap().len(),
+            1,
+            "one request when all give the same"
+        );
+        assert!(!fits(&before, &reservation));
+        reservation.hosts[0].host = "b1".to_owned();
+        let error = requests_behind(&before, &reservation, 3600).unwrap_err();
+        assert!(error.to_string().contains("the same name"), "{error}");
+    }
+
+    #[test]
+    fn the_added_time_has_ids_of_its_own() {
+        let mut added = view("confirmed", None);
+        added.id = "new".to_owned();
+        let extended = Extended { before: view("active", None), added: vec![added] };
+        let text = printed(&extended, OutputFormat::Table);
+        assert!(text.starts_with("extended r-42 by\nnew: 3 hosts at 2 sites from "), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&printed(&extended, OutputFormat::Json)).unwrap();
+        assert_eq!((&json["extends"], &json["added"][0]["id"]), (&"r-42".into(), &"new".into()));
+        assert_eq!(printed(&extended, OutputFormat::Quiet), "new\n");
+    }
+}

@@ -1,0 +1,60 @@
+//! `kolo open`: a link that opens the node's page in a browser, once and soon.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Context;
+use crate::cli::{
+    error::{CliError, Exit},
+    output::{Look, Report, safe},
+    time::format_duration,
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`].
+pub fn run(context: &mut Context) -> Result<Exit, CliError> {
+    let link: OneTimeLink = context.connect()?.post("/v1/links", &())?;
+    context.output.print(&link)?;
+    Ok(Exit::Done)
+}
+
+/// Answer of `POST /v1/links`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct OneTimeLink {
+    url: String,
+    expires_in_s: u64,
+}
+
+impl Report for OneTimeLink {
+    fn body(&self) -> impl Serialize {
+        self
+    }
+
+    fn text(&self, look: &Look) -> String {
+        let life = format_duration(Duration::from_secs(self.expires_in_s));
+        format!("{}\n{}\n", safe(&self.url), look.paint.faint(&format!("opens the page once, within {life}")))
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.url.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::{OutputFormat, tests::printed};
+
+    #[test]
+    fn a_link_is_shown_with_its_life_and_alone_for_pipes() {
+        let link = OneTimeLink { url: "http://127.0.0.1:7740/#link=0f".to_owned(), expires_in_s: 120 };
+        assert_eq!(
+            printed(&link, OutputFormat::Table),
+            "http://127.0.0.1:7740/#link=0f\nopens the page once, within 2m\n"
+        );
+        assert_eq!(printed(&link, OutputFormat::Quiet), "http://127.0.0.1:7740/#link=0f\n");
+    }
+}

@@ -1,0 +1,212 @@
+//! `kolo slots`: when hosts could be had, and how many, over the whole window. Nothing is held.
+
+use broker::{
+    request::Request,
+    resources::Amounts,
+    time::{Span, Time},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Context, with_suggestion};
+use crate::cli::{
+    error::{CliError, Exit},
+    output::{Look, Report, columns},
+    report::{amounts_text, counted, schedules_text},
+    request,
+    request_args::{SlotsArgs, SlotsMode},
+    time::{format_span, format_time, parse_time},
+    views::{ReasonView, UsedSchedule},
+};
+
+/// Steps of the profile that people are shown; JSON has them all.
+const STEPS_SHOWN: usize = 20;
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`]; [`CliError::NoPlan`] when the request could not be had.
+pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
+    let request = request::checked(&args.request, &context.now)?;
+    let at = match (args.mode, args.at.is_empty()) {
+        // A moment that is not over yet when the node looks at it.
+        (SlotsMode::At, true) => Some(context.time() + Span(2)),
+        (SlotsMode::At, false) => {
+            let at = parse_time(&args.at.join(" "), &context.now);
+            Some(at.map_err(|error| CliError::Usage(format!("--at: {error}")))?)
+        }
+        (_, true) => None,
+        (_, false) => return Err(CliError::Usage("--at: only --mode at takes a time".to_owned())),
+    };
+    let client = context.connect()?;
+    let answer: SlotAnswer =
+        client.post("/v1/slots", &Question { mode: mode_name(args.mode), at, request: &request })?;
+    let slots = Slots { duration: request.duration(), asked: request.hosts(), answer };
+    context.output.print(&slots)?;
+    if slots.answer.is_possible {
+        return Ok(Exit::Done);
+    }
+    let reason = slots.answer.reason.map_or_else(|| "not at that time".to_owned(), |reason| reason.detail);
+    Err(with_suggestion(&client, &request, CliError::NoPlan(reason)))
+}
+
+fn mode_name(mode: SlotsMode) -> &'static str {
+    match mode {
+        SlotsMode::Earliest => "earliest",
+        SlotsMode::Most => "most",
+        SlotsMode::At => "at",
+    }
+}
+
+/// Body of `POST /v1/slots`.
+#[derive(Debug, Serialize)]
+struct Question<'a> {
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Time>,
+    request: &'a Request,
+}
+
+/// Answer of `POST /v1/slots`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct SlotAnswer {
+    mode: String,
+    is_possible: bool,
+    start: Option<Time>,
+    end: Option<Time>,
+    hosts: usize,
+    free: Amounts,
+    is_proven: bool,
+    reason: Option<ReasonView>,
+    profile: Vec<ProfileStep>,
+    until: Time,
+    is_thinned: bool,
+    known_hosts: usize,
+    matching_hosts: usize,
+    without_schedule: usize,
+    schedules: Vec<UsedSchedule>,
+}
+
+/// From `start` on, until the next step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct ProfileStep {
+    start: Time,
+    hosts: usize,
+    free: Amounts,
+}
+
+struct Slots {
+    duration: Span,
+    asked: usize,
+    answer: SlotAnswer,
+}
+
+impl Slots {
+    fn head(&self, look: &Look) -> String {
+        let answer = &self.answer;
+        let proven = match (answer.is_proven, answer.mode.as_str()) {
+            (false, _) => "",
+            (true, "earliest") => ", proven to be the earliest",
+            (true, "most") => ", proven to be the most",
+            (true, _) => ", proven",
+        };
+        let hosts = counted(answer.hosts, "host");
+        match answer.start.map(|start| format_time(start, &look.zone)) {
+            Some(start) if answer.is_possible => {
+                format!("{} from {start} for {}{proven}", look.paint.good(&hosts), format_span(self.duration))
+            }
+            Some(start) => format!("{} of {} at {start}", look.paint.bad(&hosts), self.asked),
+            None => {
+                let asked = look.paint.bad(&format!("not {}", counted(self.asked, "host")));
+                format!("{asked} at any start until {}", format_time(answer.until, &look.zone))
+            }
+        }
+    }
+}
+
+impl Report for Slots {
+    fn body(&self) -> impl Serialize {
+        &self.answer
+    }
+
+    fn text(&self, look: &Look) -> String {
+        let answer = &self.answer;
+        let mut text = format!("{}\n", self.head(look));
+        let rows = answer.profile.iter().take(STEPS_SHOWN);
+        let row = |step: &ProfileStep| {
+            [format_time(step.start, &look.zone), step.hosts.to_string(), amounts_text(&step.free)]
+        };
+        text.push_str(&columns(look.paint, ["START", "HOSTS", "FREE TOGETHER"], rows.map(row)));
+        if answer.profile.len() > STEPS_SHOWN {
+            let more = counted(answer.profile.len() - STEPS_SHOWN, "more step");
+            text.push_str(&format!(
+                "{more} until {}; --output json shows all\n",
+                format_time(answer.until, &look.zone)
+            ));
+        }
+        if answer.is_thinned {
+            text.push_str("neighbouring starts are taken together; each shows what is there at least\n");
+        }
+        text.push_str(&format!(
+            "  {} of {} known have what each must give; {} left out, whose schedule is not known\n",
+            answer.matching_hosts,
+            counted(answer.known_hosts, "host"),
+            counted(answer.without_schedule, "host"),
+        ));
+        text + &schedules_text(&answer.schedules)
+    }
+
+    /// The start, in Unix seconds, for scripts.
+    fn ids(&self) -> Vec<String> {
+        self.answer.start.filter(|_| self.answer.is_possible).map(|start| start.0.to_string()).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::{OutputFormat, tests::printed};
+
+    fn slots(more: &str) -> Slots {
+        let text = format!(
+            r#"{{"until":1763798400,"is_thinned":false,"known_hosts":9,"matching_hosts":6,"without_schedule":1,
+            "schedules":[{{"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":6,"age_s":1}}],
+            "profile":[{{"start":1763712000,"hosts":2,"free":{{"cpu":2500}}}},{{"start":1763715600,"hosts":6,
+            "free":{{"cpu":24000}}}}],{more}}}"#
+        );
+        Slots { duration: Span(7200), asked: 3, answer: serde_json::from_str(&text).unwrap() }
+    }
+
+    #[test]
+    fn a_possible_start_is_shown_with_the_profile() {
+        let slots = slots(
+            r#""mode":"earliest","is_possible":true,"start":1763715600,"end":1763722800,"hosts":6,
+            "free":{"cpu":24000},"is_proven":true,"reason":null"#,
+        );
+        assert_eq!(
+            printed(&slots, OutputFormat::Table),
+            "6 hosts from 2025-11-21 09:00:00+00:00 for 2h, proven to be the earliest\n\
+             START                      HOSTS  FREE TOGETHER\n\
+             2025-11-21 08:00:00+00:00  2      cpu=2.5\n\
+             2025-11-21 09:00:00+00:00  6      cpu=24\n  \
+             6 of 9 hosts known have what each must give; 1 host left out, whose schedule is not known\n  \
+             schedules used: alpha (..aaaa1111) 6 hosts, 1s old\n"
+        );
+        assert_eq!(printed(&slots, OutputFormat::Quiet), "1763715600\n");
+    }
+
+    #[test]
+    fn what_is_not_possible_says_how_far_it_went() {
+        let at = slots(
+            r#""mode":"at","is_possible":false,"start":1763712000,"end":1763719200,"hosts":2,"free":{"cpu":2500},
+            "is_proven":true,"reason":{"code":"no_window","detail":"2 of 3 hosts"}"#,
+        );
+        assert!(printed(&at, OutputFormat::Table).starts_with("2 hosts of 3 at 2025-11-21 08:00:00+00:00\n"));
+        assert_eq!(printed(&at, OutputFormat::Quiet), "");
+        let never = slots(
+            r#""mode":"most","is_possible":false,"start":null,"end":null,"hosts":0,"free":{},"is_proven":true,
+            "reason":null"#,
+        );
+        let text = printed(&never, OutputFormat::Table);
+        assert!(text.starts_with("not 3 hosts at any start until 2025-11-22 08:00:00+00:00\n"), "{text}");
+    }
+}

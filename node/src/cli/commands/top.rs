@@ -1,0 +1,260 @@
+//! `kolo top`: the grid as this node sees it, drawn again and again until the user has seen enough.
+//!
+//! Invariant: the terminal is given back as it was, however the command ends; a node that does not answer for a while is
+//! shown as such and asked again.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
+
+use broker::time::{Span, Time};
+use crossterm::{
+    cursor,
+    event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    execute, queue,
+    terminal::{self, ClearType},
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Context, gantt};
+use crate::cli::{
+    args::TopArgs,
+    chart::{Canvas, Chart},
+    client::{ApiError, Client},
+    error::{CliError, Exit},
+    output::{Look, Report, safe},
+    report::counted,
+    time::{format_span, format_time, parse_duration},
+    views::{RequestList, SiteList},
+};
+
+/// How often the node may be asked.
+const INTERVAL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3600));
+/// Requests that are shown, and sites.
+const ROWS: usize = 8;
+/// Size of a picture that is printed once.
+const ONCE: (u16, u16) = (100, 200);
+/// Shortest and longest time that the keys set.
+const SPAN: (Span, Span) = (Span(900), Span(14 * 86_400));
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`].
+pub fn run(context: &mut Context, args: &TopArgs) -> Result<Exit, CliError> {
+    let interval = parse_duration(&args.interval).map_err(|error| CliError::Usage(format!("--interval: {error}")))?;
+    if interval < INTERVAL.0 || INTERVAL.1 < interval {
+        return Err(CliError::Usage(format!("--interval: {:?}: expected 200ms to 1h", args.interval)));
+    }
+    let span = gantt::read_span(&args.span)?;
+    let client = context.connect()?;
+    let can_draw = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if args.once || !can_draw {
+        let picture = Picture { seen: Seen::at(&client, context.time(), span)?, size: ONCE };
+        context.output.print(&picture)?;
+        return Ok(Exit::Done);
+    }
+    let failed = |source| CliError::Io { doing: "drawing on the terminal", source };
+    let look = context.output.look().clone();
+    let screen = Screen::take().map_err(failed)?;
+    let result = draw_until_quit(&client, &look, interval, span).map_err(failed);
+    drop(screen);
+    result.map(|()| Exit::Done)
+}
+
+/// The terminal while it is ours.
+struct Screen;
+
+impl Screen {
+    fn take() -> io::Result<Screen> {
+        terminal::enable_raw_mode()?;
+        let screen = Screen;
+        execute!(io::stdout(), terminal::EnterAlternateScreen, terminal::DisableLineWrap, cursor::Hide)?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nothing can be done about a terminal that has gone.
+        let _ = execute!(io::stdout(), cursor::Show, terminal::EnableLineWrap, terminal::LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+fn draw_until_quit(client: &Client, look: &Look, interval: Duration, mut span: Span) -> io::Result<()> {
+    loop {
+        let size = terminal::size()?;
+        let text = match Seen::at(client, Time(Timestamp::now().as_second()), span) {
+            Ok(seen) => Picture { seen, size }.text(look),
+            Err(error) => format!("{}\nasking again; q ends\n", look.paint.bad(&safe(&error.to_string()))),
+        };
+        draw(&text, size.1)?;
+        if event::poll(interval)? {
+            match event::read()? {
+                Event::Key(key) if is_quit(&key) => return Ok(()),
+                Event::Key(key) => span = changed(span, &key),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_quit(key: &KeyEvent) -> bool {
+    let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+}
+
+/// The time shown after a key: + half of it, - twice as much.
+fn changed(span: Span, key: &KeyEvent) -> Span {
+    match key.code {
+        KeyCode::Char('+' | '=') if key.kind == KeyEventKind::Press => Span(span.0 / 2).max(SPAN.0),
+        KeyCode::Char('-') if key.kind == KeyEventKind::Press => Span(span.0 * 2).min(SPAN.1),
+        _ => span,
+    }
+}
+
+/// Draws over what was there, line by line, so that nothing flickers.
+fn draw(text: &str, rows: u16) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    queue!(out, cursor::MoveTo(0, 0))?;
+    for (row, line) in text.lines().take(rows.into()).enumerate() {
+        let row = u16::try_from(row).unwrap_or(u16::MAX);
+        queue!(out, cursor::MoveTo(0, row))?;
+        write!(out, "{line}")?;
+        queue!(out, terminal::Clear(ClearType::UntilNewLine))?;
+    }
+    queue!(out, terminal::Clear(ClearType::FromCursorDown))?;
+    out.flush()
+}
+
+/// Everything that one picture shows.
+#[derive(Debug, Clone, Serialize)]
+struct Seen {
+    status: Status,
+    sites: SiteList,
+    requests: RequestList,
+    chart: Chart,
+}
+
+/// What is shown of `GET /v1/status`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Status {
+    name: String,
+    grid: String,
+    peers: usize,
+    known_sites: usize,
+    known_hosts: usize,
+    active_requests: usize,
+}
+
+impl Seen {
+    fn at(client: &Client, now: Time, span: Span) -> Result<Seen, ApiError> {
+        Ok(Seen {
+            status: client.get("/v1/status")?,
+            sites: client.sites()?,
+            requests: client.get(&format!("/v1/requests?limit={ROWS}"))?,
+            chart: gantt::look_at(client, now, span, None)?,
+        })
+    }
+}
+
+struct Picture {
+    seen: Seen,
+    /// Columns and rows.
+    size: (u16, u16),
+}
+
+impl Picture {
+    fn head(&self, look: &Look) -> String {
+        let status = &self.seen.status;
+        let stale = self.seen.sites.sites.iter().filter(|site| site.schedule != "current").count();
+        let stale = if stale == 0 { String::new() } else { look.paint.doubtful(&format!(" ({stale} not current)")) };
+        format!(
+            "{}  {}  {}\n{}, {}{stale}, {}, {} under way; {} of bars (+ -), q ends\n",
+            look.paint.title(&safe(&status.name)),
+            safe(&status.grid),
+            format_time(self.seen.chart.now, &look.zone),
+            counted(status.peers, "peer"),
+            counted(status.known_sites, "site"),
+            counted(status.known_hosts, "host"),
+            counted(status.active_requests, "request"),
+            format_span(self.seen.chart.until.since(self.seen.chart.from)),
+        )
+    }
+}
+
+impl Report for Picture {
+    fn body(&self) -> impl Serialize {
+        &self.seen
+    }
+
+    fn text(&self, look: &Look) -> String {
+        let requests = self.seen.requests.text(look);
+        let chart = self.seen.chart.text(Canvas { columns: self.size.0.into() }, look);
+        format!("{}\n{requests}\n{chart}", self.head(look))
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.seen.requests.ids()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::cli::{
+        chart::tests::chart,
+        output::{OutputFormat, tests::printed},
+        views::tests::view,
+    };
+
+    #[test]
+    fn a_picture_has_the_node_the_requests_and_the_bars() {
+        let status = Status {
+            name: "al\u{1b}pha".to_owned(),
+            grid: "lab-1".to_owned(),
+            peers: 1,
+            known_sites: 2,
+            known_hosts: 3,
+            active_requests: 0,
+        };
+        let sites = SiteList { sites: Vec::new(), next: None, bans: Vec::new() };
+        let requests = RequestList { requests: vec![view("confirmed", None)] };
+        let picture = Picture { seen: Seen { status, sites, requests, chart: chart() }, size: (55, 20) };
+        expect![[r#"
+            al\u{1b}pha  lab-1  2025-11-21 09:00:00+00:00
+            1 peer, 2 sites, 3 hosts, 0 requests under way; 24h of bars (+ -), q ends
+
+            ID    LABEL  STATE      HOSTS  DURATION  START                      SUBMITTED                  REASON
+            r-42  mine   confirmed  3      2h        2025-11-21 08:00:00+00:00  2025-11-21 04:40:00+00:00  -
+
+            2025-11-21 08:00:00+00:00 to 2025-11-22 08:00:00+00:00, 30m a column
+                   08:00       14:00       20:00       02:00
+                   | ▼         |           |           |
+            alpha (..aaaa1111)  told 2s ago
+              a1   AAAAAAAAAA##BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
+              a2   AAAAAAAAAAAA····································
+            be\u{1b}[2Jta (..bbbb2222)  stale, never told
+              b1   AAAAAAAAAAAA????????????????????????????????????
+            A first  ada  3 hosts  2025-11-21 08:00:00+00:00 to 2025-11-21 14:00:00+00:00
+            B second  -  1 host  2025-11-21 13:00:00+00:00 to 2025-11-22 14:00:00+00:00
+        "#]]
+        .assert_eq(&printed(&picture, OutputFormat::Table));
+    }
+
+    #[test]
+    fn keys_change_the_time_shown_within_bounds() {
+        let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
+        assert_eq!(changed(Span(3600), &key(KeyCode::Char('+'))), Span(1800));
+        assert_eq!(changed(Span(900), &key(KeyCode::Char('+'))), Span(900));
+        assert_eq!(changed(Span(3600), &key(KeyCode::Char('-'))), Span(7200));
+        assert_eq!(changed(Span(14 * 86_400), &key(KeyCode::Char('-'))), Span(14 * 86_400));
+        assert!(is_quit(&key(KeyCode::Esc)) && !is_quit(&key(KeyCode::Char('c'))));
+        assert!(is_quit(&KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+    }
+}

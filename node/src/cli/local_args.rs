@@ -1,0 +1,64 @@
+//! The raw arguments of `kolo local`.
+//!
+//! Invariant: as in `args`, nothing is said here about what they do.
+
+use clap::{Args, Subcommand};
+
+/// `kolo local`
+#[derive(Debug, Args)]
+pub struct LocalArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: LocalCommand,
+}
+
+/// The commands of `kolo local`.
+#[derive(Debug, Subcommand)]
+pub enum LocalCommand {
+    /// Enter own work on a host of this site
+    Add(LocalAddArgs),
+    /// List own work that was entered
+    List,
+    /// Take own work out, and give the rest of its time to the grid
+    Remove(LocalRemoveArgs),
+}
+
+/// `kolo local add`
+#[derive(Debug, Args)]
+pub struct LocalAddArgs {
+    /// The host [default: the only one of the site]
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// Start, such as now or tomorrow 08:00 [default: now]
+    #[arg(long, value_name = "TIME", num_args = 1..=2)]
+    pub from: Vec<String>,
+    /// End
+    #[arg(long, value_name = "TIME", num_args = 1..=2, required_unless_present = "duration")]
+    pub until: Vec<String>,
+    /// How long, in place of the end
+    #[arg(long = "for", value_name = "DURATION", conflicts_with = "until")]
+    pub duration: Option<String>,
+    /// Cores, such as 4 or 2.5 [default, when nothing is said to be used: all of the host]
+    #[arg(long, value_name = "CORES")]
+    pub cpu: Option<String>,
+    /// Memory, such as 8GiB
+    #[arg(long, value_name = "AMOUNT")]
+    pub memory: Option<String>,
+    /// Disk, such as 100GiB
+    #[arg(long, value_name = "AMOUNT")]
+    pub disk: Option<String>,
+    /// GPUs
+    #[arg(long, value_name = "COUNT")]
+    pub gpu: Option<String>,
+    /// Any other resource; may be repeated
+    #[arg(long = "use", value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
+    pub uses: Vec<String>,
+}
+
+/// `kolo local remove`
+#[derive(Debug, Args)]
+pub struct LocalRemoveArgs {
+    /// Id, or the unique beginning of one
+    #[arg(value_name = "ID")]
+    pub id: String,
+}

@@ -1,0 +1,97 @@
+//! What somebody may have meant who wrote a name that nobody knows.
+//!
+//! Invariant: pure; a name that is known is never corrected.
+
+use std::collections::BTreeSet;
+
+use broker::request::Request;
+use strsim::osa_distance;
+
+use super::views::HostList;
+
+/// The resources that every grid has words for.
+const RESOURCES: [&str; 5] = ["cpu", "disk", "gpu", "memory", "mhz"];
+
+/// The resource that `name` may stand for, when it is none of the common ones itself.
+#[must_use]
+pub fn resource(name: &str) -> Option<&'static str> {
+    closest(&name.to_lowercase(), name, RESOURCES)
+}
+
+/// What in `request` no known host has, and what may have been meant.
+#[must_use]
+pub fn unknown_to_all(request: &Request, list: &HostList) -> Option<String> {
+    let resources: BTreeSet<&str> =
+        list.hosts.iter().flat_map(|host| host.resources.keys()).map(|name| name.as_str()).collect();
+    for name in request.per_host().keys().chain(request.total().keys()).map(|name| name.as_str()) {
+        if !resources.contains(name) {
+            return Some(complaint(&format!("a resource {name}"), closest(name, name, resources)));
+        }
+    }
+    let attributes: BTreeSet<(&str, &str)> =
+        list.hosts.iter().flat_map(|host| &host.attributes).map(|(key, value)| (&**key, &**value)).collect();
+    for (key, value) in request.attributes() {
+        if !attributes.iter().any(|(known, _)| known == key) {
+            let meant = closest(key, key, attributes.iter().map(|(known, _)| *known));
+            return Some(complaint(&format!("an attribute {key}"), meant));
+        }
+        if !attributes.contains(&(key, value)) {
+            let values = attributes.iter().filter(|(known, _)| known == key).map(|(_, value)| *value);
+            let meant = closest(value, value, values).map(|value| format!("{key}={value}"));
+            return Some(complaint(&format!("{key}={value}"), meant.as_deref()));
+        }
+    }
+    None
+}
+
+fn complaint(what: &str, meant: Option<&str>) -> String {
+    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+    format!("no known host has {what}{meant}")
+}
+
+/// The one of `known` that differs least from `name`, by at most a third of its letters; none when `written` is known.
+fn closest<'a>(name: &str, written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let far = (name.chars().count() / 3).max(1);
+    let distances = known.into_iter().map(|known| (osa_distance(name, known), known));
+    let (distance, best) = distances.min()?;
+    (distance <= far && best != written).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_resource_is_recognised() {
+        for (written, meant) in [
+            ("memroy", Some("memory")),
+            ("mem", None),
+            ("CPU", Some("cpu")),
+            ("gpus", Some("gpu")),
+            ("cpu", None),
+            ("licences", None),
+        ] {
+            assert_eq!(resource(written), meant, "{written}");
+        }
+    }
+
+    #[test]
+    fn what_no_host_has_is_named_with_what_may_have_been_meant() {
+        let list: HostList = serde_json::from_str(
+            r#"{"hosts":[{"site":"s","site_name":null,"host":"h","resources":{"cpu":1,"bandwidth":1},
+            "attributes":{"arch":"x86_64","os":"linux"},"speed":1000,"price":0,"free_now":null,"schedule_age_s":null}]}"#,
+        )
+        .unwrap();
+        for (rest, expected) in [
+            (r#""per_host":{"bandwith":1}"#, Some("no known host has a resource bandwith; did you mean bandwidth?")),
+            (r#""total":{"licence":1}"#, Some("no known host has a resource licence")),
+            (r#""attributes":{"arhc":"x86_64"}"#, Some("no known host has an attribute arhc; did you mean arch?")),
+            (r#""attributes":{"arch":"x86-64"}"#, Some("no known host has arch=x86-64; did you mean arch=x86_64?")),
+            (r#""attributes":{"arch":"riscv"}"#, Some("no known host has arch=riscv")),
+            (r#""total":{"cpu":1},"attributes":{"os":"linux"}"#, None),
+        ] {
+            let request: Request = serde_json::from_str(&format!(r#"{{"hosts":1,"duration":60,{rest}}}"#)).unwrap();
+            assert_eq!(unknown_to_all(&request, &list).as_deref(), expected, "{rest}");
+        }
+    }
+}
