@@ -4,6 +4,8 @@
 
 #[path = "grid/api.rs"]
 mod api;
+#[path = "grid/documents.rs"]
+mod documents;
 #[path = "grid/losses.rs"]
 mod losses;
 #[path = "grid/membership.rs"]

@@ -276,8 +276,6 @@ fn advice(error: &StoreError, data_dir: &Path) -> String {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use broker::time::Time;
-
     use super::*;
     use crate::cli::output::{OutputFormat, tests::printed};
 
