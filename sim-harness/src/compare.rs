@@ -49,7 +49,7 @@ const LESS_IS_BETTER: [&str; 22] = [
 /// What is more of, the better.
 const MORE_IS_BETTER: [&str; 6] = ["reserved", "per_second", "utilisation", "answered", "highest_rate", "placed"];
 /// What was asked for, or counts something that is neither good nor bad, whatever else is in the name.
-const NEUTRAL: [&str; 8] = ["seed", "nodes", "hosts", "requests", "duration", "asked", "deeds", "formed"];
+const NEUTRAL: [&str; 6] = ["seed", "nodes", "hosts", "requests", "duration", "asked_per_second"];
 
 /// Compare two results written with `--output json` or `--json`.
 #[derive(Debug, clap::Args)]
@@ -204,7 +204,7 @@ fn better(name: &str, a: Option<f64>, b: Option<f64>) -> Better {
     }
     let is_any_of = |words: &[&str]| words.iter().any(|word| name.contains(word));
     let last = name.rsplit('.').next().unwrap_or(name);
-    if NEUTRAL.contains(&last) || name.contains("deeds") {
+    if NEUTRAL.contains(&last) || is_any_of(&["deeds", "node_per_second"]) {
         Better::Unknown
     } else if is_any_of(&MORE_IS_BETTER) {
         if b > a { Better::B } else { Better::A }

@@ -291,8 +291,8 @@ mod tests {
 
     #[test]
     fn defaults_follow_the_number_of_nodes() {
-        let checked = check("--nodes 100").unwrap();
-        assert_eq!(checked.hosts, HostSource::Generated { hosts: 400, free: false });
+        let checked = check("--nodes 20").unwrap();
+        assert_eq!(checked.hosts, HostSource::Generated { hosts: 80, free: false });
         assert_eq!(checked.at_once, 8);
         assert_eq!(check("--nodes 3").unwrap().at_once, 3);
         assert_eq!(check("--in-order").unwrap().at_once, 1);
