@@ -101,7 +101,15 @@ fn bench_kolo(bencher: Bencher, grid: &Grid, pool: usize, hosts: usize, percent:
 fn bench_textbook(bencher: Bencher, grid: &Grid, pool: usize, hosts: usize, percent: u64) {
     let (request, candidates) = (grid.request(hosts, percent), grid.candidates(pool));
     bencher.bench_local(|| {
-        textbook::plan(&request, Time::ZERO, grid.latest(), black_box(&candidates), TextbookLimits::default(), 1)
+        textbook::plan(
+            &request,
+            Time::ZERO,
+            grid.latest(),
+            black_box(&candidates),
+            TextbookLimits::default(),
+            1,
+            &mut (),
+        )
     });
 }
 

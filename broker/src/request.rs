@@ -266,6 +266,16 @@ impl Request {
         names
     }
 
+    /// `d_i` as asked; for a resource that only has a total, the source's "small positive amount": one base unit, when the
+    /// total has a unit for every host, else nothing.
+    #[must_use]
+    pub fn minimum_on_each(&self, name: &ResourceName) -> Amount {
+        match self.per_host().get(name) {
+            Some(asked) => *asked,
+            None => Amount(u64::from(amount_of(self.total(), name).0 >= self.hosts() as u64)),
+        }
+    }
+
     /// What all hosts together must give of `name`: `max(e_i, N d_i)`.
     #[must_use]
     pub fn needed_in_sum(&self, name: &ResourceName) -> Amount {

@@ -5,7 +5,7 @@
 
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
-use super::{Candidate, problem::minimum_of, select_and_swap::below};
+use super::{Candidate, select_and_swap::below};
 use crate::{
     plan::{CutCounts, Reason},
     request::{MAX_CANDIDATES, Request},
@@ -17,7 +17,7 @@ use crate::{
 /// # Errors
 /// [`Reason::TooFewHosts`] when there are fewer than N, with how many each constraint cut.
 pub fn eligible(request: &Request, candidates: &[Candidate<'_>]) -> Result<Vec<usize>, Reason> {
-    let minima: Vec<_> = request.resources().into_iter().map(|name| (minimum_of(request, &name), name)).collect();
+    let minima: Vec<_> = request.resources().into_iter().map(|name| (request.minimum_on_each(&name), name)).collect();
     let mut not_named = 0;
     let mut by_attribute = vec![0_u64; request.attributes().len()];
     let mut by_resource = vec![0_u64; minima.len()];

@@ -101,6 +101,20 @@ pub fn plan(
     seed: u64,
     observer: &mut impl PhaseObserver,
 ) -> PlanOutcome {
+    plan_within(request, earliest, latest, candidates, &Limits::of(effort), seed, observer)
+}
+
+/// [`plan`] with limits of one's own, for studies of what each of them does.
+#[must_use]
+pub fn plan_within(
+    request: &Request,
+    earliest: Time,
+    latest: Time,
+    candidates: &[Candidate<'_>],
+    limits: &Limits,
+    seed: u64,
+    observer: &mut impl PhaseObserver,
+) -> PlanOutcome {
     if latest < earliest {
         return rejected(Reason::WindowPassed { latest, earliest }, true);
     }
@@ -112,9 +126,8 @@ pub fn plan(
         Err(reason) => return rejected(reason, true),
     };
     observer.enter(Phase::StartTimes);
-    let limits = Limits::of(effort);
     let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut sweep = Sweep::new(&problem, limits, random, judge, Miss::new(earliest), observer);
+    let mut sweep = Sweep::new(&problem, *limits, random, judge, Miss::new(earliest), observer);
     let Some(mut solution) = earliest_solution(&problem, earliest, latest, &largest, &mut sweep) else {
         let asked = problem.pick as u64;
         let picker = &mut sweep.judge.picker;
@@ -126,7 +139,7 @@ pub fn plan(
     };
     let Sweep { mut random, mut judge, is_proven: start_proven, .. } = sweep;
     observer.enter(Phase::Optimize);
-    let optimum = optimize::optimize(&problem, &solution, &limits, &mut random, &mut judge.picker);
+    let optimum = optimize::optimize(&problem, &solution, limits, &mut random, &mut judge.picker);
     observer.enter(Phase::Reserve);
     solution.chosen = optimum.chosen;
     let grants = reserve::grants(&problem, &solution.slot, &mut solution.chosen);

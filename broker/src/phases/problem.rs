@@ -51,20 +51,11 @@ pub(crate) fn signed_use(amount: Amount) -> i64 {
     i64::try_from(amount.0).unwrap_or(i64::MAX)
 }
 
-/// `d_i` as asked; for a resource that only has a total, the source's "small positive amount": one base unit, when the
-/// total has a unit for every host, else nothing.
-pub(crate) fn minimum_of(request: &Request, name: &ResourceName) -> Amount {
-    match request.per_host().get(name) {
-        Some(asked) => *asked,
-        None => Amount(u64::from(amount_of(request.total(), name).0 >= request.hosts() as u64)),
-    }
-}
-
 impl<'a> Problem<'a> {
     /// Gathers the numbers; hosts that cannot satisfy the minima even when empty are left out.
     pub fn new(request: &Request, candidates: &'a [Candidate<'a>]) -> Problem<'a> {
         let resources = request.resources();
-        let minimum: Vec<i64> = resources.iter().map(|name| signed(minimum_of(request, name))).collect();
+        let minimum: Vec<i64> = resources.iter().map(|name| signed(request.minimum_on_each(name))).collect();
         let pick = request.hosts();
         // At most MAX_HOSTS minima of at most 2^48: inside 63 bits.
         let needed: Vec<i64> = resources

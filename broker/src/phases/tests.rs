@@ -104,9 +104,7 @@ fn look(grid: &Grid, request: &Request, start: i64) -> Exhaustive {
     let available: Vec<_> = grid
         .hosts
         .iter()
-        .filter(|host| {
-            resources.iter().all(|name| free(host, name) >= i128::from(problem::minimum_of(request, name).0))
-        })
+        .filter(|host| resources.iter().all(|name| free(host, name) >= i128::from(request.minimum_on_each(name).0)))
         .collect();
     let mut found = Exhaustive { feasible: false, best: 0.0 };
     for subset in 0_u32..1 << available.len() {
@@ -238,7 +236,7 @@ proptest! {
         prop_assume!(!request.resources().is_empty());
         let candidates = grid.candidates();
         let outcome = plan(&request, Time(0), Time(40), &candidates, Effort::Balanced, 1, &mut ());
-        let textbook = textbook::plan(&request, Time(0), Time(40), &candidates, TextbookLimits::default(), 1);
+        let textbook = textbook::plan(&request, Time(0), Time(40), &candidates, TextbookLimits::default(), 1, &mut ());
         if let Some(textbook) = textbook {
             let allocation = outcome.allocation().expect("the textbook's plan is feasible");
             prop_assert!(allocation.start <= textbook.start);

@@ -7,7 +7,7 @@
 
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
-use super::{Candidate, problem::minimum_of, select_and_swap::below};
+use super::{Candidate, Phase, PhaseObserver, select_and_swap::below};
 use crate::{
     request::Request,
     resources::amount_of,
@@ -70,7 +70,9 @@ pub fn plan(
     candidates: &[Candidate<'_>],
     limits: TextbookLimits,
     seed: u64,
+    observer: &mut impl PhaseObserver,
 ) -> Option<TextbookPlan> {
+    observer.enter(Phase::Check);
     let names = request.resources();
     let end = latest + request.duration();
     let whole = Window { start: earliest, end };
@@ -89,11 +91,11 @@ pub fn plan(
     let mut textbook = Textbook {
         pick: request.hosts(),
         duration: request.duration().0.cast_signed(),
-        d: names.iter().map(|name| minimum_of(request, name).0.cast_signed()).collect(),
+        d: names.iter().map(|name| request.minimum_on_each(name).0.cast_signed()).collect(),
         e: names
             .iter()
             .map(|name| {
-                let least = minimum_of(request, name).0 * request.hosts() as u64;
+                let least = request.minimum_on_each(name).0 * request.hosts() as u64;
                 amount_of(request.total(), name).0.max(least).cast_signed()
             })
             .collect(),
@@ -104,7 +106,9 @@ pub fn plan(
     if candidates.len() < textbook.pick || !textbook.check() {
         return None;
     }
-    textbook.start_times(earliest.0, latest.0).into_iter().find_map(|t| textbook.at(t))
+    observer.enter(Phase::StartTimes);
+    let times = textbook.start_times(earliest.0, latest.0);
+    times.into_iter().find_map(|t| textbook.at(t, observer))
 }
 
 impl Textbook {
@@ -149,7 +153,8 @@ impl Textbook {
     }
 
     /// Phases IV and V at one start.
-    fn at(&mut self, t: i64) -> Option<TextbookPlan> {
+    fn at(&mut self, t: i64, observer: &mut impl PhaseObserver) -> Option<TextbookPlan> {
+        observer.enter(Phase::SelectAndSwap);
         let available: Available = (0..self.hosts.len())
             .filter_map(|host| self.free_amounts(&self.hosts[host], t).map(|free| (host, free)))
             .collect();
@@ -162,6 +167,7 @@ impl Textbook {
             return None;
         }
         if !outside.is_empty() {
+            observer.enter(Phase::Optimize);
             self.optimize(&mut chosen, &mut outside);
         }
         let efficiency = self.utilisations(&chosen).iter().product();
