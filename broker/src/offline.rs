@@ -120,15 +120,10 @@ impl OfflinePlanner {
         text: &str,
         stopwatch: &mut impl Stopwatch,
     ) -> Result<PlanLine, LineError> {
-        let malformed = |path: String, message: String| LineError::Malformed { line, path, message };
-        let mut reader = serde_json::Deserializer::from_str(text);
-        let document: RequestDocument = serde_path_to_error::deserialize(&mut reader)
-            .map_err(|error| malformed(error.path().to_string(), error.inner().to_string()))?;
-        reader.end().map_err(|error| malformed("end".to_owned(), error.to_string()))?;
+        let document = read_document(line, text)?;
         let id = match &document.id {
             Some(id) => id.clone(),
-            None => RequestId::new(&format!("line-{line}"))
-                .map_err(|error| malformed("id".to_owned(), error.to_string()))?,
+            None => RequestId::new(&format!("line-{line}")).map_err(|error| malformed(line, "id", &error))?,
         };
         let request = match Request::try_from(document) {
             Ok(request) => request,
@@ -214,6 +209,22 @@ impl OfflinePlanner {
             }
         }
     }
+}
+
+/// Reads a line of requests as it is written down.
+///
+/// # Errors
+/// [`LineError::Malformed`] when the line is no request.
+pub fn read_document(line: usize, text: &str) -> Result<RequestDocument, LineError> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let document = serde_path_to_error::deserialize(&mut reader)
+        .map_err(|error| malformed(line, &error.path().to_string(), error.inner()))?;
+    reader.end().map_err(|error| malformed(line, "end", &error))?;
+    Ok(document)
+}
+
+fn malformed(line: usize, path: &str, error: &impl ToString) -> LineError {
+    LineError::Malformed { line, path: path.to_owned(), message: error.to_string() }
 }
 
 fn candidate(host: &SnapshotHost) -> Candidate<'_> {
