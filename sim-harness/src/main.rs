@@ -6,6 +6,8 @@ mod compare;
 mod faults;
 mod generate;
 mod grid;
+mod placement;
+mod progress;
 mod replay;
 mod report;
 mod scale;

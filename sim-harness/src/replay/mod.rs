@@ -105,8 +105,8 @@ fn trace_of(args: &ReplayArgs, clusters: &[ClusterSpec]) -> Result<Trace, Replay
 /// Replays these jobs, and tells how long that took.
 fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> Result<(Vec<Run>, Speed), ReplayError> {
     // The name was checked when the flags were read.
-    let Some(make) = policy::named(&args.policy) else { return Ok((Vec::new(), Speed::default())) };
-    let mut policy = make(&Setup { jobs, clusters, seed: args.seed });
+    let setup = Setup { jobs, clusters, seed: args.seed };
+    let Some(mut policy) = policy::named(&args.policy, &setup) else { return Ok((Vec::new(), Speed::default())) };
     let mut progress = Progress::new(jobs.len());
     let started = Instant::now();
     let replayed = engine::replay(jobs, clusters, policy.as_mut(), &mut progress);

@@ -1,27 +1,37 @@
 //! What `kolo-sim tables` accepts.
+//!
+//! Invariant: an unknown policy or a file without the one it belongs to is bad usage, found before anything runs.
 
 use std::path::PathBuf;
 
 use broker::request::Effort;
 use clap::{Args, ValueEnum};
 
-/// Plan a set of collective requests and the same requests made simple, and print the source's tables.
+use crate::placement::{self, PLACEMENTS};
+
+/// Repeat the source's tables 3.2 to 3.4 and its parameter study, with its own figures beside ours.
 #[derive(Debug, Args)]
 pub struct TablesArgs {
-    /// The grid: a `kolo-grid/1` snapshot.
+    /// The grid: a `kolo-grid/1` snapshot. Without it a grid is generated from the seed.
     #[arg(long, value_name = "FILE")]
-    pub grid: PathBuf,
-    /// Collective requests, one JSON object a line.
-    #[arg(long, value_name = "FILE")]
-    pub collective: PathBuf,
+    pub grid: Option<PathBuf>,
+    /// Hosts of the generated grid.
+    #[arg(long, default_value_t = 606, value_parser = clap::value_parser!(u32).range(10..=100_000), conflicts_with = "grid")]
+    pub hosts: u32,
+    /// Collective requests, one JSON object a line. Without them requests are drawn as in the source.
+    #[arg(long, value_name = "FILE", requires = "grid")]
+    pub collective: Option<PathBuf>,
     /// The same requests, simple: line for line the same N, duration and window.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "collective")]
     pub simple: Option<PathBuf>,
+    /// Requests drawn of each kind for each N.
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "collective")]
+    pub cases: u32,
     /// Proven earliest starts of the collective requests, to count late answers.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "collective")]
     pub exact: Option<PathBuf>,
     /// Proven earliest starts of the simple requests.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "simple")]
     pub exact_simple: Option<PathBuf>,
     /// Write the plan lines of the collective requests here.
     #[arg(long, value_name = "FILE")]
@@ -32,15 +42,27 @@ pub struct TablesArgs {
     /// How much work the planner may spend on a request.
     #[arg(long, value_enum, default_value_t = EffortArg::Balanced)]
     pub effort: EffortArg,
-    /// Seed of all random choices.
+    /// Seed of all random choices, the generated grid and requests included.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Plan every request this often, in both versions, and take the least time of each.
+    /// Plan every request this often, in all versions, and take the least time of each.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Leave the textbook version out (it takes most of the time).
     #[arg(long)]
     pub no_textbook: bool,
+    /// Leave the parameter study out.
+    #[arg(long)]
+    pub no_study: bool,
+    /// Runs of each request for each value of a parameter, each with another seed.
+    #[arg(long, value_name = "RUNS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub study_runs: u32,
+    /// A placement policy to be measured as well; may be given several times.
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy, help = policy_help())]
+    pub policy: Vec<String>,
+    /// Write a report with plots here: one self-contained page.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// How the tables are printed.
     #[arg(long, value_enum, default_value_t = OutputArg::Table)]
     pub output: OutputArg,
@@ -72,6 +94,21 @@ impl From<EffortArg> for Effort {
 pub enum OutputArg {
     /// For people.
     Table,
-    /// One JSON object.
+    /// One JSON object, on the last line.
     Json,
+}
+
+fn names() -> String {
+    PLACEMENTS.map(|(name, _)| name).join(", ")
+}
+
+fn policy_help() -> String {
+    format!("A placement policy to be measured as well; may be given several times: {}", names())
+}
+
+fn parse_policy(name: &str) -> Result<String, String> {
+    match placement::named(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => Err(format!("expected one of {}", names())),
+    }
 }

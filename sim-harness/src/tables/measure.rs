@@ -1,49 +1,68 @@
-//! Plans every request of a file twice in the same run: with Kolo's phases and with the textbook's.
+//! Plans every request in all versions in the same run: with Kolo's phases, the textbook's, and the policies named.
 //!
-//! Invariant: both see the same hosts and schedules, and both are timed over phases II to V, inputs included.
+//! Invariant: all see the same hosts and schedules, and all are timed over phases II to V, inputs included.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Instant};
+use std::{collections::BTreeMap, path::Path, time::Instant};
 
 use broker::{
     ids::RequestId,
     offline::{LineError, OfflinePlanner, PlanLine},
     phases::{
         Candidate, PhaseStopwatch, Settings, find,
-        textbook::{self, TextbookLimits, TextbookPlan},
+        textbook::{self, TextbookLimits},
     },
-    request::{Request, RequestDocument},
-    snapshot::GridSnapshot,
+    request::Request,
     time::Time,
 };
+use indicatif::ProgressBar;
 use serde::Deserialize;
 
-use super::TablesError;
+use super::{
+    error::TablesError,
+    exhaustive,
+    workload::{Question, Workload, read},
+};
+use crate::placement::{self, Asked, MakePlacement};
 
-/// One request, planned both ways.
+/// N of the requests that are compared with exhaustive search (table 3.3).
+pub const EXHAUSTIVE_HOSTS: usize = 5;
+
+/// A solution: a start, and the efficiency factor (3.2) there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answer {
+    /// The start.
+    pub start: Time,
+    /// The factor.
+    pub factor: f64,
+}
+
+/// What one version answered to one request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Run {
+    /// The answer, if there is one.
+    pub answer: Option<Answer>,
+    /// What phases II to V took together.
+    pub us: f64,
+    /// What each of them took; zero where a version does not tell.
+    pub phases_us: [f64; 4],
+}
+
+/// One request, planned in all versions.
 pub struct Case {
     /// N.
     pub hosts: usize,
+    /// Kolo's answer, as it is written down.
+    pub line: PlanLine,
     /// Kolo's answer.
-    pub kolo: PlanLine,
-    /// The textbook's answer; the outer `None` when it was left out.
-    pub textbook: Option<Textbook>,
+    pub kolo: Run,
+    /// The textbook's answer, unless it was left out.
+    pub textbook: Option<Run>,
+    /// The answers of the policies named, in their order.
+    pub policies: Vec<Run>,
     /// The proven earliest start, when it is known: `Some(None)` means that there is none.
     pub exact: Option<Option<Time>>,
-}
-
-/// The textbook's answer to one request.
-pub struct Textbook {
-    /// Its plan, if it found one.
-    pub plan: Option<TextbookPlan>,
-    /// What phases II to V took.
-    pub us: f64,
-}
-
-impl Case {
-    /// What Kolo's phases II to V took.
-    pub fn kolo_us(&self) -> f64 {
-        self.kolo.phases_us[1..].iter().sum()
-    }
+    /// What exhaustive search finds for the collective request among this request's hosts, where it was made.
+    pub best: Option<Option<Answer>>,
 }
 
 #[derive(Deserialize)]
@@ -52,17 +71,18 @@ struct ExactLine {
     start: Option<Time>,
 }
 
-/// Reads the whole of `path`.
-pub fn read(path: &Path) -> Result<String, TablesError> {
-    fs::read_to_string(path).map_err(|source| TablesError::File { path: path.to_owned(), source })
-}
-
 /// Proven starts by request.
-pub fn read_exact(path: Option<&Path>) -> Result<BTreeMap<RequestId, Option<Time>>, TablesError> {
+pub type Proven = BTreeMap<RequestId, Option<Time>>;
+
+/// Reads proven starts.
+///
+/// # Errors
+/// [`TablesError`] names the file and the line.
+pub fn read_exact(path: Option<&Path>) -> Result<Proven, TablesError> {
     let Some(path) = path else { return Ok(BTreeMap::new()) };
     let mut starts = BTreeMap::new();
     for (index, line) in read(path)?.lines().enumerate() {
-        let line: ExactLine = serde_json::from_str(line).map_err(|error| TablesError::Exact {
+        let line: ExactLine = serde_json::from_str(line).map_err(|error| TablesError::Line {
             path: path.to_owned(),
             line: index + 1,
             message: error.to_string(),
@@ -73,7 +93,7 @@ pub fn read_exact(path: Option<&Path>) -> Result<BTreeMap<RequestId, Option<Time
 }
 
 /// How requests are planned and measured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Method {
     /// The planner's settings.
     pub settings: Settings,
@@ -83,67 +103,111 @@ pub struct Method {
     pub repeats: u32,
     /// Whether the textbook version runs as well.
     pub with_textbook: bool,
+    /// Other policies by name.
+    pub policies: Vec<(String, MakePlacement)>,
 }
 
-/// Plans every request of `requests`.
+/// Plans every request of one kind. `collective` holds the same requests as collective ones, line by line: what
+/// exhaustive search looks for. `path` is the file of the requests, for errors.
+///
+/// # Errors
+/// [`TablesError`] names the file and the line, or the policy that gave a wrong answer.
 pub fn measure(
-    snapshot: &GridSnapshot,
-    requests: &Path,
-    exact: &BTreeMap<RequestId, Option<Time>>,
-    method: Method,
+    workload: &Workload,
+    questions: &[Question],
+    path: &Path,
+    exact: &Proven,
+    method: &Method,
+    progress: &ProgressBar,
 ) -> Result<Vec<Case>, TablesError> {
-    let mut planner = OfflinePlanner::new(snapshot.clone(), method.settings, method.seed, false)?;
-    let mut cases = Vec::new();
-    for (index, text) in read(requests)?.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
-        let kolo = run_kolo(&mut planner, index + 1, text, method.repeats)
-            .map_err(|source| TablesError::Request { path: requests.to_owned(), source })?;
-        let document: RequestDocument = serde_json::from_str(text).map_err(|error| TablesError::Exact {
-            path: requests.to_owned(),
-            line: index + 1,
-            message: error.to_string(),
-        })?;
-        let hosts = document.hosts as usize;
-        let textbook = method.with_textbook.then(|| match Request::try_from(document) {
-            Ok(request) => run_textbook(snapshot, &request, method),
-            // Fewer candidates than hosts: neither version has anything to do.
-            Err(_) => Textbook { plan: None, us: 0.0 },
-        });
-        let exact = exact.get(&kolo.id).copied();
-        cases.push(Case { hosts, kolo, textbook, exact });
+    let mut planner = OfflinePlanner::new(workload.grid.clone(), method.settings, method.seed, false)?;
+    let pool = placement::pool(&workload.grid);
+    let mut cases = Vec::with_capacity(questions.len());
+    for (question, collective) in questions.iter().zip(&workload.collective) {
+        let (line, kolo) = run_kolo(&mut planner, question, method.repeats)
+            .map_err(|source| TablesError::Request { path: path.to_owned(), source })?;
+        let exact = exact.get(&line.id).copied();
+        let hosts = question.hosts;
+        let mut case = Case { hosts, line, kolo, textbook: None, policies: Vec::new(), exact, best: None };
+        let candidates = question.request.as_ref().map_or(Vec::new(), |request| candidates(request, &pool));
+        let asked = question.request.as_ref().and_then(|request| ask(request, &candidates, method));
+        // Fewer candidates than hosts: no version has anything to do.
+        case.textbook =
+            method.with_textbook.then(|| asked.map_or(Run::default(), |asked| run_textbook(&asked, method)));
+        for (name, make) in &method.policies {
+            let run = asked.map_or(Ok(Run::default()), |asked| run_policy(&asked, *make, method.repeats));
+            let wrong = |source| TablesError::Policy { policy: name.clone(), id: case.line.id.to_string(), source };
+            case.policies.push(run.map_err(wrong)?);
+        }
+        if hosts == EXHAUSTIVE_HOSTS {
+            let sought = collective.request.as_ref().and_then(|request| ask(request, &candidates, method));
+            case.best = sought.map_or(Some(None), |sought| exhaustive::search(&sought));
+        }
+        cases.push(case);
+        progress.inc(1);
     }
     Ok(cases)
 }
 
-fn run_kolo(planner: &mut OfflinePlanner, line: usize, text: &str, repeats: u32) -> Result<PlanLine, LineError> {
+/// The hosts that a request names, of those that could satisfy it; empty when there are fewer than it needs.
+pub fn candidates<'p>(request: &Request, pool: &[Candidate<'p>]) -> Vec<Candidate<'p>> {
+    let Ok(eligible) = find::eligible(request, pool) else { return Vec::new() };
+    eligible.into_iter().map(|index| pool[index]).collect()
+}
+
+fn ask<'a>(request: &'a Request, candidates: &'a [Candidate<'a>], method: &Method) -> Option<Asked<'a>> {
+    let (earliest, latest) = request.starts(Time::ZERO, method.settings.default_reach).ok()?;
+    let is_enough = candidates.len() >= request.hosts();
+    is_enough.then_some(Asked { request, earliest, latest, candidates, seed: method.seed })
+}
+
+fn run_kolo(planner: &mut OfflinePlanner, question: &Question, repeats: u32) -> Result<(PlanLine, Run), LineError> {
     let started = Instant::now();
     let mut clock = PhaseStopwatch::new(|| started.elapsed());
-    let mut best = planner.plan_line(line, text, &mut clock)?;
+    let sum = |line: &PlanLine| line.phases_us.iter().sum::<f64>();
+    let mut line = planner.plan_line(question.line, &question.text, &mut clock)?;
     for _ in 1..repeats {
-        let again = planner.plan_line(line, text, &mut clock)?;
-        if again.phases_us.iter().sum::<f64>() < best.phases_us.iter().sum() {
-            best = again;
+        let again = planner.plan_line(question.line, &question.text, &mut clock)?;
+        if sum(&again) < sum(&line) {
+            line = again;
+        }
+    }
+    let [_, phases_us @ ..] = line.phases_us;
+    let answer = line.outcome.allocation().map(|plan| Answer { start: plan.start, factor: plan.efficiency });
+    Ok((line, Run { answer, us: phases_us.iter().sum(), phases_us }))
+}
+
+fn run_textbook(asked: &Asked<'_>, method: &Method) -> Run {
+    let Asked { request, earliest, latest, candidates, seed } = *asked;
+    let limits = TextbookLimits::default();
+    let started = Instant::now();
+    let mut clock = PhaseStopwatch::new(|| started.elapsed());
+    let mut best = Run { us: f64::INFINITY, ..Run::default() };
+    for _ in 0..method.repeats {
+        clock.reset();
+        let began = Instant::now();
+        let plan = textbook::plan(request, earliest, latest, candidates, limits, seed, &mut clock);
+        let us = began.elapsed().as_secs_f64() * 1e6;
+        let [_, check, start_times, select_and_swap, optimize, _] = clock.stop();
+        if us < best.us {
+            let answer = plan.map(|plan| Answer { start: plan.start, factor: plan.efficiency });
+            best = Run { answer, us, phases_us: [check, start_times, select_and_swap, optimize] };
+        }
+    }
+    best
+}
+
+fn run_policy(asked: &Asked<'_>, make: MakePlacement, repeats: u32) -> Result<Run, placement::ChoiceError> {
+    let mut best = Run { us: f64::INFINITY, ..Run::default() };
+    for _ in 0..repeats {
+        let mut policy = make();
+        let began = Instant::now();
+        let choice = policy.place(asked);
+        let us = began.elapsed().as_secs_f64() * 1e6;
+        if us < best.us {
+            let judged = choice.map(|choice| Ok(Answer { start: choice.start, factor: asked.judge(&choice)? }));
+            best = Run { answer: judged.transpose()?, us, ..Run::default() };
         }
     }
     Ok(best)
-}
-
-fn run_textbook(snapshot: &GridSnapshot, request: &Request, method: Method) -> Textbook {
-    let pool: Vec<Candidate<'_>> = snapshot
-        .hosts
-        .iter()
-        .map(|host| Candidate { site: &host.site, host: &host.host, schedule: &host.schedule })
-        .collect();
-    let Ok(eligible) = find::eligible(request, &pool) else { return Textbook { plan: None, us: 0.0 } };
-    let candidates: Vec<Candidate<'_>> = eligible.into_iter().map(|index| pool[index]).collect();
-    let Ok((earliest, latest)) = request.starts(Time::ZERO, method.settings.default_reach) else {
-        return Textbook { plan: None, us: 0.0 };
-    };
-    let mut us = f64::INFINITY;
-    let mut plan = None;
-    for _ in 0..method.repeats {
-        let began = Instant::now();
-        plan = textbook::plan(request, earliest, latest, &candidates, TextbookLimits::default(), method.seed);
-        us = us.min(began.elapsed().as_secs_f64() * 1e6);
-    }
-    Textbook { plan, us }
 }

@@ -2,7 +2,8 @@
 //!
 //! The engine tells a policy what happens and asks it, after every event, for the next job to start; the policy answers
 //! with one job at a time and is asked again until it has none. A new policy is one file that implements [`Policy`] and
-//! one line in [`POLICIES`]; docs/replay.md walks through `widest.rs`.
+//! one line in [`POLICIES`]; docs/replay.md walks through `widest.rs`. A policy that only answers "when and where" for one
+//! request after the other is a [`crate::placement::Placement`] instead, and works here too.
 //! Invariant: a policy names a job at most once, and only while the cluster can hold it.
 
 mod backlog;
@@ -10,8 +11,8 @@ mod conservative;
 mod easy;
 mod edf;
 mod fcfs;
-mod kolo;
 mod ordered;
+mod placed;
 mod sjf;
 mod widest;
 
@@ -20,6 +21,7 @@ use super::{
     job::{Job, JobIndex},
     moment::Moment,
 };
+use crate::placement;
 
 /// What a policy sees: the clock, all jobs (of those not yet submitted it has no business to know), the clusters.
 #[derive(Debug)]
@@ -92,18 +94,25 @@ pub struct Setup<'a> {
 /// Makes a policy for one replay.
 pub type MakePolicy = fn(&Setup<'_>) -> Box<dyn Policy>;
 
-/// Every policy by its name on the command line.
-pub const POLICIES: [(&str, MakePolicy); 7] = [
+/// Every policy of the queue by its name on the command line.
+pub const POLICIES: [(&str, MakePolicy); 6] = [
     ("fcfs", |_| Box::new(fcfs::Fcfs::default())),
     ("easy", |setup| Box::new(easy::Easy::new(setup))),
     ("conservative", |setup| Box::new(conservative::Conservative::new(setup))),
     ("edf", |_| Box::new(edf::edf())),
     ("sjf", |_| Box::new(sjf::sjf())),
-    ("kolo", |setup| Box::new(kolo::Kolo::new(setup))),
     ("widest", |_| Box::new(widest::Widest::default())),
 ];
 
+/// The names of all policies: those of the queue, then those that place one job after the other.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().map(|(name, _)| *name).chain(placement::PLACEMENTS.iter().map(|(name, _)| *name))
+}
+
 /// The policy of that name.
-pub fn named(name: &str) -> Option<MakePolicy> {
-    POLICIES.iter().find(|(known, _)| *known == name).map(|(_, make)| *make)
+pub fn named(name: &str, setup: &Setup<'_>) -> Option<Box<dyn Policy>> {
+    if let Some((_, make)) = POLICIES.iter().find(|(known, _)| *known == name) {
+        return Some(make(setup));
+    }
+    placement::named(name).map(|make| Box::new(placed::Placed::new(setup, make())) as Box<dyn Policy>)
 }

@@ -10,8 +10,7 @@ use crate::replay::{
     machines,
     metrics::{self, Experience},
     output::{self, Setting},
-    page,
-    policy::POLICIES,
+    page, policy,
     series::Series,
     trace::{self, Findings, Rules, Trace},
 };
@@ -151,7 +150,7 @@ fn jobs_of_the_longest_times_are_replayed_under_every_policy() {
     fs::write(&path, text).unwrap();
     let clusters = [cluster(1, 2, 1000)];
     let trace = trace::read(&path, &clusters, &RULES).unwrap();
-    for (policy, _) in POLICIES {
+    for policy in policy::names() {
         assert_eq!(replay(policy, &trace.jobs, &clusters).len(), 9, "{policy}");
     }
 }

@@ -13,8 +13,7 @@ use crate::replay::{
 };
 
 fn metrics_of(folder: &Path, name: &str, policy: &str, runtimes: Runtimes) -> Metrics {
-    let make = policy::named(policy).unwrap();
-    metrics_under(folder, name, runtimes, |setup| make(setup))
+    metrics_under(folder, name, runtimes, |setup| policy::named(policy, setup).unwrap())
 }
 
 fn metrics_under(
@@ -78,7 +77,7 @@ fn a_real_prefix_over_commits_nothing() {
     let clusters = machines::read(&folder.join("wagap-2013.swf.machines")).unwrap();
     let rules = Rules { runtimes: Runtimes::Estimates, overrun: Overrun::Extend, teardown_s: 0, jobs_max: Some(1500) };
     let trace = trace::read(&folder.join("wagap-2013.swf"), &clusters, &rules).unwrap();
-    for (policy, _) in policy::POLICIES {
+    for policy in policy::names() {
         replay(policy, &trace.jobs, &clusters);
     }
 }

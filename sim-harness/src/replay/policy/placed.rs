@@ -1,10 +1,11 @@
-//! Kolo's own planner: every job is a request through the six phases the moment it is submitted, and its plan is
-//! reserved at once on named hosts.
+//! Every job is a request that a [`Placement`] answers the moment the job is submitted, and the answer is reserved at once
+//! on named hosts. With Kolo's own phases this is the policy `kolo`.
 //!
 //! A job becomes a co-allocation: N hosts of one cluster, its processors and memory on each as per-host minima. Each
-//! cluster that could hold it is planned on by itself ([`phases::plan`], all its hosts as candidates, the earliest start
+//! cluster that could hold it is planned on by itself (all its hosts as candidates, the earliest start
 //! in the window); the earliest plan wins, of equally early ones the first cluster's. A job that ends early frees its
-//! hosts for requests that come later; plans already made do not move. Windows that had passed when hosts became free
+//! hosts for requests that come later; plans already made do not move. An answer that is no solution is not taken, and
+//! the job is left behind, which the engine reports. Windows that had passed when hosts became free
 //! late (a job ran past its planned time) start as soon as their hosts are free.
 //! Invariant: the schedules hold exactly what waiting jobs have reserved and running ones hold.
 
@@ -14,9 +15,8 @@ use broker::{
     amount::Amount,
     host::{Host, REFERENCE_SPEED},
     ids::{HostId, SiteId},
-    phases::{self, Candidate},
-    plan::PlanOutcome,
-    request::{Effort, Request},
+    phases::Candidate,
+    request::Request,
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
     time::{Time, Window},
@@ -25,10 +25,13 @@ use broker::{
 use serde_json::json;
 
 use super::{Policy, Setup, Start, View};
-use crate::replay::{
-    cluster::{ClusterIndex, ClusterSpec},
-    job::{Job, JobIndex, Shape},
-    moment::Moment,
+use crate::{
+    placement::{Asked, Placement},
+    replay::{
+        cluster::{ClusterIndex, ClusterSpec},
+        job::{Job, JobIndex, Shape},
+        moment::Moment,
+    },
 };
 
 /// First reach of a window, in seconds; the next ones are eight times as long each.
@@ -55,7 +58,8 @@ struct Reserved {
 }
 
 /// See the module.
-pub struct Kolo {
+pub struct Placed {
+    placement: Box<dyn Placement>,
     pools: Vec<Pool>,
     seed: u64,
     processors: ResourceName,
@@ -92,7 +96,13 @@ impl Pool {
 
     /// The earliest window in which the request fits, and its hosts. The windows looked at grow, so that a request that
     /// can start soon does not read whole schedules.
-    fn plan(&self, request: &Request, now_s: i64, seed: u64) -> Option<(Time, Box<[u32]>)> {
+    fn plan(
+        &self,
+        placement: &mut dyn Placement,
+        request: &Request,
+        now_s: i64,
+        seed: u64,
+    ) -> Option<(Time, Box<[u32]>)> {
         let hosts = self.hosts.iter().zip(&self.schedules);
         let candidates: Vec<Candidate<'_>> =
             hosts.map(|(host, schedule)| Candidate { site: &self.site, host, schedule }).collect();
@@ -100,11 +110,10 @@ impl Pool {
         let (mut earliest, mut reach) = (Time(now_s), REACH_S);
         while earliest <= last {
             let latest = Time(earliest.0.saturating_add(reach)).min(last);
-            let outcome = phases::plan(request, earliest, latest, &candidates, Effort::Fast, seed, &mut ());
-            if let PlanOutcome::Allocated(allocation) = outcome {
-                let position = |id: &HostId| self.hosts.binary_search_by(|host| host.id.cmp(id)).ok();
-                let chosen = allocation.grants.iter().filter_map(|grant| position(&grant.host));
-                return Some((allocation.start, chosen.map(|at| at as u32).collect()));
+            let asked = Asked { request, earliest, latest, candidates: &candidates, seed };
+            if let Some(choice) = placement.place(&asked) {
+                asked.judge(&choice).ok()?;
+                return Some((choice.start, choice.hosts.into_iter().map(|at| at as u32).collect()));
             }
             earliest = Time(latest.0 + 1);
             reach = reach.saturating_mul(8);
@@ -127,13 +136,14 @@ impl Pool {
     }
 }
 
-impl Kolo {
+impl Placed {
     /// Empty schedules.
-    pub fn new(setup: &Setup<'_>) -> Kolo {
+    pub fn new(setup: &Setup<'_>, placement: Box<dyn Placement>) -> Placed {
         let processors = ResourceName::new("cpu").expect("a plain word");
         let memory = ResourceName::new("memory").expect("a plain word");
         let pools = setup.clusters.iter().enumerate();
-        Kolo {
+        Placed {
+            placement,
             pools: pools.map(|(number, spec)| Pool::new(spec, number, &processors, &memory)).collect(),
             seed: setup.seed,
             processors,
@@ -188,7 +198,7 @@ fn clipped(window: Window, now_s: i64) -> Window {
     Window { start: window.start.max(Time(now_s)), end: window.end.max(Time(now_s)) }
 }
 
-impl Policy for Kolo {
+impl Policy for Placed {
     fn submitted(&mut self, index: JobIndex, view: &View<'_>) {
         self.extend_overdue(view);
         let now_s = view.now.second();
@@ -197,7 +207,8 @@ impl Policy for Kolo {
         let able = self.pools.iter_mut().zip(0_u32..).filter(|(pool, _)| pool.spec.could_ever_run(&job.shape));
         let plans = able.filter_map(|(pool, number)| {
             pool.schedules.iter_mut().for_each(|schedule| schedule.forget_before(Time(now_s)));
-            let (start, hosts) = pool.plan(&request, now_s, self.seed.wrapping_add(u64::from(index.0)))?;
+            let (start, hosts) =
+                pool.plan(self.placement.as_mut(), &request, now_s, self.seed.wrapping_add(u64::from(index.0)))?;
             Some((start, ClusterIndex(number), hosts))
         });
         let Some((start, cluster, hosts)) = plans.min_by_key(|(start, ..)| *start) else { return };

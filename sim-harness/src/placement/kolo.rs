@@ -1,0 +1,28 @@
+//! Kolo's own phases II to V, as one placement policy among others.
+
+use broker::{
+    phases::{self, Candidate},
+    plan::HostGrant,
+    request::Effort,
+};
+
+use super::{Asked, Choice, Placement};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Kolo;
+
+impl Placement for Kolo {
+    fn place(&mut self, asked: &Asked<'_>) -> Option<Choice> {
+        let Asked { request, earliest, latest, candidates, seed } = *asked;
+        let effort = request.effort().unwrap_or(Effort::Fast);
+        let outcome = phases::plan(request, earliest, latest, candidates, effort, seed, &mut ());
+        let allocation = outcome.allocation()?;
+        let place = |grant: &HostGrant| {
+            candidates
+                .binary_search_by(|Candidate { site, host, .. }| (*site, &host.id).cmp(&(&grant.site, &grant.host)))
+                .ok()
+        };
+        Some(Choice { start: allocation.start, hosts: allocation.grants.iter().filter_map(place).collect() })
+    }
+}

@@ -1,0 +1,89 @@
+//! Every placement policy on random small grids, and what is said of wrong answers.
+
+use broker::{
+    offline::OfflinePlanner,
+    phases::{Settings, find},
+    time::Span,
+};
+
+use super::*;
+use crate::generate::{self, Kind};
+
+/// Calls `check` with every generated question that has enough candidates.
+fn each_asked(check: impl Fn(&Asked<'_>)) {
+    for seed in 0..6 {
+        let grid = generate::grid(seed, 24);
+        let pool = pool(&grid);
+        for n in [1, 3, 5] {
+            for request in generate::requests(seed, n, 12, Kind::Collective, &grid).unwrap() {
+                let Ok(eligible) = find::eligible(&request, &pool) else { continue };
+                let candidates: Vec<Candidate<'_>> = eligible.iter().map(|at| pool[*at]).collect();
+                let (earliest, latest) = request.starts(Time::ZERO, Span(0)).unwrap();
+                check(&Asked { request: &request, earliest, latest, candidates: &candidates, seed: 1 });
+            }
+        }
+    }
+}
+
+#[test]
+fn every_policy_answers_with_solutions_no_earlier_than_the_core_proves() {
+    each_asked(|asked| {
+        let core = kolo::Kolo.place(asked);
+        let proven = core.as_ref().map(|choice| choice.start);
+        for (name, make) in PLACEMENTS {
+            let Some(choice) = make().place(asked) else { continue };
+            asked.judge(&choice).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(proven.is_some_and(|proven| proven <= choice.start), "{name}: {choice:?}");
+        }
+    });
+}
+
+#[test]
+fn the_factor_is_the_core_s() {
+    let grid = generate::grid(3, 30);
+    let planner = OfflinePlanner::new(grid.clone(), Settings::default(), 1, false).unwrap();
+    let pool = pool(&grid);
+    let mut compared = 0;
+    for request in generate::requests(3, 4, 40, Kind::Collective, &grid).unwrap() {
+        let outcome = planner.plan(&request, &mut ());
+        let Some(allocation) = outcome.allocation() else { continue };
+        let (earliest, latest) = request.starts(Time::ZERO, Span(0)).unwrap();
+        let asked = Asked { request: &request, earliest, latest, candidates: &pool, seed: 1 };
+        let at = |host: &broker::ids::HostId| pool.iter().position(|candidate| candidate.host.id == *host).unwrap();
+        let hosts = allocation.grants.iter().map(|grant| at(&grant.host)).collect();
+        let factor = asked.judge(&Choice { start: allocation.start, hosts }).unwrap();
+        assert!((factor / allocation.efficiency - 1.0).abs() < 1e-9);
+        compared += 1;
+    }
+    assert!(compared > 5, "{compared}");
+}
+
+#[test]
+fn wrong_answers_are_named() {
+    let seen = std::cell::Cell::new(0);
+    each_asked(|asked| {
+        let Some(right) = roomiest::Roomiest.place(asked) else { return };
+        let wrong = |start: Time, hosts: &[usize]| asked.judge(&Choice { start, hosts: hosts.to_vec() }).unwrap_err();
+        let early = Time(asked.earliest.0 - 1);
+        assert_eq!(wrong(early, &right.hosts), ChoiceError::Start(early.0));
+        let count = |chosen: usize| ChoiceError::Count { chosen, asked: asked.request.hosts() };
+        assert_eq!(wrong(right.start, &right.hosts[1..]), count(right.hosts.len() - 1));
+        let mut twice = right.hosts.clone();
+        twice[0] = usize::MAX;
+        assert_eq!(wrong(right.start, &twice), count(right.hosts.len() - 1));
+        let busy = (0..asked.candidates.len()).find(|at| asked.free_at(right.start).iter().all(|host| host.at != *at));
+        if let Some(busy) = busy {
+            let mut hosts = right.hosts.clone();
+            hosts[0] = busy;
+            assert_eq!(wrong(right.start, &hosts), ChoiceError::NotFree(asked.candidates[busy].host.id.to_string()));
+            seen.set(seen.get() + 1);
+        }
+    });
+    assert!(seen.get() > 5);
+}
+
+#[test]
+fn the_worked_examples_are_what_the_documents_show() {
+    assert!(include_str!("../../../docs/placement-policies.md").contains(include_str!("roomiest.rs")));
+    assert!(include_str!("../../../docs/replay.md").contains(include_str!("../replay/policy/widest.rs")));
+}
