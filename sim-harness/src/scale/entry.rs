@@ -292,7 +292,8 @@ impl World {
             | SiteAnswer::Confirmed { version }
             | SiteAnswer::Released { version }
             | SiteAnswer::Booked { version, .. }
-            | SiteAnswer::Found { version, .. } => *version,
+            | SiteAnswer::Found { version, .. }
+            | SiteAnswer::Bookings { version, .. } => *version,
             SiteAnswer::Refused(refusal) => refusal.version,
             SiteAnswer::Settled | SiteAnswer::Status { .. } => return,
         };

@@ -242,7 +242,7 @@ impl World {
             Event::SiteTimer { site, run } if self.sites[site].run == run => self.wake_ledger(site),
             Event::Tell { site, run } if self.sites[site].run == run => self.tell(site),
             Event::Repair { node, run, site } if self.sites[node].run == run => {
-                self.fetch(node, site, Wish::Repair, None)
+                self.fetch(node, site, Wish::Repair, None);
             }
             Event::SiteTimer { .. } | Event::Tell { .. } | Event::Repair { .. } => {}
             Event::SearchOver { request, search } => self.end_search_round(request, search),
