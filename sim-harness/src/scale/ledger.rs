@@ -64,19 +64,27 @@ impl World {
             Asker::Negotiation { request, .. } => self.carried[request].entry,
             Asker::Participant { from, .. } => from,
         };
-        if let (SiteAnswer::Status { decision, .. }, Asker::Participant { request, attempt, .. }) = (&mut answer, asker)
+        if let (SiteAnswer::Status { decision, .. }, Asker::Participant { from, request, attempt }) =
+            (&mut answer, asker)
         {
-            *decision = self.decision_of(site, request, attempt);
+            *decision = self.decision_of(site, from, (request, attempt));
         }
         let bytes = costs::answer_bytes(&answer);
         self.send(at, site, to, (Kind::Direct, bytes), Body::Answer { asker, answer });
     }
 
-    /// What a node, as entry point, tells of a try of its own.
-    fn decision_of(&self, site: usize, request: usize, attempt: u32) -> Option<AttemptStatus> {
+    /// What a node, as entry point, tells a participant of a try of its own.
+    fn decision_of(&self, site: usize, asker: usize, (request, attempt): (usize, u32)) -> Option<AttemptStatus> {
         let carried = self.carried.get(request).filter(|carried| carried.entry == site)?;
         let statuses = carried.negotiation.as_ref().map(Negotiation::statuses);
-        Some(statuses.map_or(AttemptStatus::Unknown, |statuses| statuses.of(attempt)))
+        let attempt = self.attempt_id(request, attempt);
+        let asker = &self.sites[asker].id;
+        Some(statuses.map_or(AttemptStatus::Unknown, |statuses| statuses.of(&attempt, asker)))
+    }
+
+    fn attempt_id(&self, request: usize, attempt: u32) -> AttemptId {
+        let carried = &self.carried[request];
+        AttemptId { entry_point: self.sites[carried.entry].id.clone(), request: carried.record.id.clone(), attempt }
     }
 
     /// A participant asks what became of a try.
@@ -97,9 +105,7 @@ impl World {
         answer: &SiteAnswer,
     ) {
         let SiteAnswer::Status { decision, booking } = *answer else { return };
-        let carried = &self.carried[request];
-        let entry_point = self.sites[carried.entry].id.clone();
-        let attempt = AttemptId { entry_point, request: carried.record.id.clone(), attempt };
+        let attempt = self.attempt_id(request, attempt);
         self.feed_ledger(site, Asked::StatusHeard { from, attempt, decision, booking });
     }
 

@@ -238,8 +238,8 @@ mod tests {
             prop_assert_eq!(sum(|share| share.sent), sum(|share| share.received) + sum(|share| share.lost));
             prop_assert_eq!(sum(|share| share.announced), sum(|share| share.heard));
             let may = reachable(&mesh, 0, &believes);
-            for own in 0..count {
-                prop_assert!(may[own] || spread.delay_us[own] == NEVER);
+            for (own, may_get_it) in may.into_iter().enumerate() {
+                prop_assert!(may_get_it || spread.delay_us[own] == NEVER);
                 prop_assert!(mesh.neighbours[own].len() <= shape().mesh_max);
             }
         }
