@@ -139,15 +139,19 @@ fn answer_seeds() -> Vec<Seed> {
     let Some(hold) = attempt().and_then(|attempt| hold(&attempt)) else { return Vec::new() };
     let mut schedule = Schedule::default();
     schedule.add(Window { start: Time(1_000), end: Time(2_000) }, &some_amounts());
-    let snapshot = ScheduleSnapshot { site, version, hosts: vec![(host.clone(), schedule)] };
+    let snapshot = ScheduleSnapshot { site: site.clone(), version, hosts: vec![(host.clone(), schedule)] };
     let statement = Arc::new(hold.authorization.request.clone());
-    let part = BookedPart { attempt: hold.attempt, window: hold.window, grants: hold.grants, statement };
+    let HoldRequest { attempt, window, grants, participants, .. } = hold;
+    let part = BookedPart { attempt, window, grants, participants, statement };
     let refusal = Refusal { reason: RefusalReason::UnknownHost(host.clone()), version, hosts: Vec::new() };
     let status = SiteAnswer::Status { decision: Some(AttemptStatus::Dead), booking: AttemptStatus::Pending };
     let answers = [
         ("schedules", WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot)))),
         ("found", WireAnswer::Site(SiteAnswer::Found { parts: vec![part], version })),
-        ("booked", WireAnswer::Site(SiteAnswer::Booked { hosts: vec![host.clone()], version })),
+        (
+            "booked",
+            WireAnswer::Site(SiteAnswer::Booked { hosts: vec![host.clone()], before: Some(site.clone()), version }),
+        ),
         ("revocations", WireAnswer::Revocations { revocations: vec![vec![b'x'; 40]], total: 7 }),
         ("unchanged", WireAnswer::Unchanged(version)),
         ("held", WireAnswer::Site(SiteAnswer::Held { version, hold_for: Millis(10_000) })),
