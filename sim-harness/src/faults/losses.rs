@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use broker::{
-    ids::RequestId,
+    ids::{HostId, RequestId},
     ledger::{Ledger, Reservation},
+    protocol::{AttemptId, Grant},
     time::Millis,
 };
 use rand::RngExt;
@@ -98,6 +99,19 @@ impl World {
         let now = self.nodes[node].clock.now(self.now).utc;
         let fates = &mut self.fates;
         let at = &mut self.nodes[node];
+        let in_use = |at: &Node, id: &HostId| {
+            at.disk.reservations.values().any(|reservation| {
+                reservation.window.start <= now && reservation.grants.iter().any(|grant| grant.host == *id)
+            })
+        };
+        // A crash may have kept the ledger from writing down what it had dropped, and that has begun since.
+        for index in 0..at.hosts.len() {
+            let id = &at.hosts[index].0.id;
+            let at_first = at.hosts_at_first.iter().find(|(host, _)| host.id == *id).cloned();
+            if let Some(at_first) = at_first.filter(|_| in_use(at, id)) {
+                at.hosts[index] = at_first;
+            }
+        }
         if !std::mem::take(&mut at.is_to_shrink) {
             return;
         }
@@ -108,9 +122,7 @@ impl World {
         self.figures.shrinks += 1;
         let index = fates.random_range(0..at.hosts.len());
         let id = &at.hosts[index].0.id;
-        let is_in_use = at.disk.reservations.values().any(|reservation| {
-            reservation.window.start <= now && reservation.grants.iter().any(|grant| grant.host == *id)
-        });
+        let is_in_use = in_use(at, id);
         let at_first = at.hosts_at_first.iter().find(|(host, _)| host.id == *id);
         let is_whole = at_first.is_some_and(|(host, _)| *host == at.hosts[index].0);
         if is_in_use || !is_whole || fates.random_range(0..2) == 0 {
@@ -145,10 +157,7 @@ impl World {
 }
 
 /// Which hosts of which requests a ledger that has just been opened has dropped from what the disk had.
-pub fn dropped<'a>(
-    disk: impl Iterator<Item = &'a Reservation>,
-    ledger: &Ledger,
-) -> BTreeSet<(broker::protocol::AttemptId, broker::ids::HostId)> {
+pub fn dropped<'a>(disk: impl Iterator<Item = &'a Reservation>, ledger: &Ledger) -> BTreeSet<(AttemptId, HostId)> {
     let mut dropped = BTreeSet::new();
     for reservation in disk {
         let booking = ledger.bookings().find(|booking| booking.attempt == reservation.attempt);
@@ -162,11 +171,7 @@ pub fn dropped<'a>(
 }
 
 /// Whether a site has something for this host of a request on its disk, and does not mean to drop it.
-pub fn has_on_disk(
-    node: &Node,
-    request: &RequestId,
-    is_it: impl Fn(&Reservation, &broker::protocol::Grant) -> bool,
-) -> bool {
+pub fn has_on_disk(node: &Node, request: &RequestId, is_it: impl Fn(&Reservation, &Grant) -> bool) -> bool {
     node.disk.reservations.values().filter(|reservation| reservation.attempt.request == *request).any(|reservation| {
         reservation.grants.iter().any(|grant| {
             let key = (reservation.attempt.clone(), grant.host.clone());
