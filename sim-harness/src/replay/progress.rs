@@ -1,10 +1,9 @@
 //! How far a replay is, on standard error and only on a terminal, with an estimate of what is left.
 
-use std::io::IsTerminal;
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::engine::Watch;
+use crate::progress::bar;
 
 /// Ends between two looks at the display.
 const EVERY: usize = 256;
@@ -18,14 +17,7 @@ pub struct Progress {
 impl Progress {
     /// A display for so many jobs.
     pub fn new(jobs: usize) -> Progress {
-        let is_terminal = std::io::stderr().is_terminal();
-        let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(jobs as u64), target);
-        bar.set_style(
-            ProgressStyle::with_template("jobs {wide_bar} {pos}/{len} {elapsed}, {eta} left")
-                .unwrap_or_else(|_| ProgressStyle::default_bar()),
-        );
-        Progress { bar, shown: 0 }
+        Progress { bar: bar("jobs", jobs), shown: 0 }
     }
 
     /// Takes the display away.

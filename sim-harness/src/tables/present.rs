@@ -44,8 +44,7 @@ pub fn table_3_2(tables: &Tables) -> Option<Section> {
     let hosts: Vec<Option<usize>> = first.table_3_2.iter().map(|comparison| comparison.hosts).collect();
     let heads = hosts.iter().map(|hosts| hosts.map_or("all".to_owned(), |hosts| hosts.to_string()));
     let mut table = Table::new(["N =".to_owned()].into_iter().chain(heads));
-    let rows: [(&str, Count, Option<source::Counts>); 8] = [
-        ("cases", |c| c.cases, Some(source::CASES)),
+    let rows: [(&str, Count, Option<source::Counts>); 7] = [
         ("solved, simple", |c| c.solved_simple, Some(source::SOLVED_SIMPLE)),
         ("solved, collective", |c| c.solved_collective, Some(source::SOLVED_COLLECTIVE)),
         ("collective starts earlier", |c| c.collective_earlier, Some(source::COLLECTIVE_EARLIER)),
@@ -54,6 +53,8 @@ pub fn table_3_2(tables: &Tables) -> Option<Section> {
         ("same start, simple has the better factor", |c| c.simple_better, Some(source::SIMPLE_BETTER)),
         ("same start, collective has the better factor", |c| c.collective_better, Some(source::COLLECTIVE_BETTER)),
     ];
+    table.push(["cases".to_owned()].into_iter().chain(first.table_3_2.iter().map(|row| row.cases.to_string())));
+    table.push(["cases: source".to_owned()].into_iter().chain(hosts.iter().map(|n| source_count(source::CASES, *n))));
     for (name, count, counts) in rows {
         for VersionTables { version, table_3_2, .. } in &tables.versions {
             let cells = table_3_2.iter().map(|comparison| count(comparison).to_string());
