@@ -338,6 +338,7 @@ struct LedgerHost {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LedgerBooking)]
 struct BookingView {
     #[schema(value_type = String)]
     entry_point: SiteId,

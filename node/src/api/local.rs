@@ -28,6 +28,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Body of `POST /v1/local`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = LocalEntry)]
 pub struct Entry {
     /// May be left out at a site with one host.
     #[schema(value_type = Option<String>)]
