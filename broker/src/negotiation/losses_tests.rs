@@ -330,6 +330,9 @@ fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_o
     // Both sites of the first try are not there any more.
     let late = [told("a", "e", 1, &["a", "b"], 750), told("c", "f", 9, &["c"], 750)];
     assert_eq!(taken(&late), strings("a c", "b e e f"));
+    // One host has been reserved by two tries.
+    let twice = [told("a", "e", 1, &["a", "b"], 750), told("a", "e", 2, &["a", "c"], 750)];
+    assert_eq!(taken(&twice), strings("a", "a b e c e"));
     // Together they do not have what was asked for.
     let short = [told("a", "e", 1, &["a", "b"], 100), told("c", "f", 9, &["c"], 750)];
     assert_eq!(taken(&short), strings("c", "a b e e f"));

@@ -115,9 +115,11 @@ fn chosen<'a>(request: &Request, parts: &'a [Told]) -> Vec<&'a Told> {
             return of_try.to_vec();
         }
     }
-    let mut chosen = Vec::new();
+    let mut chosen: Vec<&Told> = Vec::new();
     for one in told {
-        if hosts_of(&chosen) + one.1.grants.len() <= request.hosts() {
+        // An earlier try may have left a booking behind on a host that a later one has again.
+        let is_again = chosen.iter().any(|other| shares_host(one, other));
+        if !is_again && hosts_of(&chosen) + one.1.grants.len() <= request.hosts() {
             chosen.push(one);
         }
     }
@@ -126,6 +128,10 @@ fn chosen<'a>(request: &Request, parts: &'a [Told]) -> Vec<&'a Told> {
         chosen.pop();
     }
     chosen
+}
+
+fn shares_host((site, part): &Told, (other_site, other): &Told) -> bool {
+    site == other_site && part.grants.iter().any(|grant| other.grants.iter().any(|one| one.host == grant.host))
 }
 
 fn has_totals(request: &Request, chosen: &[&Told]) -> bool {
