@@ -11,6 +11,17 @@ export function listen(listener) {
   return () => listeners.delete(listener);
 }
 
+/** Waits for the first load of a view; `stop` is handed back, or called when the load fails. */
+export async function loaded(load, stop) {
+  try {
+    await load();
+  } catch (error) {
+    stop();
+    throw error;
+  }
+  return stop;
+}
+
 /** Tells whom to call with whether the stream is up. */
 export function whenStateChanges(callback) {
   onState = callback;

@@ -22,11 +22,11 @@ const now = () => Date.now() / 1000;
 
 export async function show(place, site) {
   const chart = new Chart(place, site);
-  await chart.load();
-  chart.fit();
   const stop = events.listen((kind) => {
     if (kind !== "request") chart.reload();
   });
+  await events.loaded(() => chart.load(), stop);
+  chart.fit();
   const resize = new ResizeObserver(() => chart.fit());
   resize.observe(chart.stage);
   const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -13,14 +13,13 @@ export async function show(place) {
       await Promise.all([api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96")]);
     place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage));
   };
-  await load();
   const reload = events.calmly(() => load().catch(() => {}), 2000);
   const stop = events.listen(reload);
   const timer = setInterval(reload, 30000);
-  return () => {
+  return events.loaded(load, () => {
     stop();
     clearInterval(timer);
-  };
+  });
 }
 
 function tile(name, value, more) {

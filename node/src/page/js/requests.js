@@ -15,11 +15,12 @@ const badge = (state) => el("span", { className: `badge ${KINDS[state] ?? "soft"
 
 export async function show(place, id) {
   const load = id ? one(place, id) : all(place);
-  await load();
   const reload = events.calmly(() => load().catch(() => {}), 500);
-  return events.listen((kind, data) => {
+  // Before the first load, or a change in the middle of it would be missed.
+  const stop = events.listen((kind, data) => {
     if (kind === "all" || (kind === "request" && (!id || data.id === id))) reload();
   });
+  return events.loaded(load, stop);
 }
 
 function all(place) {
