@@ -74,7 +74,9 @@ impl Axis {
 }
 
 fn fit_linear(range: Option<(f64, f64)>, values: impl Iterator<Item = f64>, is_rounded: bool) -> Fitted {
-    let (mut low, mut high) = range.unwrap_or_else(|| values.fold((0.0, f64::MIN_POSITIVE), widen));
+    let (mut low, mut high) = range.unwrap_or_else(|| values.fold((0.0, 0.0), widen));
+    // Nothing but zeros would leave no length.
+    high = if high > low { high } else { low + 1.0 };
     let step = nice_step((high - low) / TICKS_MAX);
     if is_rounded && range.is_none() {
         (low, high) = ((low / step).floor() * step, (high / step - 1e-9).ceil() * step);
@@ -162,6 +164,7 @@ mod tests {
             let fitted = axis.fit([].into_iter(), true);
             assert!(fitted.high > fitted.low && (0.0..=1.0).contains(&fitted.place(1.0)), "{fitted:?}");
         }
+        assert_eq!(labels(&Axis::linear("s"), &[0.0]), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
         let fitted = Axis::linear("s").fit([0.0].into_iter(), true);
         assert!(fitted.high > fitted.low && fitted.place(0.0) == 0.0, "{fitted:?}");
     }
