@@ -75,9 +75,10 @@ fn of_layout_2(files: Files) -> Remembered {
     let dir = start::directory_of(&path);
     fs::create_dir(&dir).unwrap();
     for (name, bytes) in files {
+        // A journal says how many sectors it has; a snapshot ends where it ends, and says none.
         let header = sector::read_header(bytes[..SECTOR_BYTES].try_into().unwrap()).unwrap();
         let mut whole = bytes.to_vec();
-        whole.resize(SECTOR_BYTES * usize::try_from(header.sectors).unwrap(), 0);
+        whole.resize(bytes.len().max(SECTOR_BYTES * usize::try_from(header.sectors).unwrap()), 0);
         fs::write(dir.join(name), whole).unwrap();
     }
     let (store, first) = reopen(&path, THEN_MS, &StoreSettings::default());
