@@ -244,7 +244,7 @@ pub enum SiteAnswer {
 pub enum AttemptStatus {
     /// Entry point: not decided yet. Participant: held, not confirmed.
     Pending,
-    /// Entry point: decided to confirm. Participant: confirmed.
+    /// Entry point: decided to confirm. Participant: confirmed, and perhaps given back after all had confirmed.
     Confirmed,
     /// Entry point: decided against. Participant: given back, expired or never heard of; saying so is a promise never
     /// to confirm it.

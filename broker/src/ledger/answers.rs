@@ -197,6 +197,8 @@ impl Ledger {
         let booking = match self.bookings.get(attempt) {
             Some(booking) if booking.is_held() => AttemptStatus::Pending,
             Some(_) => AttemptStatus::Confirmed,
+            // It was made good for elsewhere, or the user has taken it back: only who acts for it knows.
+            None if self.tombstones.was_complete(attempt) => AttemptStatus::Confirmed,
             None => {
                 self.bury(now, attempt);
                 AttemptStatus::Dead

@@ -413,6 +413,9 @@ impl Ledger {
     fn give_back(&mut self, now: Now, attempt: &AttemptId) {
         self.bury(now, attempt);
         let Some(booking) = self.take(attempt) else { return };
+        if booking.state.is_settled() {
+            self.tombstones.note_complete(attempt);
+        }
         // What has passed cannot be given back, and may have been forgotten already.
         let from = booking.window.start.max(now.utc).max(self.forgotten);
         let window = Window { start: from, end: booking.window.end };

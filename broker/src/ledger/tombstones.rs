@@ -13,10 +13,12 @@ use crate::{
 
 type Key = (SiteId, RequestId);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 struct Tombstone {
     /// This attempt and every earlier one of the request are over.
     attempt: u32,
+    /// Of these, the last one that had been complete before it was given back.
+    complete: Option<u32>,
     forget_at: Millis,
 }
 
@@ -36,17 +38,31 @@ impl Tombstones {
     /// Remembers until `forget_at` that the attempt, and every earlier one of its request, is over.
     pub(super) fn bury(&mut self, attempt: &AttemptId, forget_at: Millis) {
         let key = (attempt.entry_point.clone(), attempt.request.clone());
-        let mut latest = attempt.attempt;
+        let (mut latest, mut complete) = (attempt.attempt, None);
         if let Some(known) = self.by_request.get(&key) {
-            latest = latest.max(known.attempt);
+            (latest, complete) = (latest.max(known.attempt), known.complete);
             self.by_time.remove(&(known.forget_at, key.clone()));
         } else if self.by_request.len() >= self.limit
             && let Some((_, first)) = self.by_time.pop_first()
         {
             self.by_request.remove(&first);
         }
-        self.by_request.insert(key.clone(), Tombstone { attempt: latest, forget_at });
+        self.by_request.insert(key.clone(), Tombstone { attempt: latest, complete, forget_at });
         self.by_time.insert((forget_at, key));
+    }
+
+    /// Remembers of a buried attempt that all its sites had confirmed it: to say that it is dead would be wrong.
+    pub(super) fn note_complete(&mut self, attempt: &AttemptId) {
+        let key = (attempt.entry_point.clone(), attempt.request.clone());
+        if let Some(tombstone) = self.by_request.get_mut(&key) {
+            tombstone.complete = Some(attempt.attempt);
+        }
+    }
+
+    pub(super) fn was_complete(&self, attempt: &AttemptId) -> bool {
+        self.by_request
+            .get(&(attempt.entry_point.clone(), attempt.request.clone()))
+            .is_some_and(|tombstone| tombstone.complete == Some(attempt.attempt))
     }
 
     pub(super) fn is_buried(&self, attempt: &AttemptId) -> bool {
@@ -81,6 +97,9 @@ mod tests {
         tombstones.bury(&attempt("a", 2), Millis(20));
         assert!(tombstones.is_buried(&attempt("a", 1)) && tombstones.is_buried(&attempt("a", 3)));
         assert!(!tombstones.is_buried(&attempt("a", 4)));
+        tombstones.note_complete(&attempt("a", 3));
+        tombstones.bury(&attempt("a", 3), Millis(20));
+        assert!(tombstones.was_complete(&attempt("a", 3)) && !tombstones.was_complete(&attempt("a", 2)));
         tombstones.bury(&attempt("b", 1), Millis(15));
         tombstones.bury(&attempt("c", 1), Millis(30));
         assert!(!tombstones.is_buried(&attempt("b", 1)), "b was to be forgotten first");
