@@ -16,9 +16,21 @@ fn promises_hold_whatever_goes_wrong() {
         panic!("{history}\n{violation:?}\nreplay: {}", super::report::replay_command(seed, None));
     }
     let figures = result.figures;
-    for (name, value) in figures.rows().into_iter().filter(|(name, _)| *name != "violations") {
+    // Moves are rare: the same start is nearly always found again.
+    for (name, value) in figures.rows().into_iter().filter(|(name, _)| !["violations", "moved"].contains(name)) {
         assert!(value > 0, "the options are drawn so that {name} occur: {figures:?}");
     }
+}
+
+#[test]
+fn seeds_that_once_broke_a_promise_do_not_again() {
+    // Silence from before a host was replaced; a host told of by two tries; a participant that called a try dead that had
+    // been complete; a host that began after it was dropped; and one whose reservation moves.
+    for seed in [3_929, 1_007_696, 1_019_448, 1_000_230, 947] {
+        let result = run_seed(seed, None, false);
+        assert_eq!(result.violation, None, "replay: {}", super::report::replay_command(seed, None));
+    }
+    assert!(run_seed(947, None, false).figures.moved > 0, "one of them is about a move");
 }
 
 #[test]
