@@ -125,6 +125,8 @@ pub(crate) struct Searches {
 /// The index is not walked again for the same property within this time. A walk costs up to 96 look-ups of some 20
 /// messages each, and sites that come meanwhile are told by gossip and by the exchange of adverts.
 const EXHAUSTED_FOR: Millis = Millis(120_000);
+/// The same for a node that has just started, in a grid that may be forming; it grows with the node's age.
+const EXHAUSTED_FOR_FIRST: Millis = Millis(2_000);
 /// How long a search in the background may go on when its find has got what it needed.
 const BACKGROUND_FOR: Millis = Millis(30_000);
 /// How long the schedules of one site are waited for: a site that needs longer would not hold in time either, and the
@@ -364,7 +366,8 @@ impl Searches {
     }
 
     fn note_exhausted(&self, first: &RecordKey, now: Millis) {
-        note(&mut valid(&self.exhausted), first.to_vec(), now, EXHAUSTED_FOR);
+        let time = Millis(now.0 / 4).clamp(EXHAUSTED_FOR_FIRST, EXHAUSTED_FOR);
+        note(&mut valid(&self.exhausted), first.to_vec(), now, time);
     }
 
     fn is_silent(&self, site: &SiteId, now: Millis) -> bool {
