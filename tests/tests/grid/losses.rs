@@ -63,7 +63,7 @@ fn a_lost_host_is_replaced_and_any_node_goes_on_when_the_entry_point_is_gone() {
     assert!(now.len() == 2 && now.is_disjoint(&dead), "{taken}");
 
     let cancelled = nodes[other].kolo_json(&["cancel", &id], 0);
-    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    assert_eq!(cancelled["state"], "cancelling", "the dead sites are still to be told: {cancelled}");
     for index in (1..4).filter(|index| *index != gone) {
         assert!(nodes[index].bookings().is_empty(), "{:?}", nodes[index].bookings());
     }
