@@ -239,6 +239,23 @@ pub enum SiteAnswer {
     },
 }
 
+impl SiteAnswer {
+    /// How far the site's ledger was when it answered, where the answer tells.
+    #[must_use]
+    pub fn version(&self) -> Option<LedgerVersion> {
+        match self {
+            SiteAnswer::Held { version, .. }
+            | SiteAnswer::Confirmed { version }
+            | SiteAnswer::Released { version }
+            | SiteAnswer::Booked { version, .. }
+            | SiteAnswer::Found { version, .. }
+            | SiteAnswer::Bookings { version, .. } => Some(*version),
+            SiteAnswer::Refused(refusal) => Some(refusal.version),
+            SiteAnswer::Settled | SiteAnswer::Status { .. } => None,
+        }
+    }
+}
+
 /// What a node knows of an attempt, as entry point or as participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttemptStatus {

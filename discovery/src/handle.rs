@@ -326,16 +326,7 @@ impl Core {
     }
 
     fn note_version(&self, site: &SiteId, answer: &SiteAnswer) {
-        let version = match answer {
-            SiteAnswer::Held { version, .. }
-            | SiteAnswer::Confirmed { version }
-            | SiteAnswer::Released { version }
-            | SiteAnswer::Booked { version, .. }
-            | SiteAnswer::Found { version, .. }
-            | SiteAnswer::Bookings { version, .. } => *version,
-            SiteAnswer::Refused(refusal) => refusal.version,
-            SiteAnswer::Settled | SiteAnswer::Status { .. } => return,
-        };
+        let Some(version) = answer.version() else { return };
         if check_version(version).is_ok() {
             self.shared.view.hear_version(site, version, self.shared.clock.now());
         }

@@ -287,16 +287,7 @@ impl World {
 
     /// Direct answers tell how far the site's ledger is: its schedules are confirmed, or a change was missed.
     fn note_version(&mut self, node: usize, site: usize, request: usize, answer: &SiteAnswer) {
-        let version = match answer {
-            SiteAnswer::Held { version, .. }
-            | SiteAnswer::Confirmed { version }
-            | SiteAnswer::Released { version }
-            | SiteAnswer::Booked { version, .. }
-            | SiteAnswer::Found { version, .. }
-            | SiteAnswer::Bookings { version, .. } => *version,
-            SiteAnswer::Refused(refusal) => refusal.version,
-            SiteAnswer::Settled | SiteAnswer::Status { .. } => return,
-        };
+        let Some(version) = answer.version() else { return };
         if node == site || !self.knows(node, site) {
             return;
         }
