@@ -10,7 +10,7 @@ use axum::{
 };
 use broker::{
     ids::RequestId,
-    request::{Request, RequestDocument, RequestError},
+    request::{Request, RequestError},
     trust::{Authorization, Permit},
 };
 use jiff::{Zoned, tz::TimeZone};
@@ -188,20 +188,10 @@ pub async fn read(body: Bytes) -> Result<Json<ReadRequest>, Problem> {
                 }
                 other => Problem::bad_request(other.to_string()),
             })?;
-    let missing = |key: &str| Problem::bad_request(format!("{key}: expected a value")).with_key(key);
-    let document = RequestDocument {
-        hosts: draft.hosts.ok_or_else(|| missing("hosts"))?,
-        duration: draft.duration.ok_or_else(|| missing("duration"))?,
-        id: draft.id,
-        earliest: draft.earliest,
-        latest: draft.latest,
-        per_host: draft.per_host,
-        total: draft.total,
-        attributes: draft.attributes,
-        candidates: draft.candidates,
-        effort: draft.effort,
-        move_on_loss: draft.move_on_loss,
-    };
+    let document = draft.document().map_err(|missing| {
+        let key = missing.key();
+        Problem::bad_request(format!("{key}: expected a value")).with_key(key)
+    })?;
     let request = Request::try_from(document).map_err(|error| {
         let text = error.to_string();
         // The texts of the broker begin with the key.

@@ -6,7 +6,7 @@
 use broker::{
     amount::parse_amount,
     ids::{HostId, RequestId},
-    request::{Request, RequestDocument, RequestError},
+    request::{Request, RequestError},
     resources::{Amounts, ResourceName},
 };
 use jiff::Zoned;
@@ -15,7 +15,7 @@ use super::{
     error::CliError,
     jsdl,
     request_args::RequestArgs,
-    request_file::{self, Draft, seconds_of},
+    request_file::{self, Draft, Missing, seconds_of},
     suggest,
     time::{format_time, parse_span, parse_time},
 };
@@ -34,20 +34,13 @@ pub fn checked(args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
 /// As for [`checked`].
 pub fn checked_over(draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
     let draft = layer(draft, args, now)?;
-    let missing = |what: &str| CliError::Usage(format!("{what}, or its key in the file of --request"));
-    let document = RequestDocument {
-        id: draft.id,
-        hosts: draft.hosts.ok_or_else(|| missing("how many hosts? expected --hosts (-N) COUNT"))?,
-        duration: draft.duration.ok_or_else(|| missing("for how long? expected --duration (-t) such as 2:00:00"))?,
-        earliest: draft.earliest,
-        latest: draft.latest,
-        per_host: draft.per_host,
-        total: draft.total,
-        attributes: draft.attributes,
-        candidates: draft.candidates,
-        effort: draft.effort,
-        move_on_loss: draft.move_on_loss,
-    };
+    let document = draft.document().map_err(|missing| {
+        let what = match missing {
+            Missing::Hosts => "how many hosts? expected --hosts (-N) COUNT",
+            Missing::Duration => "for how long? expected --duration (-t) such as 2:00:00",
+        };
+        CliError::Usage(format!("{what}, or its key in the file of --request"))
+    })?;
     Request::try_from(document).map_err(|error| wrong_request(&error, now))
 }
 

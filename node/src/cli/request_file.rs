@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use broker::{
     amount::{Amount, parse_amount},
     ids::{HostId, RequestId},
-    request::Effort,
+    request::{Effort, RequestDocument},
     resources::{Amounts, Attributes, ResourceName},
     time::{Span, Time},
 };
@@ -43,6 +43,48 @@ pub struct Draft {
     pub effort: Option<Effort>,
     /// Whether the reservation may move when hosts are lost.
     pub move_on_loss: bool,
+}
+
+/// What no request can do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// N.
+    Hosts,
+    /// `t_res`.
+    Duration,
+}
+
+impl Missing {
+    /// The key of a request's document.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Missing::Hosts => "hosts",
+            Missing::Duration => "duration",
+        }
+    }
+}
+
+impl Draft {
+    /// The document that this describes, not checked yet.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn document(self) -> Result<RequestDocument, Missing> {
+        Ok(RequestDocument {
+            id: self.id,
+            hosts: self.hosts.ok_or(Missing::Hosts)?,
+            duration: self.duration.ok_or(Missing::Duration)?,
+            earliest: self.earliest,
+            latest: self.latest,
+            per_host: self.per_host,
+            total: self.total,
+            attributes: self.attributes,
+            candidates: self.candidates,
+            effort: self.effort,
+            move_on_loss: self.move_on_loss,
+        })
+    }
 }
 
 #[derive(Debug, Deserialize)]
