@@ -217,20 +217,25 @@ fn a_crash_in_a_repair_goes_on_where_the_disk_says() {
     assert_eq!(after.hosts(), ["a", "c"]);
 }
 
+/// A reservation at `a` and `b`, far ahead, of which `b` has just told that it is lost; and the time.
+fn with_one_lost(may_move: bool) -> (Run, u64) {
+    let mut record = super::tests::record();
+    (record.earliest, record.latest) = (Time(30_000), Time(40_000));
+    let text = format!(r#"{{"hosts":2,"duration":60,"total":{{"cpu":1500}},"move_on_loss":{may_move}}}"#);
+    record.request = serde_json::from_str(&text).unwrap();
+    let mut run = Run::new(record, false);
+    run.find(&["a", "b"]);
+    run.all_hold_and_confirm(&["a", "b"]);
+    let due = run.wake();
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(false)));
+    (run, due)
+}
+
 #[test]
 fn it_moves_only_when_the_user_allows() {
     for may_move in [false, true] {
-        let mut record = super::tests::record();
-        record.earliest = Time(30_000);
-        record.latest = Time(40_000);
-        let text = format!(r#"{{"hosts":2,"duration":60,"total":{{"cpu":1500}},"move_on_loss":{may_move}}}"#);
-        record.request = serde_json::from_str(&text).unwrap();
-        let mut run = Run::new(record, false);
-        run.find(&["a", "b"]);
-        run.all_hold_and_confirm(&["a", "b"]);
-        let due = run.wake();
-        run.inspected(due, "a", Ok(booked(true)));
-        run.inspected(due, "b", Ok(booked(false)));
+        let (mut run, due) = with_one_lost(may_move);
         let busy = Window { start: Time(29_000), end: Time(31_000) };
         for _ in 0..2 {
             // The second time after a wider search.
@@ -366,16 +371,7 @@ fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
 
 #[test]
 fn a_move_that_comes_too_late_gives_up_what_is_new() {
-    let mut record = super::tests::record();
-    (record.earliest, record.latest) = (Time(30_000), Time(40_000));
-    let text = r#"{"hosts":2,"duration":60,"total":{"cpu":1500},"move_on_loss":true}"#;
-    record.request = serde_json::from_str(text).unwrap();
-    let mut run = Run::new(record, false);
-    run.find(&["a", "b"]);
-    run.all_hold_and_confirm(&["a", "b"]);
-    let due = run.wake();
-    run.inspected(due, "a", Ok(booked(true)));
-    run.inspected(due, "b", Ok(booked(false)));
+    let (mut run, due) = with_one_lost(true);
     let busy = Window { start: Time(29_000), end: Time(31_000) };
     for _ in 0..3 {
         run.find_busy_at(due, &["a", "c"], busy);

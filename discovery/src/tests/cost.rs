@@ -21,7 +21,7 @@ fn time<T>(what: &str, messages: &[T], mut hear: impl FnMut(&T)) {
 }
 
 #[test]
-#[ignore = "a measurement; run by hand, by the command in SECURITY.md"]
+#[ignore = "a measurement; run by hand: cargo test --release -p discovery cost -- --ignored --nocapture"]
 fn nanoseconds_a_hostile_message() {
     let now = gossip().1.clock.utc_ms();
     let author = Identity::generate().unwrap();

@@ -196,7 +196,7 @@ const CALLS: usize = 8_000;
 const CLIENTS: usize = 4;
 
 #[test]
-#[ignore = "a measurement; run it alone, in release, with --nocapture"]
+#[ignore = "a measurement; run by hand: cargo test --release -p end-to-end --test grid -- --ignored --nocapture lists_are"]
 fn lists_are_quick_with_ten_thousand_reservations_stored() {
     let policy = "[policy]\nmax_reservations = 20000\nmax_holds = 1000\n";
     let node = Node::first("alpha", &format!("{policy}{}", hosts("a", 4)));

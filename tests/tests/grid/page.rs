@@ -88,7 +88,7 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
 
 /// Frames while a chart of 2,000 hosts and 20,000 reservations is moved about, and how long the first paint took.
 #[test]
-#[ignore = "a measurement; run it alone, with --nocapture"]
+#[ignore = "a measurement; run by hand: cargo test -p end-to-end --test grid -- --ignored --nocapture the_chart"]
 fn the_chart_moves_smoothly_and_the_page_is_there_at_once() {
     let Some(browser) = browser(1280, 860, &[]) else { return };
     let node = Node::first("alpha", &hosts("a", 3));
