@@ -30,6 +30,14 @@ impl Ledger {
         attempt.entry_point == *site || self.bookings.get(attempt).is_some_and(|booking| booking.steward.is_some())
     }
 
+    /// What a node hears that wants to take an attempt over while another acts for the request by a later word of the user.
+    /// None when this booking is in its hands already: then it must be able to give that back.
+    #[must_use]
+    pub fn refusal_of_takeover(&self, attempt: &AttemptId, from: &SiteId) -> Option<SiteAnswer> {
+        let steward = self.bookings.get(attempt).and_then(|booking| booking.steward.as_ref());
+        (steward != Some(from)).then(|| self.refusal(RefusalReason::HandedOver))
+    }
+
     /// What is reserved here for a request. Whoever knows its name may ask: the name is 80 random bits.
     pub(super) fn on_lookup(&self, request: &RequestId) -> SiteAnswer {
         let of_request =
@@ -67,11 +75,12 @@ impl Ledger {
         if let Some(word) = word.filter(|_| !is_superseded) {
             self.words.insert(word, now.monotonic + self.limits.tombstone_life);
         }
+        // Even of a try that the other node has not heard of: there is one node for a request.
+        if is_superseded && let Some(refusal) = self.refusal_of_takeover(attempt, from) {
+            return refusal;
+        }
         let known = known.map(|known| known.entry_point).filter(|before| before != from && !is_superseded);
         let Some(booking) = self.bookings.get(attempt).filter(|booking| !booking.is_held()) else {
-            if is_superseded {
-                return self.refusal(RefusalReason::HandedOver);
-            }
             // Who acts for it now goes by this answer, so the hold must not be confirmed any more.
             self.give_back(now, attempt);
             return SiteAnswer::Booked { hosts: Vec::new(), before: known, version: self.version };
@@ -171,11 +180,14 @@ impl Words {
     }
 }
 
-/// Whether the user has signed `statement` after what shows that another node acts for the booking. Words of the same second
-/// are ordered by the names of their nodes.
+/// Whether the user has signed `statement` after what shows who acts for the booking now, its entry point included: that may
+/// be a node that has taken the request over and then made this try. Words of the same second are ordered by the names of
+/// their nodes.
 fn is_last_word(booking: &Booking, statement: &RequestStatement) -> bool {
-    let Some(steward) = &booking.steward else { return true };
     let present = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
-    let is_later = present.is_none_or(|present| (statement.issued, &statement.entry_point) > (present.issued, steward));
+    let is_later = present.is_none_or(|present| {
+        let acting = booking.steward.as_ref().unwrap_or(&booking.attempt.entry_point);
+        (statement.issued, &statement.entry_point) > (present.issued, acting)
+    });
     is_later || canary::is_on(Canary::TakeOverUnordered)
 }

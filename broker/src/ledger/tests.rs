@@ -304,3 +304,26 @@ fn reservations_are_told_in_pages_and_holds_are_not() {
     assert_eq!(tell(Some(expected[0].clone())), expected[1..]);
     assert_eq!(tell(Some(expected[1].clone())), []);
 }
+
+#[test]
+fn of_two_nodes_that_the_user_went_to_the_later_one_acts_for_every_try() {
+    let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();
+    let word = |node: &str| Arc::new(testing::authorize(1, &id(node), &attempt("r", 1).request, &asked));
+    let take = |node: &str, number| SiteRequest::TakeOver { attempt: attempt("r", number), authorization: word(node) };
+    let mut ledger = ledger();
+    for number in [1, 2] {
+        ask(&mut ledger, at(0), "entry", hold(attempt("r", number), 2_000, 1_000));
+        ask(&mut ledger, at(0), "entry", confirm(attempt("r", number)));
+    }
+    assert!(matches!(ask(&mut ledger, at(1), "f", take("f", 1)).0, SiteAnswer::Booked { .. }));
+    // Words of one second are ordered by the names of their nodes. "g" knows only the first try, "d" only the second.
+    let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
+    let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!(before, Some(id("f")), "who acted so far must hear of it");
+    let (answer, records) = ask(&mut ledger, at(3), "d", take("d", 2));
+    assert_eq!((reason(answer), records.len()), (RefusalReason::HandedOver, 0));
+    ledger.sanity_check().unwrap();
+    // What is in a node's hands already it can still give back.
+    assert_eq!(ledger.refusal_of_takeover(&attempt("r", 1), &id("g")), None);
+    assert!(ledger.refusal_of_takeover(&attempt("r", 1), &id("f")).is_some());
+}

@@ -81,13 +81,14 @@ impl Negotiation {
         }
     }
 
-    /// Sets the time of the next round of questions; none once the reservation has begun, unless it has to be taken over.
+    /// Sets the time of the next round of questions; none once the reservation has begun, unless sites have not heard yet
+    /// that it was taken over.
     pub(super) fn schedule_watch(&mut self, now: Now) {
         self.watch.waiting.clear();
         self.watch.next_at = None;
         let State::Stands { allocation } = &self.state else { return };
         let left_ms = allocation.start.since(now.utc).0.saturating_mul(1000);
-        if left_ms == 0 && self.record.untaken.is_empty() {
+        if left_ms == 0 && self.not_heard(now).is_empty() {
             return;
         }
         let (shortest, longest) = (self.settings.check_min.0.max(1), self.settings.check_max.0.max(1));
@@ -103,11 +104,28 @@ impl Negotiation {
         self.record.standing.as_ref().is_some_and(|standing| standing.missing_hosts(&self.record.request) > 0)
     }
 
+    /// Bookings whose site has not heard that this node acts for them now. Silent ones count as lost after a while, but one
+    /// that has an entry point of the request may go on for it until it hears; nothing is left to say to it after the end.
+    fn not_heard(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
+        let mut not_heard = self.record.untaken.clone();
+        let Some(standing) = &self.record.standing else { return not_heard };
+        if standing.allocation.start + self.record.request.duration() > now.utc {
+            let is_silent = |site: &SiteId| {
+                standing.lost.get(site).is_some_and(|lost| lost.values().any(|loss| *loss == Loss::SiteSilent))
+            };
+            let of_another = |attempt: &u32| self.record.taken_over.contains_key(attempt);
+            let silent = standing.bookings().into_iter();
+            not_heard.extend(silent.filter(|(attempt, site)| of_another(attempt) && is_silent(site)));
+        }
+        not_heard
+    }
+
     /// The user, or the time, wants to know whether the reservation is still whole.
     pub(super) fn watch_now(&mut self, now: Now) {
         let State::Stands { allocation } = &self.state else { return };
         let has_begun = allocation.start <= now.utc;
-        if has_begun && self.record.untaken.is_empty() {
+        let not_heard = self.not_heard(now);
+        if has_begun && not_heard.is_empty() {
             self.watch = Watch::default();
             return;
         }
@@ -117,7 +135,7 @@ impl Negotiation {
         }
         self.watch.is_taking = !self.record.untaken.is_empty();
         for (attempt, site) in self.bookings() {
-            if has_begun && !self.record.untaken.contains(&(attempt, site.clone())) {
+            if has_begun && !not_heard.contains(&(attempt, site.clone())) {
                 continue;
             }
             let takeover = self.takeover_message(attempt);

@@ -370,6 +370,46 @@ fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
 }
 
 #[test]
+fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() {
+    let record = super::tests::record();
+    let word = |user, node: &str| crate::trust::testing::authorize(user, &site(node), &record.id, &record.request);
+    let mut taken = record.clone().take_over(&[told("a", "gone", 1, &["a", "b"], 750)]).unwrap();
+    for acting in [&record, &taken] {
+        let kept = ["d", "e", "f"].map(|node| acting.keeps_from(&word(1, node)));
+        assert_eq!(kept, [true, false, false], "of one second the greater name is the later word; and e is this node");
+    }
+    assert!(!taken.keeps_from(&word(2, "d")), "another user's word is for the ledger to refuse");
+    taken.decision = Decision::Closed(Outcome::HandedOver);
+    assert!(!taken.keeps_from(&word(1, "d")), "it does not act any more");
+}
+
+#[test]
+fn a_silent_site_hears_of_a_takeover_until_the_end_also_after_the_start() {
+    let (record, parts) =
+        (super::tests::record(), [told("a", "e", 1, &["a", "b"], 750), told("b", "e", 1, &["a", "b"], 750)]);
+    let mut run = Run::new(record.take_over(&parts).unwrap(), true);
+    let asked_at = |run: &mut Run, now: u64| {
+        run.negotiation.handle(at(now), Event::Check, &mut ());
+        run.drain();
+        let asks = run.outputs.iter().filter_map(|output| match output {
+            Output::Ask { site, purpose: Purpose::Inspect, .. } => Some(site.to_string()),
+            _ => None,
+        });
+        asks.collect::<Vec<_>>()
+    };
+    assert_eq!(asked_at(&mut run, 1), ["a", "b"]);
+    run.inspected(2, "a", Ok(booked(true)));
+    run.inspected(2, "b", Err("no answer in time".to_owned()));
+    // It begins at 6,000 s, while b is silent, and ends at 6,060 s.
+    assert_eq!(asked_at(&mut run, 1_001_000), ["b"]);
+    run.inspected(1_002_000, "b", Err("no answer in time".to_owned()));
+    assert_eq!(run.lost(), 1);
+    assert_eq!(asked_at(&mut run, 1_010_000), ["b"], "it counts as lost, and is told all the same");
+    run.inspected(1_011_000, "b", Err("no answer in time".to_owned()));
+    assert_eq!(asked_at(&mut run, 1_061_000), [""; 0]);
+}
+
+#[test]
 fn a_move_that_comes_too_late_gives_up_what_is_new() {
     let (mut run, due) = with_one_lost(true);
     let busy = Window { start: Time(29_000), end: Time(31_000) };

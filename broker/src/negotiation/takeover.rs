@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, Standing, State, losses::Watch};
+use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Standing, State, losses::Watch};
 use crate::{
     amount::Amount,
     canary::{self, Canary},
@@ -141,6 +141,26 @@ fn has_totals(request: &Request, chosen: &[&Told]) -> bool {
     })
 }
 
+impl RequestRecord {
+    /// Whether this node acts for the request by a word of the user's that is later than the one by which another node says
+    /// that it does. That one is not to be given anything of it: it hears that the request is in other hands.
+    #[must_use]
+    pub fn keeps_from(&self, authorization: &Authorization) -> bool {
+        let same_user =
+            self.authorization.as_ref().is_some_and(|own| own.request.author == authorization.request.author);
+        let is_left = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
+        let statement = authorization.request.open::<RequestStatement>();
+        same_user && !is_left && statement.is_ok_and(|word| word.id == self.id && self.is_later_word(&word))
+    }
+
+    /// Whether what the user has signed for this node is later than `other`. Words of the same second are ordered by the
+    /// names of their nodes.
+    fn is_later_word(&self, other: &RequestStatement) -> bool {
+        let own = self.authorization.as_ref().and_then(|own| own.request.open::<RequestStatement>().ok());
+        own.is_some_and(|own| (own.issued, &own.entry_point) > (other.issued, &other.entry_point))
+    }
+}
+
 impl Negotiation {
     /// What tells a site that this node acts for a try that another one has made; none for its own tries.
     pub(super) fn takeover_message(&self, attempt: u32) -> Option<SiteRequest> {
@@ -180,13 +200,7 @@ impl Negotiation {
             return;
         }
         let Ok(statement) = authorization.request.open::<RequestStatement>() else { return };
-        if statement.id != self.record.id || statement.entry_point != *by {
-            return;
-        }
-        let own_word = own.request.open::<RequestStatement>().ok().filter(|_| !self.record.taken_over.is_empty());
-        let is_later =
-            own_word.is_none_or(|own| (statement.issued, &statement.entry_point) > (own.issued, &own.entry_point));
-        if is_later {
+        if statement.id == self.record.id && statement.entry_point == *by && !self.record.is_later_word(&statement) {
             self.hand_over(now);
         }
     }

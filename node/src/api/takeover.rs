@@ -40,6 +40,9 @@ pub struct ReservationLookup {
     user_key: Option<String>,
     #[schema(value_type = Option<schema::Request>)]
     request: Option<Request>,
+    /// When it was signed last (Unix seconds); another node acts for it by a later signature.
+    #[schema(value_type = Option<i64>)]
+    signed_at: Option<Time>,
     hosts: Vec<FoundHost>,
     sites_asked: usize,
     sites_silent: usize,
@@ -80,6 +83,7 @@ pub async fn look(
         id,
         entry_point: statement.as_ref().map(|statement| statement.entry_point.clone()),
         user_key,
+        signed_at: statement.as_ref().map(|statement| statement.issued),
         request: statement.map(|statement| statement.request),
         hosts,
         sites_asked: asked,

@@ -11,6 +11,7 @@ use std::{
 use broker::{
     ids::{RequestId, SiteId},
     request::Request,
+    time::Time,
     trust::Authorization,
 };
 use serde::{Deserialize, Serialize};
@@ -54,14 +55,15 @@ pub fn submission(
     args: &KeyArgs,
     request: Request,
 ) -> Result<Submission, CliError> {
-    let signed = sign(context, client, args, new_request_id()?, &request)?;
+    let signed = sign(context, client, args, new_request_id()?, &request, None)?;
     Ok(match signed {
         Some(authorization) => Submission::Signed { authorization: Box::new(authorization) },
         None => Submission::Plain(Box::new(request)),
     })
 }
 
-/// Signs `request` under the name `id` for the node that answers; none when the user has no key for its grid.
+/// Signs `request` under the name `id` for the node that answers, later than at `last` if that is given; none when the user
+/// has no key for its grid.
 ///
 /// # Errors
 /// As for [`submission`].
@@ -71,6 +73,7 @@ pub fn sign(
     args: &KeyArgs,
     id: RequestId,
     request: &Request,
+    last: Option<Time>,
 ) -> Result<Option<Authorization>, CliError> {
     let now = context.time();
     let named = args.key.clone().or_else(|| env::var_os(KEY_VARIABLE).map(PathBuf::from));
@@ -83,7 +86,7 @@ pub fn sign(
     }
     let status: Status = client.get("/v1/status")?;
     let Some(signer) = choose(&wallets, named.as_deref(), &status)? else { return Ok(None) };
-    Ok(Some(signer.sign(&status.grid, &status.site, id, request.clone(), now)?))
+    Ok(Some(signer.sign(&status.grid, &status.site, id, request.clone(), now, last)?))
 }
 
 /// The first wallet that can sign in the node's grid.

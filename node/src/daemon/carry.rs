@@ -132,11 +132,16 @@ impl Task {
             };
             tokio::select! {
                 Some(event) = self.events.recv() => self.feed(event),
-                Some(command) = self.commands.recv() => self.feed(match command {
-                    Command::Cancel => Event::Cancel,
-                    Command::Check => Event::Check,
-                    Command::HandOver(by, authorization) => Event::TakenOver { by, authorization },
-                }),
+                Some(command) = self.commands.recv() => match command {
+                    Command::Cancel => self.feed(Event::Cancel),
+                    Command::Check => self.feed(Event::Check),
+                    Command::HandOver { by, authorization, on_disk } => {
+                        self.feed(Event::TakenOver { by, authorization });
+                        self.perform().await?;
+                        // Who asked may have stopped waiting.
+                        let _ = on_disk.send(());
+                    }
+                },
                 () = wake => self.negotiation.handle_timeout(clock.now()),
             }
         }

@@ -202,7 +202,7 @@ impl Membership {
     pub fn sign_for_operator(&self, request: Request) -> Result<Authorization, SignError> {
         let signer = self.operator()?;
         let id = trust::new_request_id()?;
-        Ok(signer.sign(&self.grid.id, &self.site, id, request, self.clock.now().utc)?)
+        Ok(signer.sign(&self.grid.id, &self.site, id, request, self.clock.now().utc, None)?)
     }
 
     fn operator(&self) -> Result<Arc<Signer>, SignError> {

@@ -23,7 +23,10 @@ use broker::{
 };
 use dashmap::DashMap;
 use rand::RngExt;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{
+    mpsc::{self, error::TrySendError},
+    oneshot, watch,
+};
 
 use super::{
     carry::{self, Carrier},
@@ -167,14 +170,21 @@ impl ShownStage {
 }
 
 /// What a user wants done with a request, at this node or through another.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Command {
     /// Take it back.
     Cancel,
     /// See now whether the reservation is whole, and repair it if not.
     Check,
     /// Let another node act for it, which shows the user's word for that.
-    HandOver(SiteId, Arc<Authorization>),
+    HandOver {
+        /// That node.
+        by: SiteId,
+        /// The request as its user has signed it for that node.
+        authorization: Arc<Authorization>,
+        /// Hears when what becomes of it is on disk.
+        on_disk: oneshot::Sender<()>,
+    },
 }
 
 /// One request as other tasks see it.
@@ -395,11 +405,27 @@ impl Requests {
         }
     }
 
+    /// Whether this node acts for a request by a later word of its user than the one that another node shows.
+    pub fn keeps_from(&self, request: &RequestId, authorization: &Authorization) -> bool {
+        self.get(request).is_some_and(|carried| carried.snapshot.borrow().record.keeps_from(authorization))
+    }
+
     /// A node says that it acts for a request, and this node, as a site, has found nothing against it: what is carried here
-    /// of the request hears of it. When too many wishes wait, the other node says it again.
-    pub fn taken_over(&self, request: &RequestId, by: &SiteId, authorization: Arc<Authorization>) {
-        if let Some(carried) = self.get(request) {
-            let _ = carried.commands.try_send(Command::HandOver(by.clone(), authorization));
+    /// of the request hears of it. Until that has let go on its disk the other node must not hear that it has: a crash in
+    /// between would leave two nodes that act. None: there is nothing to wait for.
+    pub fn taken_over(
+        &self,
+        request: &RequestId,
+        by: &SiteId,
+        authorization: Arc<Authorization>,
+    ) -> Option<oneshot::Receiver<()>> {
+        let carried = self.get(request)?;
+        let (on_disk, written) = oneshot::channel();
+        match carried.commands.try_send(Command::HandOver { by: by.clone(), authorization, on_disk }) {
+            // When too many wishes wait, the sender is dropped here: no answer, and the other node says it again.
+            Ok(()) | Err(TrySendError::Full(_)) => Some(written),
+            // It is over, and that is on disk.
+            Err(TrySendError::Closed(_)) => None,
         }
     }
 }

@@ -249,6 +249,9 @@ impl SiteTask {
                 Event::Local { token: ReplyToken(self.next_token), work }
             }
             Message::Ask { from, request, reply } => {
+                if let Some(refusal) = self.refusal_of_takeover(&from, &request) {
+                    return reply.answer(refusal);
+                }
                 self.next_token += 1;
                 if let (Some(attempt), what) = request.about() {
                     // The name of the request follows it through all nodes.
@@ -260,6 +263,13 @@ impl SiteTask {
         };
         let now = self.clock.now();
         self.ledger.lock().handle(now, event);
+    }
+
+    /// What a node hears at once that wants to take over what this one acts for by a later word of the user.
+    fn refusal_of_takeover(&self, from: &SiteId, request: &SiteRequest) -> Option<SiteAnswer> {
+        let SiteRequest::TakeOver { attempt, authorization } = request else { return None };
+        let is_kept = self.requests.keeps_from(&attempt.request, authorization);
+        is_kept.then(|| self.ledger.lock().refusal_of_takeover(attempt, from)).flatten()
     }
 
     /// Lets the ledger's outputs happen, writes first.
@@ -295,7 +305,18 @@ impl SiteTask {
                 *decision = self.requests.status_of(&attempt, &from);
             }
             (SiteAnswer::Booked { .. }, Concern::TakeOver(request, authorization)) => {
-                self.requests.taken_over(&request, &from, authorization);
+                let written = self.requests.taken_over(&request, &from, authorization);
+                if let Some(written) = written {
+                    let metrics = self.metrics.clone();
+                    tokio::spawn(async move {
+                        // No word means that it is not on disk: the other node hears nothing, and says it again.
+                        if written.await.is_ok() {
+                            metrics.answered(&answer);
+                            reply.answer(answer);
+                        }
+                    });
+                    return;
+                }
             }
             _ => {}
         }

@@ -30,7 +30,7 @@ const ANSWER_TIMEOUT: Millis = Millis(2_000);
 pub struct Looked {
     /// What is reserved, by the sites that have it.
     pub parts: Vec<(SiteId, BookedPart)>,
-    /// What its user has signed, and with which key.
+    /// What its user has signed last, and with which key.
     pub signed: Option<(PublicKey, RequestStatement)>,
     /// Sites asked.
     pub asked: usize,
@@ -73,18 +73,15 @@ impl Looked {
     fn add(&mut self, id: &RequestId, site: &SiteId, parts: Vec<BookedPart>) {
         for part in parts {
             let author = part.statement.author;
-            let statement = match &self.signed {
-                Some((known, statement)) if *known == author => statement.clone(),
-                Some(_) => continue,
-                None => match part.statement.open::<RequestStatement>() {
-                    Ok(statement) => statement,
-                    Err(_) => continue,
-                },
-            };
-            if statement.id == *id && part.attempt.request == *id {
-                self.signed = Some((author, statement));
-                self.parts.push((site.clone(), part));
+            let Ok(statement) = part.statement.open::<RequestStatement>() else { continue };
+            let is_of_it = statement.id == *id && part.attempt.request == *id;
+            if !is_of_it || self.signed.as_ref().is_some_and(|(known, _)| *known != author) {
+                continue;
             }
+            if self.signed.as_ref().is_none_or(|(_, last)| last.issued < statement.issued) {
+                self.signed = Some((author, statement));
+            }
+            self.parts.push((site.clone(), part));
         }
     }
 }

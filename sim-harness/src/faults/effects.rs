@@ -58,7 +58,7 @@ impl World {
         self.perform_request(node, id);
     }
 
-    fn is_writing(&self, node: usize, actor: &Actor) -> bool {
+    pub(super) fn is_writing(&self, node: usize, actor: &Actor) -> bool {
         self.nodes[node].running().is_some_and(|running| running.writes.values().any(|(whose, _)| whose == actor))
     }
 
@@ -94,6 +94,7 @@ impl World {
             Actor::Request(id) => {
                 self.begin(node, &id);
                 self.perform_request(node, &id);
+                self.send_held_back(node, &id);
             }
         }
     }
@@ -162,10 +163,30 @@ impl World {
         if !matches!(answer, SiteAnswer::Refused(_)) {
             running.granted.insert(message);
         }
-        self.send(node, from, Body::Answer { ask, question, answer });
-        // As a site it has nothing against it; what it carries itself is to hear of it.
+        let body = Body::Answer { ask, question, answer };
+        // As a site it has nothing against it; what it carries itself is to hear of it, and to have let go on its disk
+        // before the other node hears that it may go on.
         if let Some((id, authorization)) = takes_over.filter(|_| is_booked) {
+            let Some(running) = self.running(node) else { return };
+            running.held_back.push((id.clone(), from, body));
             self.feed_request(node, &id, negotiation::Event::TakenOver { by: asking_site, authorization });
+            self.send_held_back(node, &id);
+        } else {
+            self.send(node, from, body);
+        }
+    }
+
+    /// Lets out the answers that waited for what a node writes of a request, when that is on disk.
+    fn send_held_back(&mut self, node: usize, id: &RequestId) {
+        if self.is_writing(node, &Actor::Request(id.clone())) {
+            return;
+        }
+        let Some(running) = self.running(node) else { return };
+        let (due, others) = std::mem::take(&mut running.held_back).into_iter().partition(|(request, ..)| request == id);
+        running.held_back = others;
+        let due: Vec<_> = due;
+        for (_, to, body) in due {
+            self.send(node, to, body);
         }
     }
 

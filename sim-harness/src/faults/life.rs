@@ -63,6 +63,7 @@ impl World {
             negotiations,
             views: BTreeMap::new(),
             askers: BTreeMap::new(),
+            held_back: Vec::new(),
             waiting: BTreeMap::new(),
             writes: BTreeMap::new(),
             wake_at: None,

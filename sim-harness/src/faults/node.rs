@@ -18,7 +18,10 @@ use broker::{
     view::SiteView,
 };
 
-use super::{clock::Clock, message::Question};
+use super::{
+    clock::Clock,
+    message::{Body, Question},
+};
 
 /// What survives a crash.
 #[derive(Debug, Default)]
@@ -127,6 +130,8 @@ pub struct Running {
     pub views: BTreeMap<usize, SiteView>,
     /// Questions that the ledger has not answered yet, by token.
     pub askers: BTreeMap<u64, Asker>,
+    /// Answers that wait until what is being written of a request is on disk, with their receivers.
+    pub held_back: Vec<(RequestId, usize, Body)>,
     /// Questions that wait for an answer.
     pub waiting: BTreeMap<u64, Waiting>,
     /// Writes under way, oldest first.
@@ -147,6 +152,14 @@ pub struct Running {
     pub started: u64,
     /// When sites last said in time what they still have of a request.
     pub inspected: BTreeMap<(RequestId, usize), u64>,
+}
+
+impl Running {
+    /// Whether the node carries a request by a later word of its user than this one.
+    pub fn keeps_from(&self, authorization: &Authorization, request: &RequestId) -> bool {
+        let carried = self.negotiations.get(request);
+        carried.is_some_and(|carried| carried.negotiation.record().keeps_from(authorization))
+    }
 }
 
 /// What sites tell of a request that is to be taken over.

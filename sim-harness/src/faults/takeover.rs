@@ -99,7 +99,9 @@ impl World {
         };
         let now = self.nodes[node].clock.now(self.now).utc;
         let starts = request.starts(now, Span(3_600)).unwrap_or((now, now));
-        let issued = clock::true_utc(self.now);
+        let signed = lookup.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
+        let last = signed.map(|statement| statement.issued + Span(1)).max();
+        let issued = clock::true_utc(self.now).max(last.unwrap_or_default());
         let expires = issued.max(starts.1) + request.duration() + CLOCKS_DIFFER;
         let authorization = self.sign_for(node, (id, &request), number, (issued, expires));
         let name = format!("user {number}");

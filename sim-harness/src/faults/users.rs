@@ -80,8 +80,8 @@ pub struct UserRequest {
     pub user: PublicKey,
     /// The node that the user listens to.
     pub entry_point: usize,
-    /// When the user has signed for that node, if it was not the first, and its name.
-    pub word: Option<(Time, SiteId)>,
+    /// When the user has signed for that node, and its name.
+    pub word: (Time, SiteId),
     /// Nodes that the user has ever signed for.
     pub signed_for: BTreeSet<usize>,
     /// The user has taken it back; whether that has got through is another matter.
@@ -135,9 +135,9 @@ impl Users {
     /// present one. What the present one has told counts no longer.
     pub fn go_over(&mut self, id: &RequestId, node: usize, word: (Time, SiteId)) -> bool {
         let Some(user) = self.requests.get_mut(id) else { return false };
-        let is_later = user.word.as_ref().is_none_or(|present| *present < word);
+        let is_later = user.word < word;
         if is_later {
-            (user.entry_point, user.word, user.told) = (node, Some(word), Told::Nothing);
+            (user.entry_point, user.word, user.told) = (node, word, Told::Nothing);
         }
         is_later
     }
@@ -308,7 +308,7 @@ impl World {
             user,
             request,
             entry_point,
-            word: None,
+            word: (valid.0, self.nodes[entry_point].site.clone()),
             signed_for: BTreeSet::from([entry_point]),
             is_taken_back: false,
             told: Told::Nothing,
@@ -346,6 +346,10 @@ impl World {
     pub(super) fn show(&mut self, node: usize, id: &RequestId) {
         if self.users.get(id).is_some_and(|user| user.entry_point != node) {
             self.may_go_over(node, id);
+            // A wish that the user has taken there is shown when it is on disk.
+            if self.is_writing(node, &Actor::Request(id.clone())) {
+                return;
+            }
         }
         if self.users.get(id).is_none_or(|user| user.entry_point != node) {
             return;

@@ -343,6 +343,12 @@ impl World {
             SiteRequest::TakeOver { attempt, authorization } => Some((attempt.request.clone(), authorization.clone())),
             _ => None,
         };
+        if let SiteRequest::TakeOver { attempt, authorization } = &request
+            && running.keeps_from(authorization, &attempt.request)
+            && let Some(answer) = running.ledger.refusal_of_takeover(attempt, &site)
+        {
+            return self.send(node, from, Body::Answer { ask, question, answer });
+        }
         running.askers.insert(token, super::node::Asker { from, ask, question, message, is_confirm, takes_over });
         let attempt = attempt_of(&request);
         let before = attempt

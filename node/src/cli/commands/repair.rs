@@ -1,6 +1,6 @@
 //! `kolo repair`: sees whether a reservation is still whole, and has lost hosts replaced.
 
-use broker::{ids::RequestId, request::Request, trust::Authorization};
+use broker::{ids::RequestId, request::Request, time::Time, trust::Authorization};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, path_of};
@@ -50,7 +50,7 @@ fn take_over(context: &Context, client: &Client, args: &RepairArgs) -> Result<Re
             silent: looked.sites_silent,
         });
     };
-    let authorization = signing::sign(context, client, &args.key, looked.id, &request)?;
+    let authorization = signing::sign(context, client, &args.key, looked.id, &request, looked.signed_at)?;
     let authorization = authorization.ok_or_else(|| {
         let user = looked.user_key.unwrap_or_default();
         CliError::Usage(format!("the reservation is of the user with key {user}; give that key with --key FILE"))
@@ -64,6 +64,7 @@ struct Looked {
     id: RequestId,
     user_key: Option<String>,
     request: Option<Request>,
+    signed_at: Option<Time>,
     sites_asked: usize,
     sites_silent: usize,
 }

@@ -56,6 +56,9 @@ impl World {
             // What it still believes of a time that has passed keeps no host from anybody.
             let start = negotiation.standing_allocation().map(|allocation| allocation.start);
             let has_begun = start.is_some_and(|start| start <= clock::true_utc(self.now));
+            if !is_closed && self.has_nobody_told(index, id) {
+                continue;
+            }
             if is_anothers && !is_closed && !has_begun {
                 return found("another node acts for it");
             }
@@ -79,6 +82,20 @@ impl World {
             }
         }
         None
+    }
+
+    /// Whether a node goes on with a request because the node that its user went to is gone for good: what was done there
+    /// for the user, who did hear of it, nobody else knows, unless the node that the user is with now has taken a try of
+    /// this one over.
+    fn has_nobody_told(&self, index: usize, id: &RequestId) -> bool {
+        let Some(user) = self.users.get(id).filter(|user| user.entry_point != index) else { return false };
+        if !user.signed_for.iter().any(|node| self.nodes[*node].is_gone()) {
+            return false;
+        }
+        let with = self.nodes[user.entry_point].running();
+        let carried = with.and_then(|running| running.negotiations.get(id));
+        let mut taken_over = carried.into_iter().flat_map(|carried| carried.negotiation.record().taken_over.values());
+        !taken_over.any(|attempt| attempt.entry_point == self.nodes[index].site)
     }
 
     /// What stands of a reservation that is degraded, or being repaired; that goes on until it begins.
@@ -130,7 +147,8 @@ impl World {
     /// A reservation may stay when it is part of what stands, as the node says that the user is with. When that, or who
     /// made it, is gone for good: when the user was told so; when all participants have confirmed or once had, since then
     /// the user may have been told (that the user or the entry point then decided against it, only that one knew); and when
-    /// a participant is gone for good as well, since then nobody can know.
+    /// a participant is gone for good as well, since then nobody can know. So may what a node goes on with that nobody can
+    /// tell otherwise.
     fn is_justified(&self, index: usize, booking: &Booking) -> bool {
         let attempt = &booking.attempt;
         let Some(user) = self.users.get(&attempt.request) else { return false };
@@ -143,7 +161,11 @@ impl World {
                 return true;
             }
         }
-        if !is_gone(booking.steward.as_ref().unwrap_or(&attempt.entry_point)) {
+        let acting = booking.steward.as_ref().unwrap_or(&attempt.entry_point);
+        if names::index_of(acting).is_some_and(|acting| self.has_nobody_told(acting, &attempt.request)) {
+            return true;
+        }
+        if !is_gone(acting) {
             return false;
         }
         let is_told = user.told.allocation().is_some_and(|told| told.start == booking.window.start);
