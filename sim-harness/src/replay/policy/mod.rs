@@ -9,6 +9,7 @@
 mod backlog;
 mod conservative;
 mod easy;
+mod easy_lists;
 mod edf;
 mod fcfs;
 mod ordered;
@@ -95,13 +96,14 @@ pub struct Setup<'a> {
 pub type MakePolicy = fn(&Setup<'_>) -> Box<dyn Policy>;
 
 /// Every policy of the queue by its name on the command line.
-pub const POLICIES: [(&str, MakePolicy); 6] = [
+pub const POLICIES: [(&str, MakePolicy); 7] = [
     ("fcfs", |_| Box::new(fcfs::Fcfs::default())),
     ("easy", |setup| Box::new(easy::Easy::new(setup))),
     ("conservative", |setup| Box::new(conservative::Conservative::new(setup))),
     ("edf", |_| Box::new(edf::edf())),
     ("sjf", |_| Box::new(sjf::sjf())),
     ("widest", |_| Box::new(widest::Widest::default())),
+    ("easy-lists", |setup| Box::new(easy_lists::EasyLists::new(setup))),
 ];
 
 /// The names of all policies: those of the queue, then those that place one job after the other.

@@ -3,7 +3,6 @@
 mod files;
 mod flags;
 mod golden;
-mod lists;
 mod oracle;
 mod plans;
 mod traces;

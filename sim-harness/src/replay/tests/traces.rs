@@ -3,29 +3,20 @@
 
 use std::path::Path;
 
-use super::{lists::Lists, replay};
+use super::replay;
 use crate::replay::{
     args::{Overrun, Runtimes},
     engine, machines,
     metrics::{self, Metrics},
-    policy::{self, Policy, Setup},
+    policy::{self, Setup},
     trace::{self, Rules},
 };
 
 fn metrics_of(folder: &Path, name: &str, policy: &str, runtimes: Runtimes) -> Metrics {
-    metrics_under(folder, name, runtimes, |setup| policy::named(policy, setup).unwrap())
-}
-
-fn metrics_under(
-    folder: &Path,
-    name: &str,
-    runtimes: Runtimes,
-    make: impl FnOnce(&Setup<'_>) -> Box<dyn Policy>,
-) -> Metrics {
     let clusters = machines::read(&folder.join(format!("{name}.swf.machines"))).unwrap();
     let rules = Rules { runtimes, overrun: Overrun::Kill, teardown_s: 1, jobs_max: None };
     let trace = trace::read(&folder.join(format!("{name}.swf")), &clusters, &rules).unwrap();
-    let mut policy = make(&Setup { jobs: &trace.jobs, clusters: &clusters, seed: 1 });
+    let mut policy = policy::named(policy, &Setup { jobs: &trace.jobs, clusters: &clusters, seed: 1 }).unwrap();
     let runs = engine::replay(&trace.jobs, &clusters, policy.as_mut(), &mut ()).unwrap();
     metrics::measure(&trace, &runs, &clusters)
 }
@@ -58,7 +49,7 @@ fn figures_of_an_established_simulator_are_met() {
 fn the_figures_of_easy_follow_from_lists_of_processors_that_are_made_up() {
     let Some(folder) = std::env::var_os("KOLO_TRACES") else { return };
     for (runtimes, wait_s, slowdown) in [(Runtimes::True, 3257.0, 20.9), (Runtimes::Estimates, 3359.0, 22.9)] {
-        let metrics = metrics_under(Path::new(&folder), "hpc2n", runtimes, |_| Box::new(Lists::default()));
+        let metrics = metrics_of(Path::new(&folder), "hpc2n", "easy-lists", runtimes);
         assert_near(&metrics, wait_s, slowdown, &format!("{runtimes:?}"));
     }
 }
