@@ -69,6 +69,8 @@ use scenario::Scenario;
 use wan::Wan;
 use workload::{Workload, shifted_request};
 
+use crate::report::check_place;
+
 /// Runs the command. The exit code is 0 when all checks hold, 64 for bad flags or files, otherwise 1.
 pub fn run(args: &GridArgs) -> ExitCode {
     match execute(args) {
@@ -84,6 +86,9 @@ pub fn run(args: &GridArgs) -> ExitCode {
 /// Whether all checks held.
 fn execute(args: &GridArgs) -> Result<bool, GridError> {
     let checked = args.check()?;
+    for path in checked.json.iter().chain(&checked.html) {
+        check_place(path).map_err(system(&format!("cannot write {}", path.display())))?;
+    }
     if matches!(checked.scenario, Scenario::Partition { .. }) {
         network::enter()?;
     }

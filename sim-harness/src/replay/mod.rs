@@ -43,7 +43,7 @@ use self::{
     series::Series,
     trace::{Rules, Trace},
 };
-use crate::grid::memory;
+use crate::{grid::memory, report::check_place};
 
 /// Runs the command.
 pub fn run(args: &ReplayArgs) -> ExitCode {
@@ -57,13 +57,16 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
 }
 
 fn replay(args: &ReplayArgs) -> Result<(), ReplayError> {
+    for path in args.jobs_csv.iter().chain(&args.report) {
+        check_place(path).map_err(|source| ReplayError::File { path: path.clone(), source })?;
+    }
     let clusters = machines::read(&args.machines)?;
     let trace = trace_of(args, &clusters)?;
     eprint!("{}", output::findings(&trace.findings));
     let mut growth = Vec::new();
     if args.growth {
         for jobs in growth::sizes_below(trace.jobs.len()) {
-            let (_, speed) = play(args, &trace.jobs[..jobs], &clusters)?;
+            let speed = growth::fastest(|| play(args, &trace.jobs[..jobs], &clusters).map(|(_, speed)| speed))?;
             growth.push(Point { jobs, speed });
         }
     }

@@ -51,15 +51,19 @@ fn add_growth(page: &mut Page, points: &[Point]) {
     page.heading("How the replay itself grows");
     if let Some(exponent) = growth::exponent(points) {
         page.text(&format!(
-            "Beginnings of the same trace. From the first to the last the time grew with the power {exponent:.2} of the \
-             number of jobs: 1 is proportional, 2 is with its square."
+            "Beginnings of the same trace, the shorter ones replayed several times (the fastest counts). From the first to \
+             the last the time grew with the power {exponent:.2} of the number of jobs: 1 is proportional, 2 is with its \
+             square."
         ));
     }
     page.table(&output::growth(points));
     let seconds = points.iter().map(|point| (point.jobs as f64, point.speed.replay_seconds));
     page.plot(
-        &Plot::new("Time of the replay", Axis::linear("jobs"), Axis::linear("s")).area("time", seconds),
-        "Both axes grow by powers of ten, so growth in proportion is a slope of one.",
+        &Plot::new("Time of the replay", Axis::log("jobs"), Axis::log("s"))
+            .line("measured", seconds)
+            .line("in proportion to the jobs", growth::proportional(points)),
+        "Both axes grow by powers of ten. The second line leads from the first point on as if twice the jobs took twice the \
+         time.",
     );
 }
 

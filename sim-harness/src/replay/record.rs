@@ -6,7 +6,7 @@
 /// Fields of the format; see the format's definition, version 2.2.
 const FIELDS: usize = 18;
 /// Fields of the extended lines, at least.
-const FIELDS_EXTENDED: usize = 20;
+pub const FIELDS_EXTENDED: usize = 20;
 /// Larger numbers than this, or smaller than its negative, are nonsense in any field.
 const NUMBER_MAX: f64 = (1_i64 << 50) as f64;
 
@@ -49,7 +49,7 @@ pub enum RecordError {
     #[error("expected at least {FIELDS} fields, got {0}")]
     TooFewFields(usize),
     /// A field is no number, or an absurd one.
-    #[error("field {field}: expected a number, got {text:?}")]
+    #[error("field {field}: expected a number of at most {NUMBER_MAX:.0}, got {text:?}")]
     NoNumber {
         /// Number of the field, from 1.
         field: usize,

@@ -13,7 +13,7 @@ use super::{
     error::ReplayError,
     job::{Job, Shape},
     lines::Lines,
-    record::Record,
+    record::{FIELDS_EXTENDED, Record},
 };
 
 /// Most jobs in one replay; about 200 bytes each.
@@ -96,7 +96,7 @@ pub struct Trace {
 pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> Result<Trace, ReplayError> {
     let mut lines = Lines::open(path)?;
     let mut trace = Trace { jobs: Vec::new(), findings: Findings::default() };
-    let mut latest_s = 0;
+    let (mut latest_s, mut is_extended) = (0, false);
     while rules.jobs_max.is_none_or(|most| trace.jobs.len() < most) {
         let Some((text, is_whole)) = lines.next()? else { break };
         if text.is_empty() || text.starts_with(b";") {
@@ -112,6 +112,11 @@ pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> Result<Trac
                 continue;
             }
         };
+        if !is_whole && is_extended && record.nodes.is_none() {
+            let message = format!("the file ends inside a record: expected {FIELDS_EXTENDED} fields, as above");
+            return Err(lines.wrong(message));
+        }
+        is_extended |= record.nodes.is_some();
         if record.submit_s < latest_s {
             let told = || format!("submitted at {}, after one at {latest_s}", record.submit_s);
             trace.findings.out_of_order.note(number, told);

@@ -18,4 +18,10 @@ mod page;
 mod plot;
 mod table;
 
-pub use self::{axis::Axis, file::write_whole, page::Page, plot::Plot, table::Table};
+pub use self::{
+    axis::Axis,
+    file::{check_place, write_whole},
+    page::Page,
+    plot::Plot,
+    table::Table,
+};

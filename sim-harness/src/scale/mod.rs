@@ -46,7 +46,7 @@ use self::{
     progress::Progress,
     settings::{Pace, Settings},
 };
-use crate::BAD_USAGE;
+use crate::{BAD_USAGE, report::check_place};
 
 /// Runs the command.
 pub fn run(args: &ScaleArgs) -> ExitCode {
@@ -60,6 +60,9 @@ pub fn run(args: &ScaleArgs) -> ExitCode {
 }
 
 fn all(args: &ScaleArgs) -> Result<(), ScaleError> {
+    if let Some(path) = &args.html {
+        check_place(path).map_err(|source| ScaleError::Write { path: path.clone(), source })?;
+    }
     let real = args.compare.as_deref().map(RealGrid::read).transpose()?;
     let plans = match &real {
         Some(real) => {

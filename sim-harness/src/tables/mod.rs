@@ -35,7 +35,10 @@ use self::{
     summary::{Comparison, Optimality, Row, Version},
     workload::{Question, Workload},
 };
-use crate::{placement, progress, report::write_whole};
+use crate::{
+    placement, progress,
+    report::{check_place, write_whole},
+};
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
@@ -82,6 +85,9 @@ pub struct VersionTables {
 /// # Errors
 /// [`TablesError`] names the file and what is wrong with it.
 pub fn run(args: &TablesArgs) -> Result<(), TablesError> {
+    for path in [&args.plans, &args.plans_simple, &args.html].into_iter().flatten() {
+        check_place(path).map_err(|source| TablesError::File { path: path.clone(), source })?;
+    }
     let (tables, plans) = make(args)?;
     for (path, lines) in [(&args.plans, plans.collective), (&args.plans_simple, plans.simple)] {
         if let Some(path) = path {

@@ -54,7 +54,7 @@ fn lines_that_are_no_jobs_are_counted_with_their_numbers() {
     let Trace { jobs, findings } = read(&text).unwrap();
     let Findings { broken, incomplete, absurd_run_time, out_of_order, rejected } = findings;
     assert_eq!(broken.first[0], (4, "expected at least 18 fields, got 3".to_owned()));
-    assert_eq!(broken.first[1], (7, "field 4: expected a number, got \"x\"".to_owned()));
+    assert_eq!(broken.first[1], (7, "field 4: expected a number of at most 1125899906842624, got \"x\"".to_owned()));
     assert_eq!((incomplete.count, incomplete.first[0].0), (1, 3));
     assert_eq!((absurd_run_time.count, absurd_run_time.first[0].0), (1, 5));
     assert_eq!((out_of_order.count, out_of_order.first[0].0), (2, 3));
@@ -111,6 +111,11 @@ fn files_that_cannot_be_used_are_refused_with_file_and_line() {
     let error = read(&cut).unwrap_err();
     assert!(error.is_bad_usage());
     assert!(error.to_string().contains("a.swf: line 2: the file ends inside a record"), "{error}");
+    // An extended record that is cut looks like a plain one.
+    let cut = format!("{} q 1:ppn=1\n{}", good.trim_end(), record(2, 0, 5, 1, 9).trim_end());
+    let error = read(&cut).unwrap_err().to_string();
+    assert!(error.contains("line 2: the file ends inside a record: expected 20 fields"), "{error}");
+    assert_eq!(read(good.trim_end()).unwrap().jobs.len(), 1, "no line end, but nothing is missing");
     let error = read(&format!("{good}{}\n", "9".repeat(70_000))).unwrap_err().to_string();
     assert!(error.contains("line 2: longer than 65536 bytes"), "{error}");
     let error = read("no trace\nat all\n").unwrap_err().to_string();
