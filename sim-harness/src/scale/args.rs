@@ -11,9 +11,9 @@ use super::geography::NetworkKind;
 use crate::grid::{args::in_range, scenario::duration};
 
 /// Most sites.
-const SITES_MAX: usize = 20_000;
+pub const SITES_MAX: usize = 20_000;
 /// Most hosts of a site: larger sites are not what makes a grid large.
-const HOSTS_PER_SITE_MAX: usize = 64;
+pub const HOSTS_PER_SITE_MAX: usize = 64;
 /// Most shards: one byte tells them apart.
 const SHARDS_MAX: usize = 256;
 /// Longest run.

@@ -7,6 +7,7 @@ use std::{fs, path::Path, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    args::{HOSTS_PER_SITE_MAX, SITES_MAX},
     error::ScaleError,
     figures::Figures,
     geography::NetworkKind,
@@ -16,6 +17,8 @@ use crate::grid::measure::Percentiles;
 
 /// The longest that a compared run may take in virtual time; it ends as soon as all requests are settled.
 const LONGEST_US: u64 = 24 * 3_600 * SECOND_US;
+/// Most requests of a compared run; they take some minutes.
+const REQUESTS_MAX: usize = 100_000;
 
 /// What is used of the result of `kolo-sim grid --output json`.
 #[derive(Debug, Clone, Deserialize)]
@@ -58,11 +61,22 @@ impl RealGrid {
     /// Reads a result: the last line that is not empty.
     ///
     /// # Errors
-    /// [`ScaleError`] naming the file.
+    /// [`ScaleError`] naming the file, and what in it is missing or too large.
     pub fn read(path: &Path) -> Result<RealGrid, ScaleError> {
         let text = fs::read_to_string(path).map_err(|source| ScaleError::Read { path: path.to_owned(), source })?;
         let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        serde_json::from_str(line).map_err(|source| ScaleError::NotAResult { path: path.to_owned(), source })
+        let read = serde_json::from_str(line);
+        let real: RealGrid = read.map_err(|source| ScaleError::NotAResult { path: path.to_owned(), source })?;
+        for (key, got, least, most) in [
+            ("nodes", real.nodes, 1, SITES_MAX),
+            ("hosts", real.hosts, real.nodes, SITES_MAX * HOSTS_PER_SITE_MAX),
+            ("requests", real.requests, 1, REQUESTS_MAX),
+        ] {
+            if !(least..=most).contains(&got) {
+                return Err(ScaleError::Beyond { path: path.to_owned(), key, least, most, got });
+            }
+        }
+        Ok(real)
     }
 
     /// The same run for the simulation: one machine, and `at_once` requests at the same moment. Nodes of the real grid
@@ -71,11 +85,11 @@ impl RealGrid {
     /// # Errors
     /// [`ScaleError::SetUp`] when no node could start.
     pub fn settings(&self, at_once: usize, gossip: Option<Duration>) -> Result<Settings, ScaleError> {
-        let mut settings = Settings::new(self.nodes.max(1), self.hosts.max(self.nodes))?;
+        let mut settings = Settings::new(self.nodes, self.hosts)?;
         settings.seed = self.seed;
         settings.network = NetworkKind::Loopback;
         settings.duration_us = LONGEST_US;
-        settings.pace = Pace::Rounds { at_once: at_once.min(self.nodes).max(1), requests: self.requests };
+        settings.pace = Pace::Rounds { at_once: at_once.clamp(1, self.nodes), requests: self.requests };
         settings.intervals.gossip = gossip.unwrap_or(Duration::from_millis(200));
         Ok(settings)
     }
@@ -128,5 +142,41 @@ impl RealGrid {
             "a process and a connection weigh what was measured once; the rest is worked out",
         );
         Comparison { rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<RealGrid, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("grid.json");
+        fs::write(&path, text).unwrap();
+        RealGrid::read(&path).map_err(|error| error.to_string())
+    }
+
+    fn result(nodes: u64, hosts: u64, requests: u64) -> String {
+        format!(
+            "words\n{{\"nodes\":{nodes},\"hosts\":{hosts},\"requests\":{requests},\"reserved\":1,\"attempts\":1,\
+             \"conflicts\":0,\"seed\":1,\"latency_ms\":null,\"gossip_ms\":null,\"memory_proportional_mib\":null}}\n\n"
+        )
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_simulated_is_refused() {
+        assert_eq!(read(&result(50, 200, 100)).unwrap().settings(8, None).unwrap().sites, 50);
+        for (text, expected) in [
+            (result(0, 200, 100), "grid.json: nodes: expected 1 to 20000, got 0"),
+            (result(5_000_000_000, 200, 100), "nodes: expected 1 to 20000, got 5000000000"),
+            (result(50, 49, 100), "hosts: expected 50 to"),
+            (result(50, 200, 0), "requests: expected 1 to 100000, got 0"),
+            (result(50, 200, 100_000_000), "requests: expected 1 to"),
+            ("{\"nodes\":3}".to_owned(), "missing field"),
+            (String::new(), "the last line is not the result"),
+        ] {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
     }
 }

@@ -34,6 +34,20 @@ pub enum ScaleError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
+    /// The result of the real grid is larger than what can be simulated.
+    #[error("--compare {path}: {key}: expected {least} to {most}, got {got}", path = .path.display())]
+    Beyond {
+        /// The file.
+        path: PathBuf,
+        /// Which figure of it.
+        key: &'static str,
+        /// The smallest that is accepted.
+        least: usize,
+        /// The largest that is accepted.
+        most: usize,
+        /// What is there.
+        got: usize,
+    },
     /// The report cannot be written.
     #[error("--html {path}: {source}", path = .path.display())]
     Write {

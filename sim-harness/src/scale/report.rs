@@ -2,12 +2,14 @@
 //!
 //! Invariant: nothing is printed here that is not in the JSON as well.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::{compare::Comparison, figures::Figures};
 use crate::{
     grid::measure::Percentiles,
-    report::{Page, Table},
+    report::{Axis, Page, Plot, Table},
 };
 
 /// What is said of every result.
@@ -32,6 +34,8 @@ impl Document<'_> {
     }
 }
 
+const BYTES_IN_KB: f64 = 1000.0;
+
 /// A row of the table: its name, and what it says of a run.
 type Row = (&'static str, fn(&Figures) -> String);
 
@@ -45,16 +49,16 @@ const ROWS: [Row; 23] = [
     ("hosts planned on that had changed, %", |run| percent(run.stale_hosts_share)),
     ("age of what was planned on, s", |run| pair(run.view_age_ms, 1000.0)),
     ("schedules fetched a request", |run| format!("{:.2}", run.fetches_per_request)),
-    ("submit to confirmed, ms", |run| pair(run.latency_ms, 1.0)),
+    ("submit to confirmed, s", |run| pair(run.latency_ms, 1000.0)),
     ("  in round trips", |run| pair(run.latency_round_trips, 1.0)),
     ("gossip to a node, ms", |run| pair(run.gossip_delay_ms, 1.0)),
     ("gossip to the last node, ms", |run| pair(run.gossip_ms, 1.0)),
     ("gossip that misses a node, %", |run| percent(run.gossip_missed_share)),
-    ("gossip received, bytes/s", |run| pair(run.traffic[0].received_bytes_per_s, 1.0)),
+    ("gossip received, KB/s", |run| pair(run.traffic[0].received_bytes_per_s, BYTES_IN_KB)),
     ("  messages/s", |run| pair(run.traffic[0].messages_per_s, 1.0)),
-    ("direct requests received, bytes/s", |run| pair(run.traffic[1].received_bytes_per_s, 1.0)),
-    ("upkeep received, bytes/s", |run| pair(run.traffic[2].received_bytes_per_s, 1.0)),
-    ("DHT received, bytes/s", |run| pair(run.traffic[3].received_bytes_per_s, 1.0)),
+    ("direct requests received, KB/s", |run| pair(run.traffic[1].received_bytes_per_s, BYTES_IN_KB)),
+    ("upkeep received, KB/s", |run| pair(run.traffic[2].received_bytes_per_s, BYTES_IN_KB)),
+    ("DHT received, KB/s", |run| pair(run.traffic[3].received_bytes_per_s, BYTES_IN_KB)),
     ("connections", |run| format!("{:.0}", run.connections)),
     ("memory, MiB", |run| format!("{:.1}", run.memory.total_mib)),
     ("  of it the view, MiB", |run| format!("{:.2}", run.memory.view_mib)),
@@ -71,7 +75,11 @@ fn pair(row: Option<Percentiles>, unit: f64) -> String {
 }
 
 fn number(value: f64) -> String {
-    if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+    match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        1.0.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
 }
 
 /// What is shown, piece by piece.
@@ -83,8 +91,7 @@ enum Piece {
 
 /// All runs side by side, how holds fared by what their plans had not seen, and the real grid beside them.
 fn pieces(runs: &[Figures], comparison: Option<&Comparison>) -> Vec<Piece> {
-    let headings = runs.iter().map(|run| format!("{} sites, {} shards", run.sites, run.shards));
-    let mut side_by_side = Table::new(std::iter::once(String::new()).chain(headings));
+    let mut side_by_side = Table::new(heading(runs));
     for (name, of) in ROWS {
         side_by_side.push(std::iter::once(name.to_owned()).chain(runs.iter().map(of)));
     }
@@ -102,9 +109,14 @@ fn pieces(runs: &[Figures], comparison: Option<&Comparison>) -> Vec<Piece> {
     pieces
 }
 
+/// A column for each run.
+fn heading(runs: &[Figures]) -> impl Iterator<Item = String> {
+    let names = runs.iter().map(|run| format!("{} / {}", run.sites, run.shards));
+    std::iter::once("sites / shards".to_owned()).chain(names)
+}
+
 fn by_lag(runs: &[Figures]) -> Table {
-    let headings = runs.iter().map(|run| format!("{} / {}", run.sites, run.shards));
-    let mut table = Table::new(std::iter::once(String::new()).chain(headings));
+    let mut table = Table::new(heading(runs));
     let classes = runs.first().map_or(&[][..], |run| &run.staleness);
     for (class, lag) in classes.iter().enumerate() {
         let cells = runs.iter().map(|run| {
@@ -145,5 +157,56 @@ pub fn page(runs: &[Figures], comparison: Option<&Comparison>) -> Page {
             Piece::Table(table) => page.table(&table),
         }
     }
+    add_growth(&mut page, runs);
     page
+}
+
+/// A figure by the number of sites, a line for each number of shards.
+struct Growth {
+    title: &'static str,
+    unit: &'static str,
+    caption: &'static str,
+    of: fn(&Figures) -> Option<f64>,
+}
+
+const GROWTHS: [Growth; 3] = [
+    Growth {
+        title: "Gossip that a node receives",
+        unit: "KB/s",
+        caption: "The median of all nodes. A level line means that a node's cost does not grow with the grid.",
+        of: |run| Some(run.traffic[0].received_bytes_per_s?.p50 / BYTES_IN_KB),
+    },
+    Growth {
+        title: "Memory of a node",
+        unit: "MiB",
+        caption: "Worked out from what it keeps; a process and its connections are the same for every size.",
+        of: |run| Some(run.memory.total_mib),
+    },
+    Growth {
+        title: "Gossip to the last node",
+        unit: "ms",
+        caption: "The median of all messages.",
+        of: |run| Some(run.gossip_ms?.p50),
+    },
+];
+
+/// How a node's cost grows with the grid, if there are several sizes.
+fn add_growth(page: &mut Page, runs: &[Figures]) {
+    let sizes: BTreeSet<usize> = runs.iter().map(|run| run.sites).collect();
+    if sizes.len() < 2 {
+        return;
+    }
+    page.heading("By the size of the grid");
+    let shards: BTreeSet<usize> = runs.iter().map(|run| run.shards).collect();
+    for Growth { title, unit, caption, of } in GROWTHS {
+        let mut plot = Plot::new(title, Axis::log("sites"), Axis::log(unit));
+        for shards in &shards {
+            let of_shards = runs.iter().filter(|run| run.shards == *shards);
+            let mut points: Vec<(f64, f64)> = of_shards.filter_map(|run| Some((run.sites as f64, of(run)?))).collect();
+            points.sort_by(|one, other| one.0.total_cmp(&other.0));
+            let name = if *shards == 1 { "1 shard".to_owned() } else { format!("{shards} shards") };
+            plot = plot.line(&name, points);
+        }
+        page.plot(&plot, caption);
+    }
 }

@@ -3,6 +3,7 @@
 use super::{
     figures::Figures,
     geography::NetworkKind,
+    report,
     settings::{Pace, SECOND_US, Settings},
     setup,
     traffic::{KINDS, Kind},
@@ -108,4 +109,14 @@ fn shards_cut_gossip_and_memory_where_the_view_is_smaller_than_the_grid() {
     assert!(received(&split) < received(&whole) / 3.0, "{} {}", received(&split), received(&whole));
     assert!(split.memory.view_mib < whole.memory.view_mib / 3.0);
     assert!(split.reserved > 0, "a part of the grid is enough to reserve");
+}
+
+#[test]
+fn a_page_plots_what_grows_with_the_grid_if_there_are_several_sizes() {
+    let runs = [figures(settings(20, 1)), figures(settings(40, 1)), figures(settings(40, 2))];
+    let html = report::page(&runs, None).html();
+    for expected in ["<th>40 / 2</th>", "Memory of a node", "1 shard</li>", "2 shards</li>", "<title>1 shard: 20; "] {
+        assert!(html.contains(expected), "{expected} in {html}");
+    }
+    assert!(!report::page(&runs[1..], None).html().contains("Memory of a node"), "one size does not grow");
 }
