@@ -29,7 +29,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(120);
 /// Longest wait in one call, so that a crash or an interrupt is seen in between.
 const CALL_WAIT: Duration = Duration::from_secs(1);
 /// Most requests after which the spreading of a change is measured.
-const SPREADS_MAX: usize = 10;
+pub const SPREADS_MAX: usize = 10;
 
 /// What became of one request.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ pub fn drive(
 }
 
 /// Rounds of one and of `at_once` requests, in turn.
-fn rounds(requests: usize, at_once: usize) -> Vec<Range<usize>> {
+pub fn rounds(requests: usize, at_once: usize) -> Vec<Range<usize>> {
     let mut rounds = Vec::new();
     let mut next = 0;
     while next < requests {

@@ -14,7 +14,7 @@ pub mod attacker;
 mod client;
 mod cluster;
 mod crashes;
-mod drive;
+pub mod drive;
 pub mod error;
 mod findings;
 mod hostile;

@@ -112,7 +112,8 @@ impl RealGrid {
             "conflicts",
             self.conflicts as f64,
             simulated.conflicts as f64,
-            "requests of a round meet by chance: small numbers differ from run to run",
+            "requests of a round meet by chance, so small numbers differ from run to run; where processes wait for processors \
+             the requests of a round come one after the other and meet less",
         );
         let mut percentile = |figures: [&'static str; 2], real: Option<Percentiles>, own: Option<Percentiles>, why| {
             if let (Some(real), Some(own)) = (real, own) {
@@ -130,8 +131,9 @@ impl RealGrid {
         percentile(
             ["change to known everywhere, ms, median", "change to known everywhere, ms, 99 %"],
             self.gossip_ms,
-            simulated.gossip_ms,
-            "the real figure begins with the submission and includes the pause between two looks at every node",
+            simulated.spread_ms,
+            "both begin with the submission of a request that is alone; the real figure includes the pause between two looks \
+             at every node, and what the nodes wait for processors",
         );
         let total = simulated.memory.total_mib;
         let flat = Some(Percentiles { p50: total, p99: total, max: total });

@@ -58,6 +58,8 @@ pub struct Counts {
     pub repairs: u64,
     /// Gossip messages published.
     pub gossip_published: u64,
+    /// In rounds: from the submission of a lonely request until every node knew of its change.
+    pub spread_ms: Vec<f64>,
     /// Until a message reaches a node.
     pub gossip_delay_ms: Vec<f64>,
     /// Until it has reached the last one.

@@ -106,7 +106,6 @@ impl World {
         let seed = mix(self.settings.seed, 0x7265_0000 + self.carried.len() as u64);
         let negotiation = Negotiation::new(site, settings, record.clone(), false, seed, self.clock());
         self.counts.requests += 1;
-        self.open_in_round += 1;
         self.carried.push(Carried {
             entry,
             submitted: self.now,
@@ -121,12 +120,10 @@ impl World {
         self.perform_request(self.carried.len() - 1);
     }
 
-    /// In rounds every request of a round has an entry point of its own.
     fn draw_entry_point(&mut self, number: usize) -> Option<usize> {
         let sites = self.sites.len();
-        if let Pace::Rounds { at_once, .. } = self.settings.pace {
-            let first = mix(self.settings.seed, (number / at_once) as u64) as usize;
-            return Some((first + number % at_once) % sites);
+        if let Pace::Rounds { .. } = self.settings.pace {
+            return Some(self.rounds.entry_point(number));
         }
         let mut drawn = (0..ENTRY_POINT_DRAWS).map(|_| self.random.random_range(0..sites));
         drawn.find(|site| self.sites[*site].is_up())
@@ -228,7 +225,9 @@ impl World {
             Stage::Closed { outcome: Outcome::Rejected { .. }, .. } => self.counts.rejected += 1,
             _ => self.counts.failed += 1,
         }
-        self.next_in_round();
+        if let Pace::Rounds { .. } = self.settings.pace {
+            self.settled_in_round(request);
+        }
     }
 
     fn note_latency(&mut self, entry: usize, allocation: &Allocation, took_us: u64) {
@@ -248,17 +247,6 @@ impl World {
             && let Some(Standing { request }) = self.standing.pop_front()
         {
             self.at(self.now, Event::Cancel { request });
-        }
-    }
-
-    fn next_in_round(&mut self) {
-        self.open_in_round -= 1;
-        let Pace::Rounds { at_once, requests } = self.settings.pace else { return };
-        let next = self.carried.len();
-        if self.open_in_round == 0 {
-            for number in next..(next + at_once).min(requests) {
-                self.at(self.now, Event::Submit { number });
-            }
         }
     }
 

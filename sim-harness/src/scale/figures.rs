@@ -90,6 +90,8 @@ pub struct Figures {
     pub latency_ms: Option<Percentiles>,
     /// The same in round trips to the farthest site of the reservation.
     pub latency_round_trips: Option<Percentiles>,
+    /// In rounds: from the submission of a lonely request until every node knew of its change.
+    pub spread_ms: Option<Percentiles>,
     /// Until a gossip message reaches a node.
     pub gossip_delay_ms: Option<Percentiles>,
     /// Until it has reached the last node.
@@ -172,6 +174,7 @@ impl World {
             fetches_per_request: share(counts.fetches, counts.requests),
             latency_ms: percentiles(&counts.latency_ms),
             latency_round_trips: percentiles(&counts.round_trips),
+            spread_ms: percentiles(&counts.spread_ms),
             gossip_delay_ms: percentiles(&counts.gossip_delay_ms),
             gossip_ms: percentiles(&counts.gossip_last_ms),
             gossip_missed_share: share(counts.gossip_missed, counts.gossip_expected),

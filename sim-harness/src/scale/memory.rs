@@ -1,7 +1,7 @@
 //! What a node keeps in memory, worked out from the layout of what it keeps.
 //!
 //! The parts that grow with the grid are counted: the view, what gossip remembers, the node's part of the DHT. A process
-//! with its runtime, and each open connection, are guessed. Invariant: an estimate errs on the
+//! with its runtime, and each open connection, were measured in small grids. Invariant: an estimate errs on the
 //! large side where a container's slack is not known: a tree's node counts as full.
 
 use std::mem::size_of;
@@ -19,9 +19,10 @@ use serde::Serialize;
 
 use super::world::World;
 
-/// A process without neighbours, and one more connection. A guess from processes with libp2p alone, which took 4.6 MiB with
-/// 15 of them and 12 MiB with 100; a whole node takes more (26 MiB with 100), the same for every size of the grid.
-const PROCESS_BYTES: f64 = 5.0 * MIB;
+/// A process without neighbours, and one more connection: what fits real grids of 10 and 25 nodes on one machine (7.9 and
+/// 8.9 MiB a node, pages of the binary shared by all processes; `kolo-sim grid --nodes 10|25 --free`). Nodes that were short
+/// of processors have more in their queues: 50 on two cores took 12.5 MiB.
+const PROCESS_BYTES: f64 = 7.2 * MIB;
 const CONNECTION_BYTES: f64 = 0.06 * MIB;
 const MIB: f64 = 1_048_576.0;
 /// Keys of a tree's node.

@@ -22,6 +22,7 @@ mod memory;
 mod mesh;
 mod progress;
 mod report;
+mod rounds;
 mod search;
 mod settings;
 mod setup;

@@ -24,7 +24,7 @@ pub enum Pace {
         /// Requests a second of the whole grid, on average.
         per_second: f64,
     },
-    /// So many at the same moment through different entry points; when all are settled, the next.
+    /// One alone, then so many at the same moment through different entry points, in turn; when all are settled, the next.
     Rounds {
         /// How many at once.
         at_once: usize,

@@ -22,6 +22,7 @@ use super::{
     geography::{Geography, mix},
     gossip::Topic,
     kademlia::{self, Lookup},
+    rounds::{Change, Rounds},
     settings::{BEGIN_US, Pace, SECOND_US, Settings},
     site::{Asker, Site},
     traffic::{Kind, Traffic},
@@ -115,6 +116,8 @@ pub enum Event {
     Submit { number: usize },
     /// A request is settled, and its user told.
     Settled { request: usize },
+    /// Whether a change has been told is looked at.
+    Look { change: Change },
     /// A user takes a reservation back.
     Cancel { request: usize },
     /// A node stops.
@@ -142,8 +145,7 @@ pub struct World {
     pub(super) pool: Vec<Request>,
     pub(super) carried: Vec<Carried>,
     pub(super) standing: VecDeque<Standing>,
-    /// Requests of the present round that are not settled.
-    pub(super) open_in_round: usize,
+    pub(super) rounds: Rounds,
     pub(super) traffic: Traffic,
     /// Until when regular traffic has been counted.
     pub(super) counted_until: u64,
@@ -173,7 +175,7 @@ impl World {
             pool,
             carried: Vec::new(),
             standing: VecDeque::new(),
-            open_in_round: 0,
+            rounds: Rounds::default(),
             traffic: Traffic::new(count),
             counted_until: BEGIN_US,
             counts: Counts::default(),
@@ -190,9 +192,8 @@ impl World {
         match self.settings.pace {
             Pace::Open { .. } => self.plan_submission(0),
             Pace::Rounds { at_once, requests } => {
-                for number in 0..at_once.min(requests) {
-                    self.at(self.now + SECOND_US, Event::Submit { number });
-                }
+                self.rounds = Rounds::new(requests, at_once, self.sites.len(), self.settings.seed);
+                self.begin_round(self.now + SECOND_US);
             }
         }
         self.plan_stop();
@@ -230,7 +231,7 @@ impl World {
     fn is_done(&self) -> bool {
         match self.settings.pace {
             Pace::Open { .. } => false,
-            Pace::Rounds { requests, .. } => self.carried.len() >= requests && self.open_in_round == 0,
+            Pace::Rounds { .. } => self.rounds.is_over(),
         }
     }
 
@@ -248,6 +249,7 @@ impl World {
             Event::SearchOver { request, search } => self.end_search_round(request, search),
             Event::Submit { number } => self.submit(number),
             Event::Settled { request } => self.tell_user(request),
+            Event::Look { change } => self.look_for(change),
             Event::Cancel { request } => self.cancel(request),
             Event::Stop => self.stop_some_site(),
             Event::Start { site } => self.start(site),

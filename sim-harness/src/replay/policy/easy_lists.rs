@@ -54,7 +54,9 @@ fn earliest(free_at_us: &mut [i64], count: u64) -> Vec<usize> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let mut order: Vec<usize> = (0..free_at_us.len()).filter(|at| free_at_us[*at] > MARKED_US_MAX).collect();
     order.sort_by_key(|at| free_at_us[*at]);
-    order.truncate(count);
+    // When no more are left the last one is named again.
+    let last = order.last().copied().unwrap_or(0);
+    order.resize(count.min(free_at_us.len()), last);
     if let Some((_, marked)) = order.split_last() {
         marked.iter().for_each(|at| free_at_us[*at] = MARK_US);
     }
@@ -97,8 +99,8 @@ impl EasyLists {
             }
             let mut free_at_us = self.free_at_us(cluster, view);
             let Some(last) = earliest(&mut free_at_us, processors).last().copied() else { continue };
-            let start_us = free_at_us[last];
-            let extra_processors = free_at_us.iter().filter(|at| **at == start_us).count() as u64 - 1;
+            let start_us = std::mem::replace(&mut free_at_us[last], MARK_US);
+            let extra_processors = free_at_us.iter().filter(|at| **at == start_us).count() as u64;
             let found = Reservation { cluster, start_us, extra_processors };
             // Of two equal ones the later cluster's.
             let rank = |one: &Reservation| (one.start_us, Reverse(one.cluster));
@@ -167,6 +169,6 @@ mod tests {
         let mut free_at_us = [5, 3, MARK_US, 3, 9];
         assert_eq!(earliest(&mut free_at_us, 3), [1, 3, 0]);
         assert_eq!(free_at_us, [5, MARK_US, MARK_US, MARK_US, 9]);
-        assert_eq!(earliest(&mut free_at_us, 3), [0, 4], "no more are left");
+        assert_eq!(earliest(&mut free_at_us, 3), [0, 4, 4], "no more are left");
     }
 }
