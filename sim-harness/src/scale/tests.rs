@@ -120,3 +120,32 @@ fn a_page_plots_what_grows_with_the_grid_if_there_are_several_sizes() {
     }
     assert!(!report::page(&runs[1..], None).html().contains("Memory of a node"), "one size does not grow");
 }
+
+#[test]
+fn rounds_go_as_in_the_real_grid_and_after_a_lonely_request_all_wait_for_its_news() {
+    let mut settings = settings(8, 1);
+    (settings.network, settings.churn_percent, settings.loss_ppm) = (NetworkKind::Loopback, 0, 0);
+    settings.pace = Pace::Rounds { at_once: 3, requests: 13 };
+    let world = run(settings);
+    let submitted: Vec<u64> = world.carried.iter().map(|carried| carried.submitted).collect();
+    let rounds = [0..1, 1..4, 4..5, 5..8, 8..9, 9..12, 12..13];
+    assert_eq!((submitted.len(), world.counts.reserved), (13, 13));
+    for round in &rounds {
+        assert!(
+            submitted[round.clone()].iter().all(|at| *at == submitted[round.start]),
+            "{round:?} at the same moment"
+        );
+        let mut entry_points: Vec<usize> = world.carried[round.clone()].iter().map(|carried| carried.entry).collect();
+        entry_points.sort_unstable();
+        entry_points.dedup();
+        assert_eq!(entry_points.len(), round.len(), "{round:?} through different entry points");
+    }
+    assert!(rounds.windows(2).all(|pair| submitted[pair[0].start] < submitted[pair[1].start]));
+    let spreads = &world.counts.spread_ms;
+    let lonely = rounds.iter().filter(|round| round.len() == 1);
+    assert_eq!(spreads.len(), 4);
+    for (round, spread_ms) in lonely.zip(spreads).take(3) {
+        let waited_us = submitted[round.end] - submitted[round.start];
+        assert_eq!(waited_us as f64 / 1000.0, *spread_ms, "{round:?}");
+    }
+}
