@@ -20,8 +20,8 @@ use serde::Serialize;
 use super::world::World;
 
 /// A process without neighbours, and one more connection: what fits real grids of 10 and 25 nodes on one machine (7.9 and
-/// 8.9 MiB a node, pages of the binary shared by all processes; `kolo-sim grid --nodes 10|25 --free`). Nodes that were short
-/// of processors have more in their queues: 50 on two cores took 12.5 MiB.
+/// 8.9 MiB a node, shared pages counted once; `kolo-sim grid --nodes 10|25 --free`). Nodes that were short of processors
+/// have more in their queues: 50 on two cores took 12.5 MiB.
 const PROCESS_BYTES: f64 = 7.2 * MIB;
 const CONNECTION_BYTES: f64 = 0.06 * MIB;
 const MIB: f64 = 1_048_576.0;

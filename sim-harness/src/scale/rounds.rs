@@ -33,6 +33,8 @@ pub struct Rounds {
     present: usize,
     /// Requests of the present round that are not settled.
     open: usize,
+    /// News of a lonely request is waited for.
+    is_waiting: bool,
 }
 
 /// A change that is to become known everywhere.
@@ -49,7 +51,7 @@ impl Rounds {
     pub fn new(requests: usize, at_once: usize, sites: usize, seed: u64) -> Rounds {
         let mut entry_points: Vec<usize> = (0..sites).collect();
         entry_points.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
-        Rounds { left: drive::rounds(requests, at_once).into(), entry_points, present: 0, open: 0 }
+        Rounds { left: drive::rounds(requests, at_once).into(), entry_points, ..Rounds::default() }
     }
 
     /// Through which site the request with this number goes.
@@ -59,7 +61,7 @@ impl Rounds {
 
     /// Whether nothing is left to do.
     pub fn is_over(&self) -> bool {
-        self.left.is_empty() && self.open == 0
+        self.left.is_empty() && self.open == 0 && !self.is_waiting
     }
 }
 
@@ -99,6 +101,7 @@ impl World {
     /// Begins the next round when every node knows of the change.
     pub(super) fn look_for(&mut self, change: Change) {
         let Change { site, version, since } = change;
+        self.rounds.is_waiting = false;
         let own = &self.sites[site];
         let covers = |from: LedgerVersion, count: usize| advance(from, count) >= version;
         let told = own.told.iter().find(|told| covers(told.update.from, told.update.changes.len()));
@@ -110,6 +113,7 @@ impl World {
             self.counts.spread_ms.push((known - since) as f64 / 1000.0);
             self.begin_round(known);
         } else if self.now < since + TELL_LIMIT_US {
+            self.rounds.is_waiting = true;
             self.at(self.now + LOOK_US, Event::Look { change });
         } else {
             self.begin_round(self.now);
