@@ -109,7 +109,8 @@ impl World {
             let topic = &self.topics[own.shard];
             let others = (0..self.sites.len()).filter(|node| *node != site);
             let last_us = others.filter_map(|node| topic.delay_us(told.name, told.at, node)).max().unwrap_or(0);
-            let known = told.at + last_us;
+            // Nobody looks before the user has been told.
+            let known = (told.at + last_us).max(self.now);
             self.counts.spread_ms.push((known - since) as f64 / 1000.0);
             self.begin_round(known);
         } else if self.now < since + TELL_LIMIT_US {
