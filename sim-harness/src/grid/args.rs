@@ -260,7 +260,11 @@ pub fn in_range(flag: &'static str, value: usize, min: usize, max: usize) -> Res
     if (min..=max).contains(&value) { Ok(value) } else { Err(UsageError::Range { flag, min, max, value }) }
 }
 
-fn find_kolo(asked: Option<PathBuf>) -> Result<PathBuf, UsageError> {
+/// The `kolo` binary that was asked for, or the one beside this binary.
+///
+/// # Errors
+/// [`UsageError`] when there is none.
+pub fn find_kolo(asked: Option<PathBuf>) -> Result<PathBuf, UsageError> {
     let path = match asked {
         Some(path) => path,
         None => std::env::current_exe()

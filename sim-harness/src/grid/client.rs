@@ -80,6 +80,11 @@ impl Client {
         }))
     }
 
+    /// Host and port of the API.
+    pub fn address(&self) -> &str {
+        self.base.trim_start_matches("http://")
+    }
+
     /// The node's state.
     ///
     /// # Errors

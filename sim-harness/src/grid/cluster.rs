@@ -19,7 +19,7 @@ use super::{
     interrupt::Interrupt,
     memory,
     place::Place,
-    process::{Inhabitants, NodeCommand, NodeConfigFile, NodeProcess, system},
+    process::{Inhabitants, NodeCommand, NodeConfigFile, NodeProcess, NodeTiming, system},
     wait::{Look, wait_until},
     wire::Status,
     workload::shifted_snapshot,
@@ -29,7 +29,7 @@ use super::{
 const WAVE: usize = 8;
 /// How long a node may take to open its API.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long all nodes together may take to end after SIGTERM.
+/// How long a node, or all nodes together, may take to end after SIGTERM.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// Between two looks at a starting or ending process.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -46,12 +46,14 @@ pub struct Launch<'a> {
     pub log_dir: &'a Path,
     /// The hosts of each node.
     pub nodes: &'a [GridSnapshot],
+    /// The name of each node, for people and for its files.
+    pub names: &'a [String],
     /// Where each node's sockets are.
     pub places: &'a [Place],
     /// Whether all nodes share one process.
     pub in_process: bool,
-    /// Least time between two gossip messages of a node.
-    pub gossip: Duration,
+    /// How quick the nodes are.
+    pub timing: NodeTiming,
     /// Time 0 of the snapshots.
     pub epoch: Span,
     /// Name of the grid.
@@ -67,13 +69,18 @@ pub struct Node {
     /// Its site.
     pub site: String,
     /// Where it keeps its data.
-    data_dir: PathBuf,
+    pub data_dir: PathBuf,
     /// The address that it listens on in all its lives.
     listen: String,
     client: RwLock<Client>,
 }
 
 impl Node {
+    /// Where other nodes find it.
+    pub fn address(&self) -> String {
+        format!("{}/p2p/{}", self.listen, self.site)
+    }
+
     /// The API of its present life, or of its last one while it is down.
     pub fn client(&self) -> Client {
         self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -93,7 +100,7 @@ impl Cluster {
     /// # Errors
     /// [`GridError`]; nodes that were started already are ended.
     pub fn start(launch: &Launch<'_>, interrupt: &Interrupt, progress: impl Fn(usize)) -> Result<Cluster, GridError> {
-        let mut cluster = Cluster { nodes: Vec::new(), interrupt: interrupt.clone() };
+        let mut cluster = Cluster::empty(interrupt);
         let count = launch.nodes.len();
         if launch.in_process {
             let group = launch.spawn_group()?;
@@ -103,26 +110,46 @@ impl Cluster {
             }
             return Ok(cluster);
         }
-        let mut bootstrap = Vec::new();
-        while cluster.nodes.len() < count {
-            let next = cluster.nodes.len();
-            let wave = if next == 0 { 1 } else { WAVE.min(count - next) };
+        cluster.grow(launch, count, Vec::new(), progress)?;
+        Ok(cluster)
+    }
+
+    /// No nodes yet.
+    pub fn empty(interrupt: &Interrupt) -> Cluster {
+        Cluster { nodes: Vec::new(), interrupt: interrupt.clone() }
+    }
+
+    /// Starts more nodes, until there are `count`. They find the grid at `bootstrap`, or else through the first of them,
+    /// which then begins alone.
+    ///
+    /// # Errors
+    /// [`GridError`]; nodes that were started already stay.
+    pub fn grow(
+        &mut self,
+        launch: &Launch<'_>,
+        count: usize,
+        mut bootstrap: Vec<String>,
+        progress: impl Fn(usize),
+    ) -> Result<(), GridError> {
+        while self.nodes.len() < count {
+            let next = self.nodes.len();
+            let wave = if bootstrap.is_empty() { 1 } else { WAVE.min(count - next) };
             let spawned: Vec<NodeProcess> =
                 (next..next + wave).map(|index| launch.spawn(index, &bootstrap)).collect::<Result<_, _>>()?;
             for (index, process) in (next..).zip(spawned) {
-                let listen = cluster.add(launch, index, Arc::new(process))?;
+                let listen = self.add(launch, index, Arc::new(process))?;
                 if bootstrap.is_empty() {
                     bootstrap = listen;
                 }
-                progress(cluster.nodes.len());
+                progress(self.nodes.len());
             }
         }
-        Ok(cluster)
+        Ok(())
     }
 
     /// Waits until the API of the node with number `index` answers, and adds the node. The addresses that it told.
     fn add(&mut self, launch: &Launch<'_>, index: usize, process: Arc<NodeProcess>) -> Result<Vec<String>, GridError> {
-        let (name, data_dir) = (node_name(index), launch.data_dir(index));
+        let (name, data_dir) = (launch.names[index].clone(), launch.data_dir(index));
         let (client, status) = opened(&name, &data_dir, &process, &self.interrupt)?;
         let place = &launch.places[index];
         let listen = match (&place.announce, status.listen.first()) {
@@ -196,6 +223,19 @@ impl Cluster {
         Ok(())
     }
 
+    /// Asks the node at `index` to leave, and waits until its process has ended; when that was.
+    ///
+    /// # Errors
+    /// [`GridError`] when it does not end.
+    pub fn leave(&self, index: usize) -> Result<Instant, GridError> {
+        let node = &self.nodes[index];
+        node.process.terminate();
+        let is_gone = || {
+            Ok(if node.process.is_running() { Look::NotYet("running".to_owned()) } else { Look::Done(Instant::now()) })
+        };
+        wait_until(&format!("{} to leave", node.name), STOP_LIMIT, PAUSE, || self.check(), is_gone)
+    }
+
     /// How many processes have ended by themselves.
     pub fn crashes(&self) -> usize {
         self.processes().iter().filter(|node| node.process.check().is_err()).count()
@@ -218,25 +258,35 @@ impl Cluster {
 
 impl Launch<'_> {
     fn data_dir(&self, index: usize) -> PathBuf {
-        self.run_dir.join(node_name(index)).join("data")
+        self.run_dir.join(&self.names[index]).join("data")
     }
 
     /// Writes the configuration of the node with number `index`; where it is.
     fn configure(&self, index: usize, bootstrap: &[String]) -> Result<PathBuf, GridError> {
-        let (name, data_dir) = (node_name(index), self.data_dir(index));
-        let dir = self.run_dir.join(&name);
+        let (name, data_dir) = (&self.names[index], self.data_dir(index));
+        let dir = self.run_dir.join(name);
         fs::create_dir_all(&data_dir).map_err(system(&format!("cannot make {}", data_dir.display())))?;
-        let hosts_file = write(&dir, "hosts.json", &shifted_snapshot(&self.nodes[index], self.epoch).write())?;
+        let hosts_file = self.write_hosts(index, &self.nodes[index])?;
         let place = &self.places[index];
-        let config = NodeConfigFile::new(&data_dir, &name, self.grid, bootstrap, &hosts_file, place, self.gossip);
+        let config = NodeConfigFile::new(&data_dir, name, self.grid, bootstrap, &hosts_file, place, self.timing);
         write(&dir, "site.toml", &config.to_toml())
+    }
+
+    /// Writes down the hosts that the node with number `index` has when it starts next; where that is.
+    ///
+    /// # Errors
+    /// [`GridError::System`].
+    pub fn write_hosts(&self, index: usize, hosts: &GridSnapshot) -> Result<PathBuf, GridError> {
+        let dir = self.run_dir.join(&self.names[index]);
+        write(&dir, "hosts.json", &shifted_snapshot(hosts, self.epoch).write())
     }
 
     fn spawn(&self, index: usize, bootstrap: &[String]) -> Result<NodeProcess, GridError> {
         let inhabitants = Inhabitants::One(self.configure(index, bootstrap)?);
         let namespace = self.places[index].namespace;
         let command = NodeCommand { kolo: self.kolo.to_owned(), inhabitants, namespace };
-        NodeProcess::spawn(command, node_name(index), self.log_dir.join(format!("{}.log", node_name(index))))
+        let name = &self.names[index];
+        NodeProcess::spawn(command, name.clone(), self.log_dir.join(format!("{name}.log")))
     }
 
     /// Starts one process with all nodes, which find the grid through the first.
@@ -260,10 +310,6 @@ fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf, GridError> {
 /// The multiaddr without the peer id at its end.
 fn without_peer(address: &str) -> &str {
     address.split_once("/p2p/").map_or(address, |(place, _)| place)
-}
-
-fn node_name(index: usize) -> String {
-    format!("node-{:03}", index + 1)
 }
 
 /// Waits until the node's API answers.

@@ -24,8 +24,6 @@ use super::{
     wire::{Booking, BookingState},
 };
 
-/// How long a node that was asked to leave may take to end.
-const LEAVE_LIMIT: Duration = Duration::from_secs(20);
 /// How long a node may take, after its restart, to settle what its end left open: a request's patience, and a hold's
 /// longest life.
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
@@ -139,21 +137,11 @@ impl<'a> Crashes<'a> {
 
     /// Ends the process at `index`; the moment at which it was gone.
     fn end(&self, index: usize, is_kill: bool) -> Result<Instant, GridError> {
-        let node = &self.cluster.nodes[index];
-        let process = &node.process;
         if is_kill {
-            process.kill();
+            self.cluster.nodes[index].process.kill();
             return Ok(Instant::now());
         }
-        process.terminate();
-        let what = format!("{} to leave", node.name);
-        wait_until(
-            &what,
-            LEAVE_LIMIT,
-            LOOK_PAUSE,
-            || self.cluster.check(),
-            || Ok(if process.is_running() { Look::NotYet("running".to_owned()) } else { Look::Done(Instant::now()) }),
-        )
+        self.cluster.leave(index)
     }
 
     fn has_failed(&self) -> bool {

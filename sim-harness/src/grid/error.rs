@@ -138,9 +138,7 @@ pub enum UsageError {
         missing: &'static str,
     },
     /// The system lets us make no network namespaces.
-    #[error(
-        "--partition: needs network namespaces that a user may make, and the programs unshare, nsenter and ip: {why}"
-    )]
+    #[error("a cut needs network namespaces that a user may make, and the programs unshare, nsenter and ip: {why}")]
     NoNamespaces {
         /// What the system said.
         why: String,

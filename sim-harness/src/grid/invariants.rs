@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
+    ids::HostId,
     request::Request,
     resources::{ResourceName, amount_of},
     time::{Span, Time},
@@ -72,8 +73,8 @@ pub enum Violation {
         /// Request id.
         request: String,
     },
-    /// The same request is in one ledger more than once.
-    #[error("{site}: {request} is in the ledger {times} times")]
+    /// The same request has one host more than once.
+    #[error("{site}: {request} has the same host {times} times")]
     Repeated {
         /// Site.
         site: String,
@@ -105,6 +106,18 @@ pub enum Violation {
 }
 
 impl Violation {
+    /// Whether it is none while sites have yet to hear what was decided.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Violation::HoldLeft { .. } | Violation::Leftover { .. } | Violation::NotAsPromised { .. } => true,
+            Violation::OverCommitted { .. }
+            | Violation::ScheduleDiffers { .. }
+            | Violation::UnknownHost { .. }
+            | Violation::Repeated { .. }
+            | Violation::NotAsAsked { .. } => false,
+        }
+    }
+
     /// The request whose promise is not kept, if it is that.
     pub fn broken_promise(&self) -> Option<&str> {
         match self {
@@ -230,21 +243,24 @@ fn check_resource(
 fn check_bookings(ledgers: &[Ledger], standing: &BTreeMap<&str, &Reservation>, violations: &mut Vec<Violation>) {
     for ledger in ledgers {
         let hosts: BTreeSet<&str> = ledger.hosts.iter().map(|host| host.id.as_str()).collect();
-        let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+        // A request may have several bookings at a site, one for each time that hosts of it were replaced.
+        let mut times: BTreeMap<(&str, &HostId), usize> = BTreeMap::new();
         for booking in &ledger.bookings {
             let (site, request) = (ledger.site.clone(), booking.request.clone());
             for grant in booking.grants.iter().filter(|grant| !hosts.contains(grant.host.as_str())) {
                 let (site, request) = (site.clone(), request.clone());
                 violations.push(Violation::UnknownHost { site, request, host: grant.host.to_string() });
             }
-            *times.entry(&booking.request).or_default() += 1;
+            for grant in &booking.grants {
+                *times.entry((&booking.request, &grant.host)).or_default() += 1;
+            }
             if booking.state == BookingState::Held {
                 violations.push(Violation::HoldLeft { site, request });
             } else if !standing.contains_key(booking.request.as_str()) {
                 violations.push(Violation::Leftover { site, request });
             }
         }
-        violations.extend(times.into_iter().filter(|(_, times)| *times > 1).map(|(request, times)| {
+        violations.extend(times.into_iter().filter(|(_, times)| *times > 1).map(|((request, _), times)| {
             Violation::Repeated { site: ledger.site.clone(), request: request.to_owned(), times }
         }));
     }

@@ -60,9 +60,9 @@ use cluster::{Cluster, Launch};
 use error::{GridError, UsageError};
 use findings::Findings;
 use interrupt::Interrupt;
-use network::Network;
+use network::{Network, side_of};
 use place::Place;
-use process::system;
+use process::{NodeTiming, system};
 use progress::Progress;
 use run::Run;
 use scenario::Scenario;
@@ -94,7 +94,7 @@ fn execute(args: &GridArgs) -> Result<bool, GridError> {
     }
     allow_open_files();
     let workload = Workload::prepare(&checked)?;
-    let files = Files::make(&checked)?;
+    let files = Files::make(checked.keep_logs.as_deref())?;
     let interrupt = Interrupt::install()?;
     let result = run_in(&files, &checked, &workload, &interrupt);
     if !matches!(result, Ok(true) | Err(GridError::Interrupted)) {
@@ -107,7 +107,7 @@ fn run_in(files: &Files, checked: &Checked, workload: &Workload, interrupt: &Int
     let progress = Progress::new();
     let epoch = seconds_since_epoch();
     let network = match checked.scenario {
-        Scenario::Partition { .. } => Some(Network::make()?),
+        Scenario::Partition { .. } => Some(Network::make(2)?),
         Scenario::Rounds
         | Scenario::Crashes { .. }
         | Scenario::Hostile { .. }
@@ -116,20 +116,25 @@ fn run_in(files: &Files, checked: &Checked, workload: &Workload, interrupt: &Int
     };
     let wan = checked.distance.map(|distance| Wan::start(distance, checked.seed)).transpose()?;
     let places = match (&network, &wan) {
-        (Some(network), _) => network.places(checked.nodes)?,
+        (Some(network), _) => {
+            let halves: Vec<usize> = (0..checked.nodes).map(|index| side_of(index, checked.nodes)).collect();
+            network.places(&halves)?
+        }
         (None, Some(wan)) => (0..checked.nodes).map(|index| wan.place(index)).collect::<Result<_, _>>()?,
         (None, None) if checked.in_process => (0..checked.nodes).map(Place::in_process).collect(),
         (None, None) => (0..checked.nodes).map(Place::loopback).collect(),
     };
     let grid = format!("kolo-sim-{epoch}-{}", std::process::id());
+    let names: Vec<String> = (1..=checked.nodes).map(|number| format!("node-{number:03}")).collect();
     let launch = Launch {
         kolo: &checked.kolo,
         places: &places,
         in_process: checked.in_process,
-        gossip: checked.gossip,
+        timing: NodeTiming { gossip: checked.gossip, losses: None },
         run_dir: files.run_dir.path(),
         log_dir: files.log_dir(),
         nodes: &workload.nodes,
+        names: &names,
         epoch: Span(epoch),
         grid: &grid,
     };
@@ -186,14 +191,14 @@ struct Files {
 }
 
 impl Files {
-    fn make(checked: &Checked) -> Result<Files, GridError> {
-        if let Some(path) = &checked.keep_logs {
-            fs::create_dir_all(path).map_err(|source| UsageError::LogDirectory { path: path.clone(), source })?;
+    fn make(keep_logs: Option<&Path>) -> Result<Files, GridError> {
+        if let Some(path) = keep_logs {
+            fs::create_dir_all(path).map_err(|source| UsageError::LogDirectory { path: path.to_owned(), source })?;
         }
         let made = tempfile::Builder::new().prefix("kolo-sim-grid-").tempdir();
         Ok(Files {
             run_dir: made.map_err(system("cannot make a temporary directory"))?,
-            keep_logs: checked.keep_logs.clone(),
+            keep_logs: keep_logs.map(Path::to_owned),
         })
     }
 

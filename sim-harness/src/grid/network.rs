@@ -1,12 +1,13 @@
-//! A network that can be cut in two: one network namespace a side, joined by a pair of virtual cables.
+//! A network that can be cut: one network namespace a part of the grid, all joined by the harness, which routes between
+//! them and lets nothing through where it is told so.
 //!
 //! The harness itself moves into a namespace of its own (with a user namespace around it, so that no privilege is
-//! needed), from which both sides' APIs can be reached whatever happens between the sides:
+//! needed), from which the APIs of all parts can be reached whatever happens between the parts:
 //!
 //! ```text
-//!   side 1: nodes on 10.91.x.y, APIs on 127.91.x.y ---- cable that is cut ---- side 2: 10.92.x.y, 127.92.x.y
-//!                        \                                                      /
-//!                         the harness, which routes 127.91/16 and 127.92/16 there
+//!   part 0: nodes on 10.91.x.y, APIs on 127.91.x.y --+
+//!   part 1: nodes on 10.92.x.y, APIs on 127.92.x.y --+-- the harness: routes, and rules that swallow what is cut
+//!   ...                                            --+
 //! ```
 //!
 //! A cut is silent, as outside: packets leave and arrive nowhere. Invariant: nothing outside these namespaces is
@@ -27,12 +28,10 @@ use super::{
 
 /// Says that the harness runs in its own namespaces already.
 const MARK: &str = "KOLO_SIM_IN_NAMESPACE";
-/// Hardware addresses of the two ends of the cable between the sides.
-const ENDS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
-/// A hardware address that nobody has.
-const NOBODY: &str = "02:00:00:00:00:ff";
-/// Second octets of the addresses of the two sides.
-const SIDES: [u8; 2] = [91, 92];
+/// Second octet of the addresses of the first part; the others follow.
+const FIRST_PART: u8 = 91;
+/// Most parts: their octets must not pass 255.
+const PARTS_MAX: usize = 100;
 
 /// Goes on inside a namespace of its own: replaces this process by one that runs the same command there.
 ///
@@ -57,13 +56,13 @@ pub fn enter() -> Result<(), UsageError> {
     Err(refused(command.exec().to_string()))
 }
 
-/// One side's namespace, which lives as long as the process that holds it.
-struct Side {
+/// The namespace of a part, which lives as long as the process that holds it.
+struct Part {
     holder: Child,
 }
 
-impl Side {
-    fn make() -> Result<Side, GridError> {
+impl Part {
+    fn make() -> Result<Part, GridError> {
         let what = "cannot make a network namespace";
         // The holder ends when its input does, that is with the harness, however that ends.
         let mut holder = Command::new("unshare")
@@ -76,8 +75,8 @@ impl Side {
         if let Some(stdout) = holder.stdout.take() {
             BufReader::new(stdout).read_line(&mut line).map_err(system(what))?;
         }
-        let side = Side { holder };
-        if line.trim() == "here" { Ok(side) } else { Err(system(what)(io::Error::other("its holder did not start"))) }
+        let part = Part { holder };
+        if line.trim() == "here" { Ok(part) } else { Err(system(what)(io::Error::other("its holder did not start"))) }
     }
 
     fn pid(&self) -> u32 {
@@ -92,7 +91,7 @@ impl Side {
     }
 }
 
-impl Drop for Side {
+impl Drop for Part {
     fn drop(&mut self) {
         // It may be gone already.
         let _ = self.holder.kill();
@@ -100,109 +99,111 @@ impl Drop for Side {
     }
 }
 
-/// Two sides and what joins them.
+/// The parts and what joins them.
 pub struct Network {
-    sides: [Side; 2],
+    parts: Vec<Part>,
 }
 
 impl Network {
-    /// Makes both sides and joins them. Only inside the namespace that [`enter`] leads to.
+    /// Makes so many parts and joins them. Only inside the namespace that [`enter`] leads to.
     ///
     /// # Errors
     /// [`GridError::System`] with what the system said.
-    pub fn make() -> Result<Network, GridError> {
-        let sides = [Side::make()?, Side::make()?];
+    pub fn make(parts: usize) -> Result<Network, GridError> {
+        if parts > PARTS_MAX {
+            return Err(system("cannot make a network")(io::Error::other(format!("at most {PARTS_MAX} parts"))));
+        }
+        let parts: Vec<Part> = (0..parts).map(|_| Part::make()).collect::<Result<_, _>>()?;
         // 127/8 belongs to the inside of a machine; the harness gives most of it away, to reach APIs that listen there.
         let mut own = "link set lo up\naddr del 127.0.0.1/8 dev lo\naddr add 127.0.0.1/32 dev lo\n".to_owned();
-        for (side, number) in sides.iter().zip(SIDES) {
+        for (index, part) in parts.iter().enumerate() {
+            let octet = octet(index);
             own += &format!(
-                "link add side{number} type veth peer name harness netns {}\n\
-                 addr add 10.90.{number}.1/24 dev side{number}\nlink set side{number} up\n",
-                side.pid()
+                "link add part{octet} type veth peer name harness netns {}\n\
+                 addr add 10.{octet}.255.1/24 dev part{octet}\nlink set part{octet} up\n",
+                part.pid()
             );
         }
         run(Command::new("ip").args(["-batch", "-"]), &own)?;
-        let sysctl = "/proc/sys/net/ipv4/conf/all/route_localnet";
-        fs::write(sysctl, "1").map_err(system(&format!("cannot write {sysctl}")))?;
-        for (side, number) in sides.iter().zip(SIDES) {
-            side.ip(&format!("link set lo up\naddr add 10.90.{number}.2/24 dev harness\nlink set harness up\n"))?;
+        let route_localnet = "/proc/sys/net/ipv4/conf/all/route_localnet";
+        for setting in [route_localnet, "/proc/sys/net/ipv4/ip_forward"] {
+            fs::write(setting, "1").map_err(system(&format!("cannot write {setting}")))?;
+        }
+        for (index, part) in parts.iter().enumerate() {
+            let octet = octet(index);
+            part.ip(&format!(
+                "link set lo up\naddr add 10.{octet}.255.2/24 dev harness\nlink set harness up\n\
+                 route add default via 10.{octet}.255.1\n"
+            ))?;
             let mut command = Command::new("nsenter");
-            command.arg(format!("--net=/proc/{}/ns/net", side.pid())).args(["--", "tee", sysctl]);
+            command.arg(format!("--net=/proc/{}/ns/net", part.pid())).args(["--", "tee", route_localnet]);
             run(&mut command, "1")?;
         }
-        let routes = SIDES.map(|number| format!("route add 127.{number}.0.0/16 via 10.90.{number}.2\n"));
-        run(Command::new("ip").args(["-batch", "-"]), &routes.concat())?;
-        sides[0].ip(&format!(
-            "link add cable address {} type veth peer name cable address {} netns {}\n",
-            ENDS[0],
-            ENDS[1],
-            sides[1].pid()
-        ))?;
-        let network = Network { sides };
-        for (index, side) in network.sides.iter().enumerate() {
-            let other = 1 - index;
-            side.ip(&format!(
-                "addr add 10.93.0.{}/30 dev cable\nlink set cable up\n\
-                 neigh replace 10.93.0.{1} lladdr {2} dev cable nud permanent\n\
-                 route add 10.{3}.0.0/16 via 10.93.0.{1}\n",
-                index + 1,
-                other + 1,
-                ENDS[other],
-                SIDES[other]
-            ))?;
-        }
-        Ok(network)
+        let routes = (0..parts.len()).map(|index| {
+            let octet = octet(index);
+            format!(
+                "route add 127.{octet}.0.0/16 via 10.{octet}.255.2\nroute add 10.{octet}.0.0/16 via 10.{octet}.255.2\n"
+            )
+        });
+        run(Command::new("ip").args(["-batch", "-"]), &routes.collect::<String>())?;
+        Ok(Network { parts })
     }
 
-    /// The places of `nodes` nodes: the first half on one side, the others on the other one.
+    /// The places of nodes, of which the first is in the part `part_of[0]`, and so on.
     ///
     /// # Errors
     /// [`GridError::System`] when an address cannot be added.
-    pub fn places(&self, nodes: usize) -> Result<Vec<Place>, GridError> {
-        let mut addresses = [String::new(), String::new()];
-        let places = (0..nodes).map(|index| {
-            let side = side_of(index, nodes);
-            let address = numbered(10, SIDES[side], index);
-            addresses[side] += &format!("addr add {address}/32 dev lo\n");
+    pub fn places(&self, part_of: &[usize]) -> Result<Vec<Place>, GridError> {
+        let mut addresses = vec![String::new(); self.parts.len()];
+        let places = part_of.iter().enumerate().map(|(index, part)| {
+            let address = numbered(10, octet(*part), index);
+            addresses[*part] += &format!("addr add {address}/32 dev lo\n");
             Place {
                 listen: format!("/ip4/{address}/tcp/0"),
                 announce: None,
-                api: format!("{}:0", numbered(127, SIDES[side], index)),
-                namespace: Some(self.sides[side].pid()),
+                api: format!("{}:0", numbered(127, octet(*part), index)),
+                namespace: Some(self.parts[*part].pid()),
             }
         });
         let places = places.collect();
-        self.sides.iter().zip(&addresses).try_for_each(|(side, addresses)| side.ip(addresses))?;
+        self.parts.iter().zip(&addresses).try_for_each(|(part, addresses)| part.ip(addresses))?;
         Ok(places)
     }
 
-    /// Cuts the sides off from each other: what is sent goes to a hardware address that nobody has.
+    /// Cuts links, each from a part to another one: what is sent there arrives nowhere. None of them is cut already.
     ///
     /// # Errors
     /// [`GridError::System`].
-    pub fn cut(&self) -> Result<(), GridError> {
-        self.point_to([NOBODY, NOBODY])
+    pub fn cut(&self, links: &[(usize, usize)]) -> Result<(), GridError> {
+        change_rules("add", links)
     }
 
-    /// Joins the sides again.
+    /// Joins links that were cut.
     ///
     /// # Errors
     /// [`GridError::System`].
-    pub fn heal(&self) -> Result<(), GridError> {
-        self.point_to([ENDS[1], ENDS[0]])
-    }
-
-    /// Sets where each side sends what is for the other one.
-    fn point_to(&self, hardware: [&str; 2]) -> Result<(), GridError> {
-        for (index, side) in self.sides.iter().enumerate() {
-            let gateway = 2 - index;
-            side.ip(&format!("neigh replace 10.93.0.{gateway} lladdr {} dev cable nud permanent\n", hardware[index]))?;
-        }
-        Ok(())
+    pub fn heal(&self, links: &[(usize, usize)]) -> Result<(), GridError> {
+        change_rules("del", links)
     }
 }
 
-/// The side (0 or 1) of the node with number `index`, of `nodes`.
+/// Adds or deletes the rules that swallow what goes over these links.
+fn change_rules(change: &str, links: &[(usize, usize)]) -> Result<(), GridError> {
+    let rules = links
+        .iter()
+        .map(|(from, to)| format!("rule {change} iif part{} to 10.{}.0.0/16 blackhole\n", octet(*from), octet(*to)));
+    run(Command::new("ip").args(["-batch", "-"]), &rules.collect::<String>())
+}
+
+/// Second octet of the addresses of a part.
+fn octet(part: usize) -> u8 {
+    FIRST_PART.saturating_add(u8::try_from(part).unwrap_or(u8::MAX))
+}
+
+/// Both directions between the two parts of a grid that is cut in two.
+pub const HALVES: [(usize, usize); 2] = [(0, 1), (1, 0)];
+
+/// The half (0 or 1) of the node with number `index`, of `nodes`.
 pub fn side_of(index: usize, nodes: usize) -> usize {
     usize::from(index >= nodes.div_ceil(2))
 }

@@ -36,6 +36,26 @@ pub struct NodeConfigFile<'a> {
     hosts_file: &'a Path,
     gossip: Gossip,
     log: Log,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    negotiation: Option<Negotiation>,
+}
+
+/// How quick nodes are, where that is not the nodes' own choice.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeTiming {
+    /// Least time between two gossip messages of a node.
+    pub gossip: Duration,
+    /// How soon losses are noticed.
+    pub losses: Option<LossTiming>,
+}
+
+/// How soon losses are noticed.
+#[derive(Debug, Clone, Copy)]
+pub struct LossTiming {
+    /// Between two questions whether all of a reservation is still there.
+    pub check: Duration,
+    /// How long a site has to be silent to count as lost.
+    pub lost_after: Duration,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,12 +64,19 @@ struct Gossip {
 }
 
 #[derive(Debug, Serialize)]
+struct Negotiation {
+    check_min: String,
+    check_max: String,
+    lost_after: String,
+}
+
+#[derive(Debug, Serialize)]
 struct Log {
     format: &'static str,
 }
 
 impl<'a> NodeConfigFile<'a> {
-    /// A node at `place` that leaves at least `gossip` between two gossip messages.
+    /// A node at `place` that is as quick as `timing` says.
     pub fn new(
         data_dir: &'a Path,
         name: &'a str,
@@ -57,8 +84,14 @@ impl<'a> NodeConfigFile<'a> {
         bootstrap: &'a [String],
         hosts_file: &'a Path,
         place: &'a Place,
-        gossip: Duration,
+        timing: NodeTiming,
     ) -> NodeConfigFile<'a> {
+        let text = |time: Duration| format!("{}ms", time.as_millis());
+        let negotiation = timing.losses.map(|losses| Negotiation {
+            check_min: text(losses.check),
+            check_max: text(losses.check),
+            lost_after: text(losses.lost_after),
+        });
         NodeConfigFile {
             data_dir,
             name,
@@ -68,8 +101,9 @@ impl<'a> NodeConfigFile<'a> {
             bootstrap,
             api: &place.api,
             hosts_file,
-            gossip: Gossip { interval: format!("{}ms", gossip.as_millis()) },
+            gossip: Gossip { interval: text(timing.gossip) },
             log: Log { format: "human" },
+            negotiation,
         }
     }
 
@@ -143,11 +177,7 @@ impl NodeCommand {
         if let Some(listen) = listen {
             command.arg("--listen").arg(listen);
         }
-        // Flags can be given as variables too; what is set for the user's own node must not reach these.
-        for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("KOLO_"))
-        {
-            command.env_remove(variable);
-        }
+        without_own_settings(&mut command);
         command
     }
 
@@ -158,6 +188,13 @@ impl NodeCommand {
         let mut command = self.command(listen);
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
         command.spawn().map_err(system(&format!("cannot start {}", self.kolo.display())))
+    }
+}
+
+/// Flags can be given as variables too: what is set for the user's own node must not reach this command.
+pub fn without_own_settings(command: &mut Command) {
+    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("KOLO_")) {
+        command.env_remove(variable);
     }
 }
 
@@ -387,12 +424,15 @@ mod tests {
     fn the_configuration_is_toml() {
         let bootstrap = ["/ip4/127.0.0.1/tcp/4001/p2p/x\"y".to_owned()];
         let place = Place::loopback(0);
-        let (data_dir, hosts, gossip) = (Path::new("/d"), Path::new("/h.json"), Duration::from_millis(200));
-        let file = NodeConfigFile::new(data_dir, "node-001", "g", &bootstrap, hosts, &place, gossip);
+        let (data_dir, hosts) = (Path::new("/d"), Path::new("/h.json"));
+        let losses = LossTiming { check: Duration::from_secs(3), lost_after: Duration::from_secs(1) };
+        let timing = NodeTiming { gossip: Duration::from_millis(200), losses: Some(losses) };
+        let file = NodeConfigFile::new(data_dir, "node-001", "g", &bootstrap, hosts, &place, timing);
         let text = file.to_toml();
         let table: toml::Table = toml::from_str(&text).unwrap();
         assert_eq!(table["bootstrap"][0].as_str(), Some(bootstrap[0].as_str()));
         assert_eq!(table["gossip"]["interval"].as_str(), Some("200ms"));
+        assert_eq!(table["negotiation"]["lost_after"].as_str(), Some("1000ms"));
         assert_eq!(table["api"].as_str(), Some("127.0.0.1:0"));
     }
 }

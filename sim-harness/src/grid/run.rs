@@ -26,7 +26,7 @@ use super::{
     load::{self, Load, Pace, Placed},
     load_figures::Before,
     memory,
-    network::Network,
+    network::{HALVES, Network},
     partition::{Cut, PartitionFigures},
     process::system,
     progress::Progress,
@@ -106,10 +106,10 @@ impl Run<'_> {
         self.progress.stage("cut in two under load", self.checked.nodes);
         let (placed, cut) = self.under_load("load", self.users(), || {
             self.cluster.pass(BEFORE_CUT)?;
-            network.cut()?;
+            network.cut(&HALVES)?;
             let begun = Instant::now();
             self.cluster.pass(cut)?;
-            network.heal()?;
+            network.heal(&HALVES)?;
             let healed = Instant::now();
             let agreed = knowledge::agreement(self.cluster, healed)?;
             Ok(Cut { begun, healed, agreed })

@@ -1,4 +1,5 @@
-//! What happens to the grid while it is under load: nothing, crashes, a partition, attackers, or only time.
+//! What happens to the grid while it is under load: nothing, crashes, a partition, attackers, or only time. (Files with
+//! steps of their own are [`crate::scenario`]'s.)
 //!
 //! Invariant: a run has exactly one scenario; flags that belong to another one are refused.
 
@@ -165,18 +166,22 @@ fn rate(per_second: f64) -> Result<f64, UsageError> {
 /// # Errors
 /// [`UsageError::Duration`] naming `flag`.
 pub fn duration(flag: &'static str, text: &str) -> Result<Duration, UsageError> {
-    let wrong = || UsageError::Duration { flag, text: text.to_owned() };
-    let digits = text.find(|character: char| !character.is_ascii_digit()).ok_or_else(wrong)?;
-    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    parse_duration(text).ok_or_else(|| UsageError::Duration { flag, text: text.to_owned() })
+}
+
+/// A duration with its unit, of more than nothing and at most a day.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|character: char| !character.is_ascii_digit())?;
+    let number: u64 = text[..digits].parse().ok()?;
     let unit_ms = match &text[digits..] {
         "ms" => 1,
         "s" => 1_000,
         "m" | "min" => 60_000,
         "h" => 3_600_000,
-        _ => return Err(wrong()),
+        _ => return None,
     };
     let total = number.checked_mul(unit_ms).map(Duration::from_millis);
-    total.filter(|total| !total.is_zero() && *total <= DURATION_MAX).ok_or_else(wrong)
+    total.filter(|total| !total.is_zero() && *total <= DURATION_MAX)
 }
 
 #[cfg(test)]

@@ -165,6 +165,12 @@ pub enum RequestState {
     Cancelled,
     /// Being taken back.
     Cancelling,
+    /// It stands, without hosts that are lost.
+    Degraded,
+    /// As before, and others are being looked for.
+    Rebrokering,
+    /// Another node acts for it.
+    HandedOver,
 }
 
 impl RequestState {
