@@ -187,6 +187,17 @@ impl World {
         self.feed_request(node, &search.request, negotiation::Event::Found(found));
     }
 
+    /// Whether a node believes of a site, which runs, what is so.
+    pub(super) fn knows(&self, node: usize, site: usize) -> bool {
+        let now = self.nodes[node].clock.now(self.now).monotonic;
+        let version = self.nodes[site].running().map(|running| running.ledger.version());
+        let view = self.nodes[node].running().and_then(|running| running.views.get(&site));
+        view.is_some_and(|view| {
+            let known = view.fresh_schedules(now, MAX_SCHEDULE_AGE);
+            view.expires() > now && known.is_some_and(|known| Some(known.version) == version)
+        })
+    }
+
     /// What the node believes, and the sites whose schedules it lacks.
     fn look_around(&self, node: usize, search: &Search) -> (Found, Vec<usize>) {
         let now = self.nodes[node].clock.now(self.now);

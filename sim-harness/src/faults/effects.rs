@@ -58,6 +58,7 @@ impl World {
         self.perform_request(node, id);
     }
 
+    /// Whether the node still writes something down for this one.
     pub(super) fn is_writing(&self, node: usize, actor: &Actor) -> bool {
         self.nodes[node].running().is_some_and(|running| running.writes.values().any(|(whose, _)| whose == actor))
     }

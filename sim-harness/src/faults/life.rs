@@ -94,9 +94,17 @@ impl World {
         }
     }
 
-    /// A node loses everything that is not on disk.
+    /// A node loses everything that is not on disk, and mostly comes back.
     pub(super) fn crash(&mut self, node: usize) {
-        let Some(running) = self.nodes[node].stop() else { return };
+        if self.kill(node) {
+            self.stopped(node);
+        }
+    }
+
+    /// A node loses everything that is not on disk; whether it ran.
+    pub(super) fn kill(&mut self, node: usize) -> bool {
+        let Some(running) = self.nodes[node].stop() else { return false };
+        self.nodes[node].run += 1;
         self.figures.crashes += 1;
         self.history.note(self.now, None, format_args!("s{node} crashes"));
         let mut lost: Vec<Actor> = Vec::new();
@@ -109,15 +117,23 @@ impl World {
             touched.extend(write.about().cloned());
             self.nodes[node].disk.apply(write);
         }
-        self.stopped(node);
         for request in touched {
             self.check_disk(node, &request);
         }
+        true
     }
 
-    /// A site takes its leave; what it was writing is written.
-    fn leave(&mut self, node: usize) {
-        let Some(running) = self.nodes[node].stop() else { return };
+    /// A site takes its leave, and mostly comes back.
+    fn go_away(&mut self, node: usize) {
+        if self.leave(node) {
+            self.stopped(node);
+        }
+    }
+
+    /// A site takes its leave; what it was writing is written. Whether it ran.
+    pub(super) fn leave(&mut self, node: usize) -> bool {
+        let Some(running) = self.nodes[node].stop() else { return false };
+        self.nodes[node].run += 1;
         self.history.note(self.now, None, format_args!("s{node} leaves"));
         let mut touched = Vec::new();
         for (_, write) in running.writes.into_values() {
@@ -130,11 +146,11 @@ impl World {
         for to in (0..self.nodes.len()).filter(|to| *to != node) {
             self.send(node, to, Body::Departure);
         }
-        self.stopped(node);
+        true
     }
 
+    /// A node that has just stopped is gone for good, or comes back some time later.
     fn stopped(&mut self, node: usize) {
-        self.nodes[node].run += 1;
         let gone = self.nodes.iter().filter(|node| node.is_gone()).count();
         if gone < self.options.gone_max && self.random.random_range(0..5) == 0 {
             self.nodes[node].state = State::Gone;
@@ -172,7 +188,7 @@ impl World {
                 self.history.note(self.now, None, format_args!("s{node} is slow"));
                 self.at(self.now + trouble_ms, Event::SlownessEnds { node });
             }
-            4 if faults.departures => self.leave(node),
+            4 if faults.departures => self.go_away(node),
             _ => {}
         }
         let after = self.random.random_range(200..=2_500);

@@ -36,13 +36,19 @@ impl World {
         }
         let others: Vec<usize> =
             (0..self.nodes.len()).filter(|node| *node != user.entry_point && self.can_take_over(*node, &id)).collect();
-        let Some(&node) = others.choose(&mut self.fates) else { return };
+        if let Some(&node) = others.choose(&mut self.fates) {
+            self.go_to(node, &id);
+        }
+    }
+
+    /// The user of a request asks this node, which runs, to act for it.
+    pub(super) fn go_to(&mut self, node: usize, id: &RequestId) {
         let (name, run) = (self.name(), self.nodes[node].run);
         let waiting: BTreeSet<usize> = (0..self.nodes.len()).collect();
         if let Some(running) = self.running(node) {
             running.lookups.insert(id.clone(), Lookup { name, waiting: waiting.clone(), parts: Vec::new() });
         }
-        self.history.note(self.now, Some(&id), format_args!("the user wants s{node} to take it over"));
+        self.history.note(self.now, Some(id), format_args!("the user wants s{node} to take it over"));
         for to in waiting {
             let ask = self.name();
             let question = Question::Lookup { request: id.clone(), name };
@@ -50,11 +56,11 @@ impl World {
         }
         let until = self.nodes[node].clock.now(self.now).monotonic + self.options.answer_timeout;
         let until = self.nodes[node].clock.when(until);
-        self.at(until, Event::LookedUp { node, run, request: id, name });
+        self.at(until, Event::LookedUp { node, run, request: id.clone(), name });
     }
 
     /// Whether a node runs, and does not carry the request already.
-    fn can_take_over(&self, node: usize, id: &RequestId) -> bool {
+    pub(super) fn can_take_over(&self, node: usize, id: &RequestId) -> bool {
         let Some(running) = self.nodes[node].running() else { return false };
         let is_free = running.negotiations.get(id).is_none_or(|carried| {
             let stage = carried.negotiation.stage();

@@ -283,6 +283,12 @@ impl World {
         };
         let now = self.nodes[entry_point].clock.now(self.now);
         let Some(request) = draw_request(&mut self.random, &mut self.fates, &self.options, now.utc) else { return };
+        self.submit_through(entry_point, number, request);
+    }
+
+    /// A user asks this entry point, which runs.
+    pub(super) fn submit_through(&mut self, entry_point: usize, number: u64, request: Request) {
+        let now = self.nodes[entry_point].clock.now(self.now);
         let Ok(starts) = request.starts(now.utc, Span(3_600)) else { return };
         let id = names::request(number);
         let valid = (clock::true_utc(self.now), starts.1 + CLOCKS_DIFFER);

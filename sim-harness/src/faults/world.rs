@@ -118,6 +118,19 @@ impl World {
         options.draw_trust(&mut attacks);
         let mut fates = Xoshiro256PlusPlus::seed_from_u64(seed ^ FATES);
         options.draw_losses(&mut fates);
+        let mut world = World::bare(options, [random, attacks, fates], canary, keeps_history);
+        world.plan_ahead();
+        world.plan_losses();
+        world
+    }
+
+    /// A grid with these options, of which nothing is planned: no site starts and no user asks.
+    pub(super) fn bare(
+        options: Options,
+        [mut random, attacks, fates]: [Xoshiro256PlusPlus; 3],
+        canary: Option<Canary>,
+        keeps_history: bool,
+    ) -> World {
         let nodes = (0..options.sites)
             .map(|index| Node {
                 site: names::site(index),
@@ -159,8 +172,6 @@ impl World {
         for node in &mut world.nodes {
             node.hosts_at_first.clone_from(&node.hosts);
         }
-        world.plan_ahead();
-        world.plan_losses();
         world
     }
 
@@ -187,17 +198,25 @@ impl World {
 
     /// Lets everything happen until it has settled or something is wrong.
     pub fn run(&mut self) {
-        while self.violation.is_none() && !self.is_over {
-            let Some(((at, _), event)) = self.queue.pop_first() else { break };
-            self.now = self.now.max(at);
-            self.figures.steps += 1;
-            self.happen(event);
-            if self.figures.steps > STEPS_MAX {
-                self.violate("settles", None, format!("{STEPS_MAX} events did not bring the run to its end"));
-            }
-        }
+        while self.violation.is_none() && !self.is_over && self.advance(u64::MAX) {}
         self.users.count(&mut self.figures);
         self.figures.violations = u64::from(self.violation.is_some());
+    }
+
+    /// Lets the next event happen if it is due by `until`; whether there was one. Otherwise only time passes, up to then.
+    pub(super) fn advance(&mut self, until: u64) -> bool {
+        let Some(next) = self.queue.first_entry().filter(|next| next.key().0 <= until) else {
+            self.now = self.now.max(until);
+            return false;
+        };
+        let ((at, _), event) = next.remove_entry();
+        self.now = self.now.max(at);
+        self.figures.steps += 1;
+        self.happen(event);
+        if self.figures.steps > STEPS_MAX {
+            self.violate("settles", None, format!("{STEPS_MAX} events did not bring the run to its end"));
+        }
+        true
     }
 
     fn happen(&mut self, event: Event) {
@@ -362,7 +381,8 @@ impl World {
         self.perform_ledger(node);
     }
 
-    fn heal(&mut self) {
+    /// The faults are over: everything that was ever there runs again, and it is looked whether all settles.
+    pub(super) fn heal(&mut self) {
         self.history.note(self.now, None, format_args!("everything is healed"));
         self.is_healed = true;
         self.network.heal();
