@@ -11,6 +11,7 @@ mod progress;
 mod replay;
 mod report;
 mod scale;
+mod scenario;
 mod tables;
 
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ enum Command {
     Grid(Box<grid::args::GridArgs>),
     Replay(replay::args::ReplayArgs),
     Scale(scale::args::ScaleArgs),
+    Scenario(scenario::ScenarioArgs),
     Tables(tables::args::TablesArgs),
 }
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Grid(args) => grid::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Scale(args) => scale::run(&args),
+        Command::Scenario(args) => scenario::run(&args),
         Command::Tables(args) => match tables::run(&args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

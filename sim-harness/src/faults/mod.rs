@@ -4,6 +4,8 @@
 //! A run has two phases: one with the faults that the seed has drawn, and one in which everything is healed and must
 //! settle within a bound of virtual time.
 //!
+//! [`scripted`] plays scenario files in the same world, with only the faults that a file names.
+//!
 //! Invariant: a seed gives the same run on every machine. The only clock that is read measures the simulator itself.
 
 pub mod args;
@@ -25,6 +27,7 @@ mod node;
 mod options;
 mod report;
 mod runner;
+pub mod scripted;
 mod takeover;
 #[cfg(test)]
 mod tests;

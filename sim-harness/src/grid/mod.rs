@@ -6,7 +6,7 @@
 //!
 //! Reading order: `args` and `scenario`, `workload`, `cluster` and `process` (the nodes), `knowledge` and `drive` (a run
 //! without faults), `load` and `crashes` (one with them), `invariants`, `aftermath` and `findings` (what is checked),
-//! `report`.
+//! `report`. `scripted` plays scenario files on the same processes.
 
 mod aftermath;
 pub mod args;
@@ -37,6 +37,7 @@ mod report;
 mod rest;
 mod run;
 pub mod scenario;
+pub mod scripted;
 mod search;
 mod settle;
 mod wait;

@@ -1,0 +1,264 @@
+//! Plays scenario files in the simulated grid: nothing goes wrong but what the file says, and the checkers look all the
+//! same.
+//!
+//! Invariant: the same file and seed give the same run, event for event. Settings are the product's own where the file
+//! has none.
+
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+
+use broker::{
+    ids::RequestId,
+    ledger::{BookingState, LedgerLimits},
+    negotiation::{NegotiationSettings, Outcome as Ended, Stage},
+    schedule::Schedule,
+    time::{Millis, Span},
+};
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{
+    clock,
+    losses::Losses,
+    names,
+    node::{Actor, State},
+    options::{Faults, Options, Unlucky},
+    world::World,
+};
+use crate::{
+    grid::{error::GridError, workload::shifted_request},
+    scenario::{
+        play::{self, Bookings, Outcomes, Played, Sight, WorldError},
+        step::{Action, Asked, GridSettings, Outcome, ScenarioFile, Site, Submission},
+    },
+};
+
+/// Longest delay of a message: nodes are as near as on one machine, and still messages overtake each other.
+const DELAY_MS_MAX: u64 = 10;
+/// Longest write.
+const DISK_MS_MAX: u64 = 5;
+
+/// Plays a scenario. When something did not come true, what happened is written down; where.
+///
+/// # Errors
+/// [`GridError::System`] when it cannot be written.
+pub fn play(file: &ScenarioFile, tell: &impl Fn(&Played)) -> Result<(Outcomes, Option<PathBuf>), GridError> {
+    let mut scripted = Scripted::new(&file.grid);
+    let outcomes = play::play(file, &mut scripted, tell)?;
+    if outcomes.is_good() {
+        return Ok((outcomes, None));
+    }
+    let failed = |source| GridError::System { what: "cannot write the history".to_owned(), source };
+    let folder = tempfile::Builder::new().prefix("kolo-sim-scenario-").tempdir().map_err(failed)?.keep();
+    fs::write(folder.join("history.txt"), scripted.world.history.of(None)).map_err(failed)?;
+    Ok((outcomes, Some(folder)))
+}
+
+/// A simulated grid that does what a scenario says.
+pub struct Scripted {
+    world: World,
+}
+
+impl Scripted {
+    /// A grid of which no site has started.
+    pub fn new(settings: &GridSettings) -> Scripted {
+        let generators = [0, 1, 2].map(|number| Xoshiro256PlusPlus::seed_from_u64(settings.seed.wrapping_add(number)));
+        let mut world = World::bare(options(settings), generators, None, true);
+        for (index, node) in world.nodes.iter_mut().enumerate() {
+            let hosts = settings.hosts(Site(index)).into_iter();
+            node.hosts = hosts.map(|host| (host, Schedule::default())).collect();
+            node.hosts_at_first.clone_from(&node.hosts);
+            node.disk_ms_max = DISK_MS_MAX;
+        }
+        Scripted { world }
+    }
+
+    /// Everything that has happened so far, for people.
+    #[cfg(test)]
+    pub fn history(&self) -> String {
+        self.world.history.of(None)
+    }
+
+    fn note(&mut self, words: &str) {
+        self.world.history.note(self.world.now, None, format_args!("-- {words}"));
+    }
+
+    fn submit(&mut self, submission: &Submission) {
+        let Submission { asked, through, request } = submission;
+        let id = request_id(asked);
+        self.note(&format!("{asked} is {id} here, {through} is {}", names::site(through.0)));
+        let by = u64::try_from(clock::true_utc(self.world.now).0).unwrap_or_default();
+        self.world.submit_through(through.0, asked.number as u64, shifted_request(request, Span(by)));
+    }
+
+    fn go_to(&mut self, asked: &Asked, through: Site) {
+        let id = request_id(asked);
+        if self.world.can_take_over(through.0, &id) {
+            self.world.go_to(through.0, &id);
+        } else {
+            self.note(&format!("{through} has {asked} already"));
+        }
+    }
+
+    /// Fails when an invariant does not hold.
+    fn checked(&self) -> Result<(), WorldError> {
+        match self.found() {
+            None => Ok(()),
+            Some(what) => Err(WorldError::Violated(what)),
+        }
+    }
+
+    fn found(&self) -> Option<String> {
+        let violation = self.world.violation.as_ref()?;
+        let request = violation.request.as_ref().map_or_else(String::new, |id| format!(" ({id})"));
+        Some(format!("{}{request}: {}", violation.invariant, violation.what))
+    }
+}
+
+impl play::World for Scripted {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.world.now)
+    }
+
+    fn pass(&mut self, until: Duration) -> Result<(), WorldError> {
+        self.world.advance(u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
+        self.checked()
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), WorldError> {
+        self.note(&action.to_string());
+        match action {
+            Action::Start(sites) => sites.iter().for_each(|site| self.world.start(site.0)),
+            Action::Stop(sites) => sites.iter().for_each(|site| {
+                self.world.leave(site.0);
+            }),
+            Action::Kill(sites) => sites.iter().for_each(|site| {
+                self.world.kill(site.0);
+            }),
+            Action::Shrink { site, hosts } => {
+                self.world.leave(site.0);
+                self.world.nodes[site.0].hosts.truncate(*hosts);
+                self.world.start(site.0);
+            }
+            Action::Submit(all) => all.iter().for_each(|one| self.submit(one)),
+            Action::Cancel(asked) => self.world.cancel(asked.number as u64),
+            Action::Repair { asked, through } => self.go_to(asked, *through),
+            Action::Cut { part, one_way } => {
+                let part: BTreeSet<usize> = part.iter().map(|site| site.0).collect();
+                self.world.network.cut(self.world.nodes.len(), &part, *one_way);
+            }
+            Action::Heal => self.world.network.heal(),
+        }
+        self.checked()
+    }
+
+    fn sight(&mut self, asked: &Asked) -> Result<Sight, WorldError> {
+        let id = request_id(asked);
+        let under_way = |words: &str| Ok(Sight::UnderWay(words.to_owned()));
+        let Some(user) = self.world.users.get(&id) else { return under_way("never asked") };
+        let node = user.entry_point;
+        let Some(running) = self.world.nodes[node].running() else { return under_way("its entry point does not run") };
+        let Some(carried) = running.negotiations.get(&id) else { return under_way("unknown at its entry point") };
+        // What is not on disk is told to nobody.
+        if self.world.is_writing(node, &Actor::Request(id)) {
+            return under_way("being written down");
+        }
+        Ok(match carried.negotiation.stage() {
+            Stage::Planning | Stage::BackingOff => Sight::UnderWay("planning".to_owned()),
+            Stage::Holding(_) => Sight::UnderWay("holding".to_owned()),
+            Stage::Confirming(_) => Sight::UnderWay("confirming".to_owned()),
+            Stage::Stands(_) => Sight::Decided(Outcome::Reserved),
+            Stage::Degraded { is_rebrokering: true, .. } => Sight::UnderWay("rebrokering".to_owned()),
+            Stage::Degraded { .. } => Sight::Decided(Outcome::Degraded),
+            Stage::Closed { outcome, .. } => match outcome {
+                Ended::Rejected { .. } => Sight::Decided(Outcome::Rejected),
+                Ended::Failed(_) => Sight::Decided(Outcome::Failed),
+                Ended::Cancelled(_) => Sight::Decided(Outcome::Cancelled),
+                Ended::HandedOver => Sight::UnderWay("handed over".to_owned()),
+            },
+        })
+    }
+
+    fn bookings(&mut self, asked: Option<&Asked>, at: &[Site]) -> Result<Bookings, WorldError> {
+        let id = asked.map(request_id);
+        let mut found = Bookings::default();
+        let running = at.iter().filter_map(|site| self.world.nodes[site.0].running());
+        for booking in running.flat_map(|running| running.ledger.bookings()) {
+            if id.as_ref().is_none_or(|id| booking.attempt.request == *id) {
+                match booking.state {
+                    BookingState::Held { .. } => found.held += booking.grants.len(),
+                    _ => found.confirmed += booking.grants.len(),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn missing_knowledge(&mut self, at: &[Site], sites: &[Site]) -> Result<Option<String>, WorldError> {
+        let pairs = at.iter().flat_map(|one| sites.iter().map(move |other| (one, other)));
+        let mut unknown = pairs.filter(|(one, other)| one != other && !self.world.knows(one.0, other.0));
+        Ok(unknown.next().map(|(one, other)| format!("{one} does not know {other} as it is")))
+    }
+
+    fn violation(&mut self) -> Result<Option<String>, WorldError> {
+        Ok(self.found())
+    }
+
+    fn settle(&mut self) -> Result<Vec<String>, WorldError> {
+        self.note("everything is healed, and has to settle");
+        // The time for settling counts from here.
+        self.world.options.faulty_ms = self.world.now;
+        for node in self.world.nodes.iter_mut().filter(|node| matches!(node.state, State::Absent)) {
+            node.state = State::Gone;
+        }
+        self.world.heal();
+        self.world.run();
+        Ok(self.found().into_iter().collect())
+    }
+}
+
+fn request_id(asked: &Asked) -> RequestId {
+    names::request(asked.number as u64)
+}
+
+/// A grid in which nothing goes wrong by itself.
+fn options(settings: &GridSettings) -> Options {
+    let (negotiation, limits) = (NegotiationSettings::default(), LedgerLimits::default());
+    let millis = |time: Duration| Millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    Options {
+        sites: settings.sites,
+        hosts_max: settings.hosts_per_site,
+        entry_points: settings.sites,
+        requests: 0,
+        late_sites: 0,
+        faulty_ms: 0,
+        loss_percent: 0,
+        unlucky: Unlucky::Nothing,
+        repeat_percent: 0,
+        late_percent: 0,
+        delay_ms_max: DELAY_MS_MAX,
+        latest_ms: DELAY_MS_MAX,
+        crash_per_mille: 0,
+        faults: Faults { crashes: false, partitions: false, slowness: false, departures: false },
+        gone_max: 0,
+        skew_ms_max: 0,
+        drift_ppm_max: 0,
+        cancel_percent: 0,
+        has_short_durations: false,
+        has_tight_windows: false,
+        hold_for: negotiation.hold_for,
+        final_word_wait: limits.final_word_wait,
+        answer_timeout: negotiation.answer_timeout,
+        patience: negotiation.patience,
+        is_closed: false,
+        attacker: None,
+        losses: Some(Losses {
+            shrinks: 0,
+            takeover_percent: 0,
+            move_percent: 0,
+            ahead_s: [0; 3],
+            check_min: millis(settings.check),
+            check_max: millis(settings.check),
+            lost_after: millis(settings.lost_after),
+        }),
+    }
+}
