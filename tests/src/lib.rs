@@ -48,6 +48,13 @@ pub fn binary(name: &str) -> PathBuf {
     directory.join(name)
 }
 
+/// Whether this system lets its users make network namespaces.
+#[must_use]
+pub fn has_namespaces() -> bool {
+    let tried = Command::new("unshare").args(["--user", "--map-root-user", "--net", "ip", "link", "show"]).output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
 /// Looks again and again until `look` gives something.
 ///
 /// # Panics

@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use end_to_end::binary;
+use end_to_end::{binary, has_namespaces};
 use serde_json::Value;
 
 /// Runs `kolo-sim grid` and reads its figures; all its checks must hold.
@@ -20,12 +20,6 @@ fn figures(arguments: &[&str]) -> Value {
         assert_eq!(figures[wrong], 0, "{wrong}: {told}");
     }
     figures
-}
-
-/// Whether this system lets its users make network namespaces.
-fn has_namespaces() -> bool {
-    let tried = Command::new("unshare").args(["--user", "--map-root-user", "--net", "ip", "link", "show"]).output();
-    tried.is_ok_and(|output| output.status.success())
 }
 
 #[test]

@@ -12,14 +12,15 @@ mod losses;
 mod membership;
 #[path = "grid/page.rs"]
 mod page;
+#[path = "grid/scenarios.rs"]
+mod scenarios;
 
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use end_to_end::{Node, binary, hosts, wait_for, write};
+use end_to_end::{Node, binary, hosts, write};
 use serde_json::Value;
 
 /// Three sites with two hosts each.
@@ -33,95 +34,20 @@ fn three_sites() -> [Node; 3] {
     [first, second, third]
 }
 
-fn hosts_of(request: &Value) -> BTreeSet<String> {
-    let hosts = request["reservation"]["hosts"].as_array().expect("a reservation names hosts");
-    hosts.iter().map(|host| host["host"].as_str().unwrap().to_owned()).collect()
-}
-
-fn total(request: &Value, resource: &str) -> u64 {
-    let hosts = request["reservation"]["hosts"].as_array().expect("a reservation names hosts");
-    hosts.iter().map(|host| host["amounts"][resource].as_u64().unwrap()).sum()
-}
-
-fn grants_on_ledgers(nodes: &[Node], request: &str) -> usize {
-    let bookings = nodes.iter().flat_map(Node::bookings);
-    let of_request = bookings.filter(|booking| booking["request"] == request && booking["state"] == "confirmed");
-    of_request.map(|booking| booking["grants"].as_array().unwrap().len()).sum()
-}
-
 #[test]
-fn from_any_node_a_request_becomes_a_reservation_and_survives_a_crash() {
-    let mut nodes = three_sites();
-    let mut ids = Vec::new();
-    for node in &nodes {
-        let arguments = [
-            "submit",
-            "-N",
-            "5",
-            "--total",
-            "cpu=6",
-            "--total",
-            "memory=10GiB",
-            "--per-host",
-            "cpu=0.5",
-            "-t",
-            "2:00:00",
-        ];
-        let request = node.kolo_json(&arguments, 0);
-        assert_eq!(request["state"], "active", "free hosts start at once: {request}");
-        assert_eq!(hosts_of(&request).len(), 5);
-        assert_eq!(total(&request, "cpu"), 6000);
-        assert_eq!(total(&request, "memory"), 10 * 1024);
-        ids.push(request["id"].as_str().unwrap().to_owned());
-    }
-    for id in &ids {
-        assert_eq!(grants_on_ledgers(&nodes, id), 5);
-    }
-
-    nodes[1].kill();
-    nodes[1].restart();
-    for id in &ids {
-        assert_eq!(grants_on_ledgers(&nodes, id), 5, "what was told stands after a crash");
-    }
-    let listed = nodes[1].kolo_json(&["list"], 0);
-    assert_eq!(listed["requests"][0]["id"], ids[1].as_str(), "the entry point remembers its request");
-    nodes[1].wait_until_it_knows(6);
-
-    for (node, id) in nodes.iter().zip(&ids) {
-        let cancelled = node.kolo_json(&["cancel", id], 0);
-        assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
-        assert_eq!(grants_on_ledgers(&nodes, id), 0);
-    }
-    assert!(nodes[0].stop().success(), "SIGTERM is a clean stop");
-    nodes[0].restart();
-    nodes[0].wait_until_it_knows(6);
-}
-
-#[test]
-fn two_entry_points_race_for_the_same_hosts_and_one_wins() {
-    let nodes = three_sites();
-    // Everything on all hosts, now or within a minute: only one of the two can have it.
-    let arguments =
-        ["submit", "-N", "6", "--per-host", "cpu=4", "-t", "1h", "--latest", "now+1min", "--output", "json"];
-    for round in 0..3 {
-        let racers = [&nodes[0], &nodes[1]].map(|node| {
-            let mut command = node.command(&arguments);
-            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
-        });
-        let outputs = racers.map(|racer| racer.wait_with_output().unwrap());
-        let mut codes: Vec<i32> = outputs.iter().map(|output| output.status.code().unwrap()).collect();
-        codes.sort_unstable();
-        assert_eq!(codes, [0, 2], "round {round}: one wins, one gets a clear no: {outputs:?}");
-        let winner = usize::from(outputs[0].status.code() != Some(0));
-        let request: Value = serde_json::from_slice(&outputs[winner].stdout).unwrap();
-        let id = request["id"].as_str().unwrap();
-        assert_eq!(grants_on_ledgers(&nodes, id), 6);
-        wait_for("the loser to leave nothing behind", || {
-            let all: Vec<Value> = nodes.iter().flat_map(Node::bookings).collect();
-            if all.iter().all(|booking| booking["request"] == id) { Ok(()) } else { Err(format!("{all:?}")) }
-        });
-        let _ = nodes[winner].kolo_json(&["cancel", "last"], 0);
-    }
+fn the_command_line_submits_lists_and_cancels() {
+    let node = Node::first("alpha", &hosts("a", 2));
+    node.wait_until_it_knows(2);
+    let amounts = ["--total", "cpu=6", "--total", "memory=10GiB", "--per-host", "cpu=0.5"];
+    let request = node.kolo_json(&[&["submit", "-N", "2", "-t", "2:00:00"], &amounts[..]].concat(), 0);
+    assert_eq!(request["state"], "active", "free hosts start at once: {request}");
+    let granted = request["reservation"]["hosts"].as_array().unwrap();
+    let total = |resource: &str| granted.iter().map(|host| host["amounts"][resource].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((granted.len(), total("cpu"), total("memory")), (2, 6000, 10 * 1024), "{request}");
+    let id = request["id"].as_str().unwrap();
+    assert_eq!(node.kolo_json(&["list"], 0)["requests"][0]["id"], id);
+    assert_eq!(node.kolo_json(&["cancel", id], 0)["state"], "cancelled");
+    assert!(node.bookings().is_empty(), "{:?}", node.bookings());
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! The scenarios that are shipped, on real processes; and what is said of one that is wrong. In the simulator they are
+//! played by the tests of the harness.
+
+use std::{fs, path::Path, process::Command};
+
+use end_to_end::{binary, has_namespaces, write};
+use serde_json::Value;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
+
+/// Plays a scenario: the exit code, and everything that was said.
+fn play(file: &Path, more: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(binary("kolo-sim")).arg("scenario").arg(file).args(more).output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), out, err)
+}
+
+fn comes_true(name: &str) {
+    let file = Path::new(FOLDER).join(name);
+    if fs::read_to_string(&file).unwrap().contains("\ncut = ") && !has_namespaces() {
+        eprintln!("skipped: this system does not let its users make network namespaces");
+        return;
+    }
+    let (code, out, err) = play(&file, &["--on", "processes", "--output", "json"]);
+    assert_eq!(code, Some(0), "{out}\n{err}");
+    let told: Value = serde_json::from_str(out.trim().lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&told["held"], told["played"].as_array().unwrap().len()),
+        (&true.into(), usize::try_from(told["steps"].as_u64().unwrap()).unwrap()),
+        "{told}"
+    );
+}
+
+/// A test for each of the files, and one that none is forgotten.
+macro_rules! scenarios {
+    ($($test:ident: $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            comes_true($file);
+        })*
+
+        #[test]
+        fn none_is_forgotten() {
+            let mut files: Vec<String> =
+                fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            files.sort();
+            assert_eq!(files, [$($file),*]);
+        }
+    };
+}
+
+scenarios! {
+    cancelling_frees_everything: "cancel.toml",
+    from_any_site_a_request_becomes_a_reservation: "every-site-reserves.toml",
+    each_half_of_a_cut_grid_goes_on: "halves.toml",
+    what_was_told_survives_a_crash: "kill-and-restart.toml",
+    another_site_goes_on_for_a_dead_entry_point: "lost-entry-point.toml",
+    two_entry_points_race_and_one_wins: "race.toml",
+    a_host_that_its_owner_takes_away_is_replaced: "shrink.toml",
+}
+
+#[test]
+fn what_is_wrong_is_told_with_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let head = "[grid]\nsites = 1\n[[step]]\nstart = \"a\"\n";
+    let file = write(folder.path(), "wrong.toml", &format!("{head}[[step]]\nexplode = \"a\"\n"));
+    let (code, _, err) = play(&file, &[]);
+    assert_eq!(code, Some(64), "{err}");
+    assert!(err.contains("wrong.toml:5: step: expected exactly one of start"), "{err}");
+
+    let submit = "[[step]]\nsubmit = \"job\"\nthrough = \"a\"\nhosts = 2\nduration = \"1h\"\n";
+    let expect = "[[step]]\nexpect = \"reserved\"\nrequest = \"job\"\nwithin = \"1s\"\n";
+    let file = write(folder.path(), "vain.toml", &format!("{head}{submit}{expect}"));
+    for on in ["simulator", "processes"] {
+        let (code, _, err) = play(&file, &["--on", on]);
+        assert_eq!(code, Some(1), "{on}: {err}");
+        assert!(
+            err.contains("vain.toml:10: expect job: reserved: not within 1000 ms; seen: job rejected"),
+            "{on}: {err}"
+        );
+        let kept = err.lines().find_map(|line| line.strip_prefix("what happened is in ")).unwrap();
+        assert!(Path::new(kept).is_dir(), "{on}: {err}");
+        fs::remove_dir_all(kept).unwrap();
+    }
+}
