@@ -103,6 +103,8 @@ counters! {
     ConnectionsRefusedTooFast => "connections_refused_too_fast",
     /// Connections refused because too many are open or in their handshake.
     ConnectionsRefusedFull => "connections_refused_full",
+    /// Connections that others have opened from other machines.
+    ConnectionsFromElsewhere => "connections_from_elsewhere",
     /// Connections closed because the other side did not say which grid it is of.
     ConnectionsClosedSilent => "connections_closed_silent",
     /// Connections closed because the other side is of another grid.

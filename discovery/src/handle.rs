@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -32,6 +33,7 @@ use crate::{
     inbound::{InboundQueue, ScheduleServer},
     index,
     membership::Badge,
+    offsets::ClockOffset,
     outbox::Offer,
     shared::Shared,
     swarm_task::{AskCommand, Command},
@@ -87,6 +89,10 @@ pub struct Status {
     pub known_hosts: usize,
     /// Peers that are banned at present.
     pub bans: Vec<BannedPeer>,
+    /// The clocks of other sites beside this machine's; none when no site was heard of lately.
+    pub clock: Option<ClockOffset>,
+    /// What others say this node's address is, most of them first.
+    pub seen_as: Vec<IpAddr>,
     /// Everything counted since the start.
     pub counters: BTreeMap<&'static str, u64>,
     /// Addresses of other nodes, worth keeping over a restart as `known_peers`.
@@ -246,6 +252,8 @@ impl Discovery {
             connected: shared.connected().iter().filter_map(crate::identity::site_of_peer).collect(),
             known_sites: shared.view.site_count(),
             known_hosts: shared.view.host_count(),
+            clock: shared.offsets.summary(now),
+            seen_as: shared.seen_as.told(),
             counters: shared.counters.all(),
             addresses_worth_remembering: shared.worth_remembering(),
         }

@@ -37,9 +37,11 @@ mod frames;
 mod gate;
 mod handle;
 mod inbound;
+mod offsets;
 mod rate;
 mod repair;
 mod revocations;
+mod seen;
 mod shared;
 mod start;
 mod swarm_task;
@@ -56,6 +58,7 @@ pub use crate::{
     identity::Identity,
     inbound::{Inbound, InboundRequest, Responder, ScheduleSource},
     membership::Membership,
+    offsets::ClockOffset,
     start::{StartError, start},
     view::{HostView, SharedView, SiteSummary},
 };

@@ -28,8 +28,10 @@ use crate::{
     counters::{Counter, Counters},
     identity::{Identity, peer_of_site},
     membership::Badge,
+    offsets::Offsets,
     outbox::{Offer, PendingChanges},
     revocations::Differing,
+    seen::SeenAs,
     view::SharedView,
     wire::{self, Dropped, Payload, Stamp, Terms},
 };
@@ -46,6 +48,10 @@ pub(crate) struct Shared {
     pub(crate) neighbour_met: Notify,
     /// Sites that know other revocations.
     pub(crate) differing: Differing,
+    /// How far the clocks of others are from this one's.
+    pub(crate) offsets: Offsets,
+    /// What others say this node's address is.
+    pub(crate) seen_as: SeenAs,
     outbox: Mutex<Outbox>,
     last_sequence: AtomicU64,
     listen: RwLock<Vec<Multiaddr>>,
@@ -91,6 +97,8 @@ impl Shared {
             outbox_changed: Notify::new(),
             neighbour_met: Notify::new(),
             differing: Differing::default(),
+            offsets: Offsets::default(),
+            seen_as: SeenAs::default(),
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, changes }),
             last_sequence: AtomicU64::new(0),
             listen: RwLock::new(Vec::new()),
@@ -233,7 +241,7 @@ impl Shared {
 
     /// Believes what an envelope says if it is news.
     pub(crate) fn believe(&self, opened: wire::Opened, envelope: &[u8]) -> Result<SiteId, Dropped> {
-        let wire::Opened { author, remaining, badge, payload } = opened;
+        let wire::Opened { author, remaining, badge, payload, .. } = opened;
         let now = self.clock.now();
         let heard = match payload {
             // After a restart with a clock set back, the grid knows a later advert of this site than it can make.

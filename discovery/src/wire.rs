@@ -60,6 +60,8 @@ struct Body {
 pub struct Opened {
     /// Who signed it; the payload speaks of this site only.
     pub author: SiteId,
+    /// When it was signed, by the author's clock (Unix milliseconds).
+    pub sent_ms: u64,
     /// What is left of its time to live.
     pub remaining: Millis,
     /// What the author shows of its membership.
@@ -263,6 +265,13 @@ pub fn badge_of(envelope: &[u8]) -> Option<Badge> {
     Some(body.badge)
 }
 
+/// When an envelope was signed (Unix milliseconds), and what it says, in one whose signature was checked before.
+#[must_use]
+pub fn sent_of(envelope: &[u8]) -> Option<(u64, Payload)> {
+    let body: Body = decode::<_, ADVERT_BYTES_MAX>(envelope.get(HEADER_BYTES..)?).ok()?;
+    Some((body.sent_ms, body.payload))
+}
+
 /// What the opener goes by.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
@@ -312,7 +321,8 @@ pub fn open(envelope: &[u8], terms: Terms<'_>) -> Result<Opened, Dropped> {
         return Err(Dropped::Invalid);
     }
     check_payload(&body.payload, &author, sequence)?;
-    Ok(Opened { author, remaining: Millis(time_to_live - age), badge: body.badge, payload: body.payload })
+    let (sent_ms, remaining) = (body.sent_ms, Millis(time_to_live - age));
+    Ok(Opened { author, sent_ms, remaining, badge: body.badge, payload: body.payload })
 }
 
 fn check_payload(payload: &Payload, author: &SiteId, sequence: u64) -> Result<(), Dropped> {

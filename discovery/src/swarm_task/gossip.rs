@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use broker::{protocol::ScheduleUpdate, time::Millis};
+use broker::{ids::SiteId, protocol::ScheduleUpdate, time::Millis};
 use libp2p::{
     PeerId,
     gossipsub::{self, MessageAcceptance, PublishError, TopicHash},
@@ -193,7 +193,15 @@ impl Gossip {
     }
 
     fn judge(&mut self, from: PeerId, message: &gossipsub::Message, now: Millis) -> Result<(), Refused> {
-        let opened = self.shared.open(&message.data)?;
+        let opened = self.shared.open(&message.data).inspect_err(|dropped| {
+            // The signature was good, only the time was not: that of a site that is believed otherwise says how wrong.
+            if matches!(dropped, Dropped::Expired | Dropped::FromFuture)
+                && let Some((author, _)) = wire::peek(&message.data)
+                && let Some((sent_ms, payload)) = wire::sent_of(&message.data)
+            {
+                self.note_time(&author, &payload, sent_ms, now);
+            }
+        })?;
         let belongs_to_topic = match opened.payload {
             Payload::Advert(_) => message.topic == self.adverts,
             Payload::Update(_) => message.topic == self.schedules,
@@ -209,8 +217,16 @@ impl Gossip {
         if is_newcomer && !(self.introducers.admit(from, now) && self.newcomers.admit(self.own(), now)) {
             return Err(Dropped::Newcomer.into());
         }
+        self.note_time(&opened.author, &opened.payload, opened.sent_ms, now);
         self.shared.believe(opened, &message.data)?;
         if self.accepted.admit(self.own(), now) { Ok(()) } else { Err(Dropped::Overload.into()) }
+    }
+
+    /// Takes note of what a site in the view says the time is.
+    fn note_time(&self, author: &SiteId, payload: &Payload, sent_ms: u64, now: Millis) {
+        if self.shared.view.sequence(author).is_some() {
+            self.shared.offsets.note(author, payload, sent_ms, self.shared.clock.utc_ms(), now);
+        }
     }
 
     fn own(&self) -> PeerId {

@@ -43,6 +43,7 @@ use crate::{
     conduct::{Conduct, Offence},
     counters::Counter,
     identity::site_of_peer,
+    seen::ip_of,
     shared::{Shared, millis, peer_of_address},
 };
 
@@ -339,7 +340,11 @@ impl SwarmTask {
             SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
                 self.on_identified(peer_id, &info);
             }
-            SwarmEvent::ConnectionEstablished { peer_id, .. } => {
+            SwarmEvent::ConnectionEstablished { peer_id, endpoint, .. } => {
+                let from = endpoint.is_listener().then(|| ip_of(endpoint.get_remote_address())).flatten();
+                if from.is_some_and(|from| !from.is_loopback()) {
+                    self.shared.count(Counter::ConnectionsFromElsewhere);
+                }
                 let is_first = self.peers.opened(peer_id);
                 let now = self.shared.clock.now();
                 // What was queued while nobody was there goes out anyway.
@@ -376,6 +381,9 @@ impl SwarmTask {
             // An error says that it is gone already.
             let _ = self.swarm.disconnect_peer_id(peer);
             return;
+        }
+        if let Some(ip) = ip_of(&info.observed_addr) {
+            self.shared.seen_as.note(peer, ip);
         }
         let is_new = self.peers.met(peer, &info.listen_addrs);
         let behaviour = self.swarm.behaviour_mut();

@@ -67,7 +67,13 @@ fn what_is_sealed_opens_and_says_the_same() {
     let opened = open(&envelope, terms(&grid())).unwrap();
     assert_eq!(
         opened,
-        Opened { author: me.site_id().clone(), remaining: Millis(60_000), badge: Badge::default(), payload }
+        Opened {
+            author: me.site_id().clone(),
+            sent_ms: NOW_MS,
+            remaining: Millis(60_000),
+            badge: Badge::default(),
+            payload
+        }
     );
     assert_eq!(peek(&envelope), Some((me.site_id().clone(), 7)));
 }
