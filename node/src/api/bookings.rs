@@ -1,21 +1,27 @@
 //! Who has reserved what and when, at all sites: what a Gantt chart shows.
+//!
+//! Sites tell what they have now; what has ended is what this node has heard before, and its own requests, which it remembers over a
+//! restart.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use broker::{
     ids::{HostId, RequestId, SiteId},
+    protocol::ToldBooking,
     resources::Amounts,
-    time::Time,
+    time::{Time, Window},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{ApiState, grid::ScheduleState, problem::Problem};
-use crate::daemon::bookings::Told;
+use super::{
+    ApiState,
+    extract::{Query, in_range},
+    grid::ScheduleState,
+    problem::Problem,
+};
+use crate::daemon::{bookings::Told, requests::Snapshot};
 
 /// Reservations of one answer unless asked otherwise.
 const LIST_DEFAULT: usize = 5_000;
@@ -28,17 +34,21 @@ const LIST_MAX: usize = 20_000;
 #[serde(deny_unknown_fields)]
 pub struct BookingQuery {
     /// Only those that end after this (Unix seconds).
+    #[param(minimum = 0, maximum = 253_402_300_799_i64)]
     from: Option<i64>,
     /// Only those that start before this (Unix seconds).
+    #[param(minimum = 0, maximum = 253_402_300_799_i64)]
     until: Option<i64>,
     /// Only those of this site.
-    #[param(value_type = Option<String>)]
+    #[param(value_type = Option<String>, min_length = 1, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")]
     site: Option<SiteId>,
     /// Only those of this user.
     user: Option<String>,
     /// How many at most.
+    #[param(minimum = 1, maximum = 20_000)]
     limit: Option<usize>,
     /// Goes on after the answer that gave this as `next`.
+    #[param(pattern = r"^[0-9]{1,12} [^ \x00-\x1f\x7f-\x9f]{1,128} [^ \x00-\x1f\x7f-\x9f]{1,128} [0-9]{1,9}$")]
     after: Option<String>,
 }
 
@@ -71,12 +81,16 @@ struct BookedSite {
     is_withheld: bool,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 struct BookingView {
     #[schema(value_type = String)]
     site: SiteId,
     #[schema(value_type = String)]
     request: RequestId,
+    /// The request of this node that this one lengthens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    part_of: Option<RequestId>,
     #[schema(value_type = String)]
     entry_point: SiteId,
     attempt: u32,
@@ -88,7 +102,7 @@ struct BookingView {
     hosts: Vec<BookedHost>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 struct BookedHost {
     #[schema(value_type = String)]
     host: HostId,
@@ -97,17 +111,49 @@ struct BookedHost {
 }
 
 /// Where a reservation stands in the list; unique, and the same in every answer.
-type Position = (Time, SiteId, RequestId, u32);
+type Position<'a> = (Time, &'a SiteId, &'a RequestId, u32);
 
-fn position_of(view: &BookingView) -> Position {
-    (view.start, view.site.clone(), view.request.clone(), view.attempt)
+/// A reservation that may be shown; copied only if it is.
+enum Row<'a> {
+    Told(&'a SiteId, &'a ToldBooking),
+    Ended(&'a BookingView),
+}
+
+impl<'a> Row<'a> {
+    fn position(&self) -> Position<'a> {
+        match self {
+            Row::Told(site, told) => (told.window.start, site, &told.attempt.request, told.attempt.attempt),
+            Row::Ended(view) => (view.start, &view.site, &view.request, view.attempt),
+        }
+    }
+
+    fn view(&self) -> BookingView {
+        match self {
+            Row::Ended(view) => (*view).clone(),
+            Row::Told(site, told) => BookingView {
+                site: (*site).clone(),
+                request: told.attempt.request.clone(),
+                part_of: None,
+                entry_point: told.attempt.entry_point.clone(),
+                attempt: told.attempt.attempt,
+                user: told.user.clone(),
+                start: told.window.start,
+                end: told.window.end,
+                hosts: told
+                    .grants
+                    .iter()
+                    .map(|grant| BookedHost { host: grant.host.clone(), amounts: grant.amounts.clone() })
+                    .collect(),
+            },
+        }
+    }
 }
 
 fn cursor_of(view: &BookingView) -> String {
     format!("{} {} {} {}", view.start.0, view.site, view.request, view.attempt)
 }
 
-fn read_cursor(text: &str) -> Option<Position> {
+fn read_cursor(text: &str) -> Option<(Time, SiteId, RequestId, u32)> {
     let mut parts = text.split(' ');
     let start = parts.next()?.parse().ok()?;
     let site = SiteId::new(parts.next()?).ok()?;
@@ -116,34 +162,67 @@ fn read_cursor(text: &str) -> Option<Position> {
 }
 
 impl BookingQuery {
-    fn views(&self, told: &BTreeMap<SiteId, Told>) -> Vec<BookingView> {
-        let (from, until) = (Time(self.from.unwrap_or(i64::MIN)), Time(self.until.unwrap_or(i64::MAX)));
-        let mut views = Vec::new();
-        for (site, told) in told {
-            let wanted = told.bookings.values().filter(|booking| {
-                booking.window.end > from
-                    && booking.window.start < until
-                    && self.user.as_ref().is_none_or(|user| *user == booking.user)
-            });
-            views.extend(wanted.map(|booking| {
-                BookingView {
-                    site: site.clone(),
-                    request: booking.attempt.request.clone(),
-                    entry_point: booking.attempt.entry_point.clone(),
-                    attempt: booking.attempt.attempt,
-                    user: booking.user.clone(),
-                    start: booking.window.start,
-                    end: booking.window.end,
-                    hosts: booking
-                        .grants
-                        .iter()
-                        .map(|grant| BookedHost { host: grant.host.clone(), amounts: grant.amounts.clone() })
-                        .collect(),
-                }
-            }));
+    fn wants(&self, window: Window, user: &str) -> bool {
+        self.from.is_none_or(|from| window.end > Time(from))
+            && self.until.is_none_or(|until| window.start < Time(until))
+            && self.user.as_ref().is_none_or(|wanted| wanted == user)
+    }
+
+    /// The first `limit` reservations behind `after`, by start, and whether there are more.
+    fn page(
+        &self,
+        told: &BTreeMap<SiteId, Told>,
+        ended: &[BookingView],
+        after: Option<Position<'_>>,
+        limit: usize,
+    ) -> (Vec<BookingView>, bool) {
+        let of_sites = told.iter().flat_map(|(site, told)| {
+            let wanted = told.bookings.values().filter(|booking| self.wants(booking.window, &booking.user));
+            wanted.map(move |booking| Row::Told(site, booking))
+        });
+        let rows = of_sites.chain(ended.iter().map(Row::Ended));
+        let mut rows: Vec<Row<'_>> = rows.filter(|row| after.is_none_or(|after| row.position() > after)).collect();
+        let has_more = rows.len() > limit;
+        if has_more {
+            // Only those that are shown are put in order.
+            rows.select_nth_unstable_by(limit, |a, b| a.position().cmp(&b.position()));
+            rows.truncate(limit);
         }
-        views.sort_by_key(position_of);
-        views
+        rows.sort_unstable_by(|a, b| a.position().cmp(&b.position()));
+        (rows.iter().map(Row::view).collect(), has_more)
+    }
+
+    /// What `ended` had at the sites of `told`, without what these have told themselves.
+    fn remembered(&self, told: &BTreeMap<SiteId, Told>, ended: &[Snapshot], own: &SiteId) -> Vec<BookingView> {
+        let mut views: BTreeMap<(&SiteId, &RequestId), BookingView> = BTreeMap::new();
+        for snapshot in ended {
+            let record = &snapshot.record;
+            let Some(allocation) = snapshot.stage.standing_allocation() else { continue };
+            let window = Window::starting(allocation.start, record.request.duration());
+            if !self.wants(window, &record.user) {
+                continue;
+            }
+            for grant in allocation.grants.iter().filter(|grant| told.contains_key(&grant.site)) {
+                let view = views.entry((&grant.site, &record.id)).or_insert_with(|| BookingView {
+                    site: grant.site.clone(),
+                    request: record.id.clone(),
+                    part_of: None,
+                    entry_point: own.clone(),
+                    attempt: record.last_attempt,
+                    user: record.user.clone(),
+                    start: window.start,
+                    end: window.end,
+                    hosts: Vec::new(),
+                });
+                view.hosts.push(BookedHost { host: grant.host.clone(), amounts: grant.amounts.clone() });
+            }
+        }
+        if !views.is_empty() {
+            for (site, told) in told {
+                told.bookings.keys().for_each(|attempt| drop(views.remove(&(site, &attempt.request))));
+            }
+        }
+        views.into_values().collect()
     }
 }
 
@@ -153,9 +232,9 @@ pub async fn list(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<BookingQuery>,
 ) -> Result<Json<BookingList>, Problem> {
-    let limit = query.limit.unwrap_or(LIST_DEFAULT);
-    if !(1..=LIST_MAX).contains(&limit) {
-        return Err(Problem::bad_request(format!("limit: expected 1 to {LIST_MAX}")).with_key("limit"));
+    let limit = in_range("limit", query.limit.unwrap_or(LIST_DEFAULT), 1..=LIST_MAX)?;
+    for (key, time) in [("from", query.from), ("until", query.until)] {
+        in_range(key, time.unwrap_or(0), 0..=Time::MAX.0)?;
     }
     let unknown = || Problem::bad_request("after: expected what an answer has given as next").with_key("after");
     let after = query.after.as_deref().map(|text| read_cursor(text).ok_or_else(unknown)).transpose()?;
@@ -170,11 +249,67 @@ pub async fn list(
         is_withheld: told.is_withheld,
     });
     let sites = sites.collect();
-    let mut bookings = query.views(&told);
-    if let Some(after) = after {
-        bookings.drain(..bookings.partition_point(|view| position_of(view) <= after));
+    let ended = state.bookings.ended(&state.requests, now.utc);
+    let ended = query.remembered(&told, &ended, state.discovery.site_id());
+    let after = after.as_ref().map(|(start, site, request, attempt)| (*start, site, request, *attempt));
+    let (mut bookings, has_more) = query.page(&told, &ended, after, limit);
+    let next = bookings.last().filter(|_| has_more).map(cursor_of);
+    for booking in &mut bookings {
+        booking.part_of = state.requests.base_of_id(&booking.request);
     }
-    let next = (bookings.len() > limit).then(|| cursor_of(&bookings[limit - 1]));
-    bookings.truncate(limit);
     Ok(Json(BookingList { now: now.utc, sites, bookings, next }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use broker::protocol::AttemptId;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn query() -> BookingQuery {
+        BookingQuery { from: None, until: None, site: None, user: None, limit: None, after: None }
+    }
+
+    fn name<T: TryFrom<String, Error: std::fmt::Debug>>(text: String) -> T {
+        T::try_from(text).unwrap()
+    }
+
+    proptest! {
+        /// Pages of any size, one behind the other, against the whole list in order.
+        #[test]
+        fn pages_leave_nothing_out_and_tell_nothing_twice(
+            bookings in prop::collection::btree_map((0_u8..3, 0_u8..20), (0_i64..5, 1_i64..5), 0..30),
+            limit in 1_usize..8,
+        ) {
+            let mut told: BTreeMap<SiteId, Told> = BTreeMap::new();
+            for ((site, request), (start, long)) in &bookings {
+                let attempt =
+                    AttemptId { entry_point: name("e".to_owned()), request: name(format!("r{request}")), attempt: 1 };
+                let window = Window { start: Time(*start), end: Time(start + long) };
+                let booking = ToldBooking { attempt: attempt.clone(), window, grants: Vec::new(), user: String::new() };
+                Arc::make_mut(&mut told.entry(name(format!("s{site}"))).or_default().bookings).insert(attempt, booking);
+            }
+            let mut expected: Vec<(i64, String, String)> = bookings
+                .iter()
+                .map(|((site, request), (start, _))| (*start, format!("s{site}"), format!("r{request}")))
+                .collect();
+            expected.sort();
+            let (mut seen, mut after) = (Vec::new(), None);
+            loop {
+                let cursor = after.as_deref().and_then(read_cursor);
+                let cursor = cursor.as_ref().map(|(start, site, request, attempt)| (*start, site, request, *attempt));
+                let (page, has_more) = query().page(&told, &[], cursor, limit);
+                prop_assert!(page.len() == limit || !has_more);
+                after = page.last().map(cursor_of);
+                seen.extend(page.into_iter().map(|view| (view.start.0, view.site.to_string(), view.request.to_string())));
+                if !has_more {
+                    break;
+                }
+            }
+            prop_assert_eq!(seen, expected);
+        }
+    }
 }

@@ -14,7 +14,7 @@ use axum::{
     },
 };
 use broker::{ids::SiteId, protocol::LedgerVersion};
-use futures::stream::{self, Stream};
+use futures::stream::{self, Stream, StreamExt as _};
 use tokio::{
     sync::broadcast,
     time::{Instant, MissedTickBehavior},
@@ -42,6 +42,7 @@ pub async fn listen(
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{CLIENTS_MAX} clients listen already; try again later"))
     })?;
     let listener = Listener { listening, until: Instant::now() + STREAM_LIFE };
+    let stopped = state.changes.stopped();
     let stream = stream::unfold(listener, |mut listener| async move {
         let received = tokio::time::timeout_at(listener.until, listener.listening.changes.recv()).await.ok()?;
         let event = match received {
@@ -56,7 +57,8 @@ pub async fn listen(
             Err(broadcast::error::RecvError::Closed) => return None,
         };
         Some((Ok(event), listener))
-    });
+    })
+    .take_until(stopped);
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
 

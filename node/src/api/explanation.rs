@@ -10,10 +10,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    request_view::{ReasonView, reason_of, state_of},
+    request_view::{Family, ReasonView, reason_of, state_of},
     words,
 };
-use crate::daemon::requests::Snapshot;
 
 /// Answer of `GET /v1/requests/{id}/explain`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -66,13 +65,14 @@ struct SiteAnswerView {
     milliseconds: u64,
 }
 
-/// Explains a snapshot at `now_ms` (Unix milliseconds).
-pub fn explain(snapshot: &Snapshot, now_ms: u64, name_of: impl Fn(&SiteId) -> String) -> Explanation {
+/// Explains a request at `now_ms` (Unix milliseconds).
+pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String) -> Explanation {
+    let Family { snapshot, parts, .. } = family;
     let record = &snapshot.record;
     Explanation {
         id: record.id.clone(),
         user: record.user.clone(),
-        state: state_of(snapshot, now_ms),
+        state: state_of(snapshot, parts, now_ms),
         reason: reason_of(&snapshot.stage),
         rounds: record.history.rounds.iter().map(round_view).collect(),
         attempts: record.history.tries.iter().map(|one| attempt_view(one, &name_of)).collect(),

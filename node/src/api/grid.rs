@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use broker::{
     amount::Amount,
     ids::{HostId, RequestId, SiteId},
@@ -21,7 +18,12 @@ use discovery::BannedPeer;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{ApiState, problem::Problem, schema};
+use super::{
+    ApiState,
+    extract::{Query, in_range},
+    problem::Problem,
+    schema,
+};
 use crate::daemon::{carry::MAX_SCHEDULE_AGE, clock::unix_ms};
 
 /// Sites or hosts of one answer unless asked otherwise.
@@ -47,7 +49,20 @@ pub struct Status {
     #[schema(value_type = schema::Version)]
     ledger_version: LedgerVersion,
     bans: Vec<BanView>,
+    /// What peers say this node's address is, most of them first.
+    seen_as: Vec<String>,
+    /// None when no other site was heard of lately.
+    clock: Option<ClockView>,
     counters: BTreeMap<String, u64>,
+}
+
+/// The clocks of other sites beside this machine's.
+#[derive(Debug, Serialize, ToSchema)]
+struct ClockView {
+    /// Sites whose signed messages tell their time.
+    sites: usize,
+    /// How far the clock in the middle of theirs is ahead of this machine's; below zero when it is behind.
+    ahead_ms: i64,
 }
 
 /// The node and what it knows, in numbers.
@@ -70,6 +85,8 @@ pub async fn status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         active_requests: state.requests.active(),
         ledger_version,
         bans: bans(&discovery.bans),
+        seen_as: discovery.seen_as.iter().map(ToString::to_string).collect(),
+        clock: discovery.clock.map(|clock| ClockView { sites: clock.sites, ahead_ms: clock.median_ms }),
         counters: discovery.counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
     })
 }
@@ -209,6 +226,7 @@ pub struct HostList {
 #[serde(deny_unknown_fields)]
 pub struct PageQuery {
     /// How many at most.
+    #[param(minimum = 1, maximum = 50_000)]
     limit: Option<usize>,
     /// Goes on after the answer that gave this as `next`.
     after: Option<String>,
@@ -216,11 +234,7 @@ pub struct PageQuery {
 
 impl PageQuery {
     fn limit(&self) -> Result<usize, Problem> {
-        let limit = self.limit.unwrap_or(LIST_DEFAULT);
-        if (1..=LIST_MAX).contains(&limit) {
-            return Ok(limit);
-        }
-        Err(Problem::bad_request(format!("limit: expected 1 to {LIST_MAX}")).with_key("limit"))
+        in_range("limit", self.limit.unwrap_or(LIST_DEFAULT), 1..=LIST_MAX)
     }
 }
 
@@ -243,7 +257,7 @@ struct HostView {
 }
 
 /// Every known host, by site, then by host.
-#[utoipa::path(get, path = "/hosts", tag = "grid", params(PageQuery), responses((status = 200, description = "Done", body = HostList)))]
+#[utoipa::path(get, path = "/hosts", tag = "grid", params(("limit" = Option<usize>, Query, description = "How many at most", minimum = 1, maximum = 50_000), ("after" = Option<String>, Query, description = "Goes on after the answer that gave this as `next`", pattern = "^[^ ]+ .+$")), responses((status = 200, description = "Done", body = HostList)))]
 pub async fn hosts(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<PageQuery>,

@@ -2,12 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{Path, State},
-    http::StatusCode,
-};
+use axum::{Json, extract::State, http::StatusCode};
 use broker::{
     amount::Amount,
     ids::{HostId, RequestId},
@@ -19,7 +14,13 @@ use broker::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ApiState, problem::Problem, requests::read_body};
+use super::{
+    ApiState,
+    extract::{Body, Path},
+    problem::Problem,
+    requests::read_body,
+    schema,
+};
 use crate::trust::new_request_id;
 
 /// How long the ledger may take, its write to disk included.
@@ -31,14 +32,15 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 #[schema(as = LocalEntry)]
 pub struct Entry {
     /// May be left out at a site with one host.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::Name>)]
     host: Option<HostId>,
-    #[schema(value_type = i64)]
+    #[schema(value_type = i64, minimum = 0, maximum = 253_402_300_799_i64)]
     start: Time,
-    #[schema(value_type = i64)]
+    /// Behind the start.
+    #[schema(value_type = i64, minimum = 0, maximum = 253_402_300_799_i64)]
     end: Time,
     /// What the work takes; left out, the whole host.
-    #[schema(value_type = Option<std::collections::BTreeMap<String, u64>>)]
+    #[schema(value_type = Option<schema::Amounts>)]
     amounts: Option<Amounts>,
 }
 
@@ -85,7 +87,10 @@ pub async fn list(State(state): State<Arc<ApiState>>) -> Json<LocalList> {
 
 /// Enters the owner's own work; answers once it is on disk.
 #[utoipa::path(post, path = "/local", tag = "grid", request_body = Entry, responses((status = 201, description = "Done", body = LocalView)))]
-pub async fn enter(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<(StatusCode, Json<LocalView>), Problem> {
+pub async fn enter(
+    State(state): State<Arc<ApiState>>,
+    Body(body): Body,
+) -> Result<(StatusCode, Json<LocalView>), Problem> {
     let entry: Entry = read_body("own work", &body)?;
     let work = work_of(&state, entry)?;
     let id = work.id.clone();
@@ -126,10 +131,7 @@ fn work_of(state: &ApiState, entry: Entry) -> Result<LocalWork, Problem> {
 
 /// Takes own work out.
 #[utoipa::path(delete, path = "/local/{id}", tag = "grid", params(("id" = String, Path, description = "An id, or the unique beginning of one")), responses((status = 200, description = "Done", body = LocalView)))]
-pub async fn remove(
-    State(state): State<Arc<ApiState>>,
-    Path(selector): Path<String>,
-) -> Result<Json<LocalView>, Problem> {
+pub async fn remove(State(state): State<Arc<ApiState>>, Path(selector): Path) -> Result<Json<LocalView>, Problem> {
     let found: Vec<(AttemptId, LocalView)> = {
         let ledger = state.ledger.lock();
         let matching = ledger.local_work().filter(|booking| booking.attempt.request.as_str().starts_with(&selector));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, body::Bytes, extract::State, http::StatusCode};
+use axum::{Json, extract::State, http::StatusCode};
 use broker::{
     ids::SiteId,
     ledger::Booking,
@@ -12,7 +12,7 @@ use broker::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{ApiState, problem::Problem, requests::read_body};
+use super::{ApiState, extract::Body, problem::Problem, requests::read_body, schema};
 use crate::daemon::membership::RevokeError;
 
 /// Answer of `GET /v1/grid`.
@@ -125,8 +125,8 @@ pub struct Revoked {
 }
 
 /// Takes a signed revocation.
-#[utoipa::path(post, path = "/grid/revocations", tag = "grid", request_body = serde_json::Value, responses((status = 200, description = "Done", body = Revoked)))]
-pub async fn revoke(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<Revoked>, Problem> {
+#[utoipa::path(post, path = "/grid/revocations", tag = "grid", request_body = schema::Revocation, responses((status = 200, description = "Done", body = Revoked)))]
+pub async fn revoke(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<Revoked>, Problem> {
     let revocation: SignedRevocation = read_body("revocation", &body)?;
     let membership = Arc::clone(&state.membership);
     // The disk takes a while, and other calls are served by the same thread.

@@ -5,6 +5,7 @@
 mod bookings;
 pub mod events;
 mod explanation;
+mod extract;
 mod grid;
 mod guard;
 mod local;
@@ -38,7 +39,13 @@ use broker::ids::SiteId;
 use discovery::Discovery;
 use utoipa::{
     OpenApi,
-    openapi::{Ref, RefOr, content::ContentBuilder, response::ResponseBuilder},
+    openapi::{
+        Components, Ref, RefOr,
+        content::ContentBuilder,
+        path::Operation,
+        response::ResponseBuilder,
+        security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    },
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -113,7 +120,7 @@ impl ApiState {
         description = "The API of one node. Times are whole Unix seconds unless a name ends in `_ms`; amounts are base \
                        units (millicores, MiB)."
     ),
-    components(schemas(Problem))
+    components(schemas(Problem, requests::Until))
 )]
 struct Description;
 
@@ -150,9 +157,11 @@ fn described() -> (OpenApiRouter<Arc<ApiState>>, OpenApiRouter<Arc<ApiState>>) {
 fn v1(state: &Arc<ApiState>) -> (Router<Arc<ApiState>>, utoipa::openapi::OpenApi) {
     let (guarded, open) = described();
     let guarded = guarded.route_layer(middleware::from_fn_with_state(state.clone(), check_token));
-    let (router, mut document) =
-        OpenApiRouter::with_openapi(Description::openapi()).nest("/v1", guarded.merge(open)).split_for_parts();
+    let is_open = |path: &str| open.get_openapi().paths.paths.keys().any(|known| path == format!("/v1{known}"));
+    let described = OpenApiRouter::with_openapi(Description::openapi()).nest("/v1", guarded.merge(open.clone()));
+    let (router, mut document) = described.split_for_parts();
     describe_problems(&mut document);
+    describe_token(&mut document, is_open);
     (router, document)
 }
 
@@ -163,12 +172,29 @@ fn describe_problems(document: &mut utoipa::openapi::OpenApi) {
         .description("What is wrong (RFC 9457)")
         .content("application/problem+json", content)
         .build();
-    for item in document.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.post, &mut item.delete];
-        for operation in operations.into_iter().flatten() {
-            operation.responses.responses.insert("default".to_owned(), RefOr::T(problem.clone()));
+    for (_, operation) in operations(document) {
+        operation.responses.responses.insert("default".to_owned(), RefOr::T(problem.clone()));
+    }
+}
+
+/// Every call wants the token, but those at paths that are open.
+fn describe_token(document: &mut utoipa::openapi::OpenApi, is_open: impl Fn(&str) -> bool) {
+    const TOKEN: &str = "token";
+    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("What is in `api.token`")).build();
+    let components = document.components.get_or_insert_with(Components::new);
+    components.add_security_scheme(TOKEN, SecurityScheme::Http(scheme));
+    for (path, operation) in operations(document) {
+        if !is_open(path) {
+            operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], _>(TOKEN, [])]);
         }
     }
+}
+
+fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = (&str, &mut Operation)> {
+    document.paths.paths.iter_mut().flat_map(|(path, item)| {
+        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        operations.into_iter().flatten().map(move |operation| (path.as_str(), operation))
+    })
 }
 
 /// The routes behind one door.

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use axum::{Json, body::Bytes, extract::State};
+use axum::{Json, extract::State};
 use broker::{
     ids::{HostId, RequestId, SiteId},
     phases::{self, Candidate, Phase, PhaseObserver, PhaseStopwatch},
@@ -19,7 +19,7 @@ use broker::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{ApiState, problem::Problem, requests::read_request, schema, words};
+use super::{ApiState, extract::Body, problem::Problem, requests::read_request, schema, words};
 use crate::daemon::carry;
 
 /// The plan object of the formats, with the site of each host and the age of the schedule that was used.
@@ -103,7 +103,7 @@ pub struct PlanReason {
 
 /// A plan on the live view; nothing is held.
 #[utoipa::path(post, path = "/plan", tag = "planning", request_body = schema::Request, responses((status = 200, description = "Done", body = LivePlan)))]
-pub async fn plan(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<LivePlan>, Problem> {
+pub async fn plan(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<LivePlan>, Problem> {
     let request = read_request(&body)?;
     let settings = state.requests.settings().planner;
     let now = state.carrier.clock.now();

@@ -12,7 +12,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::schema;
-use crate::daemon::requests::{ShownStage, Snapshot};
+use crate::daemon::{
+    extensions::end_with,
+    requests::{ShownStage, Snapshot},
+};
 
 /// See `docs/api.md`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -33,6 +36,38 @@ pub struct RequestView {
     request: Request,
     reservation: Option<ReservationView>,
     reason: Option<ReasonView>,
+    /// The request whose reservation this one lengthens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    extends: Option<RequestId>,
+    /// What lengthens this one's reservation; its end counts them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    extensions: Vec<ExtensionView>,
+}
+
+/// More time for the same hosts.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Extension)]
+struct ExtensionView {
+    #[schema(value_type = String)]
+    id: RequestId,
+    state: &'static str,
+    #[schema(value_type = Option<i64>)]
+    start: Option<Time>,
+    #[schema(value_type = Option<i64>)]
+    end: Option<Time>,
+    hosts: usize,
+}
+
+/// A request with those that lengthen its reservation, or the one that it lengthens.
+pub struct Family {
+    /// The request.
+    pub snapshot: Snapshot,
+    /// What lengthens it, the oldest first.
+    pub parts: Vec<Snapshot>,
+    /// What it lengthens.
+    pub extends: Option<RequestId>,
 }
 
 /// Answer of `GET /v1/requests`.
@@ -80,13 +115,14 @@ pub struct ReasonView {
 }
 
 impl RequestView {
-    /// Shows a snapshot at `now_ms` (Unix milliseconds). `name_of` gives sites' names.
-    pub fn new(snapshot: &Snapshot, now_ms: u64, name_of: impl Fn(&SiteId) -> String) -> RequestView {
+    /// Shows a request at `now_ms` (Unix milliseconds). `name_of` gives sites' names.
+    pub fn new(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String) -> RequestView {
+        let Family { snapshot, parts, extends } = family;
         let record = &snapshot.record;
         let duration = record.request.duration();
         let reservation = snapshot.stage.allocation().map(|allocation| ReservationView {
             start: allocation.start,
-            end: allocation.start + duration,
+            end: end_with(snapshot, parts).unwrap_or(allocation.start + duration),
             efficiency: allocation.efficiency,
             efficiency_bound: allocation.efficiency_bound,
             start_proven: allocation.start_proven,
@@ -98,7 +134,7 @@ impl RequestView {
             id: record.id.clone(),
             label: record.request.id().cloned(),
             user: record.user.clone(),
-            state: state_of(snapshot, now_ms),
+            state: state_of(snapshot, parts, now_ms),
             phase: phase_of(&snapshot.stage),
             revision: snapshot.revision,
             submitted_ms: record.submitted_ms,
@@ -108,7 +144,21 @@ impl RequestView {
             request: record.request.clone(),
             reservation,
             reason: reason_of(&snapshot.stage),
+            extends: extends.clone(),
+            extensions: parts.iter().map(|part| extension_view(part, now_ms)).collect(),
         }
+    }
+}
+
+fn extension_view(part: &Snapshot, now_ms: u64) -> ExtensionView {
+    let allocation = part.stage.allocation();
+    let start = allocation.map(|allocation| allocation.start);
+    ExtensionView {
+        id: part.record.id.clone(),
+        state: state_of(part, &[], now_ms),
+        start,
+        end: start.map(|start| start + part.record.request.duration()),
+        hosts: part.record.request.hosts(),
     }
 }
 
@@ -134,38 +184,35 @@ fn hosts_of(
     allocation.grants.iter().map(view).collect()
 }
 
-/// The state in the words of the design.
-pub fn state_of(snapshot: &Snapshot, now_ms: u64) -> &'static str {
+/// The state in the words of the design, of a request with `parts` that lengthen it.
+pub fn state_of(snapshot: &Snapshot, parts: &[Snapshot], now_ms: u64) -> &'static str {
     let now = Time(i64::try_from(now_ms / 1000).unwrap_or(i64::MAX));
     match &snapshot.stage {
         ShownStage::Planning | ShownStage::BackingOff => "planning",
         ShownStage::Holding(_) => "holding",
         ShownStage::Confirming(_) => "confirming",
-        ShownStage::Stands(allocation) => {
-            if now < allocation.start {
-                "confirmed"
-            } else if now < allocation.start + snapshot.record.request.duration() {
-                "active"
-            } else {
-                "ended"
-            }
-        }
-        ShownStage::Degraded { standing, .. }
-            if standing.allocation.start + snapshot.record.request.duration() <= now =>
+        ShownStage::Stands(_) | ShownStage::Degraded { .. }
+            if end_with(snapshot, parts).is_some_and(|end| end <= now) =>
         {
             "ended"
         }
+        ShownStage::Stands(allocation) if now < allocation.start => "confirmed",
+        ShownStage::Stands(_) => "active",
         ShownStage::Degraded { is_rebrokering: true, .. } => "rebrokering",
         ShownStage::Degraded { .. } => "degraded",
         ShownStage::Closed { outcome, releasing } => match outcome {
             Outcome::Rejected { .. } => "rejected",
             Outcome::Failed(broker::negotiation::Failure::Refused { .. }) => "refused",
             Outcome::Failed(_) => "failed",
-            Outcome::Cancelled(_) if *releasing => "cancelling",
+            Outcome::Cancelled(_) if *releasing || parts.iter().any(is_releasing) => "cancelling",
             Outcome::Cancelled(_) => "cancelled",
             Outcome::HandedOver => "handed_over",
         },
     }
+}
+
+fn is_releasing(part: &Snapshot) -> bool {
+    matches!(part.stage, ShownStage::Closed { releasing: true, .. })
 }
 
 fn phase_of(stage: &ShownStage) -> Option<&'static str> {

@@ -2,17 +2,13 @@
 
 use std::{collections::BTreeMap, path::Path as FilePath, sync::Arc, time::Duration};
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{Path, Query, State},
-    http::StatusCode,
-};
+use axum::{Json, extract::State, http::StatusCode};
 use broker::{
     ids::RequestId,
     request::{Request, RequestError},
     trust::{Authorization, Permit},
 };
+use futures::future::join_all;
 use jiff::{Zoned, tz::TimeZone};
 use serde::{
     Deserialize, Serialize,
@@ -23,8 +19,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiState,
     explanation::{Explanation, explain},
+    extract::{Body, Path, Query, in_range},
     problem::Problem,
-    request_view::{RequestList, RequestView},
+    request_view::{Family, RequestList, RequestView},
     schema,
 };
 use crate::{
@@ -40,6 +37,8 @@ use crate::{
 
 /// Longest wait of one long poll.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Longest wait that is accepted; it is cut to [`WAIT_MAX`].
+const WAIT_MS_ACCEPTED: u64 = 3_600_000;
 /// Requests listed unless asked otherwise.
 const LIST_DEFAULT: usize = 1_000;
 /// Most requests listed at once.
@@ -99,7 +98,7 @@ fn authorized(state: &ApiState, body: &[u8]) -> Result<(Authorization, Permit), 
 #[utoipa::path(post, path = "/requests", tag = "requests", request_body = schema::Submission, responses((status = 201, description = "Done", body = RequestView)))]
 pub async fn submit(
     State(state): State<Arc<ApiState>>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<(StatusCode, Json<RequestView>), Problem> {
     let (authorization, permit) = authorized(&state, &body)?;
     let text = authorization.request.text.clone();
@@ -131,7 +130,14 @@ pub(super) fn submit_problem(state: &ApiState, error: SubmitError, text: Option<
 }
 
 pub(super) fn view(state: &ApiState, snapshot: &Snapshot) -> RequestView {
-    RequestView::new(snapshot, unix_ms(), |site| state.site_name(site))
+    RequestView::new(&family(state, snapshot), unix_ms(), |site| state.site_name(site))
+}
+
+fn family(state: &ApiState, snapshot: &Snapshot) -> Family {
+    let record = &snapshot.record;
+    let parts = state.requests.extensions_of(&record.id);
+    let parts = parts.iter().map(|part| part.watch().borrow().clone()).collect();
+    Family { snapshot: snapshot.clone(), parts, extends: state.requests.base_of(record) }
 }
 
 /// Which part of the list is wanted.
@@ -140,8 +146,10 @@ pub(super) fn view(state: &ApiState, snapshot: &Snapshot) -> RequestView {
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
     /// How many at most.
+    #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
     /// Goes on after the answer that gave this as `next`.
+    #[param(pattern = r"^[0-9]{1,18} [^\x00-\x1f\x7f-\x9f]{1,128}$")]
     after: Option<String>,
 }
 
@@ -151,10 +159,7 @@ pub async fn list(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<RequestList>, Problem> {
-    let limit = query.limit.unwrap_or(LIST_DEFAULT);
-    if !(1..=LIST_MAX).contains(&limit) {
-        return Err(Problem::bad_request(format!("limit: expected 1 to {LIST_MAX}")).with_key("limit"));
-    }
+    let limit = in_range("limit", query.limit.unwrap_or(LIST_DEFAULT), 1..=LIST_MAX)?;
     let unknown = || Problem::bad_request("after: expected what an answer has given as next").with_key("after");
     let after = query.after.as_deref().map(|text| read_cursor(text).ok_or_else(unknown)).transpose()?;
     let (snapshots, has_more) = state.requests.page(after, limit);
@@ -178,7 +183,7 @@ pub struct ReadRequest {
 /// A request as people write it ("2h30m", "40GiB") in the form that programs use, checked by the
 /// code that reads it on the command line. Nothing else happens.
 #[utoipa::path(post, path = "/requests/read", tag = "requests", request_body = serde_json::Value, responses((status = 200, description = "Done", body = ReadRequest)))]
-pub async fn read(body: Bytes) -> Result<Json<ReadRequest>, Problem> {
+pub async fn read(Body(body): Body) -> Result<Json<ReadRequest>, Problem> {
     let text = std::str::from_utf8(&body).map_err(|_| Problem::bad_request("request: expected text in UTF-8"))?;
     let draft =
         request_file::parse(FilePath::new("request"), text, Syntax::Json, &Zoned::now().with_time_zone(TimeZone::UTC))
@@ -205,8 +210,13 @@ pub async fn read(body: Bytes) -> Result<Json<ReadRequest>, Problem> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct WaitQuery {
+    /// How long the answer may be waited for; it comes after a minute at the latest.
+    #[param(maximum = 3_600_000)]
     wait_ms: Option<u64>,
-    revision: Option<u64>,
+    /// The last revision seen.
+    #[param(minimum = 0)]
+    revision: Option<i64>,
+    /// What the wait is for.
     #[serde(default)]
     until: Until,
 }
@@ -214,7 +224,7 @@ pub struct WaitQuery {
 /// What a wait is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Until {
+pub enum Until {
     /// A later revision than the one given.
     #[default]
     Change,
@@ -226,19 +236,23 @@ enum Until {
 #[utoipa::path(get, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label"), WaitQuery), responses((status = 200, description = "Done", body = RequestView)))]
 pub async fn show(
     State(state): State<Arc<ApiState>>,
-    Path(selector): Path<String>,
+    Path(selector): Path,
     Query(query): Query<WaitQuery>,
 ) -> Result<Json<RequestView>, Problem> {
     let carried = select(&state, &selector)?;
     let mut snapshots = carried.watch();
-    let wait = Duration::from_millis(query.wait_ms.unwrap_or(0)).min(WAIT_MAX);
-    let seen = query.revision.unwrap_or(0);
+    let wait_ms = in_range("wait_ms", query.wait_ms.unwrap_or(0), 0..=WAIT_MS_ACCEPTED)?;
+    let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
+    let seen = in_range("revision", query.revision.unwrap_or(0), 0..=i64::MAX)?.unsigned_abs();
     // A time-out answers with what there is; the caller sees the revision.
     let is_awaited = |snapshot: &Snapshot| match query.until {
         Until::Change => snapshot.revision > seen,
         Until::Settled => !snapshot.stage.is_under_way(),
     };
-    let _ = tokio::time::timeout(wait, snapshots.wait_for(is_awaited)).await;
+    tokio::select! {
+        _ = tokio::time::timeout(wait, snapshots.wait_for(is_awaited)) => {}
+        () = state.changes.stopped() => {}
+    }
     let snapshot = snapshots.borrow().clone();
     Ok(Json(view(&state, &snapshot)))
 }
@@ -247,37 +261,42 @@ pub async fn show(
 #[utoipa::path(get, path = "/requests/{id}/explain", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = Explanation)))]
 pub async fn explanation(
     State(state): State<Arc<ApiState>>,
-    Path(selector): Path<String>,
+    Path(selector): Path,
 ) -> Result<Json<Explanation>, Problem> {
     let snapshot = select(&state, &selector)?.watch().borrow().clone();
-    Ok(Json(explain(&snapshot, unix_ms(), |site| state.site_name(site))))
+    Ok(Json(explain(&family(&state, &snapshot), unix_ms(), |site| state.site_name(site))))
 }
 
-/// Takes a request back.
+/// Takes a request back, with what lengthens its reservation.
 #[utoipa::path(delete, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
-pub async fn cancel(
-    State(state): State<Arc<ApiState>>,
-    Path(selector): Path<String>,
-) -> Result<Json<RequestView>, Problem> {
+pub async fn cancel(State(state): State<Arc<ApiState>>, Path(selector): Path) -> Result<Json<RequestView>, Problem> {
     let carried = select(&state, &selector)?;
+    let snapshots = carried.watch();
+    let id = snapshots.borrow().record.id.clone();
+    // The reservation comes last: after a crash in the middle it is still there to be taken back again.
+    let mut all = state.requests.extensions_of(&id);
+    all.push(carried);
+    let _ = tokio::time::timeout(CANCEL_WAIT, join_all(all.iter().map(|one| take_back(one)))).await;
+    let snapshot = snapshots.borrow().clone();
+    Ok(Json(view(&state, &snapshot)))
+}
+
+/// Takes one request back, and waits until all sites have heard of it.
+async fn take_back(carried: &Carried) {
     let mut snapshots = carried.watch();
     let is_over = snapshots.borrow().stage.is_closed();
     if !is_over {
         // A full or closed channel means that a cancellation is under way, or that the request has just ended.
         let _ = carried.commands.try_send(Command::Cancel);
-        let _ = tokio::time::timeout(CANCEL_WAIT, snapshots.wait_for(|snapshot| snapshot.stage.is_released())).await;
+        // An error says that the node is stopping.
+        let _ = snapshots.wait_for(|snapshot| snapshot.stage.is_released()).await;
     }
-    let snapshot = snapshots.borrow().clone();
-    Ok(Json(view(&state, &snapshot)))
 }
 
 /// Asks the sites of a reservation whether they still keep it, and looks for others in
 /// the place of those that do not.
 #[utoipa::path(post, path = "/requests/{id}/repair", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
-pub async fn repair(
-    State(state): State<Arc<ApiState>>,
-    Path(selector): Path<String>,
-) -> Result<Json<RequestView>, Problem> {
+pub async fn repair(State(state): State<Arc<ApiState>>, Path(selector): Path) -> Result<Json<RequestView>, Problem> {
     let carried = select(&state, &selector)?;
     let mut snapshots = carried.watch();
     let before = snapshots.borrow_and_update().clone();

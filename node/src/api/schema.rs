@@ -4,44 +4,77 @@
 
 #![expect(dead_code, reason = "only described")]
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
+use broker::amount::Amount;
 use serde::Deserialize;
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        RefOr, Schema,
+        schema::{ObjectBuilder, Type},
+    },
+};
 
-/// A request, as in the formats.
+/// A name: of a request, a host or a site; at most 128 bytes.
+#[derive(Deserialize, ToSchema)]
+#[schema(min_length = 1, max_length = 128, pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")]
+pub struct Name(String);
+
+/// Amounts in base units, by resource.
+pub struct Amounts;
+
+impl PartialSchema for Amounts {
+    fn schema() -> RefOr<Schema> {
+        let name = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[a-z][a-z0-9_.-]{0,63}$"));
+        let amount = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(Amount::MAX.0));
+        ObjectBuilder::new()
+            .description(Some("Amounts in base units, by resource"))
+            .property_names(Some(name))
+            .additional_properties(Some(Schema::from(amount)))
+            .into()
+    }
+}
+
+impl ToSchema for Amounts {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Amounts")
+    }
+}
+
+/// A request, as in the formats. The latest start must not be before the earliest, or in the past, and candidates must be
+/// as many as hosts.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// The writer's name for the request.
-    #[schema(nullable = false)]
+    #[schema(value_type = Option<Name>)]
     id: Option<String>,
     /// How many hosts.
     #[schema(minimum = 1, maximum = 10_000)]
     hosts: u32,
     /// How long, in seconds.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 253_402_300_799_i64)]
     duration: i64,
     /// Earliest start (Unix seconds).
-    #[schema(nullable = false, minimum = 0)]
+    #[schema(minimum = 0, maximum = 253_402_300_799_i64)]
     earliest: Option<i64>,
     /// Latest start (Unix seconds).
-    #[schema(nullable = false, minimum = 0)]
+    #[schema(minimum = 0, maximum = 253_402_300_799_i64)]
     latest: Option<i64>,
     /// What each host gives at least, in base units.
-    #[schema(nullable = false)]
+    #[schema(nullable = false, value_type = Option<Amounts>)]
     per_host: Option<BTreeMap<String, u64>>,
     /// What all hosts together give at least, in base units.
-    #[schema(nullable = false)]
+    #[schema(nullable = false, value_type = Option<Amounts>)]
     total: Option<BTreeMap<String, u64>>,
     /// What each host must be.
     #[schema(nullable = false)]
     attributes: Option<BTreeMap<String, String>>,
     /// Only these hosts.
-    #[schema(nullable = false)]
+    #[schema(min_items = 1, max_items = 100_000, value_type = Option<Vec<Name>>)]
     candidates: Option<Vec<String>>,
     /// How much work planning may be.
-    #[schema(nullable = false)]
     effort: Option<Effort>,
     /// Whether the reservation may move when hosts of it are lost.
     #[schema(nullable = false)]
@@ -62,8 +95,70 @@ pub enum Submission {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Signed {
-    /// Text, author, signature and chain of credentials.
-    authorization: serde_json::Value,
+    /// What is signed, and what shows that its author belongs to the grid.
+    authorization: Authorization,
+}
+
+/// Text, author and signature, and the chains of credentials.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Authorization {
+    /// The request.
+    request: SignedText,
+    /// The user's credentials, the first signed by the root.
+    user: Option<Vec<SignedText>>,
+    /// The entry point's credentials.
+    entry_point: Option<Vec<SignedText>>,
+}
+
+/// A text with its author and signature.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignedText {
+    /// A statement as JSON.
+    text: String,
+    /// An Ed25519 key in hexadecimal.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    author: String,
+    /// Its signature in hexadecimal.
+    #[schema(pattern = "^[0-9a-f]{128}$")]
+    signature: String,
+}
+
+/// A signed revocation.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Revocation {
+    /// What is revoked.
+    statement: SignedText,
+    /// The credentials of who revokes; the root needs none.
+    issuer: Option<Vec<SignedText>>,
+}
+
+/// What opens a session.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum Opener {
+    /// The token of the node.
+    Token(ByToken),
+    /// A one-time link.
+    Link(ByLink),
+}
+
+/// The token of the node.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByToken {
+    /// What is in `api.token`.
+    token: String,
+}
+
+/// A one-time link.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByLink {
+    /// What stands behind `link=` in it.
+    link: String,
 }
 
 /// How much work planning may be.

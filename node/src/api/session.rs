@@ -13,7 +13,6 @@ use std::{
 
 use axum::{
     Extension, Json,
-    body::Bytes,
     extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
@@ -21,7 +20,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ApiState, Via, problem::Problem, requests::read_body, token::Token};
+use super::{ApiState, Via, extract::Body, problem::Problem, requests::read_body, schema, token::Token};
 
 /// How long a one-time link may be used.
 const LINK_LIFE: Duration = Duration::from_secs(120);
@@ -137,7 +136,7 @@ pub struct SessionState {
 }
 
 /// What opens a session.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Opener {
     /// The node's token.
@@ -165,11 +164,11 @@ pub async fn show(
 }
 
 /// Opens a session with the token or the code of a one-time link.
-#[utoipa::path(post, path = "/session", tag = "session", request_body = Opener, responses((status = 201, description = "Done", body = SessionState)))]
+#[utoipa::path(post, path = "/session", tag = "session", request_body = schema::Opener, responses((status = 201, description = "Done", body = SessionState)))]
 pub async fn open(
     State(state): State<Arc<ApiState>>,
     Extension(via): Extension<Via>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Response, Problem> {
     let (is_good, wrong) = match read_body("session", &body)? {
         Opener::Token(token) => (state.token.is(&token), "this is not the token of this node"),

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use axum::{Json, body::Bytes, extract::State};
+use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
     negotiation::Found,
@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
+    extract::Body,
     plan::{PlanReason, UsedSchedule, used_schedules},
     problem::Problem,
     requests::read_body,
@@ -46,8 +47,8 @@ pub enum Mode {
 #[serde(deny_unknown_fields)]
 pub struct SlotQuestion {
     mode: Mode,
-    /// The start, for mode `at` (Unix seconds).
-    #[schema(value_type = Option<i64>)]
+    /// The start, for mode `at` and no other (Unix seconds); not in the past.
+    #[schema(value_type = Option<i64>, minimum = 0, maximum = 253_402_300_799_i64)]
     at: Option<Time>,
     #[schema(value_type = schema::Request)]
     request: Request,
@@ -108,7 +109,7 @@ struct Verdict {
 
 /// When could this start, and how many hosts could be had; nothing is held.
 #[utoipa::path(post, path = "/slots", tag = "planning", request_body = SlotQuestion, responses((status = 200, description = "Done", body = SlotAnswer)))]
-pub async fn slots(State(state): State<Arc<ApiState>>, body: Bytes) -> Result<Json<SlotAnswer>, Problem> {
+pub async fn slots(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<SlotAnswer>, Problem> {
     let SlotQuestion { mode, at, request } = read_body("question", &body)?;
     let settings = state.requests.settings().planner;
     let now = state.carrier.clock.now();

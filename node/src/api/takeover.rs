@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{Path, State},
-    http::StatusCode,
-};
+use axum::{Json, extract::State, http::StatusCode};
 use broker::{
     ids::{HostId, RequestId, SiteId},
     request::Request,
@@ -18,6 +13,7 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
+    extract::{Body, Path},
     problem::Problem,
     request_view::RequestView,
     requests::{read_signed, submit_problem, view},
@@ -61,15 +57,12 @@ struct FoundHost {
 }
 
 fn request_id(text: &str) -> Result<RequestId, Problem> {
-    RequestId::new(text).map_err(|error| Problem::bad_request(format!("id: {error}")))
+    RequestId::new(text).map_err(|error| Problem::new(StatusCode::NOT_FOUND, format!("id: {error}")))
 }
 
 /// What the sites have reserved for a request of any entry point.
 #[utoipa::path(get, path = "/reservations/{id}", tag = "requests", params(("id" = String, Path, description = "The id of a request")), responses((status = 200, description = "Done", body = ReservationLookup)))]
-pub async fn look(
-    State(state): State<Arc<ApiState>>,
-    Path(id): Path<String>,
-) -> Result<Json<ReservationLookup>, Problem> {
+pub async fn look(State(state): State<Arc<ApiState>>, Path(id): Path) -> Result<Json<ReservationLookup>, Problem> {
     let id = request_id(&id)?;
     let looked = look_up(&state.carrier, &id).await;
     let Looked { parts, signed, asked, silent } = looked;
@@ -96,8 +89,8 @@ pub async fn look(
 #[utoipa::path(post, path = "/reservations/{id}/takeover", tag = "requests", params(("id" = String, Path, description = "The id of a request")), request_body = schema::Signed, responses((status = 201, description = "Done", body = RequestView)))]
 pub async fn take_over(
     State(state): State<Arc<ApiState>>,
-    Path(id): Path<String>,
-    body: Bytes,
+    Path(id): Path,
+    Body(body): Body,
 ) -> Result<(StatusCode, Json<RequestView>), Problem> {
     let id = request_id(&id)?;
     let authorization = read_signed(&body)?;

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    Json,
-    extract::{Query, State},
-};
+use axum::{Json, extract::State};
 use broker::{
     amount::Amount,
     resources::ResourceName,
@@ -16,7 +13,11 @@ use broker::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{ApiState, problem::Problem};
+use super::{
+    ApiState,
+    extract::{Query, in_range},
+    problem::Problem,
+};
 
 const POINTS_DEFAULT: u64 = 96;
 const POINTS_MAX: u64 = 500;
@@ -31,8 +32,10 @@ const RESOURCES_MAX: usize = 16;
 #[serde(deny_unknown_fields)]
 pub struct UsageQuery {
     /// Pieces that the span is cut into.
+    #[param(minimum = 1, maximum = 500)]
     points: Option<u64>,
     /// Seconds from now on.
+    #[param(minimum = 1, maximum = 1_209_600)]
     span: Option<u64>,
 }
 
@@ -70,18 +73,11 @@ pub async fn usage(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<UsageQuery>,
 ) -> Result<Json<Usage>, Problem> {
-    let points = in_range("points", query.points.unwrap_or(POINTS_DEFAULT), POINTS_MAX)?;
-    let span = in_range("span", query.span.unwrap_or(SPAN_DEFAULT), SPAN_MAX)?;
+    let points = in_range("points", query.points.unwrap_or(POINTS_DEFAULT), 1..=POINTS_MAX)?;
+    let span = in_range("span", query.span.unwrap_or(SPAN_DEFAULT), 1..=SPAN_MAX)?;
     let from = state.carrier.clock.now().utc;
     let step = Span(span.div_ceil(points));
     Ok(Json(tokio::task::block_in_place(|| sum_up(&state, from, step, usize::try_from(points).unwrap_or(1)))))
-}
-
-fn in_range(key: &str, value: u64, most: u64) -> Result<u64, Problem> {
-    if (1..=most).contains(&value) {
-        return Ok(value);
-    }
-    Err(Problem::bad_request(format!("{key}: expected 1 to {most}")).with_key(key))
 }
 
 fn sum_up(state: &ApiState, from: Time, step: Span, points: usize) -> Usage {

@@ -23,8 +23,8 @@ const SURROUNDINGS: &str =
     "Exit codes: 0 done, 1 failure, 2 no placement in the window, 3 grid or node not reachable, \
 4 refused by policy, 64 bad usage.
 
-Environment: KOLO_API and KOLO_TOKEN_FILE stand for --api and --token-file, KOLO_KEY for --key; NO_COLOR switches \
-colours off; TZ is the zone of times.
+Environment: KOLO_API, KOLO_TOKEN_FILE and KOLO_CA_FILE stand for --api, --token-file and --ca-file, KOLO_KEY for --key; \
+NO_COLOR switches colours off; TZ is the zone of times.
 
 Files: api.address and api.token in the data directory tell where the node here listens and what opens it; user.key in \
 $XDG_CONFIG_HOME/kolo or the data directory signs requests.";
@@ -53,6 +53,9 @@ pub struct GlobalArgs {
     /// File with the API token [default: KOLO_TOKEN_FILE, else api.token in the data directory]
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Certificates (PEM) of who has signed that of an https address [default: KOLO_CA_FILE, else those of the system]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// Where a node keeps its data [default: $XDG_DATA_HOME/kolo or ~/.local/share/kolo]
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,

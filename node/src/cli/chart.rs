@@ -64,10 +64,20 @@ pub struct ChartSite {
 pub struct BookingView {
     pub site: String,
     pub request: String,
+    /// The request of the node asked that this one lengthens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<String>,
     pub user: String,
     pub start: Time,
     pub end: Time,
     pub hosts: Vec<BookedHost>,
+}
+
+impl BookingView {
+    /// The reservation that it belongs to, as far as the node asked knows.
+    pub fn reservation(&self) -> &str {
+        self.part_of.as_deref().unwrap_or(&self.request)
+    }
 }
 
 /// A host of a reservation.
@@ -124,7 +134,7 @@ impl Chart {
         let mut letters = BTreeMap::new();
         for booking in &self.bookings {
             let next = letters.len();
-            letters.entry(booking.request.as_str()).or_insert(next);
+            letters.entry(booking.reservation()).or_insert(next);
         }
         letters
     }
@@ -132,21 +142,22 @@ impl Chart {
     fn legend(&self, letters: &BTreeMap<&str, usize>, look: &Look) -> String {
         let mut lines = BTreeMap::new();
         for booking in &self.bookings {
-            let index = letters[booking.request.as_str()];
-            let line = lines.entry(index).or_insert_with(|| (booking, BTreeSet::new()));
-            line.1.extend(booking.hosts.iter().map(|host| (booking.site.as_str(), host.host.as_str())));
+            let index = letters[booking.reservation()];
+            let line = lines.entry(index).or_insert_with(|| (booking, booking.end, BTreeSet::new()));
+            line.1 = line.1.max(booking.end);
+            line.2.extend(booking.hosts.iter().map(|host| (booking.site.as_str(), host.host.as_str())));
         }
         let mut text = String::new();
-        for (index, (booking, hosts)) in lines {
+        for (index, (booking, end, hosts)) in lines {
             let user = if booking.user.is_empty() { "-".to_owned() } else { safe(&booking.user) };
             text.push_str(&format!(
                 "{} {}  {}  {}  {} to {}\n",
                 coloured(letter(index), index, look),
-                safe(&booking.request),
+                safe(booking.reservation()),
                 user,
                 counted(hosts.len(), "host"),
                 format_time(booking.start, &look.zone),
-                format_time(booking.end, &look.zone),
+                format_time(end, &look.zone),
             ));
         }
         if text.is_empty() {
@@ -238,7 +249,7 @@ impl Grid {
         for booking in bookings {
             let columns = self.columns(booking.start, booking.end);
             for cell in cells.get_mut(columns).into_iter().flatten() {
-                cell.insert(letters[booking.request.as_str()]);
+                cell.insert(letters[booking.reservation()]);
             }
         }
         let free = if is_current { FREE } else { '?' };
@@ -266,6 +277,7 @@ pub mod tests {
         BookingView {
             site: site.to_owned(),
             request: request.to_owned(),
+            part_of: None,
             user: user.to_owned(),
             start: Time(1_763_712_000 + hours.0 * 3600),
             end: Time(1_763_712_000 + hours.1 * 3600),

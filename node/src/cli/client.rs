@@ -1,14 +1,16 @@
 //! The client of the node's local API.
 //!
 //! Invariant: every call has a time limit and a limit on the answer's size; the token goes to the named address only
-//! (no proxy, no redirects).
+//! (no proxy, no redirects), and over TLS only to a node with a certificate that somebody trusted has signed.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
+use tokio_rustls::rustls;
 use ureq::{
     Agent, Body,
     http::{Method, Response, StatusCode},
+    tls::{Certificate, RootCerts, TlsConfig},
 };
 
 use super::{
@@ -47,6 +49,14 @@ pub enum ApiError {
     /// Nobody listens there.
     #[error("no node answers at {base}: {why}")]
     Unreachable {
+        /// Where it was asked.
+        base: String,
+        /// Why.
+        why: String,
+    },
+    /// Nobody who is trusted has signed the certificate, or it is of another name.
+    #[error("the node at {base} is not trusted: {why}")]
+    Untrusted {
         /// Where it was asked.
         base: String,
         /// Why.
@@ -101,7 +111,7 @@ impl ApiError {
                 StatusCode::SERVICE_UNAVAILABLE => Exit::Unreachable,
                 _ => Exit::Failure,
             },
-            ApiError::Unauthorized { .. } | ApiError::BadAnswer { .. } => Exit::Failure,
+            ApiError::Unauthorized { .. } | ApiError::Untrusted { .. } | ApiError::BadAnswer { .. } => Exit::Failure,
         }
     }
 
@@ -116,9 +126,14 @@ impl ApiError {
                 "start a node with `kolo node`, or name the data directory of a running one with --data-dir".to_owned(),
             ),
             ApiError::Unreachable { base, .. } => {
-                let address = base.trim_start_matches("http://");
+                let address = base.trim_start_matches("http://").trim_start_matches("https://");
                 Some(format!("is `kolo node` running at {address}? Start it, or name another address with --api"))
             }
+            ApiError::Untrusted { .. } => Some(
+                "name the certificate of who has signed that of the node with --ca-file, and the node as its certificate \
+                 does with --api"
+                    .to_owned(),
+            ),
             ApiError::Unauthorized { .. } => {
                 Some("name the api.token of that node's data directory with --token-file or --data-dir".to_owned())
             }
@@ -131,6 +146,16 @@ impl ApiError {
             ApiError::Problem { .. } | ApiError::BadAnswer { .. } => None,
         }
     }
+}
+
+/// What every agent is bound to.
+fn limited() -> ureq::config::ConfigBuilder<ureq::typestate::AgentScope> {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .max_redirects(0)
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_global(Some(ANSWER_TIMEOUT))
 }
 
 /// A client of one node.
@@ -146,14 +171,25 @@ impl Client {
     /// A client of the node at `base` (`http://address:port`).
     #[must_use]
     pub fn new(base: String, token: String, token_file: PathBuf) -> Client {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_global(Some(ANSWER_TIMEOUT))
+        Client { agent: limited().build().into(), base, token, token_file }
+    }
+
+    /// Whether the node is asked over TLS; then [`Client::trusting`] says whom to trust.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.base.starts_with("https://")
+    }
+
+    /// The same client, for nodes whose certificates one of `authorities` has signed.
+    #[must_use]
+    pub fn trusting(self, authorities: Vec<Certificate<'static>>) -> Client {
+        // Two providers are in the tree, so none is the default one; this is the one that the node serves with.
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::from(authorities))
+            .unversioned_rustls_crypto_provider(provider)
             .build();
-        Client { agent: config.into(), base, token, token_file }
+        Client { agent: limited().tls_config(tls).build().into(), ..self }
     }
 
     /// Asks for what is at `path`.
@@ -262,6 +298,11 @@ impl Client {
     fn transport_error(&self, error: &ureq::Error) -> ApiError {
         let base = self.base.clone();
         match error {
+            // So says rustls when a certificate or a handshake is not as it should be.
+            ureq::Error::Io(error) if self.is_tls() && error.kind() == io::ErrorKind::InvalidData => {
+                ApiError::Untrusted { base, why: error.to_string() }
+            }
+            ureq::Error::Rustls(error) => ApiError::Untrusted { base, why: error.to_string() },
             ureq::Error::Io(_)
             | ureq::Error::Timeout(_)
             | ureq::Error::HostNotFound

@@ -1,12 +1,15 @@
 //! Where the node's API is and which token opens it.
 //!
-//! Invariant: flags win over the environment, the environment over what the node left in the data directory. The
+//! A node offers its API to other machines over TLS only; then the node's certificate must be signed by somebody whom this machine,
+//! or the named file, trusts. Invariant: flags win over the environment, the environment over what the node left in the data directory. The
 //! environment is read here only, and never by `kolo node`, which would otherwise listen where a client was told to ask.
 
 use std::{
-    env, io,
+    env, fs, io,
     path::{Path, PathBuf},
 };
+
+use ureq::tls::{Certificate, PemItem, parse_pem};
 
 use super::{
     args::GlobalArgs,
@@ -19,6 +22,8 @@ use crate::config::{API_ADDRESS_FILE, API_TOKEN_FILE, DEFAULT_API, Surroundings,
 pub const API_VARIABLE: &str = "KOLO_API";
 /// The environment variable for `--token-file`.
 pub const TOKEN_FILE_VARIABLE: &str = "KOLO_TOKEN_FILE";
+/// The environment variable for `--ca-file`.
+pub const CA_FILE_VARIABLE: &str = "KOLO_CA_FILE";
 
 /// A connection to the node that the user means.
 ///
@@ -38,24 +43,56 @@ pub fn connect(global: &GlobalArgs, surroundings: &Surroundings) -> Result<Clien
     let was_named = named_token.is_some();
     let token_file = named_token.unwrap_or_else(|| data_dir.join(API_TOKEN_FILE));
     let token = read_token(&token_file, was_named)?;
-    Ok(Client::new(base, token, token_file))
+    let ca_file = global.ca_file.clone().or_else(|| env::var_os(CA_FILE_VARIABLE).map(PathBuf::from));
+    let client = Client::new(base, token, token_file);
+    if !client.is_tls() {
+        let is_flag_idle = global.ca_file.is_some();
+        let idle = || CliError::Usage("--ca-file: only an https address (--api) has a certificate to check".to_owned());
+        return if is_flag_idle { Err(idle()) } else { Ok(client) };
+    }
+    Ok(client.trusting(trusted(ca_file.as_deref())?))
 }
 
-/// `http://host:port` of an address or URL.
+/// The certificates that sign those of trusted nodes: the ones in `file`, else the system's.
+fn trusted(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, CliError> {
+    let Some(file) = file else {
+        let found = rustls_native_certs::load_native_certs();
+        if found.certs.is_empty() {
+            let why = found.errors.first().map_or_else(|| "it has none".to_owned(), ToString::to_string);
+            let told = format!("the system's certificates cannot be read: {why}; name a file with --ca-file");
+            return Err(CliError::Usage(told));
+        }
+        return Ok(found.certs.iter().map(|one| Certificate::from_der(one).to_owned()).collect());
+    };
+    let bad = |why: &str| CliError::Usage(format!("--ca-file {}: {why}", file.display()));
+    let text = fs::read(file).map_err(|error| bad(&error.to_string()))?;
+    let items: Result<Vec<PemItem<'_>>, _> = parse_pem(&text).collect();
+    let items = items.map_err(|error| bad(&format!("it is no PEM file: {error}")))?;
+    let certificates = items.into_iter().filter_map(|item| match item {
+        PemItem::Certificate(certificate) => Some(certificate),
+        _ => None,
+    });
+    let certificates: Vec<_> = certificates.collect();
+    if certificates.is_empty() { Err(bad("it holds no certificate")) } else { Ok(certificates) }
+}
+
+/// `http://host:port` of an address or URL, or `https://host:port`.
 fn base_url(text: &str) -> Result<String, CliError> {
-    let bad =
-        |why: &str| CliError::Usage(format!("--api {text:?}: {why}; expected 127.0.0.1:7740 or http://127.0.0.1:7740"));
-    if text.starts_with("https://") {
-        return Err(bad("the node's API speaks plain HTTP on loopback"));
-    }
-    let address = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    let bad = |why: &str| {
+        CliError::Usage(format!("--api {text:?}: {why}; expected 127.0.0.1:7740 or https://kolo.example.org:7743"))
+    };
+    let (scheme, address) = match text.strip_prefix("https://") {
+        Some(address) => ("https", address),
+        None => ("http", text.strip_prefix("http://").unwrap_or(text)),
+    };
+    let address = address.trim_end_matches('/');
     let (host, port) = address.rsplit_once(':').ok_or_else(|| bad("it has no port"))?;
     let port: u16 = port.parse().map_err(|_| bad("the port is no number up to 65535"))?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
     if port == 0 || host.is_empty() || !host.chars().all(is_plain) {
         return Err(bad("it is no address"));
     }
-    Ok(format!("http://{host}:{port}"))
+    Ok(format!("{scheme}://{host}:{port}"))
 }
 
 fn address_left_by_node(data_dir: &Path) -> Result<Option<String>, CliError> {
@@ -75,8 +112,6 @@ fn read_token(file: &Path, was_named: bool) -> Result<String, ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
@@ -86,12 +121,27 @@ mod tests {
             ("http://127.0.0.1:80/", "http://127.0.0.1:80"),
             ("[::1]:7740", "http://[::1]:7740"),
             ("localhost:7740", "http://localhost:7740"),
+            ("https://kolo.example.org:7743/", "https://kolo.example.org:7743"),
         ] {
             assert_eq!(base_url(text).unwrap(), expected);
         }
-        for text in ["", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "https://a:1", "http://a/b:1", ":7740", "a b:1"] {
+        for text in
+            ["", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "https://a", "ftp://a:1", "http://a/b:1", ":7740", "a b:1"]
+        {
             assert!(matches!(base_url(text), Err(CliError::Usage(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn a_file_of_authorities_holds_some() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ca.pem");
+        let told = || trusted(Some(&file)).unwrap_err().to_string();
+        assert!(told().contains("ca.pem: "), "{}", told());
+        fs::write(&file, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").unwrap();
+        assert!(told().ends_with("it holds no certificate"), "{}", told());
+        fs::write(&file, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+        assert_eq!(trusted(Some(&file)).unwrap().len(), 1);
     }
 
     #[test]

@@ -146,6 +146,14 @@ pub fn request_text(view: &RequestView, look: &Look) -> String {
     if !view.state.is_settled() {
         text.push_str(&format!("  now: {}\n", view.progress()));
     }
+    if let Some(base) = &view.extends {
+        text.push_str(&format!("  lengthens {}\n", safe(base)));
+    }
+    for part in &view.extensions {
+        let until = part.end.map_or_else(|| "-".to_owned(), |end| format_time(end, &look.zone));
+        let hosts = counted(usize::try_from(part.hosts).unwrap_or(usize::MAX), "host");
+        text.push_str(&format!("  extended until {until}: {hosts}, {} by {}\n", part.state, safe(&part.id)));
+    }
     if let Some(label) = &view.label {
         text.push_str(&format!("  label: {}\n", safe(label)));
     }

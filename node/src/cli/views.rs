@@ -32,6 +32,22 @@ pub struct RequestView {
     pub request: Request,
     pub reservation: Option<ReservationView>,
     pub reason: Option<ReasonView>,
+    /// The request whose reservation this one lengthens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
+    /// What lengthens this one's reservation; its end counts them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<ExtensionView>,
+}
+
+/// More time for the same hosts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ExtensionView {
+    pub id: String,
+    pub state: RequestState,
+    pub start: Option<Time>,
+    pub end: Option<Time>,
+    pub hosts: u64,
 }
 
 /// Where a request stands.

@@ -17,7 +17,10 @@ use broker::{
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::carry::Carrier;
+use super::{
+    carry::Carrier,
+    requests::{Requests, Snapshot},
+};
 
 /// Sites asked at the same time.
 const ASKED_AT_ONCE: usize = 16;
@@ -65,6 +68,8 @@ pub struct Told {
 #[derive(Default)]
 pub struct Bookings {
     by_site: Mutex<BTreeMap<SiteId, Told>>,
+    /// This node's requests that have ended by then.
+    ended: Mutex<(Time, Arc<Vec<Snapshot>>)>,
     /// One look asks; others that come meanwhile wait for what it brings.
     looking: tokio::sync::Mutex<()>,
 }
@@ -99,6 +104,15 @@ impl Bookings {
         let mut by_site = self.lock();
         by_site.retain(|site, _| known.contains(site));
         wanted.into_iter().map(|site| (site.clone(), by_site.get(&site).cloned().unwrap_or_default())).collect()
+    }
+
+    /// Requests of this node whose reservation has ended by `now`; looked for once a second at most.
+    pub fn ended(&self, requests: &Requests, now: Time) -> Arc<Vec<Snapshot>> {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.0 != now {
+            *ended = (now, Arc::new(requests.ended(now)));
+        }
+        ended.1.clone()
     }
 
     /// The sites that have something new to tell, those not heard of for longest first.

@@ -1,13 +1,13 @@
 //! Tells whoever listens that something has changed, never what; who listens asks for it.
 //!
 //! Invariant: telling never waits. At most [`CLIENTS_MAX`] listen at a time, and one may be [`BEHIND_MAX`] changes behind;
-//! then it loses the oldest ones and is told that it did.
+//! then it loses the oldest ones and is told that it did. When the node stops, who listens is let go at once.
 
 use std::sync::Arc;
 
 use broker::ids::{RequestId, SiteId};
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 
 /// Who may listen at a time.
 pub const CLIENTS_MAX: usize = 32;
@@ -47,6 +47,7 @@ impl Change {
 pub struct Changes {
     sender: broadcast::Sender<Change>,
     places: Arc<Semaphore>,
+    is_stopping: watch::Sender<bool>,
 }
 
 /// A place among those who listen, until it is dropped.
@@ -58,7 +59,8 @@ pub struct Listening {
 
 impl Default for Changes {
     fn default() -> Changes {
-        Changes { sender: broadcast::Sender::new(BEHIND_MAX), places: Arc::new(Semaphore::new(CLIENTS_MAX)) }
+        let (sender, places) = (broadcast::Sender::new(BEHIND_MAX), Arc::new(Semaphore::new(CLIENTS_MAX)));
+        Changes { sender, places, is_stopping: watch::Sender::new(false) }
     }
 }
 
@@ -67,6 +69,20 @@ impl Changes {
     pub fn tell(&self, change: Change) {
         // An error says that nobody listens.
         let _ = self.sender.send(change);
+    }
+
+    /// Lets everybody go who waits for something: the node stops.
+    pub fn stop(&self) {
+        self.is_stopping.send_replace(true);
+    }
+
+    /// Returns when the node stops.
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut is_stopping = self.is_stopping.subscribe();
+        async move {
+            // An error says that the node is gone already.
+            let _ = is_stopping.wait_for(|is_stopping| *is_stopping).await;
+        }
     }
 
     /// Whether anybody listens.

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use axum::serve::Listener;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::DaemonError;
 use crate::{
@@ -60,6 +60,9 @@ where
             return;
         }
     };
+    if is_tls {
+        info!("the page and the API are served to other machines at https://{address}");
+    }
     let router = api::router(api, Via { address, is_tls });
     let served = axum::serve(listener, router).with_graceful_shutdown(async move {
         // An error says that the node is gone already.

@@ -10,6 +10,7 @@ pub mod changes;
 pub mod clock;
 pub mod data_dir;
 mod doors;
+pub mod extensions;
 pub mod group;
 pub mod membership;
 pub mod metrics;
@@ -211,7 +212,7 @@ async fn serve(
 ) -> Result<(), DaemonError> {
     let (stop, stopped) = watch::channel(false);
     let watching = tokio::spawn(watch_sites(api.clone()));
-    let doors = doors.serve(&api, &stopped);
+    let (doors, changes) = (doors.serve(&api, &stopped), api.changes.clone());
     // A task of the worker thread, as all that talks to it: the main thread only waits.
     let mut site = tokio::spawn(site.run(inbound));
     let result = tokio::select! {
@@ -227,8 +228,10 @@ async fn serve(
     site.abort();
     watching.abort();
     stop.send_replace(true);
-    // Long polls are cut off after the grace.
-    let _ = tokio::time::timeout(STOP_GRACE, doors.join_all()).await;
+    changes.stop();
+    if tokio::time::timeout(STOP_GRACE, doors.join_all()).await.is_err() {
+        info!("calls that were still open are cut off");
+    }
     result
 }
 

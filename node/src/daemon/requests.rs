@@ -32,6 +32,7 @@ use super::{
     carry::{self, Carrier},
     changes::{Change as Told, Changes},
     clock::{Clock, unix_ms},
+    extensions::{Extensions, base_of},
     metrics::Metrics,
     storage::{Change, Store, StoreError},
 };
@@ -224,13 +225,15 @@ pub struct Requests {
     told: Observers,
     /// All requests by the time they came and their id, so that a page of the list needs no look at the others.
     order: Mutex<BTreeSet<(u64, RequestId)>>,
+    extensions: Extensions,
 }
 
 impl Requests {
     /// An empty registry.
     pub fn new(site: SiteId, settings: NegotiationSettings, clock: Clock, store: Store, told: Observers) -> Requests {
         let (by_id, active, arriving) = (DashMap::new(), AtomicUsize::new(0), Mutex::default());
-        Requests { site, by_id, active, arriving, settings, clock, store, told, order: Mutex::default() }
+        let (order, extensions) = (Mutex::default(), Extensions::default());
+        Requests { site, by_id, active, arriving, settings, clock, store, told, order, extensions }
     }
 
     /// What this node has done.
@@ -241,6 +244,9 @@ impl Requests {
     /// Tells who listens that a request has changed.
     pub(super) fn changed(&self, id: &RequestId, revision: u64) {
         self.told.changes.tell(Told::Request { id: id.clone(), revision });
+        if let Some(base) = self.base_of_id(id).and_then(|base| self.snapshot(&base)) {
+            self.told.changes.tell(Told::Request { id: base.record.id.clone(), revision: base.revision });
+        }
     }
 
     /// Settings of negotiations.
@@ -322,8 +328,9 @@ impl Requests {
         let seed = rand::rng().random();
         let (id, started) = (record.id.clone(), self.clock.now());
         let (carried, task) = carry::start(self.clone(), carrier, record, is_resumed, seed, started);
-        let submitted_ms = carried.snapshot.borrow().record.submitted_ms;
-        self.order().insert((submitted_ms, id.clone()));
+        let record = carried.snapshot.borrow().record.clone();
+        self.order().insert((record.submitted_ms, id.clone()));
+        self.extensions.add(&record);
         self.by_id.insert(id, carried.clone());
         tokio::spawn(task);
         carried
@@ -347,7 +354,9 @@ impl Requests {
         let mut order = self.order();
         for entry in &history {
             order.remove(entry);
-            self.by_id.remove(&entry.1);
+            if let Some((_, carried)) = self.by_id.remove(&entry.1) {
+                self.extensions.remove(&carried.snapshot.borrow().record);
+            }
         }
         history.into_iter().map(|(_, id)| id).collect()
     }
@@ -357,7 +366,35 @@ impl Requests {
         self.by_id.get(id).map(|entry| entry.value().clone())
     }
 
-    /// At most `limit` requests, newest first, from behind `after` on; and whether there are more.
+    fn snapshot(&self, id: &RequestId) -> Option<Snapshot> {
+        Some(self.by_id.get(id)?.snapshot.borrow().clone())
+    }
+
+    fn record(&self, id: &RequestId) -> Option<Arc<RequestRecord>> {
+        Some(self.by_id.get(id)?.snapshot.borrow().record.clone())
+    }
+
+    /// The reservation that a request of this node lengthens.
+    pub fn base_of(&self, part: &RequestRecord) -> Option<RequestId> {
+        base_of(part, |id| self.record(id))
+    }
+
+    /// The reservation that the request of this name lengthens, when both are of this node.
+    pub fn base_of_id(&self, part: &RequestId) -> Option<RequestId> {
+        self.record(part).and_then(|part| self.base_of(&part))
+    }
+
+    /// The requests that lengthen the reservation of `base`, the oldest first.
+    pub fn extensions_of(&self, base: &RequestId) -> Vec<Arc<Carried>> {
+        let is_part = |part: &Arc<Carried>| {
+            let record = part.snapshot.borrow().record.clone();
+            self.base_of(&record).as_ref() == Some(base)
+        };
+        self.extensions.behind(base).iter().filter_map(|id| self.get(id)).filter(is_part).collect()
+    }
+
+    /// At most `limit` requests, newest first, from behind `after` on; and whether there are more. What lengthens another
+    /// is a part of that one and not listed by itself.
     pub fn page(&self, after: Option<(u64, RequestId)>, limit: usize) -> (Vec<Snapshot>, bool) {
         let upper = after.map_or(Bound::Unbounded, Bound::Excluded);
         let ids: Vec<RequestId> = {
@@ -365,13 +402,14 @@ impl Requests {
             order
                 .range((Bound::Unbounded, upper))
                 .rev()
+                .map(|(_, id)| id)
+                .filter(|id| self.base_of_id(id).is_none())
                 .take(limit.saturating_add(1))
-                .map(|(_, id)| id.clone())
+                .cloned()
                 .collect()
         };
         let has_more = ids.len() > limit;
-        let snapshot = |id: &RequestId| Some(self.by_id.get(id)?.snapshot.borrow().clone());
-        (ids.iter().take(limit).filter_map(snapshot).collect(), has_more)
+        (ids.iter().take(limit).filter_map(|id| self.snapshot(id)).collect(), has_more)
     }
 
     /// The newest request that its writer has named `label`.
@@ -388,6 +426,13 @@ impl Requests {
     pub fn beginning_with(&self, head: &str) -> Vec<Arc<Carried>> {
         let matching = self.by_id.iter().filter(|entry| entry.key().as_str().starts_with(head));
         matching.take(2).map(|entry| entry.value().clone()).collect()
+    }
+
+    /// Requests whose reservation has ended by `now`.
+    pub fn ended(&self, now: Time) -> Vec<Snapshot> {
+        let is_over = |snapshot: &Snapshot| snapshot.ends_at().is_some_and(|end| end <= now);
+        let over = self.by_id.iter().filter(|one| is_over(&one.snapshot.borrow()));
+        over.map(|one| one.snapshot.borrow().clone()).collect()
     }
 
     /// All requests, newest first.

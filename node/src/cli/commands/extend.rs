@@ -1,15 +1,16 @@
-//! `kolo extend`: the same hosts with the same amounts for the time right behind a reservation.
+//! `kolo extend`: makes a reservation longer, on the same hosts with the same amounts.
 //!
 //! The added time is asked for by requests of its own, one for all hosts that give the same: the user signs each, every site
-//! checks it, and it stands on all its hosts or on none. Invariant: whatever goes wrong, the reservation that is there stays
+//! checks it, and it stands on all its hosts or on none. The node shows them as parts of the reservation. Invariant: whatever goes wrong, the reservation that is there stays
 //! as it is, and what was added before something went wrong is given back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    ids::{HostId, RequestId},
+    ids::HostId,
     request::{Request, RequestDocument},
     resources::Amounts,
+    time::{Span, Time},
 };
 use serde::Serialize;
 
@@ -22,12 +23,11 @@ use crate::cli::{
     request_args::ExtendArgs,
     request_file::seconds_of,
     signing,
-    time::{format_time, parse_span},
+    time::{format_span, format_time, parse_span},
     views::{GrantView, RequestView, ReservationView},
 };
+use crate::daemon::extensions::label_behind;
 
-/// Longest label of an added time: the beginning says enough.
-const LABEL_CHARS_MAX: usize = 60;
 /// Most requests that one extension makes.
 const REQUESTS_MAX: usize = 64;
 
@@ -38,7 +38,12 @@ const REQUESTS_MAX: usize = 64;
 pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
     let by = parse_span(&args.by).map_err(|error| CliError::Usage(format!("--by: {error}")))?;
     let client = context.connect()?;
-    let before: RequestView = client.get(&path_of(&client, &args.selector)?)?;
+    let named: RequestView = client.get(&path_of(&client, &args.selector)?)?;
+    // What lengthens a reservation is a part of it.
+    let before = match &named.extends {
+        Some(base) => client.get(&request_path(base))?,
+        None => named,
+    };
     let reservation = before.reservation.as_ref().filter(|_| before.state.stands());
     let Some(reservation) = reservation.filter(|reservation| reservation.end > context.time()) else {
         let why = format!("request {} is {}: there is nothing to go on from", before.id, before.state);
@@ -75,7 +80,8 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
         }
         return Err(wrong);
     }
-    context.output.print(&Extended { before, added })?;
+    let after = client.get(&request_path(&before.id))?;
+    context.output.print(&Extended { after, by: Span(seconds_of(by).unsigned_abs()), added })?;
     Ok(Exit::Done)
 }
 
@@ -100,8 +106,7 @@ fn requests_behind(
     seconds: i64,
 ) -> Result<Vec<Request>, CliError> {
     let wrong = |error: &dyn std::fmt::Display| CliError::NotExtended { why: error.to_string() };
-    let label: String = format!("behind-{}", before.id).chars().take(LABEL_CHARS_MAX).collect();
-    let label = RequestId::new(&label).map_err(|error| wrong(&error))?;
+    let label = label_behind(&before.id).map_err(|error| wrong(&error))?;
     let names: BTreeSet<&str> = reservation.hosts.iter().map(|grant| grant.host.as_str()).collect();
     if names.len() < reservation.hosts.len() {
         return Err(wrong(&"hosts of several sites have the same name, and a request names hosts without their sites"));
@@ -136,28 +141,31 @@ fn requests_behind(
 }
 
 struct Extended {
-    before: RequestView,
+    /// The reservation as it is now.
+    after: RequestView,
+    by: Span,
     added: Vec<RequestView>,
 }
 
 #[derive(Serialize)]
 struct Body<'a> {
     extends: &'a str,
+    end: Option<Time>,
     added: &'a [RequestView],
 }
 
 impl Report for Extended {
     fn body(&self) -> impl Serialize {
-        Body { extends: &self.before.id, added: &self.added }
+        let end = self.after.reservation.as_ref().map(|reservation| reservation.end);
+        Body { extends: &self.after.id, end, added: &self.added }
     }
 
     fn text(&self, look: &Look) -> String {
-        let mut text = format!("{}\n", look.paint.title(&format!("extended {} by", safe(&self.before.id))));
-        for view in &self.added {
-            let Some(reservation) = &view.reservation else { continue };
-            text.push_str(&reservation_text(&safe(&view.id), reservation, look));
+        let head = format!("extended {} by {}", safe(&self.after.id), format_span(self.by));
+        match &self.after.reservation {
+            Some(reservation) => reservation_text(&head, reservation, look),
+            None => format!("{}\n", look.paint.title(&head)),
         }
-        text
     }
 
     fn ids(&self) -> Vec<String> {
@@ -203,9 +211,9 @@ mod tests {
     fn the_added_time_has_ids_of_its_own() {
         let mut added = view("confirmed", None);
         added.id = "new".to_owned();
-        let extended = Extended { before: view("active", None), added: vec![added] };
+        let extended = Extended { after: view("active", None), by: Span(3600), added: vec![added] };
         let text = printed(&extended, OutputFormat::Table);
-        assert!(text.starts_with("extended r-42 by\nnew: 3 hosts at 2 sites from "), "{text}");
+        assert!(text.starts_with("extended r-42 by 1h: 3 hosts at 2 sites from "), "{text}");
         let json: serde_json::Value = serde_json::from_str(&printed(&extended, OutputFormat::Json)).unwrap();
         assert_eq!((&json["extends"], &json["added"][0]["id"]), (&"r-42".into(), &"new".into()));
         assert_eq!(printed(&extended, OutputFormat::Quiet), "new\n");

@@ -125,8 +125,8 @@ impl Report for Gantt {
     }
 
     fn ids(&self) -> Vec<String> {
-        let ids: std::collections::BTreeSet<_> = self.chart.bookings.iter().map(|booking| &booking.request).collect();
-        ids.into_iter().cloned().collect()
+        let ids: std::collections::BTreeSet<_> = self.chart.bookings.iter().map(BookingView::reservation).collect();
+        ids.into_iter().map(str::to_owned).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! `kolo list`: the requests made through this node.
 
+use broker::time::Span;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
@@ -49,11 +50,16 @@ fn row(view: &RequestView, zone: &TimeZone) -> [String; 8] {
         or_dash(view.label.clone().unwrap_or_default()),
         view.state.to_string(),
         view.request.hosts().to_string(),
-        format_span(view.request.duration()),
+        format_span(duration_of(view)),
         or_dash(view.reservation.as_ref().map(|reservation| format_time(reservation.start, zone)).unwrap_or_default()),
         moment_text(view.submitted_ms, zone),
         or_dash(view.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default()),
     ]
+}
+
+/// How long the reservation lasts with what lengthens it; without one, how long it was asked for.
+fn duration_of(view: &RequestView) -> Span {
+    view.reservation.as_ref().map_or(view.request.duration(), |reservation| reservation.end.since(reservation.start))
 }
 
 #[cfg(test)]

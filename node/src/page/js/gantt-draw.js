@@ -2,7 +2,7 @@
 // fall on a pixel already drawn are passed over.
 
 import { date, timeOfDay, age } from "./format.js";
-import { doubt, firstAfter, rowAt } from "./gantt-model.js";
+import { doubt, firstAfter, reservationOf, rowAt } from "./gantt-model.js";
 
 /** Sizes in CSS pixels. */
 export const AXIS_HEIGHT = 34;
@@ -170,10 +170,10 @@ function drawLane(context, view, lane, y, thick, x, gutter) {
     if (right <= drawnTo + 0.5) continue;
     drawnTo = right;
     const { booking } = bar;
-    context.fillStyle = colourOf(view.palette, view.colourBy === "user" ? booking.user : booking.request);
+    context.fillStyle = colourOf(view.palette, view.colourBy === "user" ? booking.user : reservationOf(booking));
     context.globalAlpha = bar.end <= view.now ? 0.45 : 1;
     context.fillRect(left, y, right - left - (right - left > 3 ? 0.7 : 0), thick - gap);
-    if (view.hovered && view.hovered.request === booking.request) {
+    if (view.hovered && reservationOf(view.hovered) === reservationOf(booking)) {
       context.globalAlpha = 1;
       context.strokeStyle = view.palette.ink;
       context.lineWidth = 1.5;

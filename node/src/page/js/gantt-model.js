@@ -51,8 +51,29 @@ export function barsByHost(bookings, user) {
       bars.push({ start: booking.start, end: booking.end, booking, amounts: part.amounts });
     }
   }
-  for (const bars of byHost.values()) bars.sort((a, b) => a.start - b.start || a.end - b.end);
+  for (const [key, bars] of byHost) {
+    bars.sort((a, b) => a.start - b.start || a.end - b.end);
+    byHost.set(key, joined(bars));
+  }
   return byHost;
+}
+
+/** The reservation that a booking belongs to; more time for one is booked by requests of its own. */
+export const reservationOf = (booking) => booking.part_of ?? booking.request;
+
+/** Bars by start, those of one reservation that follow each other without a gap as one. */
+function joined(bars) {
+  const last = new Map();
+  return bars.filter((bar) => {
+    const id = reservationOf(bar.booking);
+    const before = last.get(id);
+    if (before && before.end === bar.start && before.booking.user === bar.booking.user) {
+      before.end = bar.end;
+      return false;
+    }
+    last.set(id, bar);
+    return true;
+  });
 }
 
 /** The rows for some hosts, sites and reservations: a heading for each site, then its hosts. */

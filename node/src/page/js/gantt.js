@@ -5,7 +5,7 @@ import * as events from "./events.js";
 import { el, notice, table } from "./dom.js";
 import { amounts, short, time } from "./format.js";
 import { AXIS_HEIGHT, colours, draw, gutterOf } from "./gantt-draw.js";
-import { doubt, firstAfter, rowAt, rowsOf } from "./gantt-model.js";
+import { doubt, firstAfter, reservationOf, rowAt, rowsOf } from "./gantt-model.js";
 
 const HOUR = 3600;
 const SPANS = [["1 h", HOUR], ["6 h", 6 * HOUR], ["1 d", 24 * HOUR], ["3 d", 72 * HOUR], ["1 w", 168 * HOUR], ["2 w", 336 * HOUR]];
@@ -276,7 +276,7 @@ class Chart {
     }
     this.tip.hidden = !bar;
     if (!bar) return;
-    const lines = [`${booking.user} · ${short(booking.request)}`, `${row.host.site_name}, ${row.host.host}: ${amounts(bar.amounts)}`,
+    const lines = [`${booking.user} · ${short(reservationOf(booking))}`, `${row.host.site_name}, ${row.host.host}: ${amounts(bar.amounts)}`,
       `${time(bar.start)} to ${time(bar.end)}`, `${booking.hosts.length} ${booking.hosts.length === 1 ? "host" : "hosts"} at this site`];
     const why = doubt(row.state);
     if (why) lines.push(`site: ${why}`);
@@ -296,7 +296,7 @@ class Chart {
     const names = new Map(this.data.sites.map((site) => [site.site, site.name || site.site]));
     const visible = this.data.bookings.filter((one) => one.end > this.from && one.start < this.until);
     const rows = visible.slice(0, TABLE_ROWS).map((one) => [
-      one.user, el("span", { title: one.request }, short(one.request)), names.get(one.site) ?? one.site,
+      one.user, el("span", { title: reservationOf(one) }, short(reservationOf(one))), names.get(one.site) ?? one.site,
       one.hosts.map((part) => part.host).join(", "), time(one.start), time(one.end)]);
     this.list.replaceChildren(
       visible.length > TABLE_ROWS ? notice(`${TABLE_ROWS} of ${visible.length} are shown; zoom in to see the others`, "warn") : "",

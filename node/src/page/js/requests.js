@@ -11,7 +11,11 @@ const KINDS = {
 };
 const OPEN = ["planning", "holding", "confirming", "confirmed", "active", "degraded", "rebrokering"];
 
+const linkTo = (id) => el("a", { href: `#/requests/${encodeURIComponent(id)}` }, short(id));
 const badge = (state) => el("span", { className: `badge ${KINDS[state] ?? "soft"}` }, state);
+
+/** How long the reservation lasts, with what lengthens it. */
+const lengthOf = ({ request, reservation }) => reservation ? reservation.end - reservation.start : request.duration;
 
 export async function show(place, id) {
   const load = id ? one(place, id) : all(place);
@@ -29,7 +33,7 @@ function all(place) {
     const list = await api.get(api.query("/v1/requests", { limit: PAGE, after: pages[pages.length - 1] }));
     const rows = list.requests.map((request) => [
       el("a", { href: `#/requests/${encodeURIComponent(request.id)}` }, request.label ?? short(request.id)),
-      badge(request.state), request.user, number(request.request.hosts), duration(request.request.duration),
+      badge(request.state), request.user, number(request.request.hosts), duration(lengthOf(request)),
       request.reservation ? time(request.reservation.start) : (request.reason ? request.reason.detail : ""),
       time(request.submitted_ms / 1000)]);
     const turn = (text, isOn, action) => el("button", { type: "button", className: "quiet", disabled: !isOn, onclick: () => {
@@ -68,13 +72,18 @@ function standing(request) {
       table("Hosts", ["Host", "Site", "Gives", ""], reservation.hosts.map((host) => [host.host, host.site_name || host.site,
         amounts(host.amounts), host.lost ? el("span", { className: "badge bad" }, `lost: ${host.lost.replaceAll("_", " ")}`) : ""]))));
   }
+  const extensions = request.extensions ?? [];
+  if (extensions.length > 0) {
+    parts.push(el("h2", {}, "Extended"), table("Extensions", ["Until", "State", number("Hosts"), "Request"],
+      extensions.map((one) => [one.end === null ? "" : time(one.end), badge(one.state), number(one.hosts), linkTo(one.id)])));
+  }
   return parts;
 }
 
-function wanted({ request, user, submitted_ms: submitted, elapsed_ms: elapsed, attempts, conflicts, phase, id }) {
+function wanted({ request, user, extends: extends_, submitted_ms: submitted, elapsed_ms: elapsed, attempts, conflicts, phase, id }) {
   const attributes = Object.entries(request.attributes ?? {}).map(([key, value]) => `${key}=${value}`).join(", ");
   return [el("h2", {}, "Asked"), facts([
-    ["Id", el("code", {}, id)], ["User", user], ["Hosts", String(request.hosts)], ["Duration", duration(request.duration)],
+    ["Id", el("code", {}, id)], ["Lengthens", extends_ ? linkTo(extends_) : ""], ["User", user], ["Hosts", String(request.hosts)], ["Duration", duration(request.duration)],
     ["All together", request.total && Object.keys(request.total).length ? amounts(request.total) : ""],
     ["Each host", request.per_host && Object.keys(request.per_host).length ? amounts(request.per_host) : ""],
     ["Attributes", attributes], ["Not before", request.earliest ? time(request.earliest) : ""],

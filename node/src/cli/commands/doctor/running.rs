@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use broker::time::Span;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
@@ -16,12 +17,14 @@ use crate::cli::{
     client::{ApiError, Client},
     error::CliError,
     report::counted,
-    time::format_time,
+    time::{format_span, format_time},
     views::{BanSummary, SiteList},
 };
 
 /// How long a connection to one of the node's own ports may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// From this difference on clocks do not agree. A message takes a second or so at most, and windows are whole seconds.
+const CLOCK_MS_MAX: u64 = 5_000;
 /// Most ports that are tried.
 const PORTS_MAX: usize = 16;
 
@@ -33,6 +36,17 @@ pub(super) struct Status {
     peers: usize,
     known_sites: usize,
     counters: BTreeMap<String, u64>,
+    #[serde(default)]
+    seen_as: Vec<IpAddr>,
+    #[serde(default)]
+    clock: Option<ClockOffset>,
+}
+
+/// The clocks of other sites beside this machine's.
+#[derive(Debug, Clone, Deserialize)]
+struct ClockOffset {
+    sites: usize,
+    ahead_ms: i64,
 }
 
 /// Asks the node here, if one answers.
@@ -50,9 +64,9 @@ pub(super) fn check(client: Result<Client, CliError>, zone: &TimeZone) -> Vec<Fi
         Ok((status, sites)) => {
             let mut findings = vec![check_version(&status)];
             findings.extend(check_ports(&status.listen));
-            findings.push(check_reach(announced(&status, &sites)));
+            findings.push(check_reach(&status, announced(&status, &sites)));
             findings.push(check_peers(&status, &sites));
-            findings.push(check_clock(&status.counters));
+            findings.push(check_clock(&status));
             findings.push(check_bans(&sites.bans, zone));
             findings
         }
@@ -145,11 +159,30 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-fn check_reach(listen: &[String]) -> Finding {
+/// By the addresses that the node tells; what peers have seen says more than these do.
+fn check_reach(status: &Status, told: &[String]) -> Finding {
     const CHECK: &str = "reach";
-    let (what, to_do) = match reach_of(listen) {
+    let came_in = status.counters.get("connections_from_elsewhere").copied().unwrap_or(0);
+    let own: Vec<IpAddr> = told.iter().filter_map(|address| address_of(address)).map(|(ip, _)| ip).collect();
+    let is_outside = |ip: &&IpAddr| !ip.is_loopback() && !is_private(**ip) && !own.contains(ip);
+    if let Some(outside) = status.seen_as.iter().find(is_outside).filter(|_| reach_of(told) != Reach::Everybody) {
+        let what = format!(
+            "peers see this machine at {outside}, which is no address that it tells: a router translates (NAT)"
+        );
+        let to_do = format!(
+            "have that router forward a port to this machine, and tell it with --announce /ip4/{outside}/tcp/PORT"
+        );
+        return Finding { to_do: Some(to_do), ..Finding::new(CHECK, Level::Note, what) };
+    }
+    let (what, to_do) = match reach_of(told) {
+        Reach::Everybody if came_in > 0 => {
+            let what =
+                format!("it tells an address that others can reach; {came_in} connections came from other machines");
+            return Finding::new(CHECK, Level::Good, what);
+        }
         Reach::Everybody => {
-            return Finding::new(CHECK, Level::Good, "it tells an address that others can reach");
+            let what = "it tells an address that others can reach; none has opened a connection to it yet, so this is not tried";
+            return Finding::new(CHECK, Level::Good, what);
         }
         Reach::ThisNetwork => (
             "it tells private addresses only (NAT): sites outside this network cannot reach it",
@@ -205,19 +238,36 @@ fn check_bans(bans: &[BanSummary], zone: &TimeZone) -> Finding {
     Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
 }
 
-/// Clocks are compared by what others have signed: a message from the future, or one that arrives when its life is over.
-fn check_clock(counters: &BTreeMap<String, u64>) -> Finding {
+/// Clocks are compared by what others have signed: how far theirs are ahead of this one, messages from the future, and
+/// messages that arrive when their life is over.
+fn check_clock(status: &Status) -> Finding {
     const CHECK: &str = "clock";
-    let count = |name: &str| counters.get(name).copied().unwrap_or(0);
-    let (future, expired, good) = (count("dropped_from_future"), count("dropped_expired"), count("gossip_received"));
-    if future == 0 && expired <= good / 2 {
-        return Finding::new(CHECK, Level::Good, "nothing that others have signed contradicts this machine's clock");
-    }
-    let what = format!(
-        "{future} messages of others came from the future and {expired} had expired on arrival, of {good} received"
-    );
     let to_do = "see whether this clock is synchronised (timedatectl); if it is, that of another site is wrong";
-    Finding::problem(CHECK, what, to_do)
+    let measured = status.clock.as_ref().map(|clock| (clock.ahead_ms, counted(clock.sites, "other site")));
+    if let Some((ahead_ms, sites)) = measured.as_ref().filter(|(ahead_ms, _)| ahead_ms.unsigned_abs() >= CLOCK_MS_MAX) {
+        let direction = if *ahead_ms > 0 { "behind" } else { "ahead of" };
+        let much = format_span(Span(ahead_ms.unsigned_abs() / 1000));
+        let what = format!("this machine's clock is some {much} {direction} those of {sites} (the one in the middle)");
+        return Finding::problem(CHECK, what, to_do);
+    }
+    let count = |name: &str| status.counters.get(name).copied().unwrap_or(0);
+    let (future, expired, good) = (count("dropped_from_future"), count("dropped_expired"), count("gossip_received"));
+    if future > 0 || expired > good / 2 {
+        let what = format!(
+            "{future} messages of others came from the future and {expired} had expired on arrival, of {good} received"
+        );
+        return Finding::problem(CHECK, what, to_do);
+    }
+    Finding::new(
+        CHECK,
+        Level::Good,
+        match measured {
+            Some((ahead_ms, sites)) => {
+                format!("it is within {} ms of those of {sites} (the one in the middle)", ahead_ms.unsigned_abs())
+            }
+            None => "nothing that others have signed contradicts this machine's clock".to_owned(),
+        },
+    )
 }
 
 #[cfg(test)]
@@ -245,6 +295,26 @@ mod tests {
         ] {
             assert_eq!(reach_of(&listen(addresses)), expected, "{addresses:?}");
         }
+    }
+
+    #[test]
+    fn what_peers_have_seen_says_more_than_addresses() {
+        let check = |told: &str, seen_as: &str, came_in: u32| {
+            let status = format!(
+                r#"{{"software":"","listen":[],"peers":1,"known_sites":2,"seen_as":{seen_as},
+                    "counters":{{"connections_from_elsewhere":{came_in}}}}}"#
+            );
+            let finding = check_reach(&serde_json::from_str(&status).unwrap(), &listen(&[told]));
+            (finding.level, finding.what + &finding.to_do.unwrap_or_default())
+        };
+        let (level, what) = check("/ip4/10.0.0.1/tcp/1", r#"["10.0.0.1","193.2.1.66"]"#, 0);
+        assert!(
+            level == Level::Note && what.contains("at 193.2.1.66") && what.contains("/ip4/193.2.1.66/tcp"),
+            "{what}"
+        );
+        assert!(check("/ip4/10.0.0.1/tcp/1", r#"["10.0.0.1"]"#, 0).1.contains("private addresses only"));
+        assert!(check("/ip4/193.2.1.66/tcp/1", "[]", 0).1.contains("not tried"));
+        assert!(check("/ip4/193.2.1.66/tcp/1", "[]", 3).1.contains("3 connections came"));
     }
 
     #[test]
@@ -281,6 +351,26 @@ mod tests {
                 .iter()
                 .all(|finding| finding.level == Level::Good || finding.to_do.is_some() || finding.check == "ports")
         );
+    }
+
+    #[test]
+    fn the_difference_of_clocks_is_told() {
+        let check = |clock: &str| {
+            let status =
+                format!(r#"{{"software":"","listen":[],"peers":1,"known_sites":2,"counters":{{}},"clock":{clock}}}"#);
+            let finding = check_clock(&serde_json::from_str(&status).unwrap());
+            (finding.level, finding.what)
+        };
+        let (level, what) = check(r#"{"sites":4,"ahead_ms":61000}"#);
+        assert_eq!(level, Level::Problem);
+        assert_eq!(what, "this machine's clock is some 1m 1s behind those of 4 other sites (the one in the middle)");
+        assert!(check(r#"{"sites":1,"ahead_ms":-9000}"#).1.contains("some 9s ahead of those of 1 other site "));
+        let (level, what) = check(r#"{"sites":2,"ahead_ms":-40}"#);
+        assert_eq!(
+            (level, what.as_str()),
+            (Level::Good, "it is within 40 ms of those of 2 other sites (the one in the middle)")
+        );
+        assert_eq!(check("null").0, Level::Good);
     }
 
     #[test]

@@ -1,0 +1,110 @@
+//! Queries, paths and bodies as the handlers take them: as the library reads them, but what cannot be read is answered with
+//! a problem instead of plain text.
+
+use std::ops::RangeInclusive;
+
+use axum::{
+    extract::{self, FromRequest, FromRequestParts, Request, rejection::BytesRejection},
+    http::{StatusCode, request::Parts},
+};
+use serde::de::DeserializeOwned;
+
+use super::{BODY_BYTES_MAX, problem::Problem};
+
+/// What stands behind the `?`.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Query<T>, Problem> {
+        extract::Query::try_from_uri(&parts.uri).map(|extract::Query(query)| Query(query)).map_err(|rejection| {
+            // The library's own words are in front; what is behind them begins with the key, when it is a known one.
+            let text = rejection.body_text();
+            let detail = text.split_once(": ").map_or(text.as_str(), |(_, detail)| detail);
+            let problem = Problem::bad_request(format!("query: {detail}"));
+            match key_of(detail) {
+                Some(key) => problem.with_key(key),
+                None => problem,
+            }
+        })
+    }
+}
+
+/// The key that a complaint about a query is about.
+fn key_of(detail: &str) -> Option<&str> {
+    // "limit: invalid digit found in string", or "duplicate field `limit`".
+    match detail.split_once(": ") {
+        Some((key, _)) if !key.contains(' ') => Some(key),
+        _ => detail.split('`').nth(1),
+    }
+}
+
+/// The part of the path that the route leaves open.
+pub struct Path(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Path {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Path, Problem> {
+        let read = extract::Path::<String>::from_request_parts(parts, state).await;
+        let wrong =
+            |rejection: extract::rejection::PathRejection| Problem::new(rejection.status(), rejection.body_text());
+        read.map(|extract::Path(selector)| Path(selector)).map_err(wrong)
+    }
+}
+
+/// A whole body, of at most [`BODY_BYTES_MAX`].
+pub struct Body(pub axum::body::Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Body, Problem> {
+        let read = axum::body::Bytes::from_request(request, state).await;
+        read.map(Body).map_err(|rejection: BytesRejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                let detail = format!("the body has more than {BODY_BYTES_MAX} bytes");
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+            }
+            status => Problem::new(status, rejection.body_text()),
+        })
+    }
+}
+
+/// `value`, when it is in `range`; else the problem that names its key.
+pub fn in_range<T: PartialOrd + std::fmt::Display>(
+    key: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<T, Problem> {
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    Err(Problem::bad_request(format!("{key}: expected {} to {}", range.start(), range.end())).with_key(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http;
+
+    use super::*;
+    use crate::api::requests::WaitQuery;
+
+    #[tokio::test]
+    async fn a_bad_query_names_its_key() {
+        for (query, expected) in [
+            ("wait_ms=soon", Some("wait_ms")),
+            ("wait_ms=1&wait_ms=2", Some("wait_ms")),
+            ("patience=1", Some("patience")),
+            ("until=never", Some("until")),
+            ("wait_ms=1&until=settled", None),
+        ] {
+            let request = http::Request::builder().uri(format!("/?{query}")).body(()).unwrap();
+            let read = Query::<WaitQuery>::from_request_parts(&mut request.into_parts().0, &()).await;
+            let problem = read.err().map(|problem| serde_json::to_value(&problem).unwrap());
+            let key = problem.as_ref().map(|problem| problem["key"].as_str().unwrap_or_default());
+            assert_eq!(key, expected, "{query}: {problem:?}");
+        }
+    }
+}
