@@ -6,6 +6,8 @@
 mod api;
 #[path = "grid/documents.rs"]
 mod documents;
+#[path = "grid/lasting.rs"]
+mod lasting;
 #[path = "grid/losses.rs"]
 mod losses;
 #[path = "grid/membership.rs"]
@@ -14,6 +16,10 @@ mod membership;
 mod page;
 #[path = "grid/scenarios.rs"]
 mod scenarios;
+#[path = "grid/pictures.rs"]
+mod pictures;
+#[path = "grid/tls.rs"]
+mod tls;
 
 use std::{
     path::{Path, PathBuf},

@@ -1,6 +1,7 @@
 //! The API of a real node against its own description, and against callers that it must refuse.
 
 use std::{
+    collections::BTreeSet,
     fs,
     time::{Duration, Instant},
 };
@@ -123,6 +124,69 @@ fn answers_are_as_described() {
     }
     let (_, slots) = api.checked("POST", "/v1/slots", "/v1/slots", Some(most.as_str()));
     assert_eq!((&slots["is_possible"], &slots["hosts"], &slots["is_proven"]), (&json!(true), &json!(3), &json!(true)));
+}
+
+/// What the references in a document point to.
+fn references(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            found.extend(map.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            map.values().for_each(|value| references(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_description_is_whole_and_every_bad_call_is_answered_with_a_problem() {
+    let mut node = Node::first("alpha", &hosts("a", 1));
+    let api = Api::of(&node);
+    let mut found = BTreeSet::new();
+    references(&api.document, &mut found);
+    assert!(found.contains("#/components/schemas/Until"), "{found:?}");
+    for reference in &found {
+        assert!(api.document.pointer(reference.trim_start_matches('#')).is_some(), "{reference} points nowhere");
+    }
+
+    let large = "x".repeat(5 << 20);
+    for (method, path, body, status, key) in [
+        ("GET", "/v1/sites?limit=many", "", 400, "limit"),
+        ("GET", "/v1/hosts?limit=-1", "", 400, "limit"),
+        ("GET", "/v1/requests?limit=1&limit=2", "", 400, "limit"),
+        ("GET", "/v1/requests?order=up", "", 400, "order"),
+        ("GET", "/v1/requests/x?until=never", "", 400, "until"),
+        ("GET", "/v1/bookings?from=now", "", 400, "from"),
+        ("GET", "/v1/bookings?until=-1", "", 400, "until"),
+        ("GET", "/v1/bookings?site=", "", 400, "site"),
+        ("GET", "/v1/usage?points=99999999999999999999", "", 400, "points"),
+        ("GET", "/v1/requests/%ff", "", 400, ""),
+        ("GET", "/v1/nothing", "", 404, ""),
+        ("GET", "/nothing", "", 404, ""),
+        ("PUT", "/v1/requests", "", 405, ""),
+        ("DELETE", "/openapi.json", "", 405, ""),
+        ("POST", "/v1/plan", large.as_str(), 413, ""),
+        ("POST", "/v1/plan", "", 400, ""),
+        ("POST", "/v1/requests", r#"{"hosts":0,"duration":1}"#, 400, ""),
+        ("POST", "/v1/session", r#"{"token":"a","link":"b"}"#, 400, ""),
+    ] {
+        let bearer = format!("Bearer {}", api.token);
+        let (got, kind, answer) = api.call(method, path, &[("authorization", &bearer)], Some(body));
+        let shown = format!("{method} {path}: {got} {kind}: {answer}");
+        assert_eq!((got, kind.as_str()), (status, "application/problem+json"), "{shown}");
+        assert_eq!(answer["status"], status, "{shown}");
+        assert_eq!(answer["key"].as_str().unwrap_or_default(), key, "{shown}");
+    }
+    listening_does_not_hold_up_the_end(&mut node, &api);
+}
+
+/// Who listens to events is let go when the node stops.
+fn listening_does_not_hold_up_the_end(node: &mut Node, api: &Api) {
+    let bearer = format!("Bearer {}", api.token);
+    let events = ureq::get(format!("{}/v1/events", api.base)).header("authorization", &bearer).call();
+    assert!(node.stop().success());
+    assert!(events.unwrap().body_mut().read_to_string().is_ok(), "the stream ends as it should");
+    assert!(!node.log().contains("are cut off"), "{}", node.log());
 }
 
 #[test]

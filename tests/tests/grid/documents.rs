@@ -126,7 +126,8 @@ impl Stage {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap_or_default());
         shell.args(["-c", command]).current_dir(self.path("work")).stdin(Stdio::null());
         shell.env("PATH", path).env("HOME", self.path(machine)).env("TZ", "UTC");
-        for variable in ["XDG_DATA_HOME", "XDG_CONFIG_HOME", "KOLO_API", "KOLO_TOKEN_FILE", "KOLO_KEY"] {
+        for variable in ["XDG_DATA_HOME", "XDG_CONFIG_HOME", "KOLO_API", "KOLO_TOKEN_FILE", "KOLO_CA_FILE", "KOLO_KEY"]
+        {
             shell.env_remove(variable);
         }
         shell

@@ -15,12 +15,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A person with a home of their own, so that no key of whoever runs the tests is used.
-struct Person {
+pub(super) struct Person {
     home: TempDir,
 }
 
 impl Person {
-    fn new() -> Person {
+    pub(super) fn new() -> Person {
         Person { home: tempfile::tempdir().unwrap() }
     }
 
@@ -36,7 +36,7 @@ impl Person {
     }
 
     /// Runs `kolo` and checks its exit code; everything that it said.
-    fn told(&self, arguments: &[&str], data_dir: &Path, exit: i32) -> String {
+    pub(super) fn told(&self, arguments: &[&str], data_dir: &Path, exit: i32) -> String {
         let output = self.kolo(arguments, data_dir);
         let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
         assert_eq!(output.status.code(), Some(exit), "kolo {arguments:?}: {told}");
@@ -44,7 +44,7 @@ impl Person {
     }
 
     /// Uses a token for a user's own directory.
-    fn join(&self, token: &str) {
+    pub(super) fn join(&self, token: &str) {
         let output = Command::new(binary("kolo"))
             .args(["join", token])
             .env("HOME", self.home.path())
@@ -56,19 +56,19 @@ impl Person {
 }
 
 /// The first site of a closed grid; its founder is ada.
-fn founded(hosts: &str) -> Node {
-    Node::prepared("alpha", hosts, |data| {
-        let _ = Person::new().told(&["grid", "init", "--name", "lab", "--site", "alpha", "--user", "ada"], data, 0);
+pub(super) fn founded(name: &str, hosts: &str) -> Node {
+    Node::prepared(name, hosts, |data| {
+        let _ = Person::new().told(&["grid", "init", "--name", "lab", "--site", name, "--user", "ada"], data, 0);
     })
 }
 
-fn invite(first: &Node, arguments: &[&str]) -> String {
+pub(super) fn invite(first: &Node, arguments: &[&str]) -> String {
     let arguments = [&["grid", "invite", "--output", "quiet"], arguments].concat();
     Person::new().told(&arguments, &first.data(), 0).trim().to_owned()
 }
 
 /// A site that joins with a token, without a user of its own.
-fn joined(first: &Node, name: &str, hosts: &str) -> Node {
+pub(super) fn joined(first: &Node, name: &str, hosts: &str) -> Node {
     let token = invite(first, &["--role", "site", "--name", name, "--no-user"]);
     Node::prepared(name, hosts, |data| {
         let _ = Person::new().told(&["join", &token], data, 0);
@@ -85,7 +85,7 @@ fn words(arguments: &[String]) -> Vec<&str> {
 
 #[test]
 fn members_use_a_closed_grid_within_their_limits_until_they_are_revoked() {
-    let first = founded(&hosts("a", 2));
+    let first = founded("alpha", &hosts("a", 2));
     let nodes = [joined(&first, "beta", &hosts("b", 2)), joined(&first, "gamma", &hosts("c", 2))];
     let all = [&first, &nodes[0], &nodes[1]];
     for node in all {
@@ -123,7 +123,7 @@ fn members_use_a_closed_grid_within_their_limits_until_they_are_revoked() {
 
 #[test]
 fn a_revocation_outlives_a_restart_and_a_revoked_site_is_left_out() {
-    let mut first = founded(&hosts("a", 1));
+    let mut first = founded("alpha", &hosts("a", 1));
     let second = joined(&first, "beta", &hosts("b", 1));
     first.wait_until_it_knows(2);
     second.wait_until_it_knows(2);
@@ -141,7 +141,7 @@ fn a_revocation_outlives_a_restart_and_a_revoked_site_is_left_out() {
 
 #[test]
 fn a_node_without_a_credential_is_not_believed_and_gets_no_holds() {
-    let first = founded(&hosts("a", 2));
+    let first = founded("alpha", &hosts("a", 2));
     let status = first.get("/v1/status");
     let (grid, address) = (status["grid"].as_str().unwrap(), status["listen"][0].as_str().unwrap());
     let intruder = Node::start("intruder", &hosts("x", 3), &["--grid", grid, "--bootstrap", address]);
@@ -165,7 +165,7 @@ fn a_node_without_a_credential_is_not_believed_and_gets_no_holds() {
 #[test]
 fn an_owner_refuses_by_name_of_the_rule() {
     let policy = "[policy]\nhours = \"03:00-04:00\"\ndeny = [\"eve\"]\n";
-    let first = founded(&format!("{policy}{}", hosts("a", 1)));
+    let first = founded("alpha", &format!("{policy}{}", hosts("a", 1)));
     let refused = Person::new().told(&words(&submit(1, "2h")), &first.data(), 4);
     assert!(refused.contains("refused by rule `owner-hours`: only within 03:00-04:00 UTC"), "{refused}");
     let eve = Person::new();
@@ -176,7 +176,7 @@ fn an_owner_refuses_by_name_of_the_rule() {
 
 #[test]
 fn an_expired_invitation_and_a_second_grid_in_one_directory_are_refused() {
-    let first = founded(&hosts("a", 1));
+    let first = founded("alpha", &hosts("a", 1));
     let token = invite(&first, &["--role", "user", "--name", "late", "--expires", "1s"]);
     let late = Person::new();
     let elsewhere = tempfile::tempdir().unwrap();
@@ -227,7 +227,7 @@ fn record(mut client: TcpStream, mut server: TcpStream, recorded: &Mutex<Vec<u8>
 
 #[test]
 fn a_signed_request_counts_once_at_one_entry_point_and_as_it_was_signed() {
-    let first = founded(&hosts("a", 2));
+    let first = founded("alpha", &hosts("a", 2));
     let second = joined(&first, "beta", &hosts("b", 2));
     first.wait_until_it_knows(4);
     second.wait_until_it_knows(4);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// What a site would call itself to run a script in the pages of others.
 const HOSTILE: &str = "<img src=x onerror='window.hacked=1'>&amp;";
 
-fn browser(width: u32, height: u32, more: &[&str]) -> Option<Browser> {
+pub(super) fn browser(width: u32, height: u32, more: &[&str]) -> Option<Browser> {
     let browser = Browser::start(width, height, more);
     if browser.is_none() {
         eprintln!("SKIPPED: chromedriver is not installed (Debian: apt install chromium chromium-driver)");
@@ -14,7 +14,7 @@ fn browser(width: u32, height: u32, more: &[&str]) -> Option<Browser> {
     browser
 }
 
-fn sign_in(browser: &Browser, node: &Node) {
+pub(super) fn sign_in(browser: &Browser, node: &Node) {
     let (status, link) = node.post("/v1/links", "");
     assert_eq!(status, 201, "{link}");
     let url = link["url"].as_str().unwrap();

@@ -1,0 +1,96 @@
+//! The page and the API for other machines: over TLS, with a certificate that the test makes.
+
+use std::{fs, net::TcpListener, process::Command, sync::Arc};
+
+use end_to_end::{Node, binary, hosts, wait_for};
+use serde_json::{Value, json};
+use ureq::{
+    Agent,
+    tls::{Certificate, RootCerts, TlsConfig},
+};
+
+/// What the certificate says the node is called.
+const NAME: &str = "localhost";
+
+struct Door {
+    agent: Agent,
+    base: String,
+}
+
+impl Door {
+    /// Status, cookie and body; `headers` beside those that every call has.
+    fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String, String) {
+        let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut answer = self.agent.run(request.body(body.to_owned()).unwrap()).unwrap();
+        let cookie = answer.headers().get("set-cookie").map_or("", |value| value.to_str().unwrap()).to_owned();
+        (answer.status().as_u16(), cookie, answer.body_mut().read_to_string().unwrap())
+    }
+}
+
+fn agent(authorities: &[Certificate<'static>]) -> Agent {
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(authorities))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build();
+    Agent::config_builder().http_status_as_error(false).tls_config(tls).build().into()
+}
+
+#[test]
+fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
+    let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (cert, key) = (path("cert.pem"), path("key.pem"));
+    fs::write(&cert, made.cert.pem()).unwrap();
+    fs::write(&key, made.key_pair.serialize_pem()).unwrap();
+    // The port is free now; that another takes it before the node does is next to impossible.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let listen = format!("127.0.0.1:{port}");
+    let arguments = ["--remote-listen", &listen, "--remote-cert", &cert, "--remote-key", &key, "--remote-names", NAME];
+    let node = Node::start("alpha", &hosts("a", 1), &arguments);
+    node.wait_until_it_knows(1);
+    let said = format!("https://{listen}");
+    wait_for("the second door", || if node.log().contains(&said) { Ok(()) } else { Err(node.log()) });
+
+    let base = format!("https://{NAME}:{port}");
+    let door = Door { agent: agent(&[Certificate::from_pem(made.cert.pem().as_bytes()).unwrap()]), base: base.clone() };
+    let (status, _, page) = door.call("GET", "/", &[], "");
+    assert!(status == 200 && page.contains("<title>Kolo"), "{status} {page}");
+    assert_eq!(door.call("GET", "/v1/status", &[], "").0, 401);
+
+    // A browser: the token once, then the cookie, which goes nowhere without TLS; pages of others get nothing.
+    let token = fs::read_to_string(node.data().join("api.token")).unwrap();
+    let (status, cookie, _) =
+        door.call("POST", "/v1/session", &[("origin", &base)], &json!({ "token": token }).to_string());
+    assert!(status == 201 && cookie.contains("; Secure") && cookie.contains("; HttpOnly"), "{status} {cookie}");
+    let session = cookie.split(';').next().unwrap();
+    let (status, _, told) = door.call("GET", "/v1/status", &[("cookie", session), ("origin", &base)], "");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((status, &told["name"]), (200, &json!("alpha")));
+    let plain = base.replace("https", "http");
+    assert_eq!(door.call("GET", "/v1/status", &[("cookie", session), ("origin", &plain)], "").0, 403);
+    let (status, _, link) = door.call("POST", "/v1/links", &[("cookie", session)], "");
+    assert!(status == 201 && link.contains(&said), "{link}");
+
+    // The command line, with and without the one who has signed.
+    let kolo = |api: &str, more: &[&str]| {
+        let mut command = Command::new(binary("kolo"));
+        command.args(["sites", "--output", "quiet", "--api", api, "--token-file"]).arg(node.data().join("api.token"));
+        let output = command.args(more).env_remove("KOLO_CA_FILE").output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (code, told) = kolo(&base, &["--ca-file", &cert]);
+    assert_eq!((code, told.trim()), (Some(0), node.get("/v1/status")["site"].as_str().unwrap()));
+    let other = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+    fs::write(path("other.pem"), other.cert.pem()).unwrap();
+    // The address is not in the certificate, and the other certificate has not signed it.
+    for (api, ca) in [(&said, &cert), (&base, &path("other.pem"))] {
+        let (code, told) = kolo(api, &["--ca-file", ca]);
+        assert!(code == Some(1) && told.contains("is not trusted") && told.contains("--ca-file"), "{code:?} {told}");
+    }
+    let (code, told) = kolo(&plain, &["--ca-file", &cert]);
+    assert!(code == Some(64) && told.contains("only an https address"), "{told}");
+}
