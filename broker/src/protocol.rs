@@ -367,6 +367,8 @@ pub struct Advert {
     pub sequence: u64,
     /// How long the advert may be believed after `sequence`, in seconds.
     pub time_to_live_s: u32,
+    /// How users reach the hosts, with places for host, user and request: for people to read, not trusted, never run.
+    pub contact: Option<String>,
     /// The hosts on offer.
     pub hosts: Vec<Host>,
     /// Multiaddresses of the node.

@@ -18,6 +18,8 @@ use libp2p::Multiaddr;
 pub const HOSTS_PER_SITE_MAX: usize = 1024;
 /// Longest name of a site, in bytes.
 pub const SITE_NAME_BYTES_MAX: usize = 128;
+/// Longest contact of a site, in bytes.
+pub const CONTACT_BYTES_MAX: usize = 256;
 /// Longest key of an attribute, in bytes.
 pub const ATTRIBUTE_KEY_BYTES_MAX: usize = 64;
 /// Longest value of an attribute, in bytes.
@@ -55,6 +57,9 @@ fn is_clean(text: &str, bytes_max: usize) -> bool {
 pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
     ensure(is_clean(&advert.name, SITE_NAME_BYTES_MAX), || {
         format!("site name: more than {SITE_NAME_BYTES_MAX} bytes, or control characters")
+    })?;
+    ensure(advert.contact.as_ref().is_none_or(|contact| is_clean(contact, CONTACT_BYTES_MAX)), || {
+        format!("contact: more than {CONTACT_BYTES_MAX} bytes, or control characters")
     })?;
     ensure(advert.time_to_live_s <= u32::try_from(TIME_TO_LIVE_MAX.as_secs()).unwrap_or(u32::MAX), || {
         "time to live: more than a day".to_owned()

@@ -152,9 +152,9 @@ impl Discovery {
     ///
     /// # Errors
     /// [`OfferError`] when the offer breaks a limit that every receiver checks; nothing is published then.
-    pub fn publish_advert(&self, name: String, hosts: Vec<Host>) -> Result<(), OfferError> {
+    pub fn publish_advert(&self, name: String, contact: Option<String>, hosts: Vec<Host>) -> Result<(), OfferError> {
         let shared = &self.core.shared;
-        let offer = Offer { name, hosts };
+        let offer = Offer { name, contact, hosts };
         let advert = shared.advert(&offer);
         check::check_advert(&advert)?;
         shared.publishable_advert(advert).ok_or(OfferError::TooLarge)?;

@@ -11,10 +11,12 @@ use broker::{
 };
 
 /// What the site offers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     /// The site's name for people.
     pub name: String,
+    /// How users reach the hosts.
+    pub contact: Option<String>,
     /// The hosts.
     pub hosts: Vec<Host>,
 }

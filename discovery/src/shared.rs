@@ -184,6 +184,7 @@ impl Shared {
             name: offer.name.clone(),
             sequence: self.next_sequence(),
             time_to_live_s: u32::try_from(time_to_live_s).unwrap_or(u32::MAX),
+            contact: offer.contact.clone(),
             hosts: offer.hosts.clone(),
             addresses: self.listen_addresses().iter().take(ADDRESSES_MAX).map(ToString::to_string).collect(),
         }
@@ -199,7 +200,7 @@ impl Shared {
 
     /// Signs the news that this site leaves.
     pub(crate) fn departure(&self) -> Option<Vec<u8>> {
-        let advert = Advert { time_to_live_s: 0, ..self.advert(&Offer { name: String::new(), hosts: Vec::new() }) };
+        let advert = Advert { time_to_live_s: 0, ..self.advert(&Offer::default()) };
         self.seal_advert(advert, DEPARTURE_TIME_TO_LIVE)
     }
 

@@ -8,6 +8,7 @@
 mod api;
 mod cli;
 mod config;
+mod contact;
 mod daemon;
 pub mod fuzzing;
 mod trust;

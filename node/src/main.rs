@@ -5,6 +5,7 @@
 mod api;
 mod cli;
 mod config;
+mod contact;
 mod daemon;
 #[cfg(test)]
 mod fuzzing;

@@ -254,6 +254,17 @@ impl Node {
         self.try_get(path).unwrap_or_else(|error| panic!("{} {path}: {error}\n{}", self.name, self.log()))
     }
 
+    /// The node's metrics, as Prometheus would read them.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        let address = fs::read_to_string(self.data().join("api.address")).expect("the node has told its address");
+        let answer = ureq::get(format!("http://{}/metrics", address.trim())).call();
+        answer.and_then(|mut answer| answer.body_mut().read_to_string()).expect("the node answers")
+    }
+
     /// Hands a body to the node's API; the status and the answer.
     ///
     /// # Panics

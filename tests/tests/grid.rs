@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
 
+#[path = "grid/activation.rs"]
+mod activation;
 #[path = "grid/api.rs"]
 mod api;
 #[path = "grid/documents.rs"]

@@ -348,6 +348,7 @@ fn view_of(ledger: &Ledger, now: Now) -> SiteView {
         name: String::new(),
         sequence: 1,
         time_to_live_s: 9,
+        contact: None,
         hosts: Vec::new(),
         addresses: Vec::new(),
     };

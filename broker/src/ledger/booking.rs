@@ -131,7 +131,9 @@ impl BookingState {
 }
 
 impl Booking {
-    pub(super) fn is_held(&self) -> bool {
+    /// Whether it is only promised until a deadline, in memory.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
         matches!(self.state, BookingState::Held { .. })
     }
 

@@ -29,7 +29,8 @@ impl Ledger {
     }
 
     /// Whether an attempt is the owner's own work, about which there is nobody to ask.
-    pub(super) fn is_local(&self, attempt: &AttemptId) -> bool {
+    #[must_use]
+    pub fn is_local(&self, attempt: &AttemptId) -> bool {
         attempt.entry_point == self.site && attempt.attempt == 0
     }
 

@@ -78,6 +78,7 @@ fn advert(sequence: u64) -> Advert {
         name: String::new(),
         sequence,
         time_to_live_s: 60,
+        contact: None,
         hosts: Vec::new(),
         addresses: Vec::new(),
     }

@@ -101,6 +101,7 @@ fn advert(site: SiteId, hosts: Vec<Host>) -> Advert {
         name: "here".to_owned(),
         sequence: 7,
         time_to_live_s: 60,
+        contact: Some("ssh {user}@{host}.example.org".to_owned()),
         hosts,
         addresses: vec!["/ip4/192.0.2.1/tcp/7741".to_owned(), "/ip6/::1/udp/7741/quic-v1".to_owned()],
     }

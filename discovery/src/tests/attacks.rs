@@ -53,7 +53,7 @@ async fn whoever_goes_on_misbehaving_is_banned_and_the_ban_says_why() {
             config.intervals.exchange = Duration::from_millis(20);
         })
         .await;
-        victim.discovery.publish_advert("victim".to_owned(), vec![host("h1", 4, "x86_64")]).unwrap();
+        victim.discovery.publish_advert("victim".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
         attack_until(&victim, &[attack], attack.name(), || !victim.discovery.status().bans.is_empty()).await;
         let ban = victim.discovery.status().bans.remove(0);
         assert_eq!((ban.why, ban.times), (why, 1), "{attack}");
@@ -134,7 +134,7 @@ async fn a_node_full_of_connections_still_opens_its_own() {
     })
     .await;
     let mut friend = node_with(&[], over_tcp).await;
-    friend.discovery.publish_advert("friend".to_owned(), vec![host("h1", 4, "x86_64")]).unwrap();
+    friend.discovery.publish_advert("friend".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
     let full = || counter(&victim, Counter::ConnectionsRefusedFull) >= 5;
     attack_until(&victim, &[Attack::Connections], "the victim is full", full).await;
     let address = friend.discovery.listen_addresses();
@@ -158,7 +158,7 @@ async fn made_up_sites_push_out_nobody_who_answers() {
     let mut friends = Vec::new();
     for number in 0..3 {
         let friend = node_with(&victim.discovery.listen_addresses(), over_tcp).await;
-        friend.discovery.publish_advert(format!("{number}"), vec![host("h1", 4, "x86_64")]).unwrap();
+        friend.discovery.publish_advert(format!("{number}"), None, vec![host("h1", 4, "x86_64")]).unwrap();
         friends.push(friend);
     }
     let sites: Vec<SiteId> = friends.iter().map(|friend| friend.discovery.site_id().clone()).collect();
@@ -204,7 +204,7 @@ async fn an_index_full_of_made_up_providers_costs_a_bounded_search() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn honest_nodes_go_on_under_everything_at_once() {
     let mut victim = node_with(&[], over_tcp).await;
-    victim.discovery.publish_advert("victim".to_owned(), vec![host("h1", 4, "x86_64")]).unwrap();
+    victim.discovery.publish_advert("victim".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
     let friend = node_with(&victim.discovery.listen_addresses(), over_tcp).await;
     let site = victim.discovery.site_id().clone();
     eventually("they know each other", || friend.discovery.view().version(&site).is_some()).await;

@@ -62,7 +62,7 @@ async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
     hosts.extend((20..25).map(|number| host(&format!("h{number}"), 4, "aarch64")));
     hosts.extend((25..28).map(|number| host(&format!("h{number}"), 1, "x86_64")));
     let node = node(&[]).await;
-    node.discovery.publish_advert("a".to_owned(), hosts).unwrap();
+    node.discovery.publish_advert("a".to_owned(), None, hosts).unwrap();
     let mut query = query(5);
     query.per_host = amounts(2000);
     query.attributes = BTreeMap::from([("arch".to_owned(), "x86_64".to_owned())]);

@@ -9,7 +9,7 @@ use crate::{AskError, StartError};
 async fn two_nodes_ask_and_answer() {
     let mut a = node(&[]).await;
     let b = node(&a.discovery.listen_addresses()).await;
-    a.discovery.publish_advert("a".to_owned(), vec![host("h1", 4, "x86_64")]).unwrap();
+    a.discovery.publish_advert("a".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
     let site = a.discovery.site_id().clone();
     eventually("b knows a and its schedules", || b.discovery.view().version(&site).is_some()).await;
 

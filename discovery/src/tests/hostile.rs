@@ -41,6 +41,7 @@ pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
         name: "stranger".to_owned(),
         sequence,
         time_to_live_s: 60,
+        contact: None,
         hosts: vec![host("h1", 4, "x86_64")],
         addresses: Vec::new(),
     }

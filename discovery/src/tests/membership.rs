@@ -60,7 +60,7 @@ async fn member(bootstrap: &[Multiaddr], members: &Arc<Members>) -> Node {
 }
 
 fn offer(node: &Node, name: &str) {
-    node.discovery.publish_advert(name.to_owned(), vec![host(name, 4, "x86_64")]).unwrap();
+    node.discovery.publish_advert(name.to_owned(), None, vec![host(name, 4, "x86_64")]).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

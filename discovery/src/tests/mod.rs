@@ -135,7 +135,9 @@ async fn grid(count: usize, adjust: impl Fn(&mut DiscoveryConfig)) -> Vec<Node> 
         let bootstrap = nodes.first().map(|first| first.discovery.listen_addresses()).unwrap_or_default();
         let node = node_with(&bootstrap, &adjust).await;
         let arch = if number % 2 == 0 { "x86_64" } else { "aarch64" };
-        node.discovery.publish_advert(format!("site {number}"), vec![host(&format!("h{number}"), 4, arch)]).unwrap();
+        node.discovery
+            .publish_advert(format!("site {number}"), None, vec![host(&format!("h{number}"), 4, arch)])
+            .unwrap();
         nodes.push(node);
     }
     nodes

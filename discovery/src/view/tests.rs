@@ -21,6 +21,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
         name: String::new(),
         sequence,
         time_to_live_s,
+        contact: None,
         hosts: vec![Host {
             id: HostId::new("h1").unwrap(),
             capacity: BTreeMap::new(),

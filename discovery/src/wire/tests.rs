@@ -44,6 +44,7 @@ fn advert(site: &SiteId) -> Advert {
         name: "here".to_owned(),
         sequence: 7,
         time_to_live_s: 60,
+        contact: Some("ssh {user}@{host}".to_owned()),
         hosts: vec![host("h1"), host("h2")],
         addresses: vec!["/ip4/127.0.0.1/tcp/4001".to_owned()],
     }
@@ -119,7 +120,7 @@ fn an_update_is_held_to_its_own_smaller_size() {
 fn adverts_beyond_the_limits_are_refused() {
     let me = Identity::generate().unwrap();
     let good = advert(me.site_id());
-    let mut bad: Vec<Advert> = vec![good.clone(); 8];
+    let mut bad: Vec<Advert> = vec![good.clone(); 10];
     bad[0].name = "x".repeat(129);
     bad[1].name = "evil\u{1b}[31m".to_owned();
     bad[2].hosts[0].capacity.insert(ResourceName::new("gpu").unwrap(), Amount(u64::MAX));
@@ -128,6 +129,8 @@ fn adverts_beyond_the_limits_are_refused() {
     bad[5].hosts[0].attributes.insert("k".repeat(65), "v".to_owned());
     bad[6].addresses = vec!["/memory/1".to_owned(); 17];
     bad[7].hosts = (0..1025).map(|i| host(&format!("h{i}"))).collect();
+    bad[8].contact = Some("x".repeat(257));
+    bad[9].contact = Some("ssh h\u{7}".to_owned());
     for advert in bad {
         let envelope = seal(&me, &grid(), stamp(7), Payload::Advert(advert.clone())).unwrap();
         assert_eq!(open(&envelope, terms(&grid())), Err(Dropped::Invalid), "{}", advert.name);
@@ -139,7 +142,7 @@ fn a_claimed_length_does_not_allocate() {
     // A body whose host list claims 2^60 entries must fail on the limit, not on memory.
     let me = Identity::generate().unwrap();
     let mut body = encode(&("test", NOW_MS, 60_000_u64)).unwrap();
-    body.extend(encode(&(0_u32, me.site_id(), "n", 7_u64, 60_u32, 1_u64 << 60)).unwrap());
+    body.extend(encode(&(0_u32, me.site_id(), "n", 7_u64, 60_u32, None::<String>, 1_u64 << 60)).unwrap());
     assert!(decode::<Body, ADVERT_BYTES_MAX>(&body).is_err());
 }
 

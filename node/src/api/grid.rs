@@ -24,7 +24,7 @@ use super::{
     problem::Problem,
     schema,
 };
-use crate::daemon::{carry::MAX_SCHEDULE_AGE, clock::unix_ms};
+use crate::daemon::{activation::FailedActivation, carry::MAX_SCHEDULE_AGE, clock::unix_ms};
 
 /// Sites or hosts of one answer unless asked otherwise.
 const LIST_DEFAULT: usize = 10_000;
@@ -53,6 +53,8 @@ pub struct Status {
     seen_as: Vec<String>,
     /// None when no other site was heard of lately.
     clock: Option<ClockView>,
+    /// Events for which the owner's hook has failed to the last try, oldest first.
+    failed_activations: Vec<FailedActivation>,
     counters: BTreeMap<String, u64>,
 }
 
@@ -87,6 +89,7 @@ pub async fn status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         bans: bans(&discovery.bans),
         seen_as: discovery.seen_as.iter().map(ToString::to_string).collect(),
         clock: discovery.clock.map(|clock| ClockView { sites: clock.sites, ahead_ms: clock.median_ms }),
+        failed_activations: state.activations.given_up(),
         counters: discovery.counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
     })
 }

@@ -35,7 +35,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use broker::ids::SiteId;
+use broker::{ids::SiteId, protocol::Advert};
 use discovery::Discovery;
 use utoipa::{
     OpenApi,
@@ -49,10 +49,10 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::{problem::Problem, session::Sessions, token::Token};
+use self::{problem::Problem, request_view::SiteWords, session::Sessions, token::Token};
 use crate::daemon::{
-    bookings::Bookings, carry::Carrier, changes::Changes, membership::Membership, metrics::Metrics, requests::Requests,
-    site::SharedLedger,
+    activation::Activations, bookings::Bookings, carry::Carrier, changes::Changes, membership::Membership,
+    metrics::Metrics, requests::Requests, site::SharedLedger,
 };
 
 /// Largest request body; a request that names 20,000 candidates fits.
@@ -78,6 +78,8 @@ pub struct ApiState {
     pub metrics: Arc<Metrics>,
     /// Who wants to hear of changes.
     pub changes: Changes,
+    /// What the owner's hook has not done.
+    pub activations: Activations,
     /// This site's name for people.
     pub name: String,
     /// Who belongs to the grid, and for whom this node signs.
@@ -109,6 +111,11 @@ impl ApiState {
     /// The name that a site gives itself; empty when it is not known.
     fn site_name(&self, site: &SiteId) -> String {
         self.discovery.view().with_site(site, |view| view.advert().name.clone()).unwrap_or_default()
+    }
+
+    fn site_words(&self, site: &SiteId) -> SiteWords {
+        let words = |advert: &Advert| SiteWords { name: advert.name.clone(), contact: advert.contact.clone() };
+        self.discovery.view().with_site(site, |view| words(view.advert())).unwrap_or_default()
     }
 }
 

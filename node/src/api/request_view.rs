@@ -2,7 +2,7 @@
 
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    negotiation::{Loss, Outcome, Standing},
+    negotiation::{Loss, Outcome, RequestRecord, Standing},
     plan::Allocation,
     request::Request,
     resources::Amounts,
@@ -12,9 +12,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::schema;
-use crate::daemon::{
-    extensions::end_with,
-    requests::{ShownStage, Snapshot},
+use crate::{
+    contact,
+    daemon::{
+        extensions::end_with,
+        requests::{ShownStage, Snapshot},
+    },
 };
 
 /// See `docs/api.md`.
@@ -70,6 +73,15 @@ pub struct Family {
     pub extends: Option<RequestId>,
 }
 
+/// What a site says of itself in its advert, for people.
+#[derive(Debug, Default)]
+pub struct SiteWords {
+    /// Its name.
+    pub name: String,
+    /// How users reach its hosts, with places to fill in.
+    pub contact: Option<String>,
+}
+
 /// Answer of `GET /v1/requests`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RequestList {
@@ -101,6 +113,9 @@ struct HostView {
     host: HostId,
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     amounts: Amounts,
+    /// How the user reaches it, in the words of its site's owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contact: Option<String>,
     /// Why the host is lost, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<schema::Loss>)]
@@ -115,8 +130,8 @@ pub struct ReasonView {
 }
 
 impl RequestView {
-    /// Shows a request at `now_ms` (Unix milliseconds). `name_of` gives sites' names.
-    pub fn new(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String) -> RequestView {
+    /// Shows a request at `now_ms` (Unix milliseconds). `words_of` gives what sites say of themselves.
+    pub fn new(family: &Family, now_ms: u64, words_of: impl Fn(&SiteId) -> SiteWords) -> RequestView {
         let Family { snapshot, parts, extends } = family;
         let record = &snapshot.record;
         let duration = record.request.duration();
@@ -126,7 +141,7 @@ impl RequestView {
             efficiency: allocation.efficiency,
             efficiency_bound: allocation.efficiency_bound,
             start_proven: allocation.start_proven,
-            hosts: hosts_of(allocation, standing_of(&snapshot.stage), name_of),
+            hosts: hosts_of(allocation, standing_of(&snapshot.stage), record, words_of),
         });
         let elapsed_ms =
             if snapshot.stage.is_under_way() { now_ms.saturating_sub(record.submitted_ms) } else { record.elapsed_ms };
@@ -172,14 +187,20 @@ fn standing_of(stage: &ShownStage) -> Option<&Standing> {
 fn hosts_of(
     allocation: &Allocation,
     standing: Option<&Standing>,
-    name_of: impl Fn(&SiteId) -> String,
+    record: &RequestRecord,
+    words_of: impl Fn(&SiteId) -> SiteWords,
 ) -> Vec<HostView> {
-    let view = |grant: &broker::plan::HostGrant| HostView {
-        site: grant.site.clone(),
-        site_name: name_of(&grant.site),
-        host: grant.host.clone(),
-        amounts: grant.amounts.clone(),
-        lost: standing.and_then(|standing| standing.lost.get(&grant.site)?.get(&grant.host).copied()),
+    let view = |grant: &broker::plan::HostGrant| {
+        let words = words_of(&grant.site);
+        let fill = |text: &String| contact::fill(text, grant.host.as_str(), record.user.as_str(), record.id.as_str());
+        HostView {
+            site: grant.site.clone(),
+            site_name: words.name,
+            host: grant.host.clone(),
+            amounts: grant.amounts.clone(),
+            contact: words.contact.as_ref().map(fill),
+            lost: standing.and_then(|standing| standing.lost.get(&grant.site)?.get(&grant.host).copied()),
+        }
     };
     allocation.grants.iter().map(view).collect()
 }

@@ -130,7 +130,7 @@ pub(super) fn submit_problem(state: &ApiState, error: SubmitError, text: Option<
 }
 
 pub(super) fn view(state: &ApiState, snapshot: &Snapshot) -> RequestView {
-    RequestView::new(&family(state, snapshot), unix_ms(), |site| state.site_name(site))
+    RequestView::new(&family(state, snapshot), unix_ms(), |site| state.site_words(site))
 }
 
 fn family(state: &ApiState, snapshot: &Snapshot) -> Family {

@@ -12,7 +12,7 @@ mod error;
 mod grid_args;
 pub mod jsdl;
 mod local_args;
-mod output;
+pub mod output;
 mod report;
 mod request;
 mod request_args;

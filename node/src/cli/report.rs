@@ -131,11 +131,20 @@ pub fn moment_text(epoch_ms: u64, zone: &TimeZone) -> String {
     format_time(Time(i64::try_from(epoch_ms / 1000).unwrap_or(i64::MAX)), zone)
 }
 
+/// A line a host whose site says how it is reached.
+fn contacts_text(reservation: &ReservationView) -> String {
+    let line = |grant: &GrantView| {
+        grant.contact.as_ref().map(|contact| format!("  reach {}: {}\n", safe(&grant.host), safe(contact)))
+    };
+    reservation.hosts.iter().filter(|grant| grant.lost.is_none()).filter_map(line).collect()
+}
+
 /// Everything about one request.
 pub fn request_text(view: &RequestView, look: &Look) -> String {
     let mut text = String::new();
     if let Some(reservation) = &view.reservation {
         text.push_str(&reservation_text(&format!("{} {}", view.state, safe(&view.id)), reservation, look));
+        text.push_str(&contacts_text(reservation));
     } else {
         let head = format!("{} {}", view.state, safe(&view.id));
         text.push_str(&format!("{}\n", look.paint.title(&head)));
@@ -210,6 +219,18 @@ mod tests {
              beta\\u{1b}[31m (..bbbb2222): b1 cpu=1 memory=512MiB\n  \
              no earlier start exists among the hosts looked at; efficiency 0.8123 of at most 0.8150 at this start\n"
         );
+    }
+
+    #[test]
+    fn how_hosts_are_reached_is_shown_as_text() {
+        let mut view = view("confirmed", None);
+        let hosts = &mut view.reservation.as_mut().unwrap().hosts;
+        hosts[0].contact = Some("ssh ada@h1\u{1b}[31m".to_owned());
+        hosts[1].contact = Some("ssh ada@b1".to_owned());
+        hosts[1].lost = Some("site_silent".to_owned());
+        let text = request_text(&view, &Look::plain(TimeZone::UTC));
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("reach")).collect();
+        assert_eq!(lines, ["  reach h1: ssh ada@h1\\u{1b}[31m"]);
     }
 
     #[test]

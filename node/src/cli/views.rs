@@ -101,6 +101,8 @@ pub struct GrantView {
     pub host: String,
     pub amounts: Amounts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contact: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
 }
 

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::{
     ConfigError, HostTable, LogFormat,
+    activation::ActivationArgs,
     document::{self, Syntax},
     file::{
         ConfigFile, GossipSection, LedgerSection, LogSection, MachineSection, NegotiationSection, PlannerSection,
@@ -43,6 +44,9 @@ pub struct NodeArgs {
     /// Multiaddr of a node of the grid; may be repeated
     #[arg(long, value_name = "MULTIADDR")]
     bootstrap: Option<Vec<String>>,
+    /// How users reach the hosts, such as 'ssh {user}@{host}.example.org' [default: not told]
+    #[arg(long, value_name = "TEXT")]
+    contact: Option<String>,
     /// Snapshot (kolo-grid/1) with this site's hosts and the owner's own occupancy
     #[arg(long, value_name = "GRID.json")]
     hosts_file: Option<PathBuf>,
@@ -106,6 +110,9 @@ pub struct NodeArgs {
     /// The owner's rules.
     #[command(flatten)]
     policy: PolicyArgs,
+    /// The owner's hook.
+    #[command(flatten)]
+    activation: ActivationArgs,
     /// The page for other machines.
     #[command(flatten)]
     remote: RemoteArgs,
@@ -142,6 +149,7 @@ impl NodeArgs {
             listen: self.listen.clone(),
             announce: self.announce.clone(),
             bootstrap: self.bootstrap.clone(),
+            contact: self.contact.clone(),
             api: api.map(str::to_owned),
             remote: self.remote.layer(),
             hosts_file: self.hosts_file.clone(),
@@ -172,6 +180,7 @@ impl NodeArgs {
                 hold_max: self.ledger_hold_max.clone(),
             },
             policy: self.policy.layer(),
+            activation: self.activation.layer(),
             gossip: GossipSection { interval: self.gossip_interval.clone() },
             storage: StorageSection { history_keep: self.storage_history_keep.clone() },
             log: LogSection { format: self.log_format, filter: self.log_filter.clone() },

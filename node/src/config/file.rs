@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use broker::{request::Effort, resources::Attributes};
 use serde::Deserialize;
 
-use super::{HostTable, LogFormat, policy::PolicySection, remote::RemoteSection};
+use super::{HostTable, LogFormat, activation::ActivationSection, policy::PolicySection, remote::RemoteSection};
 
 /// The keys at the top.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -19,6 +19,7 @@ pub struct ConfigFile {
     pub listen: Option<Vec<String>>,
     pub announce: Option<Vec<String>>,
     pub bootstrap: Option<Vec<String>>,
+    pub contact: Option<String>,
     pub api: Option<String>,
     pub remote: RemoteSection,
     pub hosts_file: Option<PathBuf>,
@@ -28,6 +29,7 @@ pub struct ConfigFile {
     pub negotiation: NegotiationSection,
     pub ledger: LedgerSection,
     pub policy: PolicySection,
+    pub activation: ActivationSection,
     pub gossip: GossipSection,
     pub storage: StorageSection,
     pub log: LogSection,

@@ -4,6 +4,7 @@
 //! Invariant: a [`NodeConfig`] is complete and checked, relations between values included; the daemon never meets a
 //! missing or a contradicting one. Flags win over the file, the file over the defaults.
 
+mod activation;
 mod args;
 pub mod document;
 mod file;
@@ -26,6 +27,7 @@ use serde::Deserialize;
 
 use crate::trust::{GridFile, TrustFileError};
 
+pub use activation::ActivationConfig;
 pub use args::{NodeArgs, parse_effort};
 pub use hosts::HostTable;
 pub use places::Surroundings;
@@ -56,6 +58,8 @@ pub struct NodeConfig {
     pub announce: Vec<String>,
     /// Multiaddrs of nodes of the grid, where the first peers are found.
     pub bootstrap: Vec<String>,
+    /// How users reach the hosts, with places for host, user and request; none tells nothing.
+    pub contact: Option<String>,
     /// Where the local API listens; loopback. Port 0 lets the system choose.
     pub api: SocketAddr,
     /// Where and how browsers of other machines are served, if they are (`[remote]`).
@@ -70,6 +74,8 @@ pub struct NodeConfig {
     pub ledger: LedgerLimits,
     /// Whom this site grants what (`[policy]`).
     pub policy: OwnerPolicy,
+    /// The owner's hook (`[activation]`).
+    pub activation: ActivationConfig,
     /// How schedule changes are told.
     pub gossip: GossipConfig,
     /// How long requests that are over are remembered.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the environment is read in [`Surroundings::of_process`] only; everything else takes it as an argument.
 
-use std::{env, path::PathBuf};
+use std::{env, ffi::OsString, path::PathBuf};
 
 use super::ConfigError;
 
@@ -15,6 +15,8 @@ pub struct Surroundings {
     pub config_home: Option<PathBuf>,
     /// `HOME`.
     pub home: Option<PathBuf>,
+    /// `PATH`.
+    pub search_path: Option<OsString>,
     /// The machine's name.
     pub host_name: Option<String>,
 }
@@ -27,6 +29,7 @@ impl Surroundings {
             data_home: env::var_os("XDG_DATA_HOME").map(PathBuf::from),
             config_home: env::var_os("XDG_CONFIG_HOME").map(PathBuf::from),
             home: env::var_os("HOME").map(PathBuf::from),
+            search_path: env::var_os("PATH"),
             host_name: sysinfo::System::host_name().ok(),
         }
     }

@@ -13,7 +13,10 @@ use broker::{
 };
 use toml::Value;
 
-use super::{HostSource, HostTable, LogFormat, NodeConfig, RemoteConfig, document::Written, policy::format_hours};
+use super::{
+    ActivationConfig, HostSource, HostTable, LogFormat, NodeConfig, RemoteConfig, document::Written,
+    policy::format_hours,
+};
 use crate::cli::time::{format_duration, format_span};
 
 /// The configuration as TOML.
@@ -28,6 +31,7 @@ pub fn print_config(config: &NodeConfig) -> String {
     negotiation(&mut page, config);
     ledger(&mut page, config);
     policy(&mut page, &config.policy);
+    activation(&mut page, &config.activation);
     remote(&mut page, config.remote.as_ref());
     page.section("gossip", "How schedule changes are told.");
     page.duration(
@@ -132,6 +136,12 @@ fn top(page: &mut Page, config: &NodeConfig) {
         "Multiaddrs that others are told in the place of those, such as that of a port forward. Default: those.",
     );
     page.list("bootstrap", &config.bootstrap, "Multiaddrs of nodes of the grid. Default: none.");
+    page.optional(
+        "contact",
+        config.contact.clone().map(Value::String),
+        "\"ssh {user}@{host}.example.org\"",
+        "How users reach the hosts; {host}, {user} and {request} are filled in. Default: not told.",
+    );
     page.text(
         "api",
         &config.api.to_string(),
@@ -262,6 +272,32 @@ fn policy(page: &mut Page, policy: &OwnerPolicy) {
         &Value::Boolean(policy.tells_bookings),
         "Whether the rest of the grid is told who has reserved what here; else it sees how much is free. Default true.",
     );
+}
+
+fn activation(page: &mut Page, activation: &ActivationConfig) {
+    page.section("activation", "The owner's hook, which makes reservations usable (docs/activation.md).");
+    let hook = &activation.hook;
+    let words = || Value::Array(hook.iter().cloned().map(Value::String).collect());
+    page.optional(
+        "hook",
+        (!hook.is_empty()).then(words),
+        "[\"/usr/share/kolo/hooks/systemd-slice\"]",
+        "Program to run when reservations come, begin, change and go, and its arguments. Default: none.",
+    );
+    page.duration("timeout", activation.timeout, "How long a run may take. Default 60s.");
+    page.number(
+        "tries",
+        activation.tries,
+        "How often it is run again for an event for which it has failed. Default 3.",
+    );
+    let early = activation.early.map(|early| Value::String(format_span(early)));
+    page.optional(
+        "early",
+        early,
+        "\"30s\"",
+        "How long before its window a reservation is started. Default: at its start.",
+    );
+    page.path("log", &activation.log, "Log of the runs. Default activation.log in data_dir.");
 }
 
 fn hosts(page: &mut Page, source: &HostSource) {

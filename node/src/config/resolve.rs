@@ -27,7 +27,7 @@ use super::{
     file::ConfigFile,
     hosts, machine,
 };
-use crate::{cli::time, trust::GridFile};
+use crate::{cli::time, contact, trust::GridFile};
 
 /// The libraries below tell things at "info" that only their developers want to know.
 const DEFAULT_LOG_FILTER: &str = "info,libp2p_swarm=warn,libp2p_kad=error";
@@ -79,7 +79,7 @@ impl Layers {
     }
 
     /// The value of `key`, or `default`.
-    fn or<T>(&self, key: &str, default: T, get: impl Fn(&ConfigFile) -> Option<T>) -> Placed<T> {
+    pub(super) fn or<T>(&self, key: &str, default: T, get: impl Fn(&ConfigFile) -> Option<T>) -> Placed<T> {
         self.written(key, get).unwrap_or_else(|| Placed { value: default, place: format!("{key} (default)") })
     }
 
@@ -90,7 +90,7 @@ impl Layers {
         }
     }
 
-    fn duration(
+    pub(super) fn duration(
         &self,
         key: &str,
         default: Duration,
@@ -153,6 +153,7 @@ impl Layers {
         let hold_max = self.duration("ledger.hold_max", duration_of(LedgerLimits::default().hold_max), |file| {
             file.ledger.hold_max.clone()
         })?;
+        let activation = self.activation(&data_dir, surroundings)?;
         Ok(NodeConfig {
             data_dir,
             name: name.value,
@@ -160,6 +161,7 @@ impl Layers {
             listen: listen.value,
             announce: self.multiaddrs("announce", &[], |file| file.announce.clone())?.value,
             bootstrap: bootstrap.value,
+            contact: self.contact()?,
             api: self.api()?,
             remote: self.remote()?,
             host_source,
@@ -167,6 +169,7 @@ impl Layers {
             negotiation: self.negotiation(&hold_max)?,
             ledger: self.ledger(&hold_max)?,
             policy: self.policy()?,
+            activation,
             gossip: GossipConfig {
                 interval: self.duration("gossip.interval", GOSSIP_INTERVAL, |file| file.gossip.interval.clone())?.value,
             },
@@ -192,6 +195,12 @@ impl Layers {
         } else {
             Err(name.wrong(format!("expected 1 to {MAX_NAME_BYTES} bytes without control characters")))
         }
+    }
+
+    fn contact(&self) -> Result<Option<String>, ConfigError> {
+        let Some(contact) = self.written("contact", |file| file.contact.clone()) else { return Ok(None) };
+        contact::check(&contact.value).map_err(|error| contact.wrong(error))?;
+        Ok(Some(contact.value))
     }
 
     fn multiaddrs(

@@ -117,6 +117,14 @@ fn every_complaint_names_file_and_key() {
             "site.toml: policy.user_share: cpu: \"half\": expected 1% to 100%",
         ),
         ("[policy]\nshare = 1", "site.toml:2: policy.share: unknown field"),
+        ("contact = \"ssh {hots}\"", "site.toml: contact: {hots} is no place"),
+        ("contact = \"a\\tb\"", "site.toml: contact: expected 1 to 256 bytes"),
+        ("[activation]\nhok = []", "site.toml:2: activation.hok: unknown field"),
+        ("[activation]\nhook = [\"/no/such\"]", "site.toml: activation.hook: /no/such: No such file"),
+        ("[activation]\nhook = [\"site.toml\"]", "site.toml is no program: expected a file that may be run"),
+        ("[activation]\ntimeout = \"60\"", "site.toml: activation.timeout: \"60\" has no unit"),
+        ("[activation]\ntries = 101", "site.toml: activation.tries: expected 0 to 100"),
+        ("[activation]\nearly = \"2d\"", "site.toml: activation.early: expected at most 24h"),
         ("[log]\nfilter = \"=loud=\"", "site.toml: log.filter: "),
         ("grid = \"My Grid\"", "site.toml: grid: \"My Grid\" is no grid id"),
         ("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]", "prints it in its join line"),
@@ -182,10 +190,10 @@ fn what_is_printed_gives_the_same_configuration() {
         String::new(),
         "name = \"a \\\"quoted\\\" name\"\n[machine]\nshare = \"25%\"\nattributes = { rack = \"7\" }".to_owned(),
         format!(
-            "grid = \"g-1\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
+            "grid = \"g-1\"\ncontact = \"ssh {{user}}@{{host}}\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
              1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\n[policy]\nallow = [\"ada\", \"00112233aabbccdd\"]\ndeny = [\"bob\"]\n\
              max_duration = \"12h\"\nmax_reach = \"30d\"\nhours = \"18:00-08:00\"\nuser_share = {{ cpu = \"50%\" }}\n\
-             max_host_hours = 500\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[log]\nformat = \"json\"\nfilter = \
+             max_host_hours = 500\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[log]\nformat = \"json\"\nfilter = \
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}\nspeed = 900\nprice = 5"
         ),

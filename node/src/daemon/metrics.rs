@@ -24,6 +24,7 @@ use prometheus_client::{
 use super::requests::{ShownStage, Snapshot};
 
 type Label = [(&'static str, &'static str); 1];
+type TwoLabels = [(&'static str, &'static str); 2];
 type Histograms = Family<Label, Histogram, fn() -> Histogram>;
 
 /// 10 us to 40 s.
@@ -59,6 +60,7 @@ pub struct Metrics {
     answers: Family<Label, Counter>,
     refusals: Family<Label, Counter>,
     discovery: Family<Label, Counter>,
+    activation_runs: Family<TwoLabels, Counter>,
     active: Gauge,
     holds: Gauge,
     reservations: Gauge,
@@ -84,6 +86,9 @@ impl Metrics {
         registry.register("refusals", "Refusals of this site's ledger, by rule", refusals.clone());
         let discovery = Family::default();
         registry.register("discovery_events", "What happened between this node and its peers", discovery.clone());
+        let activation_runs = Family::default();
+        let help = "Runs of the owner's hook, and events given up after the last one";
+        registry.register("activation_runs", help, activation_runs.clone());
         let active = Gauge::default();
         registry.register("requests_active", "Requests under way", active.clone());
         let holds = Gauge::default();
@@ -103,6 +108,7 @@ impl Metrics {
             answers,
             refusals,
             discovery,
+            activation_runs,
             active,
             holds,
             reservations,
@@ -145,6 +151,11 @@ impl Metrics {
             SiteAnswer::Bookings { .. } => "bookings",
         };
         self.answers.get_or_create(&[("answer", kind)]).inc();
+    }
+
+    /// A run of the owner's hook has ended, or an event was given up.
+    pub fn activated(&self, event: &'static str, outcome: &'static str) {
+        self.activation_runs.get_or_create(&[("event", event), ("outcome", outcome)]).inc();
     }
 
     /// Sets what is counted elsewhere, and writes everything down; `of_grid` follows when it may be told.
@@ -267,12 +278,14 @@ mod tests {
             hosts: Vec::new(),
         }));
         metrics.phase(Phase::Find, 0.003);
+        metrics.activated("start", "failed");
         let discovery = BTreeMap::from([("gossip_received", 7)]);
         let present = Present { active: 1, holds: 2, reservations: 3, discovery };
         let open = metrics.write(&present, None);
         for line in [
             "kolo_refusals_total{rule=\"busy\"} 1",
             "kolo_ledger_answers_total{answer=\"refused\"} 1",
+            "kolo_activation_runs_total{event=\"start\",outcome=\"failed\"} 1",
             "kolo_phase_seconds_count{phase=\"find\"} 1",
             "kolo_discovery_events_total{event=\"gossip_received\"} 7",
             "kolo_reservations 3",

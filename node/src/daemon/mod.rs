@@ -4,6 +4,7 @@
 //! Invariant: what the disk remembers is in force before the first message is answered, and a disk that fails stops the
 //! node.
 
+pub mod activation;
 pub mod bookings;
 pub mod carry;
 pub mod changes;
@@ -22,15 +23,21 @@ pub mod takeover;
 
 use std::{io, sync::Arc, time::Duration};
 
-use broker::{ledger::Ledger, trust::Gate};
+use broker::{
+    ids::SiteId,
+    ledger::{Ledger, Reservation},
+    trust::Gate,
+};
 use discovery::{Discovery, DiscoveryConfig, GridId, Inbound, TransportKind};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
+    task::JoinSet,
 };
 use tracing::{info, warn};
 
 use self::{
+    activation::{ActivationRecord, Activations, Activator, Surroundings},
     bookings::Bookings,
     carry::Carrier,
     changes::Changes,
@@ -133,16 +140,9 @@ async fn run_until(
     let (store, remembered) = open_store(&config, &data_dir)?;
     let doors = Doors::open(&config).await?;
     let address = doors.address;
-    let Remembered { reservations, requests: records, known_peers, incarnation } = remembered;
+    let Remembered { reservations, requests: records, activations, known_peers, incarnation } = remembered;
     let site_id = identity.site_id().clone();
-    let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
-    let gate = Gate::new(grid.trust(), config.policy.clone());
-    let (ledger, misfits) =
-        Ledger::open(site_id.clone(), config.ledger.clone(), incarnation, gate, hosts, reservations, clock.now());
-    for misfit in misfits {
-        warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
-    }
-    let ledger = SharedLedger::new(ledger, clock);
+    let ledger = open_ledger(&config, &grid, &site_id, incarnation, reservations, clock);
     let membership = Membership::open(&data_dir, &site_id, grid.clone(), config.policy.clone(), ledger.clone(), clock)?;
     let membership = Arc::new(membership);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership)?;
@@ -155,13 +155,15 @@ async fn run_until(
         store: store.clone(),
         silent: silence::SilentSites::default(),
         clock,
-        failed,
+        failed: failed.clone(),
     };
     let changes = Changes::default();
     let metrics = Arc::new(Metrics::new(store.figures()));
     let told = Observers { changes: changes.clone(), metrics: metrics.clone() };
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), told));
+    let shown = Activations::default();
     let api = ApiState {
+        activations: shown.clone(),
         discovery: discovery.clone(),
         ledger: ledger.clone(),
         requests: requests.clone(),
@@ -179,20 +181,60 @@ async fn run_until(
     };
     let hosts = config.hosts.iter().map(|own| own.host.clone()).collect();
     discovery
-        .publish_advert(config.name.clone(), hosts)
+        .publish_advert(config.name.clone(), config.contact.clone(), hosts)
         .map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
     requests.resume(&carrier, records);
     data_dir.write_api_address(address)?;
     greet(&config, &grid, &discovery, &address.to_string());
     is_up();
 
+    let around = Surroundings { ledger: ledger.clone(), clock, store: store.clone(), metrics: metrics.clone(), shown };
+    let mut activation = start_activation(&config, activations, around, failed);
     let peers = watch_peers(&discovery, &store, !config.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     let result = serve(site, inbound, doors, Arc::new(api), failures, peers, stop).await;
+    activation.shutdown().await;
     remember_peers(&discovery, &store, Vec::new()).await;
     discovery.shutdown().await;
     info!("stopped");
     result
+}
+
+fn open_ledger(
+    config: &NodeConfig,
+    grid: &GridFile,
+    site: &SiteId,
+    incarnation: u64,
+    reservations: Vec<Reservation>,
+    clock: Clock,
+) -> SharedLedger {
+    let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
+    let gate = Gate::new(grid.trust(), config.policy.clone());
+    let (ledger, misfits) =
+        Ledger::open(site.clone(), config.ledger.clone(), incarnation, gate, hosts, reservations, clock.now());
+    for misfit in misfits {
+        warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
+    }
+    SharedLedger::new(ledger, clock)
+}
+
+/// Starts to tell the owner's hook of reservations, if there is one; it stops with what is returned.
+fn start_activation(
+    config: &NodeConfig,
+    records: Vec<ActivationRecord>,
+    around: Surroundings,
+    failed: mpsc::Sender<String>,
+) -> JoinSet<()> {
+    let mut task = JoinSet::new();
+    if let Some(activator) = Activator::new(config, records, around) {
+        task.spawn(async move {
+            if let Err(error) = activator.run().await {
+                // One that failed before has stopped the node already.
+                let _ = failed.try_send(error.to_string());
+            }
+        });
+    }
+    task
 }
 
 fn open_store(config: &NodeConfig, data_dir: &DataDir) -> Result<(Store, Remembered), StoreError> {

@@ -18,7 +18,7 @@ use broker::{
     trust::Authorization,
 };
 use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::debug;
 
 use super::{
@@ -86,12 +86,19 @@ enum Message {
 pub struct SharedLedger {
     ledger: Arc<Mutex<Ledger>>,
     clock: Clock,
+    /// Reservations have changed; what waits for it is the owner's hook alone.
+    changed: Arc<Notify>,
 }
 
 impl SharedLedger {
     /// Wraps the ledger of this node.
     pub fn new(ledger: Ledger, clock: Clock) -> SharedLedger {
-        SharedLedger { ledger: Arc::new(Mutex::new(ledger)), clock }
+        SharedLedger { ledger: Arc::new(Mutex::new(ledger)), clock, changed: Arc::default() }
+    }
+
+    /// Waits until reservations have changed on disk since the last wait. One task waits at a time.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Reads the ledger. Do not hold the guard across a wait.
@@ -282,7 +289,11 @@ impl SiteTask {
                 other => others.push(other),
             }
         }
+        let has_changes = !changes.is_empty();
         self.store.commit(changes).await?;
+        if has_changes {
+            self.ledger.changed.notify_one();
+        }
         for output in others {
             match output {
                 Output::Persist(_) => {}

@@ -34,6 +34,7 @@ fn entries(data: &[u8]) {
     let of_table = |table: Table| state.keys().filter(|key| key.0 == table).count();
     assert_eq!(remembered.reservations.len(), of_table(Table::Reservations));
     assert_eq!(remembered.requests.len(), of_table(Table::Requests));
+    assert_eq!(remembered.activations.len(), of_table(Table::Activations));
 }
 
 fn entry_seeds() -> Vec<Seed> {

@@ -62,6 +62,7 @@ impl World {
             name: String::new(),
             sequence: incarnation * 1_000_000 + number,
             time_to_live_s: 30,
+            contact: None,
             hosts,
             addresses: Vec::new(),
         }

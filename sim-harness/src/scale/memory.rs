@@ -71,7 +71,8 @@ fn of_host(host: &Host) -> usize {
 fn of_advert(advert: &Advert) -> usize {
     let addresses: usize = advert.addresses.iter().map(|address| size_of::<String>() + address.len()).sum();
     let hosts: usize = advert.hosts.iter().map(of_host).sum();
-    text(advert.site.as_str().len()) + advert.name.len() + addresses + hosts
+    let contact = advert.contact.as_ref().map_or(0, String::len);
+    text(advert.site.as_str().len()) + advert.name.len() + contact + addresses + hosts
 }
 
 fn of_schedules(snapshot: &ScheduleSnapshot) -> usize {

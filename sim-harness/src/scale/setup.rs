@@ -59,6 +59,7 @@ fn site(settings: &Settings, position: usize, hosts: Vec<(broker::host::Host, Sc
         name: format!("site-{position:05}"),
         sequence: 1_800_000_000_000,
         time_to_live_s: u32::try_from(time_to_live.as_secs()).unwrap_or(u32::MAX),
+        contact: None,
         hosts: hosts.iter().map(|(host, _)| host.clone()).collect(),
         addresses: upkeep::addresses(position).iter().map(|address| format!("{address}/p2p/{id}")).collect(),
     };

@@ -97,7 +97,7 @@ pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     let user_dir = context.surroundings.user_dir();
     let zone = context.now.time_zone();
     findings.findings.extend(credentials::check(&data_dir, user_dir.as_deref(), context.time(), zone));
-    findings.findings.extend(running::check(context.connect(), zone));
+    findings.findings.extend(running::check(context.connect(), context.time(), zone));
     context.output.print(&findings)?;
     let is_bad = findings.findings.iter().any(|finding| finding.level == Level::Problem);
     Ok(if is_bad { Exit::Failure } else { Exit::Done })

@@ -77,6 +77,7 @@ fn as_reservation(plan: &AllocatedPlan, duration: Span) -> ReservationView {
             .iter()
             .map(|host| GrantView {
                 lost: None,
+                contact: None,
                 site: host.site.clone(),
                 site_name: host.site_name.clone(),
                 host: host.id.clone(),

@@ -15,6 +15,7 @@ use broker::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Change, Remembered, StoreError};
+use crate::daemon::activation::ActivationRecord;
 
 /// Largest value written and read.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
@@ -33,6 +34,8 @@ pub enum Table {
     Requests,
     /// The rest.
     Facts,
+    /// What the owner's hook has been told of bookings.
+    Activations,
 }
 
 impl Table {
@@ -41,11 +44,14 @@ impl Table {
             Table::Reservations => 1,
             Table::Requests => 2,
             Table::Facts => 3,
+            Table::Activations => 4,
         }
     }
 
     fn from_code(code: u8) -> Option<Table> {
-        [Table::Reservations, Table::Requests, Table::Facts].into_iter().find(|table| table.code() == code)
+        [Table::Reservations, Table::Requests, Table::Facts, Table::Activations]
+            .into_iter()
+            .find(|table| table.code() == code)
     }
 
     /// Its name in messages.
@@ -54,6 +60,7 @@ impl Table {
             Table::Reservations => "reservations",
             Table::Requests => "requests",
             Table::Facts => "facts",
+            Table::Activations => "activations",
         }
     }
 }
@@ -167,9 +174,9 @@ fn undecodable(table: Table, error: impl std::fmt::Display) -> StoreError {
     StoreError::Undecodable { table: table.name(), detail: error.to_string() }
 }
 
-fn attempt_key(attempt: &AttemptId) -> Key {
+fn attempt_key(table: Table, attempt: &AttemptId) -> Key {
     let text = format!("{}\n{}\n{}", attempt.request, attempt.attempt, attempt.entry_point);
-    (Table::Reservations, text.into_bytes())
+    (table, text.into_bytes())
 }
 
 fn request_key(id: &str) -> Key {
@@ -189,7 +196,8 @@ const INCARNATION: &str = "incarnation";
 /// # Errors
 /// [`StoreError`] when it cannot be encoded.
 pub fn put_reservation(reservation: &Reservation) -> Result<Entry, StoreError> {
-    Ok(Entry::Put(attempt_key(&reservation.attempt), json(Table::Reservations, reservation)?))
+    let key = attempt_key(Table::Reservations, &reservation.attempt);
+    Ok(Entry::Put(key, json(Table::Reservations, reservation)?))
 }
 
 /// The entry that a change comes down to.
@@ -199,9 +207,13 @@ pub fn put_reservation(reservation: &Reservation) -> Result<Entry, StoreError> {
 pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
     Ok(match change {
         Change::Ledger(Record::Put(reservation)) => put_reservation(reservation)?,
-        Change::Ledger(Record::Remove(attempt)) => Entry::Remove(attempt_key(attempt)),
+        Change::Ledger(Record::Remove(attempt)) => Entry::Remove(attempt_key(Table::Reservations, attempt)),
         Change::Request(record) => Entry::Put(request_key(record.id.as_str()), json(Table::Requests, record)?),
         Change::ForgetRequest(id) => Entry::Remove(request_key(id.as_str())),
+        Change::Activation(record) => {
+            Entry::Put(attempt_key(Table::Activations, &record.attempt), json(Table::Activations, record)?)
+        }
+        Change::ForgetActivation(attempt) => Entry::Remove(attempt_key(Table::Activations, attempt)),
         Change::KnownPeers(peers) => Entry::Put(fact_key(KNOWN_PEERS), json(Table::Facts, peers)?),
     })
 }
@@ -233,7 +245,7 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
         let expected = match key.0 {
             Table::Reservations => {
                 let reservation: Reservation = from_json(key.0, value)?;
-                let expected = attempt_key(&reservation.attempt);
+                let expected = attempt_key(key.0, &reservation.attempt);
                 remembered.reservations.push(reservation);
                 expected
             }
@@ -241,6 +253,12 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
                 let record: RequestRecord = from_json(key.0, value)?;
                 let expected = request_key(record.id.as_str());
                 remembered.requests.push(record);
+                expected
+            }
+            Table::Activations => {
+                let record: ActivationRecord = from_json(key.0, value)?;
+                let expected = attempt_key(key.0, &record.attempt);
+                remembered.activations.push(record);
                 expected
             }
             Table::Facts => continue,

@@ -1,4 +1,5 @@
-//! What must survive a crash: the ledger's reservations, the requests with their decisions, and a few facts.
+//! What must survive a crash: the ledger's reservations, the requests with their decisions, what the owner's hook has been
+//! told, and a few facts.
 //!
 //! The ledger is a directory of files of our own layout ([`sector`], [`read`], [`files`]): a journal, to which every group of
 //! changes is appended with one write and one sync, and a snapshot that the journal goes on from. A full journal is folded
@@ -40,6 +41,7 @@ use broker::{
     ids::RequestId,
     ledger::{Record, Reservation},
     negotiation::RequestRecord,
+    protocol::AttemptId,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -48,7 +50,7 @@ pub use self::{
     salvage::salvage,
 };
 use self::{read::ReadError, writer::Writer};
-use super::metrics::WriteFigures;
+use super::{activation::ActivationRecord, metrics::WriteFigures};
 
 /// The name, in a data directory, of the file of layout 1.
 pub const LEDGER_FILE: &str = "ledger.redb";
@@ -172,6 +174,10 @@ pub enum Change {
     Request(Box<RequestRecord>),
     /// A request is forgotten.
     ForgetRequest(RequestId),
+    /// The owner's hook is about to be told something of a booking, or has been.
+    Activation(Box<ActivationRecord>),
+    /// What the owner's hook was told of a booking is forgotten.
+    ForgetActivation(AttemptId),
     /// Addresses of peers to try after a restart.
     KnownPeers(Vec<String>),
 }
@@ -183,6 +189,8 @@ pub struct Remembered {
     pub reservations: Vec<Reservation>,
     /// Requests that this node carries.
     pub requests: Vec<RequestRecord>,
+    /// What the owner's hook has been told of bookings.
+    pub activations: Vec<ActivationRecord>,
     /// Addresses of peers.
     pub known_peers: Vec<String>,
     /// This start's number: larger than that of every earlier start.

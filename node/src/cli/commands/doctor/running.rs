@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use broker::time::Span;
+use broker::time::{Span, Time};
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
@@ -16,6 +16,7 @@ use super::{Finding, Level};
 use crate::cli::{
     client::{ApiError, Client},
     error::CliError,
+    output::safe,
     report::counted,
     time::{format_span, format_time},
     views::{BanSummary, SiteList},
@@ -28,6 +29,9 @@ const CLOCK_MS_MAX: u64 = 5_000;
 /// Most ports that are tried.
 const PORTS_MAX: usize = 16;
 
+/// Failures of the owner's hook longer ago are no news.
+const FAILED_LATELY: Span = Span(86_400);
+
 /// What is looked at of `GET /v1/status`.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Status {
@@ -36,6 +40,9 @@ pub(super) struct Status {
     peers: usize,
     known_sites: usize,
     counters: BTreeMap<String, u64>,
+    /// None of a node that does not tell.
+    #[serde(default)]
+    failed_activations: Vec<FailedActivation>,
     #[serde(default)]
     seen_as: Vec<IpAddr>,
     #[serde(default)]
@@ -49,8 +56,17 @@ struct ClockOffset {
     ahead_ms: i64,
 }
 
+/// An event for which the owner's hook has failed.
+#[derive(Debug, Clone, Deserialize)]
+struct FailedActivation {
+    booking: String,
+    event: String,
+    at: Time,
+    why: String,
+}
+
 /// Asks the node here, if one answers.
-pub(super) fn check(client: Result<Client, CliError>, zone: &TimeZone) -> Vec<Finding> {
+pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone) -> Vec<Finding> {
     const CHECK: &str = "node";
     let to_do = "start kolo node, and ask the doctor again to have ports, peers and clocks looked at";
     let silent =
@@ -68,6 +84,7 @@ pub(super) fn check(client: Result<Client, CliError>, zone: &TimeZone) -> Vec<Fi
             findings.push(check_peers(&status, &sites));
             findings.push(check_clock(&status));
             findings.push(check_bans(&sites.bans, zone));
+            findings.extend(check_activation(&status.failed_activations, now, zone));
             findings
         }
         Err(error @ (ApiError::Unauthorized { .. } | ApiError::BadAnswer { .. })) => {
@@ -238,6 +255,21 @@ fn check_bans(bans: &[BanSummary], zone: &TimeZone) -> Finding {
     Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
 }
 
+/// Whether the owner's hook has failed lately; nothing when it has not.
+fn check_activation(failed: &[FailedActivation], now: Time, zone: &TimeZone) -> Option<Finding> {
+    let lately = failed.iter().filter(|failed| now.since(failed.at) <= FAILED_LATELY);
+    let told: Vec<String> = lately
+        .map(|failed| {
+            let at = format_time(failed.at, zone);
+            format!("{} of {} at {at}: {}", safe(&failed.event), safe(&failed.booking), safe(&failed.why))
+        })
+        .collect();
+    let to_do = "see what the hook said in the log of its runs (activation.log in the data directory), and put right what it \
+                 has not done";
+    let what = || format!("the hook has failed to the last try: {}", told.join("; "));
+    (!told.is_empty()).then(|| Finding::problem("activation", what(), to_do))
+}
+
 /// Clocks are compared by what others have signed: how far theirs are ahead of this one, messages from the future, and
 /// messages that arrive when their life is over.
 fn check_clock(status: &Status) -> Finding {
@@ -273,8 +305,6 @@ fn check_clock(status: &Status) -> Finding {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-
-    use broker::time::Time;
 
     use super::*;
     use crate::cli::client::tests::serve;
@@ -330,9 +360,11 @@ mod tests {
     #[test]
     fn a_lonely_node_with_a_wrong_clock_is_told_both() {
         let status = r#"{"software":"kolo 0.0.0","listen":["/ip4/10.0.0.1/udp/9/quic-v1"],"peers":0,"known_sites":3,
-            "counters":{"dropped_from_future":7,"gossip_received":9}}"#;
+            "counters":{"dropped_from_future":7,"gossip_received":9},
+            "failed_activations":[{"booking":"r-1","event":"start","at":80000,"why":"exit status: 1"},
+            {"booking":"r-0","event":"start","at":3000,"why":"long ago"}]}"#;
         let (client, server) = serve(vec![("200 OK", status.to_owned()), ("200 OK", "{\"sites\":[]}".to_owned())]);
-        let findings = check(Ok(client), &TimeZone::UTC);
+        let findings = check(Ok(client), Time(90_000), &TimeZone::UTC);
         let _ = server.join().unwrap();
         let levels: Vec<_> = findings.iter().map(|finding| (finding.check, finding.level)).collect();
         assert_eq!(
@@ -343,7 +375,8 @@ mod tests {
                 ("reach", Level::Note),
                 ("peers", Level::Problem),
                 ("clock", Level::Problem),
-                ("bans", Level::Good)
+                ("bans", Level::Good),
+                ("activation", Level::Problem)
             ]
         );
         assert!(
@@ -351,6 +384,8 @@ mod tests {
                 .iter()
                 .all(|finding| finding.level == Level::Good || finding.to_do.is_some() || finding.check == "ports")
         );
+        let activation = &findings.last().unwrap().what;
+        assert!(activation.contains("start of r-1") && !activation.contains("long ago"), "{activation}");
     }
 
     #[test]
@@ -376,9 +411,13 @@ mod tests {
     #[test]
     fn a_node_that_does_not_run_is_no_problem() {
         let (client, server) = serve(vec![("401 Unauthorized", String::new())]);
-        assert_eq!(check(Ok(client), &TimeZone::UTC)[0].level, Level::Problem, "something else listens there");
+        assert_eq!(
+            check(Ok(client), Time(90_000), &TimeZone::UTC)[0].level,
+            Level::Problem,
+            "something else listens there"
+        );
         let _ = server.join().unwrap();
-        assert_eq!(check(Err(CliError::NoLast), &TimeZone::UTC)[0].level, Level::Note);
+        assert_eq!(check(Err(CliError::NoLast), Time(90_000), &TimeZone::UTC)[0].level, Level::Note);
     }
 
     #[test]

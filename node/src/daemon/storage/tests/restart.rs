@@ -6,6 +6,7 @@ use broker::negotiation::{Decision, Failure, Outcome};
 use proptest::prelude::*;
 
 use super::*;
+use crate::daemon::activation::ActivationRecord;
 use crate::daemon::metrics::WriteFigures;
 use crate::daemon::storage::{
     journal::{Journal, Medium},
@@ -28,6 +29,34 @@ async fn what_was_committed_is_there_after_a_restart() {
     assert_eq!(second.reservations, vec![reservation(2)]);
     assert_eq!(second.known_peers, vec!["/ip4/127.0.0.1".to_owned()]);
     assert!(second.incarnation > first.incarnation, "also when the clock went back");
+}
+
+#[tokio::test]
+async fn what_the_hook_was_told_is_there_after_a_restart_until_it_is_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.redb");
+    let record = |attempt: u32| -> ActivationRecord {
+        let text = format!(
+            r#"{{"attempt":{{"entry_point":"e","request":"r","attempt":{attempt}}},"user":"ada","user_key":null,"label":"job",
+            "told":{{"window":{{"start":10,"end":20}},"grants":[]}},"stage":"reserved",
+            "begun":{{"event":"start","runs":2,"failures":1}},"given_up":null}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    };
+    let (store, _) = Store::open(&path, 5, StoreSettings::default()).unwrap();
+    // The reservation of the same attempt has a key of its own.
+    store
+        .commit(vec![put(1), Change::Activation(Box::new(record(1))), Change::Activation(Box::new(record(2)))])
+        .await
+        .unwrap();
+    store.commit(vec![remove(1)]).await.unwrap();
+    drop(store);
+    let (store, second) = reopen(&path, 6, &StoreSettings::default());
+    assert_eq!((second.activations, second.reservations.len()), (vec![record(1), record(2)], 0));
+    store.commit(vec![Change::ForgetActivation(record(1).attempt)]).await.unwrap();
+    drop(store);
+    let (_store, third) = reopen(&path, 7, &StoreSettings::default());
+    assert_eq!(third.activations, vec![record(2)]);
 }
 
 #[test]

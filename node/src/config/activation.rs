@@ -1,0 +1,140 @@
+//! `[activation]`: the owner's hook, which makes reservations usable.
+//!
+//! Invariant: a hook in force is a program that was there when the configuration was read.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use broker::time::Span;
+use clap::Args;
+use serde::Deserialize;
+
+use super::{
+    ConfigError, Surroundings,
+    resolve::{Layers, Placed},
+};
+
+/// The log of the hook's runs, in the data directory.
+const LOG_FILE: &str = "activation.log";
+/// How long a run may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How often an event whose run has failed is tried again.
+const TRIES: u32 = 3;
+/// Most further tries.
+const TRIES_MAX: u32 = 100;
+/// Longest time that a reservation is started before its window.
+const EARLY_MAX: Span = Span(86_400);
+/// Most words of a hook's command.
+const WORDS_MAX: usize = 64;
+
+/// `[activation]`, as written.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ActivationSection {
+    pub hook: Option<Vec<String>>,
+    pub timeout: Option<String>,
+    pub tries: Option<u32>,
+    pub early: Option<String>,
+    pub log: Option<PathBuf>,
+}
+
+/// `[activation]` in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActivationConfig {
+    /// The program (absolute) and its arguments; empty: nothing runs.
+    pub hook: Vec<String>,
+    /// How long a run may take.
+    pub timeout: Duration,
+    /// How often an event whose run has failed is tried again.
+    pub tries: u32,
+    /// How long before its window a reservation is started, if not at its start.
+    pub early: Option<Span>,
+    /// The log of the runs; absolute.
+    pub log: PathBuf,
+    /// Where hooks look for programs.
+    pub search_path: Option<OsString>,
+}
+
+/// The flags of `[activation]`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ActivationArgs {
+    /// Program to run when reservations come, begin, change and go; its arguments follow, one a flag [default: none]
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    activation_hook: Option<Vec<String>>,
+    /// How long a run of it may take [default: 60s]
+    #[arg(long, value_name = "DURATION")]
+    activation_timeout: Option<String>,
+    /// How often it is run again for an event for which it has failed [default: 3]
+    #[arg(long, value_name = "COUNT")]
+    activation_tries: Option<u32>,
+    /// How long before its window a reservation is started [default: at its start]
+    #[arg(long, value_name = "DURATION")]
+    activation_early: Option<String>,
+    /// Log of its runs [default: activation.log in the data directory]
+    #[arg(long, value_name = "FILE")]
+    activation_log: Option<PathBuf>,
+}
+
+impl ActivationArgs {
+    /// The flags as a written layer.
+    pub(super) fn layer(&self) -> ActivationSection {
+        ActivationSection {
+            hook: self.activation_hook.clone(),
+            timeout: self.activation_timeout.clone(),
+            tries: self.activation_tries,
+            early: self.activation_early.clone(),
+            log: self.activation_log.clone(),
+        }
+    }
+}
+
+impl Layers {
+    /// What is in force of `[activation]`.
+    pub(super) fn activation(
+        &self,
+        data_dir: &Path,
+        surroundings: &Surroundings,
+    ) -> Result<ActivationConfig, ConfigError> {
+        let hook = self.written("activation.hook", |file| file.activation.hook.clone());
+        let program = self.path("activation.hook", |file| file.activation.hook.as_ref()?.first().map(PathBuf::from))?;
+        let hook = match (hook, program) {
+            (Some(hook), Some(program)) => command(&hook, &program.value)?,
+            _ => Vec::new(),
+        };
+        let timeout = self.duration("activation.timeout", TIMEOUT, |file| file.activation.timeout.clone())?.value;
+        let tries = self.or("activation.tries", TRIES, |file| file.activation.tries);
+        if tries.value > TRIES_MAX {
+            return Err(tries.wrong(format!("expected 0 to {TRIES_MAX}, got {}", tries.value)));
+        }
+        let early = self.optional_span("activation.early", |file| file.activation.early.clone())?;
+        if early.is_some_and(|early| early > EARLY_MAX) {
+            let message = "expected at most 24h".to_owned();
+            let place = self.or("activation.early", String::new(), |file| file.activation.early.clone()).place;
+            return Err(ConfigError::Value { place, message });
+        }
+        let log = self.path("activation.log", |file| file.activation.log.clone())?;
+        let log = log.map_or_else(|| data_dir.join(LOG_FILE), |log| log.value);
+        let search_path = surroundings.search_path.clone();
+        Ok(ActivationConfig { hook, timeout, tries: tries.value, early, log, search_path })
+    }
+}
+
+/// The hook's words, with the program as an absolute path.
+fn command(words: &Placed<Vec<String>>, program: &Path) -> Result<Vec<String>, ConfigError> {
+    if words.value.len() > WORDS_MAX || words.value.iter().any(|word| word.contains('\0')) {
+        return Err(words.wrong(format!("expected a program and at most {} arguments", WORDS_MAX - 1)));
+    }
+    let shown = program.display();
+    let metadata = fs::metadata(program).map_err(|error| words.wrong(format!("{shown}: {error}")))?;
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+        return Err(words.wrong(format!("{shown} is no program: expected a file that may be run (chmod +x)")));
+    }
+    let program = program.to_str().ok_or_else(|| words.wrong(format!("{shown} is not UTF-8")))?;
+    let arguments = words.value.iter().skip(1).cloned();
+    Ok([program.to_owned()].into_iter().chain(arguments).collect())
+}

@@ -1,0 +1,246 @@
+//! The owner's hook, run by real nodes that are killed in the middle, and the hook that is shipped, on real control groups.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use end_to_end::{Node, hosts, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A hook that writes down what it is told, and hangs in an event while there is a file of its name in `hold`.
+struct Recorder {
+    directory: TempDir,
+}
+
+impl Recorder {
+    fn new() -> Recorder {
+        let recorder = Recorder { directory: tempfile::tempdir().unwrap() };
+        fs::create_dir(recorder.path("hold")).unwrap();
+        let script = format!(
+            "#!/bin/sh\ncd {}\necho \"$KOLO_EVENT $KOLO_RUN\" >> \"begun.$KOLO_BOOKING\"\n\
+             cat > \"$KOLO_EVENT.json\"\nenv > \"$KOLO_EVENT.env\"\n\
+             while [ -e \"hold/$KOLO_EVENT\" ]; do sleep 0.05; done\n\
+             echo \"$KOLO_EVENT $KOLO_RUN\" >> \"done.$KOLO_BOOKING\"\n",
+            recorder.directory.path().display()
+        );
+        let hook = recorder.path("hook");
+        fs::write(&hook, script).unwrap();
+        fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+        recorder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn hold(&self, event: &str) {
+        fs::write(self.path("hold").join(event), "").unwrap();
+    }
+
+    fn go_on(&self, event: &str) {
+        fs::remove_file(self.path("hold").join(event)).unwrap();
+    }
+
+    fn node(&self, more: &[&str]) -> Node {
+        let hook = self.path("hook").display().to_string();
+        Node::start(
+            "alpha",
+            &hosts("a", 1),
+            &[&["--activation-hook", &hook, "--contact", "ssh {user}@{host}"], more].concat(),
+        )
+    }
+
+    /// What was written down of the events, in order.
+    fn lines(&self, kind: &str, request: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().path());
+        let is_of = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with(&format!("{kind}.{request}-"))
+        };
+        let text = entries.filter(is_of).map(|path| fs::read_to_string(path).unwrap()).collect::<String>();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn wait_for(&self, kind: &str, request: &str, expected: &[&str]) {
+        wait_for(&format!("{expected:?} of {request} in {kind}"), || {
+            let lines = self.lines(kind, request);
+            if lines == expected { Ok(()) } else { Err(format!("{lines:?}")) }
+        });
+    }
+}
+
+fn submit(node: &Node, duration: &str, more: &[&str]) -> (String, Value) {
+    let asked = ["submit", "-N", "1", "--per-host", "cpu=1.5", "--per-host", "memory=512MiB", "-t", duration];
+    let view = node.kolo_json(&[&asked, more].concat(), 0);
+    (view["id"].as_str().unwrap().to_owned(), view)
+}
+
+#[test]
+fn each_event_is_told_once_whatever_becomes_of_the_node() {
+    let recorder = Recorder::new();
+    recorder.hold("start");
+    let mut node = recorder.node(&[]);
+    let (id, view) = submit(&node, "1h", &["--id", "my $(job)"]);
+    let host = &view["reservation"]["hosts"][0];
+    assert!(host["contact"].as_str().unwrap().ends_with("@a1"), "{view}");
+    recorder.wait_for("begun", &id, &["reserved 1", "start 1"]);
+
+    // The node is killed in the middle of the run, which goes on and is never heard of again.
+    node.kill();
+    node.restart();
+    recorder.wait_for("begun", &id, &["reserved 1", "start 1", "start 2"]);
+    recorder.go_on("start");
+    wait_for("both runs to end", || {
+        let lines = recorder.lines("done", &id);
+        if lines.len() == 3 { Ok(()) } else { Err(format!("{lines:?}")) }
+    });
+    let counted = "kolo_activation_runs_total{event=\"start\",outcome=\"done\"} 1";
+    wait_for("the run to be counted", || {
+        let metrics = node.metrics();
+        if metrics.lines().any(|line| line == counted) { Ok(()) } else { Err(metrics) }
+    });
+
+    // Nothing that is over is told again.
+    node.kill();
+    node.restart();
+    let cancelled = node.kolo_json(&["cancel", &id], 0);
+    assert_eq!(cancelled["state"], "cancelled");
+    recorder.wait_for("begun", &id, &["reserved 1", "start 1", "start 2", "cancelled 1"]);
+
+    let text = fs::read_to_string(recorder.path("start.env")).unwrap();
+    let start = &view["reservation"]["start"];
+    for line in [
+        "KOLO_EVENT=start".to_owned(),
+        format!("KOLO_REQUEST={id}"),
+        "KOLO_LABEL=my $(job)".to_owned(),
+        format!("KOLO_START={start}"),
+        "KOLO_DURATION_S=3600".to_owned(),
+        "KOLO_HOSTS=a1".to_owned(),
+        "KOLO_HOST_0_CPU_MILLICORES=1500".to_owned(),
+        "KOLO_HOST_0_MEMORY_MIB=512".to_owned(),
+        "KOLO_SITE=alpha".to_owned(),
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("HOME="), "of the node's environment only PATH: {text}");
+    let document: Value = serde_json::from_slice(&fs::read(recorder.path("start.json")).unwrap()).unwrap();
+    assert_eq!((&document["schema"], &document["event"]), (&"kolo-activation/1".into(), &"start".into()));
+    assert_eq!(document["hosts"][0]["amounts"]["cpu_millicores"], 1500);
+    let log = fs::read_to_string(node.data().join("activation.log")).unwrap();
+    assert!(log.contains("reserved of") && log.contains("run 2: done"), "{log}");
+
+    // The owner's own work is nobody's reservation.
+    let own = ["local", "add", "--host", "a1", "--from", "now", "--for", "1h", "--cpu", "1"];
+    assert!(node.kolo(&own).status.success());
+    // One that ends by itself is told its end, and is forgotten.
+    let (short, _) = submit(&node, "6s", &[]);
+    recorder.wait_for("begun", &short, &["reserved 1", "start 1", "end 1"]);
+    let bookings = fs::read_dir(recorder.directory.path()).unwrap();
+    let begun = bookings.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("begun."));
+    assert_eq!(begun.count(), 2, "one list of events a booking");
+}
+
+#[test]
+fn a_hook_that_fails_is_tried_again_and_the_doctor_tells() {
+    let directory = tempfile::tempdir().unwrap();
+    let hook = directory.path().join("hook");
+    fs::write(&hook, "#!/bin/sh\necho cannot do $KOLO_EVENT >&2\nexit 7\n").unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    let hook = hook.display().to_string();
+    let node = Node::start("alpha", &hosts("a", 1), &["--activation-hook", &hook, "--activation-tries", "1"]);
+    let _ = submit(&node, "1h", &["--earliest", "now+2h"]);
+    let failed = wait_for("the event to be given up", || {
+        let status = node.get("/v1/status");
+        let failed = status["failed_activations"][0].clone();
+        if failed.is_object() { Ok(failed) } else { Err(status.to_string()) }
+    });
+    assert_eq!((&failed["event"], &failed["why"]), (&"reserved".into(), &"exit status: 7".into()));
+    let log = fs::read_to_string(node.data().join("activation.log")).unwrap();
+    assert_eq!(log.matches("cannot do reserved").count(), 2, "one run and one more: {log}");
+    let doctor = node.kolo(&["doctor", "--data-dir", &node.data().display().to_string()]);
+    let told = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(told.contains("PROBLEM activation: ") && told.contains("exit status: 7"), "{told}");
+}
+
+fn shipped() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("packaging/hooks/systemd-slice")
+}
+
+fn run_shipped(event: &str, cpu: &str, memory: &str) {
+    let mut command = Command::new(shipped());
+    command.arg("a1").envs([("KOLO_EVENT", event), ("KOLO_BOOKING", "end-to-end"), ("KOLO_HOST_COUNT", "2")]);
+    command.envs([("KOLO_HOST_0", "other"), ("KOLO_HOST_0_CPU_MILLICORES", "9"), ("KOLO_HOST_1", "a1")]);
+    command.envs([("KOLO_HOST_1_CPU_MILLICORES", cpu), ("KOLO_HOST_1_MEMORY_MIB", memory)]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{event}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Ended when dropped.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_shipped_hook_limits_and_ends_real_processes() {
+    let root = Path::new("/sys/fs/cgroup");
+    let version_2 = fs::read_to_string(root.join("cgroup.controllers"));
+    let is_2 = version_2
+        .is_ok_and(|text| ["cpu", "memory"].iter().all(|name| text.split_whitespace().any(|word| word == *name)));
+    let files: [(PathBuf, &str, &str); 2] = if is_2 {
+        let group = root.join("kolo/end-to-end");
+        [(group.join("cpu.max"), "150000 100000", "50000 100000"), (group.join("memory.max"), "67108864", "33554432")]
+    } else {
+        let (cpu, memory) = (root.join("cpu/kolo/end-to-end"), root.join("memory/kolo/end-to-end"));
+        [
+            (cpu.join("cpu.cfs_quota_us"), "150000", "50000"),
+            (memory.join("memory.limit_in_bytes"), "67108864", "33554432"),
+        ]
+    };
+    let top = if is_2 { root.join("kolo") } else { root.join("memory/kolo") };
+    if Path::new("/run/systemd/system").exists() || fs::create_dir_all(&top).is_err() {
+        eprintln!("SKIPPED: control groups are systemd's here, or cannot be made (no root, or no controllers)");
+        return;
+    }
+    let read = |file: &Path| fs::read_to_string(file).unwrap_or_default().trim().to_owned();
+    run_shipped("reserved", "1500", "64");
+    assert!(files.iter().all(|(file, ..)| !file.exists()), "a reservation that has not begun has no group");
+    run_shipped("start", "1500", "64");
+    run_shipped("start", "1500", "64");
+    for (file, expected, _) in &files {
+        assert_eq!(read(file), *expected, "{}", file.display());
+    }
+    run_shipped("changed", "500", "32");
+    for (file, _, expected) in &files {
+        assert_eq!(read(file), *expected, "{}", file.display());
+    }
+    // A guest that takes more than was granted is ended by the kernel; one that stays within is ended by the hook.
+    let procs = files[1].0.with_file_name("cgroup.procs");
+    let guest = |script: &str| {
+        let enter = format!("echo $$ > {} && {script}", procs.display());
+        Guest(Command::new("sh").args(["-c", &enter]).stdout(Stdio::null()).spawn().unwrap())
+    };
+    let mut greedy = guest("exec tail -c 200m /dev/zero");
+    assert!(!greedy.0.wait().unwrap().success(), "200 MiB do not fit into 32 MiB");
+    let mut modest = guest("exec sleep 300");
+    wait_for("the guest to be in its group", || {
+        let inside = read(&procs);
+        if inside == modest.0.id().to_string() { Ok(()) } else { Err(inside) }
+    });
+    run_shipped("end", "500", "32");
+    assert!(!modest.0.wait().unwrap().success());
+    assert!(files.iter().all(|(file, ..)| !file.exists()), "the group is gone");
+    run_shipped("end", "500", "32");
+    for top in ["cpu/kolo", "memory/kolo", "kolo"] {
+        let _ = fs::remove_dir(root.join(top));
+    }
+}
