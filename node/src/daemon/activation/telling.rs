@@ -206,9 +206,31 @@ mod tests {
     fn a_hook_is_told_everything_twice() {
         let told = telling(&record(2), "alpha").unwrap();
         let shown: String = told.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
-        expect_test::expect![[r"
-            KOLO_BOOKING=abc7x-0000
-            "]]
+        expect_test::expect![[r#"
+            KOLO_BOOKING=abc7x-42b154eef6c10575e659e7f3
+            KOLO_DURATION_S=60
+            KOLO_END=160
+            KOLO_EVENT=start
+            KOLO_HOSTS=h0,h1
+            KOLO_HOST_0=h0
+            KOLO_HOST_0_CPU_MILLICORES=2500
+            KOLO_HOST_0_GPU=1
+            KOLO_HOST_0_LIC_X_Y=2
+            KOLO_HOST_0_MEMORY_MIB=4096
+            KOLO_HOST_1=h1
+            KOLO_HOST_1_CPU_MILLICORES=2500
+            KOLO_HOST_1_GPU=1
+            KOLO_HOST_1_LIC_X_Y=2
+            KOLO_HOST_1_MEMORY_MIB=4096
+            KOLO_HOST_COUNT=2
+            KOLO_LABEL=my $(job)
+            KOLO_REQUEST=Ab c/7;$(x)
+            KOLO_RUN=2
+            KOLO_SITE=alpha
+            KOLO_START=100
+            KOLO_USER=ada
+            KOLO_USER_NAME=ada
+        "#]]
         .assert_eq(&shown);
         let document: serde_json::Value = serde_json::from_slice(&told.document).unwrap();
         assert_eq!(
