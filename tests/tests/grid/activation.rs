@@ -229,8 +229,8 @@ fn the_shipped_hook_limits_and_ends_real_processes() {
         let enter = format!("echo $$ > {} && {script}", procs.display());
         Guest(Command::new("sh").args(["-c", &enter]).stdout(Stdio::null()).spawn().unwrap())
     };
-    let mut greedy = guest("exec tail -c 200m /dev/zero");
-    assert!(!greedy.0.wait().unwrap().success(), "200 MiB do not fit into 32 MiB");
+    let mut greedy = guest("head -c 200000000 /dev/zero | tail -c 200000000");
+    assert!(!greedy.0.wait().unwrap().success(), "200 MB do not fit into 32 MiB");
     let mut modest = guest("exec sleep 300");
     wait_for("the guest to be in its group", || {
         let inside = read(&procs);
