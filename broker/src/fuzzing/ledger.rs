@@ -233,7 +233,7 @@ impl Run {
                     }
                     answered = Some(answer);
                 }
-                Output::Inquire { .. } => {}
+                Output::Inquire { .. } | Output::Fed { .. } => {}
             }
         }
         answered

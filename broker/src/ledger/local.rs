@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Most entries of own work at a time.
-const ENTRIES_MAX: usize = 10_000;
+pub(super) const ENTRIES_MAX: usize = 10_000;
 /// Who it is of, for people.
 const OWNER: &str = "owner";
 
@@ -53,22 +53,30 @@ impl Ledger {
         if self.local_work().count() >= ENTRIES_MAX {
             return self.refusal(RefusalReason::Malformed(format!("{ENTRIES_MAX} entries of own work stand already")));
         }
+        match self.enter_own(attempt, LocalWork { window, ..work }) {
+            Ok(()) => SiteAnswer::Confirmed { version: self.version },
+            Err(reason) => self.refusal(reason),
+        }
+    }
+
+    /// Lets own work stand if there is room for it.
+    pub(super) fn enter_own(&mut self, attempt: AttemptId, work: LocalWork) -> Result<(), RefusalReason> {
         let Some(host) = self.hosts.get_mut(&work.host) else {
-            return self.refusal(RefusalReason::UnknownHost(work.host));
+            return Err(RefusalReason::UnknownHost(work.host));
         };
-        if let Err(shortage) = host.admit(window, &work.amounts) {
-            return self.refusal(RefusalReason::NotEnough {
+        if let Err(shortage) = host.admit(work.window, &work.amounts) {
+            return Err(RefusalReason::NotEnough {
                 host: work.host,
                 resource: shortage.resource,
                 asked: shortage.asked,
                 free: shortage.free,
             });
         }
-        host.promised.add(window, &work.amounts);
-        host.reserved.add(window, &work.amounts);
+        host.promised.add(work.window, &work.amounts);
+        host.reserved.add(work.window, &work.amounts);
         let booking = Booking {
             attempt,
-            window,
+            window: work.window,
             grants: vec![crate::protocol::Grant { host: work.host, amounts: work.amounts }],
             participants: vec![self.site.clone()],
             user: OWNER.to_owned(),
@@ -78,9 +86,9 @@ impl Ledger {
             steward: None,
         };
         self.outputs.push_back(super::Output::Persist(booking.to_record()));
-        self.publish(window, &booking.grants, ChangeKind::Added);
+        self.publish(work.window, &booking.grants, ChangeKind::Added);
         self.insert(booking);
-        SiteAnswer::Confirmed { version: self.version }
+        Ok(())
     }
 }
 
@@ -125,7 +133,7 @@ mod tests {
                 Output::Persist(record) => records.push(record),
                 Output::Publish(parts) => published += parts.changes.len(),
                 Output::Reply { answer: told, .. } => answer = Some(told),
-                Output::Inquire { .. } => panic!("nobody has to be asked"),
+                Output::Inquire { .. } | Output::Fed { .. } => panic!("nobody has to be asked"),
             }
         }
         (answer.unwrap(), records, published)

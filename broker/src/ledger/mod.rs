@@ -11,6 +11,8 @@
 mod accounts;
 mod answers;
 mod booking;
+mod events;
+mod feed;
 mod limits;
 mod local;
 mod settlement;
@@ -27,89 +29,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use self::{accounts::Accounts, takeover::Words, tombstones::Tombstones};
 pub use self::{
     booking::{Booking, BookingState, LocalWork, Record, Reservation},
+    events::{Event, Output, ReplyToken, ScheduleUpdateParts},
+    feed::{FEED_NAME_BYTES_MAX, FeedReport},
     limits::LedgerLimits,
 };
 use crate::{
     canary::{self, Canary},
     host::Host,
     ids::{HostId, SiteId},
-    protocol::{
-        AttemptId, AttemptStatus, ChangeKind, Grant, LedgerVersion, ScheduleChange, ScheduleSnapshot, SiteAnswer,
-        SiteRequest,
-    },
+    protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange, ScheduleSnapshot},
     resources::Amounts,
     schedule::{Schedule, Shortage},
     time::{Millis, Now, Time, Window},
     trust::{Gate, SignedRevocation, TrustError},
 };
-
-/// Tells answers apart; made by the caller, given back unchanged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReplyToken(pub u64);
-
-/// What happens to a ledger from outside.
-#[derive(Debug, Clone)]
-pub enum Event {
-    /// A node asks something.
-    Request {
-        /// The node, as the transport has proven it.
-        from: SiteId,
-        /// Goes back with the answer.
-        token: ReplyToken,
-        /// What it asks.
-        request: SiteRequest,
-    },
-    /// The owner has own work for a host.
-    Local {
-        /// Goes back with the answer.
-        token: ReplyToken,
-        /// The work.
-        work: LocalWork,
-    },
-    /// An answer to [`Output::Inquire`].
-    StatusHeard {
-        /// Who answered.
-        from: SiteId,
-        /// The attempt.
-        attempt: AttemptId,
-        /// What it decided, if it is the entry point.
-        decision: Option<AttemptStatus>,
-        /// What it knows as a participant.
-        booking: AttemptStatus,
-    },
-}
-
-/// What a ledger wants done, in this order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Output {
-    /// Write this before letting any later output out. When that fails the node must stop.
-    Persist(Record),
-    /// Tell the world, as a hint.
-    Publish(ScheduleUpdateParts),
-    /// Answer a request.
-    Reply {
-        /// The token of the request.
-        token: ReplyToken,
-        /// The answer.
-        answer: SiteAnswer,
-    },
-    /// Ask a node what became of an attempt, and feed its answer back as [`Event::StatusHeard`]; no answer is no event.
-    Inquire {
-        /// Whom.
-        to: SiteId,
-        /// About what.
-        attempt: AttemptId,
-    },
-}
-
-/// Consecutive changes and the version before the first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScheduleUpdateParts {
-    /// The version before the first change.
-    pub from: LedgerVersion,
-    /// The changes.
-    pub changes: Vec<ScheduleChange>,
-}
 
 /// One host of the site with its schedules.
 #[derive(Debug, Clone)]
@@ -326,6 +259,7 @@ impl Ledger {
                 let answer = self.on_local(now, work);
                 self.outputs.push_back(Output::Reply { token, answer });
             }
+            Event::Feed { token, works } => self.on_feed(now, token, works),
             Event::StatusHeard { from, attempt, decision, booking } => {
                 self.on_status(now, &from, &attempt, decision, booking);
             }
@@ -412,6 +346,11 @@ impl Ledger {
     /// Takes everything of `attempt` back and buries it. Does nothing for an attempt that is not there, except burying.
     fn give_back(&mut self, now: Now, attempt: &AttemptId) {
         self.bury(now, attempt);
+        self.put_back(now, attempt);
+    }
+
+    /// Takes everything of `attempt` back, if it is there.
+    fn put_back(&mut self, now: Now, attempt: &AttemptId) {
         let Some(booking) = self.take(attempt) else { return };
         if booking.state.is_settled() {
             self.tombstones.note_complete(attempt);

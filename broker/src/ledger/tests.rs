@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     amount::Amount,
     ids::RequestId,
-    protocol::{Advert, HoldRequest, RefusalReason},
+    protocol::{Advert, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     resources::ResourceName,
     time::Span,
     trust::{Authorization, testing},
@@ -73,7 +73,7 @@ pub(super) fn ask(ledger: &mut Ledger, now: Now, from: &str, request: SiteReques
         match ledger.poll_output().expect("every request is answered") {
             Output::Persist(record) => records.push(record),
             Output::Reply { answer, .. } => return (answer, records),
-            Output::Publish(_) | Output::Inquire { .. } => {}
+            Output::Publish(_) | Output::Inquire { .. } | Output::Fed { .. } => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     ids::RequestId,
-    protocol::{HoldRequest, RefusalReason},
+    protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{ResourceName, amount_of},
     time::Span,

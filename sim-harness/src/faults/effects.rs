@@ -140,6 +140,8 @@ impl World {
                 }
                 ledger::Output::Reply { token, answer } => self.reply(node, token.0, answer),
                 ledger::Output::Inquire { to, attempt } => self.inquire(node, &to, attempt),
+                // No owner of the simulation has a feed.
+                ledger::Output::Fed { .. } => {}
             }
         }
         self.arm(node);

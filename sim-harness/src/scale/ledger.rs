@@ -51,6 +51,8 @@ impl World {
                 Output::Publish(parts) => self.changed(site, parts),
                 Output::Reply { token, answer } => self.reply(site, token.0, answer),
                 Output::Inquire { to, attempt } => self.inquire(site, &to, attempt),
+                // No owner of the simulation has a feed.
+                Output::Fed { .. } => {}
             }
         }
         self.arm_ledger(site);
