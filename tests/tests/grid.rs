@@ -10,6 +10,8 @@ mod api;
 mod documents;
 #[path = "grid/lasting.rs"]
 mod lasting;
+#[path = "grid/local.rs"]
+mod local;
 #[path = "grid/losses.rs"]
 mod losses;
 #[path = "grid/membership.rs"]

@@ -6,7 +6,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use broker::{
     amount::Amount,
     ids::{HostId, RequestId},
-    ledger::{Booking, LocalWork},
+    ledger::{Booking, FeedReport, LocalWork},
     protocol::{AttemptId, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     resources::Amounts,
     time::{Time, Window},
@@ -21,7 +21,7 @@ use super::{
     requests::read_body,
     schema,
 };
-use crate::trust::new_request_id;
+use crate::{daemon::feed::FeedState, trust::new_request_id};
 
 /// How long the ledger may take, its write to disk included.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,12 +77,42 @@ impl LocalView {
 pub struct LocalList {
     /// In the order of the names.
     local: Vec<LocalView>,
+    /// What is known of the feed of own work; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    feed: Option<FeedView>,
+}
+
+/// The feed of own work.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FeedView {
+    /// When it was last heard.
+    #[schema(value_type = Option<i64>)]
+    heard: Option<Time>,
+    /// Why its last run was of no use; what was heard before stays.
+    failure: Option<String>,
+    /// Entries that stand.
+    entries: usize,
+    /// Work on hosts that this site does not offer, or that is over.
+    elsewhere: usize,
+    /// Work of which a part was promised to others before.
+    short: usize,
+    /// Work of which not all could be entered: too much of it, or too far ahead.
+    left_out: usize,
+}
+
+impl FeedView {
+    fn new(state: FeedState) -> FeedView {
+        let FeedState { heard, report, failure } = state;
+        let FeedReport { pieces, elsewhere, short, left_out, .. } = report;
+        FeedView { heard, failure, entries: pieces, elsewhere, short, left_out }
+    }
 }
 
 /// The owner's own work that was entered.
 #[utoipa::path(get, path = "/local", tag = "grid", responses((status = 200, description = "Done", body = LocalList)))]
 pub async fn list(State(state): State<Arc<ApiState>>) -> Json<LocalList> {
-    Json(LocalList { local: state.ledger.lock().local_work().map(LocalView::new).collect() })
+    let local = state.ledger.lock().local_work().map(LocalView::new).collect();
+    Json(LocalList { local, feed: state.feed.as_ref().map(|feed| FeedView::new(feed.get())) })
 }
 
 /// Enters the owner's own work; answers once it is on disk.

@@ -51,7 +51,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::{problem::Problem, request_view::SiteWords, session::Sessions, token::Token};
 use crate::daemon::{
-    activation::Activations, bookings::Bookings, carry::Carrier, changes::Changes, membership::Membership,
+    activation::Activations, bookings::Bookings, carry::Carrier, changes::Changes, feed::SharedFeedState, membership::Membership,
     metrics::Metrics, requests::Requests, site::SharedLedger,
 };
 
@@ -70,6 +70,8 @@ pub struct ApiState {
     pub bookings: Bookings,
     /// For new requests.
     pub carrier: Carrier,
+    /// What is known of the feed of own work, if there is one.
+    pub feed: Option<SharedFeedState>,
     /// Who must be shown.
     pub token: Token,
     /// Browsers that have shown it.

@@ -16,6 +16,7 @@ use super::{
         ConfigFile, GossipSection, LedgerSection, LogSection, MachineSection, NegotiationSection, PlannerSection,
         StorageSection,
     },
+    local::LocalArgs,
     policy::PolicyArgs,
     remote::RemoteArgs,
 };
@@ -113,6 +114,9 @@ pub struct NodeArgs {
     /// The owner's hook.
     #[command(flatten)]
     activation: ActivationArgs,
+    /// The feed of the owner's own work.
+    #[command(flatten)]
+    local: LocalArgs,
     /// The page for other machines.
     #[command(flatten)]
     remote: RemoteArgs,
@@ -181,6 +185,7 @@ impl NodeArgs {
             },
             policy: self.policy.layer(),
             activation: self.activation.layer(),
+            local: self.local.layer(),
             gossip: GossipSection { interval: self.gossip_interval.clone() },
             storage: StorageSection { history_keep: self.storage_history_keep.clone() },
             log: LogSection { format: self.log_format, filter: self.log_filter.clone() },

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use broker::{request::Effort, resources::Attributes};
 use serde::Deserialize;
 
-use super::{HostTable, LogFormat, activation::ActivationSection, policy::PolicySection, remote::RemoteSection};
+use super::{HostTable, LogFormat, activation::ActivationSection, local::LocalSection, policy::PolicySection, remote::RemoteSection};
 
 /// The keys at the top.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -30,6 +30,7 @@ pub struct ConfigFile {
     pub ledger: LedgerSection,
     pub policy: PolicySection,
     pub activation: ActivationSection,
+    pub local: LocalSection,
     pub gossip: GossipSection,
     pub storage: StorageSection,
     pub log: LogSection,

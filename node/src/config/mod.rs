@@ -9,6 +9,7 @@ mod args;
 pub mod document;
 mod file;
 mod hosts;
+mod local;
 mod machine;
 mod places;
 mod policy;
@@ -30,6 +31,7 @@ use crate::trust::{GridFile, TrustFileError};
 pub use activation::ActivationConfig;
 pub use args::{NodeArgs, parse_effort};
 pub use hosts::HostTable;
+pub use local::LocalConfig;
 pub use places::Surroundings;
 pub use print::print_config;
 pub use remote::RemoteConfig;
@@ -76,6 +78,8 @@ pub struct NodeConfig {
     pub policy: OwnerPolicy,
     /// The owner's hook (`[activation]`).
     pub activation: ActivationConfig,
+    /// The program that tells what the owner's own work takes (`[local]`).
+    pub local: LocalConfig,
     /// How schedule changes are told.
     pub gossip: GossipConfig,
     /// How long requests that are over are remembered.

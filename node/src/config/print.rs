@@ -14,7 +14,7 @@ use broker::{
 use toml::Value;
 
 use super::{
-    ActivationConfig, HostSource, HostTable, LogFormat, NodeConfig, RemoteConfig, document::Written,
+    ActivationConfig, HostSource, HostTable, LocalConfig, LogFormat, NodeConfig, RemoteConfig, document::Written,
     policy::format_hours,
 };
 use crate::cli::time::{format_duration, format_span};
@@ -32,6 +32,7 @@ pub fn print_config(config: &NodeConfig) -> String {
     ledger(&mut page, config);
     policy(&mut page, &config.policy);
     activation(&mut page, &config.activation);
+    local(&mut page, &config.local);
     remote(&mut page, config.remote.as_ref());
     page.section("gossip", "How schedule changes are told.");
     page.duration(
@@ -298,6 +299,20 @@ fn activation(page: &mut Page, activation: &ActivationConfig) {
         "How long before its window a reservation is started. Default: at its start.",
     );
     page.path("log", &activation.log, "Log of the runs. Default activation.log in data_dir.");
+}
+
+fn local(page: &mut Page, local: &LocalConfig) {
+    page.section("local", "The program that tells what the owner's own work takes (docs/slurm.md).");
+    let words = || Value::Array(local.feed.iter().cloned().map(Value::String).collect());
+    let feed = (!local.feed.is_empty()).then(words);
+    page.optional("feed", feed, "[\"/usr/share/kolo/feeds/slurm\"]", "The program and its arguments. Default: none.");
+    page.duration("every", local.every, "How often it is run. Default 30s.");
+    page.duration("timeout", local.timeout, "How long a run may take. Default 20s.");
+    page.span(
+        "reach",
+        local.reach,
+        "How far ahead work counts, and how long if its end is not known; up to twice this. Default 7d.",
+    );
 }
 
 fn hosts(page: &mut Page, source: &HostSource) {

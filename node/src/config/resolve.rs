@@ -154,6 +154,7 @@ impl Layers {
             file.ledger.hold_max.clone()
         })?;
         let activation = self.activation(&data_dir, surroundings)?;
+        let ledger = self.ledger(&hold_max)?;
         Ok(NodeConfig {
             data_dir,
             name: name.value,
@@ -167,7 +168,8 @@ impl Layers {
             host_source,
             hosts,
             negotiation: self.negotiation(&hold_max)?,
-            ledger: self.ledger(&hold_max)?,
+            local: self.local(&ledger, surroundings)?,
+            ledger,
             policy: self.policy()?,
             activation,
             gossip: GossipConfig {

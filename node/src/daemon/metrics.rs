@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use broker::{
+    ledger::FeedReport,
     negotiation::{Failure, Outcome},
     phases::Phase,
     protocol::{RefusalReason, SiteAnswer},
@@ -61,6 +62,8 @@ pub struct Metrics {
     refusals: Family<Label, Counter>,
     discovery: Family<Label, Counter>,
     activation_runs: Family<TwoLabels, Counter>,
+    feed_runs: Family<Label, Counter>,
+    feed_entries: Family<Label, Gauge>,
     active: Gauge,
     holds: Gauge,
     reservations: Gauge,
@@ -89,6 +92,11 @@ impl Metrics {
         let activation_runs = Family::default();
         let help = "Runs of the owner's hook, and events given up after the last one";
         registry.register("activation_runs", help, activation_runs.clone());
+        let feed_runs = Family::default();
+        registry.register("feed_runs", "Runs of the owner's feed of own work, by outcome", feed_runs.clone());
+        let feed_entries = Family::default();
+        let help = "Own work that the feed told last, by what became of it";
+        registry.register("feed_entries", help, feed_entries.clone());
         let active = Gauge::default();
         registry.register("requests_active", "Requests under way", active.clone());
         let holds = Gauge::default();
@@ -109,6 +117,8 @@ impl Metrics {
             refusals,
             discovery,
             activation_runs,
+            feed_runs,
+            feed_entries,
             active,
             holds,
             reservations,
@@ -156,6 +166,22 @@ impl Metrics {
     /// A run of the owner's hook has ended, or an event was given up.
     pub fn activated(&self, event: &'static str, outcome: &'static str) {
         self.activation_runs.get_or_create(&[("event", event), ("outcome", outcome)]).inc();
+    }
+
+    /// The feed of own work has run, and told something unless it has failed.
+    pub fn fed(&self, report: Option<&FeedReport>) {
+        let outcome = if report.is_some() { "done" } else { "failed" };
+        self.feed_runs.get_or_create(&[("outcome", outcome)]).inc();
+        let Some(report) = report else { return };
+        let counts = [
+            ("entered", report.pieces),
+            ("elsewhere", report.elsewhere),
+            ("short", report.short),
+            ("left_out", report.left_out),
+        ];
+        for (state, count) in counts {
+            self.feed_entries.get_or_create(&[("state", state)]).set(whole(count));
+        }
     }
 
     /// Sets what is counted elsewhere, and writes everything down; `of_grid` follows when it may be told.

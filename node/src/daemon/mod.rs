@@ -12,6 +12,7 @@ pub mod clock;
 pub mod data_dir;
 mod doors;
 pub mod extensions;
+pub mod feed;
 pub mod group;
 pub mod membership;
 pub mod metrics;
@@ -44,6 +45,7 @@ use self::{
     clock::{Clock, unix_ms},
     data_dir::DataDir,
     doors::Doors,
+    feed::Feed,
     membership::Membership,
     metrics::Metrics,
     requests::{Observers, Requests},
@@ -160,6 +162,7 @@ async fn run_until(
     let changes = Changes::default();
     let metrics = Arc::new(Metrics::new(store.figures()));
     let told = Observers { changes: changes.clone(), metrics: metrics.clone() };
+    let feed = Feed::new(&config, carrier.own_site.clone(), clock, metrics.clone());
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), told));
     let shown = Activations::default();
     let api = ApiState {
@@ -169,6 +172,7 @@ async fn run_until(
         requests: requests.clone(),
         bookings: Bookings::default(),
         carrier: carrier.clone(),
+        feed: feed.state(),
         token,
         sessions: Sessions::default(),
         metrics: metrics.clone(),
@@ -189,11 +193,12 @@ async fn run_until(
     is_up();
 
     let around = Surroundings { ledger: ledger.clone(), clock, store: store.clone(), metrics: metrics.clone(), shown };
-    let mut activation = start_activation(&config, activations, around, failed);
+    let mut beside = start_activation(&config, activations, around, failed);
     let peers = watch_peers(&discovery, &store, !config.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
+    beside.spawn(feed.run());
     let result = serve(site, inbound, doors, Arc::new(api), failures, peers, stop).await;
-    activation.shutdown().await;
+    beside.shutdown().await;
     remember_peers(&discovery, &store, Vec::new()).await;
     discovery.shutdown().await;
     info!("stopped");

@@ -12,7 +12,7 @@ use std::{
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{Event, Ledger, LocalWork, Output, ReplyToken},
+    ledger::{Event, FeedReport, Ledger, LocalWork, Output, ReplyToken},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
     trust::Authorization,
@@ -78,6 +78,7 @@ impl Concern {
 enum Message {
     Ask { from: SiteId, request: SiteRequest, reply: ReplyTo },
     Local { work: LocalWork, reply: ReplyTo },
+    Feed { works: Vec<LocalWork>, reply: oneshot::Sender<FeedReport> },
     Status(Event),
 }
 
@@ -130,17 +131,26 @@ impl OwnSite {
     /// Asks as the entry point of this node would ask any other site.
     pub async fn ask(&self, request: SiteRequest, timeout: Duration) -> Result<SiteAnswer, String> {
         let from = self.site.clone();
-        self.send(|reply| Message::Ask { from, request, reply }, timeout).await
+        self.send(|reply| Message::Ask { from, request, reply: ReplyTo::Own(reply) }, timeout).await
     }
 
     /// Enters the owner's own work.
     pub async fn enter(&self, work: LocalWork, timeout: Duration) -> Result<SiteAnswer, String> {
-        self.send(|reply| Message::Local { work, reply }, timeout).await
+        self.send(|reply| Message::Local { work, reply: ReplyTo::Own(reply) }, timeout).await
     }
 
-    async fn send(&self, message: impl FnOnce(ReplyTo) -> Message, timeout: Duration) -> Result<SiteAnswer, String> {
+    /// Makes what stands of the feed of own work these `works`.
+    pub async fn feed(&self, works: Vec<LocalWork>, timeout: Duration) -> Result<FeedReport, String> {
+        self.send(|reply| Message::Feed { works, reply }, timeout).await
+    }
+
+    async fn send<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<T>) -> Message,
+        timeout: Duration,
+    ) -> Result<T, String> {
         let (reply, answer) = oneshot::channel();
-        let message = message(ReplyTo::Own(reply));
+        let message = message(reply);
         let stopped = || "this node is stopping".to_owned();
         let asking = async {
             self.messages.send(message).await.map_err(|_| stopped())?;
@@ -161,6 +171,7 @@ pub struct SiteTask {
     sender: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
     replies: BTreeMap<u64, (ReplyTo, SiteId, Concern)>,
+    reports: BTreeMap<u64, oneshot::Sender<FeedReport>>,
     next_token: u64,
 }
 
@@ -197,6 +208,7 @@ impl SiteTask {
             sender: queue.sender,
             messages: queue.receiver,
             replies: BTreeMap::new(),
+            reports: BTreeMap::new(),
             next_token: 0,
         }
     }
@@ -255,6 +267,11 @@ impl SiteTask {
                 self.replies.insert(self.next_token, (reply, from, Concern::None));
                 Event::Local { token: ReplyToken(self.next_token), work }
             }
+            Message::Feed { works, reply } => {
+                self.next_token += 1;
+                self.reports.insert(self.next_token, reply);
+                Event::Feed { token: ReplyToken(self.next_token), works }
+            }
             Message::Ask { from, request, reply } => {
                 if let Some(refusal) = self.refusal_of_takeover(&from, &request) {
                     return reply.answer(refusal);
@@ -304,6 +321,12 @@ impl SiteTask {
                 }
                 Output::Reply { token, answer } => self.reply(token, answer),
                 Output::Inquire { to, attempt } => self.inquire(to, attempt),
+                Output::Fed { token, report } => {
+                    if let Some(reply) = self.reports.remove(&token.0) {
+                        // The feed may have given up waiting.
+                        let _ = reply.send(report);
+                    }
+                }
             }
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! `kolo doctor`: looks at a data directory and at the node that runs on it, and says what is wrong and what to do about it.
 //!
-//! A check of the directory is a function from it to findings; [`CHECKS`] lists them. [`credentials`] and [`running`] need
-//! to know more.
+//! A check of the directory is a function from it to findings; [`CHECKS`] lists them. [`credentials`], [`running`] and
+//! [`feed`] need to know more.
 //!
 //! Invariant: nothing is changed unless `--salvage` asks for it; a finding that is a problem says what to do.
 
 mod credentials;
+mod feed;
 mod running;
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
@@ -98,6 +99,7 @@ pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     let zone = context.now.time_zone();
     findings.findings.extend(credentials::check(&data_dir, user_dir.as_deref(), context.time(), zone));
     findings.findings.extend(running::check(context.connect(), context.time(), zone));
+    findings.findings.extend(feed::check(context.connect(), zone));
     context.output.print(&findings)?;
     let is_bad = findings.findings.iter().any(|finding| finding.level == Level::Problem);
     Ok(if is_bad { Exit::Failure } else { Exit::Done })

@@ -1,0 +1,129 @@
+//! `[local]`: the program that tells what the owner's own work takes.
+//!
+//! Invariant: a feed in force is a program that was there when the configuration was read, and its reach is one that the
+//! ledger promises as well.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use broker::{ledger::LedgerLimits, time::Span};
+use clap::Args;
+use serde::Deserialize;
+
+use super::{
+    ConfigError, Surroundings,
+    resolve::{Layers, Placed},
+};
+
+/// How often the feed is run.
+const EVERY: Duration = Duration::from_secs(30);
+/// Less than this would cost more than it tells.
+const EVERY_MIN: Duration = Duration::from_secs(1);
+/// How long a run may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// How far ahead work counts, and how long work counts whose end nobody knows.
+const REACH: Span = Span(7 * 86_400);
+/// Most words of a feed's command.
+const WORDS_MAX: usize = 64;
+
+/// `[local]`, as written.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LocalSection {
+    pub feed: Option<Vec<String>>,
+    pub every: Option<String>,
+    pub timeout: Option<String>,
+    pub reach: Option<String>,
+}
+
+/// `[local]` in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalConfig {
+    /// The program (absolute) and its arguments; empty: nothing runs.
+    pub feed: Vec<String>,
+    /// How often it is run.
+    pub every: Duration,
+    /// How long a run may take.
+    pub timeout: Duration,
+    /// How far ahead work counts, and how long work counts whose end nobody knows: at least this, less than twice this.
+    pub reach: Span,
+    /// Where it looks for programs.
+    pub search_path: Option<OsString>,
+}
+
+/// The flags of `[local]`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LocalArgs {
+    /// Program that tells the owner's own work; its arguments follow, one a flag [default: none]
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    local_feed: Option<Vec<String>>,
+    /// How often it is run [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    local_every: Option<String>,
+    /// How long a run of it may take [default: 20s]
+    #[arg(long, value_name = "DURATION")]
+    local_timeout: Option<String>,
+    /// How far ahead work counts, and how long if its end is not known [default: 7d]
+    #[arg(long, value_name = "DURATION")]
+    local_reach: Option<String>,
+}
+
+impl LocalArgs {
+    /// The flags as a written layer.
+    pub(super) fn layer(&self) -> LocalSection {
+        LocalSection {
+            feed: self.local_feed.clone(),
+            every: self.local_every.clone(),
+            timeout: self.local_timeout.clone(),
+            reach: self.local_reach.clone(),
+        }
+    }
+}
+
+impl Layers {
+    /// What is in force of `[local]`.
+    pub(super) fn local(&self, ledger: &LedgerLimits, surroundings: &Surroundings) -> Result<LocalConfig, ConfigError> {
+        let feed = self.written("local.feed", |file| file.local.feed.clone());
+        let program = self.path("local.feed", |file| file.local.feed.as_ref()?.first().map(PathBuf::from))?;
+        let feed = match (feed, program) {
+            (Some(feed), Some(program)) => command(&feed, &program.value)?,
+            _ => Vec::new(),
+        };
+        let every = self.duration("local.every", EVERY, |file| file.local.every.clone())?;
+        if every.value < EVERY_MIN {
+            return Err(every.wrong("expected at least 1s"));
+        }
+        let timeout = self.duration("local.timeout", TIMEOUT, |file| file.local.timeout.clone())?.value;
+        let reach = self.written("local.reach", |file| file.local.reach.clone());
+        // Work counts for up to twice the reach.
+        let longest = Span(ledger.farthest_future.0 / 2);
+        let reach_span = self.optional_span("local.reach", |file| file.local.reach.clone())?;
+        if let (Some(reach), Some(span)) = (reach, reach_span)
+            && !(Span(60)..=longest).contains(&span)
+        {
+            return Err(reach.wrong("expected 1min to half of ledger.farthest_future"));
+        }
+        let reach = reach_span.unwrap_or_else(|| REACH.min(longest));
+        Ok(LocalConfig { feed, every: every.value, timeout, reach, search_path: surroundings.search_path.clone() })
+    }
+}
+
+/// The feed's words, with the program as an absolute path.
+fn command(words: &Placed<Vec<String>>, program: &Path) -> Result<Vec<String>, ConfigError> {
+    if words.value.len() > WORDS_MAX || words.value.iter().any(|word| word.contains('\0')) {
+        return Err(words.wrong(format!("expected a program and at most {} arguments", WORDS_MAX - 1)));
+    }
+    let shown = program.display();
+    let metadata = fs::metadata(program).map_err(|error| words.wrong(format!("{shown}: {error}")))?;
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+        return Err(words.wrong(format!("{shown} is no program: expected a file that may be run (chmod +x)")));
+    }
+    let program = program.to_str().ok_or_else(|| words.wrong(format!("{shown} is not UTF-8")))?;
+    let arguments = words.value.iter().skip(1).cloned();
+    Ok([program.to_owned()].into_iter().chain(arguments).collect())
+}

@@ -1,0 +1,211 @@
+//! What a feed says: a document `kolo-local/1` with the owner's running and planned work.
+//!
+//! Invariant: a document is taken as a whole or not at all; what is taken has only times and amounts that the ledger can
+//! reckon with, and ends at the horizon at the latest.
+
+use std::{collections::BTreeMap, num::TryFromIntError};
+
+use broker::{
+    amount::Amount,
+    ids::{HostId, RequestId},
+    ledger::{FEED_NAME_BYTES_MAX, LocalWork},
+    resources::Amounts,
+    time::{Span, Time, Window},
+};
+use serde::Deserialize;
+
+/// The format.
+const SCHEMA: &str = "kolo-local/1";
+/// Most entries of a document; about twice as many as the ledger takes.
+const ENTRIES_MAX: usize = 20_000;
+
+/// Why a document is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// It is not JSON, or not of this shape.
+    #[error("{path}: {detail}")]
+    Shape {
+        /// Where in it.
+        path: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// It is of another format.
+    #[error("schema: expected \"{SCHEMA}\", found {0:?}")]
+    Schema(String),
+    /// It is too long.
+    #[error("work: {0} entries; at most {ENTRIES_MAX} are read")]
+    TooMany(usize),
+    /// An entry is wrong.
+    #[error("work[{index}].{key}: {detail}")]
+    Entry {
+        /// Which, from 0.
+        index: usize,
+        /// Its key.
+        key: &'static str,
+        /// What is wrong, and what was expected.
+        detail: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    schema: String,
+    work: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    id: String,
+    host: HostId,
+    /// Left out: it has begun.
+    start: Option<Time>,
+    /// Left out: nobody knows.
+    end: Option<Time>,
+    /// Left out: all of the host.
+    amounts: Option<Amounts>,
+}
+
+/// Until when work counts. It moves on once a reach only: work without an end would else be entered anew again and again.
+fn horizon(now: Time, reach: Span) -> Result<Time, TryFromIntError> {
+    let reach = i64::try_from(reach.0.max(1))?;
+    Ok(Time((now.0.div_euclid(reach) + 2) * reach))
+}
+
+/// Reads a document. `capacities` are those of this site's hosts; work on others is left to the ledger to count.
+///
+/// # Errors
+/// [`DocumentError`] that names the entry and the key.
+pub fn read(
+    bytes: &[u8],
+    capacities: &BTreeMap<HostId, Amounts>,
+    now: Time,
+    reach: Span,
+) -> Result<Vec<LocalWork>, DocumentError> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let shape = |path: String, detail: String| DocumentError::Shape { path, detail };
+    let document: Document = serde_path_to_error::deserialize(&mut reader)
+        .map_err(|error| shape(error.path().to_string(), error.inner().to_string()))?;
+    reader.end().map_err(|error| shape("end".to_owned(), error.to_string()))?;
+    if document.schema != SCHEMA {
+        return Err(DocumentError::Schema(document.schema));
+    }
+    if document.work.len() > ENTRIES_MAX {
+        return Err(DocumentError::TooMany(document.work.len()));
+    }
+    let horizon = horizon(now, reach).map_err(|error| shape("reach".to_owned(), error.to_string()))?;
+    let mut works = Vec::with_capacity(document.work.len());
+    for (index, entry) in document.work.into_iter().enumerate() {
+        let work = checked(entry, capacities, now, horizon);
+        let work = work.map_err(|(key, detail)| DocumentError::Entry { index, key, detail })?;
+        // Planned for later than anybody looks.
+        if work.window.start < horizon {
+            works.push(work);
+        }
+    }
+    Ok(works)
+}
+
+fn checked(
+    entry: Entry,
+    capacities: &BTreeMap<HostId, Amounts>,
+    now: Time,
+    horizon: Time,
+) -> Result<LocalWork, (&'static str, String)> {
+    let is_name = entry.id.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_name || entry.id.len() > FEED_NAME_BYTES_MAX {
+        return Err(("id", format!("expected 1 to {FEED_NAME_BYTES_MAX} printable ASCII characters without blanks")));
+    }
+    let id = RequestId::new(&entry.id).map_err(|error| ("id", error.to_string()))?;
+    for (key, time) in [("start", entry.start), ("end", entry.end)] {
+        if time.is_some_and(|time| !time.is_in_range()) {
+            return Err((key, "expected seconds since 1970".to_owned()));
+        }
+    }
+    let start = entry.start.unwrap_or(now);
+    if entry.end.is_some_and(|end| end < start) {
+        return Err(("end", "expected a time that is not before start".to_owned()));
+    }
+    let amounts = entry.amounts.or_else(|| capacities.get(&entry.host).cloned()).unwrap_or_default();
+    if let Some((name, _)) = amounts.iter().find(|(_, amount)| **amount > Amount::MAX) {
+        return Err(("amounts", format!("{name}: expected at most {}", Amount::MAX)));
+    }
+    let window = Window { start, end: entry.end.unwrap_or(horizon).min(horizon) };
+    Ok(LocalWork { id, host: entry.host, window, amounts })
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::resources::ResourceName;
+
+    use super::*;
+
+    const NOW: Time = Time(1_000_000);
+    const REACH: Span = Span(1000);
+
+    fn cpu(amount: u64) -> Amounts {
+        Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))])
+    }
+
+    fn read_work(work: &str) -> Result<Vec<LocalWork>, String> {
+        let capacities = BTreeMap::from([(HostId::new("h1").unwrap(), cpu(4000))]);
+        let text = format!("{{\"schema\":\"kolo-local/1\",\"work\":[{work}]}}");
+        read(text.as_bytes(), &capacities, NOW, REACH).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_left_out_is_filled_in() {
+        let works = read_work(
+            r#"{"id":"7","host":"h1","start":1000500,"end":1001000,"amounts":{"cpu":500}},{"id":"8","host":"h1"},
+               {"id":"9","host":"elsewhere","end":1000001},{"id":"10","host":"h1","start":1002000}"#,
+        )
+        .unwrap();
+        let told: Vec<_> = works
+            .iter()
+            .map(|work| (work.id.as_str(), work.window.start.0, work.window.end.0, &work.amounts))
+            .collect();
+        let (half, all, none) = (cpu(500), cpu(4000), Amounts::new());
+        assert_eq!(
+            told,
+            [("7", 1_000_500, 1_001_000, &half), ("8", 1_000_000, 1_002_000, &all), ("9", 1_000_000, 1_000_001, &none)],
+            "and what is planned beyond the horizon waits"
+        );
+    }
+
+    #[test]
+    fn the_horizon_stays_for_a_reach_and_is_never_nearer_than_one() {
+        for now in 999_990..1_002_010 {
+            let horizon = horizon(Time(now), REACH).unwrap().0;
+            assert!((now + 1000..=now + 2000).contains(&horizon) && horizon % 1000 == 0);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (work, expected) in [
+            (r#"{"id":"a b","host":"h1"}"#, "work[0].id: expected 1 to 64"),
+            (r#"{"id":"","host":"h1"}"#, "work[0].id: an id must not be empty"),
+            (r#"{"id":"7","host":""}"#, "work[0].host: an id must not be empty"),
+            (r#"{"id":"7","host":"h1","start":-5}"#, "work[0].start: expected seconds since 1970"),
+            (r#"{"id":"7","host":"h1","start":5,"end":4}"#, "work[0].end: expected a time that is not before start"),
+            (r#"{"id":"7","host":"h1"},{"id":"8","host":"h1","cpu":4}"#, "work[1].cpu: unknown field"),
+            (r#"{"id":"7","host":"h1","amounts":{"cpu":"4"}}"#, "work[0].amounts.cpu: invalid type"),
+            (r#"{"id":"7","host":"h1","amounts":{"cpu":18446744073709551615}}"#, "work[0].amounts"),
+            (r#"{"id":"7","host":"h1"}"#, ""),
+        ] {
+            let told = read_work(work).err().unwrap_or_default();
+            assert!(told.starts_with(expected) && told.is_empty() == expected.is_empty(), "{work}: {told}");
+        }
+        let whole = |text: &str| read(text.as_bytes(), &BTreeMap::new(), NOW, REACH).unwrap_err().to_string();
+        assert_eq!(
+            whole(r#"{"schema":"kolo-local/2","work":[]}"#),
+            "schema: expected \"kolo-local/1\", found \"kolo-local/2\""
+        );
+        assert!(whole(r#"{"schema":"kolo-local/1","work":["#).contains("EOF"), "half of it is nothing");
+        assert!(whole(r#"{"schema":"kolo-local/1","work":[]} x"#).starts_with("end: trailing"));
+        let many = vec![r#"{"id":"7","host":"h1"}"#; ENTRIES_MAX + 1].join(",");
+        assert!(read_work(&many).unwrap_err().contains("at most 20000 are read"));
+    }
+}

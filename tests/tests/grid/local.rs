@@ -1,0 +1,80 @@
+//! The owner's own work as another program tells it: a feed of any kind, and Slurm's.
+
+use std::{fs, path::Path, process::Command};
+
+use end_to_end::{Node, binary, hosts, wait_for};
+use serde_json::Value;
+
+/// What stands of own work, as `host cpu` in the order of the hosts; and the rest of the answer.
+fn own_work(node: &Node) -> (Vec<String>, Value) {
+    let told = node.get("/v1/local");
+    let work = told["local"].as_array().expect("own work is a list").iter();
+    let mut work: Vec<String> =
+        work.map(|work| format!("{} {}", work["host"].as_str().unwrap(), work["amounts"]["cpu"])).collect();
+    work.sort();
+    (work, told["feed"].clone())
+}
+
+fn wait_for_own_work(node: &Node, expected: &[&str]) {
+    wait_for(&format!("own work {expected:?}"), || {
+        let (work, feed) = own_work(node);
+        if work == expected { Ok(()) } else { Err(format!("{work:?} {feed}")) }
+    });
+}
+
+fn submit(node: &Node, cpu: &str, exit: i32) {
+    let asked = ["submit", "-N", "2", "--per-host", cpu, "-t", "1h", "--latest", "now+1min"];
+    let output = node.kolo(&asked);
+    assert_eq!(output.status.code(), Some(exit), "{output:?}");
+}
+
+#[test]
+fn what_a_feed_tells_is_not_given_to_the_grid_and_what_it_tells_no_more_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = directory.path().join("said");
+    // Whole at any moment: the node may read it while it is written.
+    let say = |work: &str| {
+        let new = directory.path().join("new");
+        fs::write(&new, work).unwrap();
+        fs::rename(&new, &said).unwrap();
+    };
+    say(r#"{"schema":"kolo-local/1","work":[{"id":"7","host":"a1","amounts":{"cpu":3000}}]}"#);
+    let feed = [&["--local-every", "1s", "--local-feed", "/bin/cat", "--local-feed"], &[said.to_str().unwrap()][..]];
+    let mut node = Node::start("alpha", &hosts("a", 2), &feed.concat());
+    let by_hand = ["local", "add", "--host", "a2", "--from", "now+2h", "--for", "1h", "--cpu", "4"];
+    node.kolo_json(&by_hand, 0);
+    wait_for_own_work(&node, &["a1 3000", "a2 4000"]);
+    submit(&node, "cpu=2", 2);
+
+    // What a feed that fails has told stands, also when the node is killed; the doctor says what is wrong.
+    say("{\"schema\":\"kolo-local/1\",\"work\":[");
+    let failure = wait_for("the feed to fail", || {
+        let (_, feed) = own_work(&node);
+        feed["failure"].as_str().map(str::to_owned).ok_or_else(|| feed.to_string())
+    });
+    assert!(failure.contains("EOF"), "{failure}");
+    node.kill();
+    node.restart();
+    wait_for_own_work(&node, &["a1 3000", "a2 4000"]);
+    wait_for("the doctor's word", || {
+        let told = node.kolo(&["doctor"]);
+        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        let knows = text.contains("the feed of own work fails") && told.status.code() == Some(1);
+        if knows { Ok(()) } else { Err(text) }
+    });
+
+    say(r#"{"schema":"kolo-local/1","work":[{"id":"8","host":"elsewhere"}]}"#);
+    wait_for_own_work(&node, &["a2 4000"]);
+    submit(&node, "cpu=2", 0);
+}
+
+#[test]
+#[ignore = "wants root and packages, takes a minute: cargo test -p end-to-end --test grid -- --ignored --nocapture a_real_slurm"]
+fn a_real_slurm_keeps_what_the_grid_was_promised_and_the_grid_what_slurm_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are in the workspace");
+    let output = Command::new(root.join("scripts/test-slurm")).arg(binary("kolo")).output().expect("it runs");
+    let told = String::from_utf8_lossy(&output.stdout);
+    // A skipped test says so in its last line.
+    println!("{told}");
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+}
