@@ -183,6 +183,7 @@ async fn run_until(
         address: address.to_string(),
         names: config.remote.as_ref().map(|remote| remote.names.clone()).unwrap_or_default(),
     };
+    feed.begin(&ledger).await;
     let hosts = config.hosts.iter().map(|own| own.host.clone()).collect();
     discovery
         .publish_advert(config.name.clone(), config.contact.clone(), hosts)

@@ -42,7 +42,7 @@ fn what_a_feed_tells_is_not_given_to_the_grid_and_what_it_tells_no_more_is() {
     let feed = [&["--local-every", "1s", "--local-feed", "/bin/cat", "--local-feed"], &[said.to_str().unwrap()][..]];
     let mut node = Node::start("alpha", &hosts("a", 2), &feed.concat());
     let by_hand = ["local", "add", "--host", "a2", "--from", "now+2h", "--for", "1h", "--cpu", "4"];
-    node.kolo_json(&by_hand, 0);
+    let _ = node.kolo_json(&by_hand, 0);
     wait_for_own_work(&node, &["a1 3000", "a2 4000"]);
     submit(&node, "cpu=2", 2);
 

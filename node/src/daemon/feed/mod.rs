@@ -14,18 +14,25 @@ use std::{
 
 use broker::{
     ids::HostId,
-    ledger::{FeedReport, LocalWork},
+    ledger::{Event, FeedReport, LocalWork, ReplyToken},
     resources::Amounts,
     time::Time,
 };
 use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
-use super::{clock::Clock, metrics::Metrics, site::OwnSite};
+use super::{
+    clock::Clock,
+    metrics::Metrics,
+    site::{OwnSite, SharedLedger},
+};
 use crate::config::{LocalConfig, NodeConfig};
 
 /// How long the ledger may take, its write to disk included.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Nobody waits for what comes of the first run.
+const NOBODY: ReplyToken = ReplyToken(0);
 
 /// What is known of the feed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,13 +82,24 @@ impl Feed {
         (!self.config.feed.is_empty()).then(|| self.state.clone())
     }
 
+    /// Runs it once, before anybody is granted anything.
+    pub async fn begin(&self, ledger: &SharedLedger) {
+        let works = if self.config.feed.is_empty() {
+            // What an earlier feed has told holds no longer when the owner has taken the feed away.
+            Ok(Vec::new())
+        } else {
+            self.hear().await
+        };
+        match works {
+            // The next run tells what has come of it.
+            Ok(works) => ledger.lock().handle(self.clock.now(), Event::Feed { token: NOBODY, works }),
+            Err(why) => self.note(Err(why)),
+        }
+    }
+
     /// Runs it until the caller drops the future.
     pub async fn run(self) {
         if self.config.feed.is_empty() {
-            // What an earlier feed has told holds no longer when the owner has taken the feed away.
-            if let Err(error) = self.own_site.feed(Vec::new(), ANSWER_TIMEOUT).await {
-                warn!(error, "what an earlier feed has told stays");
-            }
             return;
         }
         let mut every = tokio::time::interval(self.config.every);
@@ -95,11 +113,16 @@ impl Feed {
 
     /// One run, until what it tells stands in the ledger.
     async fn round(&self) -> Result<FeedReport, String> {
+        let works = self.hear().await?;
+        self.own_site.feed(works, ANSWER_TIMEOUT).await
+    }
+
+    /// One run, until what it tells is understood.
+    async fn hear(&self) -> Result<Vec<LocalWork>, String> {
         let said = program::run(&self.config.feed, self.config.search_path.as_ref(), self.config.timeout).await;
         let said = said.map_err(|error| error.to_string())?;
-        let works: Vec<LocalWork> = document::read(&said, &self.capacities, self.clock.now().utc, self.config.reach)
-            .map_err(|error| error.to_string())?;
-        self.own_site.feed(works, ANSWER_TIMEOUT).await
+        let works = document::read(&said, &self.capacities, self.clock.now().utc, self.config.reach);
+        works.map_err(|error| error.to_string())
     }
 
     fn note(&self, told: Result<FeedReport, String>) {
