@@ -121,10 +121,11 @@ fn what_others_were_promised_stays_and_what_is_free_beside_it_is_taken() {
 #[test]
 fn there_is_an_end_to_what_is_entered() {
     let (mut ledger, mut disk) = (open(Vec::new()), Disk::new());
-    let many: Vec<LocalWork> = (0..ENTRIES_MAX as i64 + 5).map(|n| work("many", "h1", n, n + 1, 1)).collect();
+    let most = i64::try_from(ENTRIES_MAX).unwrap();
+    let many: Vec<LocalWork> = (0..most + 5).map(|n| work("many", "h1", n, n + 1, 1)).collect();
     let (report, _) = feed(&mut ledger, at(0), &many, &mut disk);
     assert_eq!((report.pieces, report.left_out), (ENTRIES_MAX, 5));
-    assert_eq!((used(&ledger, "h1", 0), used(&ledger, "h1", ENTRIES_MAX as i64)), (1, 0), "the first first");
+    assert_eq!((used(&ledger, "h1", 0), used(&ledger, "h1", most)), (1, 0), "the first first");
     let far = Time(1000 + i64::try_from(LedgerLimits::default().farthest_future.0).unwrap());
     let mut endless = work("endless", "h2", 0, 1, 1);
     endless.window.end = far + Span(1);

@@ -51,8 +51,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::{problem::Problem, request_view::SiteWords, session::Sessions, token::Token};
 use crate::daemon::{
-    activation::Activations, bookings::Bookings, carry::Carrier, changes::Changes, feed::SharedFeedState, membership::Membership,
-    metrics::Metrics, requests::Requests, site::SharedLedger,
+    activation::Activations, bookings::Bookings, carry::Carrier, changes::Changes, feed::SharedFeedState,
+    membership::Membership, metrics::Metrics, requests::Requests, site::SharedLedger,
 };
 
 /// Largest request body; a request that names 20,000 candidates fits.

@@ -4,8 +4,6 @@
 
 use std::{
     ffi::OsString,
-    fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,10 +12,7 @@ use broker::time::Span;
 use clap::Args;
 use serde::Deserialize;
 
-use super::{
-    ConfigError, Surroundings,
-    resolve::{Layers, Placed},
-};
+use super::{ConfigError, Surroundings, resolve::Layers};
 
 /// The log of the hook's runs, in the data directory.
 const LOG_FILE: &str = "activation.log";
@@ -29,8 +24,6 @@ const TRIES: u32 = 3;
 const TRIES_MAX: u32 = 100;
 /// Longest time that a reservation is started before its window.
 const EARLY_MAX: Span = Span(86_400);
-/// Most words of a hook's command.
-const WORDS_MAX: usize = 64;
 
 /// `[activation]`, as written.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -100,12 +93,7 @@ impl Layers {
         data_dir: &Path,
         surroundings: &Surroundings,
     ) -> Result<ActivationConfig, ConfigError> {
-        let hook = self.written("activation.hook", |file| file.activation.hook.clone());
-        let program = self.path("activation.hook", |file| file.activation.hook.as_ref()?.first().map(PathBuf::from))?;
-        let hook = match (hook, program) {
-            (Some(hook), Some(program)) => command(&hook, &program.value)?,
-            _ => Vec::new(),
-        };
+        let hook = self.program("activation.hook", |file| file.activation.hook.clone())?;
         let timeout = self.duration("activation.timeout", TIMEOUT, |file| file.activation.timeout.clone())?.value;
         let tries = self.or("activation.tries", TRIES, |file| file.activation.tries);
         if tries.value > TRIES_MAX {
@@ -122,19 +110,4 @@ impl Layers {
         let search_path = surroundings.search_path.clone();
         Ok(ActivationConfig { hook, timeout, tries: tries.value, early, log, search_path })
     }
-}
-
-/// The hook's words, with the program as an absolute path.
-fn command(words: &Placed<Vec<String>>, program: &Path) -> Result<Vec<String>, ConfigError> {
-    if words.value.len() > WORDS_MAX || words.value.iter().any(|word| word.contains('\0')) {
-        return Err(words.wrong(format!("expected a program and at most {} arguments", WORDS_MAX - 1)));
-    }
-    let shown = program.display();
-    let metadata = fs::metadata(program).map_err(|error| words.wrong(format!("{shown}: {error}")))?;
-    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
-        return Err(words.wrong(format!("{shown} is no program: expected a file that may be run (chmod +x)")));
-    }
-    let program = program.to_str().ok_or_else(|| words.wrong(format!("{shown} is not UTF-8")))?;
-    let arguments = words.value.iter().skip(1).cloned();
-    Ok([program.to_owned()].into_iter().chain(arguments).collect())
 }

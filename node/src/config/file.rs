@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use broker::{request::Effort, resources::Attributes};
 use serde::Deserialize;
 
-use super::{HostTable, LogFormat, activation::ActivationSection, local::LocalSection, policy::PolicySection, remote::RemoteSection};
+use super::{
+    HostTable, LogFormat, activation::ActivationSection, local::LocalSection, policy::PolicySection,
+    remote::RemoteSection,
+};
 
 /// The keys at the top.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -3,22 +3,13 @@
 //! Invariant: a feed in force is a program that was there when the configuration was read, and its reach is one that the
 //! ledger promises as well.
 
-use std::{
-    ffi::OsString,
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{ffi::OsString, time::Duration};
 
 use broker::{ledger::LedgerLimits, time::Span};
 use clap::Args;
 use serde::Deserialize;
 
-use super::{
-    ConfigError, Surroundings,
-    resolve::{Layers, Placed},
-};
+use super::{ConfigError, Surroundings, resolve::Layers};
 
 /// How often the feed is run.
 const EVERY: Duration = Duration::from_secs(30);
@@ -28,8 +19,6 @@ const EVERY_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// How far ahead work counts, and how long work counts whose end nobody knows.
 const REACH: Span = Span(7 * 86_400);
-/// Most words of a feed's command.
-const WORDS_MAX: usize = 64;
 
 /// `[local]`, as written.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -88,12 +77,7 @@ impl LocalArgs {
 impl Layers {
     /// What is in force of `[local]`.
     pub(super) fn local(&self, ledger: &LedgerLimits, surroundings: &Surroundings) -> Result<LocalConfig, ConfigError> {
-        let feed = self.written("local.feed", |file| file.local.feed.clone());
-        let program = self.path("local.feed", |file| file.local.feed.as_ref()?.first().map(PathBuf::from))?;
-        let feed = match (feed, program) {
-            (Some(feed), Some(program)) => command(&feed, &program.value)?,
-            _ => Vec::new(),
-        };
+        let feed = self.program("local.feed", |file| file.local.feed.clone())?;
         let every = self.duration("local.every", EVERY, |file| file.local.every.clone())?;
         if every.value < EVERY_MIN {
             return Err(every.wrong("expected at least 1s"));
@@ -111,19 +95,4 @@ impl Layers {
         let reach = reach_span.unwrap_or_else(|| REACH.min(longest));
         Ok(LocalConfig { feed, every: every.value, timeout, reach, search_path: surroundings.search_path.clone() })
     }
-}
-
-/// The feed's words, with the program as an absolute path.
-fn command(words: &Placed<Vec<String>>, program: &Path) -> Result<Vec<String>, ConfigError> {
-    if words.value.len() > WORDS_MAX || words.value.iter().any(|word| word.contains('\0')) {
-        return Err(words.wrong(format!("expected a program and at most {} arguments", WORDS_MAX - 1)));
-    }
-    let shown = program.display();
-    let metadata = fs::metadata(program).map_err(|error| words.wrong(format!("{shown}: {error}")))?;
-    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
-        return Err(words.wrong(format!("{shown} is no program: expected a file that may be run (chmod +x)")));
-    }
-    let program = program.to_str().ok_or_else(|| words.wrong(format!("{shown} is not UTF-8")))?;
-    let arguments = words.value.iter().skip(1).cloned();
-    Ok([program.to_owned()].into_iter().chain(arguments).collect())
 }

@@ -14,6 +14,7 @@ mod machine;
 mod places;
 mod policy;
 mod print;
+mod program;
 mod remote;
 mod resolve;
 

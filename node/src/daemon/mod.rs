@@ -17,6 +17,7 @@ pub mod group;
 pub mod membership;
 pub mod metrics;
 pub mod requests;
+mod run_group;
 mod silence;
 pub mod site;
 pub mod storage;
@@ -184,10 +185,7 @@ async fn run_until(
         names: config.remote.as_ref().map(|remote| remote.names.clone()).unwrap_or_default(),
     };
     feed.begin(&ledger).await;
-    let hosts = config.hosts.iter().map(|own| own.host.clone()).collect();
-    discovery
-        .publish_advert(config.name.clone(), config.contact.clone(), hosts)
-        .map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
+    advertise(&config, &discovery)?;
     requests.resume(&carrier, records);
     data_dir.write_api_address(address)?;
     greet(&config, &grid, &discovery, &address.to_string());
@@ -333,6 +331,14 @@ async fn remember_peers(discovery: &Discovery, store: &Store, written: Vec<Strin
             written
         }
     }
+}
+
+/// Tells the grid what this site has.
+fn advertise(config: &NodeConfig, discovery: &Discovery) -> Result<(), DaemonError> {
+    let hosts = config.hosts.iter().map(|own| own.host.clone()).collect();
+    discovery
+        .publish_advert(config.name.clone(), config.contact.clone(), hosts)
+        .map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })
 }
 
 fn greet(config: &NodeConfig, grid: &GridFile, discovery: &Discovery, api: &str) {

@@ -6,10 +6,6 @@
 use std::{collections::BTreeMap, ffi::OsString, io, process::Stdio, time::Duration};
 
 use futures::{FutureExt as _, future::FusedFuture as _};
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::unix::pipe,
@@ -17,6 +13,7 @@ use tokio::{
 };
 
 use super::record::Outcome;
+use crate::daemon::run_group::RunGroup;
 
 /// Bytes of what the hook says that are kept; the rest is read and dropped.
 pub const SAID_BYTES_MAX: usize = 64 << 10;
@@ -48,28 +45,6 @@ pub struct Hook {
     pub timeout: Duration,
     /// Where programs are looked for.
     pub path: Option<OsString>,
-}
-
-/// The processes of a run, ended all together unless the run has ended by itself.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn of(child: &Child) -> Group {
-        Group(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw))
-    }
-
-    fn end(&mut self) {
-        if let Some(group) = self.0.take() {
-            // An error says that there is nobody left.
-            let _ = killpg(group, Signal::SIGKILL);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.end();
-    }
 }
 
 impl Hook {
@@ -109,7 +84,7 @@ impl Hook {
         document: &[u8],
         said: &mut Vec<u8>,
     ) -> Outcome {
-        let mut group = Group::of(&child);
+        let mut group = RunGroup::of(&child);
         let feeding = async {
             if let Some(mut input) = input {
                 // A hook need not read it.
@@ -136,8 +111,7 @@ impl Hook {
                 Outcome::Failed(format!("was not done in {} s, and was ended", self.timeout.as_secs_f64()))
             }
         };
-        // The number of a group whose leader is gone may become another one's.
-        group.0 = None;
+        group.forget();
         if !talking.is_terminated() {
             let _ = tokio::time::timeout(LAST_WORDS, talking).await;
         }

@@ -10,14 +10,12 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    process::{Child, Command},
+    process::Command,
 };
+
+use crate::daemon::run_group::RunGroup;
 
 /// Most that a feed may say on standard output: some hundred bytes for each entry that is read.
 pub const SAID_BYTES_MAX: usize = 8 << 20;
@@ -46,24 +44,6 @@ pub enum RunError {
     },
 }
 
-/// The processes of a run; dropping it ends all that are left.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn of(child: &Child) -> Group {
-        Group(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // An error says that there is nobody left.
-            let _ = killpg(group, Signal::SIGKILL);
-        }
-    }
-}
-
 /// Runs `command` and returns what it has said on standard output.
 ///
 /// # Errors
@@ -77,7 +57,7 @@ pub async fn run(command: &[String], path: Option<&OsString>, timeout: Duration)
         command.env("PATH", path);
     }
     let mut child = command.spawn()?;
-    let mut group = Group::of(&child);
+    let group = RunGroup::of(&child);
     let (Some(output), Some(complaints)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::other("it has no output").into());
     };
@@ -90,8 +70,7 @@ pub async fn run(command: &[String], path: Option<&OsString>, timeout: Duration)
     };
     let (said, complaint, status) =
         tokio::time::timeout(timeout, ended).await.map_err(|_| RunError::TimeOut(timeout))??;
-    // The number of a group whose leader is gone may become another one's.
-    group.0 = None;
+    group.forget();
     if status.success() {
         return Ok(said);
     }
