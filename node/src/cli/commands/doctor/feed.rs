@@ -35,7 +35,9 @@ fn findings(feed: &Feed, zone: &TimeZone) -> Vec<Finding> {
     let heard = feed.heard.map(|heard| format_time(heard, zone));
     let mut findings = Vec::new();
     if let Some(failure) = &feed.failure {
-        let since = heard.clone().map_or("it was never heard".to_owned(), |heard| format!("last heard {heard}"));
+        let since = heard
+            .clone()
+            .map_or("not heard since the node has started".to_owned(), |heard| format!("last heard {heard}"));
         let to_do = "run its program (local.feed in the configuration) by hand as the user of the node; until it works, what \
                      was heard last stays";
         findings.push(Finding::problem(CHECK, format!("the feed of own work fails, {since}: {failure}"), to_do));
@@ -79,6 +81,6 @@ mod tests {
         let bad = told(r#"{"heard":null,"failure":"exit status: 1","entries":0,"elsewhere":0,"short":3,"left_out":1}"#);
         let levels: Vec<Level> = bad.iter().map(|(level, _)| *level).collect();
         assert_eq!(levels, [Level::Problem, Level::Problem, Level::Note]);
-        assert!(bad[0].1.contains("never heard: exit status: 1"), "{bad:?}");
+        assert!(bad[0].1.contains("not heard since the node has started: exit status: 1"), "{bad:?}");
     }
 }
