@@ -108,6 +108,7 @@ mod tests {
             name: String::new(),
             sequence: 1,
             time_to_live_s: 1,
+            contact: None,
             hosts: Vec::new(),
             addresses: Vec::new(),
         });

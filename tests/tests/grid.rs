@@ -18,10 +18,10 @@ mod losses;
 mod membership;
 #[path = "grid/page.rs"]
 mod page;
-#[path = "grid/scenarios.rs"]
-mod scenarios;
 #[path = "grid/pictures.rs"]
 mod pictures;
+#[path = "grid/scenarios.rs"]
+mod scenarios;
 #[path = "grid/tls.rs"]
 mod tls;
 

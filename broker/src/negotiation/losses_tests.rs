@@ -381,6 +381,8 @@ fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() 
     assert!(!taken.keeps_from(&word(2, "d")), "another user's word is for the ledger to refuse");
     taken.decision = Decision::Closed(Outcome::HandedOver);
     assert!(!taken.keeps_from(&word(1, "d")), "it does not act any more");
+    taken.handed_to = Some(word(1, "f"));
+    assert!(taken.keeps_from(&word(1, "e")) && !taken.keeps_from(&word(1, "g")), "and remembers who does");
 }
 
 #[test]

@@ -56,6 +56,10 @@ pub struct RequestRecord {
     /// Parts of the reservation that was taken over whose sites have not said yet that this node acts for them.
     #[serde(default)]
     pub untaken: BTreeSet<(u32, SiteId)>,
+    /// What its user has signed for the node that it was handed over to: a node that comes with an earlier word hears that the
+    /// request is in other hands. Absent unless that node has shown it.
+    #[serde(default)]
+    pub handed_to: Option<Authorization>,
     /// The way there.
     pub history: History,
 }
@@ -86,6 +90,7 @@ impl RequestRecord {
             standing: None,
             taken_over: BTreeMap::new(),
             untaken: BTreeSet::new(),
+            handed_to: None,
             history: History::default(),
         }
     }

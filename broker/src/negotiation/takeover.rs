@@ -142,22 +142,24 @@ fn has_totals(request: &Request, chosen: &[&Told]) -> bool {
 }
 
 impl RequestRecord {
-    /// Whether this node acts for the request by a word of the user's that is later than the one by which another node says
-    /// that it does. That one is not to be given anything of it: it hears that the request is in other hands.
+    /// Whether this node acts for the request, or has left it to another one, by a word of the user's that is later than the
+    /// one by which a node says that it does. That one is not to be given anything of it: it hears that the request is in
+    /// other hands.
     #[must_use]
     pub fn keeps_from(&self, authorization: &Authorization) -> bool {
         let same_user =
             self.authorization.as_ref().is_some_and(|own| own.request.author == authorization.request.author);
-        let is_left = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
         let statement = authorization.request.open::<RequestStatement>();
-        same_user && !is_left && statement.is_ok_and(|word| word.id == self.id && self.is_later_word(&word))
+        same_user && statement.is_ok_and(|word| word.id == self.id && self.is_later_word(&word))
     }
 
-    /// Whether what the user has signed for this node is later than `other`. Words of the same second are ordered by the
-    /// names of their nodes.
+    /// Whether what the user has signed for the node that acts now, as far as this one knows, is later than `other`. Words
+    /// of the same second are ordered by the names of their nodes.
     fn is_later_word(&self, other: &RequestStatement) -> bool {
-        let own = self.authorization.as_ref().and_then(|own| own.request.open::<RequestStatement>().ok());
-        own.is_some_and(|own| (own.issued, &own.entry_point) > (other.issued, &other.entry_point))
+        let is_left = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
+        let acting = if is_left { &self.handed_to } else { &self.authorization };
+        let word = acting.as_ref().and_then(|acting| acting.request.open::<RequestStatement>().ok());
+        word.is_some_and(|word| (word.issued, &word.entry_point) > (other.issued, &other.entry_point))
     }
 }
 
@@ -200,7 +202,18 @@ impl Negotiation {
             return;
         }
         let Ok(statement) = authorization.request.open::<RequestStatement>() else { return };
-        if statement.id == self.record.id && statement.entry_point == *by && !self.record.is_later_word(&statement) {
+        if statement.id != self.record.id || statement.entry_point != *by || self.record.is_later_word(&statement) {
+            return;
+        }
+        let is_left = matches!(self.record.decision, Decision::Closed(Outcome::HandedOver));
+        let is_known = self.record.handed_to.as_ref().is_some_and(|known| known.request == authorization.request);
+        if matches!(self.state, State::Closed { .. }) && (!is_left || is_known) {
+            return;
+        }
+        self.record.handed_to = Some(authorization.clone());
+        if is_left {
+            self.persist(self.record.decision.clone());
+        } else {
             self.hand_over(now);
         }
     }
