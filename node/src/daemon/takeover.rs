@@ -12,12 +12,15 @@ use broker::{
     time::Millis,
     trust::{Authorization, Permit, PublicKey, RequestStatement},
 };
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::{Semaphore, mpsc::error::TrySendError, oneshot},
+    task::JoinSet,
+};
 
 use super::{
     carry::Carrier,
     clock::unix_ms,
-    requests::{Carried, Requests, SubmitError},
+    requests::{Carried, Command, Requests, SubmitError},
 };
 
 /// Sites asked at the same time.
@@ -128,5 +131,29 @@ impl Requests {
         record.last_attempt = known.unwrap_or(0);
         let record = record.take_over(&looked.parts)?;
         Ok(self.take_on(carrier, record, true).await?)
+    }
+
+    /// Whether this node acts for a request by a later word of its user than the one that another node shows.
+    pub fn keeps_from(&self, request: &RequestId, authorization: &Authorization) -> bool {
+        self.get(request).is_some_and(|carried| carried.snapshot.borrow().record.keeps_from(authorization))
+    }
+
+    /// A node says that it acts for a request, and this node, as a site, has found nothing against it: what is carried here
+    /// of the request hears of it. Until that has let go on its disk the other node must not hear that it has: a crash in
+    /// between would leave two nodes that act. None: there is nothing to wait for.
+    pub fn taken_over(
+        &self,
+        request: &RequestId,
+        by: &SiteId,
+        authorization: Arc<Authorization>,
+    ) -> Option<oneshot::Receiver<()>> {
+        let carried = self.get(request)?;
+        let (on_disk, written) = oneshot::channel();
+        match carried.commands.try_send(Command::HandOver { by: by.clone(), authorization, on_disk }) {
+            // When too many wishes wait, the sender is dropped here: no answer, and the other node says it again.
+            Ok(()) | Err(TrySendError::Full(_)) => Some(written),
+            // It is over, and that is on disk.
+            Err(TrySendError::Closed(_)) => None,
+        }
     }
 }
