@@ -305,7 +305,8 @@ impl World {
                     && *purpose == Purpose::Inspect
                     && matches!(answer, SiteAnswer::Booked { .. })
                 {
-                    running.inspected.insert((request.clone(), from), at);
+                    let (last, before) = running.inspected.entry((request.clone(), from)).or_default();
+                    (*last, *before) = (at, *last);
                 }
                 let (attempt, purpose, answer) = (*attempt, *purpose, Ok(answer));
                 self.feed_request(node, request, negotiation::Event::Answer { site, attempt, purpose, answer });

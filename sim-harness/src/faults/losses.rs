@@ -53,7 +53,7 @@ impl Options {
         self.gone_max = fates.random_range(0..=self.sites / 2);
         self.losses = Some(Losses {
             shrinks: one_of(fates, &[0, 2, 6]),
-            takeover_percent: one_of(fates, &[0, 30, 80]),
+            takeover_percent: one_of(fates, &[0, 50, 90]),
             move_percent: one_of(fates, &[0, 50]),
             ahead_s: one_of(fates, &[[0, 20, 40], [20, 60, 1_000], [1_000, 1_000, 3_000]]),
             check_min: one_of(fates, &[Millis(400), Millis(1_500)]),

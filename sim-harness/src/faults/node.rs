@@ -150,8 +150,8 @@ pub struct Running {
     pub lookups: BTreeMap<RequestId, Lookup>,
     /// When this run began.
     pub started: u64,
-    /// When sites last said in time what they still have of a request.
-    pub inspected: BTreeMap<(RequestId, usize), u64>,
+    /// When sites last said in time what they still have of a request, and when before that.
+    pub inspected: BTreeMap<(RequestId, usize), (u64, u64)>,
 }
 
 impl Running {

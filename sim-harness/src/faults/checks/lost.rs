@@ -123,9 +123,12 @@ impl World {
     fn check_silence(&self, node: usize, id: &RequestId, site: usize) -> Result<(), String> {
         let Some(running) = self.nodes[node].running() else { return Ok(()) };
         let Some(losses) = &self.options.losses else { return Err("nothing is ever lost in this seed".to_owned()) };
-        let heard = running.inspected.get(&(id.clone(), site)).copied().unwrap_or(0).max(running.started);
-        // Questions of a node that is slow, or waits for its disk, leave late, and their answers come too late for it.
+        // Questions of a node that is slow, or waits for its disk, leave late, and their answers come too late for it. What
+        // came while it wrote down that the site is silent was too late as well.
         let slow_ms = if self.options.faults.slowness { SLOW_MS_MAX } else { 0 };
+        let (last, before) = running.inspected.get(&(id.clone(), site)).copied().unwrap_or_default();
+        let is_late = self.now - last <= self.nodes[node].disk_ms_max + slow_ms;
+        let heard = if is_late { before } else { last }.max(running.started);
         let late_ms = 2 * (self.nodes[node].disk_ms_max + slow_ms) + self.options.answer_timeout.0;
         let silent_ms = self.now - heard + late_ms;
         // After a crash it is known from the disk that the site was silent before.
