@@ -22,10 +22,11 @@ const CAPACITY: u64 = 4000;
 /// Seconds looked at, from the start of the clock.
 const SECONDS: i64 = 60;
 
-fn open(reservations: Vec<Reservation>) -> Ledger {
+/// The ledger at a start of its node; every start has a number of its own.
+fn open(incarnation: u64, reservations: Vec<Reservation>) -> Ledger {
     let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
     let limits = LedgerLimits::default();
-    Ledger::open(id("site"), limits, 7, testing::open_gate(), hosts, reservations, at(0)).0
+    Ledger::open(id("site"), limits, incarnation, testing::open_gate(), hosts, reservations, at(0)).0
 }
 
 /// Work on a host, its times in seconds from the start of the clock.
@@ -77,7 +78,7 @@ fn used(ledger: &Ledger, host: &str, second: i64) -> u64 {
 
 #[test]
 fn work_comes_changes_and_goes_as_the_feed_tells() {
-    let (mut ledger, mut disk) = (open(Vec::new()), Disk::new());
+    let (mut ledger, mut disk) = (open(7, Vec::new()), Disk::new());
     by_hand(&mut ledger, at(0), work("local-1", "h1", 10, 20, 1000), &mut disk);
     let told = [work("7", "h1", 0, 30, 2000), work("8", "h2", 5, 9, 9000), work("9", "h9", 5, 9, 1)];
     let (report, written) = feed(&mut ledger, at(0), &told, &mut disk);
@@ -93,7 +94,7 @@ fn work_comes_changes_and_goes_as_the_feed_tells() {
     let (report, written) = feed(&mut ledger, at(12_000), &told, &mut disk);
     assert_eq!((report.entered, report.taken_out, written), (0, 0, 0), "what has begun stays as it is");
 
-    let mut again = open(disk.values().cloned().collect());
+    let mut again = open(8, disk.values().cloned().collect());
     let (report, _) = feed(&mut again, at(12_000), &[work("7", "h1", 0, 18, 2000)], &mut disk);
     assert_eq!((report.pieces, report.entered, report.taken_out), (1, 1, 1), "known after a restart, and shorter now");
     assert_eq!([15, 18, 19].map(|second| used(&again, "h1", second)), [3000, 1000, 1000]);
@@ -104,7 +105,7 @@ fn work_comes_changes_and_goes_as_the_feed_tells() {
 
 #[test]
 fn what_others_were_promised_stays_and_what_is_free_beside_it_is_taken() {
-    let (mut ledger, mut disk) = (open(Vec::new()), Disk::new());
+    let (mut ledger, mut disk) = (open(7, Vec::new()), Disk::new());
     by_hand(&mut ledger, at(0), work("promised", "h1", 10, 20, 3000), &mut disk);
     let (report, _) = feed(&mut ledger, at(0), &[work("7", "h1", 0, 30, 2000)], &mut disk);
     assert_eq!((report.pieces, report.short), (3, 1));
@@ -120,7 +121,7 @@ fn what_others_were_promised_stays_and_what_is_free_beside_it_is_taken() {
 
 #[test]
 fn there_is_an_end_to_what_is_entered() {
-    let (mut ledger, mut disk) = (open(Vec::new()), Disk::new());
+    let (mut ledger, mut disk) = (open(7, Vec::new()), Disk::new());
     let most = i64::try_from(ENTRIES_MAX).unwrap();
     let many: Vec<LocalWork> = (0..most + 5).map(|n| work("many", "h1", n, n + 1, 1)).collect();
     let (report, _) = feed(&mut ledger, at(0), &many, &mut disk);
@@ -172,8 +173,8 @@ proptest! {
 
     #[test]
     fn what_stands_is_what_was_told_beside_what_was_promised(steps in proptest::collection::vec(step(), 1..25)) {
-        let (mut ledger, mut disk) = (open(Vec::new()), Disk::new());
-        let (mut now, mut promises) = (at(0), 0);
+        let (mut ledger, mut disk) = (open(7, Vec::new()), Disk::new());
+        let (mut now, mut promises, mut incarnation) = (at(0), 0, 7);
         for step in steps {
             match step {
                 Step::Feed(jobs) => {
@@ -213,7 +214,8 @@ proptest! {
                     drain(&mut ledger, &mut disk);
                 }
                 Step::Restart => {
-                    ledger = open(disk.values().cloned().collect());
+                    incarnation += 1;
+                    ledger = open(incarnation, disk.values().cloned().collect());
                     drain(&mut ledger, &mut disk);
                 }
             }

@@ -43,6 +43,12 @@ impl Watch {
     pub(super) fn is_asking(&self) -> bool {
         !self.waiting.is_empty()
     }
+
+    /// Whether sites are hearing for the first time who acts for the reservation: what is left of it is known, and told,
+    /// when all have answered.
+    pub(super) fn is_taking_over(&self) -> bool {
+        self.is_taking && self.is_asking()
+    }
 }
 
 /// What is left of the time until the start is divided by this to space the rounds of questions, and by eight times as

@@ -197,7 +197,7 @@ impl Negotiation {
         if let Some(standing) = &self.record.standing
             && !matches!(self.state, State::Closed { .. })
         {
-            return if !self.record.untaken.is_empty() {
+            return if !self.record.untaken.is_empty() || self.watch.is_taking_over() {
                 Stage::Confirming(&standing.allocation)
             } else if self.is_degraded() {
                 Stage::Degraded { standing, is_rebrokering: standing.repair.is_some() }
