@@ -346,6 +346,7 @@ impl SiteTask {
                         // No word means that it is not on disk: the other node hears nothing, and says it again.
                         if written.await.is_ok() {
                             metrics.answered(&answer);
+                            debug!(token = token.0, ?answer, "answered");
                             reply.answer(answer);
                         }
                     });

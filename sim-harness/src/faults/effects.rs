@@ -185,9 +185,9 @@ impl World {
             return;
         }
         let Some(running) = self.running(node) else { return };
-        let (due, others) = std::mem::take(&mut running.held_back).into_iter().partition(|(request, ..)| request == id);
+        let waiting = std::mem::take(&mut running.held_back).into_iter();
+        let (due, others): (Vec<_>, Vec<_>) = waiting.partition(|(request, ..)| request == id);
         running.held_back = others;
-        let due: Vec<_> = due;
         for (_, to, body) in due {
             self.send(node, to, body);
         }
