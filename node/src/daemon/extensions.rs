@@ -13,6 +13,7 @@ use broker::{
     ids::{HostId, IdError, RequestId, SiteId},
     negotiation::RequestRecord,
     time::Time,
+    trust::{RequestStatement, SignedText},
 };
 
 use super::requests::{ShownStage, Snapshot};
@@ -30,9 +31,22 @@ pub fn label_behind(base: &str) -> Result<RequestId, IdError> {
     RequestId::new(&format!("{MARK}{base}"))
 }
 
+/// The id of the reservation that a request with this label lengthens.
+pub(super) fn base_in_label(label: &RequestId) -> Option<&str> {
+    label.as_str().strip_prefix(MARK).filter(|base| !base.is_empty())
+}
+
 /// The id of the reservation that a request says it lengthens.
 fn base_named_by(record: &RequestRecord) -> Option<RequestId> {
-    RequestId::new(record.request.id()?.as_str().strip_prefix(MARK)?).ok()
+    RequestId::new(base_in_label(record.request.id()?)?).ok()
+}
+
+/// The id of the reservation that the user's signed request says it lengthens.
+pub(super) fn base_signed_in(statement: &SignedText) -> Option<RequestId> {
+    // A signature takes a while to check, and most texts have no mark.
+    let may_be = statement.text.contains(MARK);
+    let statement = may_be.then(|| statement.open::<RequestStatement>().ok()).flatten()?;
+    RequestId::new(base_in_label(statement.request.id()?)?).ok()
 }
 
 fn is_of_same_user(one: &RequestRecord, other: &RequestRecord) -> bool {
@@ -130,7 +144,7 @@ mod tests {
         plan::{Allocation, HostGrant},
         request::Request,
         resources::Amounts,
-        trust::{Authorization, PublicKey, Signature, SignedText},
+        trust::{Authorization, PublicKey, Signature},
     };
     use ed25519_dalek::SigningKey;
     use proptest::prelude::*;

@@ -21,8 +21,8 @@ impl Recorder {
         let recorder = Recorder { directory: tempfile::tempdir().unwrap() };
         fs::create_dir(recorder.path("hold")).unwrap();
         let script = format!(
-            "#!/bin/sh\ncd {}\necho \"$KOLO_EVENT $KOLO_RUN\" >> \"begun.$KOLO_BOOKING\"\n\
-             cat > \"$KOLO_EVENT.json\"\nenv > \"$KOLO_EVENT.env\"\n\
+            "#!/bin/sh\ncd {}\ncat > \"$KOLO_EVENT.json\"\nenv > \"$KOLO_EVENT.env\"\n\
+             echo \"$KOLO_EVENT $KOLO_RUN\" >> \"begun.$KOLO_BOOKING\"\n\
              while [ -e \"hold/$KOLO_EVENT\" ]; do sleep 0.05; done\n\
              echo \"$KOLO_EVENT $KOLO_RUN\" >> \"done.$KOLO_BOOKING\"\n",
             recorder.directory.path().display()
@@ -45,13 +45,24 @@ impl Recorder {
         fs::remove_file(self.path("hold").join(event)).unwrap();
     }
 
-    fn node(&self, more: &[&str]) -> Node {
+    /// A site with so many hosts.
+    fn node(&self, count: usize) -> Node {
         let hook = self.path("hook").display().to_string();
-        Node::start(
-            "alpha",
-            &hosts("a", 1),
-            &[&["--activation-hook", &hook, "--contact", "ssh {user}@{host}"], more].concat(),
-        )
+        let arguments = ["--activation-hook", &hook, "--contact", "ssh {user}@{host}"];
+        Node::start("alpha", &hosts("a", count), &arguments)
+    }
+
+    /// What the hook was told of an event last.
+    fn told(&self, event: &str, variable: &str) -> String {
+        let text = fs::read_to_string(self.path(&format!("{event}.env"))).unwrap();
+        let found = text.lines().find_map(|line| line.strip_prefix(variable)?.strip_prefix('='));
+        found.unwrap_or_else(|| panic!("no {variable}: {text}")).to_owned()
+    }
+
+    /// How many bookings it was told of.
+    fn bookings(&self) -> usize {
+        let names = fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("begun.")).count()
     }
 
     /// What was written down of the events, in order.
@@ -83,7 +94,7 @@ fn submit(node: &Node, duration: &str, more: &[&str]) -> (String, Value) {
 fn each_event_is_told_once_whatever_becomes_of_the_node() {
     let recorder = Recorder::new();
     recorder.hold("start");
-    let mut node = recorder.node(&[]);
+    let mut node = recorder.node(1);
     let (id, view) = submit(&node, "1h", &["--id", "my $(job)"]);
     let host = &view["reservation"]["hosts"][0];
     assert!(host["contact"].as_str().unwrap().ends_with("@a1"), "{view}");
@@ -139,9 +150,102 @@ fn each_event_is_told_once_whatever_becomes_of_the_node() {
     // One that ends by itself is told its end, and is forgotten.
     let (short, _) = submit(&node, "6s", &[]);
     recorder.wait_for("begun", &short, &["reserved 1", "start 1", "end 1"]);
-    let bookings = fs::read_dir(recorder.directory.path()).unwrap();
-    let begun = bookings.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("begun."));
-    assert_eq!(begun.count(), 2, "one list of events a booking");
+    assert_eq!(recorder.bookings(), 2, "one list of events a booking");
+}
+
+#[test]
+fn what_lengthens_a_reservation_changes_it_until_it_is_taken_back() {
+    let recorder = Recorder::new();
+    let mut node = recorder.node(1);
+    let (id, view) = submit(&node, "1h", &[]);
+    recorder.wait_for("done", &id, &["reserved 1", "start 1"]);
+    let end = view["reservation"]["end"].as_i64().unwrap();
+
+    recorder.hold("changed");
+    let extended = node.kolo_json(&["extend", &id, "--by", "30min"], 0);
+    let mut events = vec!["reserved 1", "start 1", "changed 1"];
+    recorder.wait_for("begun", &id, &events);
+    // The node is killed in the middle of the run.
+    node.kill();
+    node.restart();
+    events.push("changed 2");
+    recorder.wait_for("begun", &id, &events);
+    recorder.go_on("changed");
+    assert_eq!(recorder.told("changed", "KOLO_END"), (end + 1800).to_string());
+    assert_eq!(recorder.told("changed", "KOLO_DURATION_S"), "5400");
+    assert_eq!(recorder.told("changed", "KOLO_REQUEST"), id);
+    let document: Value = serde_json::from_slice(&fs::read(recorder.path("changed.json")).unwrap()).unwrap();
+    assert_eq!((&document["event"], &document["end"]), (&"changed".into(), &(end + 1800).into()));
+    wait_for("the runs to end", || {
+        let lines = recorder.lines("done", &id);
+        if lines.len() == events.len() { Ok(()) } else { Err(format!("{lines:?}")) }
+    });
+
+    // Once more, over a restart that finds nothing to tell; then the first one goes, and with it what is behind it.
+    let again = node.kolo_json(&["extend", &id, "--by", "30min"], 0);
+    events.push("changed 1");
+    recorder.wait_for("begun", &id, &events);
+    assert_eq!(recorder.told("changed", "KOLO_END"), (end + 3600).to_string());
+    node.kill();
+    node.restart();
+    let last = again["added"][0]["id"].as_str().unwrap();
+    let _ = node.kolo_json(&["cancel", last], 0);
+    events.push("changed 1");
+    recorder.wait_for("begun", &id, &events);
+    assert_eq!(recorder.told("changed", "KOLO_END"), (end + 1800).to_string());
+    let first = extended["added"][0]["id"].as_str().unwrap();
+    let _ = node.kolo_json(&["cancel", first], 0);
+    events.push("changed 1");
+    recorder.wait_for("begun", &id, &events);
+    assert_eq!(recorder.told("changed", "KOLO_END"), end.to_string());
+
+    // Taken back as a whole.
+    let _ = node.kolo_json(&["extend", &id, "--by", "30min"], 0);
+    events.push("changed 1");
+    recorder.wait_for("begun", &id, &events);
+    let _ = node.kolo_json(&["cancel", &id], 0);
+    wait_for("the last event", || {
+        let lines = recorder.lines("done", &id);
+        if lines.last().is_some_and(|last| last == "cancelled 1") { Ok(()) } else { Err(format!("{lines:?}")) }
+    });
+    assert_eq!(recorder.bookings(), 1, "what lengthens it has no events of its own");
+}
+
+#[test]
+fn a_longer_reservation_ends_once_and_a_smaller_one_is_told_so() {
+    let recorder = Recorder::new();
+    let mut node = recorder.node(2);
+    // Long enough to be lengthened on a busy machine before it is over.
+    let (short, view) = submit(&node, "15s", &[]);
+    recorder.wait_for("done", &short, &["reserved 1", "start 1"]);
+    let _ = node.kolo_json(&["extend", &short, "--by", "2s"], 0);
+    let end = view["reservation"]["end"].as_i64().unwrap() + 2;
+    recorder.wait_for("done", &short, &["reserved 1", "start 1", "changed 1"]);
+
+    // Different amounts on the two hosts: each takes a request of its own, and the hook hears of both together.
+    let asked = ["submit", "-N", "2", "--total", "cpu=5.001", "-t", "1h", "--earliest", "now+2h"];
+    let view = node.kolo_json(&asked, 0);
+    let id = view["id"].as_str().unwrap();
+    recorder.wait_for("done", id, &["reserved 1"]);
+    let extended = node.kolo_json(&["extend", id, "--by", "1h"], 0);
+    assert_eq!(extended["added"].as_array().unwrap().len(), 2, "{extended}");
+    recorder.wait_for("done", id, &["reserved 1", "changed 1"]);
+    let later = (view["reservation"]["end"].as_i64().unwrap() + 3600).to_string();
+    let told = || (recorder.told("changed", "KOLO_HOSTS"), recorder.told("changed", "KOLO_END"));
+    assert_eq!(told(), ("a1,a2".to_owned(), later.clone()));
+
+    recorder.wait_for("done", &short, &["reserved 1", "start 1", "changed 1", "end 1"]);
+    assert_eq!(recorder.told("end", "KOLO_END"), end.to_string());
+    assert_eq!(recorder.bookings(), 2);
+
+    // The owner takes the second host away.
+    node.kill();
+    let config = node.data().with_file_name("site.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, &text[..text.rfind("[[hosts]]").unwrap()]).unwrap();
+    node.restart();
+    recorder.wait_for("done", id, &["reserved 1", "changed 1", "changed 1"]);
+    assert_eq!(told(), ("a1".to_owned(), later));
 }
 
 #[test]

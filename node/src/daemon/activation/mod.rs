@@ -1,12 +1,14 @@
 //! Activation: the owner's hook is told when reservations at this site come, begin, change and go, so that they become
 //! usable.
 //!
-//! One task looks at the ledger when it has changed and when a start or an end is due, and runs the hook. Invariant: that an
-//! event is begun is on disk before its run, that it is over before the next run for the booking; so no event that is over
-//! is ever told again, and one that the end of the node has cut off is told again with a higher `KOLO_RUN`. A booking
-//! has one run at a time, all bookings together at most [`RUNS_MAX`].
+//! One task looks at the ledger when it has changed and when a start or an end is due, and runs the hook. A reservation and
+//! what lengthens it on the same hosts are one activation ([`parts`]). Invariant: that an
+//! event is begun is on disk before its run, that it is over before the next run for the activation; so no event that is over
+//! is ever told again, and one that the end of the node has cut off is told again with a higher `KOLO_RUN`. An activation
+//! has one run at a time, all together at most [`RUNS_MAX`].
 
 mod log;
+mod parts;
 mod process;
 mod record;
 mod telling;
@@ -18,6 +20,7 @@ use std::{
 };
 
 use broker::{
+    ids::RequestId,
     ledger::{Booking, Ledger},
     protocol::AttemptId,
     time::{Span, Time},
@@ -33,19 +36,21 @@ use utoipa::ToSchema;
 pub use self::record::ActivationRecord;
 use self::{
     log::HookLog,
+    parts::{Activation, activations},
     process::{Hook, Run},
-    record::{ActivationEvent, Begun, Next, Outcome, next},
+    record::{ActivationEvent, Begun, Next, Outcome, Terms, next},
     telling::{booking_name, telling},
 };
 use super::{
     clock::{Clock, unix_ms},
+    extensions::base_signed_in,
     metrics::Metrics,
     site::SharedLedger,
     storage::{Change, Store, StoreError},
 };
 use crate::config::{ActivationConfig, NodeConfig};
 
-/// Runs at the same time: a hook that hangs must not keep other bookings waiting for long, and many must not fill the
+/// Runs at the same time: a hook that hangs must not keep others waiting for long, and many must not fill the
 /// machine.
 const RUNS_MAX: usize = 16;
 /// Least time between two looks at the whole ledger: reservations may come by the hundred.
@@ -56,6 +61,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const BACK_OFF: Duration = Duration::from_secs(1);
 /// Longest such wait.
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+/// How long what lengthens a reservation waits for the rest of it: hosts that give different amounts take a request each.
+const APART_WAIT: Duration = Duration::from_secs(10);
 /// Events given up that are shown.
 const GIVEN_UP_SHOWN: usize = 16;
 
@@ -119,19 +126,25 @@ pub struct Activator {
     early: Span,
     tries: u32,
     records: BTreeMap<AttemptId, ActivationRecord>,
-    /// Bookings with a run under way, and its task.
+    /// Of bookings without a record that lengthen a request: which one.
+    bases: BTreeMap<AttemptId, RequestId>,
+    /// Since when parts wait for the rest.
+    apart_since: BTreeMap<AttemptId, Instant>,
+    /// Activations with a run under way, and its task.
     running: BTreeMap<AttemptId, Id>,
     /// When events that have failed are tried again.
     again_at: BTreeMap<AttemptId, Instant>,
     runs: JoinSet<(AttemptId, Run)>,
 }
 
-/// Something to be done for a booking.
+/// Something to be done for an activation.
 struct Due {
     attempt: AttemptId,
     event: ActivationEvent,
-    /// As it stands in the ledger.
+    /// The booking that it is named after.
     booking: Option<Booking>,
+    /// What stands of it.
+    terms: Option<Terms>,
 }
 
 impl Activator {
@@ -150,6 +163,8 @@ impl Activator {
             early: early.unwrap_or(Span(0)),
             tries,
             records: records.into_iter().map(|record| (record.attempt.clone(), record)).collect(),
+            bases: BTreeMap::new(),
+            apart_since: BTreeMap::new(),
             running: BTreeMap::new(),
             again_at: BTreeMap::new(),
             runs: JoinSet::new(),
@@ -189,10 +204,11 @@ impl Activator {
         due.sort_by_key(|due| due.event);
         let mut changes: Vec<Change> = forgotten.iter().cloned().map(Change::ForgetActivation).collect();
         let mut tellings = Vec::new();
-        for Due { attempt, event, booking } in due.into_iter().take(RUNS_MAX.saturating_sub(self.running.len())) {
+        for Due { attempt, event, booking, terms } in due.into_iter().take(RUNS_MAX.saturating_sub(self.running.len()))
+        {
             let known = self.records.get(&attempt).cloned();
             let Some(mut record) = known.or_else(|| booking.as_ref().map(ActivationRecord::new)) else { continue };
-            record.begin(event, booking.as_ref());
+            record.begin(event, terms);
             if let Some(telling) = telling(&record, &self.site) {
                 changes.push(Change::Activation(Box::new(record.clone())));
                 self.again_at.remove(&attempt);
@@ -219,35 +235,61 @@ impl Activator {
     }
 
     /// What is to be done now, which records are of no more use, and when to look again.
-    fn due(&self) -> (Vec<Due>, Vec<AttemptId>, Instant) {
+    fn due(&mut self) -> (Vec<Due>, Vec<AttemptId>, Instant) {
         let (now, instant, now_ms) = (self.around.clock.now().utc, Instant::now(), unix_ms());
         let mut next_at = instant + LOOK_AGAIN;
         let (mut due, mut forgotten) = (Vec::new(), Vec::new());
-        let mut judge = |attempt: &AttemptId, record: Option<&ActivationRecord>, booking: Option<&Booking>| {
+        let shared = self.around.ledger.clone();
+        let ledger = shared.lock();
+        self.read_bases(&ledger);
+        let all = activations(&self.records, reservations(&ledger), &self.bases, now);
+        let apart: BTreeMap<AttemptId, Instant> = all
+            .iter()
+            .filter(|activation| activation.is_apart)
+            .map(|Activation { attempt, .. }| {
+                ((*attempt).clone(), self.apart_since.get(attempt).copied().unwrap_or(instant))
+            })
+            .collect();
+        for Activation { attempt, record, booking, standing, .. } in all {
             if self.running.contains_key(attempt) {
-                return;
+                continue;
             }
-            match next(record, booking, now, self.early) {
+            match next(record, standing, now, self.early) {
                 Next::Wait(None) => {}
                 Next::Wait(Some(at)) => next_at = next_at.min(instant + until(at, now_ms)),
                 Next::Forget => forgotten.push(attempt.clone()),
-                Next::Run(event) => match self.again_at.get(attempt) {
+                Next::Run(event) => {
                     // Its end does not wait for what has failed before.
-                    Some(at) if *at > instant && is_again(record, event) => next_at = next_at.min(*at),
-                    _ => due.push(Due { attempt: attempt.clone(), event, booking: booking.cloned() }),
-                },
+                    let again_at = self.again_at.get(attempt).copied().filter(|_| is_again(record, event));
+                    let starts_in = standing.map(|standing| until(standing.window.start - self.early, now_ms));
+                    let apart_until = apart.get(attempt).map(|since| *since + APART_WAIT);
+                    let joins_until = apart_until.map(|until| until.min(instant + starts_in.unwrap_or_default()));
+                    match again_at.or(joins_until).filter(|at| *at > instant) {
+                        Some(at) => next_at = next_at.min(at),
+                        None => due.push(Due {
+                            attempt: attempt.clone(),
+                            event,
+                            booking: booking.cloned(),
+                            terms: standing.map(Terms::of),
+                        }),
+                    }
+                }
             }
-        };
-        let ledger = self.around.ledger.lock();
-        let mut gone: BTreeMap<&AttemptId, &ActivationRecord> = self.records.iter().collect();
-        for booking in reservations(&ledger) {
-            judge(&booking.attempt, gone.remove(&booking.attempt), Some(booking));
-        }
-        for (attempt, record) in gone {
-            judge(attempt, Some(record), None);
         }
         drop(ledger);
+        self.apart_since = apart;
         (due, forgotten, next_at)
+    }
+
+    /// Reads what bookings without a record lengthen, once each.
+    fn read_bases(&mut self, ledger: &Ledger) {
+        let mut before = std::mem::take(&mut self.bases);
+        for booking in reservations(ledger).filter(|booking| !self.records.contains_key(&booking.attempt)) {
+            let read = || base_signed_in(booking.statement.as_ref()?);
+            if let Some(base) = before.remove(&booking.attempt).or_else(read) {
+                self.bases.insert(booking.attempt.clone(), base);
+            }
+        }
     }
 
     /// A run has ended: writes down how.

@@ -1,6 +1,6 @@
-//! What the owner's hook has been told of one booking, and what comes next.
+//! What the owner's hook has been told of one activation, and what comes next.
 //!
-//! Pure: the record on disk, the booking in the ledger and the time decide. Invariant: the events of a booking are a way
+//! Pure: the record on disk, what stands in the ledger and the time decide. Invariant: the events of an activation are a way
 //! through reserved, changed (any number), start, changed (any number), and end or cancelled; each but changed comes at most
 //! once, nothing follows the last one, and nothing is undone that was not told.
 
@@ -12,6 +12,8 @@ use broker::{
     trust::{PublicKey, RequestStatement},
 };
 use serde::{Deserialize, Serialize};
+
+use super::parts::Standing;
 
 /// What a hook is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,7 +44,7 @@ impl ActivationEvent {
     }
 }
 
-/// What of a booking may change.
+/// What of an activation may change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
     /// When.
@@ -52,13 +54,9 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Those of a booking as it stands.
-    pub fn of(booking: &Booking) -> Terms {
-        Terms { window: booking.window, grants: booking.grants.clone() }
-    }
-
-    fn are_of(&self, booking: &Booking) -> bool {
-        self.window == booking.window && self.grants == booking.grants
+    /// Those of what stands.
+    pub fn of(standing: Standing<'_>) -> Terms {
+        Terms { window: standing.window, grants: standing.grants.to_vec() }
     }
 }
 
@@ -98,10 +96,10 @@ pub struct GivenUp {
     pub why: String,
 }
 
-/// What is on disk of one booking.
+/// What is on disk of one activation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivationRecord {
-    /// The booking.
+    /// The booking that it is named after.
     pub attempt: AttemptId,
     /// Who booked, for people.
     pub user: String,
@@ -109,7 +107,7 @@ pub struct ActivationRecord {
     pub user_key: Option<PublicKey>,
     /// What the user calls the request.
     pub label: Option<RequestId>,
-    /// The booking as the hook was last told of it.
+    /// What the hook was last told of it.
     pub told: Terms,
     /// How far it was told.
     pub stage: Stage,
@@ -139,13 +137,13 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// What comes next for a booking, known from its record, from the ledger, or from both. `early` is how long before its
-/// window a reservation is started.
-pub fn next(record: Option<&ActivationRecord>, booking: Option<&Booking>, now: Time, early: Span) -> Next {
+/// What comes next for an activation, of which there is a record, or something stands, or both. `early` is how long before
+/// its window a reservation is started.
+pub fn next(record: Option<&ActivationRecord>, standing: Option<Standing<'_>>, now: Time, early: Span) -> Next {
     let Some(record) = record else {
-        return match booking {
+        return match standing {
             // What is over, or has lost all its hosts, has nothing that the hook could do.
-            Some(booking) if now < booking.window.end && !booking.grants.is_empty() => {
+            Some(standing) if now < standing.window.end && !standing.grants.is_empty() => {
                 Next::Run(ActivationEvent::Reserved)
             }
             _ => Next::Wait(None),
@@ -153,33 +151,33 @@ pub fn next(record: Option<&ActivationRecord>, booking: Option<&Booking>, now: T
     };
     if record.stage == Stage::Over {
         // The ledger keeps what has ended for a moment; without the record it would be taken for a new one.
-        return if booking.is_none() { Next::Forget } else { Next::Wait(None) };
+        return if standing.is_none() { Next::Forget } else { Next::Wait(None) };
     }
     let begun = record.begun.as_ref().map(|begun| begun.event);
     if let Some(event @ (ActivationEvent::End | ActivationEvent::Cancelled)) = begun {
         return Next::Run(event);
     }
-    let end = booking.map_or(record.told.window.end, |booking| booking.window.end);
-    if now >= end {
-        return Next::Run(ActivationEvent::End);
-    }
-    let Some(booking) = booking else { return Next::Run(ActivationEvent::Cancelled) };
+    let Some(standing) = standing.filter(|standing| now < standing.window.end) else {
+        // What it was told to go on with may have been taken back, and the end before that have passed.
+        let is_ended = now >= record.told.window.end;
+        return Next::Run(if is_ended { ActivationEvent::End } else { ActivationEvent::Cancelled });
+    };
     if let Some(event) = begun {
         return Next::Run(event);
     }
-    if !record.told.are_of(booking) {
+    if Standing::from(&record.told) != standing {
         return Next::Run(ActivationEvent::Changed);
     }
-    let start = booking.window.start - early;
+    let start = standing.window.start - early;
     match record.stage {
-        Stage::Started => Next::Wait(Some(end)),
+        Stage::Started => Next::Wait(Some(standing.window.end)),
         _ if now >= start => Next::Run(ActivationEvent::Start),
         _ => Next::Wait(Some(start)),
     }
 }
 
 impl ActivationRecord {
-    /// The record of a booking that nothing was told of.
+    /// The record of a booking that nothing was told of yet.
     pub fn new(booking: &Booking) -> ActivationRecord {
         let statement = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
         ActivationRecord {
@@ -187,22 +185,28 @@ impl ActivationRecord {
             user: booking.user.clone(),
             user_key: booking.user_key,
             label: statement.and_then(|statement| statement.request.id().cloned()),
-            told: Terms::of(booking),
+            told: Terms::of(booking.into()),
             stage: Stage::New,
             begun: None,
             given_up: None,
         }
     }
 
-    /// A run for `event` begins; `booking` is what stands in the ledger. To be on disk before it does.
-    pub fn begin(&mut self, event: ActivationEvent, booking: Option<&Booking>) {
+    /// Whether it is being ended, or was: nothing is added to it any more.
+    pub fn is_closing(&self) -> bool {
+        let last = |begun: &Begun| matches!(begun.event, ActivationEvent::End | ActivationEvent::Cancelled);
+        self.stage == Stage::Over || self.begun.as_ref().is_some_and(last)
+    }
+
+    /// A run for `event` begins; `terms` are those of what stands. To be on disk before it does.
+    pub fn begin(&mut self, event: ActivationEvent, terms: Option<Terms>) {
         let before = self.begun.take().filter(|begun| begun.event == event);
         let (runs, failures) = before.map_or((0, 0), |begun| (begun.runs, begun.failures));
         self.begun = Some(Begun { event, runs: runs.saturating_add(1), failures });
         let is_last = matches!(event, ActivationEvent::End | ActivationEvent::Cancelled);
         // What is undone is what was told.
-        if let Some(booking) = booking.filter(|_| !is_last) {
-            self.told = Terms::of(booking);
+        if let Some(terms) = terms.filter(|_| !is_last) {
+            self.told = terms;
         }
     }
 

@@ -81,7 +81,8 @@ impl World {
     /// The node looks, if it is up, as often as there is something to do without a run.
     fn look(&mut self) {
         while self.is_up && !self.runs {
-            let standing = self.booking.as_ref();
+            let booking = self.booking.as_ref();
+            let standing = booking.map(Standing::from);
             match next(self.disk.as_ref(), standing, Time(self.now), self.early) {
                 Next::Wait(at) => {
                     assert!(at.is_none_or(|at| at.0 > self.now), "what is due is not waited for");
@@ -89,9 +90,9 @@ impl World {
                 }
                 Next::Forget => self.disk = None,
                 Next::Run(event) => {
-                    let known = self.disk.clone().or_else(|| standing.map(ActivationRecord::new));
+                    let known = self.disk.clone().or_else(|| booking.map(ActivationRecord::new));
                     let mut record = known.expect("a run is for something known");
-                    record.begin(event, standing);
+                    record.begin(event, standing.map(Terms::of));
                     let (run, told) = (record.begun.as_ref().unwrap().runs, record.told.clone());
                     let stood = standing.map(Terms::of);
                     self.story.push(Begins { at: self.now, event, run, told, stood });
@@ -222,22 +223,23 @@ fn an_event_that_keeps_failing_is_given_up_and_the_story_goes_on() {
     let standing = booking(1);
     let mut record = ActivationRecord::new(&standing);
     for run in 1..=TRIES + 1 {
-        record.begin(ActivationEvent::Reserved, Some(&standing));
+        record.begin(ActivationEvent::Reserved, Some(Terms::of((&standing).into())));
         let is_over = record.finish(Outcome::Failed("exit status: 1".to_owned()), Time(3), TRIES);
         assert_eq!(is_over, run == TRIES + 1);
     }
     assert_eq!(record.given_up.as_ref().map(|given_up| given_up.event), Some(ActivationEvent::Reserved));
-    let start = next(Some(&record), Some(&standing), Time(START), Span(0));
+    let start = next(Some(&record), Some((&standing).into()), Time(START), Span(0));
     assert_eq!(start, Next::Run(ActivationEvent::Start));
 }
 
 #[test]
 fn what_has_come_and_gone_while_the_node_was_down_is_not_told() {
     let standing = booking(1);
-    assert_eq!(next(None, Some(&standing), Time(END), Span(0)), Next::Wait(None));
-    assert_eq!(next(None, Some(&booking(0)), Time(0), Span(0)), Next::Wait(None), "it has no hosts");
+    assert_eq!(next(None, Some((&standing).into()), Time(END), Span(0)), Next::Wait(None));
+    let without_hosts = booking(0);
+    assert_eq!(next(None, Some((&without_hosts).into()), Time(0), Span(0)), Next::Wait(None));
     let mut record = ActivationRecord::new(&standing);
-    record.begin(ActivationEvent::Reserved, Some(&standing));
+    record.begin(ActivationEvent::Reserved, Some(Terms::of((&standing).into())));
     record.finish(Outcome::Done, Time(1), TRIES);
     assert_eq!(next(Some(&record), None, Time(END), Span(0)), Next::Run(ActivationEvent::End));
 }
