@@ -40,6 +40,8 @@ pub enum WireRequest {
         /// How many are had already.
         from: u32,
     },
+    /// Whether the asked site can open a connection to the asker, at the addresses in the asker's advert.
+    Reach,
 }
 
 /// What has arrived as a request. libp2p says nothing of a request that could not be read, so this does.
@@ -80,6 +82,8 @@ pub enum WireAnswer {
         /// How many there are in all.
         total: u32,
     },
+    /// Whether a connection to the asker could be opened.
+    Reached(bool),
 }
 
 const SCHEDULES_KIND: u8 = 0;

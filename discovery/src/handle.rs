@@ -35,6 +35,7 @@ use crate::{
     membership::Badge,
     offsets::ClockOffset,
     outbox::Offer,
+    reach::{self, Reach},
     shared::Shared,
     swarm_task::{AskCommand, Command},
     view::SharedView,
@@ -133,6 +134,11 @@ impl Drop for Tasks {
 impl Discovery {
     pub(crate) fn new(core: Core, tasks: Tasks) -> Discovery {
         Discovery { core, _tasks: Arc::new(tasks) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
     }
 
     /// This node's site.
@@ -236,6 +242,11 @@ impl Discovery {
     #[must_use]
     pub fn now(&self) -> Millis {
         self.core.shared.clock.now()
+    }
+
+    /// Asks some connected sites to open a connection to this node, at the addresses that it tells. Takes seconds.
+    pub async fn ask_reach(&self) -> Reach {
+        reach::ask(&self.core).await
     }
 
     /// How the layer is doing.
@@ -456,6 +467,7 @@ fn unexpected(answer: &WireAnswer) -> AskError {
         WireAnswer::Adverts { .. } => "adverts",
         WireAnswer::Busy => "busy",
         WireAnswer::Revocations { .. } => "revocations",
+        WireAnswer::Reached(_) => "whether this node is reached",
     };
     AskError::Protocol(format!("answered with {kind}"))
 }

@@ -39,6 +39,7 @@ mod handle;
 mod inbound;
 mod offsets;
 mod rate;
+mod reach;
 mod repair;
 mod revocations;
 mod seen;
@@ -59,6 +60,7 @@ pub use crate::{
     inbound::{Inbound, InboundRequest, Responder, ScheduleSource},
     membership::Membership,
     offsets::ClockOffset,
+    reach::Reach,
     start::{StartError, start},
     view::{HostView, SharedView, SiteSummary},
 };

@@ -20,6 +20,8 @@ mod membership;
 mod page;
 #[path = "grid/pictures.rs"]
 mod pictures;
+#[path = "grid/reach.rs"]
+mod reach;
 #[path = "grid/scenarios.rs"]
 mod scenarios;
 #[path = "grid/tls.rs"]

@@ -128,6 +128,7 @@ fn ask_seeds() -> Vec<Seed> {
         ("revocations", WireRequest::Revocations { from: 300 }),
         ("schedules", WireRequest::Schedules(Some(LedgerVersion { incarnation: 9, change: 300 }))),
         ("advert", WireRequest::Advert),
+        ("reach", WireRequest::Reach),
         ("adverts", WireRequest::Adverts(vec![(1, 2), (u64::MAX, 70_000)])),
     ];
     requests.into_iter().map(|(name, request)| (name, wire::encode(&request).unwrap_or_default())).collect()
@@ -159,6 +160,7 @@ fn answer_seeds() -> Vec<Seed> {
         ("status", WireAnswer::Site(status)),
         ("adverts", WireAnswer::Adverts { envelopes: vec![vec![1; 120], Vec::new()], is_complete: true }),
         ("busy", WireAnswer::Busy),
+        ("reached", WireAnswer::Reached(true)),
     ];
     answers.into_iter().map(|(name, answer)| (name, wire::encode(&answer).unwrap_or_default())).collect()
 }

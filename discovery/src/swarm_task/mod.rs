@@ -6,6 +6,7 @@
 
 mod asks;
 mod dht;
+mod dialling;
 mod gossip;
 mod peers;
 mod policing;
@@ -20,10 +21,7 @@ use libp2p::{
     kad::{self, RecordKey},
     ping,
     request_response::{self, OutboundRequestId},
-    swarm::{
-        SwarmEvent,
-        dial_opts::{DialOpts, PeerCondition},
-    },
+    swarm::SwarmEvent,
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -44,7 +42,7 @@ use crate::{
     counters::Counter,
     identity::site_of_peer,
     seen::ip_of,
-    shared::{Shared, millis, peer_of_address},
+    shared::{Shared, millis},
 };
 
 /// What the handle and the background tasks want from the swarm.
@@ -269,36 +267,6 @@ impl SwarmTask {
         self.leaving = Some((Instant::now() + wait, reply));
     }
 
-    fn dial_peer(&mut self, peer: PeerId, addresses: Vec<Multiaddr>) {
-        self.peers.used(&peer);
-        let options = DialOpts::peer_id(peer)
-            .condition(PeerCondition::DisconnectedAndNotDialing)
-            .addresses(addresses)
-            .extend_addresses_through_behaviour()
-            .build();
-        // Connected already, or being dialled: that is what was wanted. No address: the request will say so.
-        if let Err(error) = self.swarm.dial(options) {
-            debug!(%peer, %error, "not dialled");
-        }
-    }
-
-    fn dial_bootstrap(&mut self) {
-        let config = &self.shared.config;
-        let addresses: Vec<Multiaddr> = config.bootstrap.iter().chain(&config.known_peers).cloned().collect();
-        for address in &addresses {
-            self.dial_address(address);
-        }
-    }
-
-    fn dial_address(&mut self, address: &Multiaddr) {
-        if peer_of_address(address) == Some(self.shared.identity.peer_id()) {
-            return;
-        }
-        if let Err(error) = self.swarm.dial(address.clone()) {
-            debug!(%address, %error, "not dialled");
-        }
-    }
-
     fn on_housekeeping(&mut self) {
         let now = self.shared.clock.now();
         self.shared.view.drop_expired(now);
@@ -340,7 +308,8 @@ impl SwarmTask {
             SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
                 self.on_identified(peer_id, &info);
             }
-            SwarmEvent::ConnectionEstablished { peer_id, endpoint, .. } => {
+            SwarmEvent::ConnectionEstablished { peer_id, endpoint, connection_id, .. } => {
+                self.dial_back_made(connection_id);
                 let from = endpoint.is_listener().then(|| ip_of(endpoint.get_remote_address())).flatten();
                 if from.is_some_and(|from| !from.is_loopback()) {
                     self.shared.count(Counter::ConnectionsFromElsewhere);
@@ -358,7 +327,8 @@ impl SwarmTask {
                 }
                 self.blame_for_end(peer_id, cause);
             }
-            SwarmEvent::OutgoingConnectionError { peer_id, error, .. } => {
+            SwarmEvent::OutgoingConnectionError { peer_id, error, connection_id } => {
+                self.serving.dial_backs.ended(connection_id, dialling::outcome(&error));
                 self.shared.count(Counter::DialsFailed);
                 debug!(?peer_id, %error, "dial failed");
             }
@@ -470,6 +440,7 @@ impl SwarmTask {
         } else if let Some((channel, answer)) = self.serving.accept(from, request, channel) {
             self.answer(channel, answer);
         }
+        self.dial_back();
     }
 
     fn note_request(&mut self, request: &WireRequest) {

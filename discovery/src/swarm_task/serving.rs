@@ -13,11 +13,13 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::Futures
 use libp2p::{PeerId, request_response::ResponseChannel};
 use tokio::time;
 
+use super::dialling::DialBacks;
 use crate::{
     codec::{WireAnswer, WireRequest},
     config::HEAVY_ANSWER,
     counters::Counter,
     doorkeeper::Doorkeeper,
+    identity::peer_of_site,
     inbound::{InboundQueue, ScheduleServer},
     membership::revocations_page,
     rate::PeerBuckets,
@@ -36,6 +38,7 @@ pub(crate) struct Serving {
     doorkeeper: Doorkeeper,
     open: FuturesUnordered<BoxFuture<'static, Served>>,
     tokens: PeerBuckets,
+    pub(super) dial_backs: DialBacks,
 }
 
 /// Adverts in one answer, in bytes; half of what an answer may have.
@@ -51,7 +54,8 @@ impl Serving {
         let limits = &shared.config.limits;
         let per_s = limits.asks_per_peer_per_s;
         let tokens = PeerBuckets::new(per_s, per_s.saturating_mul(2), limits.sites_max);
-        Serving { shared, inbound, schedules, doorkeeper, open: FuturesUnordered::new(), tokens }
+        let (open, dial_backs) = (FuturesUnordered::new(), DialBacks::default());
+        Serving { shared, inbound, schedules, doorkeeper, open, tokens, dial_backs }
     }
 
     /// Takes the tokens of a request; when its peer has too few, the answer is handed back.
@@ -119,6 +123,15 @@ impl Serving {
                     WireAnswer::Revocations { revocations, total }
                 });
                 page.map(|page| page.unwrap_or(WireAnswer::Busy)).boxed()
+            }
+            WireRequest::Reach => {
+                let now = self.shared.clock.now();
+                let outcome = peer_of_site(&from).and_then(|peer| self.dial_backs.ask(peer, now));
+                let Some(outcome) = outcome else {
+                    self.shared.count(Counter::AsksInBusy);
+                    return Some((channel, WireAnswer::Busy));
+                };
+                outcome.map(|outcome| outcome.ok().flatten().map_or(WireAnswer::Busy, WireAnswer::Reached)).boxed()
             }
         };
         let patience = self.shared.config.intervals.request;

@@ -3,7 +3,10 @@
 use broker::protocol::{Refusal, RefusalReason};
 
 use super::*;
-use crate::{AskError, StartError};
+use crate::{
+    AskError, StartError,
+    codec::{WireAnswer, WireRequest},
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_ask_and_answer() {
@@ -137,4 +140,38 @@ async fn others_are_told_what_is_announced_in_the_place_of_what_is_listened_on()
     eventually("b has met a", || !b.discovery.status().addresses_worth_remembering.is_empty()).await;
     let met = b.discovery.status().addresses_worth_remembering;
     assert!(met.iter().all(|address| address.to_string().starts_with(announced)), "{met:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_say_whether_they_can_reach_this_node() {
+    let a = node(&[]).await;
+    let known = a.discovery.listen_addresses();
+    let b = node(&known).await;
+    // Nobody listens where this one says it does; and this one says that it is where a is.
+    let wrong = node_with(&known, |config| config.announce = vec!["/memory/987650003".parse().unwrap()]).await;
+    let stolen = node_with(&known, |config| {
+        config.announce = vec![known[0].iter().take(1).collect()];
+    })
+    .await;
+    for one in [&b, &wrong, &stolen] {
+        one.discovery.publish_advert("x".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
+        let site = one.discovery.site_id();
+        eventually("a knows where it is said to be", || !a.discovery.view().addresses(site).is_empty()).await;
+        eventually("it is connected", || !one.discovery.status().connected.is_empty()).await;
+    }
+    // The others may or may not be connected with each other; a is with all.
+    let tells = |node: &Node| {
+        let (discovery, site) = (node.discovery.clone(), a.discovery.site_id().clone());
+        async move { discovery.core().request(&site, WireRequest::Reach, Millis(5000)).await.unwrap() }
+    };
+    assert!(matches!(tells(&b).await, WireAnswer::Reached(true)));
+    assert!(matches!(tells(&wrong).await, WireAnswer::Reached(false)));
+    assert!(matches!(tells(&stolen).await, WireAnswer::Reached(false)));
+    assert!(matches!(tells(&b).await, WireAnswer::Busy), "not again so soon");
+    let told = node(&known).await;
+    told.discovery.publish_advert("y".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
+    let site = told.discovery.site_id();
+    eventually("all know it", || [&a, &b].iter().all(|one| one.discovery.view().knows(site))).await;
+    let reach = told.discovery.ask_reach().await;
+    assert!(reach.asked > 0 && reach.reached == reach.asked, "{reach:?}");
 }

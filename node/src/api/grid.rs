@@ -14,7 +14,7 @@ use broker::{
     trust::PublicKey,
     view::Schedules,
 };
-use discovery::BannedPeer;
+use discovery::{BannedPeer, Reach};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -92,6 +92,22 @@ pub async fn status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         failed_activations: state.activations.given_up(),
         counters: discovery.counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
     })
+}
+
+/// What other sites say of the way to this node.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ReachView {
+    /// Sites that have tried to open a connection to this node, at the addresses that it tells.
+    asked: usize,
+    /// Those of them that could.
+    reached: usize,
+}
+
+/// Asks some connected sites to open a connection to this node; takes up to eight seconds.
+#[utoipa::path(get, path = "/reach", tag = "grid", responses((status = 200, description = "Done", body = ReachView)))]
+pub async fn reach(State(state): State<Arc<ApiState>>) -> Json<ReachView> {
+    let Reach { asked, reached } = state.discovery.ask_reach().await;
+    Json(ReachView { asked, reached })
 }
 
 /// A peer that this node refuses to talk to.

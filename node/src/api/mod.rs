@@ -137,6 +137,7 @@ struct Description;
 fn described() -> (OpenApiRouter<Arc<ApiState>>, OpenApiRouter<Arc<ApiState>>) {
     let guarded = OpenApiRouter::new()
         .routes(routes!(grid::status))
+        .routes(routes!(grid::reach))
         .routes(routes!(grid::sites))
         .routes(routes!(grid::hosts))
         .routes(routes!(grid::ledger))

@@ -26,6 +26,8 @@ use crate::cli::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// From this difference on clocks do not agree. A message takes a second or so at most, and windows are whole seconds.
 const CLOCK_MS_MAX: u64 = 5_000;
+/// How long other sites may take to try whether they reach the node.
+const DIAL_BACK_WAIT: Duration = Duration::from_secs(10);
 /// Most ports that are tried.
 const PORTS_MAX: usize = 16;
 
@@ -47,6 +49,13 @@ pub(super) struct Status {
     seen_as: Vec<IpAddr>,
     #[serde(default)]
     clock: Option<ClockOffset>,
+}
+
+/// What `GET /v1/reach` says.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Inbound {
+    asked: usize,
+    reached: usize,
 }
 
 /// The clocks of other sites beside this machine's.
@@ -81,6 +90,9 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
             let mut findings = vec![check_version(&status)];
             findings.extend(check_ports(&status.listen));
             findings.push(check_reach(&status, announced(&status, &sites)));
+            // A node of an earlier version cannot be asked this.
+            let tried = (status.peers > 0).then(|| client.get_waiting::<Inbound>("/v1/reach", DIAL_BACK_WAIT).ok());
+            findings.extend(tried.flatten().map(|tried| check_inbound(tried, &status, announced(&status, &sites))));
             findings.push(check_peers(&status, &sites));
             findings.push(check_clock(&status));
             findings.push(check_bans(&sites.bans, zone));
@@ -214,6 +226,32 @@ fn check_reach(status: &Status, told: &[String]) -> Finding {
     Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
 }
 
+/// What others have found that have tried to open a connection: behind a router or a packet filter a node reaches others, and
+/// does not notice that nobody reaches it.
+fn check_inbound(tried: Inbound, status: &Status, told: &[String]) -> Finding {
+    const CHECK: &str = "inbound";
+    let Inbound { asked, reached } = tried;
+    if asked == 0 {
+        let to_do = "ask the doctor again in ten seconds";
+        let what = "no other site has tried just now whether it can reach this node";
+        return Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) };
+    }
+    let of_asked = format!("{reached} of {} that tried", counted(asked, "other site"));
+    if reached == asked {
+        return Finding::new(CHECK, Level::Good, format!("{of_asked} could open a connection to this node"));
+    }
+    let seen = status.seen_as.first().map_or_else(|| "ADDRESS".to_owned(), ToString::to_string);
+    let to_do = format!(
+        "have routers and packet filters let connections through to the port that the node listens on (listen), and see          that the addresses that it tells are its own: --announce /ip4/{seen}/tcp/PORT, or announce in the configuration"
+    );
+    let what =
+        format!("{of_asked} could open a connection to this node, at the addresses that it tells: {}", told.join(", "));
+    if reached == 0 {
+        return Finding::problem(CHECK, what, to_do);
+    }
+    Finding { to_do: Some(to_do), ..Finding::new(CHECK, Level::Note, what) }
+}
+
 fn check_peers(status: &Status, sites: &SiteList) -> Finding {
     const CHECK: &str = "peers";
     let others = status.known_sites.saturating_sub(1);
@@ -345,6 +383,23 @@ mod tests {
         assert!(check("/ip4/10.0.0.1/tcp/1", r#"["10.0.0.1"]"#, 0).1.contains("private addresses only"));
         assert!(check("/ip4/193.2.1.66/tcp/1", "[]", 0).1.contains("not tried"));
         assert!(check("/ip4/193.2.1.66/tcp/1", "[]", 3).1.contains("3 connections came"));
+    }
+
+    #[test]
+    fn whether_others_come_in_is_their_word() {
+        let status = r#"{"software":"","listen":[],"peers":3,"known_sites":4,"counters":{},"seen_as":["193.2.1.66"]}"#;
+        let status: Status = serde_json::from_str(status).unwrap();
+        let check = |asked, reached| {
+            let told = listen(&["/ip4/10.0.0.1/tcp/7741"]);
+            let finding = check_inbound(Inbound { asked, reached }, &status, &told);
+            (finding.level, finding.what, finding.to_do.unwrap_or_default())
+        };
+        assert_eq!(check(3, 3).1, "3 of 3 other sites that tried could open a connection to this node");
+        assert_eq!((check(3, 3).0, check(0, 0).0, check(3, 1).0), (Level::Good, Level::Note, Level::Note));
+        let (level, what, to_do) = check(1, 0);
+        assert_eq!(level, Level::Problem);
+        assert!(what.starts_with("0 of 1 other site that tried") && what.ends_with("/ip4/10.0.0.1/tcp/7741"), "{what}");
+        assert!(to_do.contains("--announce /ip4/193.2.1.66/tcp/PORT"), "{to_do}");
     }
 
     #[test]
