@@ -32,7 +32,11 @@ pub(super) fn sign_in(browser: &Browser, node: &Node) {
 fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back() {
     let Some(browser) = browser(1280, 860, &[]) else { return };
     let first = Node::first("alpha", &hosts("a", 3));
-    let second = Node::joining(HOSTILE, &hosts("b", 3).replace("x86_64", HOSTILE), &first);
+    let status = first.get("/v1/status");
+    let grid = ["--grid", status["grid"].as_str().unwrap(), "--bootstrap", status["listen"][0].as_str().unwrap()];
+    let contact = format!("reach {{host}} {HOSTILE}");
+    let more = [&grid[..], &["--contact", &contact]].concat();
+    let second = Node::start(HOSTILE, &hosts("b", 3).replace("x86_64", HOSTILE), &more);
     first.wait_until_it_knows(6);
     second.wait_until_it_knows(6);
 
@@ -55,6 +59,16 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
     browser.click("#reserve");
     browser.wait_for_text("active");
     browser.wait_for_text("Take back");
+    // How to reach a host is the word of its site.
+    wait_for("the contact, as text", || {
+        let shown = browser.text();
+        let is_shown = shown.lines().any(|line| line.contains("reach b") && line.contains(HOSTILE));
+        if is_shown { Ok(()) } else { Err(shown) }
+    });
+    assert!(
+        browser.run("return window.hacked === undefined", &json!([])).as_bool().unwrap(),
+        "a contact ran as a script"
+    );
     browser.picture("request");
     let id = first.get("/v1/requests")["requests"][0]["id"].as_str().unwrap().to_owned();
 

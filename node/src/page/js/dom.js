@@ -31,7 +31,9 @@ export function table(caption, headings, rows) {
   const head = headings.map((heading) =>
     el("th", { scope: "col", className: isNumber(heading) ? "number" : "" }, content(heading)));
   const body = rows.map((row) =>
-    el("tr", {}, row.map((cell) => el("td", { className: isNumber(cell) ? "number" : "" }, content(cell) ?? ""))));
+    // Narrow windows show a row as a list of its cells, each behind its heading.
+    el("tr", {}, row.map((cell, column) => el("td", { className: isNumber(cell) ? "number" : "",
+      "data-heading": content(headings[column]) || null }, content(cell) ?? ""))));
   return el("div", { className: "scroll" },
     el("table", { "aria-label": caption }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
 }
