@@ -2,8 +2,9 @@
 //! other, of sites that were not heard of for long, so that even a lost last update is found.
 //!
 //! Invariant: at most one fetch of a site is under way, at most `repair_fan_out` in all; each waits a random moment
-//! first, so that a change that many missed does not bring them all to the site at once; failures back off. Anybody can
-//! make up sites that never answer, so the failures of sites that never did have a budget of their own.
+//! first, so that a change that many missed does not bring them all to the site at once; failures back off, and fewer are
+//! under way at once until they succeed again. Anybody can make up sites that never answer, so the failures of sites that
+//! never did have a budget of their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +16,7 @@ use broker::{ids::SiteId, time::Millis};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{sync::Notify, time};
 
-use crate::{handle::Core, rate::TokenBucket};
+use crate::{handle::Core, rate::TokenBucket, shared::millis};
 
 /// The sites whose schedules are to be fetched.
 #[derive(Debug, Clone)]
@@ -55,8 +56,39 @@ const STRANGERS_FAIL_PER_S: u64 = 4;
 const STRANGERS_FAIL_AT_ONCE: u64 = 64;
 /// How long they wait.
 const STRANGERS_WAIT: Millis = Millis(1_000);
-/// How long a background fetch may take.
+/// How long a background fetch may take; twice as long when the one before failed, as far as requests go.
 const FETCH_TIMEOUT: Millis = Millis(5_000);
+/// Fetches that may be under way however many have failed: one site that never answers holds up no other.
+const FAN_OUT_MIN: usize = 2;
+
+/// How many fetches may be under way at once. In a grid that is busier than its machines can bear, as when many sites of one
+/// machine start together, answers come too late and are asked for again; it gets out of that only when all ask for less.
+#[derive(Debug, PartialEq, Eq)]
+struct FanOut {
+    allowed: usize,
+    most: usize,
+    /// Successes since it was changed last.
+    successes: usize,
+}
+
+impl FanOut {
+    fn new(most: usize) -> FanOut {
+        FanOut { allowed: most, most, successes: 0 }
+    }
+
+    /// Half as many after a failure, one more after as many successes as are allowed at once.
+    fn ended(&mut self, succeeded: bool) {
+        if !succeeded {
+            *self =
+                FanOut { allowed: (self.allowed / 2).max(FAN_OUT_MIN.min(self.most)), most: self.most, successes: 0 };
+            return;
+        }
+        self.successes += 1;
+        if self.successes >= self.allowed {
+            *self = FanOut { allowed: (self.allowed + 1).min(self.most), most: self.most, successes: 0 };
+        }
+    }
+}
 
 impl Wanted {
     pub(crate) fn new(sites_max: usize, jitter: Duration) -> Wanted {
@@ -93,20 +125,20 @@ impl Wanted {
     ) -> Result<SiteId, Option<Millis>> {
         let mut sites = self.sites();
         let sites = &mut *sites;
-        let due: Vec<(Millis, SiteId)> = sites.waiting.iter().take_while(|(at, _)| *at <= now).cloned().collect();
+        let due = || sites.waiting.iter().take_while(|(at, _)| *at <= now);
         let may_fail = sites.failures.available(now) > 0;
-        let near = due.iter().find(|(_, site)| is_near(site));
+        let near = due().find(|(_, site)| is_near(site));
         let failures = |site: &SiteId| sites.wants.get(site).map_or(0, |want| want.failures);
         // Sites that failed wait behind the others, so that made-up ones hold nobody up for long.
-        let far =
-            || due.iter().filter(|(_, site)| may_fail || has_answered(site)).min_by_key(|(_, site)| failures(site));
-        if let Some(chosen) = near.or_else(far) {
-            sites.waiting.remove(chosen);
+        let far = || due().filter(|(_, site)| may_fail || has_answered(site)).min_by_key(|(_, site)| failures(site));
+        if let Some(chosen) = near.or_else(far).cloned() {
+            sites.waiting.remove(&chosen);
             if let Some(want) = sites.wants.get_mut(&chosen.1) {
                 want.is_under_way = true;
             }
-            return Ok(chosen.1.clone());
+            return Ok(chosen.1);
         }
+        let due: Vec<(Millis, SiteId)> = due().cloned().collect();
         for due in due {
             sites.waiting.remove(&due);
             sites.waiting.insert((now + STRANGERS_WAIT, due.1));
@@ -144,6 +176,12 @@ impl Wanted {
         }
     }
 
+    /// How long the next fetch of the site may take, when no request may take longer than `longest`.
+    fn patience(&self, site: &SiteId, longest: Millis) -> Millis {
+        let has_failed = self.sites().wants.get(site).is_some_and(|want| want.failures > 0);
+        if has_failed { Millis(FETCH_TIMEOUT.0 * 2).min(longest.max(FETCH_TIMEOUT)) } else { FETCH_TIMEOUT }
+    }
+
     fn sites(&self) -> MutexGuard<'_, Sites> {
         // They are valid after every single operation, so a panic elsewhere does not make them worthless.
         self.0.sites.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,8 +193,9 @@ pub(crate) async fn run(core: Core, wanted: Wanted) {
     let mut fetches: FuturesUnordered<BoxFuture<'static, (SiteId, bool)>> = FuturesUnordered::new();
     let mut recheck = time::interval(core.shared().config.intervals.recheck);
     recheck.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    let mut fan_out = FanOut::new(core.shared().config.limits.repair_fan_out);
     loop {
-        let next_due = start_due(&core, &wanted, &mut fetches);
+        let next_due = start_due(&core, &wanted, &fan_out, &mut fetches);
         let pause = next_due
             .map_or(Duration::from_secs(3600), |due| Duration::from_millis((due - core.shared().clock.now()).0.max(1)));
         tokio::select! {
@@ -165,6 +204,7 @@ pub(crate) async fn run(core: Core, wanted: Wanted) {
             _ = recheck.tick() => want_longest_unconfirmed(&core, &wanted),
             Some((site, succeeded)) = fetches.next(), if !fetches.is_empty() => {
                 let has_answered = core.shared().view.version(&site).is_some();
+                fan_out.ended(succeeded);
                 wanted.finished(&site, core.shared().clock.now(), succeeded, has_answered);
             }
         }
@@ -175,20 +215,22 @@ pub(crate) async fn run(core: Core, wanted: Wanted) {
 fn start_due(
     core: &Core,
     wanted: &Wanted,
+    fan_out: &FanOut,
     fetches: &mut FuturesUnordered<BoxFuture<'static, (SiteId, bool)>>,
 ) -> Option<Millis> {
     let shared = core.shared();
-    while fetches.len() < shared.config.limits.repair_fan_out {
+    let longest = millis(shared.config.intervals.request);
+    while fetches.len() < fan_out.allowed {
         let is_near = |site: &SiteId| shared.is_connected(site);
         let has_answered = |site: &SiteId| shared.view.version(site).is_some();
         match wanted.take_due(shared.clock.now(), is_near, has_answered) {
             Ok(site) => {
-                let core = core.clone();
+                let (core, patience) = (core.clone(), wanted.patience(&site, longest));
                 fetches.push(
                     async move {
                         // A site that has gone meanwhile needs nothing.
                         let succeeded =
-                            !core.shared().view.knows(&site) || core.fetch_schedule(&site, FETCH_TIMEOUT).await.is_ok();
+                            !core.shared().view.knows(&site) || core.fetch_schedule(&site, patience).await.is_ok();
                         (site, succeeded)
                     }
                     .boxed(),
@@ -230,6 +272,36 @@ mod tests {
         assert_eq!(wanted.take_due(Millis(13), |_| false, |_| true), Ok(site("a")));
         wanted.finished(&site("a"), Millis(14), true, true);
         assert_eq!(wanted.take_due(Millis(99), |_| false, |_| true), Err(None));
+    }
+
+    #[test]
+    fn fewer_are_fetched_at_once_while_fetches_fail() {
+        let mut fan_out = FanOut::new(8);
+        (0..100).for_each(|_| fan_out.ended(true));
+        assert_eq!(fan_out.allowed, 8);
+        fan_out.ended(false);
+        assert_eq!(fan_out.allowed, 4);
+        (0..100).for_each(|_| fan_out.ended(false));
+        assert_eq!(fan_out.allowed, FAN_OUT_MIN);
+        fan_out.ended(true);
+        fan_out.ended(true);
+        assert_eq!(fan_out.allowed, 3);
+        (0..100).for_each(|_| fan_out.ended(true));
+        assert_eq!(fan_out.allowed, 8);
+        let mut alone = FanOut::new(1);
+        alone.ended(false);
+        assert_eq!(alone.allowed, 1);
+    }
+
+    #[test]
+    fn whoever_did_not_answer_in_time_gets_more_time() {
+        let wanted = Wanted::new(10, Duration::ZERO);
+        wanted.want(&site("a"), Millis(0));
+        assert_eq!(wanted.patience(&site("a"), Millis(10_000)), FETCH_TIMEOUT);
+        assert_eq!(wanted.take_due(Millis(0), |_| false, |_| true), Ok(site("a")));
+        wanted.finished(&site("a"), Millis(5_000), false, true);
+        assert_eq!(wanted.patience(&site("a"), Millis(10_000)), Millis(10_000));
+        assert_eq!(wanted.patience(&site("a"), Millis(6_000)), Millis(6_000));
     }
 
     #[test]

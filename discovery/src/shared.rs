@@ -26,7 +26,7 @@ use crate::{
     conduct::Ban,
     config::DiscoveryConfig,
     counters::{Counter, Counters},
-    identity::{Identity, peer_of_site},
+    identity::{Identity, site_of_peer},
     membership::Badge,
     offsets::Offsets,
     outbox::{Offer, PendingChanges},
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     outbox: Mutex<Outbox>,
     last_sequence: AtomicU64,
     listen: RwLock<Vec<Multiaddr>>,
-    connected: RwLock<BTreeSet<PeerId>>,
+    connected: RwLock<Connected>,
     worth_remembering: RwLock<Vec<Multiaddr>>,
     bans: RwLock<Vec<Ban>>,
 }
@@ -81,6 +81,14 @@ pub(crate) fn millis(duration: Duration) -> Millis {
     Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// The peers that are connected.
+#[derive(Debug, Default)]
+struct Connected {
+    peers: BTreeSet<PeerId>,
+    /// The sites of these peers.
+    sites: BTreeSet<SiteId>,
+}
+
 impl Shared {
     pub(crate) fn new(
         identity: Identity,
@@ -102,7 +110,7 @@ impl Shared {
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, changes }),
             last_sequence: AtomicU64::new(0),
             listen: RwLock::new(Vec::new()),
-            connected: RwLock::new(BTreeSet::new()),
+            connected: RwLock::default(),
             worth_remembering: RwLock::new(Vec::new()),
             bans: RwLock::new(Vec::new()),
             config,
@@ -131,19 +139,23 @@ impl Shared {
 
     pub(crate) fn set_connected(&self, peer: PeerId, is_connected: bool) {
         let mut connected = valid(self.connected.write());
+        // A site is asked for far more often than a connection comes or goes.
+        let site = site_of_peer(&peer);
         if is_connected {
-            connected.insert(peer);
+            connected.peers.insert(peer);
+            connected.sites.extend(site);
         } else {
-            connected.remove(&peer);
+            connected.peers.remove(&peer);
+            site.map(|site| connected.sites.remove(&site));
         }
     }
 
     pub(crate) fn connected(&self) -> Vec<PeerId> {
-        valid(self.connected.read()).iter().copied().collect()
+        valid(self.connected.read()).peers.iter().copied().collect()
     }
 
     pub(crate) fn is_connected(&self, site: &SiteId) -> bool {
-        peer_of_site(site).is_some_and(|peer| valid(self.connected.read()).contains(&peer))
+        valid(self.connected.read()).sites.contains(site)
     }
 
     pub(crate) fn set_worth_remembering(&self, addresses: Vec<Multiaddr>) {

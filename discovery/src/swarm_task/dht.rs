@@ -24,7 +24,7 @@ use crate::{
     counters::Counter,
     identity::site_of_peer,
     index::{self, KEYS_PER_SITE_MAX},
-    shared::Shared,
+    shared::{Shared, millis},
     wire::{self, Payload},
 };
 
@@ -36,6 +36,8 @@ pub(crate) struct Dht {
     /// `QueryId` has no order, so this one map is hashed; nothing iterates over it.
     lookups: HashMap<QueryId, Lookup>,
     puts_open: usize,
+    /// How long the next put waits.
+    put_pause: Millis,
     puts: VecDeque<Put>,
     provided: BTreeSet<RecordBytes>,
     stored: BTreeMap<PeerId, BTreeMap<RecordBytes, Instant>>,
@@ -70,9 +72,13 @@ enum Put {
 /// [`kad::K_VALUE`] to them, so one key costs a find the verification of at most 83 sites.
 const PROVIDERS_MAX: usize = 64;
 
+/// The longest pause between two puts, while they fail.
+const PUT_PAUSE_MAX: Millis = Millis(16_000);
+
 impl Dht {
     pub(crate) fn new(shared: Arc<Shared>) -> Dht {
         Dht {
+            put_pause: millis(shared.config.intervals.dht_put_pause),
             shared,
             lookups: HashMap::new(),
             puts_open: 0,
@@ -178,6 +184,11 @@ impl Dht {
             }
             QueryResult::PutRecord(Err(_)) | QueryResult::StartProviding(Err(_)) => {
                 self.shared.count(Counter::DhtPutsFailed);
+                self.put_ended(false);
+                false
+            }
+            QueryResult::PutRecord(Ok(_)) | QueryResult::StartProviding(Ok(_)) => {
+                self.put_ended(true);
                 false
             }
             _ => false,
@@ -188,6 +199,13 @@ impl Dht {
         if is_done || is_last {
             self.finish(id);
         }
+    }
+
+    /// A put that ran out of time cost some twenty nodes work for nothing: the next ones come later, until they succeed again.
+    fn put_ended(&mut self, succeeded: bool) {
+        let shortest = millis(self.shared.config.intervals.dht_put_pause);
+        let next = if succeeded { self.put_pause.0 / 2 } else { self.put_pause.0 * 2 };
+        self.put_pause = Millis(next).clamp(shortest, shortest.max(PUT_PAUSE_MAX));
     }
 
     fn finish(&mut self, id: QueryId) {
@@ -289,7 +307,7 @@ impl Dht {
 
     /// When the queue of puts must wait, how long.
     pub(crate) fn pause(&self) -> Millis {
-        crate::shared::millis(self.shared.config.intervals.dht_put_pause)
+        self.put_pause
     }
 }
 

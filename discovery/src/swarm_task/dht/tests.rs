@@ -81,3 +81,16 @@ fn made_up_providers_leave_room_for_sites_that_are_known() {
     shared.hear(&envelope).unwrap();
     assert_eq!(dht.store_provider(&mut kad, entry(0, site.peer_id())), Ok(()));
 }
+
+#[test]
+fn puts_come_later_while_they_fail_and_as_before_when_they_succeed() {
+    let (mut dht, _, shared) = dht();
+    let shortest = millis(shared.config.intervals.dht_put_pause);
+    assert_eq!(dht.pause(), shortest);
+    dht.put_ended(false);
+    assert_eq!(dht.pause(), Millis(shortest.0 * 2));
+    (0..20).for_each(|_| dht.put_ended(false));
+    assert_eq!(dht.pause(), shortest.max(PUT_PAUSE_MAX));
+    (0..20).for_each(|_| dht.put_ended(true));
+    assert_eq!(dht.pause(), shortest);
+}
