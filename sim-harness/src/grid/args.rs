@@ -17,12 +17,18 @@ use crate::{generate::Kind, grid::error::UsageError};
 pub const NODES_MAX: usize = 1000;
 /// What a node's process needs under load, in MiB, beside the pages that all of them share: measured with 50.
 const PROCESS_MIB: u64 = 40;
-/// What a node needs that shares a process with others.
+/// What a node needs that shares a process with others: measured 9 with 5, 11.5 with 60.
 const IN_PROCESS_MIB: u64 = 15;
+/// What every node needs besides for each host of the grid that has a day of generated occupancy, which all nodes know of
+/// all hosts: measured with 60 nodes, and so what bounds large grids.
+const LOADED_HOST_KIB: u64 = 32;
 /// Most generated hosts or requests.
 const GENERATED_MAX: usize = 100_000;
 /// Hosts a node when the number of hosts is not given.
 const HOSTS_PER_NODE: usize = 4;
+/// Most sites that join under --churn, and the fewest; in between it is half of the nodes.
+const NEWCOMERS_MAX: usize = 50;
+const NEWCOMERS_MIN: usize = 2;
 /// Longest latency one way: above it the nodes' own limits on answers are what is measured.
 const LATENCY_MAX: Duration = Duration::from_secs(5);
 /// Entry points at once when not given.
@@ -89,6 +95,9 @@ pub struct GridArgs {
     /// All nodes in one process, each complete, over channels inside it instead of TCP.
     #[arg(long, conflicts_with_all = ["kill", "partition", "hostile", "churn", "latency", "loss"])]
     in_process: bool,
+    /// A grid of members only: the first site founds it, every other one is invited and joins.
+    #[arg(long, conflicts_with_all = ["in_process", "hostile"])]
+    closed: bool,
     /// Time that everything takes from node to node, one way.
     #[arg(long, value_name = "DURATION", conflicts_with_all = ["partition", "hostile"])]
     latency: Option<String>,
@@ -167,12 +176,34 @@ pub struct Checked {
     pub gossip: Duration,
     /// Whether all nodes share one process.
     pub in_process: bool,
+    /// Whether the grid has members only.
+    pub is_closed: bool,
+    /// Nodes that may join while requests come, beside those in `nodes`.
+    pub newcomers: usize,
     /// How far apart the nodes are, where that is not as near as one machine is.
     pub distance: Option<Distance>,
     /// What happens while requests come.
     pub scenario: Scenario,
     /// What attackers do; everything when empty.
     pub attacks: Vec<Attack>,
+}
+
+impl Checked {
+    /// Under what conditions the run is, where they are others than processes near each other, in words.
+    pub fn conditions(&self) -> Vec<String> {
+        let churns = matches!(self.scenario, Scenario::Open { churn: true, .. });
+        let said = |holds: bool, words: &str| holds.then(|| words.to_owned());
+        let far = self.distance.map(|Distance { latency, loss }| {
+            format!("{} ms from node to node, {} % of the segments lost", latency.as_millis(), loss * 100.0)
+        });
+        let all = [
+            said(self.in_process, "all nodes in one process"),
+            said(self.is_closed, "members only"),
+            far,
+            said(churns, "nodes leave, crash and come back, and new sites join"),
+        ];
+        all.into_iter().flatten().collect()
+    }
 }
 
 impl GridArgs {
@@ -194,9 +225,11 @@ impl GridArgs {
     /// [`UsageError`] naming the flag and what was expected.
     pub fn check(&self) -> Result<Checked, UsageError> {
         let nodes = in_range("--nodes", self.nodes, 1, NODES_MAX)?;
-        if let Some(available_mib) = memory::available_mib() {
-            has_memory(nodes, self.in_process, available_mib)?;
-        }
+        let scenario = self.scenario.check(nodes)?;
+        let newcomers = match scenario {
+            Scenario::Open { churn: true, .. } => (nodes / 2).clamp(NEWCOMERS_MIN, NEWCOMERS_MAX),
+            _ => 0,
+        };
         let hosts = match &self.grid {
             Some(path) => HostSource::File(path.clone()),
             None => {
@@ -204,6 +237,13 @@ impl GridArgs {
                 HostSource::Generated { hosts, free: self.free }
             }
         };
+        if let Some(available_mib) = memory::available_mib() {
+            let loaded_hosts = match &hosts {
+                HostSource::Generated { hosts, free: false } => *hosts,
+                HostSource::Generated { .. } | HostSource::File(_) => 0,
+            };
+            has_memory(nodes + newcomers, self.in_process, loaded_hosts, available_mib)?;
+        }
         let requests = match &self.requests {
             Some(path) => RequestSource::File(path.clone()),
             None => RequestSource::Generated {
@@ -231,21 +271,26 @@ impl GridArgs {
             kolo: find_kolo(self.kolo.clone())?,
             gossip: duration("--gossip", &self.gossip)?,
             in_process: self.in_process,
+            is_closed: self.closed,
+            newcomers,
             distance: self.distance()?,
-            scenario: self.scenario.check(nodes)?,
+            scenario,
             attacks: self.scenario.attacks().to_vec(),
         })
     }
 }
 
-/// Whether so many nodes fit into memory.
-fn has_memory(nodes: usize, in_process: bool, available_mib: u64) -> Result<(), UsageError> {
-    let (each_mib, how, hint) = if in_process {
-        (IN_PROCESS_MIB, "in one process", "")
-    } else {
-        (PROCESS_MIB, "in processes of their own", ", or --in-process")
+/// Whether so many nodes fit into memory, when so many hosts have generated occupancy.
+fn has_memory(nodes: usize, in_process: bool, loaded_hosts: usize, available_mib: u64) -> Result<(), UsageError> {
+    let (node_mib, how) =
+        if in_process { (IN_PROCESS_MIB, "in one process") } else { (PROCESS_MIB, "in processes of their own") };
+    let schedules_mib = loaded_hosts as u64 * LOADED_HOST_KIB / 1024;
+    let needed_mib = nodes as u64 * (node_mib + schedules_mib);
+    let hint = match (schedules_mib > node_mib, in_process) {
+        (true, _) => ", or --free, or fewer --hosts: every node knows the occupancy of all hosts",
+        (false, true) => "",
+        (false, false) => ", or --in-process",
     };
-    let needed_mib = nodes as u64 * each_mib;
     if needed_mib <= available_mib {
         return Ok(());
     }
@@ -304,19 +349,28 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_into_memory_is_refused() {
-        assert!(has_memory(200, false, 200 * PROCESS_MIB).is_ok());
+        assert!(has_memory(200, false, 0, 200 * PROCESS_MIB).is_ok());
         assert_eq!(
-            has_memory(200, false, 200 * PROCESS_MIB - 1).unwrap_err().to_string(),
+            has_memory(200, false, 0, 200 * PROCESS_MIB - 1).unwrap_err().to_string(),
             "--nodes: 200 nodes in processes of their own need about 8000 MiB, and 7999 MiB are available: take fewer, or \
              --in-process"
         );
-        assert!(has_memory(1000, true, 1000).unwrap_err().to_string().ends_with("1000 MiB are available: take fewer"));
+        let refused = |loaded_hosts| has_memory(1000, true, loaded_hosts, 14_999).unwrap_err().to_string();
+        assert!(
+            refused(0).ends_with("need about 15000 MiB, and 14999 MiB are available: take fewer"),
+            "{}",
+            refused(0)
+        );
+        assert!(refused(4000).contains("140000 MiB") && refused(4000).contains("--free"), "{}", refused(4000));
     }
 
     #[test]
     fn distances_and_searches_have_defaults() {
         let checked = check("--loss 1%").unwrap();
         assert_eq!(checked.distance, Some(Distance { latency: Duration::ZERO, loss: 0.01 }));
+        assert_eq!(checked.conditions(), ["0 ms from node to node, 1 % of the segments lost"]);
+        let restless = check("--closed --churn --rate 5 --duration 5s --nodes 20").unwrap();
+        assert_eq!((restless.newcomers, restless.conditions().len()), (10, 2));
         assert_eq!(check("").unwrap().distance, None);
         let (duration, p99) = (Duration::from_secs(10), Duration::from_millis(250));
         assert_eq!(check("--find-rate").unwrap().scenario, Scenario::FindRate { first: 10.0, duration, p99 });
@@ -341,6 +395,7 @@ mod tests {
             ("--latency 6s", "--latency: expected at most 5000 ms"),
             ("--loss 1", "--loss: expected 0% to 50%"),
             ("--loss 1% --in-process", "--in-process"),
+            ("--closed --hostile 1", "--hostile"),
             ("--in-process --kill 3", "--kill"),
             ("--partition 1s --latency 40ms", "--latency"),
             ("--find-rate --churn --rate 5", "--find-rate"),

@@ -17,7 +17,8 @@ use super::{
     client::Client,
     error::GridError,
     interrupt::Interrupt,
-    memory,
+    members, memory,
+    nodes::Nodes,
     place::Place,
     process::{Inhabitants, NodeCommand, NodeConfigFile, NodeProcess, NodeTiming, system},
     wait::{Look, wait_until},
@@ -44,7 +45,7 @@ pub struct Launch<'a> {
     pub run_dir: &'a Path,
     /// Where log files go.
     pub log_dir: &'a Path,
-    /// The hosts of each node.
+    /// The hosts of each node, of those too that come later.
     pub nodes: &'a [GridSnapshot],
     /// The name of each node, for people and for its files.
     pub names: &'a [String],
@@ -58,6 +59,8 @@ pub struct Launch<'a> {
     pub epoch: Span,
     /// Name of the grid.
     pub grid: &'a str,
+    /// Whether the grid is one of members: the first node founds it and invites the others.
+    pub is_closed: bool,
 }
 
 /// A running node.
@@ -90,20 +93,24 @@ impl Node {
 /// All running nodes.
 pub struct Cluster {
     /// In the order of their start.
-    pub nodes: Vec<Node>,
+    pub nodes: Nodes,
     interrupt: Interrupt,
 }
 
 impl Cluster {
-    /// Starts all nodes: the first one, then the rest in waves, which find the grid through the first.
+    /// Starts the first `count` nodes: the first one, then the rest in waves, which find the grid through the first.
     ///
     /// # Errors
     /// [`GridError`]; nodes that were started already are ended.
-    pub fn start(launch: &Launch<'_>, interrupt: &Interrupt, progress: impl Fn(usize)) -> Result<Cluster, GridError> {
-        let mut cluster = Cluster::empty(interrupt);
-        let count = launch.nodes.len();
+    pub fn start(
+        launch: &Launch<'_>,
+        count: usize,
+        interrupt: &Interrupt,
+        progress: impl Fn(usize),
+    ) -> Result<Cluster, GridError> {
+        let cluster = Cluster::empty(launch.nodes.len(), interrupt);
         if launch.in_process {
-            let group = launch.spawn_group()?;
+            let group = launch.spawn_group(count)?;
             for index in 0..count {
                 cluster.add(launch, index, Arc::clone(&group))?;
                 progress(cluster.nodes.len());
@@ -114,9 +121,9 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// No nodes yet.
-    pub fn empty(interrupt: &Interrupt) -> Cluster {
-        Cluster { nodes: Vec::new(), interrupt: interrupt.clone() }
+    /// No nodes yet, and room for `most`.
+    pub fn empty(most: usize, interrupt: &Interrupt) -> Cluster {
+        Cluster { nodes: Nodes::with_room(most), interrupt: interrupt.clone() }
     }
 
     /// Starts more nodes, until there are `count`. They find the grid at `bootstrap`, or else through the first of them,
@@ -125,7 +132,7 @@ impl Cluster {
     /// # Errors
     /// [`GridError`]; nodes that were started already stay.
     pub fn grow(
-        &mut self,
+        &self,
         launch: &Launch<'_>,
         count: usize,
         mut bootstrap: Vec<String>,
@@ -148,7 +155,7 @@ impl Cluster {
     }
 
     /// Waits until the API of the node with number `index` answers, and adds the node. The addresses that it told.
-    fn add(&mut self, launch: &Launch<'_>, index: usize, process: Arc<NodeProcess>) -> Result<Vec<String>, GridError> {
+    fn add(&self, launch: &Launch<'_>, index: usize, process: Arc<NodeProcess>) -> Result<Vec<String>, GridError> {
         let (name, data_dir) = (launch.names[index].clone(), launch.data_dir(index));
         let (client, status) = opened(&name, &data_dir, &process, &self.interrupt)?;
         let place = &launch.places[index];
@@ -157,14 +164,18 @@ impl Cluster {
             (Some(_), _) | (None, None) => place.listen.clone(),
             (None, Some(told)) => without_peer(told).to_owned(),
         };
-        self.nodes.push(Node { name, process, site: status.site, data_dir, listen, client: RwLock::new(client) });
-        Ok(status.listen)
+        let node = Node { name, process, site: status.site, data_dir, listen, client: RwLock::new(client) };
+        if self.nodes.add(node) {
+            return Ok(status.listen);
+        }
+        Err(system("cannot add a node")(io::Error::other("more were started than were asked for")))
     }
 
     /// The processes: one a node, or one for all.
-    fn processes(&self) -> &[Node] {
-        let is_shared = self.nodes.windows(2).any(|pair| Arc::ptr_eq(&pair[0].process, &pair[1].process));
-        if is_shared { &self.nodes[..1] } else { &self.nodes }
+    fn processes(&self) -> impl Iterator<Item = &Node> {
+        let mut first = self.nodes.iter().take(2).map(|node| &node.process);
+        let is_shared = first.next().zip(first.next()).is_some_and(|(one, other)| Arc::ptr_eq(one, other));
+        self.nodes.iter().take(if is_shared { 1 } else { usize::MAX })
     }
 
     /// Nodes whose process runs.
@@ -174,7 +185,7 @@ impl Cluster {
 
     /// Ids of the processes.
     pub fn pids(&self) -> Vec<u32> {
-        self.processes().iter().map(|node| node.process.pid()).collect()
+        self.processes().map(|node| node.process.pid()).collect()
     }
 
     /// Processor time that all nodes have used; `None` where that cannot be told.
@@ -201,7 +212,7 @@ impl Cluster {
     /// [`GridError::Crashed`] with the last log lines, [`GridError::Interrupted`].
     pub fn check(&self) -> Result<(), GridError> {
         self.interrupt.check()?;
-        self.processes().iter().try_for_each(|node| node.process.check())
+        self.processes().try_for_each(|node| node.process.check())
     }
 
     /// Starts the node at `index` again after its end, with its data and its address, and waits until its API answers.
@@ -238,7 +249,7 @@ impl Cluster {
 
     /// How many processes have ended by themselves.
     pub fn crashes(&self) -> usize {
-        self.processes().iter().filter(|node| node.process.check().is_err()).count()
+        self.processes().filter(|node| node.process.check().is_err()).count()
     }
 
     /// Asks every process to end, waits, and kills those that do not. Returns in words what did not end as it should.
@@ -247,12 +258,12 @@ impl Cluster {
             node.process.terminate();
         }
         let all_ended = || {
-            let running = self.processes().iter().filter(|node| node.process.is_running()).count();
+            let running = self.processes().filter(|node| node.process.is_running()).count();
             Ok(if running == 0 { Look::Done(()) } else { Look::NotYet(format!("{running} processes running")) })
         };
         // A deadline is told below, process by process; an interrupt has no say here, since stopping is what it asks for.
         let _ = wait_until("stop", STOP_LIMIT, PAUSE, || Ok(()), all_ended);
-        self.processes().iter().filter_map(|node| node.process.bad_end()).collect()
+        self.processes().filter_map(|node| node.process.bad_end()).collect()
     }
 }
 
@@ -268,7 +279,9 @@ impl Launch<'_> {
         fs::create_dir_all(&data_dir).map_err(system(&format!("cannot make {}", data_dir.display())))?;
         let hosts_file = self.write_hosts(index, &self.nodes[index])?;
         let place = &self.places[index];
-        let config = NodeConfigFile::new(&data_dir, name, self.grid, bootstrap, &hosts_file, place, self.timing);
+        // Whoever has joined a closed grid has it in the data directory.
+        let grid = (!self.is_closed).then_some(self.grid);
+        let config = NodeConfigFile::new(&data_dir, name, grid, bootstrap, &hosts_file, place, self.timing);
         write(&dir, "site.toml", &config.to_toml())
     }
 
@@ -283,17 +296,29 @@ impl Launch<'_> {
 
     fn spawn(&self, index: usize, bootstrap: &[String]) -> Result<NodeProcess, GridError> {
         let inhabitants = Inhabitants::One(self.configure(index, bootstrap)?);
+        if self.is_closed {
+            self.admit(index, bootstrap)?;
+        }
         let namespace = self.places[index].namespace;
         let command = NodeCommand { kolo: self.kolo.to_owned(), inhabitants, namespace };
         let name = &self.names[index];
         NodeProcess::spawn(command, name.clone(), self.log_dir.join(format!("{name}.log")))
     }
 
-    /// Starts one process with all nodes, which find the grid through the first.
-    fn spawn_group(&self) -> Result<Arc<NodeProcess>, GridError> {
+    /// Makes the node with number `index` a member of the closed grid.
+    fn admit(&self, index: usize, bootstrap: &[String]) -> Result<(), GridError> {
+        let founder = self.data_dir(0);
+        match index {
+            0 => members::found(self.kolo, &founder, self.grid, &self.names[0]),
+            _ => members::join(self.kolo, &founder, &self.data_dir(index), &self.names[index], bootstrap),
+        }
+    }
+
+    /// Starts one process with the first `count` nodes, which find the grid through the first.
+    fn spawn_group(&self, count: usize) -> Result<Arc<NodeProcess>, GridError> {
         let first = [self.places[0].listen.clone()];
         let bootstrap = |index| if index == 0 { &[][..] } else { &first[..] };
-        let configs = (0..self.nodes.len()).map(|index| self.configure(index, bootstrap(index)));
+        let configs = (0..count).map(|index| self.configure(index, bootstrap(index)));
         let inhabitants = Inhabitants::Many(configs.collect::<Result<_, _>>()?);
         let command = NodeCommand { kolo: self.kolo.to_owned(), inhabitants, namespace: None };
         let log = self.log_dir.join("nodes.log");

@@ -1,4 +1,4 @@
-//! Ends nodes while the load runs and starts them again, and measures how they recover.
+//! Ends nodes while the load runs and starts them again, measures how they recover, and lets new ones join meanwhile.
 //!
 //! Which node goes, how, after what pause and for how long comes from the seed. Invariant: at most a third of the nodes
 //! is down at the same time, and all are up when [`Crashes::run`] returns without an error.
@@ -14,12 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rand::RngExt;
+use rand::{RngExt, seq::IteratorRandom as _};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
     cluster::{Cluster, Node},
     error::GridError,
+    newcomers::{Newcomers, THROUGH},
     wait::{Look, wait_until},
     wire::{Booking, BookingState},
 };
@@ -39,6 +40,8 @@ pub struct Pattern {
     pub times: usize,
     /// Whether some leave in order (SIGTERM) instead of being killed.
     pub some_leave: bool,
+    /// Which part of all that happens is that a new node joins, while there are any: so many of so many.
+    pub joins: (u32, u32),
     /// Pause between two, in milliseconds.
     pub pause_ms: RangeInclusive<u64>,
     /// How long a node stays away, in milliseconds.
@@ -48,12 +51,12 @@ pub struct Pattern {
 impl Pattern {
     /// Kills in quick succession.
     pub fn kills(times: usize) -> Pattern {
-        Pattern { times, some_leave: false, pause_ms: 100..=400, down_ms: 50..=1000 }
+        Pattern { times, some_leave: false, joins: (0, 1), pause_ms: 100..=400, down_ms: 50..=1000 }
     }
 
-    /// The coming and going of a restless grid, for as long as the run lasts.
+    /// The joining, going and coming back of a restless grid, for as long as the run lasts.
     pub fn churn() -> Pattern {
-        Pattern { times: usize::MAX, some_leave: true, pause_ms: 500..=2000, down_ms: 500..=5000 }
+        Pattern { times: usize::MAX, some_leave: true, joins: (1, 3), pause_ms: 500..=2000, down_ms: 500..=5000 }
     }
 }
 
@@ -75,6 +78,7 @@ pub struct Recovery {
 pub struct Crashes<'a> {
     cluster: &'a Cluster,
     pattern: Pattern,
+    newcomers: &'a Newcomers<'a>,
     /// Nodes that are down.
     down: Mutex<BTreeSet<usize>>,
     up_again: Condvar,
@@ -86,22 +90,24 @@ pub struct Crashes<'a> {
 
 impl<'a> Crashes<'a> {
     /// Nothing has happened yet.
-    pub fn new(cluster: &'a Cluster, pattern: Pattern) -> Crashes<'a> {
+    pub fn new(cluster: &'a Cluster, pattern: Pattern, newcomers: &'a Newcomers<'a>) -> Crashes<'a> {
         Crashes {
             cluster,
             pattern,
+            newcomers,
             down: Mutex::default(),
             up_again: Condvar::new(),
-            gone: cluster.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
+            gone: (0..cluster.nodes.room()).map(|_| AtomicU64::new(0)).collect(),
             recoveries: Mutex::default(),
             error: Mutex::default(),
         }
     }
 
-    /// Ends and revives nodes until `over`; returns when all are up and have settled what they had left open.
+    /// Ends and revives nodes and lets new ones join until `over`; returns when all are up and have settled what they had
+    /// left open.
     ///
     /// # Errors
-    /// [`GridError`] when a node does not come back, does not settle, or ends by itself.
+    /// [`GridError`] when a node does not come up, does not settle, or ends by itself.
     pub fn run(self, seed: u64, over: &AtomicBool, progress: impl Fn(usize)) -> Result<Vec<Recovery>, GridError> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         thread::scope(|scope| {
@@ -110,6 +116,11 @@ impl<'a> Crashes<'a> {
                 if over.load(Ordering::Relaxed) || self.has_failed() || self.cluster.check().is_err() {
                     break;
                 }
+                if random.random_ratio(self.pattern.joins.0, self.pattern.joins.1) && self.newcomers.may_come() {
+                    let (this, through) = (&self, self.draw_up(&mut random));
+                    scope.spawn(move || this.note(this.newcomers.join(&through)));
+                    continue;
+                }
                 let index = self.next_victim(&mut random);
                 let down = Duration::from_millis(random.random_range(self.pattern.down_ms.clone()));
                 let is_kill = !self.pattern.some_leave || random.random_bool(0.5);
@@ -117,10 +128,7 @@ impl<'a> Crashes<'a> {
                 let this = &self;
                 scope.spawn(move || {
                     let end = this.end(index, is_kill);
-                    let recovered = end.and_then(|ended| this.recover(index, life, ended, down, is_kill));
-                    if let Err(error) = recovered {
-                        this.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    }
+                    this.note(end.and_then(|ended| this.recover(index, life, ended, down, is_kill)));
                     this.comes_up(index, life);
                 });
                 progress(done + 1);
@@ -144,13 +152,26 @@ impl<'a> Crashes<'a> {
         self.cluster.leave(index)
     }
 
+    /// Remembers the first thing that went wrong.
+    fn note(&self, result: Result<(), GridError>) {
+        if let Err(error) = result {
+            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+
     fn has_failed(&self) -> bool {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    /// Draws some nodes that are up.
+    fn draw_up(&self, random: &mut Xoshiro256PlusPlus) -> Vec<usize> {
+        let down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        (0..self.newcomers.arrived()).filter(|index| !down.contains(index)).sample(random, THROUGH)
+    }
+
     /// Draws a node that is up, and marks it as down.
     fn next_victim(&self, random: &mut Xoshiro256PlusPlus) -> usize {
-        let nodes = self.cluster.nodes.len();
+        let nodes = self.newcomers.arrived();
         let down_max = (nodes / 3).max(1);
         let down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         let mut down =

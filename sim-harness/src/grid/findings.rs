@@ -15,6 +15,7 @@ use super::{
     load_figures::LoadFigures,
     measure::{Percentiles, milliseconds, percentiles},
     memory::Memory,
+    newcomers::{Join, JoinFigures},
     partition::PartitionFigures,
     wire::{RequestState, Round},
 };
@@ -26,6 +27,8 @@ pub struct Findings {
     pub nodes: usize,
     /// Hosts of all nodes.
     pub hosts: usize,
+    /// What is special about the run, in words.
+    pub conditions: Vec<String>,
     /// From a node's start until it knew the whole grid.
     pub formation: Vec<Duration>,
     /// Answers and how changes spread.
@@ -42,6 +45,8 @@ pub struct Findings {
     pub aftermath: Option<Aftermath>,
     /// How each absence was got over, where nodes were killed or left.
     pub recoveries: Option<Vec<Recovery>>,
+    /// How new sites joined, where some could.
+    pub joins: Option<Vec<Join>>,
     /// What a partition showed.
     pub partition: Option<PartitionFigures>,
     /// What attackers did to the grid.
@@ -63,6 +68,9 @@ pub struct Figures {
     pub nodes: usize,
     /// Hosts of all nodes.
     pub hosts: usize,
+    /// What is special about the run, in words: distances, members, what happens meanwhile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<String>,
     /// Requests that were submitted.
     pub requests: usize,
     /// Requests whose reservation stands.
@@ -108,6 +116,9 @@ pub struct Figures {
     /// Absences of nodes, and how they were got over.
     #[serde(flatten)]
     pub crashes_caused: Option<CrashFigures>,
+    /// Sites that joined.
+    #[serde(flatten)]
+    pub joins: Option<JoinFigures>,
     /// What a partition showed.
     #[serde(flatten)]
     pub partition: Option<PartitionFigures>,
@@ -253,6 +264,7 @@ impl Findings {
         Figures {
             nodes: self.nodes,
             hosts: self.hosts,
+            conditions: self.conditions.clone(),
             requests: answers.len(),
             reserved: count(Outcome::Reserved),
             rejected: count(Outcome::Rejected),
@@ -273,6 +285,7 @@ impl Findings {
             seed: self.seed,
             aftermath: self.aftermath.clone(),
             crashes_caused: self.recoveries.as_deref().map(CrashFigures::new),
+            joins: self.joins.as_deref().map(|joins| JoinFigures::new(joins, answers)),
             partition: self.partition.clone(),
             hostile: self.hostile.clone(),
         }

@@ -107,7 +107,7 @@ impl Attackers {
         }
         let own = env::current_exe().map_err(system("the place of this binary is unknown"))?;
         let mut targets = Vec::new();
-        for node in &cluster.nodes {
+        for node in cluster.nodes.iter() {
             let failed = |source| GridError::Client { node: node.name.clone(), source };
             targets.extend(node.client().status().map_err(failed)?.listen);
         }

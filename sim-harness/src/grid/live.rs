@@ -74,8 +74,8 @@ impl Pulse {
         }
     }
 
-    /// In one line, at `now`, with `up` of `nodes` nodes running.
-    fn words(&self, now: Instant, up: usize, nodes: usize) -> String {
+    /// In three short lines, at `now`, with `up` of `nodes` nodes running.
+    fn words(&self, now: Instant, up: usize, nodes: usize) -> [String; 3] {
         let mut counts = self.counts();
         while counts.recent.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > RECENT) {
             counts.recent.pop_front();
@@ -87,12 +87,14 @@ impl Pulse {
         );
         let Counts { begun, reserved, rejected, failed, conflicts, .. } = *counts;
         let open = begun.saturating_sub(reserved + rejected + failed);
-        format!(
-            "{} s: {up} of {nodes} nodes; {begun} requests: {reserved} reserved, {rejected} rejected, {failed} failed, \
-             {open} open; {conflicts} conflicts; last {} s: {latency}",
-            now.saturating_duration_since(self.begun).as_secs(),
-            RECENT.as_secs()
-        )
+        [
+            format!("{} s: {up} of {nodes} nodes", now.saturating_duration_since(self.begun).as_secs()),
+            format!(
+                "{begun} requests: {reserved} reserved, {rejected} rejected, {failed} failed, {open} open; {conflicts} \
+                 conflicts"
+            ),
+            format!("last {} s: {latency}", RECENT.as_secs()),
+        ]
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -143,7 +145,7 @@ mod tests {
         pulse.request_ends(&answer("confirmed", 40));
         pulse.request_ends(&answer("rejected", 900));
         pulse.request_ends(&Answer { end: End::Lost("gone".to_owned()), ..answer("failed", 1) });
-        let words = pulse.words(Instant::now(), 3, 4);
+        let words = pulse.words(Instant::now(), 3, 4).join("; ");
         assert!(
             words.ends_with(
                 ": 3 of 4 nodes; 5 requests: 2 reserved, 1 rejected, 1 failed, 1 open; 3 conflicts; last 5 s: p50 20 ms, \
@@ -151,7 +153,7 @@ mod tests {
             ),
             "{words}"
         );
-        let later = pulse.words(Instant::now() + RECENT * 2, 4, 4);
-        assert!(later.ends_with("last 5 s: none reserved"), "{later}");
+        let [_, _, later] = pulse.words(Instant::now() + RECENT * 2, 4, 4);
+        assert_eq!(later, "last 5 s: none reserved");
     }
 }

@@ -5,7 +5,7 @@
 //! users were told is checked against all ledgers by code that shares nothing with the nodes' own.
 //!
 //! Reading order: `args` and `scenario`, `workload`, `cluster` and `process` (the nodes), `knowledge` and `drive` (a run
-//! without faults), `load` and `crashes` (one with them), `invariants`, `aftermath` and `findings` (what is checked),
+//! without faults), `load`, `crashes` and `newcomers` (one with them), `invariants`, `aftermath` and `findings` (what is checked),
 //! `report`. `scripted` plays scenario files on the same processes.
 
 mod aftermath;
@@ -25,8 +25,11 @@ mod live;
 mod load;
 mod load_figures;
 pub mod measure;
+mod members;
 pub mod memory;
 mod network;
+mod newcomers;
+mod nodes;
 mod page;
 mod partition;
 mod place;
@@ -121,12 +124,12 @@ fn run_in(files: &Files, checked: &Checked, workload: &Workload, interrupt: &Int
             let halves: Vec<usize> = (0..checked.nodes).map(|index| side_of(index, checked.nodes)).collect();
             network.places(&halves)?
         }
-        (None, Some(wan)) => (0..checked.nodes).map(|index| wan.place(index)).collect::<Result<_, _>>()?,
+        (None, Some(wan)) => (0..workload.nodes.len()).map(|index| wan.place(index)).collect::<Result<_, _>>()?,
         (None, None) if checked.in_process => (0..checked.nodes).map(Place::in_process).collect(),
-        (None, None) => (0..checked.nodes).map(Place::loopback).collect(),
+        (None, None) => (0..workload.nodes.len()).map(Place::loopback).collect(),
     };
     let grid = format!("kolo-sim-{epoch}-{}", std::process::id());
-    let names: Vec<String> = (1..=checked.nodes).map(|number| format!("node-{number:03}")).collect();
+    let names: Vec<String> = (1..=workload.nodes.len()).map(|number| format!("node-{number:03}")).collect();
     let launch = Launch {
         kolo: &checked.kolo,
         places: &places,
@@ -138,15 +141,22 @@ fn run_in(files: &Files, checked: &Checked, workload: &Workload, interrupt: &Int
         names: &names,
         epoch: Span(epoch),
         grid: &grid,
+        is_closed: checked.is_closed,
     };
     progress.stage("starting nodes", checked.nodes);
-    let cluster = Cluster::start(&launch, interrupt, |started| progress.at(started))?;
-    let mut findings =
-        Findings { nodes: checked.nodes, hosts: workload.hosts(), seed: checked.seed, ..Findings::default() };
+    let cluster = Cluster::start(&launch, checked.nodes, interrupt, |started| progress.at(started))?;
+    let mut findings = Findings {
+        nodes: checked.nodes,
+        hosts: workload.hosts(checked.nodes),
+        conditions: checked.conditions(),
+        seed: checked.seed,
+        ..Findings::default()
+    };
     let requests: Vec<Request> =
         workload.requests.iter().map(|request| shifted_request(request, Span(epoch))).collect();
     let ended = Run {
         cluster: &cluster,
+        launch: &launch,
         checked,
         requests: &requests,
         network: network.as_ref(),

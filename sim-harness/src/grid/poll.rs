@@ -4,7 +4,7 @@
 
 use std::{
     panic::resume_unwind,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -40,8 +40,30 @@ impl Poll<'_> {
         nodes: &[usize],
         look: impl Fn(&Node) -> Result<Look<T>, ClientError> + Sync,
     ) -> Result<Vec<T>, GridError> {
+        self.each_telling(cluster, nodes, look, |_| ())
+    }
+
+    /// The same, and tells how many are done whenever one more is.
+    ///
+    /// # Errors
+    /// As [`Poll::each`].
+    pub fn each_telling<T: Send>(
+        &self,
+        cluster: &Cluster,
+        nodes: &[usize],
+        look: impl Fn(&Node) -> Result<Look<T>, ClientError> + Sync,
+        tell: impl Fn(usize) + Sync,
+    ) -> Result<Vec<T>, GridError> {
         let given_up = AtomicBool::new(false);
+        let done = AtomicUsize::new(0);
         let begun = Instant::now();
+        let look = |node: &Node| {
+            let found = look(node);
+            if matches!(found, Ok(Look::Done(_))) {
+                tell(done.fetch_add(1, Ordering::Relaxed) + 1);
+            }
+            found
+        };
         let worker = |mine: Vec<usize>| {
             let result = self.some(cluster, &mine, begun, &given_up, &look);
             if result.is_err() {

@@ -28,7 +28,8 @@ const TAIL_LINES: usize = 12;
 pub struct NodeConfigFile<'a> {
     data_dir: &'a Path,
     name: &'a str,
-    grid: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grid: Option<&'a str>,
     listen: [&'a str; 1],
     announce: Vec<&'a str>,
     bootstrap: &'a [String],
@@ -76,11 +77,11 @@ struct Log {
 }
 
 impl<'a> NodeConfigFile<'a> {
-    /// A node at `place` that is as quick as `timing` says.
+    /// A node at `place` that is as quick as `timing` says; of the grid named, or of the one that it has joined.
     pub fn new(
         data_dir: &'a Path,
         name: &'a str,
-        grid: &'a str,
+        grid: Option<&'a str>,
         bootstrap: &'a [String],
         hosts_file: &'a Path,
         place: &'a Place,
@@ -427,7 +428,7 @@ mod tests {
         let (data_dir, hosts) = (Path::new("/d"), Path::new("/h.json"));
         let losses = LossTiming { check: Duration::from_secs(3), lost_after: Duration::from_secs(1) };
         let timing = NodeTiming { gossip: Duration::from_millis(200), losses: Some(losses) };
-        let file = NodeConfigFile::new(data_dir, "node-001", "g", &bootstrap, hosts, &place, timing);
+        let file = NodeConfigFile::new(data_dir, "node-001", Some("g"), &bootstrap, hosts, &place, timing);
         let text = file.to_toml();
         let table: toml::Table = toml::from_str(&text).unwrap();
         assert_eq!(table["bootstrap"][0].as_str(), Some(bootstrap[0].as_str()));

@@ -17,6 +17,7 @@ use super::{
     hostile::PhaseFigures,
     load_figures::LoadFigures,
     measure::Percentiles,
+    newcomers::JoinFigures,
     page,
     process::system,
     wire::Reservation,
@@ -111,12 +112,14 @@ fn not_reserved(findings: &Findings) -> String {
 
 /// What a scenario adds, in words.
 pub fn sections(figures: &Figures) -> Vec<String> {
-    let mut words = Vec::new();
+    let mut words: Vec<String> =
+        (!figures.conditions.is_empty()).then(|| figures.conditions.join("; ")).into_iter().collect();
     if let Some(crashes) = &figures.crashes_caused {
         let cut_short = crashes.recovery_ms.cut_short;
         let (kills, leaves) = (crashes.kills, crashes.leaves);
         words.push(format!("{kills} kills, {leaves} left in order; {cut_short} recoveries cut short by the next end"));
     }
+    words.extend(figures.joins.as_ref().map(JoinFigures::words));
     if let Some(partition) = &figures.partition {
         let halves: Vec<String> =
             partition.halves.iter().map(|half| format!("{} of {}", half.reserved, half.answered)).collect();
@@ -162,6 +165,12 @@ pub fn table(figures: &Figures) -> Table {
             ("new process to answering, ms", crashes.recovery_ms.start),
             ("end to answering again, ms", crashes.recovery_ms.answers),
             ("end to all settled, ms", crashes.recovery_ms.settled),
+        ]);
+    }
+    if let Some(joins) = &figures.joins {
+        rows.extend([
+            ("new site to answering, ms", joins.join_ms.answers),
+            ("from then to whole grid known, ms", joins.join_ms.knows_grid),
         ]);
     }
     for (name, half) in ["alone, first half, ms", "alone, second half, ms"]

@@ -15,7 +15,7 @@ use broker::request::Request;
 use super::{
     aftermath,
     args::Checked,
-    cluster::Cluster,
+    cluster::{Cluster, Launch},
     crashes::{Crashes, Pattern},
     drive,
     error::GridError,
@@ -27,6 +27,7 @@ use super::{
     load_figures::Before,
     memory,
     network::{HALVES, Network},
+    newcomers::Newcomers,
     partition::{Cut, PartitionFigures},
     process::system,
     progress::Progress,
@@ -43,6 +44,8 @@ const BEFORE_CUT: Duration = Duration::from_secs(3);
 pub struct Run<'a> {
     /// The nodes.
     pub cluster: &'a Cluster,
+    /// How they were started, with what is to be started later.
+    pub launch: &'a Launch<'a>,
     /// What was asked for.
     pub checked: &'a Checked,
     /// The requests, in the time of the run.
@@ -62,7 +65,7 @@ impl Run<'_> {
     /// [`GridError`] when something ends the run early; what was found until then is in `findings`.
     pub fn drive_and_check(&self, findings: &mut Findings) -> Result<(), GridError> {
         self.progress.stage("forming the grid", self.checked.nodes);
-        findings.formation = knowledge::formation(self.cluster, findings.hosts)?;
+        findings.formation = knowledge::formation(self.cluster, findings.hosts, |known| self.progress.at(known))?;
         match self.checked.scenario {
             Scenario::Rounds => self.rounds(findings)?,
             Scenario::Crashes { kills } => self.crashes(kills, findings)?,
@@ -92,7 +95,8 @@ impl Run<'_> {
 
     fn crashes(&self, kills: usize, findings: &mut Findings) -> Result<(), GridError> {
         self.progress.stage("kills under load", kills);
-        let crashes = Crashes::new(self.cluster, Pattern::kills(kills));
+        let newcomers = Newcomers::new(self.cluster, self.launch);
+        let crashes = Crashes::new(self.cluster, Pattern::kills(kills), &newcomers);
         let (seed, never) = (self.checked.seed, AtomicBool::new(false));
         let kill = || crashes.run(seed, &never, |done| self.progress.at(done));
         let (placed, recoveries) = self.under_load("load", self.users(), kill)?;
@@ -152,13 +156,14 @@ impl Run<'_> {
         findings.rest = Some(rest::wait(self.cluster)?);
         self.progress.stage(&format!("open load, {per_second:.1} a second"), self.checked.nodes);
         let before = Before::look(self.cluster);
+        let newcomers = Newcomers::new(self.cluster, self.launch);
         let (placed, recoveries) = self.under_load(name, Pace::Open { per_second }, || {
             if !churn {
                 return self.cluster.pass(duration).map(|()| None);
             }
             let over = AtomicBool::new(false);
             thread::scope(|scope| {
-                let crashes = Crashes::new(self.cluster, Pattern::churn());
+                let crashes = Crashes::new(self.cluster, Pattern::churn(), &newcomers);
                 let churning = scope.spawn(|| crashes.run(self.checked.seed, &over, |_| ()));
                 let passed = self.cluster.pass(duration);
                 over.store(true, Ordering::Relaxed);
@@ -167,6 +172,7 @@ impl Run<'_> {
             })
         })?;
         findings.loads.push(before.figures(self.cluster, per_second, &placed));
+        findings.joins = recoveries.is_some().then(|| newcomers.into_joins());
         findings.recoveries = recoveries;
         Ok(placed)
     }

@@ -53,7 +53,7 @@ pub struct ScenarioFlags {
     /// How long requests come at --rate (with --hostile: each time, 20s by default).
     #[arg(long, value_name = "DURATION", conflicts_with_all = ["in_order", "kill", "partition"])]
     duration: Option<String>,
-    /// While requests come at --rate, nodes leave, crash and come back.
+    /// While requests come at --rate, nodes leave, crash and come back, and new sites join.
     #[arg(long, requires = "rate", conflicts_with_all = ["hostile"])]
     churn: bool,
     /// Look for the highest rate that the grid keeps up with: every request answered, and the 99th percentile of the
@@ -90,7 +90,7 @@ pub enum Scenario {
         per_second: f64,
         /// How long.
         duration: Duration,
-        /// Whether nodes leave, crash and come back meanwhile.
+        /// Whether nodes leave, crash and come back, and new ones join meanwhile.
         churn: bool,
     },
     /// Loads at several rates, to find the highest one that is kept up with.

@@ -95,13 +95,14 @@ pub fn play(
         names: &names,
         epoch: Span(epoch),
         grid: &format!("kolo-sim-{epoch}-{}", std::process::id()),
+        is_closed: false,
     };
     let mut processes = Processes {
         launch: &launch,
         network: network.as_ref(),
         positions: order.into_iter().zip(parts).collect(),
         cut: BTreeSet::new(),
-        cluster: Cluster::empty(&interrupt),
+        cluster: Cluster::empty(nodes.len(), &interrupt),
         requests: BTreeMap::new(),
         begun: Instant::now(),
     };

@@ -26,7 +26,7 @@ use crate::generate;
 /// What the run is about.
 #[derive(Debug)]
 pub struct Workload {
-    /// The hosts of each node, with times relative to the start of the run.
+    /// The hosts of each node, those that come later last, with times relative to the start of the run.
     pub nodes: Vec<GridSnapshot>,
     /// The requests, with times relative to the start of the run.
     pub requests: Vec<Request>,
@@ -58,14 +58,30 @@ impl Workload {
             HostSource::File(path) if sites < checked.nodes => {
                 Err(UsageError::FewerSitesThanNodes { path: path.clone(), nodes: checked.nodes, sites })
             }
-            _ => Ok(Workload { nodes: deal(snapshot, checked.nodes), requests }),
+            _ => {
+                let hosts = snapshot.hosts.len();
+                let mut nodes = deal(snapshot, checked.nodes);
+                nodes.extend(newcomers(checked, hosts));
+                Ok(Workload { nodes, requests })
+            }
         }
     }
 
-    /// Hosts of all nodes.
-    pub fn hosts(&self) -> usize {
-        self.nodes.iter().map(|node| node.hosts.len()).sum()
+    /// Hosts of the first `nodes` nodes.
+    pub fn hosts(&self, nodes: usize) -> usize {
+        self.nodes.iter().take(nodes).map(|node| node.hosts.len()).sum()
     }
+}
+
+/// The hosts of the nodes that come later: drawn behind the `hosts` of the others, as many for each as those have.
+fn newcomers(checked: &Checked, hosts: usize) -> Vec<GridSnapshot> {
+    let each = hosts.div_ceil(checked.nodes);
+    let all = hosts + each * checked.newcomers;
+    let drawn = match checked.hosts {
+        HostSource::Generated { free: true, .. } => generate::free_grid(checked.seed, all),
+        HostSource::Generated { free: false, .. } | HostSource::File(_) => generate::grid(checked.seed, all),
+    };
+    drawn.hosts[hosts..].chunks(each).map(|hosts| GridSnapshot { hosts: hosts.to_vec() }).collect()
 }
 
 fn read(path: &Path) -> Result<String, UsageError> {
