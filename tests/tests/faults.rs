@@ -55,6 +55,8 @@ fn impossible_scenarios_are_refused_with_the_flag() {
         (&["--rate", "0", "--duration", "5s"], "--rate: expected"),
         (&["--hostile", "0"], "--hostile: expected 1 to"),
         (&["--churn"], "--rate"),
+        (&["--churn", "--rate", "5", "--duration", "5s", "--hostile", "1"], "--hostile"),
+        (&["--closed", "--in-process"], "--in-process"),
     ] {
         let output = Command::new(binary("kolo-sim")).arg("grid").args(arguments).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
