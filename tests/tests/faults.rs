@@ -66,6 +66,14 @@ fn impossible_scenarios_are_refused_with_the_flag() {
 }
 
 #[test]
+fn new_sites_are_invited_join_under_load_and_their_ledgers_are_checked() {
+    let size = ["--closed", "--nodes", "3", "--hosts", "9", "--free", "--hosts-per-request", "2", "--seed", "2"];
+    let figures = figures(&[&size[..], &["--churn", "--rate", "4", "--duration", "8s"]].concat());
+    assert!(figures["joined"].as_u64().unwrap() > 0, "{figures}");
+    assert!(figures["join_ms"]["knows_grid"]["max"].as_f64().unwrap() > 0.0, "{figures}");
+}
+
+#[test]
 fn ten_complete_nodes_in_one_process_reserve() {
     let size = ["--in-process", "--nodes", "10", "--hosts", "40", "--free"];
     let figures = figures(&[&size[..], &["--hosts-per-request", "3", "--rate", "5", "--duration", "2s"]].concat());

@@ -75,13 +75,15 @@ pub struct Node {
     pub data_dir: PathBuf,
     /// The address that it listens on in all its lives.
     listen: String,
+    /// The address that it tells others, with its peer id.
+    told: String,
     client: RwLock<Client>,
 }
 
 impl Node {
     /// Where other nodes find it.
     pub fn address(&self) -> String {
-        format!("{}/p2p/{}", self.listen, self.site)
+        self.told.clone()
     }
 
     /// The API of its present life, or of its last one while it is down.
@@ -98,7 +100,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the first `count` nodes: the first one, then the rest in waves, which find the grid through the first.
+    /// Starts the first `count` nodes: the first one, then the rest in waves, which find the grid through those before.
     ///
     /// # Errors
     /// [`GridError`]; nodes that were started already are ended.
@@ -117,7 +119,7 @@ impl Cluster {
             }
             return Ok(cluster);
         }
-        cluster.grow(launch, count, Vec::new(), progress)?;
+        cluster.grow(launch, count, &[], progress)?;
         Ok(cluster)
     }
 
@@ -126,8 +128,8 @@ impl Cluster {
         Cluster { nodes: Nodes::with_room(most), interrupt: interrupt.clone() }
     }
 
-    /// Starts more nodes, until there are `count`. They find the grid at `bootstrap`, or else through the first of them,
-    /// which then begins alone.
+    /// Starts more nodes, until there are `count`. They find the grid at `bootstrap`, or else through some that came before
+    /// them, the first of which begins alone.
     ///
     /// # Errors
     /// [`GridError`]; nodes that were started already stay.
@@ -135,27 +137,31 @@ impl Cluster {
         &self,
         launch: &Launch<'_>,
         count: usize,
-        mut bootstrap: Vec<String>,
+        bootstrap: &[String],
         progress: impl Fn(usize),
     ) -> Result<(), GridError> {
+        let first = self.nodes.len();
         while self.nodes.len() < count {
             let next = self.nodes.len();
-            let wave = if bootstrap.is_empty() { 1 } else { WAVE.min(count - next) };
+            let is_alone = next == first && bootstrap.is_empty();
+            let wave = if is_alone { 1 } else { WAVE.min(count - next) };
+            let through = |index: usize| match bootstrap {
+                [] if is_alone => Vec::new(),
+                [] => vec![self.nodes[first + parent(index - first).min(next - first - 1)].address()],
+                known => known.to_vec(),
+            };
             let spawned: Vec<NodeProcess> =
-                (next..next + wave).map(|index| launch.spawn(index, &bootstrap)).collect::<Result<_, _>>()?;
+                (next..next + wave).map(|index| launch.spawn(index, &through(index))).collect::<Result<_, _>>()?;
             for (index, process) in (next..).zip(spawned) {
-                let listen = self.add(launch, index, Arc::new(process))?;
-                if bootstrap.is_empty() {
-                    bootstrap = listen;
-                }
+                self.add(launch, index, Arc::new(process))?;
                 progress(self.nodes.len());
             }
         }
         Ok(())
     }
 
-    /// Waits until the API of the node with number `index` answers, and adds the node. The addresses that it told.
-    fn add(&self, launch: &Launch<'_>, index: usize, process: Arc<NodeProcess>) -> Result<Vec<String>, GridError> {
+    /// Waits until the API of the node with number `index` answers, and adds the node.
+    fn add(&self, launch: &Launch<'_>, index: usize, process: Arc<NodeProcess>) -> Result<(), GridError> {
         let (name, data_dir) = (launch.names[index].clone(), launch.data_dir(index));
         let (client, status) = opened(&name, &data_dir, &process, &self.interrupt)?;
         let place = &launch.places[index];
@@ -164,9 +170,10 @@ impl Cluster {
             (Some(_), _) | (None, None) => place.listen.clone(),
             (None, Some(told)) => without_peer(told).to_owned(),
         };
-        let node = Node { name, process, site: status.site, data_dir, listen, client: RwLock::new(client) };
+        let told = status.listen.first().cloned().unwrap_or_else(|| format!("{listen}/p2p/{}", status.site));
+        let node = Node { name, process, site: status.site, data_dir, listen, told, client: RwLock::new(client) };
         if self.nodes.add(node) {
-            return Ok(status.listen);
+            return Ok(());
         }
         Err(system("cannot add a node")(io::Error::other("more were started than were asked for")))
     }
@@ -267,6 +274,12 @@ impl Cluster {
     }
 }
 
+/// Through which node the one with number `index` finds the grid. Were it the first one for all, hundreds would ask it at
+/// once, and it could not keep what it promises them.
+fn parent(index: usize) -> usize {
+    index / WAVE
+}
+
 impl Launch<'_> {
     fn data_dir(&self, index: usize) -> PathBuf {
         self.run_dir.join(&self.names[index]).join("data")
@@ -314,11 +327,10 @@ impl Launch<'_> {
         }
     }
 
-    /// Starts one process with the first `count` nodes, which find the grid through the first.
+    /// Starts one process with the first `count` nodes, which find the grid through those before them.
     fn spawn_group(&self, count: usize) -> Result<Arc<NodeProcess>, GridError> {
-        let first = [self.places[0].listen.clone()];
-        let bootstrap = |index| if index == 0 { &[][..] } else { &first[..] };
-        let configs = (0..count).map(|index| self.configure(index, bootstrap(index)));
+        let bootstrap = |index| (index > 0).then(|| self.places[parent(index)].listen.clone());
+        let configs = (0..count).map(|index| self.configure(index, bootstrap(index).as_slice()));
         let inhabitants = Inhabitants::Many(configs.collect::<Result<_, _>>()?);
         let command = NodeCommand { kolo: self.kolo.to_owned(), inhabitants, namespace: None };
         let log = self.log_dir.join("nodes.log");

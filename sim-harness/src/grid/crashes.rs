@@ -40,8 +40,8 @@ pub struct Pattern {
     pub times: usize,
     /// Whether some leave in order (SIGTERM) instead of being killed.
     pub some_leave: bool,
-    /// Which part of all that happens is that a new node joins, while there are any: so many of so many.
-    pub joins: (u32, u32),
+    /// That a new node joins is the first thing that happens, and every so many-th after it, while there are any.
+    pub joins_every: Option<usize>,
     /// Pause between two, in milliseconds.
     pub pause_ms: RangeInclusive<u64>,
     /// How long a node stays away, in milliseconds.
@@ -51,12 +51,12 @@ pub struct Pattern {
 impl Pattern {
     /// Kills in quick succession.
     pub fn kills(times: usize) -> Pattern {
-        Pattern { times, some_leave: false, joins: (0, 1), pause_ms: 100..=400, down_ms: 50..=1000 }
+        Pattern { times, some_leave: false, joins_every: None, pause_ms: 100..=400, down_ms: 50..=1000 }
     }
 
     /// The joining, going and coming back of a restless grid, for as long as the run lasts.
     pub fn churn() -> Pattern {
-        Pattern { times: usize::MAX, some_leave: true, joins: (1, 3), pause_ms: 500..=2000, down_ms: 500..=5000 }
+        Pattern { times: usize::MAX, some_leave: true, joins_every: Some(3), pause_ms: 500..=2000, down_ms: 500..=5000 }
     }
 }
 
@@ -116,7 +116,8 @@ impl<'a> Crashes<'a> {
                 if over.load(Ordering::Relaxed) || self.has_failed() || self.cluster.check().is_err() {
                     break;
                 }
-                if random.random_ratio(self.pattern.joins.0, self.pattern.joins.1) && self.newcomers.may_come() {
+                let is_join = self.pattern.joins_every.is_some_and(|every| done % every == 0);
+                if is_join && self.newcomers.may_come() {
                     let (this, through) = (&self, self.draw_up(&mut random));
                     scope.spawn(move || this.note(this.newcomers.join(&through)));
                     continue;

@@ -75,9 +75,9 @@ impl<'a> Newcomers<'a> {
         let nodes = &self.cluster.nodes;
         let position = nodes.len();
         let there: BTreeSet<&str> = nodes.iter().map(|node| node.site.as_str()).collect();
-        let bootstrap = through.iter().map(|index| nodes[*index].address()).collect();
+        let bootstrap: Vec<String> = through.iter().map(|index| nodes[*index].address()).collect();
         let begun = Instant::now();
-        self.cluster.grow(self.launch, position + 1, bootstrap, |_| ())?;
+        self.cluster.grow(self.launch, position + 1, &bootstrap, |_| ())?;
         let answers = begun.elapsed();
         knowledge::of_newcomer(self.cluster, position, &there)?;
         let knows = begun.elapsed().saturating_sub(answers);

@@ -165,8 +165,8 @@ impl Processes<'_> {
             self.cluster.revive(*position)?;
         }
         let more = positions.iter().filter(|position| **position >= ever).count();
-        let bootstrap = self.running().map(Node::address).collect();
-        self.cluster.grow(self.launch, ever + more, bootstrap, |_| ())
+        let bootstrap: Vec<String> = self.running().map(Node::address).collect();
+        self.cluster.grow(self.launch, ever + more, &bootstrap, |_| ())
     }
 
     fn leave(&self, site: Site) -> Result<(), WorldError> {
