@@ -205,7 +205,7 @@ pub enum SiteAnswer {
     Booked {
         /// The hosts; none when nothing is, and then nothing ever will be.
         hosts: Vec<HostId>,
-        /// Who acted in the place of the entry point until this very question: it may not have heard.
+        /// Who acted for the request before the asking node: it may not have heard.
         before: Option<SiteId>,
         /// The ledger's version.
         version: LedgerVersion,
@@ -252,6 +252,13 @@ impl SiteAnswer {
             | SiteAnswer::Bookings { version, .. } => Some(*version),
             SiteAnswer::Refused(refusal) => Some(refusal.version),
             SiteAnswer::Settled | SiteAnswer::Status { .. } => None,
+        }
+    }
+
+    /// Adds who acted for the request before the asking node, where the site's ledger does not know and the node does.
+    pub fn name_who_acted(&mut self, known: impl FnOnce() -> Option<SiteId>) {
+        if let SiteAnswer::Booked { before: before @ None, .. } = self {
+            *before = known();
         }
     }
 }

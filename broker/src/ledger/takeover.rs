@@ -70,20 +70,20 @@ impl Ledger {
             Err(_) => None,
         };
         let word = permit.as_ref().map(Word::new);
-        let known = word.as_ref().and_then(|word| self.words.get(word)).cloned();
-        let is_superseded = word.as_ref().is_some_and(|word| known.as_ref().is_some_and(|known| known.is_after(word)));
-        if let Some(word) = word.filter(|_| !is_superseded) {
+        let known = word.as_ref().and_then(|word| self.words.get(word));
+        let is_superseded = word.as_ref().is_some_and(|word| known.is_some_and(|known| known.is_after(word)));
+        if let Some(word) = word.clone().filter(|_| !is_superseded) {
             self.words.insert(word, now.monotonic + self.limits.tombstone_life);
         }
         // Even of a try that the other node has not heard of: there is one node for a request.
         if is_superseded && let Some(refusal) = self.refusal_of_takeover(attempt, from) {
             return refusal;
         }
-        let known = known.map(|known| known.entry_point).filter(|before| before != from && !is_superseded);
+        let said_before = word.as_ref().filter(|_| !is_superseded).and_then(|word| self.words.before(word)).cloned();
         let Some(booking) = self.bookings.get(attempt).filter(|booking| !booking.is_held()) else {
             // Who acts for it now goes by this answer, so the hold must not be confirmed any more.
             self.give_back(now, attempt);
-            return SiteAnswer::Booked { hosts: Vec::new(), before: known, version: self.version };
+            return SiteAnswer::Booked { hosts: Vec::new(), before: said_before, version: self.version };
         };
         if is_checked && booking.user_key != permit.as_ref().map(|permit| permit.user) {
             let why = "the reservation is of another user".to_owned();
@@ -96,12 +96,15 @@ impl Ledger {
             return self.refusal(RefusalReason::HandedOver);
         }
         let hosts = booking.grants.iter().map(|grant| grant.host.clone()).collect();
-        let mut before = known;
+        let mut before = said_before;
         if is_news
             && is_last_word
             && let Some(booking) = self.take(attempt)
         {
             before = before.or(booking.steward.clone().filter(|before| before != from));
+            if let Some((word, before)) = word.as_ref().zip(before.clone()) {
+                self.words.note_before(word, before);
+            }
             let (steward, statement) = (Some(from.clone()), Some(Arc::new(authorization.request.clone())));
             let booking = Booking { steward, statement, state: BookingState::Settled, ..booking };
             self.outputs.push_back(Output::Persist(booking.to_record()));
@@ -156,7 +159,15 @@ impl Word {
 #[derive(Debug)]
 pub(super) struct Words {
     limit: usize,
-    last: BTreeMap<(PublicKey, RequestId), (Word, Millis)>,
+    last: BTreeMap<(PublicKey, RequestId), LastWord>,
+}
+
+#[derive(Debug)]
+struct LastWord {
+    word: Word,
+    /// Who acted for the request before: named in every answer, since any of them may get lost.
+    before: Option<SiteId>,
+    forget_at: Millis,
 }
 
 impl Words {
@@ -165,18 +176,35 @@ impl Words {
     }
 
     fn get(&self, word: &Word) -> Option<&Word> {
-        self.last.get(&(word.user, word.request.clone())).map(|(word, _)| word)
+        self.last.get(&(word.user, word.request.clone())).map(|last| &last.word)
+    }
+
+    /// Who acted for the request before the node that has this word.
+    fn before(&self, word: &Word) -> Option<&SiteId> {
+        let last = self.last.get(&(word.user, word.request.clone()))?;
+        last.before.as_ref().filter(|_| last.word.entry_point == word.entry_point)
+    }
+
+    fn note_before(&mut self, word: &Word, before: SiteId) {
+        let last = self.last.get_mut(&(word.user, word.request.clone()));
+        if let Some(last) = last.filter(|last| last.word.entry_point == word.entry_point) {
+            last.before = Some(before);
+        }
     }
 
     fn insert(&mut self, word: Word, forget_at: Millis) {
         let key = (word.user, word.request.clone());
-        if self.last.len() < self.limit || self.last.contains_key(&key) {
-            self.last.insert(key, (word, forget_at));
-        }
+        let before = match self.last.get(&key) {
+            Some(last) if last.word.entry_point == word.entry_point => last.before.clone(),
+            Some(last) => Some(last.word.entry_point.clone()),
+            None if self.last.len() < self.limit => None,
+            None => return,
+        };
+        self.last.insert(key, LastWord { word, before, forget_at });
     }
 
     pub(super) fn forget(&mut self, now: Millis) {
-        self.last.retain(|_, (_, forget_at)| *forget_at > now);
+        self.last.retain(|_, last| last.forget_at > now);
     }
 }
 

@@ -320,6 +320,9 @@ fn of_two_nodes_that_the_user_went_to_the_later_one_acts_for_every_try() {
     let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
     let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(before, Some(id("f")), "who acted so far must hear of it");
+    let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
+    let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!(before, Some(id("f")), "also when the first answer was lost");
     let (answer, records) = ask(&mut ledger, at(3), "d", take("d", 2));
     assert_eq!((reason(answer), records.len()), (RefusalReason::HandedOver, 0));
     ledger.sanity_check().unwrap();

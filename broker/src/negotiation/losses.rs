@@ -82,23 +82,24 @@ impl Negotiation {
     pub(super) fn watch(&mut self, now: Now) {
         let was_repairing = self.record.standing.as_mut().is_some_and(|standing| standing.repair.take().is_some());
         self.schedule_watch(now);
-        if was_repairing && self.watch.next_at.is_some() || !self.record.untaken.is_empty() {
+        let is_asked_for = !self.record.untaken.is_empty() || !self.unsettled().is_empty();
+        if was_repairing && self.watch.next_at.is_some() || is_asked_for {
             self.watch.next_at = Some(now.monotonic);
         }
     }
 
     /// Sets the time of the next round of questions; none once the reservation has begun, unless sites have not heard yet
-    /// that it was taken over.
+    /// that it was taken over, or something of it cannot be given back before they have answered.
     pub(super) fn schedule_watch(&mut self, now: Now) {
         self.watch.waiting.clear();
         self.watch.next_at = None;
         let State::Stands { allocation } = &self.state else { return };
         let left_ms = allocation.start.since(now.utc).0.saturating_mul(1000);
         if left_ms == 0 && self.not_heard(now).is_empty() {
-            return;
+            return self.end_watch();
         }
         let (shortest, longest) = (self.settings.check_min.0.max(1), self.settings.check_max.0.max(1));
-        let is_worried = !self.watch.silent_since.is_empty() || self.is_degraded();
+        let is_worried = !self.watch.silent_since.is_empty() || self.is_degraded() || !self.unsettled().is_empty();
         let rounds = if is_worried { 8 * ROUNDS_UNTIL_START } else { ROUNDS_UNTIL_START };
         let wait = (left_ms / rounds).clamp(shortest, longest.max(shortest));
         // Reservations that were made in the same moment are not asked after in the same moment for ever.
@@ -110,8 +111,15 @@ impl Negotiation {
         self.record.standing.as_ref().is_some_and(|standing| standing.missing_hosts(&self.record.request) > 0)
     }
 
-    /// Bookings whose site has not heard that this node acts for them now. Silent ones count as lost after a while, but one
-    /// that has an entry point of the request may go on for it until it hears; nothing is left to say to it after the end.
+    /// Nobody is asked any more, so nothing waits for answers.
+    fn end_watch(&mut self) {
+        self.watch = Watch::default();
+        self.settled.extend(self.bookings());
+    }
+
+    /// Bookings whose site has not heard that this node acts for them now, or has to say something before others are given
+    /// back. Silent ones count as lost after a while, but one that has an entry point of the request may go on for it until
+    /// it hears; nothing is left to say to it after the end.
     fn not_heard(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut not_heard = self.record.untaken.clone();
         let Some(standing) = &self.record.standing else { return not_heard };
@@ -122,6 +130,7 @@ impl Negotiation {
             let of_another = |attempt: &u32| self.record.taken_over.contains_key(attempt);
             let silent = standing.bookings().into_iter();
             not_heard.extend(silent.filter(|(attempt, site)| of_another(attempt) && is_silent(site)));
+            not_heard.extend(self.unsettled());
         }
         not_heard
     }
@@ -132,8 +141,7 @@ impl Negotiation {
         let has_begun = allocation.start <= now.utc;
         let not_heard = self.not_heard(now);
         if has_begun && not_heard.is_empty() {
-            self.watch = Watch::default();
-            return;
+            return self.end_watch();
         }
         if self.watch.is_asking() {
             self.end_watch_round(now);
@@ -158,6 +166,12 @@ impl Negotiation {
     }
 
     pub(super) fn on_inspected(&mut self, now: Now, site: &SiteId, attempt: u32, answer: Result<SiteAnswer, String>) {
+        let is_booked = matches!(answer, Ok(SiteAnswer::Booked { .. }));
+        if is_booked {
+            // An answer that comes when its round is over tells nothing new, but its site is not silent.
+            self.watch.silent_since.remove(site);
+            self.settled.insert((attempt, site.clone()));
+        }
         if !matches!(self.state, State::Stands { .. }) || !self.watch.waiting.remove(&(attempt, site.clone())) {
             return;
         }
@@ -165,7 +179,6 @@ impl Negotiation {
             self.hand_over(now);
         } else if let Ok(SiteAnswer::Booked { hosts, before, .. }) = answer {
             self.tell_who_acted(now, attempt, before.as_ref());
-            self.watch.silent_since.remove(site);
             let standing = self.standing_mut();
             let here: Vec<_> = standing
                 .iter()

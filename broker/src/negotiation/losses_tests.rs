@@ -171,6 +171,54 @@ fn a_silent_site_is_lost_after_a_while_and_found_again_when_it_answers() {
 }
 
 #[test]
+fn a_booking_is_given_up_only_when_what_stays_of_its_try_is_known_to_have_been_complete() {
+    let mut run = standing();
+    let due = run.wake();
+    run.inspected(due, "a", Err("no answer in time".to_owned()));
+    run.inspected(due, "b", Ok(booked(false)));
+    run.find_at(due, &["a", "b", "c"]);
+    run.answer("c", Purpose::Hold, held(9));
+    run.answer("c", Purpose::Confirm, SiteAnswer::Confirmed { version: version(9) });
+    assert_eq!(run.hosts(), ["a", "c"]);
+    assert!(!run.wanted().contains(&"Release 1 b".to_owned()), "a may still ask b about the try: {:?}", run.wanted());
+
+    // Nor after a crash, until a has answered.
+    let again = Run::new(run.negotiation.record().clone(), true);
+    for mut run in [run, again] {
+        let mut due = run.wake();
+        while !run.wanted().contains(&"Inspect 1 a".to_owned()) {
+            assert!(!run.wanted().contains(&"Release 1 b".to_owned()));
+            due = run.wake();
+        }
+        run.inspected(due, "a", Ok(booked(true)));
+        run.inspected(due, "c", Ok(booked(true)));
+        assert!(run.wake() <= due, "at once");
+        assert_eq!(run.wanted(), ["Release 1 b"]);
+    }
+
+    // Or has said so when it heard the final word.
+    let mut run = standing();
+    let settled =
+        Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Settle, answer: Ok(SiteAnswer::Settled) };
+    run.negotiation.handle(at(30), settled, &mut ());
+    assert!(run.negotiation.settled.contains(&(1, site("a"))));
+}
+
+#[test]
+fn an_answer_that_comes_too_late_for_its_round_ends_the_silence_of_its_site() {
+    let mut run = standing();
+    for _ in 0..100 {
+        let due = run.wake();
+        if run.wanted().iter().any(|want| want.starts_with("Inspect")) {
+            run.inspected(due, "a", Ok(booked(true)));
+            run.inspected(due, "b", Err("no answer in time".to_owned()));
+            run.inspected(due + 1, "b", Ok(booked(true)));
+        }
+        assert_eq!(run.lost(), 0);
+    }
+}
+
+#[test]
 fn a_repair_that_fails_in_the_middle_leaves_what_stood() {
     let mut run = standing();
     let due = run.wake();
@@ -383,6 +431,38 @@ fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() 
     assert!(!taken.keeps_from(&word(1, "d")), "it does not act any more");
     taken.handed_to = Some(word(1, "f"));
     assert!(taken.keeps_from(&word(1, "e")) && !taken.keeps_from(&word(1, "g")), "and remembers who does");
+    assert_eq!(taken.acted_before(&site("g")), Some(site("f")), "g must tell f, however late it comes");
+}
+
+#[test]
+fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_now() {
+    let mut run = standing();
+    let record = run.negotiation.record().clone();
+    for name in ["f", "g"] {
+        let authorization = crate::trust::testing::authorize(1, &site(name), &record.id, &record.request).into();
+        run.negotiation.handle(at(50), Event::TakenOver { by: site(name), authorization }, &mut ());
+        run.drain();
+        assert_eq!(run.wanted(), ["write closed, owed 2"]);
+    }
+    assert_eq!(run.negotiation.record().acted_before(&site("g")), Some(site("f")));
+
+    let parts = [told("a", "gone", 1, &["a"], 750)];
+    let mut run = Run::new(record.take_over(&parts).unwrap(), true);
+    let owed: Vec<usize> = (0..3)
+        .map(|_| {
+            let mut due = run.wake();
+            while !run.negotiation.watch.is_asking() {
+                due = run.wake();
+            }
+            let answer = SiteAnswer::Booked { hosts: vec![host()], before: Some(site("f")), version: version(1) };
+            run.inspected(due, "a", Ok(answer));
+            run.find_at(due, &["a"]);
+            run.negotiation.releases.keys().filter(|(_, at)| *at == site("f")).count()
+        })
+        .collect();
+    assert_eq!(owed, [1, 1, 1]);
+    let told: Vec<_> = run.negotiation.releases.keys().cloned().filter(|(_, at)| *at == site("f")).collect();
+    assert_eq!(told.len(), 1);
 }
 
 #[test]

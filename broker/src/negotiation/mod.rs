@@ -80,8 +80,16 @@ enum Exclusion {
 struct Release {
     tries: u32,
     next_at: Millis,
-    /// Of a try that was taken over: its site lets this node act for it.
-    is_taken: bool,
+    /// It is given back as soon as its site lets this node act for it: it is of a try that was taken over.
+    needs_takeover: bool,
+}
+
+impl Release {
+    /// Whether it must wait for sites that keep a part of the try: one that has not heard that the try was complete asks the
+    /// others, and one that has given it back, and forgotten that in a crash, would say that it never was.
+    fn is_withheld(&self, attempt: u32, unsettled: &BTreeSet<(u32, SiteId)>) -> bool {
+        !self.needs_takeover && unsettled.iter().any(|(of, _)| *of == attempt)
+    }
 }
 
 /// See the module's documentation.
@@ -110,6 +118,10 @@ pub struct Negotiation {
     /// Tries that failed on a hold of somebody else.
     held_by_others: u32,
     releases: BTreeMap<(u32, SiteId), Release>,
+    /// Bookings whose sites have said, in this run, that they know the whole try to have been confirmed.
+    settled: BTreeSet<(u32, SiteId)>,
+    /// Nodes that acted for the request before this one, and have been told, in this run, that they do not any more.
+    told_to_let_go: BTreeSet<SiteId>,
     outputs: VecDeque<Output>,
 }
 
@@ -153,6 +165,8 @@ impl Negotiation {
             hints: BTreeMap::new(),
             held_by_others: 0,
             releases: BTreeMap::new(),
+            settled: BTreeSet::new(),
+            told_to_let_go: BTreeSet::new(),
             outputs: VecDeque::new(),
         };
         for owed in negotiation.record.owed.clone() {
@@ -270,7 +284,9 @@ impl Negotiation {
             State::Stands { .. } => self.watch.next_at,
             State::Closed { .. } => None,
         };
-        let of_releases = self.releases.values().map(|release| release.next_at).min();
+        let unsettled = self.unsettled();
+        let may_go = self.releases.iter().filter(|(key, release)| !release.is_withheld(key.0, &unsettled));
+        let of_releases = may_go.map(|(_, release)| release.next_at).min();
         [of_state, of_releases].into_iter().flatten().min()
     }
 

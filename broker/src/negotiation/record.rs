@@ -60,6 +60,10 @@ pub struct RequestRecord {
     /// request is in other hands. Absent unless that node has shown it.
     #[serde(default)]
     pub handed_to: Option<Authorization>,
+    /// The node that this one had handed it over to before the user went to the one of `handed_to`: that one is told of it
+    /// until it has heard, since it may know of no booking that the other one acts for.
+    #[serde(default)]
+    pub handed_before: Option<SiteId>,
     /// The way there.
     pub history: History,
 }
@@ -91,6 +95,7 @@ impl RequestRecord {
             taken_over: BTreeMap::new(),
             untaken: BTreeSet::new(),
             handed_to: None,
+            handed_before: None,
             history: History::default(),
         }
     }

@@ -140,7 +140,12 @@ impl Negotiation {
             Purpose::Confirm if attempt == self.record.last_attempt => self.on_confirm_answer(now, site, &answer),
             Purpose::Hold => self.learn_late(site, answer),
             // An answer to an earlier try: that try was released when it ended.
-            Purpose::Confirm | Purpose::Settle => {}
+            Purpose::Confirm => {}
+            Purpose::Settle => {
+                if matches!(answer, Ok(SiteAnswer::Settled)) {
+                    self.settled.insert((attempt, site.clone()));
+                }
+            }
         }
     }
 
@@ -356,18 +361,29 @@ impl Negotiation {
         }
     }
 
+    /// Bookings that stay of tries of which others are owed a release, and whose sites have not said that they know the try
+    /// to have been complete.
+    pub(super) fn unsettled(&self) -> BTreeSet<(u32, SiteId)> {
+        let standing = self.record.standing.as_ref().filter(|_| !matches!(self.state, State::Closed { .. }));
+        let Some(standing) = standing.filter(|_| !self.releases.is_empty()) else { return BTreeSet::new() };
+        let is_owed = |attempt: u32| self.releases.keys().any(|(of, _)| *of == attempt);
+        let kept = standing.kept_bookings().into_iter();
+        kept.filter(|booking| is_owed(booking.0) && !self.settled.contains(booking)).collect()
+    }
+
     /// Notes that `sites` must be told to give back a try, until they have acknowledged it.
     pub(super) fn owe(&mut self, now: Now, attempt: u32, sites: impl IntoIterator<Item = SiteId>) {
+        let needs_takeover = self.record.taken_over.contains_key(&attempt);
         for site in sites {
-            let release = Release { tries: 0, next_at: now.monotonic, is_taken: false };
+            let release = Release { tries: 0, next_at: now.monotonic, needs_takeover };
             self.releases.insert((attempt, site), release);
         }
     }
 
     /// What another entry point has made can be given back only when its site has heard who acts for it now.
     fn release_message(&self, site: &SiteId, attempt: u32) -> Output {
-        let is_taken = self.releases.get(&(attempt, site.clone())).is_some_and(|release| release.is_taken);
-        let takeover = if is_taken { None } else { self.takeover_message(attempt) };
+        let release = self.releases.get(&(attempt, site.clone()));
+        let takeover = release.filter(|release| release.needs_takeover).and_then(|_| self.takeover_message(attempt));
         Output::Ask {
             site: site.clone(),
             attempt,
@@ -389,10 +405,11 @@ impl Negotiation {
 
     /// Sends every release that is due; each is due again after a wait that doubles.
     pub(super) fn send_releases(&mut self, now: Now) {
+        let unsettled = self.unsettled();
         let due: Vec<(u32, SiteId)> = self
             .releases
             .iter()
-            .filter(|(_, release)| release.next_at <= now.monotonic)
+            .filter(|(key, release)| release.next_at <= now.monotonic && !release.is_withheld(key.0, &unsettled))
             .map(|(key, _)| key.clone())
             .collect();
         for (attempt, site) in due {
@@ -416,7 +433,7 @@ impl Negotiation {
                     return self.on_released(&key);
                 }
                 if let Some(release) = self.releases.get_mut(&key) {
-                    (release.is_taken, release.next_at) = (true, now.monotonic);
+                    (release.needs_takeover, release.next_at) = (false, now.monotonic);
                     self.send_releases(now);
                 }
             }

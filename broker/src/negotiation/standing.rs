@@ -171,6 +171,15 @@ impl Standing {
         self.parts.iter().flat_map(of_part).collect()
     }
 
+    /// The bookings of which a host is not lost.
+    pub(super) fn kept_bookings(&self) -> BTreeSet<(u32, SiteId)> {
+        let of_part = |part: &Part| {
+            let kept = part.hosts.iter().filter(|(site, host)| !self.is_lost(site, host));
+            kept.map(|(site, _)| (part.attempt, site.clone())).collect::<Vec<_>>()
+        };
+        self.parts.iter().flat_map(of_part).collect()
+    }
+
     /// What has to be found to make the reservation of `request` whole again by `repair`, which may start from `earliest`
     /// to `latest`.
     /// None when the request names its candidates and too few of them are left.

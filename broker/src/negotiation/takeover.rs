@@ -157,10 +157,25 @@ impl RequestRecord {
     /// of the same second are ordered by the names of their nodes.
     fn is_later_word(&self, other: &RequestStatement) -> bool {
         let is_left = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
-        let acting = if is_left { &self.handed_to } else { &self.authorization };
-        let word = acting.as_ref().and_then(|acting| acting.request.open::<RequestStatement>().ok());
+        let word = if is_left { self.word_of_next() } else { self.authorization.as_ref().and_then(word_of) };
         word.is_some_and(|word| (word.issued, &word.entry_point) > (other.issued, &other.entry_point))
     }
+
+    /// What the user has signed for the node that this one has handed the request over to.
+    fn word_of_next(&self) -> Option<RequestStatement> {
+        self.handed_to.as_ref().and_then(word_of)
+    }
+
+    /// Which node, other than `by` that acts now, this one has handed the request over to at some time.
+    #[must_use]
+    pub fn acted_before(&self, by: &SiteId) -> Option<SiteId> {
+        let next = self.word_of_next()?.entry_point;
+        if next == *by { self.handed_before.clone() } else { Some(next) }
+    }
+}
+
+fn word_of(authorization: &Authorization) -> Option<RequestStatement> {
+    authorization.request.open().ok()
 }
 
 impl Negotiation {
@@ -184,10 +199,11 @@ impl Negotiation {
         is_first && standing.parts.iter().all(of_another) && standing.allocation.grants.iter().all(is_given_back)
     }
 
-    /// Whoever acted for a part in the place of its entry point is to hear that it does not any more.
+    /// Whoever acted for a part in the place of its entry point is to hear that it does not any more. Sites name it in
+    /// every answer; it is owed once.
     pub(super) fn tell_who_acted(&mut self, now: Now, attempt: u32, before: Option<&SiteId>) {
         let Some(before) = before.filter(|before| **before != self.entry_point) else { return };
-        if !self.bookings().contains(&(attempt, before.clone())) {
+        if self.told_to_let_go.insert(before.clone()) && !self.bookings().contains(&(attempt, before.clone())) {
             self.owe(now, attempt, [before.clone()]);
             self.persist(self.record.decision.clone());
             self.send_releases(now);
@@ -209,6 +225,10 @@ impl Negotiation {
         let is_known = self.record.handed_to.as_ref().is_some_and(|known| known.request == authorization.request);
         if matches!(self.state, State::Closed { .. }) && (!is_left || is_known) {
             return;
+        }
+        let before = self.record.word_of_next().map(|word| word.entry_point);
+        if let Some(before) = before.filter(|before| before != by) {
+            self.record.handed_before = Some(before);
         }
         self.record.handed_to = Some(authorization.clone());
         if is_left {

@@ -136,10 +136,10 @@ impl Task {
                     Command::Cancel => self.feed(Event::Cancel),
                     Command::Check => self.feed(Event::Check),
                     Command::HandOver { by, authorization, on_disk } => {
-                        self.feed(Event::TakenOver { by, authorization });
+                        self.feed(Event::TakenOver { by: by.clone(), authorization });
                         self.perform().await?;
                         // Who asked may have stopped waiting.
-                        let _ = on_disk.send(());
+                        let _ = on_disk.send(self.negotiation.record().acted_before(&by));
                     }
                 },
                 () = wake => self.negotiation.handle_timeout(clock.now()),

@@ -180,8 +180,8 @@ pub enum Command {
         by: SiteId,
         /// The request as its user has signed it for that node.
         authorization: Arc<Authorization>,
-        /// Hears when what becomes of it is on disk.
-        on_disk: oneshot::Sender<()>,
+        /// Hears when what becomes of it is on disk, and which other node the request had been handed over to before.
+        on_disk: oneshot::Sender<Option<SiteId>>,
     },
 }
 

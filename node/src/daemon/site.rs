@@ -344,7 +344,8 @@ impl SiteTask {
                     let metrics = self.metrics.clone();
                     tokio::spawn(async move {
                         // No word means that it is not on disk: the other node hears nothing, and says it again.
-                        if written.await.is_ok() {
+                        if let Ok(before) = written.await {
+                            answer.name_who_acted(|| before);
                             metrics.answered(&answer);
                             debug!(token = token.0, ?answer, "answered");
                             reply.answer(answer);

@@ -140,20 +140,26 @@ impl Requests {
 
     /// A node says that it acts for a request, and this node, as a site, has found nothing against it: what is carried here
     /// of the request hears of it. Until that has let go on its disk the other node must not hear that it has: a crash in
-    /// between would leave two nodes that act. None: there is nothing to wait for.
+    /// between would leave two nodes that act. Then it is told which other node this one had handed the request over to
+    /// before. None: nothing of it is carried here.
     pub fn taken_over(
         &self,
         request: &RequestId,
         by: &SiteId,
         authorization: Arc<Authorization>,
-    ) -> Option<oneshot::Receiver<()>> {
+    ) -> Option<oneshot::Receiver<Option<SiteId>>> {
         let carried = self.get(request)?;
         let (on_disk, written) = oneshot::channel();
         match carried.commands.try_send(Command::HandOver { by: by.clone(), authorization, on_disk }) {
             // When too many wishes wait, the sender is dropped here: no answer, and the other node says it again.
-            Ok(()) | Err(TrySendError::Full(_)) => Some(written),
+            Ok(()) | Err(TrySendError::Full(_)) => {}
             // It is over, and that is on disk.
-            Err(TrySendError::Closed(_)) => None,
+            Err(TrySendError::Closed(command)) => {
+                if let Command::HandOver { by, on_disk, .. } = command {
+                    let _ = on_disk.send(carried.snapshot.borrow().record.acted_before(&by));
+                }
+            }
         }
+        Some(written)
     }
 }

@@ -188,7 +188,12 @@ impl World {
         let waiting = std::mem::take(&mut running.held_back).into_iter();
         let (due, others): (Vec<_>, Vec<_>) = waiting.partition(|(request, ..)| request == id);
         running.held_back = others;
-        for (_, to, body) in due {
+        for (_, to, mut body) in due {
+            let by = self.nodes[to].site.clone();
+            let carried = self.running(node).and_then(|running| running.negotiations.get(id));
+            if let (Some(carried), Body::Answer { answer, .. }) = (carried, &mut body) {
+                answer.name_who_acted(|| carried.negotiation.record().acted_before(&by));
+            }
             self.send(node, to, body);
         }
     }

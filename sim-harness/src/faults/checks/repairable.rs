@@ -2,7 +2,8 @@
 //! one, on what the ledgers have.
 //!
 //! Invariant: says that something can be repaired only when that is certain: with few hosts to choose from, the start well
-//! ahead, and nothing else of the request at their sites.
+//! ahead, and nothing else of the request at their sites. A host of a reservation gives something: at least a unit of all
+//! that is asked for in sum, where there is a unit for every host (`docs/algorithm.md`). One that is full is none.
 
 use broker::{
     amount::Amount,
@@ -31,21 +32,22 @@ impl World {
             return false;
         }
         let window = Window::starting(start, request.duration());
-        let free = self.free_hosts(id, standing, request, window);
-        if free.len() > HOSTS_MAX {
-            return false;
-        }
         let mut rest = Amounts::new();
         for (name, total) in request.total() {
             let kept = standing.allocation.grants.iter().filter(|grant| !standing.is_lost(&grant.site, &grant.host));
             let kept = kept.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name));
             rest.insert(name.clone(), total.saturating_sub(kept));
         }
-        choose(&free, missing, &rest)
+        let mut least = request.per_host().clone();
+        for (name, rest) in &rest {
+            least.entry(name.clone()).or_insert(Amount(u64::from(rest.0 >= missing as u64)));
+        }
+        let free = self.free_hosts(id, standing, &least, window);
+        free.len() <= HOSTS_MAX && choose(&free, missing, &rest)
     }
 
-    /// What each host has free in the window, of those that are neither part of the reservation nor lost.
-    fn free_hosts(&self, id: &RequestId, standing: &Standing, request: &Request, window: Window) -> Vec<Amounts> {
+    /// What each host has free in the window, of those that are neither part of the reservation nor lost, and have `least`.
+    fn free_hosts(&self, id: &RequestId, standing: &Standing, least: &Amounts, window: Window) -> Vec<Amounts> {
         let mut free = Vec::new();
         for node in &self.nodes {
             let Some(running) = node.running() else { continue };
@@ -58,11 +60,11 @@ impl World {
                     continue;
                 }
                 let mut amounts = Amounts::new();
-                for name in request.resources() {
-                    let used = host.reserved().peak(&name, window);
-                    amounts.insert(name.clone(), amount_of(&host.host().capacity, &name).saturating_sub(used));
+                for name in least.keys() {
+                    let used = host.reserved().peak(name, window);
+                    amounts.insert(name.clone(), amount_of(&host.host().capacity, name).saturating_sub(used));
                 }
-                if request.per_host().iter().all(|(name, least)| amount_of(&amounts, name) >= *least) {
+                if least.iter().all(|(name, least)| amount_of(&amounts, name) >= *least) {
                     free.push(amounts);
                 }
             }

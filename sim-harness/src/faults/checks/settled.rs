@@ -64,7 +64,8 @@ impl World {
             }
             if let Some(standing) = Self::degraded(negotiation) {
                 if self.could_be_repaired(id, &negotiation.record().request, standing) {
-                    return found("it is degraded, and the hosts for it are there");
+                    let why = standing.failure.as_ref().map_or_else(String::new, |why| format!("{why:?}"));
+                    return found(&format!("it is degraded, and the hosts for it are there; last repair: {why}"));
                 }
                 continue;
             }
