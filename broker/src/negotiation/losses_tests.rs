@@ -162,6 +162,13 @@ fn a_silent_site_is_lost_after_a_while_and_found_again_when_it_answers() {
     // Nobody can replace it; a round later the site answers again.
     run.find_at(now, &["a"]);
     assert!(matches!(run.negotiation.stage(), Stage::Degraded { is_rebrokering: false, .. }));
+    let mut standing = run.negotiation.record().standing.clone().unwrap();
+    let reason = |standing: &Standing| standing.lost[&site("b")][&host()];
+    assert_eq!(reason(&standing), Loss::SiteSilent);
+    for (loss, is_news) in [(Loss::SiteSilent, false), (Loss::TakenBack, true), (Loss::SiteSilent, false)] {
+        assert_eq!(standing.note_host(&site("b"), &host(), Some(loss)), is_news);
+    }
+    assert_eq!(reason(&standing), Loss::TakenBack, "what a site has said stays, although it falls silent");
     assert!(run.negotiation.record().standing.as_ref().unwrap().failure.is_some(), "it is told why");
     let due = run.wake();
     run.inspected(due, "a", Ok(booked(true)));

@@ -113,8 +113,11 @@ impl Standing {
         match loss {
             Some(loss) => {
                 let hosts = self.lost.entry(site.clone()).or_default();
-                let is_news = !hosts.contains_key(host);
-                hosts.entry(host.clone()).or_insert(loss);
+                // What a site has said is known for certain, also when it is silent afterwards.
+                let is_news = hosts.get(host).is_none_or(|known| *known == Loss::SiteSilent && loss == Loss::TakenBack);
+                if is_news {
+                    hosts.insert(host.clone(), loss);
+                }
                 is_news
             }
             None => {

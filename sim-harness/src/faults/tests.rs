@@ -27,10 +27,11 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
     // Silence from before a host was replaced; a host told of by two tries; a participant that called a try dead that had
     // been complete; a host that began after it was dropped; one whose reservation moves; takeovers that met a crash, each
     // other, or a node that never comes back; a host that is full, which is no replacement; a part that was given back and
-    // forgotten while another site did not know that the try was complete; an answer that came too late for its round.
+    // forgotten while another site did not know that the try was complete; an answer that came too late for its round; a
+    // site that was silent and then says what it does not have.
     let seeds = [
         3_929, 1_007_696, 1_019_448, 1_000_230, 118, 500_541, 505_103, 523_862, 534_764, 535_283, 7_019_496, 7_004_690,
-        7_010_827, 7_016_471, 7_024_949,
+        7_010_827, 7_016_471, 7_024_949, 846,
     ];
     for seed in seeds {
         let result = run_seed(seed, None, false);
