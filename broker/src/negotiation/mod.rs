@@ -21,6 +21,8 @@ mod standing;
 mod statuses;
 mod takeover;
 #[cfg(test)]
+mod takeover_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

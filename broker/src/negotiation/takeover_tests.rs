@@ -1,0 +1,207 @@
+//! Takeovers at the entry point: what is gone on with, who is told, and how the one that acted before lets go.
+
+use super::{
+    losses_tests::{LOST, booked, host, standing},
+    tests::{Run, at, site, version},
+    *,
+};
+use crate::{
+    amount::Amount,
+    ids::RequestId,
+    protocol::{BookedPart, RefusalReason, SiteAnswer, SiteRequest},
+    resources::{Amounts, ResourceName},
+    time::{Time, Window},
+};
+
+#[test]
+fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
+    let original = standing();
+    let Some(Decision::Stands { allocation, .. }) = Some(original.negotiation.record().decision.clone()) else {
+        panic!()
+    };
+    let record = super::tests::record();
+    let statement = std::sync::Arc::new(record.authorization.clone().unwrap().request);
+    let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
+    let window = Window { start: allocation.start, end: allocation.start + record.request.duration() };
+    let grants = vec![crate::protocol::Grant { host: host(), amounts: allocation.grants[0].amounts.clone() }];
+    let participants = vec![site("a"), site("b")];
+    let part = BookedPart { attempt: old.clone(), window, grants, participants, statement };
+    let taken = record.clone().take_over(&[(site("a"), part)]).unwrap();
+    assert_eq!(record.take_over(&[]), Err(TakeOverError::Nothing));
+
+    let mut run = Run::new(taken, true);
+    assert_eq!(
+        run.asked(),
+        [
+            ("b".to_owned(), Purpose::Release, "take over".to_owned()),
+            ("e".to_owned(), Purpose::Release, "take over".to_owned()),
+            ("gone".to_owned(), Purpose::Release, "take over".to_owned())
+        ],
+        "b may come back, and so may the old entry point, or who acts for it now"
+    );
+    run.negotiation.handle(at(1), Event::Check, &mut ());
+    run.drain();
+    let Some(Output::Ask { request: SiteRequest::TakeOver { attempt, .. }, .. }) = run.outputs.first() else {
+        panic!()
+    };
+    assert_eq!(*attempt, old);
+    run.inspected(2, "a", Ok(booked(true)));
+    assert_eq!(run.lost(), 1, "b is not known to anybody, but the user asked for two");
+    run.find_at(3, &["a", "c"]);
+    run.all_hold_and_confirm(&["c"]);
+    assert_eq!(run.hosts(), ["a", "c"]);
+    run.cancel();
+    assert!(run.asked().contains(&("a".to_owned(), Purpose::Release, "take over".to_owned())));
+    let number = *run.negotiation.record().taken_over.first_key_value().unwrap().0;
+    let event = Event::Answer { site: site("a"), attempt: number, purpose: Purpose::Release, answer: Ok(booked(true)) };
+    run.negotiation.handle(at(5), event, &mut ());
+    run.drain();
+    let Some(Output::Ask { request: SiteRequest::Release(released), .. }) = run.outputs.first() else { panic!() };
+    assert_eq!(*released, old, "under the name that its site knows");
+}
+
+fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amount: u64) -> (SiteId, BookedPart) {
+    let record = super::tests::record();
+    let statement = std::sync::Arc::new(record.authorization.unwrap().request);
+    let amounts = Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))]);
+    let part = BookedPart {
+        attempt: AttemptId { entry_point: site(entry_point), request: record.id, attempt },
+        window: Window { start: Time(6_000), end: Time(6_060) },
+        grants: vec![crate::protocol::Grant { host: host(), amounts }],
+        participants: participants.iter().map(|name| site(name)).collect(),
+        statement,
+    };
+    (site(from), part)
+}
+
+#[test]
+fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_over() {
+    let taken = |parts: &[(SiteId, BookedPart)]| {
+        let record = super::tests::record().take_over(parts).unwrap();
+        let kept: Vec<String> =
+            record.standing.unwrap().allocation.grants.iter().map(|grant| grant.site.to_string()).collect();
+        let owed: Vec<String> = record.owed.iter().map(|owed| owed.site.to_string()).collect();
+        (kept.join(" "), owed.join(" "))
+    };
+    let strings = |kept: &str, owed: &str| (kept.to_owned(), owed.to_owned());
+    // A try that was decided against has left a booking behind.
+    let whole = [told("a", "e", 1, &["a", "b"], 750), told("c", "e", 2, &["c", "d"], 750)];
+    let whole = [&whole[..], &[told("d", "e", 2, &["c", "d"], 750)]].concat();
+    assert_eq!(taken(&whole), strings("c d", "a b e e"));
+    // A repair has come to its end, and what it replaced has come back: two tries of different nodes have one number.
+    let repaired =
+        [told("a", "e", 5, &["a", "b"], 750), told("b", "e", 5, &["a", "b"], 750), told("c", "f", 5, &["c"], 750)];
+    assert_eq!(taken(&repaired), strings("a b", "e c e f"));
+    // Both sites of the first try are not there any more.
+    let late = [told("a", "e", 1, &["a", "b"], 750), told("c", "f", 9, &["c"], 750)];
+    assert_eq!(taken(&late), strings("a c", "b e e f"));
+    // One host has been reserved by two tries.
+    let twice = [told("a", "e", 1, &["a", "b"], 750), told("a", "e", 2, &["a", "c"], 750)];
+    assert_eq!(taken(&twice), strings("a", "a b e c e"));
+    // Together they do not have what was asked for.
+    let short = [told("a", "e", 1, &["a", "b"], 100), told("c", "f", 9, &["c"], 750)];
+    assert_eq!(taken(&short), strings("c", "a b e e f"));
+}
+
+#[test]
+fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
+    let mut run = standing();
+    let record = run.negotiation.record().clone();
+    let said = |run: &mut Run, user: u64, id: &RequestId| {
+        let authorization = crate::trust::testing::authorize(user, &site("f"), id, &record.request).into();
+        run.negotiation.handle(at(50), Event::TakenOver { by: site("f"), authorization }, &mut ());
+        run.drain();
+    };
+    said(&mut run, 2, &record.id);
+    said(&mut run, 1, &RequestId::new("other").unwrap());
+    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)), "not the user's word, or not about this");
+    said(&mut run, 1, &record.id);
+    assert_eq!(run.wanted(), ["write closed, owed 2"]);
+    assert_eq!(run.status(1, "a"), AttemptStatus::Unknown, "the other node may be about to ask it");
+    let due = run.wake();
+    assert!(due >= 2 * LOST, "{due}");
+    assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
+    let handed_over = super::tests::refused(RefusalReason::HandedOver);
+    for (name, answer) in [("a", handed_over), ("b", SiteAnswer::Released { version: version(8) })] {
+        let event = Event::Answer { site: site(name), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
+        run.negotiation.handle(at(due), event, &mut ());
+    }
+    assert!(run.negotiation.is_quiet());
+}
+
+#[test]
+fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() {
+    let record = super::tests::record();
+    let word = |user, node: &str| crate::trust::testing::authorize(user, &site(node), &record.id, &record.request);
+    let mut taken = record.clone().take_over(&[told("a", "gone", 1, &["a", "b"], 750)]).unwrap();
+    for acting in [&record, &taken] {
+        let kept = ["d", "e", "f"].map(|node| acting.keeps_from(&word(1, node)));
+        assert_eq!(kept, [true, false, false], "of one second the greater name is the later word; and e is this node");
+    }
+    assert!(!taken.keeps_from(&word(2, "d")), "another user's word is for the ledger to refuse");
+    taken.decision = Decision::Closed(Outcome::HandedOver);
+    assert!(!taken.keeps_from(&word(1, "d")), "it does not act any more");
+    taken.handed_to = Some(word(1, "f"));
+    assert!(taken.keeps_from(&word(1, "e")) && !taken.keeps_from(&word(1, "g")), "and remembers who does");
+    assert_eq!(taken.acted_before(&site("g")), Some(site("f")), "g must tell f, however late it comes");
+}
+
+#[test]
+fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_now() {
+    let mut run = standing();
+    let record = run.negotiation.record().clone();
+    for name in ["f", "g"] {
+        let authorization = crate::trust::testing::authorize(1, &site(name), &record.id, &record.request).into();
+        run.negotiation.handle(at(50), Event::TakenOver { by: site(name), authorization }, &mut ());
+        run.drain();
+        assert_eq!(run.wanted(), ["write closed, owed 2"]);
+    }
+    assert_eq!(run.negotiation.record().acted_before(&site("g")), Some(site("f")));
+
+    let parts = [told("a", "gone", 1, &["a"], 750)];
+    let mut run = Run::new(record.take_over(&parts).unwrap(), true);
+    let mut owed = Vec::new();
+    for _ in 0..3 {
+        let mut due = run.wake();
+        while !run.negotiation.watch.is_asking() {
+            due = run.wake();
+        }
+        let answer = |hosts, before| SiteAnswer::Booked { hosts, before, version: version(1) };
+        run.inspected(due, "a", Ok(answer(vec![host()], Some(site("f")))));
+        run.find_at(due, &["a"]);
+        let told: Vec<_> = run.negotiation.releases.keys().filter(|(_, at)| *at == site("f")).cloned().collect();
+        owed.push(told.len());
+        for (attempt, site) in told {
+            let event =
+                Event::Answer { site, attempt, purpose: Purpose::Release, answer: Ok(answer(Vec::new(), None)) };
+            run.negotiation.handle(at(due), event, &mut ());
+        }
+    }
+    assert_eq!(owed, [1, 0, 0], "once, though it is named every time");
+}
+
+#[test]
+fn a_silent_site_hears_of_a_takeover_until_the_end_also_after_the_start() {
+    let (record, parts) =
+        (super::tests::record(), [told("a", "e", 1, &["a", "b"], 750), told("b", "e", 1, &["a", "b"], 750)]);
+    let mut run = Run::new(record.take_over(&parts).unwrap(), true);
+    let asked_at = |run: &mut Run, now: u64| {
+        run.negotiation.handle(at(now), Event::Check, &mut ());
+        run.drain();
+        let asks = run.outputs.iter().filter_map(|output| match output {
+            Output::Ask { site, purpose: Purpose::Inspect, .. } => Some(site.to_string()),
+            _ => None,
+        });
+        asks.collect::<Vec<_>>()
+    };
+    assert_eq!(asked_at(&mut run, 1), ["a", "b"]);
+    run.inspected(2, "a", Ok(booked(true)));
+    run.inspected(2, "b", Err("no answer in time".to_owned()));
+    // It begins at 6,000 s, while b is silent, and ends at 6,060 s.
+    assert_eq!(asked_at(&mut run, 1_001_000), ["b"]);
+    run.inspected(1_002_000, "b", Err("no answer in time".to_owned()));
+    assert_eq!(run.lost(), 1);
+    assert_eq!(asked_at(&mut run, 1_010_000), ["b"], "it counts as lost, and is told all the same");
+    run.inspected(1_011_000, "b", Err("no answer in time".to_owned()));
+    assert_eq!(asked_at(&mut run, 1_061_000), [""; 0]);
+}
