@@ -23,6 +23,7 @@ use crate::{
     frames::FRAME_BYTES_MAX,
     gate::Gate,
     index::sha256,
+    relay::BUNDLE_BYTES_MAX,
     throttle::Throttle,
     transport, wire,
 };
@@ -87,9 +88,9 @@ pub(crate) fn adverts_topic(grid: &GridId) -> gossipsub::IdentTopic {
     gossipsub::IdentTopic::new(format!("kolo/{grid}/adverts/1"))
 }
 
-/// The topic of schedule changes.
+/// The topic of bundles of schedule changes.
 pub(crate) fn schedules_topic(grid: &GridId) -> gossipsub::IdentTopic {
-    gossipsub::IdentTopic::new(format!("kolo/{grid}/schedules/1"))
+    gossipsub::IdentTopic::new(format!("kolo/{grid}/schedules/2"))
 }
 
 /// Builds the swarm, not yet listening.
@@ -181,14 +182,8 @@ fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad
     Ok(kad)
 }
 
-/// Ids of messages in one list; the receiver closes the stream when a list has more than 16 KiB by gossipsub's default. A
-/// busy grid has more in its three seconds of history, and then each neighbour hears of some of them.
-const IDS_SENT_MAX: usize = 450;
-/// An id on the wire: a hash, its tag and its length.
-const ID_BYTES: usize = 34;
-/// Lists of ids that are read: also those of nodes that do not keep to [`IDS_SENT_MAX`].
+/// Lists of ids that are read. This node sends none.
 const CONTROL_BYTES_MAX: usize = 64 * 1024;
-const _: () = assert!(IDS_SENT_MAX * ID_BYTES + 512 <= 16 * 1024);
 
 /// Messages carry no libp2p signature: it would be checked again for each of the five to seven copies that a mesh
 /// delivers, and our envelopes are signed by their author anyway. Copies are told by the hash of their content before
@@ -202,8 +197,13 @@ pub(crate) fn gossip_config(grid: &GridId) -> Result<gossipsub::Config, SetUpErr
         .heartbeat_initial_delay(Duration::from_millis(200))
         // The limit of each topic is checked with the other cheap checks, where it costs whoever breaks it.
         .max_transmit_size(FRAME_BYTES_MAX)
-        .max_control_messages_sent(IDS_SENT_MAX)
         .max_control_message_size(CONTROL_BYTES_MAX)
+        // What the mesh has lost is asked for when its gap is seen, or found by the exchange of adverts: neighbours need not
+        // hear every second what there was, least of all of bundles, which are each node's own.
+        .gossip_lazy(0)
+        .gossip_factor(0.0)
+        .history_gossip(0)
+        .idontwant_message_size_threshold(BUNDLE_BYTES_MAX)
         // Bounds what a slow neighbour can make this node keep for it.
         .connection_handler_queue_len(512)
         .max_publish_messages(512)
@@ -234,8 +234,8 @@ fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> 
 }
 
 /// Neighbours that gossip is passed on to. A node gets about as many copies of every message, and each costs nearly as much
-/// as a direct request, so this is most of what gossip costs. What a sparse mesh loses is asked for: by gossipsub itself
-/// (each second neighbours tell what they have) and by the repair of gaps.
+/// as a direct request, so this is most of what gossip costs. What a sparse mesh loses is asked for: by the repair of
+/// gaps and by the exchange of adverts.
 const MESH: usize = 4;
 
 /// The score of gossip itself at which a neighbour is ignored, and then banned.

@@ -117,6 +117,8 @@ pub struct Limits {
     pub bans_max: usize,
     /// Schedule changes that wait to be gossiped. Above it they are dropped; receivers see the gap and ask.
     pub changes_pending_max: usize,
+    /// Bytes of updates that wait to be passed on. Above it the oldest are dropped; receivers see the gap and ask.
+    pub relay_bytes_max: usize,
     /// Sites asked at the same time by one `find`.
     pub find_fan_out: usize,
     /// Keys of the index that one `find` looks at.
@@ -163,6 +165,7 @@ impl Default for Limits {
             asks_per_peer_per_s: 500,
             bans_max: 1024,
             changes_pending_max: 512,
+            relay_bytes_max: 1 << 20,
             find_fan_out: 32,
             find_keys_max: 96,
             find_sites_max: 1024,
@@ -181,8 +184,10 @@ pub const HEAVY_ANSWER: u64 = 8;
 /// Times between things that are done again and again, and how long to wait.
 #[derive(Debug, Clone)]
 pub struct Intervals {
-    /// Least time between two gossip messages with schedule changes. A message costs every other site 1 to 2 ms.
+    /// Least time between two updates with this site's schedule changes. Every other site checks the signature of each.
     pub gossip: Duration,
+    /// Least time between two bundles of updates to the neighbours in gossip. Each costs all of them a message.
+    pub relay: Duration,
     /// How long an advert is believed. A crashed site is forgotten after at most this.
     pub advert_time_to_live: Duration,
     /// After what time the advert is published again.
@@ -207,6 +212,9 @@ pub struct Intervals {
     pub recheck_age: Duration,
     /// A missed schedule is fetched after a random part of this, so that not all sites ask the same one at once.
     pub repair_jitter: Duration,
+    /// How long changes that were missed may still come by gossip before they are fetched. A plan that needs them does not
+    /// wait.
+    pub repair_patience: Duration,
     /// Between two rounds of housekeeping: expiry, trimming, finding neighbours again.
     pub housekeeping: Duration,
     /// How long a stopping node waits until its departure is sent.
@@ -224,7 +232,8 @@ pub struct Intervals {
 impl Default for Intervals {
     fn default() -> Intervals {
         Intervals {
-            gossip: Duration::from_secs(1),
+            gossip: Duration::from_millis(500),
+            relay: Duration::from_millis(100),
             advert_time_to_live: Duration::from_secs(600),
             advert_refresh: Duration::from_secs(200),
             index_refresh: Duration::from_secs(900),
@@ -236,6 +245,7 @@ impl Default for Intervals {
             recheck: Duration::from_secs(2),
             recheck_age: Duration::from_secs(60),
             repair_jitter: Duration::from_millis(200),
+            repair_patience: Duration::from_millis(1_500),
             housekeeping: Duration::from_secs(1),
             farewell: Duration::from_millis(300),
             request_arrival: Duration::from_secs(5),
@@ -277,7 +287,7 @@ pub struct DiscoveryConfig {
 pub const SCHEDULE_AGE_MAX: Millis = Millis(120_000);
 /// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
 /// than running into the next change that it has not heard of.
-pub const SCHEDULE_AGE_MAX_AFTER_CONFLICT: Millis = Millis(100);
+pub const SCHEDULE_AGE_MAX_AFTER_CONFLICT: Millis = Millis(1_000);
 /// How long looking for the hosts of a request may take.
 pub const FIND_TIMEOUT: Millis = Millis(5_000);
 /// How long a site that did not answer is planned with last. A site that is back is met again by the requests that need
@@ -333,6 +343,7 @@ impl DiscoveryConfig {
             limits.dht_puts_max,
             limits.commands,
             limits.changes_pending_max,
+            limits.relay_bytes_max,
             limits.find_fan_out,
             limits.repair_fan_out,
             limits.bans_max,

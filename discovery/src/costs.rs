@@ -25,6 +25,7 @@ use crate::{
 pub use crate::{
     behaviour::{DHT_BOOTSTRAP_EVERY, PING_EVERY},
     find::{FETCH_TIMEOUT, ROUNDS_MAX as FIND_ROUNDS_MAX, SILENT_FOR},
+    relay::{NAME_BYTES as BUNDLE_NAME_BYTES, bundled_bytes},
     shared::UPDATE_TIME_TO_LIVE,
 };
 
@@ -42,19 +43,13 @@ pub const PING_BYTES: u64 = 32;
 /// A Unix time in milliseconds of these years, for sizes that depend on it.
 const SOME_TIME_MS: u64 = 1_800_000_000_000;
 
-/// How the gossip of a node is set up.
+/// How the gossip of a node is set up. Nothing is announced to neighbours outside the mesh.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GossipShape {
     /// Neighbours in the mesh of a topic that a node looks for.
     pub mesh: usize,
     /// With more than these it lets some go.
     pub mesh_max: usize,
-    /// Neighbours outside the mesh that hear of a message's name, at least.
-    pub announced_to: usize,
-    /// Which share of the neighbours outside the mesh hears of it, if that is more.
-    pub announced_share: f64,
-    /// In how many heartbeats a message is announced.
-    pub announced_heartbeats: usize,
     /// For how many heartbeats a message is kept.
     pub kept_heartbeats: usize,
     /// Between two heartbeats.
@@ -76,9 +71,6 @@ pub fn gossip_shape(grid: &GridId) -> Result<GossipShape, SetUpError> {
     Ok(GossipShape {
         mesh: config.mesh_n(),
         mesh_max: config.mesh_n_high(),
-        announced_to: config.gossip_lazy(),
-        announced_share: config.gossip_factor(),
-        announced_heartbeats: config.history_gossip(),
         kept_heartbeats: config.history_length(),
         heartbeat: config.heartbeat_interval(),
         names_kept: config.duplicate_cache_time(),
@@ -119,7 +111,7 @@ pub fn gossip_frame_bytes(grid: &GridId, data_bytes: usize) -> u64 {
     (varint(frame) + frame) as u64
 }
 
-/// The name of one gossip message in an announcement or a wish; the frame around many is shared and left out.
+/// The name of one gossip message, as it is remembered.
 #[must_use]
 pub fn gossip_name_bytes() -> u64 {
     field(MESSAGE_ID_BYTES) as u64
@@ -131,7 +123,7 @@ pub fn advert_bytes(grid: &GridId, advert: Advert, time_to_live: Millis) -> u64 
     envelope_bytes(grid, Payload::Advert(advert), time_to_live)
 }
 
-/// Schedule changes in their envelope.
+/// Schedule changes in their envelope; in a bundle it takes [`bundled_bytes`].
 #[must_use]
 pub fn update_bytes(grid: &GridId, update: ScheduleUpdate) -> u64 {
     envelope_bytes(grid, Payload::Update(update), UPDATE_TIME_TO_LIVE)
@@ -250,7 +242,9 @@ mod tests {
     #[test]
     fn the_shape_of_gossip_is_that_of_a_node() {
         let shape = gossip_shape(&GridId::new("test").unwrap()).unwrap();
-        assert!(shape.mesh < shape.mesh_max && shape.announced_heartbeats <= shape.kept_heartbeats);
+        assert!(shape.mesh < shape.mesh_max);
+        let config = behaviour::gossip_config(&GridId::new("test").unwrap()).unwrap();
+        assert_eq!((config.gossip_lazy(), config.gossip_factor(), config.history_gossip()), (0, 0.0, 0));
         assert_eq!(dht_shape(), DhtShape { copies: 20, parallel: 3 });
     }
 }

@@ -39,14 +39,18 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Gossip messages that reached this node once (duplicates are not counted).
+    /// Gossip messages that reached this node once: adverts, and bundles of updates.
     GossipReceived => "gossip_received",
-    /// Gossip messages sent by this site.
+    /// Gossip messages sent by this site: adverts, and bundles of its own updates and those passed on.
     GossipPublished => "gossip_published",
     /// Gossip messages that could not be sent (no neighbours yet, queues full, too large).
     GossipPublishFailed => "gossip_publish_failed",
     /// Schedule changes given up because too many were waiting; receivers see a gap and ask.
     ChangesDropped => "changes_dropped",
+    /// Schedule updates that came again by another neighbour.
+    UpdateCopies => "update_copies",
+    /// Schedule updates not passed on because too many were waiting; receivers see a gap and ask.
+    UpdatesNotPassedOn => "updates_not_passed_on",
     /// Adverts that were news.
     AdvertsApplied => "adverts_applied",
     /// Departures that were news.

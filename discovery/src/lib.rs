@@ -25,6 +25,7 @@ pub mod identity;
 pub mod index;
 pub mod membership;
 pub mod outbox;
+pub mod relay;
 pub mod view;
 pub mod wire;
 

@@ -3,8 +3,10 @@
 //!
 //! Invariant: at most one fetch of a site is under way, at most `repair_fan_out` in all; each waits a random moment
 //! first, so that a change that many missed does not bring them all to the site at once; failures back off, and fewer are
-//! under way at once until they succeed again. Anybody can make up sites that never answer, so the failures of sites that
-//! never did have a budget of their own.
+//! under way at once until they succeed again. A gap waits longer, since what was missed is mostly on its way: whoever
+//! asked a site to confirm hears of the new version before gossip brings the change. What gossip has brought meanwhile
+//! is not fetched. Anybody can make up sites that never answer, so the failures of sites that never did have a budget of
+//! their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,6 +29,7 @@ struct Inner {
     sites: Mutex<Sites>,
     sites_max: usize,
     jitter: Millis,
+    patience: Millis,
     changed: Notify,
 }
 
@@ -91,15 +94,25 @@ impl FanOut {
 }
 
 impl Wanted {
-    pub(crate) fn new(sites_max: usize, jitter: Duration) -> Wanted {
-        let jitter = Millis(u64::try_from(jitter.as_millis()).unwrap_or(u64::MAX));
+    /// Keeps at most `sites_max` sites; a fetch waits for up to `jitter`, that of a gap `patience` longer.
+    pub(crate) fn new(sites_max: usize, jitter: Duration, patience: Duration) -> Wanted {
+        let (jitter, patience) = (millis(jitter), millis(patience));
         let failures = TokenBucket::new(STRANGERS_FAIL_PER_S, STRANGERS_FAIL_AT_ONCE, Millis(0));
         let sites = Sites { wants: BTreeMap::new(), waiting: BTreeSet::new(), failures };
-        Wanted(Arc::new(Inner { sites: Mutex::new(sites), sites_max, jitter, changed: Notify::new() }))
+        Wanted(Arc::new(Inner { sites: Mutex::new(sites), sites_max, jitter, patience, changed: Notify::new() }))
     }
 
     /// Asks for a fetch of the site, soon.
     pub(crate) fn want(&self, site: &SiteId, now: Millis) {
+        self.want_from(site, now);
+    }
+
+    /// Asks for a fetch of a site of which something was missed, unless it comes meanwhile.
+    pub(crate) fn want_missed(&self, site: &SiteId, now: Millis) {
+        self.want_from(site, now + self.0.patience);
+    }
+
+    fn want_from(&self, site: &SiteId, from: Millis) {
         let mut sites = self.sites();
         if let Some(want) = sites.wants.get_mut(site) {
             want.is_wanted_again |= want.is_under_way;
@@ -107,7 +120,7 @@ impl Wanted {
         }
         // Above the limit the slow recheck and `find` fetch what is needed.
         if sites.wants.len() < self.0.sites_max {
-            let not_before = now + Millis(rand::random_range(0..=self.0.jitter.0));
+            let not_before = from + Millis(rand::random_range(0..=self.0.jitter.0));
             sites.wants.insert(site.clone(), Want { failures: 0, is_under_way: false, is_wanted_again: false });
             sites.waiting.insert((not_before, site.clone()));
             drop(sites);
@@ -177,7 +190,7 @@ impl Wanted {
     }
 
     /// How long the next fetch of the site may take, when no request may take longer than `longest`.
-    fn patience(&self, site: &SiteId, longest: Millis) -> Millis {
+    fn fetch_timeout(&self, site: &SiteId, longest: Millis) -> Millis {
         let has_failed = self.sites().wants.get(site).is_some_and(|want| want.failures > 0);
         if has_failed { Millis(FETCH_TIMEOUT.0 * 2).min(longest.max(FETCH_TIMEOUT)) } else { FETCH_TIMEOUT }
     }
@@ -225,12 +238,13 @@ fn start_due(
         let has_answered = |site: &SiteId| shared.view.version(site).is_some();
         match wanted.take_due(shared.clock.now(), is_near, has_answered) {
             Ok(site) => {
-                let (core, patience) = (core.clone(), wanted.patience(&site, longest));
+                let (core, timeout) = (core.clone(), wanted.fetch_timeout(&site, longest));
+                // A site that has gone meanwhile needs nothing, nor one whose changes have come.
+                let needs_nothing =
+                    !shared.view.knows(&site) || shared.view.is_fresh(&site, shared.clock.now(), wanted.0.patience);
                 fetches.push(
                     async move {
-                        // A site that has gone meanwhile needs nothing.
-                        let succeeded =
-                            !core.shared().view.knows(&site) || core.fetch_schedule(&site, patience).await.is_ok();
+                        let succeeded = needs_nothing || core.fetch_schedule(&site, timeout).await.is_ok();
                         (site, succeeded)
                     }
                     .boxed(),
@@ -261,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_site_is_fetched_once_at_a_time_and_again_when_more_was_missed() {
-        let wanted = Wanted::new(10, Duration::ZERO);
+        let wanted = Wanted::new(10, Duration::ZERO, Duration::ZERO);
         wanted.want(&site("a"), Millis(10));
         wanted.want(&site("a"), Millis(11));
         assert_eq!(wanted.take_due(Millis(9), |_| false, |_| true), Err(Some(Millis(10))));
@@ -295,18 +309,28 @@ mod tests {
 
     #[test]
     fn whoever_did_not_answer_in_time_gets_more_time() {
-        let wanted = Wanted::new(10, Duration::ZERO);
+        let wanted = Wanted::new(10, Duration::ZERO, Duration::ZERO);
         wanted.want(&site("a"), Millis(0));
-        assert_eq!(wanted.patience(&site("a"), Millis(10_000)), FETCH_TIMEOUT);
+        assert_eq!(wanted.fetch_timeout(&site("a"), Millis(10_000)), FETCH_TIMEOUT);
         assert_eq!(wanted.take_due(Millis(0), |_| false, |_| true), Ok(site("a")));
         wanted.finished(&site("a"), Millis(5_000), false, true);
-        assert_eq!(wanted.patience(&site("a"), Millis(10_000)), Millis(10_000));
-        assert_eq!(wanted.patience(&site("a"), Millis(6_000)), Millis(6_000));
+        assert_eq!(wanted.fetch_timeout(&site("a"), Millis(10_000)), Millis(10_000));
+        assert_eq!(wanted.fetch_timeout(&site("a"), Millis(6_000)), Millis(6_000));
+    }
+
+    #[test]
+    fn what_was_missed_has_time_to_come_by_itself() {
+        let wanted = Wanted::new(10, Duration::ZERO, Duration::from_secs(1));
+        wanted.want_missed(&site("missed"), Millis(10));
+        wanted.want(&site("new"), Millis(10));
+        assert_eq!(wanted.take_due(Millis(10), |_| false, |_| true), Ok(site("new")));
+        assert_eq!(wanted.take_due(Millis(1009), |_| false, |_| true), Err(Some(Millis(1010))));
+        assert_eq!(wanted.take_due(Millis(1010), |_| false, |_| true), Ok(site("missed")));
     }
 
     #[test]
     fn near_sites_come_first_and_failures_back_off_until_given_up() {
-        let wanted = Wanted::new(2, Duration::ZERO);
+        let wanted = Wanted::new(2, Duration::ZERO, Duration::ZERO);
         wanted.want(&site("a"), Millis(0));
         wanted.want(&site("b"), Millis(0));
         wanted.want(&site("above the limit"), Millis(0));
@@ -329,7 +353,7 @@ mod tests {
 
     #[test]
     fn sites_that_never_answered_spend_their_budget_and_hold_up_nobody_else() {
-        let wanted = Wanted::new(10_000, Duration::ZERO);
+        let wanted = Wanted::new(10_000, Duration::ZERO, Duration::ZERO);
         let now = Millis(100_000);
         for number in 0..1_000 {
             wanted.want(&site(&format!("made-up-{number}")), now);

@@ -35,7 +35,8 @@ pub async fn start(identity: Identity, config: DiscoveryConfig) -> Result<(Disco
     listen(&mut swarm, &config.listen).await?;
     config.announce.iter().for_each(|address| swarm.add_external_address(address.clone()));
 
-    let wanted = Wanted::new(config.limits.sites_max, config.intervals.repair_jitter);
+    let times = &config.intervals;
+    let wanted = Wanted::new(config.limits.sites_max, times.repair_jitter, times.repair_patience);
     let view =
         SharedView::new(identity.site_id().clone(), config.limits.sites_max, wanted.clone(), Arc::clone(&counters));
     let (queue, inbound) = InboundQueue::new(config.limits.inbound_queue);

@@ -325,7 +325,11 @@ impl SharedView {
     fn follow_up(&self, site: &SiteId, heard: Heard, now: Millis) {
         if heard == Heard::Gap {
             self.counters.count(Counter::Gaps);
-            self.wanted.want(site, now);
+            if self.version(site).is_some() {
+                self.wanted.want_missed(site, now);
+            } else {
+                self.wanted.want(site, now);
+            }
         }
     }
 

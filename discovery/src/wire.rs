@@ -100,6 +100,9 @@ pub enum Dropped {
     /// Not newer than what is known.
     #[error("old")]
     Stale,
+    /// Heard already, from another neighbour.
+    #[error("a copy")]
+    Copy,
     /// Its author says more than its share.
     #[error("more than its author's share")]
     Flood,
@@ -134,6 +137,7 @@ impl Dropped {
             Dropped::WrongAuthor => Counter::DroppedWrongAuthor,
             Dropped::Invalid => Counter::DroppedInvalid,
             Dropped::Stale => Counter::DroppedStale,
+            Dropped::Copy => Counter::UpdateCopies,
             Dropped::Flood => Counter::DroppedFlood,
             Dropped::Overload => Counter::DroppedOverload,
             Dropped::Newcomer => Counter::DroppedNewcomers,
@@ -156,6 +160,7 @@ impl Dropped {
             Dropped::Expired
             | Dropped::FromFuture
             | Dropped::Stale
+            | Dropped::Copy
             | Dropped::Flood
             | Dropped::Overload
             | Dropped::Newcomer

@@ -19,6 +19,7 @@ use crate::{
     identity::{peer_of_key, site_of_peer},
     index,
     membership::Badge,
+    relay,
     wire::{self, Opened, Payload, Terms},
 };
 
@@ -48,6 +49,10 @@ fn signed(sequence: u64, body: &[u8]) -> Vec<u8> {
 }
 
 fn run(data: &[u8]) {
+    // A bundle is read before anything in it is.
+    for envelope in relay::unbundle(data).unwrap_or_default() {
+        assert!(!envelope.is_empty() && envelope.len() + relay::NAME_BYTES < data.len());
+    }
     let mut input = Input::new(data);
     let is_signed = input.flag();
     let envelope = if is_signed {

@@ -1,5 +1,8 @@
 //! Gossip: telling what this site offers and what changed, and hearing the others.
 //!
+//! Adverts are passed on by gossipsub, message by message. Schedule changes are many more: each node passes them on itself,
+//! in bundles (see [`crate::relay`]) that go no further than its neighbours.
+//!
 //! Invariant: a message is passed on only when it was checked, was news, and its author keeps to its share; every
 //! message that is not is counted by its reason. Checks come cheapest first: what can be refused by its size, its header
 //! or its sender is refused before its signature (the dearest check) is looked at, and such a refusal never rests
@@ -23,7 +26,8 @@ use crate::{
     identity::peer_of_site,
     outbox::{Pacer, advance},
     rate::RateLimit,
-    shared::{Shared, millis},
+    relay::{BUNDLE_BYTES_MAX, Relay, unbundle},
+    shared::{Shared, UPDATE_TIME_TO_LIVE, millis},
     wire::{self, Dropped, Payload},
 };
 
@@ -40,6 +44,7 @@ pub(crate) struct Gossip {
     newcomers: RateLimit,
     accepted: RateLimit,
     pacer: Pacer,
+    relay: Relay,
     /// An advert that no neighbour was there to take.
     unsent_advert: Option<Vec<u8>>,
 }
@@ -79,6 +84,13 @@ impl Gossip {
             newcomers: RateLimit::new(limits.newcomers_per_neighbour_in_10_s.saturating_mul(4), RATE_WINDOW, 1),
             accepted: RateLimit::new(limits.gossip_in_10_s, RATE_WINDOW, 1),
             pacer: Pacer::new(millis(config.intervals.gossip), limits.gossip_budget_per_s),
+            relay: Relay::new(
+                millis(config.intervals.relay),
+                limits.relay_bytes_max,
+                // What is believed within the life of an update.
+                (UPDATE_TIME_TO_LIVE, limits.gossip_in_10_s as usize * 6),
+                rand::random(),
+            ),
             unsent_advert: None,
             shared,
         }
@@ -109,44 +121,126 @@ impl Gossip {
         }
     }
 
-    /// When changes may be told next, if any wait.
-    pub(crate) fn changes_due(&self) -> Option<Millis> {
-        (!self.shared.outbox().changes.is_empty()).then(|| self.pacer.due())
+    /// When something may be told next, if anything waits.
+    pub(crate) fn due(&self) -> Option<Millis> {
+        let own = (!self.shared.outbox().changes.is_empty()).then(|| self.pacer.due());
+        own.into_iter().chain(self.relay.due()).min()
     }
 
-    /// Tells the changes that wait, if it is time.
-    pub(crate) fn publish_changes(&mut self, gossip: &mut gossipsub::Behaviour) {
+    /// Tells the changes that wait and passes on what was heard, as far as it is time.
+    pub(crate) fn publish_due(&mut self, gossip: &mut gossipsub::Behaviour) {
         let now = self.shared.clock.now();
-        if self.pacer.due() > now {
-            return;
+        if self.pacer.due() <= now
+            && let Some(envelope) = self.sealed_changes()
+        {
+            self.pacer.sent(now);
+            self.pass_on(envelope);
         }
-        let Some((from, changes)) = self.shared.outbox().changes.take() else { return };
-        if !self.shared.config.gossip {
-            return;
+        if self.relay.due().is_some_and(|due| due <= now) {
+            self.publish_bundle(gossip, now);
         }
+    }
+
+    /// Tells whatever waits, since there is no later.
+    pub(crate) fn publish_all(&mut self, gossip: &mut gossipsub::Behaviour) {
+        let now = self.shared.clock.now();
+        if let Some(envelope) = self.sealed_changes() {
+            self.pass_on(envelope);
+        }
+        while self.relay.due().is_some() {
+            self.publish_bundle(gossip, now);
+        }
+    }
+
+    /// The changes that wait, signed. Changes too large for a message are told by their absence: whoever needs them asks.
+    fn sealed_changes(&mut self) -> Option<Vec<u8>> {
+        let (from, changes) = self.shared.outbox().changes.take()?;
         let end = advance(from, changes.len());
         let site = self.shared.site().clone();
         let update = ScheduleUpdate { site: site.clone(), from, changes };
-        // Changes too large for a message are told by their absence: whoever needs them asks.
-        let envelope = self
-            .shared
-            .seal_update(update)
-            .or_else(|| self.shared.seal_update(ScheduleUpdate { site, from: end, changes: Vec::new() }));
-        self.pacer.sent(now);
-        let published = envelope.is_some_and(|envelope| gossip.publish(self.schedules.clone(), envelope).is_ok());
-        self.shared.count(if published { Counter::GossipPublished } else { Counter::GossipPublishFailed });
+        let absence = || self.shared.seal_update(ScheduleUpdate { site, from: end, changes: Vec::new() });
+        self.shared.seal_update(update).or_else(absence)
+    }
+
+    fn pass_on(&mut self, envelope: Vec<u8>) {
+        if !self.shared.config.gossip {
+            return;
+        }
+        for _ in 0..self.relay.push(envelope) {
+            self.shared.count(Counter::UpdatesNotPassedOn);
+        }
+    }
+
+    fn publish_bundle(&mut self, gossip: &mut gossipsub::Behaviour, now: Millis) {
+        let Some(bundle) = self.relay.take(now) else { return };
+        let is_published = gossip.publish(self.schedules.clone(), bundle).is_ok();
+        self.shared.count(if is_published { Counter::GossipPublished } else { Counter::GossipPublishFailed });
     }
 
     /// Hears a message that a neighbour brought.
     pub(crate) fn hear(&mut self, from: PeerId, message: &gossipsub::Message, conduct: &Conduct) -> Verdict {
         let now = self.shared.clock.now();
-        self.pacer.heard(now);
         self.shared.count(Counter::GossipReceived);
-        let judged = self.judge_unopened(from, message, conduct, now).and_then(|()| self.judge(from, message, now));
-        let Refused { dropped, blame } = match judged {
-            Ok(()) => return Verdict { acceptance: MessageAcceptance::Accept, blame: None },
-            Err(refused) => refused,
-        };
+        if message.topic == self.schedules {
+            return self.hear_bundle(from, &message.data, conduct, now);
+        }
+        match self.hear_envelope(from, (&message.data, true), conduct, now) {
+            Ok(()) => Verdict { acceptance: MessageAcceptance::Accept, blame: None },
+            Err(refused) => self.verdict_on(from, &refused),
+        }
+    }
+
+    /// Hears the updates of a bundle up to the first that its bringer could have known to be wrong; what was news waits for
+    /// the next bundle of this node. The bundle itself goes no further.
+    fn hear_bundle(&mut self, from: PeerId, bundle: &[u8], conduct: &Conduct, now: Millis) -> Verdict {
+        let mut verdict = Verdict { acceptance: MessageAcceptance::Ignore, blame: None };
+        if bundle.len() > BUNDLE_BYTES_MAX {
+            return self.verdict_on(from, &Dropped::Oversized.into());
+        }
+        let Some(envelopes) = unbundle(bundle) else { return self.verdict_on(from, &Dropped::Malformed.into()) };
+        for envelope in envelopes {
+            match self.hear_envelope(from, (envelope, false), conduct, now) {
+                Ok(()) => self.pass_on(envelope.to_vec()),
+                Err(refused) => {
+                    let of_envelope = self.verdict_on(from, &refused);
+                    verdict.blame = verdict.blame.or(of_envelope.blame);
+                    if refused.dropped.is_forwarders_fault() {
+                        return of_envelope;
+                    }
+                }
+            }
+        }
+        verdict
+    }
+
+    /// Checks an envelope, an advert's or an update's as it was brought, and believes it if it is news.
+    fn hear_envelope(
+        &mut self,
+        from: PeerId,
+        (envelope, is_advert): (&[u8], bool),
+        conduct: &Conduct,
+        now: Millis,
+    ) -> Result<(), Refused> {
+        let (author, sequence) = self.judge_unopened(from, (envelope, is_advert), conduct, now)?;
+        let opened = self.shared.open(envelope).inspect_err(|dropped| {
+            // The signature was good, only the time was not: that of a site that is believed otherwise says how wrong.
+            if matches!(dropped, Dropped::Expired | Dropped::FromFuture)
+                && let Some((sent_ms, payload)) = wire::sent_of(envelope)
+            {
+                self.note_time(&author, &payload, sent_ms, now);
+            }
+        })?;
+        if matches!(opened.payload, Payload::Advert(_)) != is_advert {
+            return Err(Dropped::Invalid.into());
+        }
+        self.judge_opened(from, opened, (envelope, sequence), now)?;
+        self.pacer.heard(now);
+        Ok(())
+    }
+
+    /// Counts a refusal, and says what follows.
+    fn verdict_on(&self, from: PeerId, refused: &Refused) -> Verdict {
+        let Refused { dropped, blame } = *refused;
         self.shared.count(dropped.counter());
         if dropped.is_forwarders_fault() {
             let is_large = dropped == Dropped::Oversized;
@@ -160,18 +254,18 @@ impl Gossip {
     fn judge_unopened(
         &mut self,
         from: PeerId,
-        message: &gossipsub::Message,
+        (envelope, is_advert): (&[u8], bool),
         conduct: &Conduct,
         now: Millis,
-    ) -> Result<(), Refused> {
+    ) -> Result<(SiteId, u64), Refused> {
         if !self.neighbours.admit(from, now) {
             return Err(Refused { dropped: Dropped::Overload, blame: Some((from, Offence::GossipOverload)) });
         }
-        let is_advert = message.topic == self.adverts;
-        if !is_advert && message.data.len() > wire::UPDATE_BYTES_MAX {
-            return Err(Dropped::Oversized.into());
+        let (author_site, sequence) = wire::peek_in(envelope, &self.shared.config.grid).map_err(Refused::from)?;
+        // Copies come by every neighbour, and this node's own words come back to it.
+        if !is_advert && (author_site == *self.shared.site() || self.relay.is_noted(&author_site, sequence)) {
+            return Err(Dropped::Copy.into());
         }
-        let (author_site, sequence) = wire::peek_in(&message.data, &self.shared.config.grid).map_err(Refused::from)?;
         let author = peer_of_site(&author_site).ok_or(Dropped::Malformed)?;
         if conduct.is_banned(&author, now) {
             return Err(Dropped::Banned.into());
@@ -188,28 +282,21 @@ impl Gossip {
             None if self.introducers.is_spent(&from, now) || self.newcomers.is_spent(&self.own(), now) => {
                 Err(Dropped::Newcomer.into())
             }
-            _ => Ok(()),
+            _ => Ok((author_site, sequence)),
         }
     }
 
-    fn judge(&mut self, from: PeerId, message: &gossipsub::Message, now: Millis) -> Result<(), Refused> {
-        let opened = self.shared.open(&message.data).inspect_err(|dropped| {
-            // The signature was good, only the time was not: that of a site that is believed otherwise says how wrong.
-            if matches!(dropped, Dropped::Expired | Dropped::FromFuture)
-                && let Some((author, _)) = wire::peek(&message.data)
-                && let Some((sent_ms, payload)) = wire::sent_of(&message.data)
-            {
-                self.note_time(&author, &payload, sent_ms, now);
-            }
-        })?;
-        let belongs_to_topic = match opened.payload {
-            Payload::Advert(_) => message.topic == self.adverts,
-            Payload::Update(_) => message.topic == self.schedules,
-        };
-        if !belongs_to_topic {
-            return Err(Dropped::Invalid.into());
-        }
+    fn judge_opened(
+        &mut self,
+        from: PeerId,
+        opened: wire::Opened,
+        (envelope, sequence): (&[u8], u64),
+        now: Millis,
+    ) -> Result<(), Refused> {
         let author = peer_of_site(&opened.author).ok_or(Dropped::Malformed)?;
+        if matches!(opened.payload, Payload::Update(_)) {
+            self.relay.note(opened.author.clone(), sequence, now);
+        }
         if !self.authors.admit(author, now) {
             return Err(Refused { dropped: Dropped::Flood, blame: Some((author, Offence::GossipFlood)) });
         }
@@ -218,7 +305,7 @@ impl Gossip {
             return Err(Dropped::Newcomer.into());
         }
         self.note_time(&opened.author, &opened.payload, opened.sent_ms, now);
-        self.shared.believe(opened, &message.data)?;
+        self.shared.believe(opened, envelope)?;
         if self.accepted.admit(self.own(), now) { Ok(()) } else { Err(Dropped::Overload.into()) }
     }
 

@@ -156,7 +156,7 @@ impl SwarmTask {
     fn pause(&self) -> Duration {
         let now = self.shared.clock.now();
         let put = (self.dht.may_put() && !self.peers.is_alone()).then_some(self.put_due());
-        let due = [Some(self.refresh_at), Some(self.index_at), self.gossip.changes_due(), put];
+        let due = [Some(self.refresh_at), Some(self.index_at), self.gossip.due(), put];
         let farewell = self.leaving.as_ref().map(|(until, _)| until.saturating_duration_since(Instant::now()));
         let pause = due.into_iter().flatten().map(|due| Duration::from_millis((due - now).0)).chain(farewell).min();
         pause.unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(1))
@@ -172,7 +172,7 @@ impl SwarmTask {
         let now = self.shared.clock.now();
         let is_put_due = now >= self.put_due();
         let behaviour = self.swarm.behaviour_mut();
-        self.gossip.publish_changes(&mut behaviour.gossip);
+        self.gossip.publish_due(&mut behaviour.gossip);
         if is_put_due {
             if self.dht.may_put() && Dht::is_connected(&mut behaviour.kad) {
                 self.dht.put_next(&mut behaviour.kad);
@@ -195,7 +195,7 @@ impl SwarmTask {
             self.publish_advert(envelope.map(|envelope| envelope.to_vec()));
             self.publish_index();
         }
-        self.gossip.publish_changes(&mut self.swarm.behaviour_mut().gossip);
+        self.gossip.publish_due(&mut self.swarm.behaviour_mut().gossip);
     }
 
     /// Signs the offer anew and publishes it.
@@ -259,7 +259,7 @@ impl SwarmTask {
         if let Some(departure) = self.shared.departure()
             && !self.peers.is_alone()
         {
-            self.gossip.publish_changes(&mut behaviour.gossip);
+            self.gossip.publish_all(&mut behaviour.gossip);
             self.gossip.publish_advert(&mut behaviour.gossip, departure.clone());
             self.dht.leave(&mut behaviour.kad, departure);
             wait = self.shared.config.intervals.farewell;

@@ -1,6 +1,6 @@
 //! Messages that no honest node sends: each is dropped and counted by its reason, and the node goes on.
 
-use broker::protocol::Advert;
+use broker::protocol::{Advert, LedgerVersion, ScheduleUpdate};
 use libp2p::{PeerId, gossipsub};
 
 use super::*;
@@ -8,6 +8,7 @@ use crate::{
     behaviour::{adverts_topic, schedules_topic},
     conduct::{BanTerms, Conduct, Offence},
     counters::Counters,
+    relay,
     repair::Wanted,
     shared::Shared,
     swarm_task::Gossip,
@@ -20,7 +21,7 @@ pub(super) fn gossip() -> (Gossip, Arc<Shared>) {
     let identity = Identity::generate().unwrap();
     let (config, _) = config(&identity);
     let counters = Arc::new(Counters::default());
-    let wanted = Wanted::new(10, Duration::ZERO);
+    let wanted = Wanted::new(10, Duration::ZERO, Duration::ZERO);
     let view = SharedView::new(identity.site_id().clone(), 10, wanted, Arc::clone(&counters));
     let shared = Arc::new(Shared::new(identity, config, view, counters));
     (Gossip::new(Arc::clone(&shared)), shared)
@@ -159,6 +160,71 @@ fn made_up_sites_and_overload_are_dropped_before_their_signature() {
     let blamed = (0..overload).filter(|_| gossip.hear(bringer, &stale, &conduct).blame.is_some()).count();
     assert_eq!(blamed as u64, newcomers + 10 + 1, "what is above twice the share of an honest neighbour");
     assert_eq!(gossip.hear(bringer, &stale, &conduct).blame, Some((bringer, Offence::GossipOverload)));
+}
+
+/// An update of a site that says that its change number `change` came.
+fn update(of: &Identity, sequence: u64, sent_ms: u64) -> Vec<u8> {
+    let from = LedgerVersion { incarnation: 1, change: sequence };
+    let update = ScheduleUpdate { site: of.site_id().clone(), from, changes: Vec::new() };
+    let stamp = Stamp { sequence, sent_ms, time_to_live: Millis(60_000) };
+    wire::seal(of, &GridId::new("test").unwrap(), stamp, Payload::Update(update)).unwrap()
+}
+
+#[test]
+fn a_bundle_is_heard_up_to_the_first_update_that_its_bringer_could_have_refused() {
+    let (mut gossip, shared) = gossip();
+    let (honest, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let conduct = conduct(&shared);
+    let topic = schedules_topic(&shared.config.grid);
+    let now = shared.clock.utc_ms();
+    for site in [&honest, &other] {
+        gossip.hear(
+            PeerId::random(),
+            &message(sealed(site, "test", now, advert(site, 1)), &adverts_topic(&shared.config.grid)),
+            &conduct,
+        );
+    }
+    let bundle = |name: u128, envelopes: &[&[u8]]| {
+        let mut bytes = relay::bundle_of(name, envelopes[0]);
+        for envelope in &envelopes[1..] {
+            bytes.extend_from_slice(&relay::bundle_of(0, envelope)[relay::NAME_BYTES..]);
+        }
+        message(bytes, &topic)
+    };
+    let (first, second, own) = (update(&honest, 5, now), update(&other, 6, now), update(&shared.identity, 7, now));
+    let bringer = PeerId::random();
+    let mut hear = |message: &gossipsub::Message| gossip.hear(bringer, message, &conduct);
+
+    let verdict = hear(&bundle(1, &[&first, &own]));
+    assert!(matches!(verdict.acceptance, gossipsub::MessageAcceptance::Ignore) && verdict.blame.is_none());
+    assert_eq!(shared.counters.get(Counter::UpdateCopies), 1, "its own words come back to a node");
+    hear(&bundle(2, &[&first, &first]));
+    assert_eq!(shared.counters.get(Counter::UpdateCopies), 3);
+
+    let mut forged = update(&other, 8, now);
+    let last = forged.len() - 1;
+    forged[last] ^= 1;
+    let verdict = hear(&bundle(3, &[&first, &forged, &second]));
+    assert!(matches!(verdict.acceptance, gossipsub::MessageAcceptance::Reject));
+    assert_eq!(verdict.blame, Some((bringer, Offence::InvalidGossip)));
+    let verdict = hear(&bundle(4, &[&second]));
+    assert!(matches!(verdict.acceptance, gossipsub::MessageAcceptance::Ignore), "what stood behind it is still news");
+    assert_eq!(shared.counters.get(Counter::UpdateCopies), 4);
+    // A true update under the number of the forged one is no copy of it.
+    let verdict = hear(&bundle(5, &[&update(&other, 8, now)]));
+    assert!(verdict.blame.is_none() && shared.counters.get(Counter::UpdateCopies) == 4);
+
+    for (bytes, counter) in [
+        (Vec::new(), Counter::DroppedMalformed),
+        (vec![0; relay::NAME_BYTES], Counter::DroppedMalformed),
+        (bundle(6, &[&sealed(&honest, "test", now, advert(&honest, 9))]).data, Counter::DroppedInvalid),
+        (vec![9; relay::BUNDLE_BYTES_MAX + 1], Counter::DroppedOversized),
+    ] {
+        let before = shared.counters.get(counter);
+        let verdict = hear(&message(bytes, &topic));
+        assert!(matches!(verdict.acceptance, gossipsub::MessageAcceptance::Reject), "{counter:?}");
+        assert_eq!(shared.counters.get(counter), before + 1, "{counter:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -111,6 +111,7 @@ pub(crate) fn config(identity: &Identity) -> (DiscoveryConfig, Arc<TestLedger>) 
     config.intervals.dht_put_pause = Duration::from_millis(5);
     config.intervals.housekeeping = Duration::from_millis(100);
     config.intervals.repair_jitter = Duration::from_millis(10);
+    config.intervals.repair_patience = Duration::from_millis(300);
     config.intervals.request = Duration::from_secs(5);
     (config, ledger)
 }

@@ -34,7 +34,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
 }
 
 fn view(sites_max: usize) -> SharedView {
-    let wanted = Wanted::new(sites_max, Duration::ZERO);
+    let wanted = Wanted::new(sites_max, Duration::ZERO, Duration::ZERO);
     SharedView::new(site("own"), sites_max, wanted, Arc::new(Counters::default()))
 }
 

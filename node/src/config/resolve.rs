@@ -401,7 +401,7 @@ const MAX_HOLDS: usize = 1_000_000;
 /// How long requests that are over are remembered.
 const HISTORY_KEEP: Duration = Duration::from_hours(90 * 24);
 /// At one message a second a grid of a hundred sites costs each of them a fraction of a core.
-const GOSSIP_INTERVAL: Duration = Duration::from_secs(1);
+const GOSSIP_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time-out that makes sense.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 

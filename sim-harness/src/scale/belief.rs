@@ -104,9 +104,9 @@ impl World {
             match step {
                 Step::Update(number) => {
                     if view.hear_update(&other.told[number].update, millis(at)) == Heard::Gap {
-                        let jitter_us = self.repair_jitter_us(mix(at, node as u64));
+                        let waits_us = self.missed_wait_us(mix(at, node as u64));
                         let takes_us = (1 + STREAM_ROUND_TRIPS) * self.earth.round_trip_us(node, about);
-                        agenda.insert((at + jitter_us + takes_us, 1), Step::Fetched);
+                        agenda.insert((at + waits_us + takes_us, 1), Step::Fetched);
                     }
                 }
                 Step::Fetched => self.hear_as_of(view, other, at, self.earth.one_way_us(node, about)),
@@ -145,7 +145,12 @@ impl World {
         fetches * each * self.earth.typical_round_trip_us(node)
     }
 
-    pub(super) fn repair_jitter_us(&self, drawn: u64) -> u64 {
+    /// How long a node lets what it has missed come by itself.
+    pub(super) fn missed_wait_us(&self, drawn: u64) -> u64 {
+        self.settings.intervals.repair_patience.as_micros() as u64 + self.repair_jitter_us(drawn)
+    }
+
+    fn repair_jitter_us(&self, drawn: u64) -> u64 {
         drawn % (self.settings.intervals.repair_jitter.as_micros() as u64 + 1)
     }
 }

@@ -283,10 +283,9 @@ impl World {
             let touch = Touch { at: self.now, as_of: self.now - self.earth.one_way_us(node, site).min(self.now) };
             self.sites[node].touched.insert(site, touch);
         } else if self.sites[node].wanted.insert(site) {
-            self.counts.repairs += 1;
-            let jitter_us = self.repair_jitter_us(mix(self.now, site as u64));
+            let waits_us = self.missed_wait_us(mix(self.now, site as u64));
             let run = self.sites[node].run;
-            self.at(self.now + jitter_us, Event::Repair { node, run, site });
+            self.at(self.now + waits_us, Event::Repair { node, run, site });
         }
     }
 

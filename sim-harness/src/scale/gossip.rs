@@ -1,21 +1,21 @@
 //! Gossip: sites tell their changes as a node does, in batches at its pace; what that costs, and when it arrives.
 //!
-//! Messages of a topic spread like one of a few that are worked out for each epoch (see [`super::mesh`]). Without shards
-//! there is one topic; with shards each has its own, and a node takes part in those that it is subscribed to.
-//! Invariant: every message that is published is counted in exactly one epoch of its topic.
+//! Updates of a topic spread like one of a few that are worked out for each epoch (see [`super::mesh`]), adverts like
+//! another one. Without shards there is one topic; with shards each has its own, and a node takes part in those that it
+//! is subscribed to. Invariant: every message that is published is counted in exactly one epoch of its topic.
 
 use broker::{ledger::ScheduleUpdateParts, protocol::ScheduleUpdate};
 use discovery::{costs, outbox::advance};
 
 use super::{
     geography::mix,
-    mesh::{Mesh, NEVER, Spread},
+    mesh::{Mesh, NEVER, Passing, Spread},
     settings::{BEGIN_US, SECOND_US},
     site::{Site, Told},
     world::{EPOCH_US, Event, World, millis},
 };
 
-/// Spreads worked out for each topic and epoch.
+/// Spreads of updates worked out for each topic and epoch.
 const SPREADS: u64 = 4;
 
 /// When the messages of an epoch arrive.
@@ -32,17 +32,32 @@ struct Batch {
     bytes: u64,
 }
 
+impl Batch {
+    fn add(&mut self, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+
+    /// As many bundles as `in_bundle` of these updates go with, each in a frame of its own.
+    fn bundled(self, in_bundle: f64, frame_bytes: u64) -> (u64, u64) {
+        let bundles = (self.messages as f64 / in_bundle).ceil() as u64;
+        (bundles, self.bytes + bundles * frame_bytes)
+    }
+}
+
 /// The gossip of one shard.
 #[derive(Debug)]
 pub struct Topic {
     /// The sites that take part while their nodes run, ascending.
     pub subscribers: Vec<usize>,
     mesh: Mesh,
+    advert_spread: Spread,
+    adverts: Batch,
     spreads: Vec<Spread>,
     batches: Vec<Batch>,
     arrivals: Vec<Arrivals>,
-    /// Messages published in the last epoch, adverts included.
-    last_messages: u64,
+    /// Updates published in the last epoch, and adverts.
+    last: (u64, u64),
 }
 
 impl Topic {
@@ -52,10 +67,12 @@ impl Topic {
             .map(|_| Topic {
                 subscribers: Vec::new(),
                 mesh: Mesh::default(),
+                advert_spread: Spread::default(),
+                adverts: Batch::default(),
                 spreads: Vec::new(),
                 batches: Vec::new(),
                 arrivals: Vec::new(),
-                last_messages: 0,
+                last: (0, 0),
             })
             .collect();
         for (position, site) in sites.iter().enumerate() {
@@ -85,13 +102,11 @@ impl Topic {
     }
 
     fn messages_per_s(&self) -> u64 {
-        self.last_messages * SECOND_US / EPOCH_US
+        (self.last.0 + self.last.1) * SECOND_US / EPOCH_US
     }
 
-    fn note(&mut self, name: u64, bytes: u64) {
-        let batch = &mut self.batches[(name % SPREADS) as usize];
-        batch.messages += 1;
-        batch.bytes += bytes;
+    fn note_update(&mut self, name: u64, bytes: u64) {
+        self.batches[(name % SPREADS) as usize].add(bytes);
     }
 }
 
@@ -99,23 +114,21 @@ impl World {
     /// Draws the mesh of every topic and lets some messages spread in it.
     pub(super) fn draw_meshes(&mut self) {
         let shape = self.settings.gossip.clone();
-        let kept = self.settings.limits.connections_kept;
         for shard in 0..self.topics.len() {
             let subscribers = &self.topics[shard].subscribers;
             let members: Vec<usize> = subscribers.iter().copied().filter(|site| self.sites[*site].is_up()).collect();
-            // Of the connections that a node keeps, so many lead to others of the topic.
-            let connected = kept * subscribers.len() / self.sites.len().max(1);
-            let mesh = Mesh::draw(members, &shape, connected, &mut self.random);
+            let mesh = Mesh::draw(members, &shape, &mut self.random);
+            let (passing, _) = self.passing(self.topics[shard].last.0, EPOCH_US);
             let share_ppm = self.believed_ppm(shard);
             let name = self.name();
             let count = mesh.members.len();
-            let spreads: Vec<Spread> = (0..SPREADS)
-                .map(|number| {
-                    let seed = mix(name, number);
-                    let believes = |own: usize| mix(seed, own as u64) % 1_000_000 < share_ppm;
-                    mesh.spread(seed as usize % count.max(1), seed, (&shape, &self.earth), believes)
-                })
-                .collect();
+            let spread = |number: u64, passing: Passing| {
+                let seed = mix(name, number);
+                let believes = |own: usize| mix(seed, own as u64) % 1_000_000 < share_ppm;
+                mesh.spread(seed as usize % count.max(1), seed, (passing, &self.earth), believes)
+            };
+            let spreads: Vec<Spread> = (0..SPREADS).map(|number| spread(number, passing)).collect();
+            let advert_spread = spread(SPREADS, Passing::Each);
             for spread in &spreads {
                 let arrived = spread.delay_us.iter().filter(|delay| **delay != NEVER);
                 self.counts.gossip_delay_ms.extend(arrived.map(|delay| f64::from(*delay) / 1000.0).step_by(7));
@@ -128,9 +141,16 @@ impl World {
             let delay_us = spreads.iter().map(|spread| spread.delay_us.clone()).collect();
             topic.arrivals.push(Arrivals { members: mesh.members.clone(), delay_us });
             topic.batches = vec![Batch::default(); SPREADS as usize];
-            topic.spreads = spreads;
+            topic.adverts = Batch::default();
+            (topic.spreads, topic.advert_spread) = (spreads, advert_spread);
             topic.mesh = mesh;
         }
+    }
+
+    /// How nodes bundle when `updates` of their topic came in a time, and how many go with a bundle.
+    fn passing(&self, updates: u64, passed_us: u64) -> (Passing, f64) {
+        let interval_us = u64::try_from(self.settings.intervals.relay.as_micros()).unwrap_or(u64::MAX);
+        Passing::bundled(updates as f64 * 1e6 / passed_us.max(1) as f64, interval_us)
     }
 
     /// Of a million messages of a topic, how many a node believes and passes on: those of sites that it knows, as far as
@@ -149,17 +169,26 @@ impl World {
         let passed_us = self.now - self.counted_until;
         self.counted_until = self.now;
         self.count_adverts(passed_us);
-        let name_bytes = costs::gossip_name_bytes();
-        for topic in &mut self.topics {
+        let frame_bytes = costs::gossip_frame_bytes(&self.settings.grid, costs::BUNDLE_NAME_BYTES);
+        for shard in 0..self.topics.len() {
+            let topic = &mut self.topics[shard];
             let batches = std::mem::replace(&mut topic.batches, vec![Batch::default(); SPREADS as usize]);
-            topic.last_messages = batches.iter().map(|batch| batch.messages).sum();
-            self.counts.gossip_published += topic.last_messages;
-            for (spread, batch) in topic.spreads.iter().zip(&batches) {
+            let adverts = std::mem::take(&mut topic.adverts);
+            let updates = batches.iter().map(|batch| batch.messages).sum();
+            topic.last = (updates, adverts.messages);
+            self.counts.gossip_published += updates + adverts.messages;
+            let (_, in_bundle) = self.passing(updates, passed_us);
+            let topic = &self.topics[shard];
+            let spreads = topic.spreads.iter().zip(batches.iter().map(|batch| batch.bundled(in_bundle, frame_bytes)));
+            let advert_spread = (&topic.advert_spread, (adverts.messages, adverts.bytes));
+            for (spread, sizes) in spreads.chain([advert_spread]) {
                 for (member, share) in topic.mesh.members.iter().zip(&spread.shares) {
-                    self.traffic.gossips(*member, share, (batch.messages, batch.bytes), name_bytes);
+                    self.traffic.gossips(*member, share, sizes);
                 }
-                self.counts.repairs += batch.messages * spread.missed as u64;
             }
+            let missed =
+                topic.spreads.iter().zip(&batches).map(|(spread, batch)| batch.messages * spread.missed as u64);
+            self.counts.repairs += missed.sum::<u64>();
         }
         self.count_upkeep(passed_us);
     }
@@ -174,9 +203,7 @@ impl World {
             let adverts = until / refresh_us - (until - passed_us) / refresh_us;
             if site.is_up() {
                 let bytes = costs::gossip_frame_bytes(&self.settings.grid, site.advert_bytes as usize);
-                for number in 0..adverts {
-                    self.topics[site.shard].note(mix(position as u64, self.now + number), bytes);
-                }
+                (0..adverts).for_each(|_| self.topics[site.shard].adverts.add(bytes));
             }
         }
     }
@@ -222,7 +249,7 @@ impl World {
         let is_first_of_run = own.lives.len() > 1 && own.told.last().is_none_or(|told| told.at < own.started());
         own.told.push(Told { at: now, name, update });
         let shard = own.shard;
-        self.topics[shard].note(name, costs::gossip_frame_bytes(&self.settings.grid, bytes as usize));
+        self.topics[shard].note_update(name, costs::bundled_bytes(bytes as usize) as u64);
         if is_first_of_run {
             self.everybody_fetches(site);
         }

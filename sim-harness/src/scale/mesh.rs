@@ -1,8 +1,8 @@
 //! One gossip topic for a while: who is in it, who is whose neighbour, and how a message spreads.
 //!
 //! The mesh is drawn as gossipsub keeps it in rest: every node has at least the wanted number of neighbours, none more
-//! than the most. A message passes from neighbour to neighbour, each of which sends it on to all others that it has not
-//! got it from; what the mesh does not reach hears of it by announcement at the next heartbeat and asks for it.
+//! than the most. An advert passes from neighbour to neighbour, each of which sends it on at once to all others that it
+//! has not got it from. An update goes to all neighbours with the next bundle of its node, see [`Passing`].
 //!
 //! A message that spreads is a [`Spread`]: when it arrives where, and how many copies each node sends and gets. A few are
 //! worked out, exactly, for each topic and minute; every message of that minute is taken to spread like one of them.
@@ -23,6 +23,39 @@ const DRAWS_MAX: usize = 40;
 /// A node that the message does not reach.
 pub const NEVER: u32 = u32::MAX;
 
+/// How a node passes on what it has heard.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Passing {
+    /// Each message at once, by itself, to whom it has not come from.
+    Each,
+    /// In bundles to all neighbours: a part of the updates waits, for up to an interval.
+    Bundled {
+        /// The part that waits, in millionths.
+        waits_ppm: u64,
+        /// Between two bundles of a node.
+        interval_us: u64,
+    },
+}
+
+impl Passing {
+    /// How a node bundles that hears `per_s` updates a second, and how many go with one bundle. A bundle goes at once if
+    /// the last was longer ago than the interval, else when that is over; so with updates that come by chance, of those
+    /// around one interval all in it wait, and the one that comes first when it stayed empty does not.
+    pub fn bundled(per_s: f64, interval_us: u64) -> (Passing, f64) {
+        let in_interval = per_s * interval_us as f64 / 1e6;
+        let in_bundle = in_interval + (-in_interval).exp();
+        let waits_ppm = (in_interval / in_bundle * 1e6) as u64;
+        (Passing::Bundled { waits_ppm, interval_us }, in_bundle)
+    }
+
+    /// How long the message called `name` waits at a node.
+    fn wait_us(self, name: u64, own: usize) -> u64 {
+        let Passing::Bundled { waits_ppm, interval_us } = self else { return 0 };
+        let chance = mix(name ^ 0x7761_6974, own as u64);
+        if chance % 1_000_000 < waits_ppm { (chance >> 32) % interval_us.max(1) } else { 0 }
+    }
+}
+
 /// Who is in a topic, and who sends to whom.
 #[derive(Debug, Default)]
 pub struct Mesh {
@@ -30,8 +63,6 @@ pub struct Mesh {
     pub members: Vec<usize>,
     /// Positions of the mesh neighbours of each member.
     neighbours: Vec<Vec<u32>>,
-    /// Positions of connected members outside the mesh.
-    others: Vec<Vec<u32>>,
 }
 
 /// What each node has to do with one message.
@@ -43,10 +74,6 @@ pub struct Share {
     pub received: u32,
     /// Copies that it sent and that were lost.
     pub lost: u32,
-    /// Announcements sent.
-    pub announced: u32,
-    /// Announcements that arrived.
-    pub heard: u32,
 }
 
 /// How one message spreads.
@@ -61,8 +88,8 @@ pub struct Spread {
 }
 
 impl Mesh {
-    /// Draws the mesh of `members` (ascending), each of which is connected to about `connected` others of the topic.
-    pub fn draw(members: Vec<usize>, shape: &GossipShape, connected: usize, random: &mut Xoshiro256PlusPlus) -> Mesh {
+    /// Draws the mesh of `members` (ascending).
+    pub fn draw(members: Vec<usize>, shape: &GossipShape, random: &mut Xoshiro256PlusPlus) -> Mesh {
         let count = members.len();
         let mut neighbours: Vec<Vec<u32>> = vec![Vec::new(); count];
         let mut order: Vec<usize> = (0..count).collect();
@@ -80,21 +107,7 @@ impl Mesh {
                 }
             }
         }
-        let mut others: Vec<Vec<u32>> = vec![Vec::new(); count];
-        for own in 0..count {
-            let room = connected.min(count.saturating_sub(1)).saturating_sub(neighbours[own].len() + others[own].len());
-            for _ in 0..room.div_ceil(2) {
-                let other = random.random_range(0..count);
-                let is_new = other != own
-                    && !neighbours[own].contains(&(other as u32))
-                    && !others[own].contains(&(other as u32));
-                if is_new {
-                    others[own].push(other as u32);
-                    others[other].push(own as u32);
-                }
-            }
-        }
-        Mesh { members, neighbours, others }
+        Mesh { members, neighbours }
     }
 
     /// Neighbours that a member has in the mesh, on average.
@@ -109,7 +122,7 @@ impl Mesh {
         &self,
         source: usize,
         name: u64,
-        (shape, earth): (&GossipShape, &Geography),
+        (passing, earth): (Passing, &Geography),
         believes: impl Fn(usize) -> bool,
     ) -> Spread {
         let count = self.members.len();
@@ -126,12 +139,13 @@ impl Mesh {
             if at > delay_us[own] || !(own == source || believes(own)) {
                 continue;
             }
-            for other in self.targets(own, source, parent[own], shape) {
+            let leaves = at + HANDLING_US + passing.wait_us(name, own);
+            for other in self.targets(own, parent[own], passing) {
                 let passage = earth.passage(self.members[own], self.members[other], name);
                 shares[own].sent += 1 + passage.losses;
                 shares[own].lost += passage.losses;
                 shares[other].received += 1;
-                let arrives = at + HANDLING_US + passage.delay_us;
+                let arrives = leaves + passage.delay_us;
                 if arrives < delay_us[other] {
                     delay_us[other] = arrives;
                     parent[other] = own as u32;
@@ -139,56 +153,15 @@ impl Mesh {
                 }
             }
         }
-        let reached: Vec<bool> =
-            (0..count).map(|own| delay_us[own] < u64::MAX && (own == source || believes(own))).collect();
-        self.announce(&reached, name, (shape, earth), &mut delay_us, &mut shares);
         let missed = (0..count).filter(|own| delay_us[*own] == u64::MAX && believes(*own)).count();
         let delay_us = delay_us.into_iter().map(|delay| u32::try_from(delay).unwrap_or(NEVER)).collect();
         Spread { delay_us, shares, missed }
     }
 
     /// To whom a member sends a message when it first has it.
-    fn targets<'a>(
-        &'a self,
-        own: usize,
-        source: usize,
-        parent: u32,
-        shape: &GossipShape,
-    ) -> impl Iterator<Item = usize> + use<'a> {
-        let flooded: &[u32] = if own == source && shape.floods_own { &self.others[own] } else { &[] };
-        self.neighbours[own].iter().chain(flooded).filter(move |other| **other != parent).map(|other| *other as usize)
-    }
-
-    /// Those who have the message tell its name to neighbours outside the mesh, some of whom then ask for it.
-    fn announce(
-        &self,
-        reached: &[bool],
-        name: u64,
-        (shape, earth): (&GossipShape, &Geography),
-        delay_us: &mut [u64],
-        shares: &mut [Share],
-    ) {
-        let heartbeat_us = shape.heartbeat.as_micros() as u64;
-        for own in (0..reached.len()).filter(|own| reached[*own]) {
-            let others = &self.others[own];
-            let share = (others.len() as f64 * shape.announced_share) as usize;
-            let told = shape.announced_to.max(share).min(others.len());
-            for round in 0..shape.announced_heartbeats {
-                let first = mix(name, (own * shape.announced_heartbeats + round) as u64) as usize % others.len().max(1);
-                for offset in 0..told {
-                    let other = others[(first + offset) % others.len()] as usize;
-                    shares[own].announced += 1;
-                    shares[other].heard += 1;
-                    if delay_us[other] == u64::MAX {
-                        let way_us = earth.one_way_us(self.members[own], self.members[other]);
-                        let beats = (delay_us[own] / heartbeat_us + 1 + round as u64) * heartbeat_us;
-                        delay_us[other] = beats + 3 * way_us + HANDLING_US;
-                        shares[own].sent += 1;
-                        shares[other].received += 1;
-                    }
-                }
-            }
-        }
+    fn targets(&self, own: usize, parent: u32, passing: Passing) -> impl Iterator<Item = usize> + use<'_> {
+        let all = passing != Passing::Each;
+        self.neighbours[own].iter().filter(move |other| all || **other != parent).map(|other| *other as usize)
     }
 }
 
@@ -215,7 +188,7 @@ mod tests {
             if own != source && !believes(own) {
                 continue;
             }
-            for other in mesh.neighbours[own].iter().chain(&mesh.others[own]) {
+            for other in &mesh.neighbours[own] {
                 if !std::mem::replace(&mut seen[*other as usize], true) {
                     queue.push_back(*other as usize);
                 }
@@ -227,35 +200,50 @@ mod tests {
     proptest! {
         #[test]
         fn copies_are_conserved_and_nobody_out_of_reach_gets_one(
-            count in 1_usize..80, seed in 0_u64..1000, connected in 0_usize..20, doubters in 1_u64..5
+            count in 1_usize..80, seed in 0_u64..1000, waits_ppm in 0_u64..1_000_000, doubters in 1_u64..5
         ) {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-            let mesh = Mesh::draw((0..count).collect(), &shape(), connected, &mut random);
+            let mesh = Mesh::draw((0..count).collect(), &shape(), &mut random);
             let earth = Geography::new(NetworkKind::Wan, seed, count, 100_000);
             let believes = |own: usize| !mix(seed, own as u64).is_multiple_of(doubters + 1);
-            let spread = mesh.spread(0, seed, (&shape(), &earth), believes);
-            let sum = |of: fn(&Share) -> u32| spread.shares.iter().map(of).sum::<u32>();
-            prop_assert_eq!(sum(|share| share.sent), sum(|share| share.received) + sum(|share| share.lost));
-            prop_assert_eq!(sum(|share| share.announced), sum(|share| share.heard));
-            let may = reachable(&mesh, 0, &believes);
-            for (own, may_get_it) in may.into_iter().enumerate() {
-                prop_assert!(may_get_it || spread.delay_us[own] == NEVER);
-                prop_assert!(mesh.neighbours[own].len() <= shape().mesh_max);
+            let bundled = Passing::Bundled { waits_ppm, interval_us: 100_000 };
+            let reached = reachable(&mesh, 0, &believes);
+            let spreads = [Passing::Each, bundled].map(|passing| mesh.spread(0, seed, (passing, &earth), believes));
+            for spread in &spreads {
+                let sum = |of: fn(&Share) -> u32| spread.shares.iter().map(of).sum::<u32>();
+                prop_assert_eq!(sum(|share| share.sent), sum(|share| share.received) + sum(|share| share.lost));
+                let got: Vec<bool> = spread.delay_us.iter().map(|delay| *delay != NEVER).collect();
+                prop_assert_eq!(&got, &reached);
             }
+            prop_assert!(mesh.neighbours.iter().all(|neighbours| neighbours.len() <= shape().mesh_max));
+            let delays = spreads[0].delay_us.iter().zip(&spreads[1].delay_us);
+            prop_assert!(delays.clone().all(|(at_once, later)| at_once <= later), "who waits is not earlier");
         }
     }
 
     #[test]
     fn everybody_hears_of_it_within_a_second_and_gets_a_handful_of_copies() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
-        let mesh = Mesh::draw((0..1000).collect(), &shape(), 32, &mut random);
+        let mesh = Mesh::draw((0..1000).collect(), &shape(), &mut random);
         let wanted = shape().mesh as f64;
         assert!((wanted..1.5 * wanted).contains(&mesh.degree()), "{}", mesh.degree());
         let earth = Geography::new(NetworkKind::Wan, 5, 1000, 0);
-        let spread = mesh.spread(17, 1, (&shape(), &earth), |_| true);
+        let spread = mesh.spread(17, 1, (Passing::Each, &earth), |_| true);
         assert_eq!(spread.missed, 0);
         assert!(spread.delay_us.iter().all(|delay| *delay < 1_000_000));
         let copies = spread.shares.iter().map(|share| share.received).sum::<u32>() as f64 / 1000.0;
         assert!((0.5 * wanted..1.5 * wanted).contains(&copies), "{copies}");
+    }
+
+    #[test]
+    fn bundles_of_a_busy_node_are_full_and_those_of_a_quiet_one_do_not_wait() {
+        let (quiet, in_bundle) = Passing::bundled(0.001, 100_000);
+        assert_eq!(quiet.wait_us(1, 1), 0);
+        assert!((in_bundle - 1.0).abs() < 1e-3);
+        let (busy, in_bundle) = Passing::bundled(1000.0, 100_000);
+        assert!((in_bundle - 100.0).abs() < 1e-3);
+        let waits: Vec<u64> = (0..1000).map(|own| busy.wait_us(7, own)).collect();
+        let mean = waits.iter().sum::<u64>() / 1000;
+        assert!((45_000..55_000).contains(&mean) && waits.iter().all(|wait| *wait < 100_000), "{mean}");
     }
 }

@@ -14,7 +14,7 @@ use broker::{
     protocol::{LedgerVersion, ScheduleSnapshot},
     schedule::Schedule,
     time::Millis,
-    view::Schedules,
+    view::{Schedules, SiteView},
 };
 use discovery::{
     config::{FIND_TIMEOUT, SCHEDULE_AGE_MAX, SCHEDULE_AGE_MAX_AFTER_CONFLICT},
@@ -210,6 +210,18 @@ impl World {
     pub(super) fn fetch(&mut self, node: usize, site: usize, wish: Wish, known: Option<LedgerVersion>) {
         let kind = if wish == Wish::Repair { Kind::Upkeep } else { Kind::Direct };
         self.send(self.now, node, site, (kind, costs::fetch_bytes(known)), Body::Fetch { wish, known });
+    }
+
+    /// Fetches the schedules of a site of which something was missed, unless it has come meanwhile.
+    pub(super) fn repair(&mut self, node: usize, site: usize) {
+        let patience = Millis(u64::try_from(self.settings.intervals.repair_patience.as_millis()).unwrap_or(u64::MAX));
+        let has_come = |view: SiteView| view.fresh_schedules(millis(self.now), patience).is_some();
+        if self.belief(node, site).is_some_and(has_come) {
+            self.sites[node].wanted.remove(&site);
+        } else {
+            self.counts.repairs += 1;
+            self.fetch(node, site, Wish::Repair, None);
+        }
     }
 
     pub(super) fn answer_fetch(&mut self, site: usize, asker: usize, wish: Wish, known: Option<LedgerVersion>) {

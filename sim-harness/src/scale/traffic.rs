@@ -8,7 +8,7 @@ use super::mesh::Share;
 /// What messages are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Adverts and schedule changes, their copies and announcements.
+    /// Adverts and schedule changes, and their copies.
     Gossip,
     /// Holds, confirms, releases, final words; and schedules fetched for a plan.
     Direct,
@@ -72,12 +72,11 @@ impl Traffic {
         flow.messages += messages;
     }
 
-    /// A node's share in `messages` gossip messages with `bytes` together; an announcement takes `name_bytes`.
-    pub fn gossips(&mut self, node: usize, share: &Share, (messages, bytes): (u64, u64), name_bytes: u64) {
-        let names = |count: u32| u64::from(count) * name_bytes * messages;
+    /// A node's share in `messages` gossip messages with `bytes` together.
+    pub fn gossips(&mut self, node: usize, share: &Share, (messages, bytes): (u64, u64)) {
         let flow = &mut self.nodes[node][Kind::Gossip as usize];
-        flow.sent += u64::from(share.sent) * bytes + names(share.announced);
-        flow.received += u64::from(share.received) * bytes + names(share.heard);
+        flow.sent += u64::from(share.sent) * bytes;
+        flow.received += u64::from(share.received) * bytes;
         flow.lost += u64::from(share.lost) * bytes;
         flow.messages += u64::from(share.received) * messages;
     }

@@ -242,9 +242,7 @@ impl World {
             Event::RequestTimer { request } => self.wake_request(request),
             Event::SiteTimer { site, run } if self.sites[site].run == run => self.wake_ledger(site),
             Event::Tell { site, run } if self.sites[site].run == run => self.tell(site),
-            Event::Repair { node, run, site } if self.sites[node].run == run => {
-                self.fetch(node, site, Wish::Repair, None);
-            }
+            Event::Repair { node, run, site } if self.sites[node].run == run => self.repair(node, site),
             Event::SiteTimer { .. } | Event::Tell { .. } | Event::Repair { .. } => {}
             Event::SearchOver { request, search } => self.end_search_round(request, search),
             Event::Submit { number } => self.submit(number),

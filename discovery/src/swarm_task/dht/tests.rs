@@ -16,7 +16,12 @@ fn dht() -> (Dht, Kad, Arc<Shared>) {
     let peer = identity.peer_id();
     let (config, _) = config(&identity);
     let counters = Arc::new(Counters::default());
-    let view = SharedView::new(identity.site_id().clone(), 10, Wanted::new(10, Duration::ZERO), Arc::clone(&counters));
+    let view = SharedView::new(
+        identity.site_id().clone(),
+        10,
+        Wanted::new(10, Duration::ZERO, Duration::ZERO),
+        Arc::clone(&counters),
+    );
     let shared = Arc::new(Shared::new(identity, config, view, counters));
     (Dht::new(Arc::clone(&shared)), Kad::new(peer, MemoryStore::new(peer)), shared)
 }
