@@ -6,7 +6,7 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use libp2p::{
-    StreamProtocol, Swarm,
+    StreamProtocol, Swarm, Transport as _,
     core::upgrade,
     gossipsub, identify,
     identity::Keypair,
@@ -25,7 +25,9 @@ use crate::{
     index::sha256,
     relay::BUNDLE_BYTES_MAX,
     throttle::Throttle,
-    transport, wire,
+    transport,
+    waiting_room::{GuardTerms, WaitingRoom},
+    wire,
 };
 
 /// The protocols of a node.
@@ -105,7 +107,10 @@ pub(crate) fn build_swarm(
     };
     let transport = transport::build(config.transport, keypair, throttle)
         .map_err(|error| failed("the transport")(error.to_string()))?;
-    let behaviour = behaviour(keypair, config, counters)?;
+    let guard = GuardTerms { per_s: config.limits.inbound_guarded_per_s, lasts: config.intervals.guard };
+    let room = WaitingRoom::new(guard, Arc::clone(&counters));
+    let transport = room.clone().before(transport).boxed();
+    let behaviour = behaviour(keypair, config, counters, room)?;
     let swarm_config = swarm::Config::with_tokio_executor()
         .with_idle_connection_timeout(config.intervals.idle_connection)
         // A request goes out with the name of its protocol instead of waiting until the other side has agreed to it:
@@ -116,13 +121,18 @@ pub(crate) fn build_swarm(
     Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), swarm_config))
 }
 
-fn behaviour(keypair: &Keypair, config: &DiscoveryConfig, counters: Arc<Counters>) -> Result<Behaviour, SetUpError> {
+fn behaviour(
+    keypair: &Keypair,
+    config: &DiscoveryConfig,
+    counters: Arc<Counters>,
+    room: WaitingRoom,
+) -> Result<Behaviour, SetUpError> {
     let (grid, limits) = (&config.grid, &config.limits);
     let connection_limits = connection_limits::ConnectionLimits::default()
         .with_max_pending_incoming(Some(limits.connections_max))
         .with_max_pending_outgoing(Some(limits.connections_max))
         .with_max_established(Some(limits.connections_max))
-        .with_max_established_incoming(Some((limits.connections_max / 4 * 3).max(1)))
+        .with_max_established_incoming(Some(limits.inbound_max()))
         // One side may dial while the other does, and TCP and QUIC may both succeed.
         .with_max_established_per_peer(Some(4));
     let identify = identify::Config::new(identify_protocol(grid), keypair.public())
@@ -138,7 +148,7 @@ fn behaviour(keypair: &Keypair, config: &DiscoveryConfig, counters: Arc<Counters
             .with_max_concurrent_streams(limits.streams_max),
     );
     Ok(Behaviour {
-        gate: Gate::new(limits.clone(), counters),
+        gate: Gate::new(limits.clone(), counters, room),
         limits: connection_limits::Behaviour::new(connection_limits),
         identify: identify::Behaviour::new(identify),
         ping: ping::Behaviour::new(ping::Config::new().with_interval(PING_EVERY).with_timeout(PING_TIMEOUT)),

@@ -104,6 +104,8 @@ pub struct Limits {
     pub inbound_per_prefix_per_s: u32,
     /// Inbound connections a second from anywhere; ten times as many may come at once. A handshake costs about 1 ms.
     pub inbound_per_s: u32,
+    /// Handshakes a second with others from a prefix where peers were banned lately; more wait for their turn.
+    pub inbound_guarded_per_s: u32,
     /// Whether the limits on prefixes spare loopback, where the nodes of a test grid share one address.
     pub loopback_exempt: bool,
     /// Bytes a second that are read from one connection; twice as many may come at once. More waits at the sender.
@@ -159,6 +161,7 @@ impl Default for Limits {
             inbound_per_prefix_max: 64,
             inbound_per_prefix_per_s: 10,
             inbound_per_s: 200,
+            inbound_guarded_per_s: 2,
             loopback_exempt: true,
             read_per_connection_per_s: 8 << 20,
             streams_per_connection_per_s: 1000,
@@ -175,6 +178,14 @@ impl Default for Limits {
             gossip_in_10_s: 2000,
             gossip_budget_per_s: 50,
         }
+    }
+}
+
+impl Limits {
+    /// Inbound connections at the same time; the rest is kept for those that this node opens itself.
+    #[must_use]
+    pub fn inbound_max(&self) -> u32 {
+        (self.connections_max / 4 * 3).max(1)
     }
 }
 
@@ -223,6 +234,8 @@ pub struct Intervals {
     pub request_arrival: Duration,
     /// After what time a connection is closed whose other side has not said which grid it is of.
     pub introduction: Duration,
+    /// For how long a prefix is guarded after the last trouble with it.
+    pub guard: Duration,
     /// How long a first ban lasts; every further ban of the same peer lasts twice as long.
     pub ban_first: Duration,
     /// The longest ban; a ban is forgotten as long after its end.
@@ -250,6 +263,7 @@ impl Default for Intervals {
             farewell: Duration::from_millis(300),
             request_arrival: Duration::from_secs(5),
             introduction: Duration::from_secs(10),
+            guard: Duration::from_secs(30),
             ban_first: Duration::from_secs(600),
             ban_longest: Duration::from_secs(24 * 3600),
         }
@@ -353,6 +367,7 @@ impl DiscoveryConfig {
             limits.inbound_per_prefix_max,
             limits.inbound_per_prefix_per_s,
             limits.inbound_per_s,
+            limits.inbound_guarded_per_s,
             limits.streams_per_connection_per_s,
             limits.asks_per_peer_per_s,
             limits.newcomers_per_neighbour_in_10_s,

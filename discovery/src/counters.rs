@@ -107,6 +107,10 @@ counters! {
     ConnectionsRefusedTooFast => "connections_refused_too_fast",
     /// Connections refused because too many are open or in their handshake.
     ConnectionsRefusedFull => "connections_refused_full",
+    /// Connections that waited for their handshake, because others from their address have misbehaved.
+    ConnectionsWaited => "connections_waited",
+    /// Connections sent away because they waited for too long, or with too many.
+    ConnectionsRefusedWaiting => "connections_refused_waiting",
     /// Connections that others have opened from other machines.
     ConnectionsFromElsewhere => "connections_from_elsewhere",
     /// Connections closed because the other side did not say which grid it is of.

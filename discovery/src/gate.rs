@@ -1,7 +1,8 @@
 //! Who may connect: nobody who is banned, and from one address only so many, so fast.
 //!
-//! A connection is refused before its handshake when its address has too many or opens them too fast, and right after
-//! the handshake (which first proves who it is) when its peer is banned. Invariants: `inbound_per_prefix_max`
+//! A connection is refused before its handshake when there are too many, from everywhere or from its address, or when they
+//! come too fast; one that comes from an address where others have misbehaved has waited before (`waiting_room`, which this
+//! tells of them). It is refused right after the handshake (which first proves who it is) when its peer is banned. Invariants: `inbound_per_prefix_max`
 //! connections from one prefix (one IPv4 address, or the /64 of an IPv6 address) at a time, whatever their peer ids, so
 //! many identities of one attacker are no more than one; at most [`PREFIXES_MAX`] prefixes are remembered, at some 60
 //! bytes each. Loopback and in-process addresses may be exempt, since there all honest nodes of a machine share one.
@@ -10,7 +11,6 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     convert::Infallible,
     fmt,
-    net::IpAddr,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -18,10 +18,9 @@ use std::{
 use libp2p::{
     Multiaddr, PeerId,
     core::{Endpoint, transport::PortUse},
-    multiaddr::Protocol,
     swarm::{
-        CloseConnection, ConnectionDenied, ConnectionId, FromSwarm, ListenFailure, NetworkBehaviour, THandler,
-        THandlerInEvent, THandlerOutEvent, ToSwarm, dummy,
+        CloseConnection, ConnectionClosed, ConnectionDenied, ConnectionId, FromSwarm, ListenFailure, NetworkBehaviour,
+        THandler, THandlerInEvent, THandlerOutEvent, ToSwarm, dummy,
     },
 };
 
@@ -29,12 +28,10 @@ use crate::{
     clock::Clock,
     config::Limits,
     counters::{Counter, Counters},
+    prefix::Prefix,
     rate::TokenBucket,
+    waiting_room::{Trouble, WaitingRoom},
 };
-
-/// The part of an address that one owner usually has for himself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Prefix(IpAddr);
 
 /// Prefixes whose rate is remembered; above it those that have been quiet are forgotten, and new ones share one bucket.
 const PREFIXES_MAX: usize = 4096;
@@ -45,6 +42,7 @@ enum Refused {
     Banned,
     TooMany,
     TooFast,
+    Full,
 }
 
 impl fmt::Display for Refused {
@@ -53,6 +51,7 @@ impl fmt::Display for Refused {
             Refused::Banned => "the peer is banned",
             Refused::TooMany => "too many connections from this address",
             Refused::TooFast => "connections come too fast",
+            Refused::Full => "too many connections",
         })
     }
 }
@@ -72,10 +71,15 @@ pub(crate) struct Gate {
     counts: BTreeMap<Prefix, u32>,
     rates: BTreeMap<Prefix, TokenBucket>,
     all: TokenBucket,
+    /// Where those are that are connected.
+    homes: BTreeMap<PeerId, Prefix>,
+    /// Inbound connections whose handshake is over.
+    established: u32,
+    room: WaitingRoom,
 }
 
 impl Gate {
-    pub(crate) fn new(limits: Limits, counters: Arc<Counters>) -> Gate {
+    pub(crate) fn new(limits: Limits, counters: Arc<Counters>, room: WaitingRoom) -> Gate {
         let clock = Clock::starting_now();
         let all = bucket(limits.inbound_per_s, clock);
         Gate {
@@ -89,16 +93,34 @@ impl Gate {
             counts: BTreeMap::new(),
             rates: BTreeMap::new(),
             all,
+            homes: BTreeMap::new(),
+            established: 0,
+            room,
         }
     }
 
     /// Closes all connections of the peer and takes no more.
     pub(crate) fn shut_out(&mut self, peer: PeerId) {
         if self.banned.insert(peer) {
+            self.note(&peer, Trouble::Banned);
             self.to_close.push_back(peer);
             if let Some(waker) = self.waker.take() {
                 waker.wake();
             }
+        }
+    }
+
+    /// Holds something against the address of a connected peer.
+    pub(crate) fn note(&self, peer: &PeerId, trouble: Trouble) {
+        if let Some(home) = self.homes.get(peer) {
+            self.room.note(*home, trouble);
+        }
+    }
+
+    /// Holds something against an address.
+    pub(crate) fn note_at(&self, home: &Multiaddr, trouble: Trouble) {
+        if let Some(home) = Prefix::of(home) {
+            self.room.note(home, trouble);
         }
     }
 
@@ -116,13 +138,18 @@ impl Gate {
             Refused::Banned => Counter::ConnectionsRefusedBanned,
             Refused::TooMany => Counter::ConnectionsRefusedTooMany,
             Refused::TooFast => Counter::ConnectionsRefusedTooFast,
+            Refused::Full => Counter::ConnectionsRefusedFull,
         });
         ConnectionDenied::new(why)
     }
 
     fn check_inbound(&mut self, id: ConnectionId, remote: &Multiaddr) -> Result<(), Refused> {
         let now = self.clock.now();
-        if let Some(prefix) = prefix_of(remote, self.limits.loopback_exempt) {
+        if self.established >= self.limits.inbound_max() {
+            return Err(Refused::Full);
+        }
+        let spared = |prefix: &Prefix| self.limits.loopback_exempt && prefix.is_loopback();
+        if let Some(prefix) = Prefix::of(remote).filter(|prefix| !spared(prefix)) {
             let count = self.counts.get(&prefix).copied().unwrap_or(0);
             if count >= self.limits.inbound_per_prefix_max {
                 return Err(Refused::TooMany);
@@ -161,23 +188,6 @@ impl Gate {
 /// Ten seconds' worth of connections may come at once: a grid that starts, or a crowd behind one address.
 fn bucket(per_s: u32, clock: Clock) -> TokenBucket {
     TokenBucket::new(u64::from(per_s), 10 * u64::from(per_s), clock.now())
-}
-
-/// The prefix that an address counts for; none when it is exempt.
-fn prefix_of(address: &Multiaddr, loopback_exempt: bool) -> Option<Prefix> {
-    let ip = match address.iter().next()? {
-        Protocol::Ip4(ip) => IpAddr::from(ip),
-        Protocol::Ip6(ip) => match ip.to_ipv4_mapped() {
-            Some(ip) => IpAddr::from(ip),
-            None => IpAddr::from(std::net::Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64))),
-        },
-        _ => return None,
-    };
-    let is_loopback = match address.iter().next()? {
-        Protocol::Ip6(whole) => whole.is_loopback() || ip.is_loopback(),
-        _ => ip.is_loopback(),
-    };
-    (!(is_loopback && loopback_exempt)).then_some(Prefix(ip))
 }
 
 impl NetworkBehaviour for Gate {
@@ -229,7 +239,25 @@ impl NetworkBehaviour for Gate {
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
         match event {
-            FromSwarm::ConnectionClosed(closed) => self.gone(closed.connection_id),
+            FromSwarm::ConnectionEstablished(opened) => {
+                self.established += u32::from(opened.endpoint.is_listener());
+                if let Some(home) = Prefix::of(opened.endpoint.get_remote_address()) {
+                    self.homes.insert(opened.peer_id, home);
+                }
+            }
+            FromSwarm::ConnectionClosed(ConnectionClosed {
+                peer_id,
+                connection_id,
+                endpoint,
+                remaining_established,
+                ..
+            }) => {
+                self.gone(connection_id);
+                self.established = self.established.saturating_sub(u32::from(endpoint.is_listener()));
+                if remaining_established == 0 {
+                    self.homes.remove(&peer_id);
+                }
+            }
             FromSwarm::ListenFailure(ListenFailure { connection_id, .. }) => self.gone(connection_id),
             _ => {}
         }
@@ -250,7 +278,10 @@ impl NetworkBehaviour for Gate {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::waiting_room::GuardTerms;
 
     fn gate(per_prefix_max: u32, per_s: u32) -> (Gate, Arc<Counters>) {
         let counters = Arc::new(Counters::default());
@@ -260,7 +291,9 @@ mod tests {
             inbound_per_s: 1000,
             ..Limits::default()
         };
-        (Gate::new(limits, Arc::clone(&counters)), counters)
+        let terms = GuardTerms { per_s: 1, lasts: Duration::from_secs(1) };
+        let room = WaitingRoom::new(terms, Arc::clone(&counters));
+        (Gate::new(limits, Arc::clone(&counters), room), counters)
     }
 
     fn open(gate: &mut Gate, id: usize, from: &str) -> bool {

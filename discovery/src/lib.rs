@@ -39,6 +39,7 @@ mod gate;
 mod handle;
 mod inbound;
 mod offsets;
+mod prefix;
 mod rate;
 mod reach;
 mod repair;
@@ -49,6 +50,7 @@ mod start;
 mod swarm_task;
 mod throttle;
 mod transport;
+mod waiting_room;
 
 pub use libp2p::{Multiaddr, PeerId};
 

@@ -24,10 +24,10 @@ use crate::{
     throttle::{Throttle, ThrottledMuxer},
 };
 
-type BoxedTransport = Boxed<(PeerId, StreamMuxerBox)>;
+pub(crate) type BoxedTransport = Boxed<(PeerId, StreamMuxerBox)>;
 
 /// A site that does not take a connection within this is as good as down for a request that is placed now.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Streams of one connection, in both directions: twice what honest nodes have open. Each may hold 256 KiB that wait to be
 /// read, so a connection costs at most 64 MiB, for the few seconds until its requests are cut off.

@@ -321,11 +321,11 @@ impl SwarmTask {
                 let publish_at = if is_news_lost { now + PUBLISH_AFTER_FIRST_CONNECTION } else { self.refresh_at };
                 self.refresh_at = self.refresh_at.min(publish_at);
             }
-            SwarmEvent::ConnectionClosed { peer_id, num_established, cause, .. } => {
+            SwarmEvent::ConnectionClosed { peer_id, num_established, cause, endpoint, .. } => {
                 if num_established == 0 {
                     self.peers.closed(&peer_id);
                 }
-                self.blame_for_end(peer_id, cause);
+                self.blame_for_end(peer_id, endpoint.get_remote_address(), cause);
             }
             SwarmEvent::OutgoingConnectionError { peer_id, error, connection_id } => {
                 self.serving.dial_backs.ended(connection_id, dialling::outcome(&error));

@@ -6,13 +6,14 @@
 //! the very most (see `transport`), 4 KiB for each request being read and 16 MiB for all large ones together (see
 //! `codec`). CPU: what the throttle lets through, 8 MiB and 1,000 streams a second; 20 invalid gossip messages, 10 invalid
 //! requests or 1,000 requests above the share end in a ban. What one address costs: 64 connections and ten more a
-//! second, at about 1 ms a handshake. What all cost: 384 inbound connections, 200 handshakes a second, and the tables:
+//! second, at about 1 ms a handshake, and two a second once three were banned there (`waiting_room`). What all cost: 384 inbound connections, 200 handshakes a second, and the tables:
 //! half a MiB of points and bans (`conduct`), 0.6 MiB of budgets (`gossip`), 0.3 MiB of tokens (`serving`), `sites_max` sites
 //! in the view, 16,384 index entries of made-up sites at some 200 bytes.
 
 use std::{collections::BTreeSet, io};
 
 use libp2p::{
+    Multiaddr,
     request_response::OutboundFailure,
     swarm::{ConnectionError, ListenError},
 };
@@ -26,6 +27,7 @@ use crate::{
     config::DiscoveryConfig,
     counters::Counter,
     frames::is_oversized_frame,
+    waiting_room::Trouble,
 };
 
 /// The conduct of everybody, on the terms of `config`.
@@ -65,13 +67,15 @@ impl SwarmTask {
     }
 
     /// Blames the peer when it has brought its connection to an end.
-    pub(super) fn blame_for_end(&mut self, peer: PeerId, cause: Option<ConnectionError>) {
+    pub(super) fn blame_for_end(&mut self, peer: PeerId, home: &Multiaddr, cause: Option<ConnectionError>) {
         if let Some(ConnectionError::IO(error)) = cause
             && is_oversized_frame(&error)
         {
             debug!(%peer, %error, "connection closed");
             self.shared.count(Counter::ConnectionsClosedOversized);
             self.blame(peer, Offence::OversizedFrame);
+            // It is not connected any more, so the ban says nothing of its address.
+            self.swarm.behaviour().gate.note_at(home, Trouble::Banned);
         }
     }
 
@@ -85,6 +89,7 @@ impl SwarmTask {
         }
         for peer in self.peers.silent_for_long() {
             self.shared.count(Counter::ConnectionsClosedSilent);
+            self.swarm.behaviour().gate.note(&peer, Trouble::Silent);
             // An error says that it is gone already.
             let _ = self.swarm.disconnect_peer_id(peer);
         }

@@ -127,6 +127,37 @@ async fn many_connections_of_one_address_stay_few_and_silent_ones_are_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fresh_identities_wait_for_their_handshakes_and_a_new_member_comes_in_among_them() {
+    let victim = node_with(&[], |config| {
+        over_tcp(config);
+        config.limits.inbound_guarded_per_s = 4;
+    })
+    .await;
+    victim.discovery.publish_advert("victim".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
+    let (tally, plan) = (Tally::default(), plan(&victim, &[Attack::GossipFrames, Attack::Connections]));
+    let work = async {
+        eventually("they wait", || counter(&victim, Counter::ConnectionsWaited) >= 4).await;
+        let (start, banned) = (Instant::now(), counter(&victim, Counter::PeersBanned));
+        let friend = node_with(&victim.discovery.listen_addresses(), over_tcp).await;
+        let (own, other) = (victim.discovery.site_id(), friend.discovery.site_id());
+        eventually("the new member is in", || {
+            friend.discovery.view().version(own).is_some() && victim.discovery.status().connected.contains(other)
+        })
+        .await;
+        let more_banned = eventually("the attack goes on", || counter(&victim, Counter::PeersBanned) >= banned + 4);
+        more_banned.await;
+        // Turns are half of their mean apart at least, and one may have been let in before.
+        let most = start.elapsed().as_secs() * 8 + 9;
+        let banned = counter(&victim, Counter::PeersBanned) - banned;
+        assert!(banned <= most, "{banned} identities were banned, {most} may have come in");
+    };
+    tokio::select! {
+        outcome = hostile::run(&plan, &tally) => outcome.map(drop).unwrap(),
+        () = work => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_full_of_connections_still_opens_its_own() {
     let victim = node_with(&[], |config| {
         over_tcp(config);
