@@ -124,6 +124,11 @@ impl Gate {
         }
     }
 
+    /// Whether somebody misbehaves who comes back under fresh identities.
+    pub(crate) fn is_guarding(&self) -> bool {
+        self.room.is_guarding()
+    }
+
     /// Lets in everybody but these.
     pub(crate) fn let_in_all_but(&mut self, banned: BTreeSet<PeerId>) {
         self.banned = banned;

@@ -78,6 +78,12 @@ impl TokenBucket {
         is_enough
     }
 
+    /// Puts tokens back that were taken.
+    pub fn give_back(&mut self, count: u64) {
+        let given = count.saturating_mul(1000);
+        self.milli_tokens = self.milli_tokens.saturating_add(given).min(self.burst.saturating_mul(1000));
+    }
+
     /// How many tokens there are.
     pub fn available(&mut self, now: Millis) -> u64 {
         self.refill(now);

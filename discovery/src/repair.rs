@@ -38,14 +38,16 @@ struct Sites {
     wants: BTreeMap<SiteId, Want>,
     /// Those of which no fetch is under way, the first that is due first.
     waiting: BTreeSet<(Millis, SiteId)>,
-    /// Spent by failures of sites that never answered.
+    /// Spent by fetches of sites that never answered, unless they succeed.
     failures: TokenBucket,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Want {
     failures: u32,
     is_under_way: bool,
+    /// The fetch under way was paid for, as one that may fail; a success gives it back.
+    is_paid_for: bool,
     /// Something was missed while a fetch was under way, which may have come too early to tell of it.
     is_wanted_again: bool,
 }
@@ -121,7 +123,7 @@ impl Wanted {
         // Above the limit the slow recheck and `find` fetch what is needed.
         if sites.wants.len() < self.0.sites_max {
             let not_before = from + Millis(rand::random_range(0..=self.0.jitter.0));
-            sites.wants.insert(site.clone(), Want { failures: 0, is_under_way: false, is_wanted_again: false });
+            sites.wants.insert(site.clone(), Want::default());
             sites.waiting.insert((not_before, site.clone()));
             drop(sites);
             self.0.changed.notify_one();
@@ -148,6 +150,8 @@ impl Wanted {
             sites.waiting.remove(&chosen);
             if let Some(want) = sites.wants.get_mut(&chosen.1) {
                 want.is_under_way = true;
+                // Paid for now and not when it has failed: several are under way at once.
+                want.is_paid_for = !has_answered(&chosen.1) && sites.failures.take(1, now);
             }
             return Ok(chosen.1);
         }
@@ -159,22 +163,22 @@ impl Wanted {
         Err(sites.waiting.first().map(|(at, _)| *at))
     }
 
-    /// Notes the end of a fetch of a site that `has_answered` at some time, or has not.
-    fn finished(&self, site: &SiteId, now: Millis, succeeded: bool, has_answered: bool) {
+    /// Notes the end of a fetch.
+    fn finished(&self, site: &SiteId, now: Millis, succeeded: bool) {
         let mut sites = self.sites();
         let sites = &mut *sites;
         let Some(want) = sites.wants.get_mut(site) else { return };
         let jitter = Millis(rand::random_range(0..=self.0.jitter.0));
         want.is_under_way = false;
+        let was_paid_for = std::mem::take(&mut want.is_paid_for);
         let next = if succeeded {
+            if was_paid_for {
+                sites.failures.give_back(1);
+            }
             let is_wanted_again = std::mem::take(&mut want.is_wanted_again);
             want.failures = 0;
             is_wanted_again.then_some(now + jitter)
         } else {
-            if !has_answered {
-                // None may be left, as several are under way at once.
-                sites.failures.take(1, now);
-            }
             want.failures += 1;
             let back_off = Millis(BACK_OFF_FIRST.0 << want.failures).min(BACK_OFF_MAX);
             (want.failures < FAILURES_MAX).then_some(now + back_off + jitter)
@@ -216,9 +220,8 @@ pub(crate) async fn run(core: Core, wanted: Wanted) {
             () = time::sleep(pause) => {}
             _ = recheck.tick() => want_longest_unconfirmed(&core, &wanted),
             Some((site, succeeded)) = fetches.next(), if !fetches.is_empty() => {
-                let has_answered = core.shared().view.version(&site).is_some();
                 fan_out.ended(succeeded);
-                wanted.finished(&site, core.shared().clock.now(), succeeded, has_answered);
+                wanted.finished(&site, core.shared().clock.now(), succeeded);
             }
         }
     }
@@ -282,9 +285,9 @@ mod tests {
         assert_eq!(wanted.take_due(Millis(10), |_| false, |_| true), Ok(site("a")));
         assert_eq!(wanted.take_due(Millis(10), |_| false, |_| true), Err(None));
         wanted.want(&site("a"), Millis(12));
-        wanted.finished(&site("a"), Millis(13), true, true);
+        wanted.finished(&site("a"), Millis(13), true);
         assert_eq!(wanted.take_due(Millis(13), |_| false, |_| true), Ok(site("a")));
-        wanted.finished(&site("a"), Millis(14), true, true);
+        wanted.finished(&site("a"), Millis(14), true);
         assert_eq!(wanted.take_due(Millis(99), |_| false, |_| true), Err(None));
     }
 
@@ -313,7 +316,7 @@ mod tests {
         wanted.want(&site("a"), Millis(0));
         assert_eq!(wanted.fetch_timeout(&site("a"), Millis(10_000)), FETCH_TIMEOUT);
         assert_eq!(wanted.take_due(Millis(0), |_| false, |_| true), Ok(site("a")));
-        wanted.finished(&site("a"), Millis(5_000), false, true);
+        wanted.finished(&site("a"), Millis(5_000), false);
         assert_eq!(wanted.fetch_timeout(&site("a"), Millis(10_000)), Millis(10_000));
         assert_eq!(wanted.fetch_timeout(&site("a"), Millis(6_000)), Millis(6_000));
     }
@@ -341,7 +344,7 @@ mod tests {
             match wanted.take_due(now, |_| false, |_| true) {
                 Ok(site) => {
                     tries += 1;
-                    wanted.finished(&site, now, false, true);
+                    wanted.finished(&site, now, false);
                 }
                 Err(Some(due)) => now = due,
                 Err(None) => break,
@@ -362,7 +365,7 @@ mod tests {
         let mut fetched = 0;
         while let Ok(site) = wanted.take_due(now, |_| false, has_answered) {
             fetched += 1;
-            wanted.finished(&site, now, false, false);
+            wanted.finished(&site, now, false);
         }
         assert_eq!(fetched, STRANGERS_FAIL_AT_ONCE);
         wanted.want(&site("honest"), now);
@@ -375,7 +378,7 @@ mod tests {
         let fetched: Vec<u64> = later
             .map(|now| {
                 let due = std::iter::from_fn(|| wanted.take_due(now, |_| false, has_answered).ok());
-                due.map(|site| wanted.finished(&site, now, false, false)).count() as u64
+                due.map(|site| wanted.finished(&site, now, false)).count() as u64
             })
             .collect();
         assert!(fetched.iter().all(|count| *count <= STRANGERS_FAIL_PER_S), "{fetched:?}");

@@ -104,6 +104,8 @@ struct Room {
     pause: Millis,
     lasts: Millis,
     guards: BTreeMap<Prefix, Guard>,
+    /// Until when some prefix is guarded.
+    until: Millis,
     /// When somebody is to be called or sent away next; none while nobody waits.
     due: Option<Millis>,
 }
@@ -118,7 +120,7 @@ enum Entry {
 impl Room {
     fn new(terms: GuardTerms) -> Room {
         let pause = Millis((1000 / u64::from(terms.per_s.max(1))).max(1));
-        Room { pause, lasts: millis(terms.lasts), guards: BTreeMap::new(), due: None }
+        Room { pause, lasts: millis(terms.lasts), guards: BTreeMap::new(), until: Millis(0), due: None }
     }
 
     fn note(&mut self, prefix: Prefix, trouble: Trouble, now: Millis) {
@@ -137,6 +139,7 @@ impl Room {
         let guard = self.guards.entry(prefix).or_insert_with(fresh);
         if !guard.forgiven.take(trouble.points(), now) {
             guard.until = now + self.lasts;
+            self.until = self.until.max(guard.until);
         }
     }
 
@@ -223,6 +226,12 @@ impl WaitingRoom {
     /// Holds something against an address.
     pub(crate) fn note(&self, prefix: Prefix, trouble: Trouble) {
         self.room().note(prefix, trouble, self.clock.now());
+    }
+
+    /// Whether any address is guarded now.
+    pub(crate) fn is_guarding(&self) -> bool {
+        let until = self.room().until;
+        self.clock.now() < until
     }
 
     /// Has the inbound connections of a transport wait.
@@ -403,7 +412,11 @@ mod tests {
     fn made_up_prefixes_are_remembered_only_so_many() {
         let mut room = Room::new(TERMS);
         for number in 0..2 * u32::try_from(PREFIXES_MAX).unwrap() {
-            room.note(Prefix::of(&Multiaddr::from(std::net::Ipv4Addr::from_bits(number))).unwrap(), Trouble::Silent, Millis(0));
+            room.note(
+                Prefix::of(&Multiaddr::from(std::net::Ipv4Addr::from_bits(number))).unwrap(),
+                Trouble::Silent,
+                Millis(0),
+            );
         }
         assert_eq!(room.guards.len(), PREFIXES_MAX);
         room.note(at("192.0.2.1"), Trouble::Banned, Millis(60_000));

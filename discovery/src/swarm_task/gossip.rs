@@ -42,6 +42,9 @@ pub(crate) struct Gossip {
     /// Sites never heard of, from all neighbours together, and all messages that were accepted: counted under this
     /// node's own name.
     newcomers: RateLimit,
+    /// Sites that never told their schedules, all together, while `is_guarding`.
+    strangers: RateLimit,
+    is_guarding: bool,
     accepted: RateLimit,
     pacer: Pacer,
     relay: Relay,
@@ -82,6 +85,8 @@ impl Gossip {
             neighbours: RateLimit::new(limits.gossip_in_10_s.saturating_mul(2), RATE_WINDOW, limits.sites_max),
             introducers: RateLimit::new(limits.newcomers_per_neighbour_in_10_s, RATE_WINDOW, limits.sites_max),
             newcomers: RateLimit::new(limits.newcomers_per_neighbour_in_10_s.saturating_mul(4), RATE_WINDOW, 1),
+            strangers: RateLimit::new((limits.newcomers_per_neighbour_in_10_s / 2).max(1), RATE_WINDOW, 1),
+            is_guarding: false,
             accepted: RateLimit::new(limits.gossip_in_10_s, RATE_WINDOW, 1),
             pacer: Pacer::new(millis(config.intervals.gossip), limits.gossip_budget_per_s),
             relay: Relay::new(
@@ -94,6 +99,13 @@ impl Gossip {
             unsent_advert: None,
             shared,
         }
+    }
+
+    /// Says whether somebody misbehaves who comes back under fresh identities: then all that sites say that never told
+    /// their schedules shares a small budget. Each such message is passed on to everybody, so what one identity can say
+    /// until it is banned costs the whole grid. Honest newcomers are learnt when adverts are exchanged.
+    pub(crate) fn set_guarding(&mut self, is_guarding: bool) {
+        self.is_guarding = is_guarding;
     }
 
     /// Tells an advert, or a departure.
@@ -275,6 +287,9 @@ impl Gossip {
             let blame = (author == from).then_some((author, Offence::GossipFlood));
             return Err(Refused { dropped: Dropped::Flood, blame });
         }
+        if self.is_guarding && self.strangers.is_spent(&self.own(), now) && self.is_stranger(&author_site) {
+            return Err(Dropped::Newcomer.into());
+        }
         match self.shared.view.sequence(&author_site) {
             Some(known) if is_advert && sequence <= known => Err(Dropped::Stale.into()),
             // An unknown site's changes are of no use before its advert has come.
@@ -300,6 +315,9 @@ impl Gossip {
         if !self.authors.admit(author, now) {
             return Err(Refused { dropped: Dropped::Flood, blame: Some((author, Offence::GossipFlood)) });
         }
+        if self.is_guarding && self.is_stranger(&opened.author) && !self.strangers.admit(self.own(), now) {
+            return Err(Dropped::Newcomer.into());
+        }
         let is_newcomer = self.shared.view.sequence(&opened.author).is_none();
         if is_newcomer && !(self.introducers.admit(from, now) && self.newcomers.admit(self.own(), now)) {
             return Err(Dropped::Newcomer.into());
@@ -314,6 +332,11 @@ impl Gossip {
         if self.shared.view.sequence(author).is_some() {
             self.shared.offsets.note(author, payload, sent_ms, self.shared.clock.utc_ms(), now);
         }
+    }
+
+    /// Whether the site never told its schedules, as made-up ones do not.
+    fn is_stranger(&self, site: &SiteId) -> bool {
+        self.shared.view.version(site).is_none()
     }
 
     fn own(&self) -> PeerId {

@@ -369,6 +369,7 @@ impl SwarmTask {
         let behaviour = self.swarm.behaviour_mut();
         match event {
             gossipsub::Event::Message { propagation_source, message_id, message } => {
+                self.gossip.set_guarding(behaviour.gate.is_guarding());
                 let verdict = self.gossip.hear(propagation_source, &message, &self.conduct);
                 behaviour.gossip.report_message_validation_result(&message_id, &propagation_source, verdict.acceptance);
                 if let Some((peer, offence)) = verdict.blame {

@@ -227,6 +227,33 @@ fn a_bundle_is_heard_up_to_the_first_update_that_its_bringer_could_have_refused(
     }
 }
 
+#[test]
+fn while_an_attack_goes_on_sites_that_never_answered_share_a_small_budget() {
+    let (mut gossip, shared) = gossip();
+    let (friend, stranger) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let conduct = conduct(&shared);
+    let topic = adverts_topic(&shared.config.grid);
+    let now = shared.clock.utc_ms();
+    let hears = |gossip: &mut Gossip, site: &Identity, sequence| {
+        let data = sealed(site, "test", now, advert(site, sequence));
+        let verdict = gossip.hear(PeerId::random(), &message(data, &topic), &conduct);
+        matches!(verdict.acceptance, gossipsub::MessageAcceptance::Accept)
+    };
+    assert!(hears(&mut gossip, &friend, 1) && hears(&mut gossip, &stranger, 1));
+    let version = LedgerVersion { incarnation: 1, change: 0 };
+    let snapshot = ScheduleSnapshot { site: friend.site_id().clone(), version, hosts: Vec::new() };
+    shared.view.hear_snapshot(snapshot, shared.clock.now());
+
+    gossip.set_guarding(true);
+    let budget = u64::from(shared.config.limits.newcomers_per_neighbour_in_10_s / 2);
+    let heard = (2..=budget + 11).filter(|sequence| hears(&mut gossip, &stranger, *sequence)).count();
+    assert_eq!(heard as u64, budget);
+    assert_eq!(shared.counters.get(Counter::DroppedNewcomers), 10);
+    assert!(hears(&mut gossip, &friend, 2), "who has answered is not affected");
+    gossip.set_guarding(false);
+    assert!(hears(&mut gossip, &stranger, budget + 12), "nor is anybody afterwards");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_survives_garbage_from_a_real_neighbour() {
     // A neighbour of the right grid that skips every check on what it sends.
