@@ -336,7 +336,7 @@ impl Gossip {
 
     /// Whether the site never told its schedules, as made-up ones do not.
     fn is_stranger(&self, site: &SiteId) -> bool {
-        self.shared.view.version(site).is_none()
+        site != self.shared.site() && self.shared.view.version(site).is_none()
     }
 
     fn own(&self) -> PeerId {
