@@ -9,6 +9,7 @@
 pub mod amount;
 pub mod availability;
 pub mod canary;
+pub mod document;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod host;

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
+    document::read_object,
     ids::{HostId, RequestId},
     phases::{Candidate, Phase, PhaseObserver, PhaseStopwatch, Settings, SettingsError, find, plan},
     plan::{Allocation, CutCounts, PlanOutcome, Reason, Rejection},
@@ -216,11 +217,10 @@ impl OfflinePlanner {
 /// # Errors
 /// [`LineError::Malformed`] when the line is no request.
 pub fn read_document(line: usize, text: &str) -> Result<RequestDocument, LineError> {
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let document = serde_path_to_error::deserialize(&mut reader)
-        .map_err(|error| malformed(line, &error.path().to_string(), error.inner()))?;
-    reader.end().map_err(|error| malformed(line, "end", &error))?;
-    Ok(document)
+    read_object(text.as_bytes()).map_err(|misfit| {
+        let path = if misfit.key.is_empty() { "." } else { misfit.key.as_str() };
+        malformed(line, path, &misfit.message)
+    })
 }
 
 fn malformed(line: usize, path: &str, error: &impl ToString) -> LineError {

@@ -125,6 +125,20 @@ pub enum RequestError {
     },
 }
 
+impl RequestError {
+    /// The key of the document that is wrong, dotted.
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self {
+            RequestError::Hosts(_) | RequestError::FewerCandidatesThanHosts { .. } => "hosts".to_owned(),
+            RequestError::Duration(_) => "duration".to_owned(),
+            RequestError::WindowEndsBeforeStart { .. } => "latest".to_owned(),
+            RequestError::AmountTooLarge { key, resource, .. } => format!("{key}.{resource}"),
+            RequestError::TimeOutOfRange { key, .. } | RequestError::TooMany { key, .. } => (*key).to_owned(),
+        }
+    }
+}
+
 /// A checked request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "RequestDocument", into = "RequestDocument")]
@@ -315,6 +329,21 @@ mod tests {
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_what_the_text_begins_with() {
+        for text in [
+            r#"{"hosts":0,"duration":1}"#,
+            r#"{"hosts":1,"duration":0}"#,
+            r#"{"hosts":1,"duration":1,"earliest":9,"latest":8}"#,
+            r#"{"hosts":1,"duration":1,"latest":-9}"#,
+            r#"{"hosts":1,"duration":1,"total":{"cpu":281474976710656}}"#,
+            r#"{"hosts":3,"duration":1,"candidates":["a","b","a"]}"#,
+        ] {
+            let error = Request::try_from(serde_json::from_str::<RequestDocument>(text).unwrap()).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("{}: ", error.key())), "{error}");
         }
     }
 

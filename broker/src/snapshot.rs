@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     amount::Amount,
+    document::{Misfit, Object, read_object},
     host::{Host, REFERENCE_SPEED},
     ids::{HostId, SiteId},
     resources::{Amounts, Attributes, ResourceName},
@@ -93,7 +94,7 @@ enum Format {
 struct ReadDocument {
     #[serde(rename = "format")]
     _format: Format,
-    hosts: Vec<ReadHost>,
+    hosts: Vec<Object<ReadHost>>,
 }
 
 #[derive(Deserialize)]
@@ -140,14 +141,13 @@ impl GridSnapshot {
     /// # Errors
     /// [`SnapshotError`], which names the place and what was expected there.
     pub fn read(text: &str) -> Result<Self, SnapshotError> {
-        let mut json = serde_json::Deserializer::from_str(text);
-        let document: ReadDocument = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            SnapshotError::Malformed { path: error.path().to_string(), message: error.inner().to_string() }
+        let document: ReadDocument = read_object(text.as_bytes()).map_err(|Misfit { key, message, .. }| {
+            let path = if key.is_empty() { ".".to_owned() } else { key };
+            SnapshotError::Malformed { path, message }
         })?;
-        json.end().map_err(|error| SnapshotError::Malformed { path: ".".to_owned(), message: error.to_string() })?;
         let mut ids = BTreeSet::new();
         let mut hosts = Vec::with_capacity(document.hosts.len());
-        for (index, host) in document.hosts.into_iter().enumerate() {
+        for (index, Object(host)) in document.hosts.into_iter().enumerate() {
             if !ids.insert(host.id.clone()) {
                 return Err(SnapshotError::DuplicateHost { index, host: host.id });
             }
@@ -246,6 +246,12 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_no_snapshot() {
+        let error = GridSnapshot::read(r#"["kolo-grid/1",[]]"#).unwrap_err().to_string();
+        assert!(error.starts_with(".: invalid type: a list, expected an object"), "{error}");
+    }
+
+    #[test]
     fn every_error_names_its_place() {
         for (host, expected) in [
             (r#"{"id":"h1","site":"s","speeed":1}"#, &["hosts[1]", "speeed"][..]),
@@ -253,7 +259,8 @@ mod tests {
             (r#"{"id":"h1","site":"s","resources":{"cpu":-1}}"#, &["hosts[1].resources.cpu", "-1"]),
             (r#"{"id":"h1","site":"s","resources":{"cpu":1.5}}"#, &["hosts[1].resources.cpu", "1.5"]),
             (r#"{"id":"h1","site":"s","occupancy":{"cpu":[[0]]}}"#, &["hosts[1].occupancy.cpu[0]"]),
-            (r#"{"id":"h1"}"#, &["hosts[1]", "site"]),
+            (r#"{"id":"h1"}"#, &["hosts[1].site", "missing"]),
+            (r#"["h1","s",{},{},1000,0,{}]"#, &["hosts[1]", "a list, expected an object"]),
             (r#"{"id":"","site":"s"}"#, &["hosts[1].id", "empty"]),
             (r#"{"id":"h0","site":"t"}"#, &["hosts[1].id", "h0"]),
             (r#"{"id":"h1","site":"s","occupancy":{"gpu":[]}}"#, &["host h1", "occupancy.gpu", "no such resource"]),

@@ -236,6 +236,11 @@ pub async fn list(
     for (key, time) in [("from", query.from), ("until", query.until)] {
         in_range(key, time.unwrap_or(0), 0..=Time::MAX.0)?;
     }
+    if let (Some(from), Some(until)) = (query.from, query.until)
+        && until < from
+    {
+        return Err(Problem::bad_request("until: expected a time that is not before from").with_key("until"));
+    }
     let unknown = || Problem::bad_request("after: expected what an answer has given as next").with_key("after");
     let after = query.after.as_deref().map(|text| read_cursor(text).ok_or_else(unknown)).transpose()?;
     let told = state.bookings.look(&state.carrier, query.site.as_ref()).await;

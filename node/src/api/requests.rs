@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, path::Path as FilePath, sync::Arc, time::Durati
 
 use axum::{Json, extract::State, http::StatusCode};
 use broker::{
+    document::{Misfit, Object, read_object},
     ids::RequestId,
-    request::{Request, RequestError},
+    request::{Request, RequestDocument, RequestError},
     trust::{Authorization, Permit},
 };
 use futures::future::join_all;
@@ -25,7 +26,7 @@ use super::{
     schema,
 };
 use crate::{
-    cli::request_file,
+    cli::request_file::{self, Writer},
     config::document::{DocumentError, Syntax},
     daemon::{
         clock::unix_ms,
@@ -50,31 +51,39 @@ const CANCEL_WAIT: Duration = Duration::from_secs(5);
 
 /// Reads a request from a body; errors name the key.
 pub fn read_request(body: &[u8]) -> Result<Request, Problem> {
-    read_body("request", body)
+    checked_request(read_body("request", body)?, "")
 }
 
-/// Reads what a body holds, `what` it is; errors name the key.
+/// Checks what is written down; `place` stands before the key of what is wrong.
+///
+/// # Errors
+/// The problem with its key.
+pub fn checked_request(document: RequestDocument, place: &str) -> Result<Request, Problem> {
+    Request::try_from(document).map_err(|error| wrong_request(&error, place))
+}
+
+fn wrong_request(error: &RequestError, place: &str) -> Problem {
+    Problem::bad_request(format!("request: {error}")).with_key(format!("{place}{}", error.key()))
+}
+
+/// Reads the object that a body holds, `what` it is; errors name the key.
 pub fn read_body<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Problem> {
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        let problem = Problem::bad_request(format!("{what}: {}", error.inner()));
-        if path == "." { problem } else { problem.with_key(path) }
-    })?;
-    deserializer.end().map_err(|error| Problem::bad_request(format!("{what}: {error}")))?;
-    Ok(value)
+    read_object(body).map_err(|Misfit { key, message, .. }| {
+        let problem = Problem::bad_request(format!("{what}: {message}"));
+        if key.is_empty() { problem } else { problem.with_key(key) }
+    })
 }
 
 /// A request that its user has signed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SignedSubmission {
-    authorization: Authorization,
+    authorization: Object<Authorization>,
 }
 
 /// Reads a request that its user has signed.
 pub fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
-    read_body::<SignedSubmission>("signed request", body).map(|submission| submission.authorization)
+    read_body::<SignedSubmission>("signed request", body).map(|submission| submission.authorization.0)
 }
 
 /// A submission as it arrives: signed by its user; or plain, and then whoever shows the token is this node's operator, for
@@ -123,7 +132,7 @@ pub(super) fn submit_problem(state: &ApiState, error: SubmitError, text: Option<
         SubmitError::Request(RequestError::WindowEndsBeforeStart { latest, .. }) => {
             Problem::bad_request(format!("request: latest ({}) is in the past", latest.0)).with_key("latest")
         }
-        SubmitError::Request(error) => Problem::bad_request(format!("request: {error}")),
+        SubmitError::Request(error) => wrong_request(&error, ""),
         SubmitError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
         SubmitError::Store(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
@@ -181,28 +190,25 @@ pub struct ReadRequest {
 }
 
 /// A request as people write it ("2h30m", "40GiB") in the form that programs use, checked by the
-/// code that reads it on the command line. Nothing else happens.
+/// code that reads it on the command line: a bare number whose unit would be a guess is refused. Nothing else happens.
 #[utoipa::path(post, path = "/requests/read", tag = "requests", request_body = serde_json::Value, responses((status = 200, description = "Done", body = ReadRequest)))]
 pub async fn read(Body(body): Body) -> Result<Json<ReadRequest>, Problem> {
     let text = std::str::from_utf8(&body).map_err(|_| Problem::bad_request("request: expected text in UTF-8"))?;
+    let now = Zoned::now().with_time_zone(TimeZone::UTC);
     let draft =
-        request_file::parse(FilePath::new("request"), text, Syntax::Json, &Zoned::now().with_time_zone(TimeZone::UTC))
-            .map_err(|error| match error {
+        request_file::parse(FilePath::new("request"), text, Syntax::Json, Writer::Person, &now).map_err(|error| {
+            match error {
                 DocumentError::Content { key, message, .. } if !key.is_empty() => {
                     Problem::bad_request(format!("{key}: {message}")).with_key(key)
                 }
                 other => Problem::bad_request(other.to_string()),
-            })?;
+            }
+        })?;
     let document = draft.document().map_err(|missing| {
         let key = missing.key();
         Problem::bad_request(format!("{key}: expected a value")).with_key(key)
     })?;
-    let request = Request::try_from(document).map_err(|error| {
-        let text = error.to_string();
-        // The texts of the broker begin with the key.
-        let key = text.split(':').next().unwrap_or_default().to_owned();
-        Problem::bad_request(text).with_key(key)
-    })?;
+    let request = checked_request(document, "")?;
     Ok(Json(ReadRequest { request }))
 }
 

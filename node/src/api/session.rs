@@ -135,14 +135,14 @@ pub struct SessionState {
     signed_in: bool,
 }
 
-/// What opens a session.
+/// What opens a session: one of the two.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Opener {
+#[serde(deny_unknown_fields)]
+struct Opener {
     /// The node's token.
-    Token(String),
+    token: Option<String>,
     /// The code of a one-time link.
-    Link(String),
+    link: Option<String>,
 }
 
 /// A link for a browser.
@@ -170,11 +170,13 @@ pub async fn open(
     Extension(via): Extension<Via>,
     Body(body): Body,
 ) -> Result<Response, Problem> {
-    let (is_good, wrong) = match read_body("session", &body)? {
-        Opener::Token(token) => (state.token.is(&token), "this is not the token of this node"),
-        Opener::Link(code) => {
+    let opener: Opener = read_body("session", &body)?;
+    let (is_good, wrong) = match (opener.token, opener.link) {
+        (Some(token), None) => (state.token.is(&token), "this is not the token of this node"),
+        (None, Some(code)) => {
             (state.sessions.use_link(&code), "the link was used already, or is too old; make another with kolo open")
         }
+        _ => return Err(Problem::bad_request("session: expected either token or link").with_key("token")),
     };
     if !is_good {
         return Err(Problem::new(StatusCode::UNAUTHORIZED, wrong));

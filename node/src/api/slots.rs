@@ -6,10 +6,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
+    document::Object,
     negotiation::Found,
     phases::{self, Candidate},
     plan::PlanOutcome,
-    request::{Effort, Request},
+    request::{Effort, Request, RequestDocument},
     time::Time,
 };
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ use super::{
     extract::Body,
     plan::{PlanReason, UsedSchedule, used_schedules},
     problem::Problem,
-    requests::read_body,
+    requests::{checked_request, read_body},
     schema, words,
 };
 use crate::daemon::carry;
@@ -51,7 +52,7 @@ pub struct SlotQuestion {
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 253_402_300_799_i64)]
     at: Option<Time>,
     #[schema(value_type = schema::Request)]
-    request: Request,
+    request: Object<RequestDocument>,
 }
 
 /// Answer of `POST /v1/slots`.
@@ -110,7 +111,8 @@ struct Verdict {
 /// When could this start, and how many hosts could be had; nothing is held.
 #[utoipa::path(post, path = "/slots", tag = "planning", request_body = SlotQuestion, responses((status = 200, description = "Done", body = SlotAnswer)))]
 pub async fn slots(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<SlotAnswer>, Problem> {
-    let SlotQuestion { mode, at, request } = read_body("question", &body)?;
+    let SlotQuestion { mode, at, request: Object(document) } = read_body("question", &body)?;
+    let request = checked_request(document, "request.")?;
     let settings = state.requests.settings().planner;
     let now = state.carrier.clock.now();
     let (mut earliest, mut latest) = request

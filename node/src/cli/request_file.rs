@@ -1,12 +1,12 @@
 //! Request files: JSON exactly as `formats.md` has it, or TOML or JSON from people, with texts such as "40GiB" and "2h".
 //!
-//! Invariant: a whole number is always base units or seconds, a text always has its unit; unknown keys are refused with
-//! file and key.
+//! Invariant: programs write whole numbers of base units and seconds; people write units, and a bare number of theirs is
+//! refused where its unit would be a guess. Unknown keys are refused with file and key.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use broker::{
-    amount::{Amount, parse_amount},
+    amount::Amount,
     ids::{HostId, RequestId},
     request::{Effort, RequestDocument},
     resources::{Amounts, Attributes, ResourceName},
@@ -15,7 +15,7 @@ use broker::{
 use jiff::Zoned;
 use serde::Deserialize;
 
-use super::time::{parse_span, parse_time};
+use super::time::{TimeTextError, parse_span, parse_time};
 use crate::config::document::{self, DocumentError, Syntax, Written};
 
 /// A request in which anything may be missing.
@@ -106,39 +106,78 @@ struct RequestText {
     move_on_loss: Option<bool>,
 }
 
+/// Who has written a request, which says what a bare number in it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// A person, in TOML or in the form of the page: a number without a unit is refused.
+    Person,
+    /// A program: whole base units and Unix seconds.
+    Program,
+}
+
+impl Writer {
+    fn of(syntax: Syntax) -> Writer {
+        match syntax {
+            Syntax::Toml => Writer::Person,
+            Syntax::Json => Writer::Program,
+        }
+    }
+
+    fn span(self, written: &Written) -> Result<i64, TimeTextError> {
+        match (self, written) {
+            (Writer::Program, Written::Integer(seconds)) => Ok(*seconds),
+            (Writer::Person, Written::Integer(number)) => parse_span(&number.to_string()).map(seconds_of),
+            (_, Written::Text(text)) => parse_span(text).map(seconds_of),
+        }
+    }
+
+    fn time(self, written: &Written, now: &Zoned) -> Result<Time, TimeTextError> {
+        match (self, written) {
+            (Writer::Program, Written::Integer(seconds)) => Ok(Time(*seconds)),
+            (Writer::Person, Written::Integer(number)) => parse_time(&number.to_string(), now),
+            (_, Written::Text(text)) => parse_time(text, now),
+        }
+    }
+
+    fn amount(self, name: &ResourceName, written: &Written) -> Result<Amount, String> {
+        match (self, written) {
+            (Writer::Program, Written::Integer(number)) => {
+                let amount = u64::try_from(*number);
+                amount.map(Amount).map_err(|_| format!("{number} is negative: expected 0 or more"))
+            }
+            (_, written) => written.amount(name),
+        }
+    }
+}
+
 /// Reads the request in `file`; times in it are relative to `now`.
 ///
 /// # Errors
 /// [`DocumentError`] with file and key.
 pub fn read(file: &Path, now: &Zoned) -> Result<Draft, DocumentError> {
-    parse(file, &document::read_text(file)?, Syntax::of(file), now)
+    let syntax = Syntax::of(file);
+    parse(file, &document::read_text(file)?, syntax, Writer::of(syntax), now)
 }
 
 /// Reads the request in `text`, the content of `file`.
 ///
 /// # Errors
 /// As for [`read`].
-pub fn parse(file: &Path, text: &str, syntax: Syntax, now: &Zoned) -> Result<Draft, DocumentError> {
+pub fn parse(file: &Path, text: &str, syntax: Syntax, writer: Writer, now: &Zoned) -> Result<Draft, DocumentError> {
     let written: RequestText = document::parse(file, text, syntax)?;
-    let time = |key: &str, value: &Written| match value {
-        Written::Integer(seconds) => Ok(Time(*seconds)),
-        Written::Text(text) => parse_time(text, now).map_err(|error| DocumentError::about(file, key, error)),
+    let about = |key: &'static str| move |error: TimeTextError| DocumentError::about(file, key, error);
+    let time = |key, value: &Option<Written>| {
+        value.as_ref().map(|value| writer.time(value, now)).transpose().map_err(about(key))
     };
-    let duration = match &written.duration {
-        Some(Written::Integer(seconds)) => Some(*seconds),
-        Some(Written::Text(text)) => {
-            Some(parse_span(text).map(seconds_of).map_err(|error| DocumentError::about(file, "duration", error))?)
-        }
-        None => None,
-    };
+    let amounts = |key, written: &BTreeMap<ResourceName, Written>| amounts(file, key, written, writer);
     Ok(Draft {
         id: written.id,
         hosts: written.hosts,
-        duration,
-        earliest: written.earliest.as_ref().map(|value| time("earliest", value)).transpose()?,
-        latest: written.latest.as_ref().map(|value| time("latest", value)).transpose()?,
-        per_host: amounts(file, "per_host", &written.per_host)?,
-        total: amounts(file, "total", &written.total)?,
+        duration: written.duration.map(|value| writer.span(&value)).transpose().map_err(about("duration"))?,
+        earliest: time("earliest", &written.earliest)?,
+        latest: time("latest", &written.latest)?,
+        per_host: amounts("per_host", &written.per_host)?,
+        total: amounts("total", &written.total)?,
         attributes: written.attributes,
         candidates: written.candidates,
         effort: written.effort,
@@ -151,19 +190,18 @@ pub fn seconds_of(span: Span) -> i64 {
     i64::try_from(span.0).unwrap_or(i64::MAX)
 }
 
-fn amounts(file: &Path, key: &str, written: &BTreeMap<ResourceName, Written>) -> Result<Amounts, DocumentError> {
-    let mut amounts = Amounts::new();
-    for (name, value) in written {
-        let wrong = |message: &dyn fmt::Display| DocumentError::about(file, format!("{key}.{name}"), message);
-        let amount = match value {
-            Written::Integer(number) => Amount(
-                u64::try_from(*number).map_err(|_| wrong(&format_args!("{number} is negative: expected 0 or more")))?,
-            ),
-            Written::Text(text) => parse_amount(name, text).map_err(|error| wrong(&error))?,
-        };
-        amounts.insert(name.clone(), amount);
-    }
-    Ok(amounts)
+fn amounts(
+    file: &Path,
+    key: &str,
+    written: &BTreeMap<ResourceName, Written>,
+    writer: Writer,
+) -> Result<Amounts, DocumentError> {
+    let amount = |(name, value): (&ResourceName, &Written)| {
+        let amount = writer.amount(name, value);
+        let amount = amount.map_err(|error| DocumentError::about(file, format!("{key}.{name}"), error))?;
+        Ok((name.clone(), amount))
+    };
+    written.iter().map(amount).collect()
 }
 
 #[cfg(test)]
@@ -175,14 +213,14 @@ mod tests {
     }
 
     fn toml(text: &str) -> Result<Draft, String> {
-        parse(Path::new("r.toml"), text, Syntax::Toml, &now()).map_err(|error| error.to_string())
+        parse(Path::new("r.toml"), text, Syntax::Toml, Writer::Person, &now()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn the_format_of_programs_is_read() {
         let text = r#"{"id":"r1","hosts":5,"duration":3600,"earliest":0,"latest":82800,"per_host":{"cpu":500},
             "total":{"cpu":12000,"memory":15360},"attributes":{"arch":"x86_64"},"candidates":["h1","h2"]}"#;
-        let draft = parse(Path::new("r.json"), text, Syntax::Json, &now()).unwrap();
+        let draft = parse(Path::new("r.json"), text, Syntax::Json, Writer::Program, &now()).unwrap();
         assert_eq!((draft.hosts, draft.duration), (Some(5), Some(3600)));
         assert_eq!((draft.earliest, draft.latest), (Some(Time(0)), Some(Time(82_800))));
         assert_eq!(draft.total[&ResourceName::new("cpu").unwrap()], Amount(12_000));
@@ -190,10 +228,21 @@ mod tests {
     }
 
     #[test]
+    fn the_form_of_the_page_is_written_by_a_person() {
+        let file = Path::new("request");
+        let read = |text| parse(file, text, Syntax::Json, Writer::Person, &now()).map_err(|error| error.to_string());
+        let draft = read(r#"{"hosts":2,"duration":"1h","latest":"2026-11-22T07:00:00.000Z"}"#).unwrap();
+        assert_eq!((draft.duration, draft.latest), (Some(3600), Some(Time(1_795_330_800))));
+        assert!(read(r#"{"hosts":2,"duration":3600}"#).unwrap_err().contains("duration: \"3600\" has no unit"));
+        assert!(read(r#"{"total":{"cpu":2}}"#).unwrap_err().contains("total.cpu: write \"2\" for cores"));
+        assert!(read("[null,1,3600]").unwrap_err().contains("a list, expected an object"));
+    }
+
+    #[test]
     fn people_write_texts_with_units() {
         let draft = toml(
             "hosts = 5\nduration = \"2:00:00\"\nearliest = \"now+1h\"\nlatest = 2026-11-22T08:00:00+01:00\neffort = \
-             \"thorough\"\n[total]\ncpu = \"12\"\nmemory = \"40GiB\"\n[per_host]\ncpu = 500",
+             \"thorough\"\n[total]\ncpu = \"12\"\nmemory = \"40GiB\"\ngpu = 2\n[per_host]\ncpu = \"500m\"",
         )
         .unwrap();
         assert_eq!(draft.duration, Some(7200));
@@ -212,7 +261,12 @@ mod tests {
             ("totals = {}", "r.toml:1: totals: unknown field"),
             ("total = { cpu = 1.5 }", "r.toml:1: total.cpu: invalid type: floating point"),
             ("total = { memory = \"40\" }", "r.toml: total.memory: memory=40: expected a number with its unit"),
-            ("total = { cpu = -1 }", "r.toml: total.cpu: -1 is negative"),
+            ("total = { gpu = -1 }", "r.toml: total.gpu: gpu=-1: expected a whole number of GPUs"),
+            ("total = { cpu = 2 }", "r.toml: total.cpu: write \"2\" for cores or \"2m\" for millicores"),
+            ("total = { memory = 40 }", "r.toml: total.memory: memory=40: expected a number with its unit"),
+            ("per_host = { disk = 40 }", "r.toml: per_host.disk: disk=40: expected a number with its unit"),
+            ("duration = 3600", "r.toml: duration: \"3600\" has no unit"),
+            ("latest = 1795253400", "r.toml: latest: \"1795253400\" is no time"),
             ("total = { CPU = 1 }", "no resource name"),
             ("duration = \"90\"", "r.toml: duration: \"90\" has no unit"),
             ("latest = \"soon\"", "r.toml: latest: \"soon\" is no time"),

@@ -10,6 +10,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use broker::{
+    amount::{Amount, parse_amount},
+    document::{Misfit, in_plain_words, key_of, read_object},
+    resources::ResourceName,
+};
 use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
@@ -113,37 +118,23 @@ pub fn parse<T: DeserializeOwned>(file: &Path, text: &str, syntax: Syntax) -> Re
 }
 
 fn parse_toml<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, DocumentError> {
-    let content = |error: &toml::de::Error, key: String| DocumentError::Content {
+    let content = |error: &toml::de::Error, path: &str| DocumentError::Content {
         file: file.to_owned(),
         line: error.span().map(|span| line_at(text, span.start)),
-        key,
-        message: error.message().to_owned(),
+        key: key_of(path, error.message()),
+        message: in_plain_words(error.message()).replace("an object", "a table"),
     };
-    let deserializer = toml::de::Deserializer::parse(text).map_err(|error| content(&error, String::new()))?;
-    serde_path_to_error::deserialize(deserializer).map_err(|error| content(error.inner(), key_of(error.path())))
+    let deserializer = toml::de::Deserializer::parse(text).map_err(|error| content(&error, "."))?;
+    serde_path_to_error::deserialize(deserializer).map_err(|error| content(error.inner(), &error.path().to_string()))
 }
 
 fn parse_json<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, DocumentError> {
-    let content = |error: &serde_json::Error, key: String| {
-        let message = error.to_string();
-        let place = format!(" at line {} column {}", error.line(), error.column());
-        DocumentError::Content {
-            file: file.to_owned(),
-            line: (error.line() > 0).then(|| error.line()),
-            key,
-            message: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
-        }
-    };
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| content(error.inner(), key_of(error.path())))?;
-    deserializer.end().map_err(|error| content(&error, String::new()))?;
-    Ok(value)
-}
-
-fn key_of(path: &serde_path_to_error::Path) -> String {
-    let key = path.to_string();
-    if key == "." { String::new() } else { key }
+    read_object(text.as_bytes()).map_err(|Misfit { key, message, line }| DocumentError::Content {
+        file: file.to_owned(),
+        line: (line > 0).then_some(line),
+        key,
+        message: message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message).to_owned(),
+    })
 }
 
 fn line_at(text: &str, offset: usize) -> usize {
@@ -157,6 +148,24 @@ pub enum Written {
     Integer(i64),
     /// A text, or one of TOML's own dates, as text.
     Text(String),
+}
+
+impl Written {
+    /// The amount of `name` that a person has written: a text with its unit, or a whole number where the unit is not in
+    /// doubt.
+    ///
+    /// # Errors
+    /// What is wrong, and what was expected.
+    pub fn amount(&self, name: &ResourceName) -> Result<Amount, String> {
+        match self {
+            Written::Text(text) => parse_amount(name, text).map_err(|error| error.to_string()),
+            // As a text it would be cores, as a base unit millicores.
+            Written::Integer(number) if name.as_str() == "cpu" => {
+                Err(format!("write \"{number}\" for cores or \"{number}m\" for millicores"))
+            }
+            Written::Integer(number) => parse_amount(name, &number.to_string()).map_err(|error| error.to_string()),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Written {
@@ -220,7 +229,12 @@ mod tests {
         assert!(error("\n[inner]\na = 2.5", Syntax::Toml).starts_with("f.x:3: inner.a: invalid type"));
         assert!(error("\ncuont = 1", Syntax::Toml).contains("f.x:2: cuont: unknown field `cuont`"));
         assert!(error("{\n\"count\":-1}", Syntax::Json).starts_with("f.x:2: count: invalid value"));
-        assert!(error("{\"inner\":{\"a\":[]}}", Syntax::Json).starts_with("f.x:1: inner.a: invalid type"));
+        assert!(error("{\"inner\":{\"a\":[]}}", Syntax::Json).starts_with("f.x:1: inner.a: invalid type: a list"));
+        assert!(error("[{},1]", Syntax::Json).contains(": invalid type: a list, expected an object"));
+        assert!(
+            error("inner = 1", Syntax::Toml).starts_with("f.x:1: inner: invalid type: integer `1`, expected a table")
+        );
+        assert!(error("count = -1", Syntax::Toml).contains("expected a whole number from 0 to 4294967295"));
         assert!(error("{} x", Syntax::Json).starts_with("f.x:1: trailing"));
         assert!(!error("{\"count\":-1}", Syntax::Json).contains("column"));
     }

@@ -1,12 +1,11 @@
 //! The hosts of the site: from `[[hosts]]` tables or from a snapshot.
 //!
-//! Invariant: host ids are unique in the site, and there is at least one host. Amounts in tables are texts with units; a
-//! whole number is understood only where its unit is not in doubt.
+//! Invariant: host ids are unique in the site, and there is at least one host. Amounts are read as people
+//! write them.
 
 use std::{collections::BTreeMap, collections::BTreeSet, path::Path};
 
 use broker::{
-    amount::{Amount, parse_amount},
     host::{Host, REFERENCE_SPEED},
     ids::HostId,
     request::MAX_NAMES,
@@ -68,8 +67,8 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         }
         let mut capacity = Amounts::new();
         for (name, written) in &table.resources {
-            let amount = capacity_of(name, written)
-                .map_err(|message| wrong(&table.id, &format!(": resources.{name}"), message))?;
+            let amount =
+                written.amount(name).map_err(|message| wrong(&table.id, &format!(": resources.{name}"), message))?;
             capacity.insert(name.clone(), amount);
         }
         let host = Host {
@@ -83,17 +82,6 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
     }
     check_count(&hosts, place)?;
     Ok(hosts)
-}
-
-fn capacity_of(name: &ResourceName, written: &Written) -> Result<Amount, String> {
-    match written {
-        Written::Text(text) => parse_amount(name, text).map_err(|error| error.to_string()),
-        // As a text it would be cores, as a base unit millicores.
-        Written::Integer(number) if name.as_str() == "cpu" => {
-            Err(format!("write \"{number}\" for cores or \"{number}m\" for millicores"))
-        }
-        Written::Integer(number) => parse_amount(name, &number.to_string()).map_err(|error| error.to_string()),
-    }
 }
 
 /// Reads a snapshot of this site's hosts; its `site` labels play no role.

@@ -7,7 +7,7 @@ use jiff::Zoned;
 use tempfile::TempDir;
 
 use crate::{
-    cli::request_file,
+    cli::request_file::{self, Writer},
     config::{NodeArgs, Surroundings, document::Syntax, load},
 };
 
@@ -94,17 +94,18 @@ static NOW: LazyLock<Zoned> =
 
 fn request_file(data: &[u8]) {
     let mut input = Input::new(data);
-    let syntax = if input.flag() { Syntax::Json } else { Syntax::Toml };
+    let (syntax, writer) = if input.flag() { (Syntax::Json, Writer::Program) } else { (Syntax::Toml, Writer::Person) };
     let Ok(text) = std::str::from_utf8(input.rest()) else { return };
-    if let Err(error) = request_file::parse(Path::new("request"), text, syntax, &NOW) {
+    if let Err(error) = request_file::parse(Path::new("request"), text, syntax, writer, &NOW) {
         assert!(error.to_string().starts_with("request"), "whatever it is about, it names the file: {error}");
     }
 }
 
 fn request_file_seeds() -> Vec<Seed> {
     let toml = "hosts = 5\nduration = \"2h\"\nearliest = \"now+1h\"\nlatest = \"tomorrow 08:00\"\n\
-                per_host = { cpu = \"1\" }\ntotal = { cpu = 12000, memory = \"15GiB\" }\nattributes = { arch = \"x86_64\" }\n";
-    let dates = "hosts = 1\nduration = 60\nearliest = 2026-11-21T08:00:00Z\neffort = \"fast\"\ncandidates = [\"h1\"]\n";
+                per_host = { cpu = \"1\" }\ntotal = { cpu = \"12\", memory = \"15GiB\" }\nattributes = { arch = \"x86_64\" }\n";
+    let dates =
+        "hosts = 1\nduration = \"60s\"\nearliest = 2026-11-21T08:00:00Z\neffort = \"fast\"\ncandidates = [\"h1\"]\n";
     let json = r#"{"id":"r1","hosts":5,"duration":3600,"earliest":0,"latest":82800,"total":{"memory":"4GiB"}}"#;
     [("toml", 0, toml), ("dates", 0, dates), ("json", 1, json)]
         .map(|(name, syntax, text)| (name, [&[syntax], text.as_bytes()].concat()))

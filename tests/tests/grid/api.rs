@@ -9,14 +9,14 @@ use std::{
 use end_to_end::{Node, hosts};
 use serde_json::{Value, json};
 
-struct Api {
+pub(super) struct Api {
     base: String,
     token: String,
-    document: Value,
+    pub(super) document: Value,
 }
 
 impl Api {
-    fn of(node: &Node) -> Api {
+    pub(super) fn of(node: &Node) -> Api {
         let read = |name| fs::read_to_string(node.data().join(name)).unwrap().trim().to_owned();
         let mut api =
             Api { base: format!("http://{}", read("api.address")), token: read("api.token"), document: json!(null) };
@@ -39,7 +39,7 @@ impl Api {
     }
 
     /// Calls with the token, and holds the answer against the description of `operation`, a path with its parameters.
-    fn checked(&self, method: &str, operation: &str, path: &str, body: Option<&str>) -> (u16, Value) {
+    pub(super) fn checked(&self, method: &str, operation: &str, path: &str, body: Option<&str>) -> (u16, Value) {
         let bearer = format!("Bearer {}", self.token);
         let (status, kind, answer) = self.call(method, path, &[("authorization", &bearer)], body);
         let described = &self.document["paths"][operation][method.to_lowercase()]["responses"];
@@ -126,6 +126,40 @@ fn answers_are_as_described() {
     assert_eq!((&slots["is_possible"], &slots["hosts"], &slots["is_proven"]), (&json!(true), &json!(3), &json!(true)));
 }
 
+/// Bodies that are refused, and the key that the answer names.
+const WRONG_BODIES: [(&str, &str, &str); 30] = [
+    ("/v1/requests", r#"{"hosts":0,"duration":1}"#, "hosts"),
+    ("/v1/requests", r#"{"hosts":10001,"duration":1}"#, "hosts"),
+    ("/v1/requests", r#"{"hosts":-1,"duration":1}"#, "hosts"),
+    ("/v1/requests", r#"{"hosts":"x","duration":1}"#, "hosts"),
+    ("/v1/requests", r#"{"duration":1}"#, "hosts"),
+    ("/v1/requests", r#"{"hosts":1}"#, "duration"),
+    ("/v1/requests", r#"{"hosts":1,"duration":0}"#, "duration"),
+    ("/v1/requests", r#"{"hosts":1,"duration":253402300800}"#, "duration"),
+    ("/v1/requests", r#"{"hosts":1,"duration":1,"earliest":-1}"#, "earliest"),
+    ("/v1/requests", r#"{"hosts":1,"duration":1,"earliest":9,"latest":8}"#, "latest"),
+    ("/v1/requests", r#"{"hosts":1,"duration":1,"latest":8}"#, "latest"),
+    ("/v1/requests", r#"{"hosts":3,"duration":1,"candidates":["a1","a2"]}"#, "hosts"),
+    ("/v1/requests", r#"{"hosts":1,"duration":1,"total":{"cpu":281474976710656}}"#, "total.cpu"),
+    ("/v1/requests", r#"{"hosts":1,"duration":1,"total":[]}"#, "total"),
+    ("/v1/requests", r#"{"hosts":1,"duration":1,"hosts":1}"#, "hosts"),
+    ("/v1/requests", r#"{"hosts":1,"duration":1,"totals":{}}"#, "totals"),
+    ("/v1/requests", "[null,1,3600,0,null,{},{},{},null,null,false]", ""),
+    ("/v1/requests", r#"{"authorization":[{},null,null]}"#, "authorization"),
+    ("/v1/plan", "[null,1,3600,0,null,{},{},{},null,null,false]", ""),
+    ("/v1/plan", r#"{"hosts":0,"duration":1}"#, "hosts"),
+    ("/v1/slots", r#"{"mode":"earliest","request":{"hosts":0,"duration":1}}"#, "request.hosts"),
+    ("/v1/slots", r#"{"mode":"earliest","request":{"hosts":1}}"#, "request.duration"),
+    ("/v1/slots", r#"{"mode":"earliest","request":[null,1,3600]}"#, "request"),
+    ("/v1/slots", r#"{"mode":"earliest"}"#, "request"),
+    ("/v1/slots", r#"["earliest",null,{"hosts":1,"duration":1}]"#, ""),
+    ("/v1/local", r#"{"end":4102448400}"#, "start"),
+    ("/v1/grid/revocations", "{}", "statement"),
+    ("/v1/requests/read", r#"{"hosts":1,"duration":3600}"#, "duration"),
+    ("/v1/requests/read", r#"{"hosts":1,"duration":"1h","total":{"cpu":2}}"#, "total.cpu"),
+    ("/v1/requests/read", r#"[null,1,"1h"]"#, ""),
+];
+
 /// What the references in a document point to.
 fn references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
@@ -167,15 +201,22 @@ fn the_description_is_whole_and_every_bad_call_is_answered_with_a_problem() {
         ("DELETE", "/openapi.json", "", 405, ""),
         ("POST", "/v1/plan", large.as_str(), 413, ""),
         ("POST", "/v1/plan", "", 400, ""),
-        ("POST", "/v1/requests", r#"{"hosts":0,"duration":1}"#, 400, ""),
-        ("POST", "/v1/session", r#"{"token":"a","link":"b"}"#, 400, ""),
-    ] {
+        ("GET", "/v1/bookings?from=10&until=5", "", 400, "until"),
+        ("POST", "/v1/session", r#"{"token":"a","link":"b"}"#, 400, "token"),
+        ("POST", "/v1/session", "{}", 400, "token"),
+    ]
+    .into_iter()
+    .chain(WRONG_BODIES.map(|(path, body, key)| ("POST", path, body, 400, key)))
+    {
         let bearer = format!("Bearer {}", api.token);
         let (got, kind, answer) = api.call(method, path, &[("authorization", &bearer)], Some(body));
         let shown = format!("{method} {path}: {got} {kind}: {answer}");
         assert_eq!((got, kind.as_str()), (status, "application/problem+json"), "{shown}");
         assert_eq!(answer["status"], status, "{shown}");
         assert_eq!(answer["key"].as_str().unwrap_or_default(), key, "{shown}");
+        let detail = answer["detail"].as_str().unwrap();
+        let names = ["struct ", "enum ", " u32", " u64", " i64", "sequence", "a map"];
+        assert!(!names.iter().any(|name| detail.contains(name)), "the program's own names: {shown}");
     }
     listening_does_not_hold_up_the_end(&mut node, &api);
 }

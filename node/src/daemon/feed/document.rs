@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, num::TryFromIntError};
 
 use broker::{
     amount::Amount,
+    document::{Misfit, read_object},
     ids::{HostId, RequestId},
     ledger::{FEED_NAME_BYTES_MAX, LocalWork},
     resources::Amounts,
@@ -84,11 +85,11 @@ pub fn read(
     now: Time,
     reach: Span,
 ) -> Result<Vec<LocalWork>, DocumentError> {
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
     let shape = |path: String, detail: String| DocumentError::Shape { path, detail };
-    let document: Document = serde_path_to_error::deserialize(&mut reader)
-        .map_err(|error| shape(error.path().to_string(), error.inner().to_string()))?;
-    reader.end().map_err(|error| shape("end".to_owned(), error.to_string()))?;
+    let document: Document = read_object(bytes).map_err(|Misfit { key, message, .. }| {
+        let path = if key.is_empty() { ".".to_owned() } else { key };
+        shape(path, message)
+    })?;
     if document.schema != SCHEMA {
         return Err(DocumentError::Schema(document.schema));
     }
@@ -204,7 +205,7 @@ mod tests {
             "schema: expected \"kolo-local/1\", found \"kolo-local/2\""
         );
         assert!(whole(r#"{"schema":"kolo-local/1","work":["#).contains("EOF"), "half of it is nothing");
-        assert!(whole(r#"{"schema":"kolo-local/1","work":[]} x"#).starts_with("end: trailing"));
+        assert!(whole(r#"{"schema":"kolo-local/1","work":[]} x"#).starts_with(".: trailing"));
         let many = vec![r#"{"id":"7","host":"h1"}"#; ENTRIES_MAX + 1].join(",");
         assert!(read_work(&many).unwrap_err().contains("at most 20000 are read"));
     }

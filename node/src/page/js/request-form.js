@@ -3,22 +3,29 @@
 
 import * as api from "./api.js";
 import { el, notice } from "./dom.js";
-import { fromField } from "./format.js";
 
+// What has a unit of its own; further resources come from the grid.
 const RESOURCES = [
   ["cpu", "cpu (cores, such as 2.5)"], ["memory", "memory (such as 40GiB)"], ["disk", "disk (such as 100GiB)"], ["gpu", "gpu"],
+  ["mhz", "mhz (such as 2400, or 2.4GHz)"],
 ];
+const EFFORTS = [["", "the node's"], ["fast", "fast"], ["balanced", "balanced"], ["thorough", "thorough"]];
 
 /** Makes the form; `onready(request)` gets the checked request. `more` are further fields, `action` the button's text. */
 export function requestForm({ action, more = [], onready, hosts = "2" }) {
   const fields = new Map();
-  const field = (key, label, properties = {}) => {
-    const input = el("input", { name: key, autocomplete: "off", ...properties });
+  const labelled = (key, label, input) => {
     fields.set(key, input);
-    return el("label", {}, el("span", {}, label), input);
+    return el("label", { className: input.type === "checkbox" ? "check" : "" }, el("span", {}, label), input);
   };
-  const amountsOf = (key, legend) => el("fieldset", {}, el("legend", {}, legend),
-    el("div", { className: "fields" }, RESOURCES.map(([name, label]) => field(`${key}.${name}`, label))));
+  const field = (key, label, properties = {}) =>
+    labelled(key, label, el("input", { name: key, autocomplete: "off", ...properties }));
+  const amounts = ["total", "per_host"].map((key) => [key, el("div", { className: "fields" })]);
+  const addResources = (resources) => {
+    for (const [key, place] of amounts) place.append(...resources.map(([name, label]) => field(`${key}.${name}`, label)));
+  };
+  addResources(RESOURCES);
+  othersOfTheGrid().then(addResources, () => {});
   const said = el("div", {});
   const button = el("button", { type: "submit" }, action);
   const form = el("form", { noValidate: true, onsubmit: async (event) => {
@@ -42,13 +49,30 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
     field("earliest", "Not before", { type: "datetime-local" }),
     field("latest", "Start at the latest", { type: "datetime-local" }),
     more),
-  amountsOf("total", "All hosts together, at least"),
-  amountsOf("per_host", "Each host, at least"),
+  ["All hosts together, at least", "Each host, at least"].map((legend, index) =>
+    el("fieldset", {}, el("legend", {}, legend), amounts[index][1])),
   el("fieldset", {}, el("legend", {}, "And"),
     el("div", { className: "fields" },
-      field("attributes", "Attributes (arch=x86_64, os=linux)"), field("id", "Label"))),
+      field("attributes", "Attributes (arch=x86_64, os=linux)"),
+      field("candidates", "Only these hosts (h1, h2)"),
+      labelled("effort", "Effort of planning", el("select", { name: "effort" },
+        EFFORTS.map(([value, text]) => el("option", { value }, text)))),
+      field("id", "Label"),
+      field("move_on_loss", "May move when hosts are lost", { type: "checkbox" }))),
   el("div", { className: "row" }, button), said);
   return form;
+}
+
+/** Names of the resources that the grid's hosts have beside those of every form. */
+async function othersOfTheGrid() {
+  const { resources } = await api.get("/v1/usage?points=1");
+  const known = new Set(RESOURCES.map(([name]) => name));
+  return resources.filter(({ name }) => !known.has(name)).map(({ name }) => [name, name]);
+}
+
+/** Whether the request asks anything of its hosts. */
+export function asksNothing({ per_host: perHost = {}, total = {} }) {
+  return [...Object.values(perHost), ...Object.values(total)].every((amount) => amount === 0);
 }
 
 /** What is in the fields, without what is empty. */
@@ -56,20 +80,25 @@ function textsOf(fields) {
   const texts = { per_host: {}, total: {}, attributes: {} };
   for (const [key, input] of fields) {
     const value = input.value.trim();
-    if (value === "") continue;
-    const [head, name] = key.split(".");
-    if (name) texts[head][name] = value;
+    const dot = key.indexOf(".");
+    if (input.type === "checkbox") {
+      if (input.checked) texts[key] = true;
+    } else if (value === "") continue;
+    else if (dot > 0) texts[key.slice(0, dot)][key.slice(dot + 1)] = value;
     else if (key === "hosts") texts.hosts = Number(value);
-    else if (key === "earliest" || key === "latest") texts[key] = fromField(value);
+    else if (key === "earliest" || key === "latest") texts[key] = new Date(value).toISOString();
     else if (key === "attributes") texts.attributes = attributesOf(value);
+    else if (key === "candidates") texts.candidates = wordsOf(value);
     else texts[key] = value;
   }
   return texts;
 }
 
+const wordsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
+
 function attributesOf(text) {
   const attributes = {};
-  for (const word of text.split(",").map((one) => one.trim()).filter(Boolean)) {
+  for (const word of wordsOf(text)) {
     const at = word.indexOf("=");
     if (at < 1) throw new api.Problem(0, { detail: `attributes: "${word}": expected key=value, such as arch=x86_64`, key: "attributes" });
     attributes[word.slice(0, at).trim()] = word.slice(at + 1).trim();
@@ -79,7 +108,8 @@ function attributesOf(text) {
 
 function mark(fields, key) {
   if (!key) return;
-  const input = fields.get(key) ?? fields.get(key.split(".")[0]) ?? fields.get(key.replace(/^request\./, ""));
+  const name = key.replace(/^request\./, "");
+  const input = fields.get(name) ?? fields.get(name.split(/[.[]/)[0]);
   if (!input) return;
   input.setAttribute("aria-invalid", "true");
   input.focus();

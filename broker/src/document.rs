@@ -1,0 +1,160 @@
+//! Documents of programs (JSON) as they are read: one place for what is taken as an object, and for what is said of the rest.
+//!
+//! Invariant: a list is never taken for an object, though serde would fill its fields in their order; every complaint
+//! has the key that it is about, where there is one, and no name of a type of this program.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+
+/// A `T` that is written as an object, and as nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
+        struct ObjectVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+
+        deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Object)
+    }
+}
+
+/// Why a text is not the object that was expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}{message}", .key, if .key.is_empty() { "" } else { ": " })]
+pub struct Misfit {
+    /// The key, dotted; empty when the whole document is meant.
+    pub key: String,
+    /// What is wrong and what was expected, with line and column.
+    pub message: String,
+    /// The line, from 1; 0 when it is not known.
+    pub line: usize,
+}
+
+/// Reads a text that is one JSON object.
+///
+/// # Errors
+/// [`Misfit`] with the key when it is none, or does not fit `T`.
+pub fn read_object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Misfit> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let Object(value) = serde_path_to_error::deserialize::<_, Object<T>>(&mut reader)
+        .map_err(|error| misfit(&error.path().to_string(), error.inner()))?;
+    reader.end().map_err(|error| misfit(".", &error))?;
+    Ok(value)
+}
+
+fn misfit(path: &str, error: &serde_json::Error) -> Misfit {
+    let text = error.to_string();
+    Misfit { key: key_of(path, &text), message: in_plain_words(&text), line: error.line() }
+}
+
+/// The key that a complaint is about. A key that is missing, or there twice, is told of the object around it.
+///
+/// `path` is where the reader was, `.` the document itself; `message` is serde's own.
+#[must_use]
+pub fn key_of(path: &str, message: &str) -> String {
+    let path = if path == "." { "" } else { path };
+    let field = ["missing field `", "duplicate field `"]
+        .iter()
+        .find_map(|head| message.strip_prefix(head))
+        .and_then(|rest| rest.split('`').next());
+    match field {
+        Some(field) if path.is_empty() => field.to_owned(),
+        Some(field) if path != field && !path.ends_with(&format!(".{field}")) => format!("{path}.{field}"),
+        _ => path.to_owned(),
+    }
+}
+
+/// A complaint of serde without the names of this program's types.
+#[must_use]
+pub fn in_plain_words(message: &str) -> String {
+    let (what, place) = match message.rfind(" at line ") {
+        Some(at) => message.split_at(at),
+        None => (message, ""),
+    };
+    let what = what.replace("invalid type: sequence,", "invalid type: a list,");
+    let what = what.replace("invalid type: map,", "invalid type: an object,");
+    let Some((head, expected)) = what.rsplit_once(", expected ") else { return format!("{what}{place}") };
+    let plain = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number of 0 or more",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a string" => "a text",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        name if name.starts_with("struct ") => "an object",
+        name if name.starts_with("enum ") || name == "string or map" => "a text",
+        other => other,
+    };
+    format!("{head}, expected {plain}{place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Eq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        count: u32,
+    }
+
+    #[derive(Debug, PartialEq, Eq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        inner: Object<Inner>,
+        #[serde(default)]
+        amounts: BTreeMap<String, u64>,
+    }
+
+    #[test]
+    fn objects_are_read() {
+        let read = read_object::<Outer>(br#" {"inner":{"count":3},"amounts":{"a":1}} "#).unwrap();
+        assert_eq!((read.inner.0.count, read.amounts["a"]), (3, 1));
+    }
+
+    #[test]
+    fn complaints_have_the_key_and_plain_words() {
+        for (text, key, message) in [
+            (r#"[{"count":3},{}]"#, "", "invalid type: a list, expected an object"),
+            (r#"{"inner":[3]}"#, "inner", "invalid type: a list, expected an object"),
+            ("7", "", "invalid type: integer `7`, expected an object"),
+            (r#"{"inner":{}}"#, "inner.count", "missing field `count`"),
+            ("{}", "inner", "missing field `inner`"),
+            (r#"{"inner":{"count":1,"count":2}}"#, "inner.count", "duplicate field `count`"),
+            (r#"{"inner":{"count":1},"inner":{"count":1}}"#, "inner", "duplicate field `inner`"),
+            (r#"{"inner":{"cuont":1}}"#, "inner.cuont", "unknown field `cuont`"),
+            (r#"{"inner":{"count":-1}}"#, "inner.count", "expected a whole number from 0 to 4294967295 at line 1"),
+            (r#"{"inner":{"count":1},"amounts":[]}"#, "amounts", "invalid type: a list, expected an object"),
+            (r#"{"inner":{"count":1},"amounts":{"a":"x"}}"#, "amounts.a", "expected a whole number of 0 or more"),
+            (r#"{"inner":{"count":1}} x"#, "", "trailing characters"),
+            ("", "", "EOF"),
+        ] {
+            let misfit = read_object::<Outer>(text.as_bytes()).unwrap_err();
+            assert_eq!(misfit.key, key, "{text}: {misfit}");
+            assert!(misfit.message.contains(message), "{text}: {misfit}");
+            assert!(!misfit.message.contains("struct") && !misfit.message.contains("u32"), "{misfit}");
+        }
+    }
+}
