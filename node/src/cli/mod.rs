@@ -102,6 +102,14 @@ fn complain(error: &CliError) {
     let _ = { stderr }.write_all(text.as_bytes());
 }
 
+/// Writes `note: what` to standard error, for what is worth a word and no error.
+fn remark(what: &str) {
+    let stderr = io::stderr().lock();
+    let text = format!("{} {}\n", Paint::for_stream(&stderr).doubtful("note:"), safe(what));
+    // The command goes on whether or not anybody reads this.
+    let _ = { stderr }.write_all(text.as_bytes());
+}
+
 /// Whether progress may be shown: only to a person.
 fn shows_progress() -> bool {
     io::stderr().is_terminal()

@@ -3,8 +3,10 @@
 //! Invariant: what is sent has been checked by the same code that the node checks it with; a complaint names the flag or
 //! the key.
 
+use std::path::Path;
+
 use broker::{
-    amount::parse_amount,
+    amount::{Amount, parse_amount},
     ids::{HostId, RequestId},
     request::{Request, RequestError},
     resources::{Amounts, ResourceName},
@@ -16,23 +18,19 @@ use super::{
     jsdl,
     request_args::RequestArgs,
     request_file::{self, Draft, Missing, seconds_of},
-    suggest,
+    script, suggest,
     time::{format_time, parse_span, parse_time},
 };
 
-/// The request that `args` (and the file they name) describe at `now`.
+/// The request that `script` (its `#KOLO` lines) and over it `args`, and the file that they name, describe at `now`.
 ///
 /// # Errors
-/// [`CliError::Usage`] or [`CliError::Document`] with the flag or key.
-pub fn checked(args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
-    checked_over(Draft::default(), args, now)
-}
-
-/// The request that `draft` describes, with `args` over it.
-///
-/// # Errors
-/// As for [`checked`].
-pub fn checked_over(draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
+/// [`CliError::Usage`] or [`CliError::Document`] with the flag, line or key.
+pub fn checked(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
+    let draft = match script {
+        Some(file) => script::read(file, now)?,
+        None => Draft::default(),
+    };
     let draft = layer(draft, args, now)?;
     let document = draft.document().map_err(|missing| {
         let what = match missing {
@@ -42,6 +40,13 @@ pub fn checked_over(draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Req
         CliError::Usage(format!("{what}, or its key in the file of --request"))
     })?;
     Request::try_from(document).map_err(|error| wrong_request(&error, now))
+}
+
+/// What to tell whoever asks for hosts and for nothing of them: such a reservation keeps no other work away.
+pub fn note_on(request: &Request) -> Option<&'static str> {
+    let mut amounts = request.per_host().values().chain(request.total().values());
+    let is_bare = amounts.all(|amount| *amount == Amount::ZERO);
+    is_bare.then_some("nothing is asked of the hosts: name --per-host or --total, such as --per-host cpu=1")
 }
 
 /// Puts `args` over `draft`; a file that they name takes its place.
@@ -144,7 +149,7 @@ mod tests {
 
     fn read(line: &[&str]) -> Result<Request, String> {
         let args = Line::try_parse_from(["kolo"].iter().chain(line)).map_err(|error| error.to_string())?;
-        checked(&args.request, &now()).map_err(|error| error.to_string())
+        checked(None, &args.request, &now()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -199,6 +204,25 @@ mod tests {
         let expected = serde_json::json!({"hosts": 7, "duration": 3600,
             "total": {"cpu": 12000, "gpu": 2, "memory": 1024}});
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn flags_win_over_the_lines_of_a_script() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("job.sh");
+        fs::write(&file, "#KOLO -N 5 -t 1h --total cpu=12\nmake\n").unwrap();
+        let args = Line::try_parse_from(["kolo", "-N", "7"]).unwrap();
+        let request = checked(Some(&file), &args.request, &now()).unwrap();
+        assert_eq!((request.hosts(), request.duration().0, request.total().len()), (7, 3600, 1));
+    }
+
+    #[test]
+    fn who_asks_nothing_of_the_hosts_is_told() {
+        let note = |line: &[&str]| note_on(&read(line).unwrap());
+        assert!(note(&["-N", "1", "-t", "1h"]).is_some_and(|note| note.contains("--per-host or --total")));
+        assert!(note(&["-N", "1", "-t", "1h", "--total", "cpu=0"]).is_some());
+        assert!(note(&["-N", "1", "-t", "1h", "--total", "cpu=1"]).is_none());
+        assert!(note(&["-N", "1", "-t", "1h", "--per-host", "gpu=1"]).is_none());
     }
 
     #[test]

@@ -76,7 +76,8 @@ pub struct SubmitArgs {
 }
 
 /// The flags that write a single request; offline, requests come from a file.
-const REQUEST_FLAGS: [&str; 11] = [
+const REQUEST_FLAGS: [&str; 12] = [
+    "script",
     "request",
     "jsdl",
     "hosts",
@@ -93,6 +94,9 @@ const REQUEST_FLAGS: [&str; 11] = [
 /// `kolo plan`
 #[derive(Debug, Args)]
 pub struct PlanArgs {
+    /// Script whose #KOLO lines hold flags of the request, as for kolo submit
+    #[arg(value_name = "SCRIPT")]
+    pub script: Option<PathBuf>,
     /// The request; asks the node for its present view.
     #[command(flatten)]
     pub request: RequestArgs,
@@ -125,6 +129,9 @@ pub enum SlotsMode {
 /// `kolo slots`
 #[derive(Debug, Args)]
 pub struct SlotsArgs {
+    /// Script whose #KOLO lines hold flags of the request, as for kolo submit
+    #[arg(value_name = "SCRIPT")]
+    pub script: Option<PathBuf>,
     /// What to look for
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     pub mode: SlotsMode,

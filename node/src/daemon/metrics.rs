@@ -22,11 +22,20 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::requests::{ShownStage, Snapshot};
+use super::{
+    activation::ActivationEvent,
+    requests::{ShownStage, Snapshot},
+};
 
 type Label = [(&'static str, &'static str); 1];
 type TwoLabels = [(&'static str, &'static str); 2];
 type Histograms = Family<Label, Histogram, fn() -> Histogram>;
+
+/// Every word of [`outcome_of`].
+const OUTCOMES: [&str; 7] =
+    ["reserved", "rejected", "refused", "unreachable", "patience_over", "cancelled", "handed_over"];
+/// Every word of [`Metrics::answered`].
+const ANSWERS: [&str; 7] = ["held", "confirmed", "released", "settled", "refused", "told", "bookings"];
 
 /// 10 us to 40 s.
 fn seconds() -> Histogram {
@@ -106,7 +115,7 @@ impl Metrics {
         registry.register("write_seconds", "Time until a group of changes is on disk", writes.seconds.clone());
         registry.register("write_bytes", "Bytes of changes written", writes.bytes.clone());
         registry.register("write_commits", "Commits written, several of which make a group", writes.commits.clone());
-        Metrics {
+        let metrics = Metrics {
             registry,
             requests,
             request_seconds,
@@ -122,6 +131,33 @@ impl Metrics {
             active,
             holds,
             reservations,
+        };
+        metrics.begin();
+        metrics
+    }
+
+    /// Makes every series whose labels are known beforehand, so that a rate has a zero to grow from. Refusals begin with the
+    /// first of their rule, and discovery's events come with their counters.
+    fn begin(&self) {
+        for outcome in OUTCOMES {
+            drop(self.requests.get_or_create(&[("outcome", outcome)]));
+        }
+        for phase in Phase::ALL {
+            drop(self.phase_seconds.get_or_create(&[("phase", phase.name())]));
+        }
+        for answer in ANSWERS {
+            drop(self.answers.get_or_create(&[("answer", answer)]));
+        }
+        for event in ActivationEvent::ALL {
+            for outcome in ["done", "failed", "given_up"] {
+                drop(self.activation_runs.get_or_create(&[("event", event.name()), ("outcome", outcome)]));
+            }
+        }
+        for outcome in ["done", "failed"] {
+            drop(self.feed_runs.get_or_create(&[("outcome", outcome)]));
+        }
+        for state in ["entered", "elsewhere", "short", "left_out"] {
+            drop(self.feed_entries.get_or_create(&[("state", state)]));
         }
     }
 
@@ -309,6 +345,12 @@ mod tests {
         let present = Present { active: 1, holds: 2, reservations: 3, discovery };
         let open = metrics.write(&present, None);
         for line in [
+            "kolo_requests_total{outcome=\"handed_over\"} 0",
+            "kolo_phase_seconds_count{phase=\"reserve\"} 0",
+            "kolo_ledger_answers_total{answer=\"bookings\"} 0",
+            "kolo_activation_runs_total{event=\"end\",outcome=\"given_up\"} 0",
+            "kolo_feed_runs_total{outcome=\"failed\"} 0",
+            "kolo_feed_entries{state=\"left_out\"} 0",
             "kolo_refusals_total{rule=\"busy\"} 1",
             "kolo_ledger_answers_total{answer=\"refused\"} 1",
             "kolo_activation_runs_total{event=\"start\",outcome=\"failed\"} 1",

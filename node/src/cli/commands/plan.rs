@@ -21,7 +21,7 @@ pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
     if let (Some(grid), Some(requests)) = (&args.grid, &args.requests) {
         return plan_offline::run(context, args, grid, requests);
     }
-    let request = request::checked(&args.request, &context.now)?;
+    let request = request::checked(args.script.as_deref(), &args.request, &context.now)?;
     let client = context.connect()?;
     let plan: PlanView = client.post("/v1/plan", &request)?;
     let planned = Planned { plan, duration: request.duration() };

@@ -26,7 +26,7 @@ const STEPS_SHOWN: usize = 20;
 /// # Errors
 /// [`CliError`]; [`CliError::NoPlan`] when the request could not be had.
 pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
-    let request = request::checked(&args.request, &context.now)?;
+    let request = request::checked(args.script.as_deref(), &args.request, &context.now)?;
     let at = match (args.mode, args.at.is_empty()) {
         // A moment that is not over yet when the node looks at it.
         (SlotsMode::At, true) => Some(context.time() + Span(2)),

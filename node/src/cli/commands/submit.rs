@@ -6,11 +6,11 @@ use super::{Context, waiting, with_suggestion};
 use crate::cli::{
     error::{CliError, Exit},
     output::{Look, OutputFormat, Report, safe},
+    remark,
     report::{request_text, reservation_text},
     request,
     request_args::SubmitArgs,
-    request_file::Draft,
-    script, signing,
+    signing,
     time::parse_duration,
     views::RequestView,
 };
@@ -24,11 +24,10 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
         Some(text) => Some(parse_duration(text).map_err(|error| CliError::Usage(format!("--timeout: {error}")))?),
         None => None,
     };
-    let draft = match &args.script {
-        Some(file) => script::read(file, &context.now)?,
-        None => Draft::default(),
-    };
-    let request = request::checked_over(draft, &args.request, &context.now)?;
+    let request = request::checked(args.script.as_deref(), &args.request, &context.now)?;
+    if let Some(note) = request::note_on(&request) {
+        remark(note);
+    }
     let client = context.connect()?;
     let submission = signing::submission(context, &client, &args.key, request)?;
     let asking = client.clone();

@@ -33,12 +33,12 @@ use tokio::{
 use tracing::{info, warn};
 use utoipa::ToSchema;
 
-pub use self::record::ActivationRecord;
+pub use self::record::{ActivationEvent, ActivationRecord};
 use self::{
     log::HookLog,
     parts::{Activation, activations},
     process::{Hook, Run},
-    record::{ActivationEvent, Begun, Next, Outcome, Terms, next},
+    record::{Begun, Next, Outcome, Terms, next},
     telling::{booking_name, telling},
 };
 use super::{

@@ -32,6 +32,15 @@ pub enum ActivationEvent {
 }
 
 impl ActivationEvent {
+    /// All of them.
+    pub const ALL: [ActivationEvent; 5] = [
+        ActivationEvent::End,
+        ActivationEvent::Cancelled,
+        ActivationEvent::Start,
+        ActivationEvent::Changed,
+        ActivationEvent::Reserved,
+    ];
+
     /// Its name, as hooks, metrics and logs have it.
     pub fn name(self) -> &'static str {
         match self {

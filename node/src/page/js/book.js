@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { el, facts, notice, number, table } from "./dom.js";
 import { age, amounts, time } from "./format.js";
-import { requestForm } from "./request-form.js";
+import { asksNothing, requestForm } from "./request-form.js";
 
 export async function show(place) {
   const result = el("section", { "aria-live": "polite" });
@@ -43,6 +43,7 @@ function planned(plan, request) {
       facts([["Start", time(plan.start)], ["End", time(plan.end)],
         ["Efficiency", `${plan.efficiency.toFixed(3)}, at best ${plan.efficiency_bound.toFixed(3)}`]]),
       proof(plan),
+      asksNothing(request) ? notice("Nothing is asked of the hosts: name amounts, or others may reserve all of them as well.", "warn") : null,
       table("Planned hosts", ["Host", "Site", "Gives", "Schedule of"],
         plan.hosts.map((host) => [host.id, host.site_name || host.site, amounts(host.amounts), age(host.schedule_age_s)])),
       el("div", { className: "row" }, button), said),
