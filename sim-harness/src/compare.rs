@@ -6,8 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -15,7 +14,7 @@ use std::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{BAD_USAGE, grid::args::OutputForm, report::Table};
+use crate::{BAD_USAGE, grid::args::OutputForm, print::print, report::Table};
 
 /// Ratios this near to 1 are the same: two runs of one binary differ by as much.
 const SAME: f64 = 0.05;
@@ -133,14 +132,11 @@ fn compare(args: &CompareArgs) -> Result<(), CompareError> {
     if args.changed {
         found.retain(|difference| difference.better != Better::Same);
     }
-    let mut out = io::stdout().lock();
-    match args.output {
-        OutputForm::Table => writeln!(out, "{}", table(&found).text())?,
-        OutputForm::Json => {
-            serde_json::to_writer(&mut out, &serde_json::json!({ "figures": found })).map_err(io::Error::from)?;
-            writeln!(out)?;
-        }
-    }
+    let text = match args.output {
+        OutputForm::Table => table(&found).text(),
+        OutputForm::Json => serde_json::to_string(&serde_json::json!({ "figures": found })).map_err(io::Error::from)?,
+    };
+    print(&(text + "\n"))?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod faults;
 mod generate;
 mod grid;
 mod placement;
+mod print;
 mod progress;
 mod replay;
 mod report;

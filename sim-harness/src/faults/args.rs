@@ -4,14 +4,19 @@
 
 use super::canary::Canary;
 
+/// Most seeds of one run.
+const SEEDS_MAX: u64 = 100_000_000;
+/// The last first seed. Behind the last seed there is room for every worker to look for another one.
+const FROM_MAX: u64 = u64::MAX - 2 * SEEDS_MAX;
+
 /// Run ledgers, negotiations and views against a simulated network, disk and clock with faults, and check the promises.
 #[derive(Debug, clap::Args)]
 pub struct FaultsArgs {
     /// Seeds to run, one after another.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
     pub seeds: u64,
     /// The first seed.
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[arg(long, value_name = "SEED", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=FROM_MAX))]
     pub from: u64,
     /// What is printed on standard output.
     #[arg(long, value_enum, default_value = "table")]
@@ -39,4 +44,24 @@ pub enum OutputForm {
 fn parse_canary(name: &str) -> Result<Canary, String> {
     let names = || Canary::ALL.map(Canary::name).join(", ");
     Canary::named(name).ok_or_else(|| format!("expected one of {}", names()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: FaultsArgs,
+    }
+
+    #[test]
+    fn seeds_never_run_over_the_largest_number() {
+        let from = |from: u64| Line::try_parse_from(["faults", "--from", &from.to_string()]).map(|line| line.args.from);
+        assert_eq!(from(FROM_MAX).unwrap(), FROM_MAX);
+        assert!(from(FROM_MAX + 1).is_err() && from(u64::MAX).is_err());
+    }
 }

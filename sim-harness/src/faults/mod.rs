@@ -42,6 +42,7 @@ use self::{
     args::{FaultsArgs, OutputForm},
     canary::Canary,
 };
+use crate::print::print;
 
 /// How often a line tells how far a run is, where there is no terminal.
 const LINE_EVERY: u64 = 1_000;
@@ -49,10 +50,7 @@ const LINE_EVERY: u64 = 1_000;
 /// Runs the command.
 pub fn run(args: &FaultsArgs) -> ExitCode {
     if args.list_canaries {
-        for canary in Canary::ALL {
-            println!("{}", canary.name());
-        }
-        return ExitCode::SUCCESS;
+        return say(&Canary::ALL.map(Canary::name).join("\n"));
     }
     // A panic of the core is caught, reported with its seed, and replayed; its own message would tear the progress bar.
     panic::set_hook(Box::new(|_| {}));
@@ -79,14 +77,27 @@ pub fn run(args: &FaultsArgs) -> ExitCode {
         eprintln!("seed {seed}: violated: {}{request}: {}", violation.invariant, violation.what);
         eprintln!("replay: {}", report::replay_command(*seed, args.canary));
     }
-    match args.output {
-        OutputForm::Table => println!("{}", report::table(&result.figures, seconds)),
+    let told = match args.output {
+        OutputForm::Table => say(&report::table(&result.figures, seconds)),
         OutputForm::Json => match report::json(&result, args.canary, seconds) {
-            Ok(line) => println!("{line}"),
-            Err(error) => eprintln!("kolo-sim faults: {error}"),
+            Ok(line) => say(&line),
+            Err(error) => complain(&error),
         },
+    };
+    if result.found.is_some() { ExitCode::FAILURE } else { told }
+}
+
+/// Prints the result.
+fn say(text: &str) -> ExitCode {
+    match print(&format!("{text}\n")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error),
     }
-    if result.found.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn complain(error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("kolo-sim faults: {error}");
+    ExitCode::FAILURE
 }
 
 fn progress(seeds: u64) -> ProgressBar {

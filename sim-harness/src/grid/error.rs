@@ -46,6 +46,14 @@ pub enum UsageError {
         /// What the system said.
         source: io::Error,
     },
+    /// A result cannot be written where it is asked for.
+    #[error("{path}: {source}", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The snapshot is malformed.
     #[error("{path}: {source}", path = .path.display())]
     Snapshot {

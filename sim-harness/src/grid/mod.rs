@@ -73,7 +73,7 @@ use scenario::Scenario;
 use wan::Wan;
 use workload::{Workload, shifted_request};
 
-use crate::report::check_place;
+use crate::report::{PlaceError, check_places};
 
 /// Runs the command. The exit code is 0 when all checks hold, 64 for bad flags or files, otherwise 1.
 pub fn run(args: &GridArgs) -> ExitCode {
@@ -90,9 +90,8 @@ pub fn run(args: &GridArgs) -> ExitCode {
 /// Whether all checks held.
 fn execute(args: &GridArgs) -> Result<bool, GridError> {
     let checked = args.check()?;
-    for path in checked.json.iter().chain(&checked.html) {
-        check_place(path).map_err(system(&format!("cannot write {}", path.display())))?;
-    }
+    let places = checked.json.iter().chain(&checked.html);
+    check_places(places).map_err(|PlaceError { path, source }| UsageError::Write { path, source })?;
     if matches!(checked.scenario, Scenario::Partition { .. }) {
         network::enter()?;
     }

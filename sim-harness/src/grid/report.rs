@@ -22,7 +22,10 @@ use super::{
     process::system,
     wire::Reservation,
 };
-use crate::report::{Table, write_whole};
+use crate::{
+    print,
+    report::{Table, write_whole},
+};
 
 /// Reservations shown in words.
 const SHOWN_RESERVATIONS: usize = 5;
@@ -52,13 +55,11 @@ pub fn tell(findings: &Findings, checked: &Checked) -> Result<(), GridError> {
 /// Prints the result on standard output; with JSON the words go to standard error and the object is the last line.
 fn print(findings: &Findings, figures: &Figures, form: OutputForm) -> io::Result<()> {
     match form {
-        OutputForm::Table => io::stdout().lock().write_all(for_people(findings, figures).as_bytes()),
+        OutputForm::Table => print::print(&for_people(findings, figures)),
         OutputForm::Json => {
             let words = not_reserved(findings) + &failures(findings);
             io::stderr().lock().write_all(words.as_bytes())?;
-            let mut out = io::stdout().lock();
-            serde_json::to_writer(&mut out, figures)?;
-            out.write_all(b"\n")
+            print::print(&(serde_json::to_string(figures)? + "\n"))
         }
     }
 }

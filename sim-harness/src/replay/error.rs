@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use super::engine::EngineError;
+use crate::report::PlaceError;
 
 /// See the module.
 #[derive(Debug, thiserror::Error)]
@@ -50,5 +51,11 @@ impl ReplayError {
     /// Whether the arguments or the files are to blame, not this program.
     pub fn is_bad_usage(&self) -> bool {
         matches!(self, ReplayError::File { .. } | ReplayError::Line { .. } | ReplayError::Content { .. })
+    }
+}
+
+impl From<PlaceError> for ReplayError {
+    fn from(PlaceError { path, source }: PlaceError) -> ReplayError {
+        ReplayError::File { path, source }
     }
 }

@@ -55,6 +55,9 @@ impl Lines {
         }
         let is_whole = self.line.ends_with(b"\n");
         let text = self.line.trim_ascii();
+        // Editors of some systems put a byte order mark before everything else.
+        let is_marked = self.number == 1;
+        let text = text.strip_prefix(b"\xEF\xBB\xBF").filter(|_| is_marked).unwrap_or(text).trim_ascii_start();
         Ok(Some((text, is_whole)))
     }
 

@@ -24,11 +24,7 @@ mod synthetic;
 mod tests;
 mod trace;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-    time::Instant,
-};
+use std::{process::ExitCode, time::Instant};
 
 use self::{
     args::{OutputArg, Overrun, ReplayArgs, Runtimes},
@@ -43,7 +39,7 @@ use self::{
     series::Series,
     trace::{Rules, Trace},
 };
-use crate::{grid::memory, report::check_place};
+use crate::{grid::memory, print::print, report::check_places};
 
 /// Runs the command.
 pub fn run(args: &ReplayArgs) -> ExitCode {
@@ -57,9 +53,7 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
 }
 
 fn replay(args: &ReplayArgs) -> Result<(), ReplayError> {
-    for path in args.jobs_csv.iter().chain(&args.report) {
-        check_place(path).map_err(|source| ReplayError::File { path: path.clone(), source })?;
-    }
+    check_places(args.jobs_csv.iter().chain(&args.report))?;
     let clusters = machines::read(&args.machines)?;
     let trace = trace_of(args, &clusters)?;
     eprint!("{}", output::findings(&trace.findings));
@@ -90,7 +84,7 @@ fn replay(args: &ReplayArgs) -> Result<(), ReplayError> {
         OutputArg::Table => output::table(&metrics, &setting, &cost),
         OutputArg::Json => output::json(&metrics, &setting, &cost)? + "\n",
     };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     Ok(())
 }
 

@@ -13,7 +13,10 @@ use super::{
     metrics::{Experience, Metrics, Spread},
     trace::{Findings, Trace},
 };
-use crate::report::{Table, write_whole};
+use crate::{
+    print::counted,
+    report::{Table, write_whole},
+};
 
 /// What was replayed, and how fast.
 #[derive(Debug, Clone, Serialize)]
@@ -71,9 +74,10 @@ pub fn table(metrics: &Metrics, setting: &Setting, cost: &Cost) -> String {
     let Metrics { jobs, killed, rejected, makespan_s, utilisation, .. } = metrics;
     format!(
         "{policy} on {trace}, run times {runtimes}, overrun {overrun}\n\
-         {jobs} jobs, {killed} killed at their limit, {rejected} rejected\n\
+         {jobs}, {killed} killed at their limit, {rejected} rejected\n\
          makespan {makespan_s} s, utilisation {percent:.2} %\n\n{spreads}\n\n\
          {seconds:.3} s, {rate:.0} jobs a second{memory}\n{growth}",
+        jobs = counted(*jobs as u64, "job"),
         policy = setting.policy,
         trace = setting.trace,
         runtimes = setting.runtimes,
@@ -114,8 +118,8 @@ pub fn spreads(metrics: &Metrics) -> Table {
 /// What was found in the trace, one line a kind; empty when there was nothing.
 pub fn findings(findings: &Findings) -> String {
     let mut text = String::new();
-    for (name, noted) in findings.kinds().into_iter().filter(|(_, noted)| noted.count > 0) {
-        text += &format!("{} {name}:\n", noted.count);
+    for (what, said, noted) in findings.kinds().into_iter().filter(|(.., noted)| noted.count > 0) {
+        text += &format!("{}{said}:\n", counted(noted.count, what));
         for (line, what) in &noted.first {
             text += &format!("  line {line}: {what}\n");
         }

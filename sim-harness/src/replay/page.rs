@@ -6,7 +6,10 @@ use super::{
     output::{self, Setting},
     series::Series,
 };
-use crate::report::{Axis, Page, Plot};
+use crate::{
+    print::counted,
+    report::{Axis, Page, Plot},
+};
 
 const DAY_S: f64 = 86_400.0;
 
@@ -15,9 +18,10 @@ pub fn page(metrics: &Metrics, setting: &Setting, series: &Series, points: &[Poi
     let mut page = Page::new(&format!("{} on {}", setting.policy, setting.trace));
     let days = series.piece_s * series.processors.len() as f64 / DAY_S;
     page.text(&format!(
-        "{jobs} jobs on {processors} processors; {killed} killed at their limit, {rejected} rejected. The scheduler knew \
+        "{jobs} on {processors}; {killed} killed at their limit, {rejected} rejected. The scheduler knew \
          {known}; a job that reached its limit {at_limit}. Makespan {days:.1} days, utilisation {utilisation:.2} %.",
-        jobs = metrics.jobs,
+        jobs = counted(metrics.jobs as u64, "job"),
+        processors = counted(processors, "processor"),
         killed = metrics.killed,
         rejected = metrics.rejected,
         known = if setting.runtimes == "true" { "the true run times" } else { "the users' limits" },

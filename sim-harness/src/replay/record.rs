@@ -66,6 +66,11 @@ pub enum RecordError {
         /// What is there.
         got: i64,
     },
+    /// The node specification says nothing that could be read.
+    #[error(
+        "field {FIELDS_EXTENDED}: expected what is asked of the nodes, such as 2 or 2:ppn=4 (at least 1 processor), got {0:?}"
+    )]
+    NoNodeSpec(String),
     /// The job was never submitted.
     #[error("field 2: expected a submission time of 0 or later, got {0}")]
     NoSubmission(i64),
@@ -81,12 +86,9 @@ impl Record {
         let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
         for (index, number) in numbers.iter_mut().enumerate() {
             let field = fields.next().ok_or(RecordError::TooFewFields(index))?;
-            *number = parse(field).ok_or_else(|| RecordError::NoNumber {
-                field: index + 1,
-                text: String::from_utf8_lossy(field).chars().take(24).collect(),
-            })?;
+            *number = parse(field).ok_or_else(|| RecordError::NoNumber { field: index + 1, text: cut(field) })?;
         }
-        let nodes = fields.nth(FIELDS_EXTENDED - FIELDS - 1).map(NodeSpec::read);
+        let nodes = fields.nth(FIELDS_EXTENDED - FIELDS - 1).map(NodeSpec::read).transpose()?;
         let [id, submit_s, _, run_s, allocated, _, _, asked, limit_s, memory, ..] = numbers;
         if submit_s < 0 {
             return Err(RecordError::NoSubmission(submit_s));
@@ -111,14 +113,36 @@ fn parse(field: &[u8]) -> Option<i64> {
     (number.abs() <= NUMBER_MAX).then_some(number as i64)
 }
 
+/// The beginning of a field, for a complaint.
+fn cut(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).chars().take(24).collect()
+}
+
 impl NodeSpec {
-    fn read(field: &[u8]) -> NodeSpec {
+    /// Reads a count of nodes, `ppn=`, or both, with tags between colons; what stands behind the number of `ppn=`, a fraction or
+    /// a mark, plays no role. With `+` there are several kinds of nodes.
+    fn read(field: &[u8]) -> Result<NodeSpec, RecordError> {
         let text = String::from_utf8_lossy(field);
-        let part = text.split(':').find_map(|part| part.strip_prefix("ppn="));
-        let count = part.filter(|part| !part.contains('+')).map(|part| {
-            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-            part[..digits].parse().ok().filter(|count| *count > 0)
-        });
-        NodeSpec { processors_per_node: count.flatten() }
+        if text.contains('+') {
+            let part = text.split(':').find_map(|part| part.strip_prefix("ppn=")).filter(|part| !part.contains('+'));
+            return Ok(NodeSpec { processors_per_node: part.and_then(leading_count) });
+        }
+        let wrong = || RecordError::NoNodeSpec(cut(field));
+        let Some(part) = text.split(':').find_map(|part| part.strip_prefix("ppn=")) else {
+            let count = text.split([':', '#']).next().unwrap_or_default();
+            return match count.parse::<u32>() {
+                Ok(count) if count > 0 => Ok(NodeSpec { processors_per_node: None }),
+                _ => Err(wrong()),
+            };
+        };
+        let number = part.split(['.', '#']).next().unwrap_or_default();
+        let count = leading_count(number).filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()));
+        Ok(NodeSpec { processors_per_node: Some(count.ok_or_else(wrong)?) })
     }
+}
+
+/// The digits that a text begins with, as a count of at least 1.
+fn leading_count(text: &str) -> Option<u32> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..digits].parse().ok().filter(|count| *count > 0)
 }

@@ -15,6 +15,7 @@ use super::{
     lines::Lines,
     record::{FIELDS_EXTENDED, Record},
 };
+use crate::print::counted;
 
 /// Most jobs in one replay; about 200 bytes each.
 pub const JOBS_MAX: u32 = 4_000_000;
@@ -68,14 +69,14 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// The kinds with a name each.
-    pub fn kinds(&self) -> [(&'static str, &Noted); 5] {
+    /// The kinds: what one of them is called, and what is said of it.
+    pub fn kinds(&self) -> [(&'static str, &'static str, &Noted); 5] {
         [
-            ("broken lines, left out", &self.broken),
-            ("records of jobs that never ran, left out", &self.incomplete),
-            ("absurd run times, taken for 1 second", &self.absurd_run_time),
-            ("records out of order, sorted by submission", &self.out_of_order),
-            ("jobs larger than any cluster, rejected", &self.rejected),
+            ("broken line", ", left out", &self.broken),
+            ("record", " without a run, left out", &self.incomplete),
+            ("absurd run time", ", taken for 1 second", &self.absurd_run_time),
+            ("record", " out of order, sorted by submission", &self.out_of_order),
+            ("job", " larger than any cluster, rejected", &self.rejected),
         ]
     }
 }
@@ -130,8 +131,10 @@ pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> Result<Trac
     if trace.jobs.is_empty() {
         let Findings { broken, incomplete, rejected, .. } = &trace.findings;
         let counts = format!(
-            "{} broken lines, {} of jobs that never ran, {} rejected",
-            broken.count, incomplete.count, rejected.count
+            "{}, {} without a run, {} rejected",
+            counted(broken.count, "broken line"),
+            incomplete.count,
+            rejected.count
         );
         let first = broken.first.first().map_or_else(String::new, |(line, what)| format!("; line {line}: {what}"));
         return Err(lines.unusable(format!("no job to replay ({counts}){first}")));

@@ -20,7 +20,7 @@ mod table;
 
 pub use self::{
     axis::Axis,
-    file::{check_place, write_whole},
+    file::{PlaceError, check_places, write_whole},
     page::Page,
     plot::Plot,
     table::Table,

@@ -47,7 +47,10 @@ use self::{
     progress::Progress,
     settings::{Pace, Settings},
 };
-use crate::{BAD_USAGE, report::check_place};
+use crate::{
+    BAD_USAGE,
+    report::{PlaceError, check_places},
+};
 
 /// Runs the command.
 pub fn run(args: &ScaleArgs) -> ExitCode {
@@ -61,9 +64,7 @@ pub fn run(args: &ScaleArgs) -> ExitCode {
 }
 
 fn all(args: &ScaleArgs) -> Result<(), ScaleError> {
-    if let Some(path) = &args.html {
-        check_place(path).map_err(|source| ScaleError::Write { path: path.clone(), source })?;
-    }
+    check_places(&args.html).map_err(|PlaceError { path, source }| ScaleError::Write { path, source })?;
     let real = args.compare.as_deref().map(RealGrid::read).transpose()?;
     let plans = match &real {
         Some(real) => {

@@ -25,6 +25,7 @@ use self::{
 use crate::{
     faults::scripted as simulator,
     grid::{error::GridError, scripted as processes},
+    print::print,
 };
 
 /// Largest file that is read, in bytes.
@@ -147,13 +148,20 @@ fn read(path: &std::path::Path, seed: Option<u64>) -> Result<ScenarioFile, Scena
     file::read(&text, seed).map_err(|wrong| ScenarioError::Wrong { path: path.to_owned(), wrong })
 }
 
+/// Prints a line; what came of the file is told by the exit code as well.
+fn say(line: &str) {
+    if let Err(error) = print(&format!("{line}\n")) {
+        eprintln!("standard output: {error}");
+    }
+}
+
 /// Whether everything came true.
 fn execute(args: &ScenarioArgs) -> Result<bool, ScenarioError> {
     let file = read(&args.file, args.seed)?;
     let tell = |played: &Played| {
         if args.output == OutputForm::Table {
             let Played { line, step, at_ms, took_ms } = played;
-            println!("{:>9.3} s  line {line:<4} {step} ({took_ms} ms)", *at_ms as f64 / 1000.0);
+            say(&format!("{:>9.3} s  line {line:<4} {step} ({took_ms} ms)", *at_ms as f64 / 1000.0));
         }
     };
     let (outcomes, kept) = match args.on {
@@ -172,12 +180,12 @@ fn execute(args: &ScenarioArgs) -> Result<bool, ScenarioError> {
         eprintln!("what happened is in {}", kept.display());
     }
     match args.output {
-        OutputForm::Table if outcomes.is_good() => println!("all of it came true"),
+        OutputForm::Table if outcomes.is_good() => say("all of it came true"),
         OutputForm::Table => {}
         OutputForm::Json => {
             let (scenario, held, steps) = (name.to_string(), outcomes.is_good(), file.steps.len());
             let document = Document { scenario, on: args.on, seed: file.grid.seed, held, steps, outcomes: &outcomes };
-            println!("{}", serde_json::to_string(&document).expect("texts, numbers and lists of them are JSON"));
+            say(&serde_json::to_string(&document).expect("texts, numbers and lists of them are JSON"));
         }
     }
     Ok(outcomes.is_good())

@@ -19,7 +19,7 @@ mod tests;
 mod workload;
 
 use std::{
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -36,8 +36,10 @@ use self::{
     workload::{Question, Workload},
 };
 use crate::{
-    placement, progress,
-    report::{check_place, write_whole},
+    placement,
+    print::print,
+    progress,
+    report::{PlaceError, check_places, write_whole},
 };
 
 /// Everything that is printed.
@@ -85,9 +87,8 @@ pub struct VersionTables {
 /// # Errors
 /// [`TablesError`] names the file and what is wrong with it.
 pub fn run(args: &TablesArgs) -> Result<(), TablesError> {
-    for path in [&args.plans, &args.plans_simple, &args.html].into_iter().flatten() {
-        check_place(path).map_err(|source| TablesError::File { path: path.clone(), source })?;
-    }
+    let places = [&args.plans, &args.plans_simple, &args.html].into_iter().flatten();
+    check_places(places).map_err(|PlaceError { path, source }| TablesError::File { path, source })?;
     let (tables, plans) = make(args)?;
     for (path, lines) in [(&args.plans, plans.collective), (&args.plans_simple, plans.simple)] {
         if let Some(path) = path {
@@ -101,7 +102,7 @@ pub fn run(args: &TablesArgs) -> Result<(), TablesError> {
         OutputArg::Table => present::text(&tables),
         OutputArg::Json => serde_json::to_string(&tables).map_err(io::Error::from)? + "\n",
     };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     Ok(())
 }
 

@@ -58,6 +58,11 @@ impl Truth {
     }
 }
 
+/// A version for people.
+fn shown(version: LedgerVersion) -> String {
+    format!("version {}.{}", version.incarnation, version.change)
+}
+
 fn after(schedule: &Schedule, time: Time) -> Schedule {
     let mut schedule = schedule.clone();
     schedule.forget_before(time);
@@ -71,15 +76,16 @@ impl World {
         let Some(view) = self.nodes[node].running().and_then(|running| running.views.get(&site)) else { return };
         let Schedules::Known(known) = view.schedules() else { return };
         let what = if known_version(view) < before {
-            Some(format!("went back from {before:?} to {:?}", known.version))
+            let before = before.map_or_else(|| "nothing".to_owned(), shown);
+            Some(format!("went back from {before} to {}", shown(known.version)))
         } else if let Some(truth) = self.truth.by_version.get(&(site, known.version)) {
             let differs = truth.iter().find(|(host, schedule)| {
                 let believed = known.by_host.get(host).cloned().unwrap_or_default();
                 after(&believed, from) != after(schedule, from)
             });
-            differs.map(|(host, _)| format!("shows {host} otherwise than the site did at {:?}", known.version))
+            differs.map(|(host, _)| format!("shows {host} otherwise than the site did at {}", shown(known.version)))
         } else {
-            Some(format!("shows {:?}, which the site never had", known.version))
+            Some(format!("shows {}, which the site never had", shown(known.version)))
         };
         if let Some(what) = what {
             self.violate("a view shows what was", None, format!("the view that s{node} has of s{site} {what}"));

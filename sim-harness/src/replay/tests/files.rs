@@ -105,6 +105,34 @@ fn processors_are_spread_over_hosts() {
 }
 
 #[test]
+fn broken_specifications_of_nodes_are_told_with_their_line_and_field() {
+    let good = record(1, 0, 5, 1, 9);
+    for spec in
+        ["ppn=abc", "1:ppn=0:x", "8:ppn=-1", "1:ppn=", "1:ppn=4x", "1:ppn=99999999999", "foo", "0", "-2:x", "#excl"]
+    {
+        let Trace { jobs, findings } = read(&format!("{good}{} q {spec}\n", record(2, 0, 5, 4, 9).trim_end())).unwrap();
+        assert_eq!((jobs.len(), findings.broken.count, findings.rejected.count), (1, 1, 0), "{spec}");
+        let (line, what) = &findings.broken.first[0];
+        assert!(*line == 2 && what.starts_with("field 20: ") && what.contains(spec), "{spec}: {what}");
+    }
+    for spec in ["4", "2:infiniband", "host7:ppn=2:x", "1:^host8:ppn=2", "2:ppn=2#excl", "3+1:ppn=2", "1:ppn=x+2:ppn=1"]
+    {
+        let trace = read(&format!("{} q {spec}\n", record(2, 0, 5, 4, 9).trim_end())).unwrap();
+        assert_eq!((trace.jobs.len(), trace.findings), (1, Findings::default()), "{spec}");
+    }
+}
+
+#[test]
+fn a_byte_order_mark_costs_no_job() {
+    let record = record(1, 0, 5, 1, 9);
+    let marked = read(&format!("\u{feff}{record}{record}")).unwrap();
+    assert_eq!((marked.jobs.len(), marked.findings), (2, Findings::default()));
+    assert_eq!(read(&format!("\u{feff}; a comment\n{record}")).unwrap().findings, Findings::default());
+    // In the middle of a file it is no mark.
+    assert_eq!(read(&format!("{record}\u{feff}{record}")).unwrap().findings.broken.count, 1);
+}
+
+#[test]
 fn files_that_cannot_be_used_are_refused_with_file_and_line() {
     let good = record(1, 0, 5, 1, 9);
     let cut = format!("{good}2 0 5");
@@ -165,11 +193,13 @@ fn machines_files_are_checked() {
     for (text, expected) in [
         ("", "no cluster"),
         ("0\ta\t1\t2\t1\n", "line 1: expected 6 fields"),
-        ("0\ta\t1\t2\t1\t5\n1\tb\t0\t2\t1\t5\n", "line 2: nodes: expected a whole number of at least 1, got 0"),
+        ("0\ta\t1\t2\t1\t5\n1\tb\t0\t2\t1\t5\n", "line 2: nodes: expected a whole number from 1 to 131072, got 0"),
         ("0\ta\t1\tx\t1\t5\n", "cpus_per_node"),
         ("0\ta\t1\t1\t2\t5\n", "speed"),
         ("0\ta\t1\t1\t1\t-5\n", "memory_per_node_KiB"),
-        ("0\ta\t4000000000\t1\t1\t5\n", "more than 131072 hosts"),
+        ("0\ta\t99999999999\t1\t1\t5\n", "nodes: expected a whole number from 1 to 131072, got 99999999999"),
+        ("0\ta\t131072\t1\t1\t5\n1\tb\t1\t1\t1\t5\n", "line 2: more than 131072 hosts"),
+        ("0\ta\t1\t1\t1\t5\n0\tb\t1\t1\t1\t5\n", "line 2: id: 0 is that of a cluster above"),
     ] {
         let error = machines_error(text);
         assert!(error.contains("a.machines: ") && error.contains(expected), "{text}: {error}");
