@@ -6,6 +6,8 @@
 mod activation;
 #[path = "grid/api.rs"]
 mod api;
+#[path = "grid/api_drawn.rs"]
+mod api_drawn;
 #[path = "grid/documents.rs"]
 mod documents;
 #[path = "grid/lasting.rs"]
