@@ -167,7 +167,7 @@ impl Gate {
             return Err(Denial::new(Rule::EntryPoint, detail));
         }
         if statement.expires <= now {
-            let detail = format!("the request expired at {} (Unix seconds)", statement.expires.0);
+            let detail = format!("the request expired at {}", statement.expires.in_utc());
             return Err(Denial::new(Rule::Expired, detail));
         }
         let user_key = request.author;

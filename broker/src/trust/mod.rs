@@ -108,7 +108,7 @@ pub enum TrustError {
         detail: String,
     },
     /// It has expired.
-    #[error("{kind} expired at {at} (Unix seconds)", at = .at.0)]
+    #[error("{kind} expired at {at}", at = .at.in_utc())]
     Expired {
         /// What it is.
         kind: &'static str,

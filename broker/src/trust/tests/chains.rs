@@ -55,7 +55,7 @@ fn what_is_wrong_is_named() {
         (vec![(9, ada())], "not signed by the root"),
         (vec![(0, admin()), (9, ada())], "not signed by the holder"),
         (vec![(0, Credential { grid: "other".to_owned(), ..ada() })], "is of grid other"),
-        (vec![(0, Credential { expires: NOW, ..ada() })], "expired at 1000"),
+        (vec![(0, Credential { expires: NOW, ..ada() })], "expired at 1970-01-01 00:16:40 UTC"),
         (vec![(0, user(1, "x")), (1, ada())], "a user makes no credentials"),
         (
             vec![(0, admin()), (2, testing::credential(Subject::Key(testing::public(3)), Role::Admin, "b"))],
