@@ -84,12 +84,18 @@ pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
 
 fn check_host(host: &Host) -> Result<(), Invalid> {
     check_amounts(&host.capacity).map_err(|error| Invalid(format!("host {}: {error}", host.id)))?;
-    let are_attributes_short = host.attributes.len() <= MAX_NAMES
-        && host
-            .attributes
-            .iter()
-            .all(|(key, value)| is_clean(key, ATTRIBUTE_KEY_BYTES_MAX) && is_clean(value, ATTRIBUTE_VALUE_BYTES_MAX));
-    ensure(are_attributes_short, || format!("host {}: too many or too long attributes", host.id))
+    ensure(host.attributes.len() <= MAX_NAMES, || format!("host {}: more than {MAX_NAMES} attributes", host.id))?;
+    for (key, value) in &host.attributes {
+        let is_good = is_clean(key, ATTRIBUTE_KEY_BYTES_MAX) && is_clean(value, ATTRIBUTE_VALUE_BYTES_MAX);
+        ensure(is_good, || {
+            format!(
+                "host {}: attribute {key:?} = {value:?}: expected at most {ATTRIBUTE_KEY_BYTES_MAX} bytes before and \
+                 {ATTRIBUTE_VALUE_BYTES_MAX} behind the =, without control characters",
+                host.id
+            )
+        })?;
+    }
+    Ok(())
 }
 
 fn check_amounts(amounts: &Amounts) -> Result<(), Invalid> {

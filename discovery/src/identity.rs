@@ -131,7 +131,11 @@ impl Identity {
         Ok(Identity { signing: Arc::new(signing), peer, site })
     }
 
-    fn load(path: &Path) -> Result<Identity, IdentityError> {
+    /// Reads the identity from `path`.
+    ///
+    /// # Errors
+    /// [`IdentityError`] when the file is not there, is readable by others, is no key, or cannot be read.
+    pub fn load(path: &Path) -> Result<Identity, IdentityError> {
         let io = |source| IdentityError::Io { path: path.to_owned(), action: "read", source };
         let file = fs::File::open(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;

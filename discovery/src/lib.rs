@@ -63,6 +63,7 @@ pub use crate::{
     inbound::{Inbound, InboundRequest, Responder, ScheduleSource},
     membership::Membership,
     offsets::ClockOffset,
+    prefix::prefix_of,
     reach::Reach,
     start::{StartError, start},
     view::{HostView, SharedView, SiteSummary},

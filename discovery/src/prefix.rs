@@ -4,6 +4,16 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
+/// What limits by address count an address for: itself (IPv4, and this machine), or the /64 that one machine can choose
+/// from (IPv6).
+#[must_use]
+pub fn prefix_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(ip) if !ip.is_loopback() => Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64)).into(),
+        ip => ip,
+    }
+}
+
 /// Whom an address counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Prefix(IpAddr);
@@ -12,12 +22,8 @@ impl Prefix {
     /// The prefix of an address; none when it does not begin with an IP address, as inside a process.
     pub(crate) fn of(address: &Multiaddr) -> Option<Prefix> {
         match address.iter().next()? {
-            Protocol::Ip4(ip) => Some(Prefix(ip.into())),
-            Protocol::Ip6(ip) if ip.is_loopback() => Some(Prefix(ip.into())),
-            Protocol::Ip6(ip) => Some(match ip.to_ipv4_mapped() {
-                Some(ip) => Prefix(ip.into()),
-                None => Prefix(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64)).into()),
-            }),
+            Protocol::Ip4(ip) => Some(Prefix(prefix_of(ip.into()))),
+            Protocol::Ip6(ip) => Some(Prefix(prefix_of(ip.into()))),
             _ => None,
         }
     }
