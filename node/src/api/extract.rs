@@ -1,7 +1,7 @@
 //! Queries, paths and bodies as the handlers take them: as the library reads them, but what cannot be read is answered with
 //! a problem instead of plain text.
 
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, time::Duration};
 
 use axum::{
     extract::{self, FromRequest, FromRequestParts, Request, rejection::BytesRejection},
@@ -9,7 +9,10 @@ use axum::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{BODY_BYTES_MAX, problem::Problem};
+use super::problem::Problem;
+
+/// How long a whole body may take to arrive; the largest comes over 1.2 Mbit/s.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What stands behind the `?`.
 pub struct Query<T>(pub T);
@@ -54,18 +57,27 @@ impl<S: Send + Sync> FromRequestParts<S> for Path {
     }
 }
 
-/// A whole body, of at most [`BODY_BYTES_MAX`].
+/// A whole body, of at most as many bytes as its call takes, and within [`BODY_TIMEOUT`].
 pub struct Body(pub axum::body::Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Body, Problem> {
-        let read = axum::body::Bytes::from_request(request, state).await;
+        Body::within(BODY_TIMEOUT, request, state).await
+    }
+}
+
+impl Body {
+    async fn within<S: Send + Sync>(limit: Duration, request: Request, state: &S) -> Result<Body, Problem> {
+        let read = tokio::time::timeout(limit, axum::body::Bytes::from_request(request, state)).await;
+        let Ok(read) = read else {
+            let detail = format!("the body did not arrive within {} s", limit.as_secs());
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail));
+        };
         read.map(Body).map_err(|rejection: BytesRejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
-                let detail = format!("the body has more than {BODY_BYTES_MAX} bytes");
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body has more bytes than this call takes")
             }
             status => Problem::new(status, rejection.body_text()),
         })
@@ -90,6 +102,14 @@ mod tests {
 
     use super::*;
     use crate::api::requests::WaitQuery;
+
+    #[tokio::test]
+    async fn a_body_that_does_not_end_is_given_up() {
+        let bytes = futures::stream::pending::<Result<&[u8], std::io::Error>>();
+        let request = http::Request::builder().body(axum::body::Body::from_stream(bytes)).unwrap();
+        let problem = Body::within(Duration::from_millis(1), request, &()).await.err().unwrap();
+        assert_eq!(serde_json::to_value(&problem).unwrap()["status"], 408);
+    }
 
     #[tokio::test]
     async fn a_bad_query_names_its_key() {

@@ -57,6 +57,8 @@ use crate::daemon::{
 
 /// Largest request body; a request that names 20,000 candidates fits.
 const BODY_BYTES_MAX: usize = 4 << 20;
+/// Largest body of calls that need no token: strangers must not fill the memory.
+const OPEN_BODY_BYTES_MAX: usize = 4 << 10;
 
 /// What the handlers need.
 pub struct ApiState {
@@ -168,7 +170,8 @@ fn v1(state: &Arc<ApiState>) -> (Router<Arc<ApiState>>, utoipa::openapi::OpenApi
     let (guarded, open) = described();
     let guarded = guarded.route_layer(middleware::from_fn_with_state(state.clone(), check_token));
     let is_open = |path: &str| open.get_openapi().paths.paths.keys().any(|known| path == format!("/v1{known}"));
-    let described = OpenApiRouter::with_openapi(Description::openapi()).nest("/v1", guarded.merge(open.clone()));
+    let limited = open.clone().route_layer(DefaultBodyLimit::max(OPEN_BODY_BYTES_MAX));
+    let described = OpenApiRouter::with_openapi(Description::openapi()).nest("/v1", guarded.merge(limited));
     let (router, mut document) = described.split_for_parts();
     describe_problems(&mut document);
     describe_token(&mut document, is_open);

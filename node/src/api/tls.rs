@@ -1,7 +1,6 @@
 //! Connections of other machines, over TLS.
 //!
-//! Invariant: at most [`HANDSHAKES_MAX`] handshakes are under way, each for at most [`HANDSHAKE_TIMEOUT`], so that who connects
-//! and says nothing keeps nobody out for long; a handshake never holds up the ones behind it.
+//! Invariant: a handshake takes at most [`HANDSHAKE_TIMEOUT`], and never holds up another one.
 
 use std::{
     fs, io,
@@ -11,11 +10,7 @@ use std::{
     time::Duration,
 };
 
-use axum::serve::Listener;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -25,12 +20,8 @@ use tokio_rustls::{
     server::TlsStream,
 };
 
-/// Handshakes under way at a time; further connections wait in the system's queue.
-const HANDSHAKES_MAX: usize = 256;
-/// How long one may take.
+/// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Wait after a connection could not be taken, mostly for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why TLS is not offered.
 #[derive(Debug, thiserror::Error)]
@@ -56,19 +47,16 @@ pub enum TlsError {
     },
 }
 
-/// Takes connections and hands them on once their handshake is done.
-pub struct TlsListener {
-    tcp: TcpListener,
-    acceptor: TlsAcceptor,
-    handshakes: JoinSet<Option<(TlsStream<TcpStream>, SocketAddr)>>,
-}
+/// Makes connections private; clones share the certificate.
+#[derive(Clone)]
+pub struct Tls(TlsAcceptor);
 
-impl TlsListener {
+impl Tls {
     /// Listens on `address` with the certificate chain and the key of these files (PEM).
     ///
     /// # Errors
     /// [`TlsError`].
-    pub async fn open(address: SocketAddr, cert: &Path, key: &Path) -> Result<TlsListener, TlsError> {
+    pub async fn open(address: SocketAddr, cert: &Path, key: &Path) -> Result<(TcpListener, Tls), TlsError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |source| TlsError::File { path, source }
@@ -84,40 +72,11 @@ impl TlsListener {
             .with_single_cert(chain.map_err(at(cert))?, key)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let tcp = TcpListener::bind(address).await.map_err(|source| TlsError::Listen { address, source })?;
-        Ok(TlsListener { tcp, acceptor: TlsAcceptor::from(Arc::new(config)), handshakes: JoinSet::new() })
-    }
-}
-
-impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            tokio::select! {
-                accepted = self.tcp.accept(), if self.handshakes.len() < HANDSHAKES_MAX => match accepted {
-                    Ok((stream, from)) => {
-                        let handshake = self.acceptor.accept(stream);
-                        self.handshakes.spawn(async move {
-                            let done = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
-                            Some((done.ok()?.ok()?, from))
-                        });
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "a connection could not be taken");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(done) = self.handshakes.join_next() => {
-                    if let Ok(Some(connection)) = done {
-                        return connection;
-                    }
-                }
-            }
-        }
+        Ok((tcp, Tls(TlsAcceptor::from(Arc::new(config)))))
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
+    /// The other side's half is done when this returns; none when it takes too long or says something else.
+    pub async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+        tokio::time::timeout(HANDSHAKE_TIMEOUT, self.0.accept(stream)).await.ok()?.ok()
     }
 }

@@ -1,23 +1,60 @@
 //! Where the API and the page are served: on loopback, and over TLS for other machines if the owner wants that.
 //!
-//! Invariant: both serve the same routes; each tells them which one a call came through.
+//! Invariant: both serve the same routes; each tells them which one a call came through. Whoever connects costs one of a bounded
+//! number of places, and loses it after [`IDLE_TIMEOUT`] without a whole header, or when it takes nothing of an answer for
+//! [`UNREAD_TIMEOUT`]; the body's time is bounded where it is read.
 
-use std::{net::SocketAddr, sync::Arc};
+mod places;
 
-use axum::serve::Listener;
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
-use tracing::{info, warn};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use super::DaemonError;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::{GracefulShutdown, Watcher},
+    service::TowerToHyperService,
+};
+use socket2::SockRef;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+};
+use tracing::{debug, info};
+
+use self::places::{DoorLimits, Place, Places};
+use super::{DaemonError, open_files::Shares};
 use crate::{
-    api::{self, ApiState, Via, tls::TlsListener},
+    api::{self, ApiState, Via, tls::Tls},
     config::NodeConfig,
 };
 
+/// How long a connection may go without a call, and the header of a call may take. Longer than the command line keeps a
+/// connection that it does not use (15 s), so that none is closed just when it is used again.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long somebody may take nothing of what was sent.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most bytes of a header.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+/// Connections from one address of another machine: a few browsers, each with up to six.
+const PER_PREFIX_MAX: usize = 64;
+/// Wait after no connection could be taken, mostly for want of file descriptors: those that are served give some back.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// One of the two.
+struct Door {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<Tls>,
+    limits: DoorLimits,
+}
+
 /// Open listeners.
 pub struct Doors {
-    local: TcpListener,
-    remote: Option<TlsListener>,
+    local: Door,
+    remote: Option<Door>,
     /// Of the local one.
     pub address: SocketAddr,
 }
@@ -27,12 +64,21 @@ impl Doors {
     ///
     /// # Errors
     /// When an address cannot be listened on, or certificate or key are wrong.
-    pub async fn open(config: &NodeConfig) -> Result<Doors, DaemonError> {
+    pub async fn open(config: &NodeConfig, shares: Shares) -> Result<Doors, DaemonError> {
         let failed = |source| DaemonError::Api { address: config.api, source };
-        let local = TcpListener::bind(config.api).await.map_err(failed)?;
-        let address = local.local_addr().map_err(failed)?;
+        let listener = TcpListener::bind(config.api).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        // All callers of this machine share an address.
+        let limits = DoorLimits { connections_max: shares.local, per_prefix_max: shares.local, idle: IDLE_TIMEOUT };
+        let local = Door { listener, address, tls: None, limits };
         let remote = match &config.remote {
-            Some(remote) => Some(TlsListener::open(remote.address, &remote.cert, &remote.key).await?),
+            Some(remote) => {
+                let (listener, tls) = Tls::open(remote.address, &remote.cert, &remote.key).await?;
+                let address = listener.local_addr().map_err(failed)?;
+                let (connections_max, per_prefix_max) = (shares.remote, PER_PREFIX_MAX);
+                let limits = DoorLimits { connections_max, per_prefix_max, idle: IDLE_TIMEOUT };
+                Some(Door { listener, address, tls: Some(tls), limits })
+            }
             None => None,
         };
         Ok(Doors { local, remote, address })
@@ -41,34 +87,92 @@ impl Doors {
     /// Serves the API until `stopped` says so; one task a door.
     pub fn serve(self, api: &Arc<ApiState>, stopped: &watch::Receiver<bool>) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        tasks.spawn(serve_one(self.local, false, api.clone(), stopped.clone()));
-        if let Some(remote) = self.remote {
-            tasks.spawn(serve_one(remote, true, api.clone(), stopped.clone()));
+        for (name, door) in [("local", Some(self.local)), ("remote", self.remote)] {
+            let Some(door) = door else { continue };
+            let via = Via { address: door.address, is_tls: door.tls.is_some() };
+            if via.is_tls {
+                info!("the page and the API are served to other machines at https://{}", via.address);
+            }
+            let places = Places::new(door.limits, api.metrics.door(name));
+            tasks.spawn(serve_door(door.listener, door.tls, api::router(api.clone(), via), places, stopped.clone()));
         }
         tasks
     }
 }
 
-async fn serve_one<L>(listener: L, is_tls: bool, api: Arc<ApiState>, mut stopped: watch::Receiver<bool>)
-where
-    L: Listener<Addr = SocketAddr>,
-{
-    let address = match listener.local_addr() {
-        Ok(address) => address,
-        Err(error) => {
-            warn!(%error, "the API has no address");
-            return;
+/// Serves all who come, until `stopped` says so and those who are being served have their answers.
+async fn serve_door(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    router: Router,
+    mut places: Places,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let ending = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    // An error says that the node is gone already.
+    let mut stop = pin!(async move { drop(stopped.wait_for(|stopped| *stopped).await) });
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) => {
+                    if let Some(place) = places.take(from) {
+                        let (tls, router, idle) = (tls.clone(), router.clone(), places.limits.idle);
+                        connections.spawn(serve_connection(stream, tls, router, ending.watcher(), idle, place));
+                    }
+                }
+                // The one who came is gone.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    places.none_came(&error);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
         }
-    };
-    if is_tls {
-        info!("the page and the API are served to other machines at https://{address}");
     }
-    let router = api::router(api, Via { address, is_tls });
-    let served = axum::serve(listener, router).with_graceful_shutdown(async move {
-        // An error says that the node is gone already.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    });
-    if let Err(error) = served.await {
-        warn!(%error, "the API has stopped");
+    drop(listener);
+    ending.shutdown().await;
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    tls: Option<Tls>,
+    router: Router,
+    watcher: Watcher,
+    idle: Duration,
+    _place: Place,
+) {
+    if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD_TIMEOUT)) {
+        debug!(%error, "a connection is gone already");
+        return;
+    }
+    match tls {
+        None => serve_calls(stream, router, watcher, idle).await,
+        Some(tls) => {
+            if let Some(stream) = tls.handshake(stream).await {
+                serve_calls(stream, router, watcher, idle).await;
+            }
+        }
     }
 }
+
+async fn serve_calls(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    watcher: Watcher,
+    idle: Duration,
+) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(idle)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(error) = watcher.watch(connection).await {
+        debug!(%error, "a connection has ended");
+    }
+}
+
+#[cfg(test)]
+mod tests;

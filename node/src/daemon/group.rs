@@ -10,7 +10,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{DaemonError, run_until, start_log, told_to_stop};
+use super::{DaemonError, open_files, run_until, start_log, told_to_stop};
 use crate::config::NodeConfig;
 
 /// Nodes that start at the same time. More would only compete for the processors.
@@ -25,6 +25,8 @@ pub async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
     if let Some(first) = configs.first() {
         start_log(&first.log)?;
     }
+    // Not divided by the nodes: most of their connections are inside the process.
+    let open_files = open_files::raise();
     let (stop, stopping) = watch::channel(false);
     let starting = Arc::new(Semaphore::new(1));
     let mut nodes: JoinSet<Result<(), DaemonError>> = JoinSet::new();
@@ -47,7 +49,7 @@ pub async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
                         let _ = stopping.wait_for(|stopping| *stopping).await;
                         Ok(())
                     };
-                    nodes.spawn(Box::pin(run_until(config, stop, move || drop(place))));
+                    nodes.spawn(Box::pin(run_until(config, open_files, stop, move || drop(place))));
                 }
                 // The second one starts when the first one is up, and the others with it.
                 if nodes.len() == 2 {

@@ -59,6 +59,19 @@ impl Default for WriteFigures {
     }
 }
 
+/// Figures of one door of the API.
+#[derive(Debug, Clone, Default)]
+pub struct DoorFigures {
+    /// Connections open.
+    pub open: Gauge,
+    /// Connections refused because the door has no more in all.
+    pub refused_full: Counter,
+    /// Connections refused because one address has too many.
+    pub refused_address: Counter,
+    /// Attempts to take one that failed, mostly for want of file descriptors.
+    pub failed: Counter,
+}
+
 /// See the module's documentation.
 pub struct Metrics {
     registry: Registry,
@@ -76,6 +89,8 @@ pub struct Metrics {
     active: Gauge,
     holds: Gauge,
     reservations: Gauge,
+    connections: Family<Label, Gauge>,
+    connections_refused: Family<TwoLabels, Counter>,
 }
 
 impl Metrics {
@@ -112,6 +127,11 @@ impl Metrics {
         registry.register("holds", "Holds in this site's ledger", holds.clone());
         let reservations = Gauge::default();
         registry.register("reservations", "Reservations in this site's ledger", reservations.clone());
+        let connections = Family::default();
+        registry.register("api_connections", "Connections to the API, by door", connections.clone());
+        let connections_refused = Family::default();
+        let help = "Connections to the API that were closed at once";
+        registry.register("api_connections_refused", help, connections_refused.clone());
         registry.register("write_seconds", "Time until a group of changes is on disk", writes.seconds.clone());
         registry.register("write_bytes", "Bytes of changes written", writes.bytes.clone());
         registry.register("write_commits", "Commits written, several of which make a group", writes.commits.clone());
@@ -131,6 +151,8 @@ impl Metrics {
             active,
             holds,
             reservations,
+            connections,
+            connections_refused,
         };
         metrics.begin();
         metrics
@@ -158,6 +180,17 @@ impl Metrics {
         }
         for state in ["entered", "elsewhere", "short", "left_out"] {
             drop(self.feed_entries.get_or_create(&[("state", state)]));
+        }
+    }
+
+    /// The figures of the door of this name.
+    pub fn door(&self, name: &'static str) -> DoorFigures {
+        let refused = |why| self.connections_refused.get_or_create(&[("door", name), ("why", why)]).clone();
+        DoorFigures {
+            open: self.connections.get_or_create(&[("door", name)]).clone(),
+            refused_full: refused("full"),
+            refused_address: refused("address"),
+            failed: refused("failed"),
         }
     }
 
@@ -341,6 +374,7 @@ mod tests {
         }));
         metrics.phase(Phase::Find, 0.003);
         metrics.activated("start", "failed");
+        metrics.door("remote").refused_address.inc();
         let discovery = BTreeMap::from([("gossip_received", 7)]);
         let present = Present { active: 1, holds: 2, reservations: 3, discovery };
         let open = metrics.write(&present, None);
@@ -357,6 +391,7 @@ mod tests {
             "kolo_phase_seconds_count{phase=\"find\"} 1",
             "kolo_discovery_events_total{event=\"gossip_received\"} 7",
             "kolo_reservations 3",
+            "kolo_api_connections_refused_total{door=\"remote\",why=\"address\"} 1",
         ] {
             assert!(open.lines().any(|known| known == line), "{line}\n{open}");
         }

@@ -16,6 +16,7 @@ pub mod feed;
 pub mod group;
 pub mod membership;
 pub mod metrics;
+mod open_files;
 pub mod requests;
 mod run_group;
 mod silence;
@@ -30,7 +31,7 @@ use broker::{
     ledger::{Ledger, Reservation},
     trust::Gate,
 };
-use discovery::{Discovery, DiscoveryConfig, GridId, Inbound, TransportKind};
+use discovery::{Discovery, DiscoveryConfig, GridId, Inbound, Limits, TransportKind};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
@@ -49,6 +50,7 @@ use self::{
     feed::Feed,
     membership::Membership,
     metrics::Metrics,
+    open_files::Shares,
     requests::{Observers, Requests},
     site::{SharedLedger, SiteTask, own_site},
     storage::{Change, Remembered, Store, StoreError, StoreSettings},
@@ -126,12 +128,15 @@ pub enum DaemonError {
 /// [`DaemonError`] when it cannot start or has to stop.
 pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
     start_log(&config.log)?;
-    Box::pin(run_until(config, told_to_stop(), || ())).await
+    let open_files = open_files::raise();
+    Box::pin(run_until(config, open_files, told_to_stop(), || ())).await
 }
 
-/// Runs a node until `stop` or until its disk fails; says by `is_up` when it has started.
+/// Runs a node until `stop` or until its disk fails; says by `is_up` when it has started. `open_files` is the limit that
+/// the process has.
 async fn run_until(
     config: NodeConfig,
+    open_files: u64,
     stop: impl Future<Output = Result<(), DaemonError>>,
     is_up: impl FnOnce(),
 ) -> Result<(), DaemonError> {
@@ -141,14 +146,15 @@ async fn run_until(
     let token = data_dir.token()?;
     let identity = data_dir.identity()?;
     let (store, remembered) = open_store(&config, &data_dir)?;
-    let doors = Doors::open(&config).await?;
+    let shares = shares_of(open_files);
+    let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
     let Remembered { reservations, requests: records, activations, known_peers, incarnation } = remembered;
     let site_id = identity.site_id().clone();
     let ledger = open_ledger(&config, &grid, &site_id, incarnation, reservations, clock);
     let membership = Membership::open(&data_dir, &site_id, grid.clone(), config.policy.clone(), ledger.clone(), clock)?;
     let membership = Arc::new(membership);
-    let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership)?;
+    let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
     let (own_site, queue) = own_site(site_id.clone());
     let (failed, failures) = mpsc::channel(1);
@@ -202,6 +208,22 @@ async fn run_until(
     discovery.shutdown().await;
     info!("stopped");
     result
+}
+
+/// What the limit of open files leaves to each kind of connection.
+fn shares_of(open_files: u64) -> Shares {
+    let peers_max = Limits::default().connections_max;
+    let shares = Shares::of(open_files, peers_max);
+    if shares.is_short(peers_max) {
+        warn!(
+            open_files,
+            local = shares.local,
+            remote = shares.remote,
+            peers = shares.peers,
+            "the limit of open files is low, so fewer connections are taken; raise it (ulimit -n, LimitNOFILE) for a large grid"
+        );
+    }
+    shares
 }
 
 fn open_ledger(
@@ -382,6 +404,7 @@ fn discovery_config(
     known_peers: &[String],
     ledger: &SharedLedger,
     membership: &Arc<Membership>,
+    shares: Shares,
 ) -> Result<DiscoveryConfig, DaemonError> {
     let addresses = |key: &'static str, texts: &[String]| {
         let parse = |text: &String| {
@@ -395,6 +418,9 @@ fn discovery_config(
     discovery.listen = addresses("listen", &config.listen)?;
     discovery.announce = addresses("announce", &config.announce)?;
     discovery.transport = transport(&config.listen)?;
+    if discovery.transport == TransportKind::TcpAndQuic {
+        discovery.limits.connections_max = shares.peers;
+    }
     discovery.bootstrap = addresses("bootstrap", &config.bootstrap)?;
     // An address that an earlier version wrote and this one does not understand is no reason not to start.
     discovery.known_peers = known_peers.iter().filter_map(|text| text.parse().ok()).collect();

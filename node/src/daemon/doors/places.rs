@@ -1,0 +1,157 @@
+//! Who may have a connection at a door.
+//!
+//! Invariant: a door never has more connections than [`DoorLimits`] says, from anywhere or from one address; who has one
+//! counts until its [`Place`] is dropped.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use discovery::prefix_of;
+use tracing::warn;
+
+use crate::daemon::metrics::DoorFigures;
+
+/// Between two lines of the log of one kind.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// What one door bears.
+#[derive(Debug, Clone, Copy)]
+pub struct DoorLimits {
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Of these from one address (IPv4) or one /64 (IPv6).
+    pub per_prefix_max: usize,
+    /// How long one may go without a call, and the header of a call may take.
+    pub idle: Duration,
+}
+
+/// The places of one door.
+pub struct Places {
+    /// What the door bears.
+    pub limits: DoorLimits,
+    taken: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+    figures: DoorFigures,
+    refused: Rare,
+    failed: Rare,
+}
+
+impl Places {
+    /// All free.
+    pub fn new(limits: DoorLimits, figures: DoorFigures) -> Places {
+        Places { limits, taken: Arc::default(), figures, refused: Rare::default(), failed: Rare::default() }
+    }
+
+    /// Whoever came cannot be taken, because of `error`; it is counted and told.
+    pub fn none_came(&mut self, error: &io::Error) {
+        self.figures.failed.inc();
+        if let Some(times) = self.failed.add(Instant::now()) {
+            warn!(times, %error, "no connection to the API can be taken");
+        }
+    }
+
+    /// A place for a connection from `from`; none when there is none left, which is counted and told.
+    pub fn take(&mut self, from: SocketAddr) -> Option<Place> {
+        let prefix = prefix_of(from.ip());
+        let mut taken = locked(&self.taken);
+        let (all, of_prefix) = (taken.values().sum::<usize>(), taken.get(&prefix).copied().unwrap_or(0));
+        let counter = if all >= self.limits.connections_max {
+            &self.figures.refused_full
+        } else if of_prefix >= self.limits.per_prefix_max {
+            &self.figures.refused_address
+        } else {
+            taken.insert(prefix, of_prefix + 1);
+            self.figures.open.inc();
+            return Some(Place { prefix, taken: Arc::clone(&self.taken), figures: self.figures.clone() });
+        };
+        counter.inc();
+        if let Some(refused) = self.refused.add(Instant::now()) {
+            warn!(
+                refused,
+                %from,
+                "connections to the API were refused: this door bears {} at a time, {} from one address",
+                self.limits.connections_max,
+                self.limits.per_prefix_max
+            );
+        }
+        None
+    }
+}
+
+fn locked(taken: &Mutex<BTreeMap<IpAddr, usize>>) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+    // The counts are right after every single change, so a panic elsewhere does not spoil them.
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The right to have one connection, given back when it is dropped.
+pub struct Place {
+    prefix: IpAddr,
+    taken: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+    figures: DoorFigures,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = locked(&self.taken);
+        if let Some(count) = taken.get_mut(&self.prefix) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.prefix);
+            }
+        }
+        self.figures.open.dec();
+    }
+}
+
+/// Events of a kind that were not told yet.
+#[derive(Debug, Default)]
+struct Rare {
+    untold: u64,
+    told: Option<Instant>,
+}
+
+impl Rare {
+    /// One more at `now`; how many there were since the last time that this was worth a line, when it is again.
+    fn add(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        if self.told.is_some_and(|told| now.saturating_duration_since(told) < TELL_EVERY) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_bounded_in_all_and_by_address_and_come_back() {
+        let figures = DoorFigures::default();
+        let mut places =
+            Places::new(DoorLimits { connections_max: 3, per_prefix_max: 2, idle: Duration::ZERO }, figures.clone());
+        let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), 1);
+        let one = places.take(at("192.0.2.1")).unwrap();
+        let _two = places.take(at("::ffff:192.0.2.1")).unwrap();
+        assert!(places.take(at("192.0.2.1")).is_none());
+        let _three = places.take(at("2001:db8::1")).unwrap();
+        assert!(places.take(at("192.0.2.2")).is_none());
+        assert_eq!((figures.open.get(), figures.refused_address.get(), figures.refused_full.get()), (3, 1, 1));
+        drop(one);
+        let _again = places.take(at("2001:db8::2")).unwrap();
+        assert!(places.take(at("2001:db8::3")).is_none());
+        assert_eq!((figures.open.get(), figures.refused_full.get()), (3, 2));
+    }
+
+    #[test]
+    fn events_are_told_at_once_and_then_once_a_minute() {
+        let (mut events, start) = (Rare::default(), Instant::now());
+        let told: Vec<Option<u64>> = [0, 1, 59, 60, 61].map(|at| events.add(start + Duration::from_secs(at))).into();
+        assert_eq!(told, [Some(1), None, None, Some(3), None]);
+    }
+}
