@@ -14,12 +14,18 @@ use data_encoding::BASE32_NOPAD;
 use discovery::Identity;
 use rand::{TryRng, rngs::SysRng};
 
-use super::{DaemonError, storage::LEDGER_FILE};
+use super::{
+    DaemonError,
+    storage::{self, LEDGER_FILE},
+};
 use crate::{
     api::token::Token,
     config::{API_ADDRESS_FILE, API_TOKEN_FILE},
     trust::GridFile,
 };
+
+/// The file of the node's key.
+pub const IDENTITY_FILE: &str = "identity.key";
 
 /// See the module's documentation.
 pub struct DataDir(PathBuf);
@@ -46,11 +52,14 @@ impl DataDir {
         self.0.join(LEDGER_FILE)
     }
 
-    /// The node's key, made at the first start.
+    /// The node's key, made at the first start. It is never made beside a ledger: what that promises, only the site promises
+    /// that has its key.
     pub fn identity(&self) -> Result<Identity, DaemonError> {
-        let path = self.0.join("identity.key");
-        Identity::load_or_create(&path)
-            .map_err(|error| DaemonError::Path { path: path.display().to_string(), detail: error.to_string() })
+        let path = self.0.join(IDENTITY_FILE);
+        if storage::was_begun(&self.ledger_path()) && matches!(path.try_exists(), Ok(false)) {
+            return Err(DaemonError::KeyLost { path: path.display().to_string() });
+        }
+        Ok(Identity::load_or_create(&path)?)
     }
 
     /// The token of the local API, made at the first start.
@@ -95,4 +104,22 @@ fn new_grid_id() -> Result<String, DaemonError> {
         .try_fill_bytes(&mut bytes)
         .map_err(|error| DaemonError::Stopped(format!("the system gives no random numbers: {error}")))?;
     Ok(format!("grid-{}", BASE32_NOPAD.encode(&bytes).to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_is_made_beside_a_ledger() {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::open(directory.path()).unwrap();
+        let site = data_dir.identity().unwrap().site_id().clone();
+        drop(storage::Store::open(&data_dir.ledger_path(), 1, storage::StoreSettings::default()).unwrap());
+        assert_eq!(*data_dir.identity().unwrap().site_id(), site);
+        fs::rename(directory.path().join(IDENTITY_FILE), directory.path().join("backup")).unwrap();
+        let error = data_dir.identity().unwrap_err().to_string();
+        assert!(error.contains("identity.key") && error.contains("backup") && error.contains("--data-dir"), "{error}");
+        assert!(!directory.path().join(IDENTITY_FILE).exists());
+    }
 }

@@ -80,6 +80,18 @@ pub enum DaemonError {
         /// What is wrong with it.
         detail: String,
     },
+    /// The node's key is gone, and what was promised with it is not.
+    #[error(
+        "{path} is missing, but a ledger is beside it: a new key would make another site, which keeps none of what this one has \
+         promised and reserved; put the key back from its backup, or begin anew with another --data-dir"
+    )]
+    KeyLost {
+        /// Where it was.
+        path: String,
+    },
+    /// The node's key.
+    #[error(transparent)]
+    Identity(#[from] discovery::identity::IdentityError),
     /// Keys, credentials or revocations.
     #[error(transparent)]
     Trust(#[from] TrustFileError),
@@ -145,7 +157,7 @@ async fn run_until(
     let grid = data_dir.grid(config.grid.clone())?;
     let token = data_dir.token()?;
     let identity = data_dir.identity()?;
-    let (store, remembered) = open_store(&config, &data_dir)?;
+    let (store, remembered) = open_store(&config, &data_dir, identity.site_id())?;
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
@@ -263,8 +275,9 @@ fn start_activation(
     task
 }
 
-fn open_store(config: &NodeConfig, data_dir: &DataDir) -> Result<(Store, Remembered), StoreError> {
-    let settings = StoreSettings { history_keep: config.history_keep, ..StoreSettings::default() };
+fn open_store(config: &NodeConfig, data_dir: &DataDir, site: &SiteId) -> Result<(Store, Remembered), StoreError> {
+    let site = Some(site.clone());
+    let settings = StoreSettings { history_keep: config.history_keep, site, ..StoreSettings::default() };
     Store::open(&data_dir.ledger_path(), unix_ms(), settings)
 }
 

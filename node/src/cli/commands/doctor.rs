@@ -7,6 +7,7 @@
 
 mod credentials;
 mod feed;
+mod identity;
 mod running;
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
@@ -23,6 +24,7 @@ use crate::{
     },
     config::API_TOKEN_FILE,
     daemon::{
+        data_dir::IDENTITY_FILE,
         clock::unix_ms,
         storage::{self, Inspection, LEDGER_FILE, StoreError},
     },
@@ -151,7 +153,7 @@ fn check_directory(data_dir: &Path) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
-    let secrets = ["identity.key", API_TOKEN_FILE].map(|name| (name, fs::metadata(data_dir.join(name))));
+    let secrets = [IDENTITY_FILE, API_TOKEN_FILE].map(|name| (name, fs::metadata(data_dir.join(name))));
     for (name, metadata) in [(".", Ok(metadata))].into_iter().chain(secrets) {
         match metadata {
             Ok(metadata) if metadata.mode() & 0o077 != 0 => {
@@ -198,7 +200,10 @@ fn check_ledger(data_dir: &Path) -> Vec<Finding> {
         return Vec::new();
     }
     let path = data_dir.join(LEDGER_FILE);
-    vec![match storage::inspect(&path) {
+    let inspected = storage::inspect(&path);
+    let site = if let Inspection::Good(summary) = &inspected { summary.site.as_ref() } else { None };
+    let identity = identity::check(data_dir, site);
+    let ledger = match inspected {
         Inspection::Empty => Finding::new(CHECK, Level::Note, "no node has run here yet"),
         Inspection::InUse => {
             let what = "a node runs here, and checked it when it started; stop the node to have it checked again";
@@ -223,7 +228,8 @@ fn check_ledger(data_dir: &Path) -> Vec<Finding> {
             let to_do = advice(&error, data_dir);
             Finding::problem(CHECK, error.to_string(), to_do)
         }
-    }]
+    };
+    [ledger].into_iter().chain(identity).collect()
 }
 
 /// Makes a new ledger of a damaged one, and says what came of it.
@@ -254,6 +260,7 @@ fn advice(error: &StoreError, data_dir: &Path) -> String {
     let dir = data_dir.display();
     match error {
         StoreError::Damaged { .. } => format!(
+        StoreError::OtherSite { .. } => identity::BACKUP.to_owned(),
             "1. leave the node stopped and copy {dir} elsewhere; 2. look for disk errors in the system's log, and replace \
              a disk that has any; 3. if a copy of the whole directory exists that was made after the node last ran, put it \
              back (an older copy would forget what was promised since); 4. else kolo doctor --salvage makes a new ledger of \
@@ -299,6 +306,8 @@ mod tests {
 
         let ledger = directory.path().join(LEDGER_FILE);
         let (store, _) = storage::Store::open(&ledger, 1, storage::StoreSettings::default()).unwrap();
+        assert_eq!(levels(&examine(directory.path()), "identity"), [Level::Problem], "its key is gone");
+        discovery::Identity::load_or_create(&directory.path().join(IDENTITY_FILE)).unwrap();
         assert!(matches!(storage::inspect(&ledger), Inspection::InUse));
         drop(store);
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use broker::{
+    ids::SiteId,
     ledger::{Record, Reservation},
     negotiation::{Decision, RequestRecord},
     protocol::AttemptId,
@@ -190,6 +191,7 @@ fn fact_key(name: &str) -> Key {
 
 const KNOWN_PEERS: &str = "known_peers";
 const INCARNATION: &str = "incarnation";
+const SITE: &str = "site";
 
 /// The entry that remembers a reservation.
 ///
@@ -232,6 +234,23 @@ pub fn incarnation(state: &State) -> Result<u64, StoreError> {
 /// [`StoreError`] when it cannot be encoded.
 pub fn set_incarnation(state: &mut State, incarnation: u64) -> Result<(), StoreError> {
     state.insert(fact_key(INCARNATION), json(Table::Facts, &incarnation)?);
+    Ok(())
+}
+
+/// Whose ledger it is; none in one of a version that did not write it down.
+///
+/// # Errors
+/// [`StoreError::Undecodable`].
+pub fn site(state: &State) -> Result<Option<SiteId>, StoreError> {
+    state.get(&fact_key(SITE)).map(|bytes| from_json(Table::Facts, bytes)).transpose()
+}
+
+/// Remembers whose ledger it is.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be encoded.
+pub fn set_site(state: &mut State, site: &SiteId) -> Result<(), StoreError> {
+    state.insert(fact_key(SITE), json(Table::Facts, site)?);
     Ok(())
 }
 

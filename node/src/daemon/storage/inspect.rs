@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use broker::ids::SiteId;
+
 use super::{StoreError, entry, files, read::Tail, start};
 
 /// What a start would find.
@@ -28,6 +30,8 @@ pub struct Summary {
     pub reservations: usize,
     /// Requests.
     pub requests: usize,
+    /// Whose it is, if that was written down.
+    pub site: Option<SiteId>,
     /// Groups of changes behind the snapshot.
     pub groups: u64,
     /// The last write was cut off before anybody was told of it.
@@ -66,6 +70,7 @@ fn look(path: &Path) -> Result<Inspection, StoreError> {
             Ok(Inspection::Good(Summary {
                 reservations: remembered.reservations.len(),
                 requests: remembered.requests.len(),
+                site: entry::site(&loaded.state)?,
                 groups: loaded.groups,
                 is_torn,
             }))

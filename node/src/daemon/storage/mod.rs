@@ -38,7 +38,7 @@ use std::{
 };
 
 use broker::{
-    ids::RequestId,
+    ids::{RequestId, SiteId},
     ledger::{Record, Reservation},
     negotiation::RequestRecord,
     protocol::AttemptId,
@@ -48,6 +48,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::{
     inspect::{Inspection, inspect},
     salvage::salvage,
+    start::was_begun,
 };
 use self::{read::ReadError, writer::Writer};
 use super::{activation::ActivationRecord, metrics::WriteFigures};
@@ -86,6 +87,19 @@ pub enum StoreError {
         file: String,
         /// What is wrong.
         detail: String,
+    },
+    /// The ledger is that of another site.
+    #[error(
+        "{file}: the ledger is that of site {found}, but identity.key is that of site {expected}; put that site's key back from \
+         its backup, or begin anew with another --data-dir"
+    )]
+    OtherSite {
+        /// The directory.
+        file: String,
+        /// Whose ledger it is.
+        found: SiteId,
+        /// Whose key is beside it.
+        expected: SiteId,
     },
     /// A value is what was written, but not what this program knows.
     #[error(
@@ -144,7 +158,7 @@ impl StoreError {
     }
 }
 
-/// What an owner can set.
+/// What an owner can set, and whose ledger it is.
 #[derive(Debug, Clone)]
 pub struct StoreSettings {
     /// How long a request is remembered after it is over, or after the last moment it could have run.
@@ -153,6 +167,8 @@ pub struct StoreSettings {
     pub journal_bytes_first: u64,
     /// Most bytes of a journal, unless a single group needs more. It bounds the memory and the time of a compaction.
     pub journal_bytes_max: u64,
+    /// Whose ledger it is, kept with it; a ledger of another site is refused. None: whoever's it is.
+    pub site: Option<SiteId>,
 }
 
 impl Default for StoreSettings {
@@ -161,6 +177,7 @@ impl Default for StoreSettings {
             history_keep: Duration::from_hours(90 * 24),
             journal_bytes_first: 256 << 10,
             journal_bytes_max: 8 << 20,
+            site: None,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::{
     fs,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -77,7 +78,7 @@ pub fn salvage(path: &Path, unix_ms: u64) -> Result<Option<Salvage>, StoreError>
     name.push(format!(".damaged-{unix_ms}"));
     let moved_to = PathBuf::from(name);
     let unfinished = files::unfinished(&dir);
-    fs::create_dir(&unfinished).map_err(StoreError::disk(&unfinished))?;
+    fs::DirBuilder::new().mode(0o700).create(&unfinished).map_err(StoreError::disk(&unfinished))?;
     let bytes = StoreSettings::default().journal_bytes_first;
     start::write_generation(&unfinished, ledger, generation, &state, bytes)?;
     fs::rename(&dir, &moved_to).map_err(StoreError::disk(&moved_to))?;

@@ -13,6 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use broker::ids::SiteId;
+
 use super::{
     Remembered, StoreError, StoreSettings, entry,
     entry::State,
@@ -69,6 +71,13 @@ pub fn directory_of(path: &Path) -> PathBuf {
     path.with_extension("")
 }
 
+/// Whether a ledger is or was at the path of layout 1 or beside it, be it a damaged one.
+#[must_use]
+pub fn was_begun(path: &Path) -> bool {
+    // What cannot be looked at may be there.
+    [path, &directory_of(path)].iter().any(|path| path.try_exists().unwrap_or(true))
+}
+
 /// Looks at the path of layout 1.
 ///
 /// # Errors
@@ -116,6 +125,10 @@ pub fn start(path: &Path, unix_ms: u64, settings: StoreSettings) -> Result<(Writ
     // Also larger when the clock was set back between two starts.
     let incarnation = unix_ms.max(entry::incarnation(&loaded.state)?.saturating_add(1));
     entry::set_incarnation(&mut loaded.state, incarnation)?;
+    if let Some(present) = &settings.site {
+        check_site(&dir, &loaded.state, present)?;
+        entry::set_site(&mut loaded.state, present)?;
+    }
     let remembered = entry::remembered(&loaded.state)?;
 
     let generation = loaded.generation + 1;
@@ -126,6 +139,15 @@ pub fn start(path: &Path, unix_ms: u64, settings: StoreSettings) -> Result<(Writ
         write_note(path)?;
     }
     Ok((Writer::new(dir, journal, settings, lock)?, remembered))
+}
+
+fn check_site(dir: &Path, state: &State, present: &SiteId) -> Result<(), StoreError> {
+    match entry::site(state)? {
+        Some(found) if found != *present => {
+            Err(StoreError::OtherSite { file: dir.display().to_string(), found, expected: present.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Keeps other processes away as long as the file is open.

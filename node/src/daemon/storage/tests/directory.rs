@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -190,6 +191,7 @@ fn salvage_keeps_every_group_that_is_whole_and_the_damaged_files() {
         let salvage = salvage::salvage(&path, 77).unwrap().unwrap();
         assert_eq!(salvage.reservations, kept.len(), "{name}");
         assert_eq!(files_of(&salvage.moved_to), files_with_lock(&files));
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700, "private as it was");
         let (writer, found) = start::start(&path, 1, small()).unwrap();
         writer.stop().unwrap();
         let mut attempts: Vec<u32> = found.reservations.iter().map(|found| found.attempt.attempt).collect();

@@ -2,13 +2,17 @@
 
 use std::{collections::BTreeMap, io};
 
-use broker::negotiation::{Decision, Failure, Outcome};
+use broker::{
+    ids::SiteId,
+    negotiation::{Decision, Failure, Outcome},
+};
 use proptest::prelude::*;
 
 use super::*;
 use crate::daemon::activation::ActivationRecord;
 use crate::daemon::metrics::WriteFigures;
 use crate::daemon::storage::{
+    Inspection, inspect,
     journal::{Journal, Medium},
     sector::{Home, Role},
     start, write_until_closed, writer,
@@ -57,6 +61,27 @@ async fn what_the_hook_was_told_is_there_after_a_restart_until_it_is_forgotten()
     drop(store);
     let (_store, third) = reopen(&path, 7, &StoreSettings::default());
     assert_eq!(third.activations, vec![record(2)]);
+}
+
+#[test]
+fn a_ledger_without_a_site_is_taken_and_that_of_another_site_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.redb");
+    let of = |site: &str| StoreSettings { site: Some(SiteId::new(site).unwrap()), ..StoreSettings::default() };
+    drop(reopen(&path, 1, &StoreSettings::default()));
+    drop(reopen(&path, 2, &of("12D3one")));
+    drop(reopen(&path, 3, &of("12D3one")));
+    let open = || loop {
+        match Store::open(&path, 4, of("12D3two")) {
+            // The writer of the one before is still stopping.
+            Err(StoreError::InUse(_)) => std::thread::yield_now(),
+            opened => return opened.map(|_| ()),
+        }
+    };
+    let error = open().unwrap_err().to_string();
+    assert!(error.contains("that of site 12D3one, but identity.key is that of site 12D3two"), "{error}");
+    let Inspection::Good(summary) = inspect(&path) else { panic!("the ledger was changed") };
+    assert_eq!(summary.site.unwrap().as_str(), "12D3one");
 }
 
 #[test]
