@@ -103,6 +103,9 @@ pub struct RevokeArgs {
     /// Only the member of this role, when a name has several
     #[arg(long, value_name = "ROLE")]
     pub role: Option<RoleArg>,
+    /// Also when it takes rights away from this site or from you
+    #[arg(long)]
+    pub myself: bool,
 }
 
 /// `kolo join`

@@ -6,7 +6,7 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use broker::{
@@ -58,6 +58,8 @@ pub struct Membership {
     writing: Mutex<()>,
     wallet: Wallet,
     operator: Mutex<Option<Arc<Signer>>>,
+    /// That others do not believe this node was said.
+    is_warned: AtomicBool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -103,6 +105,7 @@ impl Membership {
             writing: Mutex::new(()),
             wallet,
             operator: Mutex::new(None),
+            is_warned: AtomicBool::new(false),
         };
         membership.remember_revocations()?;
         membership.check_own_credential();
@@ -119,9 +122,13 @@ impl Membership {
         Ok(())
     }
 
+    /// Says once when this node's own credential does not count, as at the start or after a revocation.
     fn check_own_credential(&self) {
         let now = self.clock.now().utc;
-        if let Err(denial) = locked(&self.gate).check_member(&self.site, self.credential.as_ref(), now) {
+        let checked = locked(&self.gate).check_member(&self.site, self.credential.as_ref(), now);
+        if let Err(denial) = checked
+            && !self.is_warned.swap(true, Ordering::Relaxed)
+        {
             warn!(
                 %denial,
                 "other sites do not believe this node; ask for a new invitation and join with it. What is reserved here stays"
@@ -162,6 +169,7 @@ impl Membership {
     pub fn revoke(&self, revocation: &SignedRevocation) -> Result<bool, RevokeError> {
         let is_news = self.put_in_force(revocation)?;
         if is_news {
+            self.check_own_credential();
             self.write_down()?;
         }
         Ok(is_news)
@@ -288,6 +296,7 @@ impl discovery::Membership for Membership {
         let news = revocations.iter().filter_map(read).filter(is_news).count();
         if news > 0 {
             info!(news, "revocations learnt from another site");
+            self.check_own_credential();
             if let Err(error) = self.write_down() {
                 warn!(%error, "revocations are in force until this node stops");
             }

@@ -27,6 +27,9 @@ pub use self::{
     wallet::Wallet,
 };
 
+#[cfg(test)]
+pub use self::issue::tests;
+
 /// What is wrong with a file of keys or credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustFileError {

@@ -127,7 +127,15 @@ fn a_revocation_outlives_a_restart_and_a_revoked_site_is_left_out() {
     let second = joined(&first, "beta", &hosts("b", 1));
     first.wait_until_it_knows(2);
     second.wait_until_it_knows(2);
+    let told = Person::new().told(&["grid", "revoke", "alpha"], &first.data(), 64);
+    assert!(told.contains("--myself"), "{told}");
     let _ = Person::new().told(&["grid", "revoke", "beta"], &first.data(), 0);
+    wait_for("the revoked site to say so", || {
+        let log = second.log();
+        if log.contains("other sites do not believe this node") { Ok(()) } else { Err(log) }
+    });
+    let told = Person::new().told(&["doctor"], &second.data(), 1);
+    assert!(told.contains("PROBLEM credential: site \"beta\": revoked"), "{told}");
     wait_for("the revoked site to be forgotten", || {
         let status = first.get("/v1/status");
         if status["known_sites"] == 1 { Ok(()) } else { Err(status.to_string()) }

@@ -19,7 +19,7 @@ use crate::{
         grid_args::RevokeArgs,
         output::{Look, Report, safe},
     },
-    trust::{Issued, IssuedList, LIFE_OF_FOUNDER},
+    trust::{GridFile, Issued, IssuedList, LIFE_OF_FOUNDER, member},
 };
 
 /// Runs the command.
@@ -35,6 +35,9 @@ pub fn run(context: &mut Context, args: &RevokeArgs) -> Result<Exit, CliError> {
     let known: GridView = client.get("/v1/grid")?;
     let list = IssuedList::load(&data_dir)?;
     let targets = targets(args, list.entries(), &known, now)?;
+    if !args.myself {
+        refuse_oneself(&args.who, &targets, &own_subjects(context, &grid, now)?)?;
+    }
     let mut revoked = Vec::new();
     for target in targets {
         let revocation = issuer.revoke(&grid, target.subject.clone(), now, target.expires)?;
@@ -43,6 +46,30 @@ pub fn run(context: &mut Context, args: &RevokeArgs) -> Result<Exit, CliError> {
     }
     context.output.print(&Revoked { who: args.who.clone(), revoked })?;
     Ok(Exit::Done)
+}
+
+/// Whose loss would be one's own: this site and the users here, and the invitations that they came with.
+fn own_subjects(context: &Context, grid: &GridFile, now: Time) -> Result<Vec<Subject>, CliError> {
+    let mut own = Vec::new();
+    for wallet in context.wallets()? {
+        for role in [Role::Site, Role::Admin, Role::User] {
+            let Some(chain) = wallet.credential(&grid.id, role)? else { continue };
+            // One that does not count any more has nothing to lose.
+            own.extend(member(grid, &chain, now).ok().flatten().map(|holder| holder.lineage).unwrap_or_default());
+        }
+    }
+    Ok(own)
+}
+
+fn refuse_oneself(who: &str, targets: &[Target], own: &[Subject]) -> Result<(), CliError> {
+    match targets.iter().find(|target| own.contains(&target.subject)) {
+        None => Ok(()),
+        Some(target) => Err(CliError::Usage(format!(
+            "{who}: {} is this site itself, you, or an invitation that one of you came with; nothing was revoked. If that is \
+             meant, say --myself",
+            target.subject
+        ))),
+    }
 }
 
 /// Answer of `POST /v1/grid/revocations`.
@@ -156,7 +183,7 @@ mod tests {
     }
 
     fn meant(who: &str, role: Option<RoleArg>, issued: &[Issued], known: &GridView) -> Result<Vec<Subject>, String> {
-        let args = RevokeArgs { who: who.to_owned(), role };
+        let args = RevokeArgs { who: who.to_owned(), role, myself: false };
         let targets = targets(&args, issued, known, NOW).map_err(|error| error.to_string())?;
         Ok(targets.into_iter().map(|target| target.subject).collect())
     }
@@ -170,6 +197,14 @@ mod tests {
         let twice = [issued(3, Role::User, "ada"), issued(4, Role::User, "ada")];
         assert!(meant("ada", None, &twice, &known).unwrap_err().contains("several members of role user"));
         assert!(meant("bob", None, &list, &known).unwrap_err().contains("nobody of the name \"bob\""));
+    }
+
+    #[test]
+    fn oneself_is_revoked_only_when_that_is_said() {
+        let target = |number| Target { subject: key(number), role: None, expires: NOW };
+        assert!(refuse_oneself("lab", &[target(1), target(2)], &[key(3)]).is_ok());
+        let error = refuse_oneself("lab", &[target(1), target(2)], &[key(3), key(2)]).unwrap_err();
+        assert!(error.to_string().contains("--myself"), "{error}");
     }
 
     #[test]
