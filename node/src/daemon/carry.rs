@@ -66,7 +66,7 @@ struct Task {
     is_active: bool,
 }
 
-/// Makes the task of a request, and the handle that others see.
+/// Makes the task of a request that was counted as under way, and the handle that others see.
 pub fn start(
     requests: Arc<Requests>,
     carrier: &Carrier,
@@ -85,6 +85,11 @@ pub fn start(
         commands: sender_of_commands,
         statuses: watch::Sender::new(negotiation.statuses()),
     });
+    // What was decided before a restart, or elsewhere, is not decided again.
+    let is_active = carried.snapshot.borrow().stage.is_under_way();
+    if !is_active {
+        requests.finished();
+    }
     let task = Task {
         requests,
         carrier: carrier.clone(),
@@ -93,7 +98,7 @@ pub fn start(
         events,
         sender,
         commands,
-        is_active: true,
+        is_active,
     };
     (carried, task.run())
 }

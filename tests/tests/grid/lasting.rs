@@ -75,6 +75,11 @@ fn what_is_over_is_still_in_the_chart_after_a_restart() {
     node.restart();
     node.wait_until_it_knows(1);
     assert_eq!(shown(&node), 1);
+    // It was decided before the restart, and is not counted again.
+    let figures = node.metrics();
+    assert!(!figures.contains("kolo_requests_total{"), "{figures}");
+    assert!(figures.contains("kolo_requests_active 0"), "{figures}");
+    assert_eq!(node.log().matches("decided").count(), 1, "{}", node.log());
     let later = node.get(&format!("/v1/bookings?from={}", end_of(&over)));
     assert_eq!(later["bookings"].as_array().unwrap().len(), 0, "{later}");
 }
