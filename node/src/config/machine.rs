@@ -11,9 +11,9 @@ use broker::{
     ids::HostId,
     resources::{Amounts, Attributes, ResourceName},
 };
-use sysinfo::{CpuRefreshKind, Disks, MemoryRefreshKind, System};
+use sysinfo::{CpuRefreshKind, MemoryRefreshKind, System};
 
-use super::{ConfigError, Percent};
+use super::{ConfigError, Percent, disk::Disk};
 
 const BYTES_PER_MIB: u64 = 1 << 20;
 
@@ -43,26 +43,17 @@ fn look(data_dir: &Path) -> Result<Machine, sysinfo::Error> {
     system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
     system.refresh_cpu_list(CpuRefreshKind::nothing().with_frequency());
     let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
-    let (disk_total, disk_free) = disk_of(data_dir)?;
+    // Without an answer the disk is not offered.
+    let (disk_total_mib, disk_free_mib) = Disk::of(data_dir).map_or((0, 0), |disk| (disk.total_mib, disk.free_mib));
     Ok(Machine {
         cores: thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64,
         mhz: system.cpus().iter().map(sysinfo::Cpu::frequency).max().unwrap_or(0),
         memory_mib: system.total_memory().min(limit) / BYTES_PER_MIB,
-        disk_total_mib: disk_total / BYTES_PER_MIB,
-        disk_free_mib: disk_free / BYTES_PER_MIB,
+        disk_total_mib,
+        disk_free_mib,
         arch: System::cpu_arch(),
         os: std::env::consts::OS.to_owned(),
     })
-}
-
-/// Size and free space, in bytes, of the disk that holds `path`; zeros when no mounted disk does.
-fn disk_of(path: &Path) -> Result<(u64, u64), sysinfo::Error> {
-    let disks = Disks::new_with_refreshed_list()?;
-    let best = disks
-        .iter()
-        .filter(|disk| path.starts_with(disk.mount_point()))
-        .max_by_key(|disk| disk.mount_point().as_os_str().len());
-    Ok(best.map_or((0, 0), |disk| (disk.total_space(), disk.available_space())))
 }
 
 fn offer(machine: &Machine, id: HostId, share: Percent, extra: &Attributes) -> Host {

@@ -6,6 +6,7 @@
 
 mod activation;
 mod args;
+pub mod disk;
 pub mod document;
 mod file;
 mod hosts;

@@ -13,7 +13,6 @@ mod running;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use serde::Serialize;
-use sysinfo::Disks;
 
 use super::Context;
 use crate::{
@@ -22,17 +21,16 @@ use crate::{
         error::{CliError, Exit},
         output::{Look, Report, safe},
     },
-    config::API_TOKEN_FILE,
+    config::{API_TOKEN_FILE, disk::Disk},
     daemon::{
-        data_dir::IDENTITY_FILE,
         clock::unix_ms,
+        data_dir::IDENTITY_FILE,
         storage::{self, Inspection, LEDGER_FILE, StoreError},
     },
 };
 
 /// Free space below which a ledger may soon fail to be written: a few journals and snapshots.
 const FREE_MIB_MIN: u64 = 256;
-const BYTES_PER_MIB: u64 = 1 << 20;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -173,20 +171,14 @@ fn check_directory(data_dir: &Path) -> Vec<Finding> {
 
 fn check_disk(data_dir: &Path) -> Vec<Finding> {
     const CHECK: &str = "disk";
-    let absolute = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
-    let disks = match Disks::new_with_refreshed_list() {
-        Ok(disks) => disks,
+    let disk = match Disk::of(data_dir) {
+        Ok(disk) => disk,
         Err(error) => return vec![Finding::new(CHECK, Level::Note, format!("the system does not tell: {error}"))],
     };
-    let holding = disks.iter().filter(|disk| absolute.starts_with(disk.mount_point()));
-    let Some(disk) = holding.max_by_key(|disk| disk.mount_point().as_os_str().len()) else {
-        return vec![Finding::new(CHECK, Level::Note, "the system does not say which disk it is on")];
-    };
-    let free_mib = disk.available_space() / BYTES_PER_MIB;
-    let what = format!("{free_mib} MiB are free at {}", disk.mount_point().display());
-    vec![if disk.is_read_only() {
+    let what = format!("{} MiB are free for {}", disk.free_mib, data_dir.display());
+    vec![if disk.is_read_only {
         Finding::problem(CHECK, "it cannot be written", "mount it for writing; the system's log may say why it is not")
-    } else if free_mib < FREE_MIB_MIN {
+    } else if disk.free_mib < FREE_MIB_MIN {
         let to_do = format!("make room for at least {FREE_MIB_MIN} MiB: a node whose ledger cannot be written stops");
         Finding::problem(CHECK, what, to_do)
     } else {
@@ -260,7 +252,6 @@ fn advice(error: &StoreError, data_dir: &Path) -> String {
     let dir = data_dir.display();
     match error {
         StoreError::Damaged { .. } => format!(
-        StoreError::OtherSite { .. } => identity::BACKUP.to_owned(),
             "1. leave the node stopped and copy {dir} elsewhere; 2. look for disk errors in the system's log, and replace \
              a disk that has any; 3. if a copy of the whole directory exists that was made after the node last ran, put it \
              back (an older copy would forget what was promised since); 4. else kolo doctor --salvage makes a new ledger of \
@@ -269,6 +260,7 @@ fn advice(error: &StoreError, data_dir: &Path) -> String {
         StoreError::Layout { .. } | StoreError::Undecodable { .. } => {
             "run the version of kolo that wrote it, or a newer one; nothing is lost".to_owned()
         }
+        StoreError::OtherSite { .. } => identity::BACKUP.to_owned(),
         StoreError::TwoLedgers { .. } => {
             "an old ledger was put beside a newer one: move away the one that is not wanted, most likely the old"
                 .to_owned()
@@ -306,8 +298,6 @@ mod tests {
 
         let ledger = directory.path().join(LEDGER_FILE);
         let (store, _) = storage::Store::open(&ledger, 1, storage::StoreSettings::default()).unwrap();
-        assert_eq!(levels(&examine(directory.path()), "identity"), [Level::Problem], "its key is gone");
-        discovery::Identity::load_or_create(&directory.path().join(IDENTITY_FILE)).unwrap();
         assert!(matches!(storage::inspect(&ledger), Inspection::InUse));
         drop(store);
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -316,6 +306,8 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(levels(&examine(directory.path()), "ledger"), [Level::Good]);
+        assert_eq!(levels(&examine(directory.path()), "identity"), [Level::Problem], "its key is gone");
+        discovery::Identity::load_or_create(&directory.path().join(IDENTITY_FILE)).unwrap();
 
         let snapshot = directory.path().join("ledger/snapshot.1");
         let mut bytes = fs::read(&snapshot).unwrap();
