@@ -62,6 +62,18 @@ fn the_command_line_submits_lists_and_cancels() {
     assert_eq!(node.kolo_json(&["list"], 0)["requests"][0]["id"], id);
     assert_eq!(node.kolo_json(&["cancel", id], 0)["state"], "cancelled");
     assert!(node.bookings().is_empty(), "{:?}", node.bookings());
+
+    // A label may be given twice, and then does not say which is meant, until one of the two is over.
+    let twin = ["submit", "-N", "1", "-t", "1h", "--id", "twin"];
+    let twins = [(); 2].map(|()| node.kolo_json(&twin, 0)["id"].as_str().unwrap().to_owned());
+    let output = node.kolo(&["cancel", "twin"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && twins.iter().all(|id| told.contains(id)), "{told}");
+    assert_eq!(node.bookings().len(), 2);
+    assert_eq!(node.kolo_json(&["cancel", &twins[1]], 0)["state"], "cancelled");
+    assert_eq!(node.kolo_json(&["cancel", "twin"], 0)["id"], twins[0].as_str());
+    let output = node.kolo(&["local", "remove", "nosuch"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("kolo local list"), "{output:?}");
 }
 
 #[test]
@@ -85,7 +97,7 @@ fn bad_input_is_refused_with_a_hint() {
     let directory = tempfile::tempdir().unwrap();
     let broken = write(directory.path(), "request.toml", "hosts = 1\nduration = \"1h\"\ntotals = {}\n");
     let broken = broken.display().to_string();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["submit", "-N", "1", "-t", "60"], "60"),
         (&["submit", "-N", "0", "-t", "1h"], "hosts"),
         (&["submit", "-N", "1", "-t", "1h", "--total", "memory=4"], "memory=4"),
@@ -93,6 +105,9 @@ fn bad_input_is_refused_with_a_hint() {
         (&["submit", "-N", "1", "-t", "1h", "--earliest", "now+2h", "--latest", "now+1h"], "latest"),
         (&["submit", "--request", &broken], "totals"),
         (&["submit"], "-N"),
+        (&["submit", "-N", "1", "-t", "1h", "--id", "last"], "newest"),
+        (&["show", ""], "label"),
+        (&["grid", "init", "--name", "BAD name"], "--name \"BAD name\""),
     ];
     for (arguments, expected) in cases {
         let output = node.kolo(arguments);

@@ -18,7 +18,7 @@ use super::{
     ApiState,
     extract::{Body, Path},
     problem::Problem,
-    requests::read_body,
+    requests::{ambiguous, read_body},
     schema,
 };
 use crate::{daemon::feed::FeedState, trust::new_request_id};
@@ -177,7 +177,7 @@ pub async fn remove(State(state): State<Arc<ApiState>>, Path(selector): Path) ->
         }
         (Some(_), Some(_)) => {
             let detail = format!("{selector:?} is the beginning of several entries; give more of the id");
-            Err(Problem::new(StatusCode::CONFLICT, detail))
+            Err(ambiguous(detail))
         }
         (None, _) => Err(missing(&selector)),
     }

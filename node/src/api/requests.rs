@@ -36,6 +36,8 @@ use crate::{
     trust::TrustFileError,
 };
 
+/// What stands for the newest request on the command line.
+pub const LAST: &str = "last";
 /// Longest wait of one long poll.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Longest wait that is accepted; it is cut to [`WAIT_MAX`].
@@ -110,6 +112,10 @@ pub async fn submit(
     Body(body): Body,
 ) -> Result<(StatusCode, Json<RequestView>), Problem> {
     let (authorization, permit) = authorized(&state, &body)?;
+    if permit.statement.request.id().is_some_and(|label| label.as_str() == LAST) {
+        let detail = format!("id: {LAST:?} means the newest request; call it something else");
+        return Err(Problem::bad_request(detail).with_key("id"));
+    }
     let text = authorization.request.text.clone();
     let submitted = state.requests.submit(&state.carrier, authorization, permit).await;
     let carried = submitted.map_err(|error| submit_problem(&state, error, Some(&text)))?;
@@ -130,7 +136,7 @@ pub(super) fn submit_problem(state: &ApiState, error: SubmitError, text: Option<
             Problem::new(StatusCode::CONFLICT, error.to_string()).with_existing(existing)
         }
         SubmitError::Request(RequestError::WindowEndsBeforeStart { latest, .. }) => {
-            Problem::bad_request(format!("request: latest ({}) is in the past", latest.0)).with_key("latest")
+            Problem::bad_request(format!("request: latest ({}) is in the past", latest.in_utc())).with_key("latest")
         }
         SubmitError::Request(error) => wrong_request(&error, ""),
         SubmitError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
@@ -276,7 +282,7 @@ pub async fn explanation(
 /// Takes a request back, with what lengthens its reservation.
 #[utoipa::path(delete, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
 pub async fn cancel(State(state): State<Arc<ApiState>>, Path(selector): Path) -> Result<Json<RequestView>, Problem> {
-    let carried = select(&state, &selector)?;
+    let carried = select_live(&state, &selector)?;
     let snapshots = carried.watch();
     let id = snapshots.borrow().record.id.clone();
     // The reservation comes last: after a crash in the middle it is still there to be taken back again.
@@ -326,6 +332,25 @@ pub async fn repair(State(state): State<Arc<ApiState>>, Path(selector): Path) ->
     Ok(Json(view(&state, &snapshot)))
 }
 
+/// What was named may be several things.
+pub(super) fn ambiguous(detail: String) -> Problem {
+    Problem::new(StatusCode::CONFLICT, detail).with_rule("ambiguous")
+}
+
+/// As [`select`], but a label means the one request of that label that is not over; nothing when there are several.
+fn select_live(state: &ApiState, selector: &str) -> Result<Arc<Carried>, Problem> {
+    let selected = select(state, selector)?;
+    if selected.watch().borrow().record.id.as_str() == selector {
+        return Ok(selected);
+    }
+    let mut live = state.requests.live_labelled(selector);
+    if live.len() > 1 {
+        let ids: Vec<String> = live.iter().map(|one| one.watch().borrow().record.id.to_string()).collect();
+        return Err(ambiguous(format!("{selector:?} is the label of several requests: {}", ids.join(", "))));
+    }
+    Ok(live.pop().unwrap_or(selected))
+}
+
 /// The request with this id, id prefix, or label (the newest with that label).
 fn select(state: &ApiState, selector: &str) -> Result<Arc<Carried>, Problem> {
     let not_found =
@@ -340,8 +365,7 @@ fn select(state: &ApiState, selector: &str) -> Result<Arc<Carried>, Problem> {
     match (matching.next(), matching.next()) {
         (Some(only), None) => Ok(only),
         (Some(_), Some(_)) => {
-            let detail = format!("{selector:?} is the beginning of several requests; give more of the id");
-            Err(Problem::new(StatusCode::CONFLICT, detail))
+            Err(ambiguous(format!("{selector:?} is the beginning of several requests; give more of the id")))
         }
         (None, _) => Err(not_found()),
     }

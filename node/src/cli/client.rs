@@ -8,7 +8,7 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_rustls::rustls;
 use ureq::{
-    Agent, Body,
+    Agent, Body, Timeout,
     http::{Method, Response, StatusCode},
     tls::{Certificate, RootCerts, TlsConfig},
 };
@@ -25,6 +25,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest answer, in bytes: 10,000 hosts take some 5 MB.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
+
+/// The rule by which a node refuses what may mean several things.
+const AMBIGUOUS: &str = "ambiguous";
 
 /// Most pages of one list: no view of a node is as large.
 const MAX_PAGES: usize = 1_000;
@@ -54,6 +57,16 @@ pub enum ApiError {
         /// Why.
         why: String,
     },
+    /// The node is there, but took too long.
+    #[error("the node at {base} has not answered within {} s", .waited.as_secs())]
+    Late {
+        /// Where it was asked.
+        base: String,
+        /// How long was waited.
+        waited: Duration,
+        /// It may still do what was asked of it.
+        may_change: bool,
+    },
     /// Nobody who is trusted has signed the certificate, or it is of another name.
     #[error("the node at {base} is not trusted: {why}")]
     Untrusted {
@@ -77,6 +90,8 @@ pub enum ApiError {
         status: StatusCode,
         /// What it says.
         problem: Problem,
+        /// The command that lists what there is of the kind that was asked for, if there is one.
+        list: Option<&'static str>,
     },
     /// What answers is no node, or one of another age.
     #[error("the answer of {base} is not understood: {why}")]
@@ -104,7 +119,7 @@ impl ApiError {
     pub fn exit(&self) -> Exit {
         match self {
             ApiError::NoToken { was_named: true, .. } | ApiError::BadToken { .. } => Exit::Usage,
-            ApiError::NoToken { .. } | ApiError::Unreachable { .. } => Exit::Unreachable,
+            ApiError::NoToken { .. } | ApiError::Unreachable { .. } | ApiError::Late { .. } => Exit::Unreachable,
             ApiError::Problem { status, .. } => match *status {
                 StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Exit::Usage,
                 StatusCode::FORBIDDEN => Exit::Refused,
@@ -137,11 +152,15 @@ impl ApiError {
             ApiError::Unauthorized { .. } => {
                 Some("name the api.token of that node's data directory with --token-file or --data-dir".to_owned())
             }
-            ApiError::Problem { status, .. } if *status == StatusCode::NOT_FOUND => {
-                Some("kolo list shows what there is".to_owned())
+            ApiError::Late { may_change: true, .. } => {
+                Some("it may still do what was asked; kolo list shows what it has".to_owned())
             }
-            ApiError::Problem { status, problem } if *status == StatusCode::CONFLICT && problem.key.is_none() => {
-                Some("write more of the id; kolo list shows what there is".to_owned())
+            ApiError::Late { .. } => Some("it is busy, or has been stopped; try again".to_owned()),
+            ApiError::Problem { status, list: Some(list), .. } if *status == StatusCode::NOT_FOUND => {
+                Some(format!("{list} shows what there is"))
+            }
+            ApiError::Problem { problem, list: Some(list), .. } if problem.rule.as_deref() == Some(AMBIGUOUS) => {
+                Some(format!("write more of the id; {list} shows what there is"))
             }
             ApiError::Problem { .. } | ApiError::BadAnswer { .. } => None,
         }
@@ -271,24 +290,31 @@ impl Client {
             let request = if *method == Method::DELETE { self.agent.delete(&url) } else { self.agent.get(&url) };
             request.header("authorization", authorization).config().timeout_global(limit).build().call()
         };
-        self.read(result.map_err(|error| self.transport_error(&error))?)
+        let failed = |error: ureq::Error| match error {
+            ureq::Error::Timeout(waited_for) if !matches!(waited_for, Timeout::Resolve | Timeout::Connect) => {
+                let waited = ANSWER_TIMEOUT.saturating_add(wait);
+                ApiError::Late { base: self.base.clone(), waited, may_change: *method != Method::GET }
+            }
+            error => self.transport_error(&error),
+        };
+        self.read(list_of(path), result.map_err(failed)?, failed)
     }
 
-    fn read<T: DeserializeOwned>(&self, mut response: Response<Body>) -> Result<T, ApiError> {
+    fn read<T: DeserializeOwned>(
+        &self,
+        list: Option<&'static str>,
+        mut response: Response<Body>,
+        failed: impl Fn(ureq::Error) -> ApiError,
+    ) -> Result<T, ApiError> {
         let status = response.status();
-        let bytes = response
-            .body_mut()
-            .with_config()
-            .limit(MAX_ANSWER_BYTES)
-            .read_to_vec()
-            .map_err(|error| self.transport_error(&error))?;
+        let bytes = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec().map_err(failed)?;
         if status == StatusCode::UNAUTHORIZED {
             return Err(ApiError::Unauthorized { base: self.base.clone(), token_file: self.token_file.clone() });
         }
         if !status.is_success() {
             // A problem without a readable body still has its status.
             let problem = serde_json::from_slice(&bytes).unwrap_or_default();
-            return Err(ApiError::Problem { status, problem });
+            return Err(ApiError::Problem { status, problem, list });
         }
         let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
         serde_path_to_error::deserialize(&mut deserializer)
@@ -309,6 +335,15 @@ impl Client {
             | ureq::Error::ConnectionFailed => ApiError::Unreachable { base, why: error.to_string() },
             other => ApiError::BadAnswer { base, why: other.to_string() },
         }
+    }
+}
+
+/// The command that lists what is of the kind of the thing at `path`.
+fn list_of(path: &str) -> Option<&'static str> {
+    match path.split('/').nth(2) {
+        Some("local") => Some("kolo local list"),
+        Some("requests" | "reservations") => Some("kolo list"),
+        _ => None,
     }
 }
 

@@ -301,6 +301,8 @@ pub struct Problem {
     pub detail: String,
     /// The offending key of the request, if any.
     pub key: Option<String>,
+    /// The rule that it breaks, if any.
+    pub rule: Option<String>,
 }
 
 impl RequestState {

@@ -199,6 +199,10 @@ impl Carried {
     pub fn watch(&self) -> watch::Receiver<Snapshot> {
         self.snapshot.subscribe()
     }
+
+    fn bears(&self, label: &str) -> bool {
+        self.snapshot.borrow().record.request.id().is_some_and(|known| known.as_str() == label)
+    }
 }
 
 /// Who hears of what becomes of requests.
@@ -411,12 +415,21 @@ impl Requests {
 
     /// The newest request that its writer has named `label`.
     pub fn labelled(&self, label: &str) -> Option<Arc<Carried>> {
-        let bears = |carried: &Carried| {
-            carried.snapshot.borrow().record.request.id().is_some_and(|known| known.as_str() == label)
-        };
-        let named = self.by_id.iter().filter(|entry| bears(entry.value()));
+        let named = self.by_id.iter().filter(|entry| entry.bears(label));
         let newest = named.max_by_key(|entry| (entry.snapshot.borrow().record.submitted_ms, entry.key().clone()));
         newest.map(|entry| entry.value().clone())
+    }
+
+    /// Requests of this label that are not over, and lengthen no other one.
+    pub fn live_labelled(&self, label: &str) -> Vec<Arc<Carried>> {
+        let now = self.clock.now().utc;
+        let is_live = |carried: &Arc<Carried>| {
+            let is_over = |snapshot: &Snapshot| snapshot.stage.is_closed() || snapshot.is_history(now);
+            carried.bears(label) && !is_over(&carried.snapshot.borrow())
+        };
+        let live: Vec<Arc<Carried>> = self.by_id.iter().map(|entry| entry.value().clone()).filter(is_live).collect();
+        // Looked at only when nothing of the table is held.
+        live.into_iter().filter(|carried| self.base_of(&carried.snapshot.borrow().record).is_none()).collect()
     }
 
     /// Requests whose id begins with `head`; two at most, since no more are needed to know that there are several.

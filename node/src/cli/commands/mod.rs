@@ -42,7 +42,7 @@ use super::{
     suggest,
     views::RequestList,
 };
-use crate::{config::Surroundings, trust::Wallet};
+use crate::{api::requests::LAST, config::Surroundings, trust::Wallet};
 
 /// What every command works with.
 pub struct Context {
@@ -85,11 +85,14 @@ impl Context {
 
 /// The API path of the request that `selector` means; `last` is the newest one.
 fn path_of(client: &Client, selector: &str) -> Result<String, CliError> {
-    if selector != "last" {
-        return Ok(request_path(selector));
+    match selector {
+        "" => Err(CliError::Usage("expected the id of a request, its beginning, a label, or last".to_owned())),
+        LAST => {
+            let newest: RequestList = client.get("/v1/requests?limit=1")?;
+            newest.requests.first().map(|view| request_path(&view.id)).ok_or(CliError::NoLast)
+        }
+        _ => Ok(request_path(selector)),
     }
-    let newest: RequestList = client.get("/v1/requests?limit=1")?;
-    newest.requests.first().map(|view| request_path(&view.id)).ok_or(CliError::NoLast)
 }
 
 /// `error`, with what the request names and no known host has; a node that does not say what there is adds nothing.

@@ -28,6 +28,9 @@ use crate::{
 /// # Errors
 /// [`CliError`]; the data directory must not belong to a grid yet.
 pub fn run(context: &mut Context, args: &InitArgs) -> Result<Exit, CliError> {
+    // Before anything is made. The same rule holds for the names of open and of closed grids.
+    closed_grid_id(&args.name, &PublicKey::from_bytes([0; 32]))
+        .map_err(|error| CliError::Usage(format!("--name {:?}: {error}", args.name)))?;
     let data_dir = context.data_dir()?;
     if let Some(grid) = GridFile::load(&data_dir)? {
         return Err(CliError::Membership(format!(
@@ -45,8 +48,6 @@ pub fn run(context: &mut Context, args: &InitArgs) -> Result<Exit, CliError> {
 }
 
 fn open_grid(data_dir: &Path, args: &InitArgs) -> Result<(GridFile, PublicKey), CliError> {
-    // The same rule as for the name of a closed grid.
-    closed_grid_id(&args.name, &PublicKey::from_bytes([0; 32])).map_err(TrustFileError::from)?;
     let unique = BASE32_NOPAD.encode(&trust::random_bytes::<5>()?).to_ascii_lowercase();
     let grid = GridFile::new(format!("{}-{unique}", args.name), None, Vec::new());
     let user = PublicKey::of(&Wallet::at(data_dir).key_or_new()?);
@@ -111,11 +112,13 @@ impl Report for Made {
             ));
         }
         text.push_str(&format!("next: kolo node --data-dir {directory}\n"));
-        text.push_str(if self.root.is_some() {
-            "then: kolo grid invite --role site, and kolo join TOKEN where the other site is\n"
+        if self.root.is_some() {
+            text.push_str(&format!(
+                "then: kolo grid invite --data-dir {directory} --role site, and kolo join TOKEN where the other site is\n"
+            ));
         } else {
-            "then: the node prints the line with which others join\n"
-        });
+            text.push_str("then: the node prints the line with which others join\n");
+        }
         text
     }
     fn ids(&self) -> Vec<String> {
@@ -142,7 +145,7 @@ mod tests {
             printed(&made, OutputFormat::Table),
             "made closed grid lab-aaaa\n  this site  12D3site\n  your key   0202020202020202 (in /d)\n  root key   \
              /d/grid-root.key: who has it decides who belongs to the grid; keep a copy offline\nnext: kolo node --data-dir /d\n\
-             then: kolo grid invite --role site, and kolo join TOKEN where the other site is\n"
+             then: kolo grid invite --data-dir /d --role site, and kolo join TOKEN where the other site is\n"
         );
         assert_eq!(printed(&made, OutputFormat::Quiet), "lab-aaaa\n");
     }
