@@ -2,10 +2,11 @@
 //!
 //! A connection is refused before its handshake when there are too many, from everywhere or from its address, or when they
 //! come too fast; one that comes from an address where others have misbehaved has waited before (`waiting_room`, which this
-//! tells of them). It is refused right after the handshake (which first proves who it is) when its peer is banned. Invariants: `inbound_per_prefix_max`
-//! connections from one prefix (one IPv4 address, or the /64 of an IPv6 address) at a time, whatever their peer ids, so
-//! many identities of one attacker are no more than one; at most [`PREFIXES_MAX`] prefixes are remembered, at some 60
-//! bytes each. Loopback and in-process addresses may be exempt, since there all honest nodes of a machine share one.
+//! tells of them). It is refused right after the handshake (which first proves who it is) when its peer is banned.
+//! Invariants: `inbound_per_prefix_max` connections from one prefix (one IPv4 address, or the /64 of an IPv6 address) at a
+//! time, whatever their peer ids, so many identities of one attacker are no more than one; at most [`PREFIXES_MAX`]
+//! prefixes are remembered, at some 60 bytes each. Loopback and in-process addresses may be exempt, since there all honest
+//! nodes of a machine share one.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

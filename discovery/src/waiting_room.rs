@@ -8,8 +8,9 @@
 //! the room is full as well, so an honest node has the same chance as everybody else, however they crowd. Addresses of
 //! which nothing bad is known never wait, open connections stay, and those that this node opens itself do not come here.
 //!
-//! Invariants: from a guarded prefix `per_s` handshakes a second, no two of them closer than half of that; at most [`WAITING_MAX`] wait for one prefix, each
-//! no longer than [`WAIT_MAX`]; at most [`PREFIXES_MAX`] prefixes are remembered, at some 100 bytes each.
+//! Invariants: from a guarded prefix `per_s` handshakes a second, no two of them closer than half of that; at most
+//! [`WAITING_MAX`] wait for one prefix, each no longer than [`WAIT_MAX`]; at most [`PREFIXES_MAX`] prefixes are remembered,
+//! at some 100 bytes each.
 
 use std::{
     collections::BTreeMap,
