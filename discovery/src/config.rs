@@ -161,7 +161,7 @@ impl Default for Limits {
             inbound_per_prefix_max: 64,
             inbound_per_prefix_per_s: 10,
             inbound_per_s: 200,
-            inbound_guarded_per_s: 2,
+            inbound_guarded_per_s: 1,
             loopback_exempt: true,
             read_per_connection_per_s: 8 << 20,
             streams_per_connection_per_s: 1000,
