@@ -189,7 +189,9 @@ impl Textbook {
         (0..self.e.len())
             .map(|i| {
                 let capacity: i64 = set.iter().map(|(host, _)| self.hosts[*host].capacity[i]).sum();
-                (self.e[i] + capacity - self.sum(set, i)) as f64 / capacity.max(1) as f64
+                let used = self.e[i] + capacity - self.sum(set, i);
+                // Hosts without any of it are full when nothing is asked of them, and too small for anything else.
+                if capacity == 0 && used > 0 { f64::INFINITY } else { used as f64 / capacity.max(1) as f64 }
             })
             .collect()
     }
