@@ -31,7 +31,7 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
     // site that was silent and then says what it does not have.
     let seeds = [
         3_929, 1_007_696, 1_019_448, 1_000_230, 118, 500_541, 505_103, 523_862, 534_764, 535_283, 7_019_496, 7_004_690,
-        7_010_827, 7_016_471, 7_024_949, 846,
+        7_010_827, 7_016_471, 7_024_949, 846, 40_010_893,
     ];
     for seed in seeds {
         let result = run_seed(seed, None, false);

@@ -1,6 +1,8 @@
 //! What a user was told to stand is exactly N hosts that together have what was asked, and it is on the disks of all
 //! their sites until it ends, whatever crashes, except where the owner of a host has taken that away. Only a user who takes
-//! it back ends it earlier, and only when the entry point has that on disk: until then a crash may forget it.
+//! it back ends it earlier, and only when the entry point has that on disk: until then a crash may forget it. A move that
+//! the user has asked for takes the place of what was told when the entry point has it on disk: that is what whoever looks is
+//! told from then on, also when the entry point crashes before anybody has looked.
 //!
 //! Invariant: reads the modelled disks, also those of nodes that do not run.
 
@@ -34,9 +36,17 @@ impl World {
         }
     }
 
-    fn check_disks(&self, id: &RequestId, user: &UserRequest, allocation: &Allocation) -> Result<(), String> {
-        let window = Window::starting(allocation.start, user.request.duration());
+    fn check_disks(&self, id: &RequestId, user: &UserRequest, told: &Allocation) -> Result<(), String> {
         let record = self.nodes[user.entry_point].disk.requests.get(id);
+        let allocation = match record.map(|record| &record.decision) {
+            Some(Decision::Stands { allocation, .. })
+                if user.request.moves_on_loss() && allocation.start > told.start =>
+            {
+                allocation
+            }
+            _ => told,
+        };
+        let window = Window::starting(allocation.start, user.request.duration());
         let is_over = record.is_some_and(|record| match &record.decision {
             Decision::Closed(Outcome::HandedOver) => user.signed_for.len() > 1,
             Decision::Closed(_) => user.is_taken_back,
