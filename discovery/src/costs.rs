@@ -43,7 +43,7 @@ pub const PING_BYTES: u64 = 32;
 /// A Unix time in milliseconds of these years, for sizes that depend on it.
 const SOME_TIME_MS: u64 = 1_800_000_000_000;
 
-/// How the gossip of a node is set up. Nothing is announced to neighbours outside the mesh.
+/// How the gossip of a node is set up. Nothing is sent or announced to neighbours outside the mesh.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GossipShape {
     /// Neighbours in the mesh of a topic that a node looks for.
@@ -56,10 +56,6 @@ pub struct GossipShape {
     pub heartbeat: Duration,
     /// How long the name of a message is remembered.
     pub names_kept: Duration,
-    /// Whether the author sends to all neighbours, not only to its mesh.
-    pub floods_own: bool,
-    /// From this size on neighbours are told at once that a message need not be sent again.
-    pub silenced_from_bytes: usize,
 }
 
 /// How the gossip of a node of `grid` is set up.
@@ -74,8 +70,6 @@ pub fn gossip_shape(grid: &GridId) -> Result<GossipShape, SetUpError> {
         kept_heartbeats: config.history_length(),
         heartbeat: config.heartbeat_interval(),
         names_kept: config.duplicate_cache_time(),
-        floods_own: config.flood_publish(),
-        silenced_from_bytes: config.idontwant_message_size_threshold(),
     })
 }
 
@@ -245,6 +239,7 @@ mod tests {
         assert!(shape.mesh < shape.mesh_max);
         let config = behaviour::gossip_config(&GridId::new("test").unwrap()).unwrap();
         assert_eq!((config.gossip_lazy(), config.gossip_factor(), config.history_gossip()), (0, 0.0, 0));
+        assert!(!config.flood_publish());
         assert_eq!(dht_shape(), DhtShape { copies: 20, parallel: 3 });
     }
 }
