@@ -70,6 +70,10 @@ pub enum TransportKind {
 pub struct Limits {
     /// Sites in the view. An advert with its schedules takes some 2 to 50 KiB, so 4,096 sites stay below 200 MiB.
     pub sites_max: usize,
+    /// While no more sites are known than this, each is asked for its schedules when it is met. In larger grids the others
+    /// are asked one by one, at every recheck, and when a plan needs them: a thousand sites that start together would
+    /// otherwise have a million questions.
+    pub sites_eager_max: usize,
     /// Requests of others that wait for the node. Above it they are answered "busy" at once: a hold that waits longer
     /// than the asker's patience is worth nothing to anybody.
     pub inbound_queue: usize,
@@ -145,6 +149,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             sites_max: 4096,
+            sites_eager_max: 64,
             inbound_queue: 256,
             inbound_open_max: 512,
             asks_open_max: 1024,
@@ -349,6 +354,7 @@ impl DiscoveryConfig {
         let (limits, times) = (&self.limits, &self.intervals);
         let sizes = [
             limits.sites_max,
+            limits.sites_eager_max,
             limits.inbound_queue,
             limits.inbound_open_max,
             limits.asks_open_max,

@@ -24,8 +24,8 @@ use crate::{
 
 /// Exchanges right after new neighbours were met; they serve the start.
 const EAGER_EXCHANGES: u32 = 4;
-/// The first pause after which anybody is asked again; it doubles up to the configured interval. While a grid forms,
-/// neighbours know little themselves.
+/// The first pause after which anybody is asked again; it doubles up to the configured interval whenever no new site was met.
+/// While a grid forms, neighbours know little themselves.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// Pages of half a MiB: room for tens of thousands of adverts, and an end to a neighbour that never ends.
 const PAGES_MAX: usize = 64;
@@ -48,10 +48,15 @@ pub(crate) async fn run(core: Core) {
         let is_candidate = |peer: &PeerId| !was_met || !asked.contains(peer);
         let candidates: Vec<PeerId> = core.shared().connected().into_iter().filter(is_candidate).collect();
         let Some(peer) = candidates.choose(&mut rand::rng()).copied() else { continue };
+        let sites_before = core.shared().view.site_count();
         let is_complete = exchange_with(&core, peer).await;
-        if !was_met {
+        let has_met_sites = core.shared().view.site_count() > sites_before;
+        if has_met_sites {
+            pause = PAUSE_FIRST.min(interval);
+        } else if !was_met {
             pause = (pause * 2).min(interval);
-        } else if is_complete {
+        }
+        if was_met && is_complete {
             eager_left -= 1;
             asked.push(peer);
         }

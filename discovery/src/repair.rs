@@ -1,5 +1,6 @@
 //! Fetching schedules in the background: of sites that are new, of sites whose changes were missed, and, one after the
-//! other, of sites that were not heard of for long, so that even a lost last update is found.
+//! other, of sites that were not heard of for long, so that even a lost last update is found. In a large grid new sites
+//! wait for such a turn as well, or for a plan that needs them.
 //!
 //! Invariant: at most one fetch of a site is under way, at most `repair_fan_out` in all; each waits a random moment
 //! first, so that a change that many missed does not bring them all to the site at once; failures back off, and fewer are
@@ -65,6 +66,11 @@ const STRANGERS_WAIT: Millis = Millis(1_000);
 const FETCH_TIMEOUT: Millis = Millis(5_000);
 /// Fetches that may be under way however many have failed: one site that never answers holds up no other.
 const FAN_OUT_MIN: usize = 2;
+/// No recheck begins within this many times what the last fetch took: where answers are slow, machines have more urgent things
+/// to do.
+const RECHECK_REST: u64 = 8;
+/// The longest such rest.
+const RECHECK_REST_MAX: Millis = Millis(16_000);
 
 /// How many fetches may be under way at once. In a grid that is busier than its machines can bear, as when many sites of one
 /// machine start together, answers come too late and are asked for again; it gets out of that only when all ask for less.
@@ -107,6 +113,11 @@ impl Wanted {
     /// Asks for a fetch of the site, soon.
     pub(crate) fn want(&self, site: &SiteId, now: Millis) {
         self.want_from(site, now);
+    }
+
+    /// Whether the site is to be fetched.
+    pub(crate) fn wants(&self, site: &SiteId) -> bool {
+        self.sites().wants.contains_key(site)
     }
 
     /// Asks for a fetch of a site of which something was missed, unless it comes meanwhile.
@@ -205,9 +216,19 @@ impl Wanted {
     }
 }
 
+/// A fetch that has ended.
+struct Fetched {
+    site: SiteId,
+    succeeded: bool,
+    started: Millis,
+}
+
+type Fetches = FuturesUnordered<BoxFuture<'static, Fetched>>;
+
 /// Fetches what is wanted until it is aborted.
 pub(crate) async fn run(core: Core, wanted: Wanted) {
-    let mut fetches: FuturesUnordered<BoxFuture<'static, (SiteId, bool)>> = FuturesUnordered::new();
+    let mut fetches: Fetches = FuturesUnordered::new();
+    let mut rests_until = Millis(0);
     let mut recheck = time::interval(core.shared().config.intervals.recheck);
     recheck.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     let mut fan_out = FanOut::new(core.shared().config.limits.repair_fan_out);
@@ -218,22 +239,23 @@ pub(crate) async fn run(core: Core, wanted: Wanted) {
         tokio::select! {
             () = wanted.0.changed.notified() => {}
             () = time::sleep(pause) => {}
-            _ = recheck.tick() => want_longest_unconfirmed(&core, &wanted),
-            Some((site, succeeded)) = fetches.next(), if !fetches.is_empty() => {
+            _ = recheck.tick() => if core.shared().clock.now() >= rests_until {
+                want_unsure(&core, &wanted);
+            },
+            Some(Fetched { site, succeeded, started }) = fetches.next(), if !fetches.is_empty() => {
+                let now = core.shared().clock.now();
+                if succeeded {
+                    rests_until = now + Millis((now - started).0.saturating_mul(RECHECK_REST)).min(RECHECK_REST_MAX);
+                }
                 fan_out.ended(succeeded);
-                wanted.finished(&site, core.shared().clock.now(), succeeded);
+                wanted.finished(&site, now, succeeded);
             }
         }
     }
 }
 
 /// Starts what is due and fits; tells when the next is due, when none is under way that would wake the loop.
-fn start_due(
-    core: &Core,
-    wanted: &Wanted,
-    fan_out: &FanOut,
-    fetches: &mut FuturesUnordered<BoxFuture<'static, (SiteId, bool)>>,
-) -> Option<Millis> {
+fn start_due(core: &Core, wanted: &Wanted, fan_out: &FanOut, fetches: &mut Fetches) -> Option<Millis> {
     let shared = core.shared();
     let longest = millis(shared.config.intervals.request);
     while fetches.len() < fan_out.allowed {
@@ -242,13 +264,14 @@ fn start_due(
         match wanted.take_due(shared.clock.now(), is_near, has_answered) {
             Ok(site) => {
                 let (core, timeout) = (core.clone(), wanted.fetch_timeout(&site, longest));
+                let started = shared.clock.now();
                 // A site that has gone meanwhile needs nothing, nor one whose changes have come.
                 let needs_nothing =
-                    !shared.view.knows(&site) || shared.view.is_fresh(&site, shared.clock.now(), wanted.0.patience);
+                    !shared.view.knows(&site) || shared.view.is_fresh(&site, started, wanted.0.patience);
                 fetches.push(
                     async move {
                         let succeeded = needs_nothing || core.fetch_schedule(&site, timeout).await.is_ok();
-                        (site, succeeded)
+                        Fetched { site, succeeded, started }
                     }
                     .boxed(),
                 );
@@ -259,11 +282,14 @@ fn start_due(
     None
 }
 
-fn want_longest_unconfirmed(core: &Core, wanted: &Wanted) {
+/// Asks for the schedules that were confirmed longest ago, and for some that are not known at all: those of a large grid's
+/// sites are not fetched when they are met.
+fn want_unsure(core: &Core, wanted: &Wanted) {
     let shared = core.shared();
     let now = shared.clock.now();
     let age_min = u64::try_from(shared.config.intervals.recheck_age.as_millis()).unwrap_or(u64::MAX);
-    if let Some(site) = shared.view.longest_unconfirmed(now, Millis(age_min)) {
+    let unsure = [shared.view.longest_unconfirmed(now, Millis(age_min)), shared.view.any_unknown()];
+    for site in unsure.into_iter().flatten() {
         wanted.want(&site, now);
     }
 }

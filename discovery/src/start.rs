@@ -37,8 +37,12 @@ pub async fn start(identity: Identity, config: DiscoveryConfig) -> Result<(Disco
 
     let times = &config.intervals;
     let wanted = Wanted::new(config.limits.sites_max, times.repair_jitter, times.repair_patience);
-    let view =
-        SharedView::new(identity.site_id().clone(), config.limits.sites_max, wanted.clone(), Arc::clone(&counters));
+    let view = SharedView::new(
+        identity.site_id().clone(),
+        (config.limits.sites_max, config.limits.sites_eager_max),
+        wanted.clone(),
+        Arc::clone(&counters),
+    );
     let (queue, inbound) = InboundQueue::new(config.limits.inbound_queue);
     let schedules = ScheduleServer::start(Arc::clone(&config.schedules), Arc::clone(&counters));
     let (commands, command_queue) = mpsc::channel(config.limits.commands);

@@ -20,6 +20,7 @@ use broker::{
     view::{Heard, KnownSchedules, Schedules, SiteView},
 };
 use dashmap::{DashMap, Entry as MapEntry};
+use rand::seq::IteratorRandom as _;
 
 use crate::{
     check::{STEPS_PER_SITE_MAX, steps_of},
@@ -34,6 +35,7 @@ pub struct SharedView {
     sites: DashMap<SiteId, Entry>,
     own: SiteId,
     sites_max: usize,
+    sites_eager_max: usize,
     departed: Mutex<BTreeMap<SiteId, Departure>>,
     wanted: Wanted,
     counters: Arc<Counters>,
@@ -86,9 +88,14 @@ pub struct HostView {
 }
 
 impl SharedView {
-    pub(crate) fn new(own: SiteId, sites_max: usize, wanted: Wanted, counters: Arc<Counters>) -> SharedView {
+    pub(crate) fn new(
+        own: SiteId,
+        (sites_max, sites_eager_max): (usize, usize),
+        wanted: Wanted,
+        counters: Arc<Counters>,
+    ) -> SharedView {
         let departed = Mutex::new(BTreeMap::new());
-        SharedView { sites: DashMap::new(), own, sites_max, departed, wanted, counters }
+        SharedView { sites: DashMap::new(), own, sites_max, sites_eager_max, departed, wanted, counters }
     }
 
     /// How many sites are known, this node's own included.
@@ -276,7 +283,7 @@ impl SharedView {
             self.counters.count(Counter::AdvertsApplied);
             self.evict_above_limit();
         }
-        if is_new {
+        if is_new && (site == self.own || self.is_small()) {
             self.wanted.want(&site, now);
         }
         heard
@@ -327,10 +334,15 @@ impl SharedView {
             self.counters.count(Counter::Gaps);
             if self.version(site).is_some() {
                 self.wanted.want_missed(site, now);
-            } else {
+            } else if self.is_small() {
                 self.wanted.want(site, now);
             }
         }
+    }
+
+    /// Whether so few sites are known that each is asked for its schedules when it is met.
+    fn is_small(&self) -> bool {
+        self.sites.len() <= self.sites_eager_max
     }
 
     /// Drops what has expired.
@@ -371,6 +383,13 @@ impl SharedView {
             .filter(|(learnt, _)| now - *learnt > age_min)
             .min()
             .map(|(_, site)| site)
+    }
+
+    /// A site that has not told its schedules and is not about to be asked for them, any of them.
+    pub(crate) fn any_unknown(&self) -> Option<SiteId> {
+        let is_unknown = |view: &SiteView| matches!(view.schedules(), Schedules::Unknown);
+        let unknown = self.sites.iter().filter(|entry| is_unknown(&entry.view) && !self.wanted.wants(entry.key()));
+        unknown.map(|entry| entry.key().clone()).choose(&mut rand::rng())
     }
 
     fn depart(&self, site: &SiteId, sequence: u64, now: Millis) {

@@ -60,7 +60,7 @@ enum NotStored {
 enum Lookup {
     Providers { found: BTreeSet<PeerId>, reply: oneshot::Sender<BTreeSet<PeerId>> },
     Record(oneshot::Sender<Option<Vec<u8>>>),
-    Put,
+    Put { started: Millis },
 }
 
 enum Put {
@@ -72,8 +72,10 @@ enum Put {
 /// [`kad::K_VALUE`] to them, so one key costs a find the verification of at most 83 sites.
 const PROVIDERS_MAX: usize = 64;
 
-/// The longest pause between two puts, while they fail.
-const PUT_PAUSE_MAX: Millis = Millis(16_000);
+/// The pause after a put, in times that it took: they are background work, and slow where nodes are busy.
+const PUT_REST: u64 = 8;
+/// The longest pause between two puts.
+const PUT_PAUSE_MAX: Millis = Millis(64_000);
 
 impl Dht {
     pub(crate) fn new(shared: Arc<Shared>) -> Dht {
@@ -137,7 +139,7 @@ impl Dht {
         match started {
             Ok(id) => {
                 self.puts_open += 1;
-                self.lookups.insert(id, Lookup::Put);
+                self.lookups.insert(id, Lookup::Put { started: self.shared.clock.now() });
             }
             Err(_) => self.shared.count(Counter::DhtPutsFailed),
         }
@@ -184,11 +186,6 @@ impl Dht {
             }
             QueryResult::PutRecord(Err(_)) | QueryResult::StartProviding(Err(_)) => {
                 self.shared.count(Counter::DhtPutsFailed);
-                self.put_ended(false);
-                false
-            }
-            QueryResult::PutRecord(Ok(_)) | QueryResult::StartProviding(Ok(_)) => {
-                self.put_ended(true);
                 false
             }
             _ => false,
@@ -201,11 +198,12 @@ impl Dht {
         }
     }
 
-    /// A put that ran out of time cost some twenty nodes work for nothing: the next ones come later, until they succeed again.
-    fn put_ended(&mut self, succeeded: bool) {
-        let shortest = millis(self.shared.config.intervals.dht_put_pause);
-        let next = if succeeded { self.put_pause.0 / 2 } else { self.put_pause.0 * 2 };
-        self.put_pause = Millis(next).clamp(shortest, shortest.max(PUT_PAUSE_MAX));
+    /// A put asks some twenty nodes. The longer they take, the later comes the next one: when many sites share few
+    /// processors, none of them would get anywhere otherwise.
+    fn put_ended(&mut self, started: Millis) {
+        self.puts_open -= 1;
+        self.put_pause =
+            rest_after(self.shared.clock.now() - started, millis(self.shared.config.intervals.dht_put_pause));
     }
 
     fn finish(&mut self, id: QueryId) {
@@ -221,7 +219,7 @@ impl Dht {
                 self.shared.count(Counter::DhtGetsEmpty);
                 let _ = reply.send(None);
             }
-            Some(Lookup::Put) => self.puts_open -= 1,
+            Some(Lookup::Put { started }) => self.put_ended(started),
             None => {}
         }
     }
@@ -309,6 +307,11 @@ impl Dht {
     pub(crate) fn pause(&self) -> Millis {
         self.put_pause
     }
+}
+
+/// How long the next put waits after one that took so long, and at least `shortest`.
+fn rest_after(took: Millis, shortest: Millis) -> Millis {
+    Millis(took.0.saturating_mul(PUT_REST)).clamp(shortest, shortest.max(PUT_PAUSE_MAX))
 }
 
 #[cfg(test)]

@@ -75,6 +75,8 @@ pub(crate) struct SwarmTask {
     peers: Peers,
     conduct: Conduct,
     refresh_at: Millis,
+    /// When the advert is put into the DHT again although it is not old.
+    settle_at: Option<Millis>,
     index_at: Millis,
     put_at: Millis,
     /// When a request was last sent or answered.
@@ -83,8 +85,9 @@ pub(crate) struct SwarmTask {
     leaving: Option<(Instant, oneshot::Sender<()>)>,
 }
 
-/// The first refresh comes early: what was published while the grid was forming went to nodes that are not the closest.
-const FIRST_REFRESH: Millis = Millis(15_000);
+/// The advert is soon put into the DHT again: what was published while the grid was forming went to nodes that are not the
+/// closest.
+const SETTLED_AFTER: Millis = Millis(15_000);
 /// The same for the index, which is more work and less urgent.
 const FIRST_INDEX_REFRESH: Millis = Millis(60_000);
 /// How often the past of schedules is dropped.
@@ -113,7 +116,8 @@ impl SwarmTask {
             gossip: Gossip::new(Arc::clone(&shared)),
             peers: Peers::new(Arc::clone(&shared)),
             conduct: policing::conduct(&shared.config),
-            refresh_at: now + FIRST_REFRESH.min(millis(shared.config.intervals.advert_refresh)),
+            refresh_at: now + jittered(shared.config.intervals.advert_refresh),
+            settle_at: Some(now + SETTLED_AFTER),
             index_at: now + FIRST_INDEX_REFRESH.min(millis(shared.config.intervals.index_refresh)),
             put_at: now,
             requested_at: Millis(0),
@@ -156,7 +160,7 @@ impl SwarmTask {
     fn pause(&self) -> Duration {
         let now = self.shared.clock.now();
         let put = (self.dht.may_put() && !self.peers.is_alone()).then_some(self.put_due());
-        let due = [Some(self.refresh_at), Some(self.index_at), self.gossip.due(), put];
+        let due = [Some(self.refresh_at), self.settle_at, Some(self.index_at), self.gossip.due(), put];
         let farewell = self.leaving.as_ref().map(|(until, _)| until.saturating_duration_since(Instant::now()));
         let pause = due.into_iter().flatten().map(|due| Duration::from_millis((due - now).0)).chain(farewell).min();
         pause.unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(1))
@@ -181,6 +185,12 @@ impl SwarmTask {
         }
         if now >= self.refresh_at {
             self.refresh();
+        }
+        if self.settle_at.take_if(|settle_at| now >= *settle_at).is_some()
+            && self.leaving.is_none()
+            && let Some(envelope) = self.shared.view.envelope(self.shared.site())
+        {
+            self.dht.publish_advert(envelope.to_vec());
         }
         if now >= self.index_at {
             self.index_at = now + jittered(self.shared.config.intervals.index_refresh);

@@ -35,6 +35,8 @@ const BACK_OFF_MAX: Millis = Millis(30_000);
 const DIALS_AT_ONCE: usize = 4;
 /// A connection used within this time is not trimmed.
 const USED_LATELY: Millis = Millis(30_000);
+/// The same while there are more than twice as many as are kept.
+const USED_JUST_NOW: Millis = Millis(2_000);
 const REMEMBERED_MAX: usize = 64;
 pub(crate) const ADDRESSES_PER_PEER_MAX: usize = 8;
 
@@ -162,10 +164,11 @@ impl Peers {
             return BTreeSet::new();
         }
         let now = self.shared.clock.now();
+        let lately = if excess > self.shared.config.limits.connections_kept { USED_JUST_NOW } else { USED_LATELY };
         let mut idle: Vec<(Millis, PeerId)> = self
             .connected
             .iter()
-            .filter(|(peer, last_used)| now - **last_used > USED_LATELY && !is_needed(peer))
+            .filter(|(peer, last_used)| now - **last_used > lately && !is_needed(peer))
             .map(|(peer, last_used)| (*last_used, *peer))
             .collect();
         idle.sort_unstable();

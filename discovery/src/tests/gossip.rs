@@ -94,3 +94,15 @@ async fn nodes_of_another_grid_stay_strangers() {
     .await;
     assert_eq!(b.discovery.view().site_count(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_large_grid_all_schedules_come_to_be_known_one_by_one() {
+    let nodes = grid(6, |config| {
+        config.limits.sites_eager_max = 1;
+        config.intervals.recheck = Duration::from_millis(20);
+    })
+    .await;
+    let knows = |node: &Node, of: &Node| node.discovery.view().version(of.discovery.site_id()).is_some();
+    eventually("every node to know all schedules", || nodes.iter().all(|node| nodes.iter().all(|of| knows(node, of))))
+        .await;
+}

@@ -22,7 +22,7 @@ pub(super) fn gossip() -> (Gossip, Arc<Shared>) {
     let (config, _) = config(&identity);
     let counters = Arc::new(Counters::default());
     let wanted = Wanted::new(10, Duration::ZERO, Duration::ZERO);
-    let view = SharedView::new(identity.site_id().clone(), 10, wanted, Arc::clone(&counters));
+    let view = SharedView::new(identity.site_id().clone(), (10, 10), wanted, Arc::clone(&counters));
     let shared = Arc::new(Shared::new(identity, config, view, counters));
     (Gossip::new(Arc::clone(&shared)), shared)
 }

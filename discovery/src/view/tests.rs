@@ -34,8 +34,12 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
 }
 
 fn view(sites_max: usize) -> SharedView {
-    let wanted = Wanted::new(sites_max, Duration::ZERO, Duration::ZERO);
-    SharedView::new(site("own"), sites_max, wanted, Arc::new(Counters::default()))
+    view_of((sites_max, sites_max))
+}
+
+fn view_of(limits: (usize, usize)) -> SharedView {
+    let wanted = Wanted::new(limits.0, Duration::ZERO, Duration::ZERO);
+    SharedView::new(site("own"), limits, wanted, Arc::new(Counters::default()))
 }
 
 fn hear(view: &SharedView, name: &str, sequence: u64, remaining: u64) -> Heard {
@@ -145,4 +149,22 @@ fn a_site_cannot_grow_its_schedules_without_end() {
         view.hear_update(&ScheduleUpdate { site: site("a"), from, changes }, Millis(0));
         next += 1000;
     }
+}
+
+#[test]
+fn in_a_large_grid_new_sites_wait_until_they_are_asked_in_turn() {
+    let view = view_of((10, 2));
+    for name in ["a", "b", "c", "own"] {
+        hear(&view, name, 1, 1000);
+    }
+    let wanted = |name: &str| view.wanted.wants(&site(name));
+    assert!(wanted("a") && wanted("b") && !wanted("c"), "the first two were met while there were few");
+    assert!(wanted("own"), "a node knows its own schedules");
+    assert_eq!(view.any_unknown(), Some(site("c")));
+    let update =
+        ScheduleUpdate { site: site("c"), from: LedgerVersion { incarnation: 1, change: 3 }, changes: Vec::new() };
+    assert_eq!(view.hear_update(&update, Millis(0)), Heard::Gap);
+    assert!(!wanted("c"), "nor are they asked because they have changed");
+    view.hear_snapshot(snapshot("c", 4), Millis(0));
+    assert_eq!(view.any_unknown(), None);
 }

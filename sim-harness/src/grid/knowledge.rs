@@ -28,15 +28,25 @@ const JOIN_PAUSE: Duration = Duration::from_millis(50);
 /// How long a change may take to be known everywhere.
 const GOSSIP_LIMIT: Duration = Duration::from_secs(60);
 
+/// Up to so many sites one look costs about the same.
+const CHEAP_LOOK_SITES: f64 = 200.0;
+
 /// How long agreement may take: more than is promised, so that a miss is told as a figure.
 const AGREEMENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// Between two looks at one node, growing with their number so that the looking stays a small part of the load.
+/// Between two looks at one node, growing with their number, and with what one look costs, so that the looking stays a small
+/// part of the load.
 fn pause(cluster: &Cluster, per_node: Duration) -> Duration {
-    per_node * u32::try_from(cluster.nodes.len()).unwrap_or(u32::MAX)
+    let nodes = cluster.nodes.len() as f64;
+    per_node.mul_f64(nodes * (nodes / CHEAP_LOOK_SITES).max(1.0))
 }
 
-/// Waits until every node knows all sites with all their hosts and their present schedules. The times are from each
+/// How many sites a node asks for their schedules when it meets them; of the others it may know none.
+fn asked_at_once() -> usize {
+    discovery::Limits::default().sites_eager_max
+}
+
+/// Waits until every node knows all sites with all their hosts, and the present schedules of as many as it asks at once. The times are from each
 /// node's own start, in the order of the nodes.
 ///
 /// # Errors
@@ -74,8 +84,10 @@ fn missing(rows: &[SiteRow], sites: usize, hosts: usize) -> Option<String> {
     if rows.len() != sites || known_hosts != hosts {
         return Some(format!("knows {} of {sites} sites and {known_hosts} of {hosts} hosts", rows.len()));
     }
-    let behind = rows.iter().filter(|row| !row.this_node && row.schedule != Freshness::Current).count();
-    (behind > 0).then(|| format!("has no current schedule of {behind} sites"))
+    let current = rows.iter().filter(|row| !row.this_node && row.schedule == Freshness::Current).count();
+    // A node counts itself.
+    let needed = sites.min(asked_at_once()).saturating_sub(1);
+    (current < needed).then(|| format!("has the current schedules of {current} sites, not yet of {needed}"))
 }
 
 /// Waits until the node at `position`, which came when the `sites` were there, has met the hosts of all of them. Some may
@@ -99,8 +111,8 @@ pub fn of_newcomer(cluster: &Cluster, position: usize, sites: &BTreeSet<&str>) -
     wait_until(what, JOIN_LIMIT, JOIN_PAUSE, || cluster.check(), &mut look)
 }
 
-/// Waits until every node knows every ledger as it is now, or newer, with nothing missing in between. The time is from
-/// `since`.
+/// Waits until every node knows every ledger that it has heard of as it is now, or newer, with nothing missing in between. The
+/// time is from `since`.
 ///
 /// # Errors
 /// [`GridError`].
@@ -114,20 +126,24 @@ pub fn agreement(cluster: &Cluster, since: Instant) -> Result<Duration, GridErro
     })?;
     let times = poll.each(cluster, &nodes, |node| {
         let rows = node.client().sites()?.sites;
-        let is_known = |(site, version): &&(String, LedgerVersion)| {
-            rows.iter().any(|row| {
-                let is_current = row.this_node || row.schedule == Freshness::Current;
-                row.site == *site && is_current && row.ledger_version.is_some_and(|known| known >= *version)
-            })
-        };
-        let known = versions.iter().filter(is_known).count();
+        // Of most sites of a large grid a node may not have heard yet.
+        let unheard_max = versions.len().saturating_sub(asked_at_once());
+        let (mut known, mut unheard) = (0, 0);
+        for (site, version) in &versions {
+            let Some(row) = rows.iter().find(|row| row.site == *site) else { continue };
+            let is_current = row.this_node || row.schedule == Freshness::Current;
+            known += usize::from(is_current && row.ledger_version.is_some_and(|known| known >= *version));
+            unheard += usize::from(row.ledger_version.is_none());
+        }
         let missing = || Look::NotYet(format!("knows {known} of {} ledgers as they are", versions.len()));
-        Ok(if known == versions.len() { Look::Done(since.elapsed()) } else { missing() })
+        let agrees = known + unheard.min(unheard_max) == versions.len();
+        Ok(if agrees { Look::Done(since.elapsed()) } else { missing() })
     })?;
     Ok(times.into_iter().max().unwrap_or_default())
 }
 
-/// Waits until all other nodes know version `version` of the ledger of the node at `changed`; the time is from `since`.
+/// Waits until all other nodes know version `version` of the ledger of the node at `changed`, or have never heard of its
+/// ledger; the time is from `since`.
 ///
 /// # Errors
 /// [`GridError`].
@@ -147,6 +163,7 @@ pub fn spread(
         Ok(match known {
             Some(known) if known >= version => Look::Done(since.elapsed()),
             Some(known) => Look::NotYet(format!("knows version {}.{}", known.incarnation, known.change)),
+            None if cluster.nodes.len() > asked_at_once() => Look::Done(Duration::ZERO),
             None => Look::NotYet("knows no version".to_owned()),
         })
     })?;

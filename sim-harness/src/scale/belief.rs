@@ -66,15 +66,14 @@ impl World {
         let one_way_us = self.earth.one_way_us(node, about);
         let draw = |salt: u64| mix(self.settings.seed ^ salt, ((node as u64) << 32) | about as u64);
         let began = if own.started() > BEGIN_US {
-            // A node that starts fetches all schedules, a few at a time.
-            own.started() + draw(0x7374) % self.rebuilding_us(node).max(1)
+            own.started() + self.rebuilt_us(node, draw(0x7374))
         } else {
             // In a grid at rest a schedule was checked at some time in the last round.
             BEGIN_US - draw(0x7263) % self.recheck_us().min(BEGIN_US / 2)
         };
         let introduced = other.lives.iter().rev().find(|life| life.is_introduced).map_or(0, |life| life.started);
-        let introduced =
-            if introduced > 0 { introduced + 4 * one_way_us + self.repair_jitter_us(draw(0x696e)) } else { 0 };
+        let asked_us = self.repair_jitter_us(draw(0x696e)) + self.turn_us(draw(0x7475));
+        let introduced = if introduced > 0 { introduced + 4 * one_way_us + asked_us } else { 0 };
         let at = began.max(introduced);
         let fallback = Touch { at, as_of: at.saturating_sub(one_way_us) };
         match own.touched.get(&about) {
@@ -137,12 +136,28 @@ impl World {
         round_us.max(intervals.recheck_age.as_micros() as u64)
     }
 
-    /// Until a node that starts has fetched all schedules.
-    pub(super) fn rebuilding_us(&self, node: usize) -> u64 {
-        let fetches = self.settings.view_sites().div_ceil(self.settings.limits.repair_fan_out.max(1)) as u64;
+    /// Until a node that starts has fetched the schedule which has the place of `drawn` among all.
+    fn rebuilt_us(&self, node: usize, drawn: u64) -> u64 {
+        let place = drawn % self.settings.view_sites().max(1) as u64;
+        self.rebuilt_until_us(node, place as usize + 1)
+    }
+
+    /// Until a node that starts has fetched the first `schedules`: as many as a small grid has a few at a time, the others one
+    /// by one.
+    fn rebuilt_until_us(&self, node: usize, schedules: usize) -> u64 {
+        let limits = &self.settings.limits;
+        let at_once = schedules.min(limits.sites_eager_max);
+        let fetches = at_once.div_ceil(limits.repair_fan_out.max(1)) as u64;
         // Each needs a stream and a question, on a connection that is mostly new.
         let each = 1 + STREAM_ROUND_TRIPS + DIAL_ROUND_TRIPS;
-        fetches * each * self.earth.typical_round_trip_us(node)
+        let later = (schedules - at_once) as u64 * self.settings.intervals.recheck.as_micros() as u64;
+        fetches * each * self.earth.typical_round_trip_us(node) + later
+    }
+
+    /// How long a new site waits for its turn to be asked in a grid that is too large to ask at once.
+    fn turn_us(&self, drawn: u64) -> u64 {
+        let is_small = self.settings.view_sites() <= self.settings.limits.sites_eager_max;
+        if is_small { 0 } else { drawn % (self.settings.intervals.recheck.as_micros() as u64 + 1) }
     }
 
     /// How long a node lets what it has missed come by itself.

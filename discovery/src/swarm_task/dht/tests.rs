@@ -18,7 +18,7 @@ fn dht() -> (Dht, Kad, Arc<Shared>) {
     let counters = Arc::new(Counters::default());
     let view = SharedView::new(
         identity.site_id().clone(),
-        10,
+        (10, 10),
         Wanted::new(10, Duration::ZERO, Duration::ZERO),
         Arc::clone(&counters),
     );
@@ -88,14 +88,10 @@ fn made_up_providers_leave_room_for_sites_that_are_known() {
 }
 
 #[test]
-fn puts_come_later_while_they_fail_and_as_before_when_they_succeed() {
-    let (mut dht, _, shared) = dht();
-    let shortest = millis(shared.config.intervals.dht_put_pause);
-    assert_eq!(dht.pause(), shortest);
-    dht.put_ended(false);
-    assert_eq!(dht.pause(), Millis(shortest.0 * 2));
-    (0..20).for_each(|_| dht.put_ended(false));
-    assert_eq!(dht.pause(), shortest.max(PUT_PAUSE_MAX));
-    (0..20).for_each(|_| dht.put_ended(true));
-    assert_eq!(dht.pause(), shortest);
+fn puts_come_later_where_they_take_long() {
+    let shortest = Millis(1_000);
+    assert_eq!(rest_after(Millis(0), shortest), shortest);
+    assert_eq!(rest_after(Millis(500), shortest), Millis(4_000));
+    assert_eq!(rest_after(Millis(u64::MAX), shortest), PUT_PAUSE_MAX);
+    assert_eq!(rest_after(Millis(0), Millis(100_000)), Millis(100_000), "whoever asks for more gets it");
 }
