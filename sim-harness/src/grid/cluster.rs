@@ -30,8 +30,10 @@ use super::{
 const WAVE: usize = 8;
 /// How long a node may take to open its API.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a node, or all nodes together, may take to end after SIGTERM.
+/// How long a node may take to end after SIGTERM.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// What all nodes together may take longer, for each of them: all say good-bye at once.
+const STOP_LIMIT_MORE: Duration = Duration::from_millis(50);
 /// Between two looks at a starting or ending process.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Between two looks for crashes and interrupts while time passes.
@@ -269,7 +271,8 @@ impl Cluster {
             Ok(if running == 0 { Look::Done(()) } else { Look::NotYet(format!("{running} processes running")) })
         };
         // A deadline is told below, process by process; an interrupt has no say here, since stopping is what it asks for.
-        let _ = wait_until("stop", STOP_LIMIT, PAUSE, || Ok(()), all_ended);
+        let limit = STOP_LIMIT + STOP_LIMIT_MORE.mul_f64(self.nodes.len() as f64);
+        let _ = wait_until("stop", limit, PAUSE, || Ok(()), all_ended);
         self.processes().filter_map(|node| node.process.bad_end()).collect()
     }
 }

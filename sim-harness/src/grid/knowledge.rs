@@ -25,7 +25,7 @@ const MEETING: Duration = Duration::from_millis(30);
 const JOIN_LIMIT: Duration = Duration::from_secs(120);
 /// Between two looks at a site that joins.
 const JOIN_PAUSE: Duration = Duration::from_millis(50);
-/// How long a change may take to be known everywhere.
+/// How long a change may take to be known everywhere, beside a tenth of a second for every node.
 const GOSSIP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Up to so many sites one look costs about the same.
@@ -155,7 +155,8 @@ pub fn spread(
 ) -> Result<Duration, GridError> {
     let site = &cluster.nodes[changed].site;
     let what = format!("every node to know version {}.{} of site {site}", version.incarnation, version.change);
-    let poll = Poll { what: &what, limit: GOSSIP_LIMIT, pause: pause(cluster, Duration::from_millis(2)) };
+    let limit = GOSSIP_LIMIT + Duration::from_millis(100).mul_f64(cluster.nodes.len() as f64);
+    let poll = Poll { what: &what, limit, pause: pause(cluster, Duration::from_millis(2)) };
     let others: Vec<usize> = (0..cluster.nodes.len()).filter(|index| *index != changed).collect();
     let times = poll.each(cluster, &others, |node| {
         let rows = node.client().sites()?.sites;
