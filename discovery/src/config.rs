@@ -239,6 +239,12 @@ pub struct Intervals {
     pub request_arrival: Duration,
     /// After what time a connection is closed whose other side has not said which grid it is of.
     pub introduction: Duration,
+    /// How long a node takes everybody at once after its start, so that a grid forms quickly.
+    pub settling: Duration,
+    /// For how long a neighbour that comes later is on probation: others are not told of it, and what it says of sites that
+    /// never answered waits. Somebody who does all the harm he can is banned within a third of a second, even on a
+    /// machine that he shares.
+    pub probation: Duration,
     /// For how long a prefix is guarded after the last trouble with it.
     pub guard: Duration,
     /// How long a first ban lasts; every further ban of the same peer lasts twice as long.
@@ -268,6 +274,8 @@ impl Default for Intervals {
             farewell: Duration::from_millis(300),
             request_arrival: Duration::from_secs(5),
             introduction: Duration::from_secs(10),
+            settling: Duration::from_secs(10),
+            probation: Duration::from_secs(1),
             guard: Duration::from_secs(30),
             ban_first: Duration::from_secs(600),
             ban_longest: Duration::from_secs(24 * 3600),

@@ -40,6 +40,7 @@ mod handle;
 mod inbound;
 mod offsets;
 mod prefix;
+mod probation;
 mod rate;
 mod reach;
 mod repair;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use broker::{ids::SiteId, protocol::ScheduleUpdate, time::Millis};
 use libp2p::{
-    PeerId,
-    gossipsub::{self, MessageAcceptance, PublishError, TopicHash},
+    Multiaddr, PeerId,
+    gossipsub::{self, MessageAcceptance, MessageId, PublishError, TopicHash},
 };
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     counters::Counter,
     identity::peer_of_site,
     outbox::{Pacer, advance},
+    probation::Probation,
     rate::RateLimit,
     relay::{BUNDLE_BYTES_MAX, Relay, unbundle},
     shared::{Shared, UPDATE_TIME_TO_LIVE, millis},
@@ -46,6 +47,8 @@ pub(crate) struct Gossip {
     strangers: RateLimit,
     is_guarding: bool,
     accepted: RateLimit,
+    /// Neighbours that have just come, and what they said that waits.
+    probation: Probation<Received>,
     pacer: Pacer,
     relay: Relay,
     /// An advert that no neighbour was there to take.
@@ -53,6 +56,9 @@ pub(crate) struct Gossip {
 }
 
 const RATE_WINDOW: Millis = Millis(10_000);
+
+/// A message and its name.
+pub(crate) type Received = (MessageId, gossipsub::Message);
 
 /// What to do about a message, and about whom.
 pub(crate) struct Verdict {
@@ -88,6 +94,7 @@ impl Gossip {
             strangers: RateLimit::new((limits.newcomers_per_neighbour_in_10_s / 2).max(1), RATE_WINDOW, 1),
             is_guarding: false,
             accepted: RateLimit::new(limits.gossip_in_10_s, RATE_WINDOW, 1),
+            probation: Probation::new(millis(config.intervals.probation)),
             pacer: Pacer::new(millis(config.intervals.gossip), limits.gossip_budget_per_s),
             relay: Relay::new(
                 millis(config.intervals.relay),
@@ -136,7 +143,7 @@ impl Gossip {
     /// When something may be told next, if anything waits.
     pub(crate) fn due(&self) -> Option<Millis> {
         let own = (!self.shared.outbox().changes.is_empty()).then(|| self.pacer.due());
-        own.into_iter().chain(self.relay.due()).min()
+        own.into_iter().chain(self.relay.due()).chain(self.probation.due()).min()
     }
 
     /// Tells the changes that wait and passes on what was heard, as far as it is time.
@@ -187,6 +194,68 @@ impl Gossip {
         let Some(bundle) = self.relay.take(now) else { return };
         let is_published = gossip.publish(self.schedules.clone(), bundle).is_ok();
         self.shared.count(if is_published { Counter::GossipPublished } else { Counter::GossipPublishFailed });
+    }
+
+    /// Notes that a neighbour has come that was not connected before, and puts it on probation; not while this node itself is
+    /// new, since everybody is new to it then.
+    pub(crate) fn neighbour_comes(&mut self, peer: PeerId) {
+        let now = self.shared.clock.now();
+        if now >= millis(self.shared.config.intervals.settling) {
+            self.probation.begins(peer, now);
+        }
+    }
+
+    /// Notes that a neighbour has gone or is banned: what it said that waits is not worth a look.
+    pub(crate) fn neighbour_goes(&mut self, peer: &PeerId) {
+        self.probation.ends(peer);
+    }
+
+    /// Notes where a neighbour listens; false when it is not on probation.
+    pub(crate) fn neighbour_listens_at(&mut self, peer: &PeerId, addresses: &[Multiaddr]) -> bool {
+        self.probation.listens_at(peer, addresses)
+    }
+
+    /// The neighbours whose probation is over since this was asked last, and where they listen.
+    pub(crate) fn neighbours_proven(&mut self) -> Vec<(PeerId, Vec<Multiaddr>)> {
+        self.probation.over(self.shared.clock.now())
+    }
+
+    /// Takes a message that a neighbour brought: hears it, or has it wait while its bringer is on probation; then there is
+    /// no verdict yet.
+    pub(crate) fn receive(
+        &mut self,
+        from: PeerId,
+        received: Received,
+        conduct: &Conduct,
+    ) -> Option<(MessageId, Verdict)> {
+        let now = self.shared.clock.now();
+        // What it said last is still on its way through this node when it is shut out.
+        let (id, why) = if conduct.is_banned(&from, now) {
+            (received.0, Dropped::Banned)
+        } else if self.has_to_wait(from, &received.1, now) {
+            let bytes = received.1.data.len();
+            (self.probation.keep(from, received, bytes).err()?.0, Dropped::Newcomer)
+        } else {
+            return Some((received.0, self.hear(from, &received.1, conduct)));
+        };
+        Some((id, self.verdict_on(from, &why.into())))
+    }
+
+    /// The next message whose bringer's probation is over.
+    pub(crate) fn after_probation(&mut self) -> Option<(PeerId, Received)> {
+        self.probation.take(self.shared.clock.now())
+    }
+
+    /// Whether a message is what an attacker makes up: an advert of a site that never told its schedules, from a neighbour
+    /// that has just come. How it introduces itself is not.
+    fn has_to_wait(&self, from: PeerId, message: &gossipsub::Message, now: Millis) -> bool {
+        if message.topic != self.adverts || !self.probation.is_on(&from, now) {
+            return false;
+        }
+        // What can be refused at once is.
+        let Ok((author, _)) = wire::peek_in(&message.data, &self.shared.config.grid) else { return false };
+        let introduces_itself = self.shared.view.sequence(&author).is_none() && peer_of_site(&author) == Some(from);
+        self.is_stranger(&author) && !introduces_itself
     }
 
     /// Hears a message that a neighbour brought.

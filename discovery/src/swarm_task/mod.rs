@@ -33,6 +33,7 @@ pub(crate) use self::{asks::AskCommand, gossip::Gossip, serving::Serving};
 use self::{
     asks::{Asks, Wire, ask_error},
     dht::Dht,
+    gossip::Received,
     peers::Peers,
 };
 use crate::{
@@ -96,6 +97,8 @@ const FORGET_PAST_EVERY: Millis = Millis(60_000);
 const PUT_AFTER_REQUEST: Millis = Millis(250);
 /// but no longer than this.
 const PUT_DELAY_MAX: Millis = Millis(4_000);
+/// Messages of those whose probation is over that are heard in one go: half a millisecond of signatures.
+const HEARD_AT_ONCE: usize = 8;
 /// A node that comes into company publishes after this, so that it knows some more nodes by then.
 const PUBLISH_AFTER_FIRST_CONNECTION: Millis = Millis(300);
 
@@ -175,6 +178,10 @@ impl SwarmTask {
     fn on_timer(&mut self) {
         let now = self.shared.clock.now();
         let is_put_due = now >= self.put_due();
+        for _ in 0..HEARD_AT_ONCE {
+            let Some((from, received)) = self.gossip.after_probation() else { break };
+            self.on_gossip(from, received);
+        }
         let behaviour = self.swarm.behaviour_mut();
         self.gossip.publish_due(&mut behaviour.gossip);
         if is_put_due {
@@ -284,6 +291,9 @@ impl SwarmTask {
             self.past_forgotten_at = now;
             self.shared.view.forget_before(self.shared.clock.utc());
         }
+        for (peer, addresses) in self.gossip.neighbours_proven() {
+            self.route_to(peer, &addresses);
+        }
         let behaviour = self.swarm.behaviour_mut();
         self.dht.drop_expired(&mut behaviour.kad);
         self.gossip.retry(&mut behaviour.gossip);
@@ -318,11 +328,14 @@ impl SwarmTask {
             SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
                 self.on_identified(peer_id, &info);
             }
-            SwarmEvent::ConnectionEstablished { peer_id, endpoint, connection_id, .. } => {
+            SwarmEvent::ConnectionEstablished { peer_id, endpoint, connection_id, num_established, .. } => {
                 self.dial_back_made(connection_id);
                 let from = endpoint.is_listener().then(|| ip_of(endpoint.get_remote_address())).flatten();
                 if from.is_some_and(|from| !from.is_loopback()) {
                     self.shared.count(Counter::ConnectionsFromElsewhere);
+                }
+                if num_established.get() == 1 && endpoint.is_listener() {
+                    self.gossip.neighbour_comes(peer_id);
                 }
                 let is_first = self.peers.opened(peer_id);
                 let now = self.shared.clock.now();
@@ -334,6 +347,7 @@ impl SwarmTask {
             SwarmEvent::ConnectionClosed { peer_id, num_established, cause, endpoint, .. } => {
                 if num_established == 0 {
                     self.peers.closed(&peer_id);
+                    self.gossip.neighbour_goes(&peer_id);
                 }
                 self.blame_for_end(peer_id, endpoint.get_remote_address(), cause);
             }
@@ -366,12 +380,23 @@ impl SwarmTask {
             self.shared.seen_as.note(peer, ip);
         }
         let is_new = self.peers.met(peer, &info.listen_addrs);
-        let behaviour = self.swarm.behaviour_mut();
-        for address in info.listen_addrs.iter().take(peers::ADDRESSES_PER_PEER_MAX) {
-            behaviour.kad.add_address(&peer, address.clone());
+        let addresses = &info.listen_addrs[..info.listen_addrs.len().min(peers::ADDRESSES_PER_PEER_MAX)];
+        if !self.gossip.neighbour_listens_at(&peer, addresses) {
+            self.route_to(peer, addresses);
         }
         if is_new {
             self.shared.neighbour_met.notify_one();
+        }
+    }
+
+    /// Takes a peer into the routing table of the DHT, and so tells others of it. While the table is small, each new peer has
+    /// libp2p look around anew, which costs the whole grid some requests; so who is banned soon should not get there.
+    fn route_to(&mut self, peer: PeerId, addresses: &[Multiaddr]) {
+        if self.conduct.is_banned(&peer, self.shared.clock.now()) {
+            return;
+        }
+        for address in addresses {
+            self.swarm.behaviour_mut().kad.add_address(&peer, address.clone());
         }
     }
 
@@ -379,15 +404,20 @@ impl SwarmTask {
         let behaviour = self.swarm.behaviour_mut();
         match event {
             gossipsub::Event::Message { propagation_source, message_id, message } => {
-                self.gossip.set_guarding(behaviour.gate.is_guarding());
-                let verdict = self.gossip.hear(propagation_source, &message, &self.conduct);
-                behaviour.gossip.report_message_validation_result(&message_id, &propagation_source, verdict.acceptance);
-                if let Some((peer, offence)) = verdict.blame {
-                    self.blame(peer, offence);
-                }
+                self.on_gossip(propagation_source, (message_id, message));
             }
             gossipsub::Event::Subscribed { .. } => self.gossip.retry(&mut behaviour.gossip),
             _ => {}
+        }
+    }
+
+    fn on_gossip(&mut self, from: PeerId, received: Received) {
+        let behaviour = self.swarm.behaviour_mut();
+        self.gossip.set_guarding(behaviour.gate.is_guarding());
+        let Some((id, verdict)) = self.gossip.receive(from, received, &self.conduct) else { return };
+        behaviour.gossip.report_message_validation_result(&id, &from, verdict.acceptance);
+        if let Some((peer, offence)) = verdict.blame {
+            self.blame(peer, offence);
         }
     }
 

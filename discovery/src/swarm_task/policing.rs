@@ -6,9 +6,10 @@
 //! the very most (see `transport`), 4 KiB for each request being read and 16 MiB for all large ones together (see
 //! `codec`). CPU: what the throttle lets through, 8 MiB and 1,000 streams a second; 20 invalid gossip messages, 10 invalid
 //! requests or 1,000 requests above the share end in a ban. What one address costs: 64 connections and ten more a
-//! second, at about 1 ms a handshake, and two a second once three were banned there (`waiting_room`). What all cost: 384 inbound connections, 200 handshakes a second, and the tables:
-//! half a MiB of points and bans (`conduct`), 0.6 MiB of budgets (`gossip`), 0.3 MiB of tokens (`serving`), `sites_max` sites
-//! in the view, 16,384 index entries of made-up sites at some 200 bytes.
+//! second, at about 1 ms a handshake, and one a second once three were banned there (`waiting_room`). What all cost: 384
+//! inbound connections, 200 handshakes a second, and the tables: 1 MiB of what newcomers said (`probation`), half a MiB of
+//! points and bans (`conduct`), 0.6 MiB of budgets (`gossip`), 0.3 MiB of tokens (`serving`), `sites_max` sites in the view,
+//! 16,384 index entries of made-up sites at some 200 bytes.
 
 use std::{collections::BTreeSet, io};
 
@@ -63,6 +64,7 @@ impl SwarmTask {
         behaviour.gate.shut_out(peer);
         behaviour.kad.remove_peer(&peer);
         self.peers.forget(&peer);
+        self.gossip.neighbour_goes(&peer);
         self.shared.set_bans(self.conduct.bans(now));
     }
 

@@ -158,6 +158,21 @@ async fn fresh_identities_wait_for_their_handshakes_and_a_new_member_comes_in_am
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_made_up_before_the_ban_is_not_believed() {
+    let victim = node_with(&[], |config| {
+        over_tcp(config);
+        config.intervals.settling = Duration::ZERO;
+        config.intervals.probation = Duration::from_secs(60);
+    })
+    .await;
+    let attacks = [Attack::GossipFreshIdentities, Attack::GossipGarbage];
+    let banned = || counter(&victim, Counter::PeersBanned) >= 2;
+    let tally = attack_until(&victim, &attacks, "two are banned", banned).await;
+    assert!(tally.sent_by(Attack::GossipFreshIdentities) > 0);
+    assert_eq!(victim.discovery.view().site_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_full_of_connections_still_opens_its_own() {
     let victim = node_with(&[], |config| {
         over_tcp(config);

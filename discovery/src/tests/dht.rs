@@ -43,6 +43,22 @@ async fn hosts_of_sites_never_heard_of_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_are_told_of_a_newcomer_after_its_probation() {
+    let first = node_with(&[], |config| {
+        without_gossip(config);
+        // The probation begins, and is over at the next housekeeping.
+        (config.intervals.settling, config.intervals.probation) = (Duration::ZERO, Duration::ZERO);
+    })
+    .await;
+    let bootstrap = first.discovery.listen_addresses();
+    let second = node_with(&bootstrap, without_gossip).await;
+    let knows = |node: &Node, other: &Node| node.discovery.status().connected.contains(other.discovery.site_id());
+    eventually("the second one is there", || knows(&first, &second)).await;
+    let third = node_with(&bootstrap, without_gossip).await;
+    eventually("the third one meets the second one", || knows(&third, &second)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn named_candidates_are_found_by_their_names() {
     let nodes = grid(6, without_gossip).await;
     published(&nodes).await;

@@ -19,7 +19,8 @@ use crate::{
 /// The gossip part of a node, without a swarm.
 pub(super) fn gossip() -> (Gossip, Arc<Shared>) {
     let identity = Identity::generate().unwrap();
-    let (config, _) = config(&identity);
+    let (mut config, _) = config(&identity);
+    config.intervals.settling = Duration::ZERO;
     let counters = Arc::new(Counters::default());
     let wanted = Wanted::new(10, Duration::ZERO, Duration::ZERO);
     let view = SharedView::new(identity.site_id().clone(), (10, 10), wanted, Arc::clone(&counters));
@@ -225,6 +226,50 @@ fn a_bundle_is_heard_up_to_the_first_update_that_its_bringer_could_have_refused(
         assert!(matches!(verdict.acceptance, gossipsub::MessageAcceptance::Reject), "{counter:?}");
         assert_eq!(shared.counters.get(counter), before + 1, "{counter:?}");
     }
+}
+
+#[test]
+fn what_a_new_neighbour_says_of_strangers_waits() {
+    let (mut gossip, shared) = gossip();
+    let (neighbour, friend) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let (nobody_banned, mut conduct) = (conduct(&shared), conduct(&shared));
+    let topic = adverts_topic(&shared.config.grid);
+    let mut number: u8 = 0;
+    let mut receives = |gossip: &mut Gossip, from: &Identity, data: Vec<u8>| {
+        number += 1;
+        let id = gossipsub::MessageId::new(&[number]);
+        let received = gossip.receive(from.peer_id(), (id.clone(), message(data, &topic)), &nobody_banned);
+        received.map(|(heard, verdict)| {
+            assert_eq!(heard, id);
+            format!("{:?}", verdict.acceptance)
+        })
+    };
+    let of = |site: &Identity, sequence| sealed(site, "test", shared.clock.utc_ms(), advert(site, sequence));
+    let of_stranger = || of(&Identity::generate().unwrap(), 1);
+
+    gossip.neighbour_comes(friend.peer_id());
+    gossip.neighbour_comes(neighbour.peer_id());
+    assert_eq!(receives(&mut gossip, &neighbour, of_stranger()), None);
+    assert_eq!(receives(&mut gossip, &neighbour, of(&friend, 1)), None, "a stranger, too");
+    assert_eq!(receives(&mut gossip, &friend, of(&friend, 1)).as_deref(), Some("Accept"), "it introduces itself");
+    assert_eq!(receives(&mut gossip, &friend, of(&friend, 2)), None, "but once");
+    assert_eq!(receives(&mut gossip, &neighbour, vec![7; 40]).as_deref(), Some("Reject"), "what anybody sees is wrong");
+    let version = LedgerVersion { incarnation: 1, change: 0 };
+    let snapshot = ScheduleSnapshot { site: friend.site_id().clone(), version, hosts: Vec::new() };
+    shared.view.hear_snapshot(snapshot, shared.clock.now());
+    assert_eq!(receives(&mut gossip, &neighbour, of(&friend, 3)).as_deref(), Some("Accept"), "it has answered");
+    let refused = (0..70).filter(|_| receives(&mut gossip, &neighbour, of_stranger()).is_some()).count();
+    assert_eq!((refused, shared.counters.get(Counter::DroppedNewcomers)), (8, 8), "62 places were left");
+
+    assert!(gossip.due().is_some_and(|due| due <= shared.clock.now() + Millis(1_000)));
+    gossip.neighbour_goes(&friend.peer_id());
+    gossip.neighbour_goes(&neighbour.peer_id());
+    assert_eq!((gossip.due(), shared.view.site_count()), (None, 1), "what waited has gone with its bringer");
+
+    assert!(conduct.note(neighbour.peer_id(), Offence::GossipRules, shared.clock.now()).is_some());
+    let received = (gossipsub::MessageId::new(b"late"), message(of_stranger(), &topic));
+    assert!(gossip.receive(neighbour.peer_id(), received, &conduct).is_some());
+    assert_eq!((shared.counters.get(Counter::DroppedBanned), shared.view.site_count()), (1, 1));
 }
 
 #[test]
