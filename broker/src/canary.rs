@@ -23,6 +23,8 @@ pub enum Canary {
     LossIgnored,
     /// An entry point goes on with what another has taken over.
     HandOverIgnored,
+    /// An entry point lets go when a site says that another node acts, whatever the user has signed.
+    HandOverUnsigned,
 }
 
 #[cfg(feature = "canary")]

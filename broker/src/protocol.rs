@@ -126,6 +126,13 @@ pub enum SiteRequest {
         /// The user's request, signed for the asking node.
         authorization: Arc<Authorization>,
     },
+    /// As [`SiteRequest::Release`], from a node that has taken the attempt over.
+    GiveBack {
+        /// The try.
+        attempt: AttemptId,
+        /// The user's request, signed for the asking node: the one that it has shown when it took the attempt over.
+        authorization: Arc<Authorization>,
+    },
     /// What is reserved at all, for people to see? In the order of the tries; a further question names the last one told.
     Bookings {
         /// The last one of the answer before.
@@ -145,6 +152,7 @@ impl SiteRequest {
             SiteRequest::Inquire(attempt) => (Some(attempt), "inquire"),
             SiteRequest::Inspect(attempt) => (Some(attempt), "inspect"),
             SiteRequest::TakeOver { attempt, .. } => (Some(attempt), "take over"),
+            SiteRequest::GiveBack { attempt, .. } => (Some(attempt), "give back"),
             SiteRequest::Lookup(_) => (None, "lookup"),
             SiteRequest::Bookings { .. } => (None, "bookings"),
         }
@@ -346,9 +354,10 @@ pub enum RefusalReason {
     /// Somebody changes an attempt that is not theirs.
     #[error("only the entry point of an attempt may change it")]
     NotYours,
-    /// Another node acts for the attempt now, because its user wanted that.
+    /// Another node acts for the attempt now, because its user wanted that; with what the user has signed for that node,
+    /// since it ends what the asking node does for the whole request, not only at this site.
     #[error("another node has taken the reservation over for its user")]
-    HandedOver,
+    HandedOver(Arc<SignedText>),
     /// The message makes no sense.
     #[error("malformed: {0}")]
     Malformed(String),

@@ -190,7 +190,7 @@ impl Run {
         match request {
             SiteRequest::Inquire(_) | SiteRequest::Lookup(_) | SiteRequest::Bookings { .. } => false,
             // The user has signed it for the node that may carry it.
-            SiteRequest::TakeOver { authorization, .. } => {
+            SiteRequest::TakeOver { authorization, .. } | SiteRequest::GiveBack { authorization, .. } => {
                 authorization.request.open().is_ok_and(|signed: RequestStatement| signed.entry_point == from)
             }
             SiteRequest::Hold(HoldRequest { attempt, .. })

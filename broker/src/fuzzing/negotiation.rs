@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::LazyLock,
+    sync::{Arc, LazyLock},
 };
 
 use fuzz_support::{Input, Seed, Target};
@@ -21,7 +21,7 @@ use crate::{
     protocol::{AttemptStatus, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     schedule::Schedule,
     time::{Millis, Now, Time},
-    trust::testing,
+    trust::{SignedText, testing},
 };
 
 /// Answers to a negotiation.
@@ -47,6 +47,14 @@ static RECORDS: LazyLock<[RequestRecord; 2]> = LazyLock::new(|| {
         let id = words::request_id("r");
         let authorization = testing::authorize(1, &words::site("e"), &id, &request);
         RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 0, (Time(BEGIN), Time(BEGIN + 4_000)))
+    })
+});
+
+/// What sites show that say that another node acts: the user's word for it, and another user's.
+static WORDS: LazyLock<[Arc<SignedText>; 2]> = LazyLock::new(|| {
+    [1, 2].map(|user| {
+        let RequestRecord { id, request, .. } = &RECORDS[0];
+        Arc::new(testing::authorize(user, &words::site("f"), id, request).request)
     })
 });
 
@@ -309,7 +317,7 @@ fn some_refusal(input: &mut Input<'_>, version: LedgerVersion) -> Refusal {
         }
         4 => RefusalReason::Busy,
         5 => RefusalReason::NoSuchHold,
-        6 => RefusalReason::HandedOver,
+        6 => RefusalReason::HandedOver(WORDS[usize::from(version.change.is_multiple_of(2))].clone()),
         _ => RefusalReason::AttemptIsOver,
     };
     let held = vec![(words::window(BEGIN + i64::from(input.byte()), 100), words::amounts([("cpu", 400)]))];

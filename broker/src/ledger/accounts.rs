@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Booking, Ledger};
 use crate::{
     amount::Amount,
+    ids::RequestId,
     protocol::{AttemptId, HoldRequest, RefusalReason},
     resources::amount_of,
     schedule::Schedule,
@@ -25,8 +26,16 @@ struct Account {
     holds: usize,
     /// Seconds of all bookings, each times its number of hosts.
     host_seconds: u64,
+    /// Number of bookings.
+    count: usize,
     /// All bookings.
-    bookings: BTreeSet<AttemptId>,
+    by_request: BTreeMap<RequestId, BTreeSet<AttemptId>>,
+}
+
+impl Account {
+    fn bookings(&self) -> impl Iterator<Item = &AttemptId> {
+        self.by_request.values().flatten()
+    }
 }
 
 /// See the module's documentation.
@@ -68,7 +77,8 @@ impl Accounts {
         let account = self.0.entry(user).or_default();
         account.holds += usize::from(booking.is_held());
         account.host_seconds += host_seconds(booking.window, booking.grants.len());
-        account.bookings.insert(booking.attempt.clone());
+        let of_request = account.by_request.entry(booking.attempt.request.clone()).or_default();
+        account.count += usize::from(of_request.insert(booking.attempt.clone()));
     }
 
     pub(super) fn remove(&mut self, booking: &Booking) {
@@ -76,8 +86,13 @@ impl Accounts {
         let Some(account) = self.0.get_mut(&user) else { return };
         account.holds -= usize::from(booking.is_held());
         account.host_seconds -= host_seconds(booking.window, booking.grants.len());
-        account.bookings.remove(&booking.attempt);
-        if account.bookings.is_empty() {
+        if let Some(of_request) = account.by_request.get_mut(&booking.attempt.request) {
+            account.count -= usize::from(of_request.remove(&booking.attempt));
+            if of_request.is_empty() {
+                account.by_request.remove(&booking.attempt.request);
+            }
+        }
+        if account.count == 0 {
             self.0.remove(&user);
         }
     }
@@ -95,7 +110,7 @@ impl Ledger {
                 format!("the user has {} holds, {most} are allowed", account.holds),
             ));
         }
-        let bookings = account.bookings.len();
+        let bookings = account.count;
         if let Some(most) = limits.max_reservations.filter(|most| bookings >= *most as usize) {
             let detail = format!("the user has {bookings} reservations and holds, {most} are allowed");
             return Err(Denial::new(Rule::MaxReservations, detail));
@@ -117,7 +132,7 @@ impl Ledger {
         for grant in &hold.grants {
             let Some(host) = self.hosts.get(&grant.host) else { continue };
             let mut of_user = Schedule::default();
-            let beside = account.bookings.iter().filter_map(|attempt| self.bookings.get(attempt));
+            let beside = account.bookings().filter_map(|attempt| self.bookings.get(attempt));
             for booking in beside.filter(|booking| booking.window.overlaps(hold.window)) {
                 for theirs in booking.grants.iter().filter(|theirs| theirs.host == grant.host) {
                     of_user.add(booking.window, &theirs.amounts);
@@ -138,15 +153,13 @@ impl Ledger {
 
     /// Whether all that stands here for the same request stays within what its user has signed, so that one signed
     /// request cannot be used many times: no more at one time than was asked, at one time, or at two while a reservation
-    /// that has lost hosts moves, as its user allows.
-    pub(super) fn check_other_tries(
-        &self,
-        hold: &HoldRequest,
-        statement: &RequestStatement,
-    ) -> Result<(), RefusalReason> {
-        let of_request = |attempt: u32| AttemptId { attempt, ..hold.attempt.clone() };
+    /// that has lost hosts moves, as its user allows. That the user has signed it for another node as well, to take it over,
+    /// does not make it two.
+    pub(super) fn check_other_tries(&self, hold: &HoldRequest, permit: &Permit) -> Result<(), RefusalReason> {
+        let statement = &*permit.statement;
+        let of_request = self.accounts.0.get(&permit.user).and_then(|has| has.by_request.get(&hold.attempt.request));
         let others: Vec<&Booking> =
-            self.bookings.range(of_request(0)..=of_request(u32::MAX)).map(|(_, booking)| booking).collect();
+            of_request.into_iter().flatten().filter_map(|attempt| self.bookings.get(attempt)).collect();
         let settled: Vec<&Booking> = others.iter().copied().filter(|booking| booking.state.is_settled()).collect();
         check_covered(hold, statement, &settled).map_err(RefusalReason::NotAllowed)?;
         // An earlier try that was decided against may still stand until its release arrives.

@@ -17,6 +17,7 @@ impl Ledger {
         let of_entry_point = match &request {
             SiteRequest::Inquire(_)
             | SiteRequest::TakeOver { .. }
+            | SiteRequest::GiveBack { .. }
             | SiteRequest::Lookup(_)
             | SiteRequest::Bookings { .. } => None,
             SiteRequest::Hold(HoldRequest { attempt, .. })
@@ -27,8 +28,8 @@ impl Ledger {
         };
         let steward = of_entry_point.map(|attempt| self.steward_of(attempt));
         let answer = if steward.is_some_and(|steward| steward != from) {
-            let handed_over = of_entry_point.is_some_and(|attempt| self.was_of(attempt, from));
-            self.refusal(if handed_over { RefusalReason::HandedOver } else { RefusalReason::NotYours })
+            let word = of_entry_point.and_then(|attempt| self.word_of_steward(attempt));
+            self.refusal(word.map_or(RefusalReason::NotYours, RefusalReason::HandedOver))
         } else {
             match request {
                 SiteRequest::Lookup(id) => self.on_lookup(&id),
@@ -38,12 +39,17 @@ impl Ledger {
                 }
                 SiteRequest::Hold(hold) => self.on_hold(now, from, hold),
                 SiteRequest::Confirm { attempt, held_in } => self.on_confirm(now, &attempt, held_in),
+                SiteRequest::GiveBack { attempt, authorization } => {
+                    self.on_give_back(now, from, &attempt, &authorization)
+                }
+                // It is of a time before the node took the attempt over.
+                SiteRequest::Release(attempt) if self.is_taken_over(&attempt) => self.refusal(RefusalReason::NotYours),
                 SiteRequest::Release(attempt) => {
                     self.give_back(now, &attempt);
                     SiteAnswer::Released { version: self.version }
                 }
                 SiteRequest::Settle(attempt) => self.on_settle(&attempt),
-                SiteRequest::Inquire(attempt) => self.on_inquiry(now, &attempt),
+                SiteRequest::Inquire(attempt) => self.on_inquiry(&attempt),
                 SiteRequest::Inspect(attempt) => self.on_inspection(now, &attempt),
             }
         };
@@ -128,7 +134,7 @@ impl Ledger {
         if held >= self.limits.max_holds || of_peer >= self.limits.max_holds_per_entry_point {
             return Err(refuse(RefusalReason::TooManyHolds(held as u64)));
         }
-        self.check_other_tries(hold, &permit.statement).map_err(refuse)?;
+        self.check_other_tries(hold, permit).map_err(refuse)?;
         self.check_account(hold, permit).map_err(|denial| refuse(RefusalReason::NotAllowed(denial)))?;
         for grant in &hold.grants {
             let Some(host) = self.hosts.get(&grant.host) else {
@@ -192,17 +198,16 @@ impl Ledger {
         Some(booking)
     }
 
-    /// An attempt that is not here is buried, because the answer promises never to confirm it.
-    fn on_inquiry(&mut self, now: Now, attempt: &AttemptId) -> SiteAnswer {
+    /// An attempt that is not here will never be confirmed here, as the answer promises, and nothing needs to be done for
+    /// that: who asks has confirmed it, so all sites have held it before; of this one's hold an end is remembered, or a
+    /// restart has made the confirm worthless. Anybody may ask, so the question changes nothing.
+    fn on_inquiry(&self, attempt: &AttemptId) -> SiteAnswer {
         let booking = match self.bookings.get(attempt) {
             Some(booking) if booking.is_held() => AttemptStatus::Pending,
             Some(_) => AttemptStatus::Confirmed,
             // It was made good for elsewhere, or the user has taken it back: only who acts for it knows.
             None if self.tombstones.was_complete(attempt) => AttemptStatus::Confirmed,
-            None => {
-                self.bury(now, attempt);
-                AttemptStatus::Dead
-            }
+            None => AttemptStatus::Dead,
         };
         SiteAnswer::Status { decision: None, booking }
     }

@@ -12,7 +12,7 @@ use crate::{
     ids::{RequestId, SiteId},
     protocol::{AttemptId, BookedPart, RefusalReason, SiteAnswer},
     time::{Millis, Now, Time},
-    trust::{Authorization, Permit, PublicKey, RequestStatement},
+    trust::{Authorization, Permit, PublicKey, RequestStatement, SignedText},
 };
 
 /// Most bookings of one request that a site tells; a request has one a try, and few tries stand.
@@ -25,17 +25,24 @@ impl Ledger {
         taken_over.unwrap_or(&attempt.entry_point)
     }
 
-    /// Whether `site`, which may not act for the attempt, once could have: then it hears that another does.
-    pub(super) fn was_of(&self, attempt: &AttemptId, site: &SiteId) -> bool {
-        attempt.entry_point == *site || self.bookings.get(attempt).is_some_and(|booking| booking.steward.is_some())
+    /// Whether another node than the entry point, or that one anew, acts for the attempt by a word of its user's.
+    pub(super) fn is_taken_over(&self, attempt: &AttemptId) -> bool {
+        self.bookings.get(attempt).is_some_and(|booking| booking.steward.is_some())
     }
 
-    /// What a node hears that wants to take an attempt over while another acts for the request by a later word of the user.
-    /// None when this booking is in its hands already: then it must be able to give that back.
+    /// What the user has signed for who acts for the attempt in the place of its entry point, if somebody does: whoever
+    /// once could have acted hears of it.
+    pub(super) fn word_of_steward(&self, attempt: &AttemptId) -> Option<Arc<SignedText>> {
+        let booking = self.bookings.get(attempt).filter(|booking| booking.steward.is_some())?;
+        booking.statement.clone()
+    }
+
+    /// What a node hears that wants to take an attempt over while another acts for the request by a later word of the user,
+    /// which is `word`. None when this booking is in its hands already: then it must be able to give that back.
     #[must_use]
-    pub fn refusal_of_takeover(&self, attempt: &AttemptId, from: &SiteId) -> Option<SiteAnswer> {
+    pub fn refusal_of_takeover(&self, attempt: &AttemptId, from: &SiteId, word: Arc<SignedText>) -> Option<SiteAnswer> {
         let steward = self.bookings.get(attempt).and_then(|booking| booking.steward.as_ref());
-        (steward != Some(from)).then(|| self.refusal(RefusalReason::HandedOver))
+        (steward != Some(from)).then(|| self.refusal(RefusalReason::HandedOver(word)))
     }
 
     /// What is reserved here for a request. Whoever knows its name may ask: the name is 80 random bits.
@@ -69,31 +76,42 @@ impl Ledger {
             Err(reason) if is_checked => return self.refusal(reason),
             Err(_) => None,
         };
-        let word = permit.as_ref().map(Word::new);
+        let is_of = |booking: &Booking| booking.user_key == permit.as_ref().map(|permit| permit.user);
+        if is_checked && !self.bookings.get(attempt).is_none_or(is_of) {
+            let why = "the reservation is of another user".to_owned();
+            return self.refusal(RefusalReason::Malformed(why));
+        }
+        let word = permit.as_ref().map(|permit| Word::new(permit, &authorization.request));
         let known = word.as_ref().and_then(|word| self.words.get(word));
-        let is_superseded = word.as_ref().is_some_and(|word| known.is_some_and(|known| known.is_after(word)));
-        if let Some(word) = word.clone().filter(|_| !is_superseded) {
+        let later = word.as_ref().and_then(|word| known.filter(|known| known.is_after(word))).cloned();
+        if let Some(word) = word.clone().filter(|_| later.is_none()) {
             self.words.insert(word, now.monotonic + self.limits.tombstone_life);
         }
         // Even of a try that the other node has not heard of: there is one node for a request.
-        if is_superseded && let Some(refusal) = self.refusal_of_takeover(attempt, from) {
+        if let Some(later) = &later
+            && let Some(refusal) = self.refusal_of_takeover(attempt, from, later.signed.clone())
+        {
             return refusal;
         }
-        let said_before = word.as_ref().filter(|_| !is_superseded).and_then(|word| self.words.before(word)).cloned();
-        let Some(booking) = self.bookings.get(attempt).filter(|booking| !booking.is_held()) else {
+        let said_before = word.as_ref().filter(|_| later.is_none()).and_then(|word| self.words.before(word)).cloned();
+        let Some(booking) = self.bookings.get(attempt) else {
+            // As for an inquiry: it will never be confirmed here.
+            return SiteAnswer::Booked { hosts: Vec::new(), before: said_before, version: self.version };
+        };
+        if booking.is_held() {
             // Who acts for it now goes by this answer, so the hold must not be confirmed any more.
             self.give_back(now, attempt);
             return SiteAnswer::Booked { hosts: Vec::new(), before: said_before, version: self.version };
-        };
-        if is_checked && booking.user_key != permit.as_ref().map(|permit| permit.user) {
-            let why = "the reservation is of another user".to_owned();
-            return self.refusal(RefusalReason::Malformed(why));
         }
         let is_news =
             booking.steward.as_ref() != Some(from) || booking.statement.as_deref() != Some(&authorization.request);
         let is_last_word = permit.as_ref().is_none_or(|permit| is_last_word(booking, &permit.statement));
-        if is_news && !is_last_word && booking.steward.as_ref() != Some(from) {
-            return self.refusal(RefusalReason::HandedOver);
+        if is_news
+            && !is_last_word
+            && booking.steward.as_ref() != Some(from)
+            && let Some(later) = booking.statement.clone()
+        {
+            return self.refusal(RefusalReason::HandedOver(later));
         }
         let hosts = booking.grants.iter().map(|grant| grant.host.clone()).collect();
         let mut before = said_before;
@@ -111,6 +129,28 @@ impl Ledger {
             self.insert(booking);
         }
         SiteAnswer::Booked { hosts, before, version: self.version }
+    }
+
+    /// Gives back what `from` has taken over, by the very word of the user by which it acts: it may have acted by an earlier
+    /// one before, and what it sent in that time may come late.
+    pub(super) fn on_give_back(
+        &mut self,
+        now: Now,
+        from: &SiteId,
+        attempt: &AttemptId,
+        authorization: &Authorization,
+    ) -> SiteAnswer {
+        if let Some(booking) = self.bookings.get(attempt) {
+            let is_shown = booking.statement.as_deref() == Some(&authorization.request);
+            match (&booking.steward, &booking.statement) {
+                (Some(steward), _) if steward == from && is_shown => self.give_back(now, attempt),
+                (Some(steward), Some(word)) if steward != from => {
+                    return self.refusal(RefusalReason::HandedOver(word.clone()));
+                }
+                _ => return self.refusal(RefusalReason::NotYours),
+            }
+        }
+        SiteAnswer::Released { version: self.version }
     }
 
     fn check_takeover(
@@ -138,12 +178,20 @@ struct Word {
     request: RequestId,
     issued: Time,
     entry_point: SiteId,
+    /// What says so.
+    signed: Arc<SignedText>,
 }
 
 impl Word {
-    fn new(permit: &Permit) -> Word {
+    fn new(permit: &Permit, signed: &SignedText) -> Word {
         let RequestStatement { id, issued, entry_point, .. } = &*permit.statement;
-        Word { user: permit.user, request: id.clone(), issued: *issued, entry_point: entry_point.clone() }
+        Word {
+            user: permit.user,
+            request: id.clone(),
+            issued: *issued,
+            entry_point: entry_point.clone(),
+            signed: Arc::new(signed.clone()),
+        }
     }
 
     fn is_after(&self, other: &Word) -> bool {
@@ -155,12 +203,16 @@ impl Word {
 /// The last word of each user about each request, remembered for a while: two nodes may be asked to act for one request
 /// within a short time, and the second may come when nothing is left here of what the first has taken over.
 ///
-/// Invariant: at most `limit` are remembered; at the bound a new one is not.
+/// Invariant: at most `limit` are remembered, of at most [`WORDS_BYTES_MAX`] together; at a bound a new one is not.
 #[derive(Debug)]
 pub(super) struct Words {
     limit: usize,
+    bytes: usize,
     last: BTreeMap<(PublicKey, RequestId), LastWord>,
 }
+
+/// What remembered words may take together: anybody in an open grid can say one.
+const WORDS_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Debug)]
 struct LastWord {
@@ -172,7 +224,7 @@ struct LastWord {
 
 impl Words {
     pub(super) fn new(limit: usize) -> Words {
-        Words { limit: limit.max(1), last: BTreeMap::new() }
+        Words { limit: limit.max(1), bytes: 0, last: BTreeMap::new() }
     }
 
     fn get(&self, word: &Word) -> Option<&Word> {
@@ -194,17 +246,22 @@ impl Words {
 
     fn insert(&mut self, word: Word, forget_at: Millis) {
         let key = (word.user, word.request.clone());
+        let bytes = word.signed.size_bytes();
         let before = match self.last.get(&key) {
             Some(last) if last.word.entry_point == word.entry_point => last.before.clone(),
             Some(last) => Some(last.word.entry_point.clone()),
-            None if self.last.len() < self.limit => None,
+            None if self.last.len() < self.limit && self.bytes + bytes <= WORDS_BYTES_MAX => None,
             None => return,
         };
-        self.last.insert(key, LastWord { word, before, forget_at });
+        self.bytes += bytes;
+        if let Some(replaced) = self.last.insert(key, LastWord { word, before, forget_at }) {
+            self.bytes -= replaced.word.signed.size_bytes();
+        }
     }
 
     pub(super) fn forget(&mut self, now: Millis) {
         self.last.retain(|_, last| last.forget_at > now);
+        self.bytes = self.last.values().map(|last| last.word.signed.size_bytes()).sum();
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     protocol::{Advert, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     resources::ResourceName,
     time::Span,
-    trust::{Authorization, testing},
+    trust::{Authorization, RequestStatement, testing},
     view::SiteView,
 };
 
@@ -324,9 +324,99 @@ fn of_two_nodes_that_the_user_went_to_the_later_one_acts_for_every_try() {
     let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(before, Some(id("f")), "also when the first answer was lost");
     let (answer, records) = ask(&mut ledger, at(3), "d", take("d", 2));
-    assert_eq!((reason(answer), records.len()), (RefusalReason::HandedOver, 0));
+    let last = Arc::new(word("g").request.clone());
+    assert_eq!((reason(answer), records.len()), (RefusalReason::HandedOver(last.clone()), 0));
+    let (answer, _) = ask(&mut ledger, at(3), "f", SiteRequest::Inspect(attempt("r", 1)));
+    assert_eq!(reason(answer), RefusalReason::HandedOver(last.clone()), "with the words that show it");
     ledger.sanity_check().unwrap();
     // What is in a node's hands already it can still give back.
-    assert_eq!(ledger.refusal_of_takeover(&attempt("r", 1), &id("g")), None);
-    assert!(ledger.refusal_of_takeover(&attempt("r", 1), &id("f")).is_some());
+    assert_eq!(ledger.refusal_of_takeover(&attempt("r", 1), &id("g"), last.clone()), None);
+    assert!(ledger.refusal_of_takeover(&attempt("r", 1), &id("f"), last).is_some());
+}
+
+/// The words of a user about request `r`, for a node.
+fn word_of(user: u64, node: &str) -> Arc<Authorization> {
+    let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();
+    Arc::new(testing::authorize(user, &id(node), &attempt("r", 1).request, &asked))
+}
+
+#[test]
+fn who_knows_the_name_of_a_request_alone_ends_no_try_of_it() {
+    let mut ledger = ledger();
+    let held = hold(attempt("r", 1), 2_000, 1_000);
+    assert!(matches!(ask(&mut ledger, at(0), "entry", held.clone()).0, SiteAnswer::Held { .. }));
+    let (_, before) =
+        (ask(&mut ledger, at(0), "stranger", SiteRequest::Lookup(attempt("r", 1).request)), ledger.version());
+    for number in [1, 2, u32::MAX] {
+        let question = SiteRequest::Inquire(attempt("r", number));
+        ask(&mut ledger, at(0), "stranger", question);
+        let takeover = SiteRequest::TakeOver { attempt: attempt("r", number), authorization: word_of(2, "stranger") };
+        ask(&mut ledger, at(0), "stranger", takeover);
+    }
+    assert_eq!(ledger.version(), before);
+    assert!(matches!(ask(&mut ledger, at(0), "entry", held).0, SiteAnswer::Held { .. }), "not another user's");
+    assert!(matches!(ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1))).0, SiteAnswer::Confirmed { .. }));
+    ask(&mut ledger, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
+    let next = hold(attempt("r", 2), 2_000, 1_000);
+    assert!(matches!(ask(&mut ledger, at(0), "entry", next).0, SiteAnswer::Held { .. }), "nor a question");
+    // The user's own word ends a try that is not confirmed yet: who acts now goes by the answer.
+    let takeover = SiteRequest::TakeOver { attempt: attempt("r", 2), authorization: word_of(1, "f") };
+    let (answer, _) = ask(&mut ledger, at(1), "f", takeover);
+    assert!(matches!(answer, SiteAnswer::Booked { hosts, .. } if hosts.is_empty()));
+    let (answer, _) = ask(&mut ledger, at(1), "entry", confirm(attempt("r", 2)));
+    assert_eq!(reason(answer), RefusalReason::NoSuchHold);
+}
+
+#[test]
+fn a_request_that_was_taken_over_is_still_used_once() {
+    let mut ledger = ledger();
+    let by = |node: &str, number, start| {
+        let SiteRequest::Hold(mut hold) = hold(attempt("r", number), start, 1_000) else { panic!() };
+        hold.authorization = word_of(1, node);
+        hold.attempt.entry_point = id(node);
+        SiteRequest::Hold(hold)
+    };
+    assert!(matches!(ask(&mut ledger, at(0), "entry", by("entry", 1, 2_000)).0, SiteAnswer::Held { .. }));
+    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
+    let takeover = SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word_of(1, "f") };
+    assert!(matches!(ask(&mut ledger, at(1), "f", takeover).0, SiteAnswer::Booked { .. }));
+    for (node, number, start) in [("f", 7, 2_000), ("f", 8, 4_000), ("entry", 2, 2_000), ("entry", 3, 4_000)] {
+        let (answer, _) = ask(&mut ledger, at(2), node, by(node, number, start));
+        let RefusalReason::NotAllowed(denial) = reason(answer) else { panic!("{node} {number}") };
+        assert_eq!(denial.rule, crate::trust::Rule::HostCount);
+    }
+    let give_back = SiteRequest::GiveBack { attempt: attempt("r", 1), authorization: word_of(1, "f") };
+    ask(&mut ledger, at(3), "f", give_back);
+    assert!(matches!(ask(&mut ledger, at(3), "f", by("f", 9, 2_000)).0, SiteAnswer::Held { .. }));
+}
+
+#[test]
+fn what_was_taken_over_is_given_back_by_the_word_that_holds_and_no_earlier_one() {
+    let mut ledger = ledger();
+    ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
+    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
+    let of = |node: &str, issued| {
+        let mut statement: RequestStatement = word_of(1, node).request.open().unwrap();
+        statement.issued = Time(issued);
+        Arc::new(Authorization { request: testing::sign(&statement, &testing::key(1)), ..(*word_of(1, node)).clone() })
+    };
+    let take = |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word };
+    let give = |word| SiteRequest::GiveBack { attempt: attempt("r", 1), authorization: word };
+    for (node, issued) in [("f", 1), ("g", 2), ("f", 3)] {
+        assert!(matches!(ask(&mut ledger, at(1), node, take(of(node, issued))).0, SiteAnswer::Booked { .. }));
+    }
+    let last = RefusalReason::HandedOver(Arc::new(of("f", 3).request.clone()));
+    for (node, late, expected) in [
+        ("f", give(of("f", 1)), RefusalReason::NotYours),
+        ("f", SiteRequest::Release(attempt("r", 1)), RefusalReason::NotYours),
+        ("g", give(of("g", 2)), last.clone()),
+        ("entry", SiteRequest::Release(attempt("r", 1)), last),
+    ] {
+        let (answer, records) = ask(&mut ledger, at(2), node, late);
+        assert_eq!((reason(answer), records.len()), (expected, 0));
+    }
+    for _ in 0..2 {
+        assert!(matches!(ask(&mut ledger, at(3), "f", give(of("f", 3))).0, SiteAnswer::Released { .. }));
+    }
+    assert_eq!(ledger.bookings().count(), 0);
 }

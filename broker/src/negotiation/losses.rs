@@ -17,7 +17,7 @@ use crate::{
     canary::{self, Canary},
     ids::SiteId,
     plan::{Allocation, CutCounts, Reason},
-    protocol::{Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{SiteAnswer, SiteRequest},
     time::{Millis, Now},
 };
 
@@ -175,9 +175,10 @@ impl Negotiation {
         if !matches!(self.state, State::Stands { .. }) || !self.watch.waiting.remove(&(attempt, site.clone())) {
             return;
         }
-        if let Ok(SiteAnswer::Refused(Refusal { reason: RefusalReason::HandedOver, .. })) = answer {
-            self.hand_over(now);
-        } else if let Ok(SiteAnswer::Booked { hosts, before, .. }) = answer {
+        if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.lets_go(now, refusal)) {
+            return;
+        }
+        if let Ok(SiteAnswer::Booked { hosts, before, .. }) = answer {
             self.tell_who_acted(now, attempt, before.as_ref());
             let standing = self.standing_mut();
             let here: Vec<_> = standing

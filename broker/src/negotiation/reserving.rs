@@ -303,8 +303,10 @@ impl Negotiation {
                     self.stand(now, allocation);
                 }
             }
-            Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::HandedOver => self.hand_over(now),
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason != RefusalReason::Busy => {
+                if self.lets_go(now, refusal) {
+                    return;
+                }
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
                 self.abort(now);
             }
@@ -383,12 +385,16 @@ impl Negotiation {
     /// What another entry point has made can be given back only when its site has heard who acts for it now.
     fn release_message(&self, site: &SiteId, attempt: u32) -> Output {
         let release = self.releases.get(&(attempt, site.clone()));
-        let takeover = release.filter(|release| release.needs_takeover).and_then(|_| self.takeover_message(attempt));
+        let of_another = if release.is_some_and(|release| release.needs_takeover) {
+            self.takeover_message(attempt)
+        } else {
+            self.give_back_message(attempt)
+        };
         Output::Ask {
             site: site.clone(),
             attempt,
             purpose: Purpose::Release,
-            request: takeover.unwrap_or_else(|| SiteRequest::Release(self.attempt_id(attempt))),
+            request: of_another.unwrap_or_else(|| SiteRequest::Release(self.attempt_id(attempt))),
             timeout: self.settings.answer_timeout,
         }
     }
@@ -425,9 +431,10 @@ impl Negotiation {
 
     fn on_release_answer(&mut self, now: Now, site: &SiteId, attempt: u32, answer: &Result<SiteAnswer, String>) {
         let key = (attempt, site.clone());
+        let is_taking = self.releases.get(&key).is_some_and(|release| release.needs_takeover);
         match answer {
-            // Nothing is there to give back, or now it can be.
-            Ok(SiteAnswer::Booked { hosts, before, .. }) => {
+            // Nothing is there to give back, or now it can be. To a release itself this is no answer.
+            Ok(SiteAnswer::Booked { hosts, before, .. }) if is_taking => {
                 self.tell_who_acted(now, attempt, before.as_ref());
                 if hosts.is_empty() {
                     return self.on_released(&key);
@@ -437,9 +444,9 @@ impl Negotiation {
                     self.send_releases(now);
                 }
             }
-            Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::HandedOver => {
+            Ok(SiteAnswer::Refused(refusal)) if matches!(refusal.reason, RefusalReason::HandedOver(_)) => {
                 self.on_released(&key);
-                self.hand_over(now);
+                self.lets_go(now, refusal);
             }
             // Of what was taken over nothing is there any more, so its site does not know who acts for it.
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::NotYours => self.on_released(&key),

@@ -4,7 +4,10 @@
 //! Invariant: what the new one goes on with are whole bookings, no more hosts than were asked for; everything else that
 //! may be there of the request is owed a release, so that nothing stays behind that nobody looks after.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Standing, State, losses::Watch};
 use crate::{
@@ -12,11 +15,11 @@ use crate::{
     canary::{self, Canary},
     ids::SiteId,
     plan::{Allocation, HostGrant},
-    protocol::{AttemptId, BookedPart, SiteRequest},
+    protocol::{AttemptId, BookedPart, Refusal, RefusalReason, SiteRequest},
     request::Request,
     resources::amount_of,
     time::{Millis, Now, Window},
-    trust::{Authorization, RequestStatement},
+    trust::{Authorization, RequestStatement, SignedText},
 };
 
 /// What a node that lets go still has is given back only after `lost_after` times this: the node that acts now may not have
@@ -41,6 +44,10 @@ pub(super) struct Taken {
     /// What is given up, and who must hear that another node acts now.
     pub(super) owed: Vec<Owed>,
 }
+
+/// Most nodes that are told to let go because some site has named them: more than a user goes to, and one that lies cannot
+/// name without end.
+const TOLD_TO_LET_GO_MAX: usize = 16;
 
 type Told = (SiteId, BookedPart);
 
@@ -142,23 +149,34 @@ fn has_totals(request: &Request, chosen: &[&Told]) -> bool {
 }
 
 impl RequestRecord {
-    /// Whether this node acts for the request, or has left it to another one, by a word of the user's that is later than the
-    /// one by which a node says that it does. That one is not to be given anything of it: it hears that the request is in
-    /// other hands.
+    /// The word of the user's by which this node acts for the request, or has left it to another one, if that is later than
+    /// the one by which a node says that it does. That one is not to be given anything of it: it hears that the request is
+    /// in other hands.
     #[must_use]
-    pub fn keeps_from(&self, authorization: &Authorization) -> bool {
-        let same_user =
-            self.authorization.as_ref().is_some_and(|own| own.request.author == authorization.request.author);
-        let statement = authorization.request.open::<RequestStatement>();
-        same_user && statement.is_ok_and(|word| word.id == self.id && self.is_later_word(&word))
+    pub fn keeps_from(&self, authorization: &Authorization) -> Option<Arc<SignedText>> {
+        let word = self.word_of_user(&authorization.request)?;
+        let present = self.present_word().filter(|_| self.is_later_word(&word))?;
+        Some(Arc::new(present.request.clone()))
+    }
+
+    /// What the user has signed for the node that acts now, as far as this one knows.
+    fn present_word(&self) -> Option<&Authorization> {
+        let is_left = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
+        if is_left { self.handed_to.as_ref() } else { self.authorization.as_ref() }
     }
 
     /// Whether what the user has signed for the node that acts now, as far as this one knows, is later than `other`. Words
     /// of the same second are ordered by the names of their nodes.
     fn is_later_word(&self, other: &RequestStatement) -> bool {
-        let is_left = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
-        let word = if is_left { self.word_of_next() } else { self.authorization.as_ref().and_then(word_of) };
+        let word = self.present_word().and_then(word_of);
         word.is_some_and(|word| (word.issued, &word.entry_point) > (other.issued, &other.entry_point))
+    }
+
+    /// What is signed, if the user of this request has signed it, about this request.
+    fn word_of_user(&self, signed: &SignedText) -> Option<RequestStatement> {
+        self.authorization.as_ref().filter(|own| own.request.author == signed.author)?;
+        let word = signed.open::<RequestStatement>().ok()?;
+        (word.id == self.id).then_some(word)
     }
 
     /// What the user has signed for the node that this one has handed the request over to.
@@ -186,6 +204,14 @@ impl Negotiation {
         Some(SiteRequest::TakeOver { attempt: name.clone(), authorization: authorization.into() })
     }
 
+    /// What gives a try back that another node has made and this one has taken over; none for its own tries.
+    pub(super) fn give_back_message(&self, attempt: u32) -> Option<SiteRequest> {
+        match self.takeover_message(attempt)? {
+            SiteRequest::TakeOver { attempt, authorization } => Some(SiteRequest::GiveBack { attempt, authorization }),
+            _ => None,
+        }
+    }
+
     /// Whether all that was to be taken over had been given back before its sites heard of it: then it was taken back, or
     /// is in the hands of another node.
     pub(super) fn is_nothing_left(&self) -> bool {
@@ -203,6 +229,9 @@ impl Negotiation {
     /// every answer; it is owed once.
     pub(super) fn tell_who_acted(&mut self, now: Now, attempt: u32, before: Option<&SiteId>) {
         let Some(before) = before.filter(|before| **before != self.entry_point) else { return };
+        if self.told_to_let_go.len() >= TOLD_TO_LET_GO_MAX {
+            return;
+        }
         if self.told_to_let_go.insert(before.clone()) && !self.bookings().contains(&(attempt, before.clone())) {
             self.owe(now, attempt, [before.clone()]);
             self.persist(self.record.decision.clone());
@@ -213,12 +242,8 @@ impl Negotiation {
     /// Another node says that it acts for the request. It does, if the user has signed so, and has not signed later that
     /// this one does.
     pub(super) fn on_taken_over(&mut self, now: Now, by: &SiteId, authorization: &Authorization) {
-        let Some(own) = &self.record.authorization else { return };
-        if own.request.author != authorization.request.author || *by == self.entry_point {
-            return;
-        }
-        let Ok(statement) = authorization.request.open::<RequestStatement>() else { return };
-        if statement.id != self.record.id || statement.entry_point != *by || self.record.is_later_word(&statement) {
+        let Some(statement) = self.record.word_of_user(&authorization.request) else { return };
+        if *by == self.entry_point || statement.entry_point != *by || self.record.is_later_word(&statement) {
             return;
         }
         let is_left = matches!(self.record.decision, Decision::Closed(Outcome::HandedOver));
@@ -236,6 +261,22 @@ impl Negotiation {
         } else {
             self.hand_over(now);
         }
+    }
+
+    /// A site says that another node acts for the request. It does, if the site shows that the user has signed so, later
+    /// than for this one: else a site that lies could end what others have reserved. Whether this node has let go.
+    pub(super) fn lets_go(&mut self, now: Now, refusal: &Refusal) -> bool {
+        let RefusalReason::HandedOver(signed) = &refusal.reason else { return false };
+        let word = self.record.word_of_user(signed);
+        let is_shown =
+            word.is_some_and(|word| word.entry_point != self.entry_point && !self.record.is_later_word(&word));
+        let lets_go = is_shown || canary::is_on(Canary::HandOverUnsigned);
+        if lets_go && !matches!(self.state, State::Closed { .. }) {
+            let word = Authorization { request: SignedText::clone(signed), user: None, entry_point: None };
+            self.record.handed_to = Some(word);
+            self.hand_over(now);
+        }
+        lets_go
     }
 
     /// Another node acts for the request now. What it knows of is not this one's to give back any more, and sites will

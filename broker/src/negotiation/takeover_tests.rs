@@ -1,5 +1,7 @@
 //! Takeovers at the entry point: what is gone on with, who is told, and how the one that acted before lets go.
 
+use std::sync::Arc;
+
 use super::{
     losses_tests::{LOST, booked, host, standing},
     tests::{Run, at, site, version},
@@ -11,6 +13,7 @@ use crate::{
     protocol::{BookedPart, RefusalReason, SiteAnswer, SiteRequest},
     resources::{Amounts, ResourceName},
     time::{Time, Window},
+    trust::SignedText,
 };
 
 #[test]
@@ -56,8 +59,10 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     let event = Event::Answer { site: site("a"), attempt: number, purpose: Purpose::Release, answer: Ok(booked(true)) };
     run.negotiation.handle(at(5), event, &mut ());
     run.drain();
-    let Some(Output::Ask { request: SiteRequest::Release(released), .. }) = run.outputs.first() else { panic!() };
-    assert_eq!(*released, old, "under the name that its site knows");
+    let Some(Output::Ask { request: SiteRequest::GiveBack { attempt, .. }, .. }) = run.outputs.first() else {
+        panic!()
+    };
+    assert_eq!(*attempt, old, "under the name that its site knows");
 }
 
 fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amount: u64) -> (SiteId, BookedPart) {
@@ -121,12 +126,65 @@ fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
     let due = run.wake();
     assert!(due >= 2 * LOST, "{due}");
     assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
-    let handed_over = super::tests::refused(RefusalReason::HandedOver);
+    let handed_over = super::tests::refused(RefusalReason::HandedOver(word(1, "f", &record)));
     for (name, answer) in [("a", handed_over), ("b", SiteAnswer::Released { version: version(8) })] {
         let event = Event::Answer { site: site(name), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(due), event, &mut ());
     }
     assert!(run.negotiation.is_quiet());
+}
+
+/// What a user has signed for a node.
+fn word(user: u64, node: &str, record: &RequestRecord) -> Arc<SignedText> {
+    let authorization = crate::trust::testing::authorize(user, &site(node), &record.id, &record.request);
+    Arc::new(authorization.request)
+}
+
+#[test]
+fn a_node_lets_go_only_when_a_site_shows_a_later_word_of_the_user() {
+    let record = standing().negotiation.record().clone();
+    let other = RequestRecord { id: RequestId::new("other").unwrap(), ..record.clone() };
+    let mut forged = word(1, "d", &record);
+    Arc::make_mut(&mut forged).text = word(1, "f", &record).text.clone();
+    let lies = [word(2, "f", &record), word(1, "f", &other), word(1, "d", &record), word(1, "e", &record), forged];
+    let says = |word: &Arc<SignedText>| super::tests::refused(RefusalReason::HandedOver(word.clone()));
+    for lie in &lies {
+        let mut run = standing();
+        run.negotiation.handle(at(50), Event::Check, &mut ());
+        run.inspected(51, "a", Ok(says(lie)));
+        assert!(matches!(run.negotiation.stage(), Stage::Stands(_)), "{lie:?}");
+    }
+    let mut run = standing();
+    run.negotiation.handle(at(50), Event::Check, &mut ());
+    run.inspected(51, "a", Ok(says(&word(1, "f", &record))));
+    assert!(matches!(run.negotiation.stage(), Stage::Closed { outcome: Outcome::HandedOver, .. }));
+
+    let confirming = |word: &Arc<SignedText>| {
+        let mut run = Run::confirming();
+        let event = Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Confirm, answer: Ok(says(word)) };
+        run.negotiation.handle(at(3), event, &mut ());
+        matches!(run.negotiation.stage(), Stage::Closed { .. })
+    };
+    assert!(lies.iter().all(|lie| !confirming(lie)), "a site that refuses to confirm is left out");
+    assert!(confirming(&word(1, "f", &record)));
+}
+
+#[test]
+fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
+    let mut run = standing();
+    run.cancel();
+    let mut asked = 0;
+    for now in 10..200 {
+        let before = Some(site(&format!("made-up-{now}")));
+        let answer = SiteAnswer::Booked { hosts: vec![host()], before, version: version(1) };
+        let event = Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
+        run.negotiation.handle(at(now), event, &mut ());
+        run.drain();
+        asked += run.outputs.len();
+    }
+    assert_eq!(asked, 0, "only after a wait");
+    run.wake();
+    assert_eq!(run.wanted(), ["Release 1 a"]);
 }
 
 #[test]
@@ -135,14 +193,15 @@ fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() 
     let word = |user, node: &str| crate::trust::testing::authorize(user, &site(node), &record.id, &record.request);
     let mut taken = record.clone().take_over(&[told("a", "gone", 1, &["a", "b"], 750)]).unwrap();
     for acting in [&record, &taken] {
-        let kept = ["d", "e", "f"].map(|node| acting.keeps_from(&word(1, node)));
+        let kept = ["d", "e", "f"].map(|node| acting.keeps_from(&word(1, node)).is_some());
         assert_eq!(kept, [true, false, false], "of one second the greater name is the later word; and e is this node");
     }
-    assert!(!taken.keeps_from(&word(2, "d")), "another user's word is for the ledger to refuse");
+    assert_eq!(taken.keeps_from(&word(2, "d")), None, "another user's word is for the ledger to refuse");
     taken.decision = Decision::Closed(Outcome::HandedOver);
-    assert!(!taken.keeps_from(&word(1, "d")), "it does not act any more");
+    assert_eq!(taken.keeps_from(&word(1, "d")), None, "it does not act any more");
     taken.handed_to = Some(word(1, "f"));
-    assert!(taken.keeps_from(&word(1, "e")) && !taken.keeps_from(&word(1, "g")), "and remembers who does");
+    assert_eq!(taken.keeps_from(&word(1, "e")), Some(word(1, "f").request.into()), "and remembers who does");
+    assert_eq!(taken.keeps_from(&word(1, "g")), None);
     assert_eq!(taken.acted_before(&site("g")), Some(site("f")), "g must tell f, however late it comes");
 }
 

@@ -61,7 +61,7 @@ impl Run {
     }
 
     /// Both sites hold, in incarnations 7 and 8: both are asked to confirm.
-    fn confirming() -> Run {
+    pub(super) fn confirming() -> Run {
         let mut run = Run::holding();
         run.answer("a", Purpose::Hold, held(7));
         run.answer("b", Purpose::Hold, held(8));

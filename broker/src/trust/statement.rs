@@ -59,7 +59,7 @@ impl SignedText {
 
 impl SignedText {
     /// Bytes of text, key and signature, for bounds on memory.
-    pub(super) fn size_bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         size_of::<SignedText>() + self.text.len()
     }
 }

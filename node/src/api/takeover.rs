@@ -64,7 +64,7 @@ fn request_id(text: &str) -> Result<RequestId, Problem> {
 #[utoipa::path(get, path = "/reservations/{id}", tag = "requests", params(("id" = String, Path, description = "The id of a request")), responses((status = 200, description = "Done", body = ReservationLookup)))]
 pub async fn look(State(state): State<Arc<ApiState>>, Path(id): Path) -> Result<Json<ReservationLookup>, Problem> {
     let id = request_id(&id)?;
-    let looked = look_up(&state.carrier, &id).await;
+    let looked = look_up(&state.carrier, &id, None).await;
     let Looked { parts, signed, asked, silent } = looked;
     let hosts = parts.iter().flat_map(|(site, part)| {
         let (start, end) = (part.window.start, part.window.end);
@@ -98,7 +98,7 @@ pub async fn take_over(
     if permit.statement.id != id {
         return Err(Problem::bad_request(format!("the signed request is {}, not {id}", permit.statement.id)));
     }
-    let looked = look_up(&state.carrier, &id).await;
+    let looked = look_up(&state.carrier, &id, Some(permit.user)).await;
     let taken = state.requests.take_over(&state.carrier, authorization, permit, &looked).await;
     let carried = taken.map_err(|failure| match failure {
         TakeOverFailure::Submit(error) => submit_problem(&state, error, None),

@@ -349,7 +349,7 @@ fn rule_of(reason: &RefusalReason) -> &'static str {
         RefusalReason::TooFarAhead(_) => "too_far_ahead",
         RefusalReason::TooManyHolds(_) => "too_many_holds",
         RefusalReason::NotYours => "not_yours",
-        RefusalReason::HandedOver => "handed_over",
+        RefusalReason::HandedOver(_) => "handed_over",
         RefusalReason::Malformed(_) => "malformed",
         RefusalReason::OtherTry => "other_try",
         RefusalReason::NotAllowed(denial) => denial.rule.as_str(),

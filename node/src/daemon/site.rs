@@ -292,8 +292,8 @@ impl SiteTask {
     /// What a node hears at once that wants to take over what this one acts for by a later word of the user.
     fn refusal_of_takeover(&self, from: &SiteId, request: &SiteRequest) -> Option<SiteAnswer> {
         let SiteRequest::TakeOver { attempt, authorization } = request else { return None };
-        let is_kept = self.requests.keeps_from(&attempt.request, authorization);
-        is_kept.then(|| self.ledger.lock().refusal_of_takeover(attempt, from)).flatten()
+        let later = self.requests.keeps_from(&attempt.request, authorization)?;
+        self.ledger.lock().refusal_of_takeover(attempt, from, later)
     }
 
     /// Lets the ledger's outputs happen, writes first.

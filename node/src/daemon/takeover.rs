@@ -3,14 +3,17 @@
 //! Invariant: what sites tell of the reservation counts only with the request that its user has signed; at most
 //! [`ASKED_AT_ONCE`] sites are asked at the same time.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use broker::{
     ids::{RequestId, SiteId},
     negotiation::{RequestRecord, TakeOverError},
     protocol::{BookedPart, SiteAnswer, SiteRequest},
     time::Millis,
-    trust::{Authorization, Permit, PublicKey, RequestStatement},
+    trust::{Authorization, Permit, PublicKey, RequestStatement, SignedText},
 };
 use tokio::{
     sync::{Semaphore, mpsc::error::TrySendError, oneshot},
@@ -41,8 +44,17 @@ pub struct Looked {
     pub silent: usize,
 }
 
-/// Asks every known site what it has reserved for a request.
-pub async fn look_up(carrier: &Carrier, id: &RequestId) -> Looked {
+/// What sites tell of one user's request.
+#[derive(Debug)]
+struct OfUser {
+    sites: BTreeSet<SiteId>,
+    /// What the user has signed last.
+    signed: RequestStatement,
+    parts: Vec<(SiteId, BookedPart)>,
+}
+
+/// Asks every known site what it has reserved for a request of `user`, or of whoever most sites tell of.
+pub async fn look_up(carrier: &Carrier, id: &RequestId, user: Option<PublicKey>) -> Looked {
     let mut sites = carrier.discovery.view().site_ids();
     let own = carrier.discovery.site_id();
     if !sites.contains(own) {
@@ -59,34 +71,47 @@ pub async fn look_up(carrier: &Carrier, id: &RequestId) -> Looked {
             (site, answer)
         });
     }
-    let mut looked = Looked { parts: Vec::new(), signed: None, asked, silent: 0 };
+    let (mut told, mut silent) = (BTreeMap::new(), 0);
     while let Some(Ok((site, answer))) = asking.join_next().await {
         match answer {
-            Ok(SiteAnswer::Found { parts, .. }) => looked.add(id, &site, parts),
-            _ => looked.silent += 1,
+            Ok(SiteAnswer::Found { parts, .. }) => sort_out(&mut told, id, &site, parts),
+            _ => silent += 1,
         }
     }
-    looked.parts.sort_by(|a, b| (&a.0, &a.1.attempt).cmp(&(&b.0, &b.1.attempt)));
-    looked
+    match of_one_user(told, user) {
+        Some((user, OfUser { signed, parts, .. })) => Looked { parts, signed: Some((user, signed)), asked, silent },
+        None => Looked { parts: Vec::new(), signed: None, asked, silent },
+    }
 }
 
-impl Looked {
-    /// Takes what fits the request and, where several users are told of, the first one's. The user's own signature is
-    /// compared with it later, so a site that lies can hide a reservation but not change its owner.
-    fn add(&mut self, id: &RequestId, site: &SiteId, parts: Vec<BookedPart>) {
-        for part in parts {
-            let author = part.statement.author;
-            let Ok(statement) = part.statement.open::<RequestStatement>() else { continue };
-            let is_of_it = statement.id == *id && part.attempt.request == *id;
-            if !is_of_it || self.signed.as_ref().is_some_and(|(known, _)| *known != author) {
-                continue;
-            }
-            if self.signed.as_ref().is_none_or(|(_, last)| last.issued < statement.issued) {
-                self.signed = Some((author, statement));
-            }
-            self.parts.push((site.clone(), part));
+/// Puts what a site tells, as far as it fits the request, to that of the user who has signed it.
+fn sort_out(told: &mut BTreeMap<PublicKey, OfUser>, id: &RequestId, site: &SiteId, parts: Vec<BookedPart>) {
+    for part in parts {
+        let Ok(statement) = part.statement.open::<RequestStatement>() else { continue };
+        if statement.id != *id || part.attempt.request != *id {
+            continue;
         }
+        let of_user = told.entry(part.statement.author).or_insert_with(|| OfUser {
+            sites: BTreeSet::new(),
+            signed: statement.clone(),
+            parts: Vec::new(),
+        });
+        if of_user.signed.issued < statement.issued {
+            of_user.signed = statement;
+        }
+        of_user.sites.insert(site.clone());
+        of_user.parts.push((site.clone(), part));
     }
+}
+
+/// What is told of `user`, if anything is, else of whoever most sites tell of, in the order of sites and tries: a site that lies, and has
+/// signed something under the same name, hides nothing that others have.
+fn of_one_user(mut told: BTreeMap<PublicKey, OfUser>, user: Option<PublicKey>) -> Option<(PublicKey, OfUser)> {
+    let most = || told.iter().max_by_key(|(_, of_user)| of_user.sites.len()).map(|(user, _)| *user);
+    let user = user.filter(|user| told.contains_key(user)).or_else(most)?;
+    let mut of_user = told.remove(&user)?;
+    of_user.parts.sort_by(|a, b| (&a.0, &a.1.attempt).cmp(&(&b.0, &b.1.attempt)));
+    Some((user, of_user))
 }
 
 /// Why a reservation was not taken over.
@@ -133,9 +158,10 @@ impl Requests {
         Ok(self.take_on(carrier, record, true).await?)
     }
 
-    /// Whether this node acts for a request by a later word of its user than the one that another node shows.
-    pub fn keeps_from(&self, request: &RequestId, authorization: &Authorization) -> bool {
-        self.get(request).is_some_and(|carried| carried.snapshot.borrow().record.keeps_from(authorization))
+    /// The word of its user by which this node acts for a request, or has left it to another one, if that is later than the
+    /// one that another node shows.
+    pub fn keeps_from(&self, request: &RequestId, authorization: &Authorization) -> Option<Arc<SignedText>> {
+        self.get(request)?.snapshot.borrow().record.keeps_from(authorization)
     }
 
     /// A node says that it acts for a request, and this node, as a site, has found nothing against it: what is carried here
@@ -161,5 +187,65 @@ impl Requests {
             }
         }
         Some(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{
+        protocol::AttemptId,
+        request::Request,
+        time::{Span, Time, Window},
+        trust::SignedText,
+    };
+    use ed25519_dalek::SigningKey;
+
+    use super::*;
+
+    fn key(user: u8) -> SigningKey {
+        SigningKey::from_bytes(&[user; 32])
+    }
+
+    fn site(name: &str) -> SiteId {
+        SiteId::new(name).unwrap()
+    }
+
+    fn part(user: u8, id: &RequestId, entry_point: &str) -> BookedPart {
+        let request: Request = serde_json::from_str(r#"{"hosts":1,"duration":60,"total":{"cpu":1}}"#).unwrap();
+        let statement = RequestStatement {
+            grid: "test".to_owned(),
+            entry_point: site(entry_point),
+            id: id.clone(),
+            request,
+            issued: Time(4_000),
+            expires: Time(6_000),
+        };
+        BookedPart {
+            attempt: AttemptId { entry_point: site(entry_point), request: id.clone(), attempt: 1 },
+            window: Window::starting(Time(5_000), Span(60)),
+            grants: Vec::new(),
+            participants: vec![site("a")],
+            statement: Arc::new(SignedText::sign(&statement, &key(user)).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_site_that_tells_of_another_user_hides_nothing() {
+        let [id, other] = ["r", "s"].map(|name| RequestId::new(name).unwrap());
+        let told = || {
+            let mut told = BTreeMap::new();
+            sort_out(&mut told, &id, &site("liar"), vec![part(2, &id, "e"), part(2, &id, "f"), part(1, &other, "e")]);
+            sort_out(&mut told, &id, &site("b"), vec![part(1, &id, "e")]);
+            sort_out(&mut told, &id, &site("a"), vec![part(1, &id, "e")]);
+            told
+        };
+        for (user, expected) in [(None, 1), (Some(1), 1), (Some(3), 1), (Some(2), 2)] {
+            let (author, of_user) = of_one_user(told(), user.map(|user| PublicKey::of(&key(user)))).unwrap();
+            let sites: Vec<&str> = of_user.parts.iter().map(|(site, _)| site.as_str()).collect();
+            let of_others = ["liar", "liar"];
+            assert_eq!(author, PublicKey::of(&key(expected)));
+            assert_eq!(sites, if expected == 1 { ["a", "b"] } else { of_others });
+        }
+        assert!(of_one_user(BTreeMap::new(), None).is_none());
     }
 }

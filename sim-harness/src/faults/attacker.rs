@@ -1,5 +1,5 @@
-//! An entry point that cheats: it changes what its users have signed, and makes use of what the users of others have
-//! signed, which it sees when it is asked for a hold itself.
+//! A node that cheats. As an entry point it changes what its users have signed, and makes use of what the users of others
+//! have signed, which it sees when it is asked for a hold itself; as a site it says that other nodes act for a request.
 //!
 //! Invariant: it can do what any program can that has its keys: all it sends comes from itself, and it has no key of a
 //! user. It draws from a generator of its own, so that a seed without it runs as it would. Once everything is healed it
@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use broker::{
     ids::SiteId,
-    protocol::{AttemptId, HoldRequest, SiteAnswer, SiteRequest},
+    negotiation::Purpose,
+    protocol::{AttemptId, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     resources::Amounts,
     time::{Millis, Time},
     trust::{Authorization, RequestStatement},
@@ -123,6 +124,36 @@ impl World {
                 self.attack(node, from, attempt.clone(), SiteRequest::Release(attempt.clone()));
             }
             _ => {}
+        }
+    }
+
+    /// What the attacker, as a site, answers to an entry point: perhaps that another node acts for the request, with the
+    /// words that it has of its user, or has made; or that another node has acted before.
+    pub(super) fn lie(&mut self, node: usize, from: usize, question: &Question, answer: SiteAnswer) -> SiteAnswer {
+        let Question::Negotiation { request, purpose: Purpose::Confirm | Purpose::Inspect, .. } = question else {
+            return answer;
+        };
+        if node == from || !self.cheats(node) {
+            return answer;
+        }
+        let (here, there) = (self.nodes[node].site.clone(), self.nodes[from].site.clone());
+        let Some(running) = self.nodes[node].running() else { return answer };
+        let booking = running.ledger.bookings().find(|booking| booking.attempt.request == *request);
+        let Some(mut word) = booking.and_then(|booking| booking.statement.clone()) else { return answer };
+        self.figures.attacks += 1;
+        match (self.attacks.random_range(0..3), answer) {
+            (0, SiteAnswer::Booked { hosts, version, .. }) => {
+                let before = Some(names::site(self.attacks.random_range(0..self.nodes.len())));
+                SiteAnswer::Booked { hosts, before, version }
+            }
+            (kind, answer) => {
+                if kind == 1 {
+                    let signed = Arc::make_mut(&mut word);
+                    signed.text = signed.text.replace(&named(&there), &named(&here));
+                }
+                let version = answer.version().unwrap_or_default();
+                SiteAnswer::Refused(Refusal { reason: RefusalReason::HandedOver(word), version, hosts: Vec::new() })
+            }
         }
     }
 

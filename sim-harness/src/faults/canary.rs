@@ -49,13 +49,15 @@ pub enum Canary {
     LossIgnored,
     /// An entry point goes on with what another node has taken over.
     HandOverIgnored,
+    /// An entry point lets go when a site says that another node acts, whatever the user has signed.
+    HandOverUnsigned,
     /// A site forgets who acts for a reservation in the place of its entry point.
     ForgetSteward,
 }
 
 impl Canary {
     /// All faults.
-    pub const ALL: [Canary; 21] = [
+    pub const ALL: [Canary; 22] = [
         Canary::ConfirmWithoutHold,
         Canary::ForgetHoldDeadline,
         Canary::DoubleRelease,
@@ -76,6 +78,7 @@ impl Canary {
         Canary::LostNotGivenUp,
         Canary::LossIgnored,
         Canary::HandOverIgnored,
+        Canary::HandOverUnsigned,
         Canary::ForgetSteward,
     ];
 
@@ -102,6 +105,7 @@ impl Canary {
             Canary::LostNotGivenUp => "lost-not-given-up",
             Canary::LossIgnored => "loss-ignored",
             Canary::HandOverIgnored => "hand-over-ignored",
+            Canary::HandOverUnsigned => "hand-over-unsigned",
             Canary::ForgetSteward => "forget-steward",
         }
     }
@@ -122,6 +126,7 @@ impl Canary {
             Canary::LostNotGivenUp => Some(CoreCanary::LostNotGivenUp),
             Canary::LossIgnored => Some(CoreCanary::LossIgnored),
             Canary::HandOverIgnored => Some(CoreCanary::HandOverIgnored),
+            Canary::HandOverUnsigned => Some(CoreCanary::HandOverUnsigned),
             _ => None,
         }
     }

@@ -166,6 +166,7 @@ impl World {
         if !matches!(answer, SiteAnswer::Refused(_)) {
             running.granted.insert(message);
         }
+        let answer = self.lie(node, from, &question, answer);
         let body = Body::Answer { ask, question, answer };
         // As a site it has nothing against it; what it carries itself is to hear of it, and to have let go on its disk
         // before the other node hears that it may go on.

@@ -84,6 +84,21 @@ impl World {
         }
     }
 
+    /// Users go from node to node, and back, with everything that they have.
+    pub(super) fn plan_wanderings(&mut self, mut wanderings: Xoshiro256PlusPlus) {
+        if self.options.losses.is_none() {
+            return;
+        }
+        let faulty_ms = self.options.faulty_ms;
+        for number in 0..self.options.requests {
+            let at = wanderings.random_range(faulty_ms / 4..faulty_ms);
+            for _ in 0..wanderings.random_range(2..=4) {
+                let after = wanderings.random_range(0..10_000);
+                self.at(at + after, Event::TakeOver { number });
+            }
+        }
+    }
+
     /// An owner stops the node of a site, to start it again with less, or with what it had at first.
     pub(super) fn stop_to_shrink(&mut self) {
         let node = self.fates.random_range(0..self.nodes.len());

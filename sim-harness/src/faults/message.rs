@@ -118,7 +118,9 @@ impl Body {
     pub fn loss_percent(&self, options: &Options) -> u64 {
         let is_unlucky = match self {
             Body::Ask { request: SiteRequest::Confirm { .. }, .. } => options.unlucky == Unlucky::Confirms,
-            Body::Ask { request: SiteRequest::Release(_), .. } => options.unlucky == Unlucky::Releases,
+            Body::Ask { request: SiteRequest::Release(_) | SiteRequest::GiveBack { .. }, .. } => {
+                options.unlucky == Unlucky::Releases
+            }
             Body::Ask { request: SiteRequest::Settle(_), .. } => {
                 matches!(options.unlucky, Unlucky::FinalWords | Unlucky::WordsAndInquiries)
             }
@@ -183,6 +185,7 @@ fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Resu
         SiteRequest::Inspect(attempt) => write!(f, "is #{} still there?", attempt.attempt),
         SiteRequest::Lookup(id) => write!(f, "what is reserved for {id}?"),
         SiteRequest::Bookings { .. } => write!(f, "what is reserved?"),
+        SiteRequest::GiveBack { attempt, .. } => write!(f, "give #{} back", attempt.attempt),
         SiteRequest::TakeOver { attempt, .. } => write!(f, "take #{} over", attempt.attempt),
     }
 }

@@ -14,7 +14,7 @@ use broker::{
     negotiation::{Negotiation, Purpose, RequestRecord, Statuses},
     protocol::{AttemptId, BookedPart},
     schedule::Schedule,
-    trust::{Authorization, Chain},
+    trust::{Authorization, Chain, SignedText},
     view::SiteView,
 };
 
@@ -155,10 +155,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// Whether the node carries a request by a later word of its user than this one.
-    pub fn keeps_from(&self, authorization: &Authorization, request: &RequestId) -> bool {
-        let carried = self.negotiations.get(request);
-        carried.is_some_and(|carried| carried.negotiation.record().keeps_from(authorization))
+    /// The word of its user by which the node carries a request, if that is later than this one.
+    pub fn keeps_from(&self, authorization: &Authorization, request: &RequestId) -> Option<Arc<SignedText>> {
+        self.negotiations.get(request)?.negotiation.record().keeps_from(authorization)
     }
 }
 

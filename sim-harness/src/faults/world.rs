@@ -36,6 +36,10 @@ use super::{
 const STEPS_MAX: u64 = 400_000;
 /// Makes of a seed that of what is lost.
 const FATES: u64 = 0x5eed_0f10_55e5;
+/// Makes of a seed that of users that go from node to node.
+const WANDERINGS: u64 = 0x0a11_0f17_5eed;
+/// Of so many seeds one has such users. Not drawn, so that all other seeds run as they would.
+const WANDERING_EVERY: u64 = 16;
 /// How often it is looked whether everything has settled.
 const LOOK_EVERY_MS: u64 = 500;
 
@@ -121,6 +125,9 @@ impl World {
         let mut world = World::bare(options, [random, attacks, fates], canary, keeps_history);
         world.plan_ahead();
         world.plan_losses();
+        if seed % WANDERING_EVERY == WANDERING_EVERY / 4 {
+            world.plan_wanderings(Xoshiro256PlusPlus::seed_from_u64(seed ^ WANDERINGS));
+        }
         world
     }
 
@@ -363,8 +370,8 @@ impl World {
             _ => None,
         };
         if let SiteRequest::TakeOver { attempt, authorization } = &request
-            && running.keeps_from(authorization, &attempt.request)
-            && let Some(answer) = running.ledger.refusal_of_takeover(attempt, &site)
+            && let Some(later) = running.keeps_from(authorization, &attempt.request)
+            && let Some(answer) = running.ledger.refusal_of_takeover(attempt, &site, later)
         {
             return self.send(node, from, Body::Answer { ask, question, answer });
         }
