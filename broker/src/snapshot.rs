@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     amount::Amount,
-    document::{Misfit, Object, read_object},
+    document::{Misfit, read_object},
     host::{Host, REFERENCE_SPEED},
     ids::{HostId, SiteId},
     resources::{Amounts, Attributes, ResourceName},
@@ -94,7 +94,7 @@ enum Format {
 struct ReadDocument {
     #[serde(rename = "format")]
     _format: Format,
-    hosts: Vec<Object<ReadHost>>,
+    hosts: Vec<ReadHost>,
 }
 
 #[derive(Deserialize)]
@@ -147,7 +147,7 @@ impl GridSnapshot {
         })?;
         let mut ids = BTreeSet::new();
         let mut hosts = Vec::with_capacity(document.hosts.len());
-        for (index, Object(host)) in document.hosts.into_iter().enumerate() {
+        for (index, host) in document.hosts.into_iter().enumerate() {
             if !ids.insert(host.id.clone()) {
                 return Err(SnapshotError::DuplicateHost { index, host: host.id });
             }

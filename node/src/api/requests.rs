@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path as FilePath, sync::Arc, time::Durati
 
 use axum::{Json, extract::State, http::StatusCode};
 use broker::{
-    document::{Misfit, Object, read_object},
+    document::{Misfit, read_object},
     ids::RequestId,
     request::{Request, RequestDocument, RequestError},
     trust::{Authorization, Permit},
@@ -80,12 +80,12 @@ pub fn read_body<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Prob
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SignedSubmission {
-    authorization: Object<Authorization>,
+    authorization: Authorization,
 }
 
 /// Reads a request that its user has signed.
 pub fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
-    read_body::<SignedSubmission>("signed request", body).map(|submission| submission.authorization.0)
+    read_body::<SignedSubmission>("signed request", body).map(|submission| submission.authorization)
 }
 
 /// A submission as it arrives: signed by its user; or plain, and then whoever shows the token is this node's operator, for
@@ -368,5 +368,36 @@ fn select(state: &ApiState, selector: &str) -> Result<Arc<Carried>, Problem> {
             Err(ambiguous(format!("{selector:?} is the beginning of several requests; give more of the id")))
         }
         (None, _) => Err(not_found()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::trust::SignedRevocation;
+
+    use super::*;
+    use crate::{
+        api::{local, session, slots},
+        config::shape::assert_that_no_list_is_taken,
+    };
+
+    #[test]
+    fn no_body_takes_a_list_for_an_object() {
+        fn check<T: DeserializeOwned>() {
+            assert_that_no_list_is_taken::<T>(|body| {
+                let read = read_body::<T>("body", body.to_string().as_bytes());
+                read.map(drop).map_err(|problem| {
+                    let problem = serde_json::to_value(&problem).unwrap();
+                    assert!(problem["detail"].as_str().unwrap().contains("invalid type: a list"), "{problem}");
+                    problem["key"].as_str().unwrap_or_default().to_owned()
+                })
+            });
+        }
+        check::<RequestDocument>();
+        check::<SignedSubmission>();
+        check::<SignedRevocation>();
+        check::<slots::SlotQuestion>();
+        check::<local::Entry>();
+        check::<session::Opener>();
     }
 }

@@ -138,7 +138,7 @@ pub struct SessionState {
 /// What opens a session: one of the two.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Opener {
+pub(super) struct Opener {
     /// The node's token.
     token: Option<String>,
     /// The code of a one-time link.

@@ -6,7 +6,6 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
-    document::Object,
     negotiation::Found,
     phases::{self, Candidate},
     plan::PlanOutcome,
@@ -52,7 +51,7 @@ pub struct SlotQuestion {
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 253_402_300_799_i64)]
     at: Option<Time>,
     #[schema(value_type = schema::Request)]
-    request: Object<RequestDocument>,
+    request: RequestDocument,
 }
 
 /// Answer of `POST /v1/slots`.
@@ -111,7 +110,7 @@ struct Verdict {
 /// When could this start, and how many hosts could be had; nothing is held.
 #[utoipa::path(post, path = "/slots", tag = "planning", request_body = SlotQuestion, responses((status = 200, description = "Done", body = SlotAnswer)))]
 pub async fn slots(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<SlotAnswer>, Problem> {
-    let SlotQuestion { mode, at, request: Object(document) } = read_body("question", &body)?;
+    let SlotQuestion { mode, at, request: document } = read_body("question", &body)?;
     let request = checked_request(document, "request.")?;
     let settings = state.requests.settings().planner;
     let now = state.carrier.clock.now();

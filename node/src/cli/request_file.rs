@@ -228,6 +228,12 @@ mod tests {
     }
 
     #[test]
+    fn no_list_is_taken_for_a_table() {
+        document::tests::assert_that_no_list_is_taken::<RequestText>(Syntax::Toml);
+        document::tests::assert_that_no_list_is_taken::<RequestText>(Syntax::Json);
+    }
+
+    #[test]
     fn the_form_of_the_page_is_written_by_a_person() {
         let file = Path::new("request");
         let read = |text| parse(file, text, Syntax::Json, Writer::Person, &now()).map_err(|error| error.to_string());

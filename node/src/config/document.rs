@@ -12,7 +12,7 @@ use std::{
 
 use broker::{
     amount::{Amount, parse_amount},
-    document::{Misfit, in_plain_words, key_of, read_object},
+    document::{ByName, Misfit, in_plain_words, key_of, read_object},
     resources::ResourceName,
 };
 use serde::{
@@ -125,7 +125,8 @@ fn parse_toml<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, Documen
         message: in_plain_words(error.message()).replace("an object", "a table"),
     };
     let deserializer = toml::de::Deserializer::parse(text).map_err(|error| content(&error, "."))?;
-    serde_path_to_error::deserialize(deserializer).map_err(|error| content(error.inner(), &error.path().to_string()))
+    serde_path_to_error::deserialize(ByName(deserializer))
+        .map_err(|error| content(error.inner(), &error.path().to_string()))
 }
 
 fn parse_json<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, DocumentError> {
@@ -204,10 +205,34 @@ impl<'de> Deserialize<'de> for Written {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::collections::BTreeMap;
 
-    use super::*;
+    use super::{super::shape, *};
+
+    /// Checks that a document of `T` takes no list for a table, wherever one is.
+    pub fn assert_that_no_list_is_taken<T: DeserializeOwned>(syntax: Syntax) {
+        shape::assert_that_no_list_is_taken::<T>(|document| {
+            let text = match syntax {
+                // TOML has no documents but tables.
+                Syntax::Toml if !document.is_object() => return Err(String::new()),
+                Syntax::Toml => toml::to_string(document).unwrap(),
+                Syntax::Json => document.to_string(),
+            };
+            match parse::<T>(Path::new("f"), &text, syntax) {
+                Ok(_) => Ok(()),
+                Err(DocumentError::Content { key, message, .. }) if message.contains("invalid type: a list") => {
+                    Err(key)
+                }
+                Err(error) => panic!("{text}: {error}"),
+            }
+        });
+    }
+
+    #[test]
+    fn a_configuration_takes_no_list_for_a_table() {
+        assert_that_no_list_is_taken::<crate::config::file::ConfigFile>(Syntax::Toml);
+    }
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -18,6 +18,8 @@ mod print;
 mod program;
 mod remote;
 mod resolve;
+#[cfg(test)]
+pub mod shape;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 

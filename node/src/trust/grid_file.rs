@@ -4,7 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use broker::trust::{PublicKey, Trust, names_root};
+use broker::{
+    document::read_object,
+    trust::{PublicKey, Trust, names_root},
+};
 use discovery::GridId;
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +55,7 @@ impl GridFile {
         let path = GridFile::path(data_dir);
         let Some(text) = files::read(&path, BYTES_MAX)? else { return GridFile::load_first(data_dir) };
         let malformed = |detail: String| TrustFileError::Malformed { path: path.clone(), detail };
-        let grid: GridFile = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+        let grid: GridFile = read_object(text.as_bytes()).map_err(|error| malformed(error.to_string()))?;
         if grid.format != FORMAT {
             return Err(malformed(format!("format: expected {FORMAT:?}, got {:?}", grid.format)));
         }

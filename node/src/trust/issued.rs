@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use broker::{
+    document::read_object,
     time::Time,
     trust::{Role, Subject},
 };
@@ -48,7 +49,7 @@ impl IssuedList {
     pub fn load(data_dir: &Path) -> Result<IssuedList, TrustFileError> {
         let path = data_dir.join(FILE);
         let Some(text) = files::read(&path, BYTES_MAX)? else { return Ok(IssuedList { path, entries: Vec::new() }) };
-        match serde_json::from_str(&text) {
+        match read_object(text.as_bytes()) {
             Ok(entries) => Ok(IssuedList { path, entries }),
             Err(error) => Err(TrustFileError::Malformed { path, detail: error.to_string() }),
         }

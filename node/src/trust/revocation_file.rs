@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use broker::trust::SignedRevocation;
+use broker::{document::read_object, trust::SignedRevocation};
 
 use super::{TrustFileError, files};
 
@@ -31,7 +31,7 @@ impl RevocationFile {
     pub fn load(&self) -> Result<Vec<SignedRevocation>, TrustFileError> {
         let text = files::read(&self.0, BYTES_MAX)?.unwrap_or_default();
         let read = |(line, text): (usize, &str)| {
-            serde_json::from_str(text).map_err(|error| TrustFileError::Malformed {
+            read_object(text.as_bytes()).map_err(|error| TrustFileError::Malformed {
                 path: self.0.clone(),
                 detail: format!("line {line}: expected a revocation: {error}"),
             })

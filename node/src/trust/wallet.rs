@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use broker::{
+    document::read_object,
     time::Time,
     trust::{Chain, Role},
 };
@@ -74,7 +75,7 @@ impl Wallet {
     pub fn credential(&self, grid: &str, role: Role) -> Result<Option<Chain>, TrustFileError> {
         let path = self.credential_path(grid, role);
         let Some(text) = files::read(&path, BYTES_MAX)? else { return Ok(None) };
-        serde_json::from_str(&text)
+        read_object(text.as_bytes())
             .map(Some)
             .map_err(|error| TrustFileError::Malformed { path, detail: format!("expected a credential: {error}") })
     }

@@ -1,38 +1,13 @@
 //! Documents of programs (JSON) as they are read: one place for what is taken as an object, and for what is said of the rest.
 //!
-//! Invariant: a list is never taken for an object, though serde would fill its fields in their order; every complaint
-//! has the key that it is about, where there is one, and no name of a type of this program.
+//! Invariant: a list is never taken for an object, at no depth ([`ByName`]); every complaint has the key that it is about,
+//! where there is one, and no name of a type of this program.
 
-use std::{fmt, marker::PhantomData};
+mod by_name;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
-};
+use serde::de::DeserializeOwned;
 
-/// A `T` that is written as an object, and as nothing else.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object<T>(pub T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
-        struct ObjectVisitor<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
-            type Value = T;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map))
-            }
-        }
-
-        deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Object)
-    }
-}
+pub use by_name::ByName;
 
 /// Why a text is not the object that was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +27,7 @@ pub struct Misfit {
 /// [`Misfit`] with the key when it is none, or does not fit `T`.
 pub fn read_object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Misfit> {
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let Object(value) = serde_path_to_error::deserialize::<_, Object<T>>(&mut reader)
+    let value = serde_path_to_error::deserialize(ByName(&mut reader))
         .map_err(|error| misfit(&error.path().to_string(), error.inner()))?;
     reader.end().map_err(|error| misfit(".", &error))?;
     Ok(value)
@@ -112,6 +87,8 @@ pub fn in_plain_words(message: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use serde::Deserialize;
+
     use super::*;
 
     #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -123,7 +100,7 @@ mod tests {
     #[derive(Debug, PartialEq, Eq, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Outer {
-        inner: Object<Inner>,
+        inner: Inner,
         #[serde(default)]
         amounts: BTreeMap<String, u64>,
     }
@@ -131,7 +108,7 @@ mod tests {
     #[test]
     fn objects_are_read() {
         let read = read_object::<Outer>(br#" {"inner":{"count":3},"amounts":{"a":1}} "#).unwrap();
-        assert_eq!((read.inner.0.count, read.amounts["a"]), (3, 1));
+        assert_eq!((read.inner.count, read.amounts["a"]), (3, 1));
     }
 
     #[test]
