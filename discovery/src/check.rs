@@ -82,7 +82,11 @@ pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_host(host: &Host) -> Result<(), Invalid> {
+/// Checks a host of an advert.
+///
+/// # Errors
+/// [`Invalid`] says which limit it breaks.
+pub fn check_host(host: &Host) -> Result<(), Invalid> {
     check_amounts(&host.capacity).map_err(|error| Invalid(format!("host {}: {error}", host.id)))?;
     ensure(host.attributes.len() <= MAX_NAMES, || format!("host {}: more than {MAX_NAMES} attributes", host.id))?;
     for (key, value) in &host.attributes {

@@ -8,20 +8,17 @@ use std::{collections::BTreeMap, collections::BTreeSet, path::Path};
 use broker::{
     host::{Host, REFERENCE_SPEED},
     ids::HostId,
-    request::MAX_NAMES,
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
     snapshot::GridSnapshot,
 };
+use discovery::check::{HOSTS_PER_SITE_MAX, check_host};
 use serde::Deserialize;
 
 use super::{
     ConfigError, OwnHost,
     document::{self, DocumentError, Written},
 };
-
-/// Most hosts of one site; its advert must stay small enough to be told around.
-pub const MAX_HOSTS_PER_SITE: usize = 10_000;
 
 /// One `[[hosts]]` table.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -62,9 +59,6 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         if !ids.insert(&table.id) {
             return Err(wrong(&table.id, "", "the id is used twice".to_owned()));
         }
-        if table.resources.len() > MAX_NAMES || table.attributes.len() > MAX_NAMES {
-            return Err(wrong(&table.id, "", format!("at most {MAX_NAMES} resources and {MAX_NAMES} attributes")));
-        }
         let mut capacity = Amounts::new();
         for (name, written) in &table.resources {
             let amount =
@@ -80,7 +74,7 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         };
         hosts.push(OwnHost { host, own_work: Schedule::default() });
     }
-    check_count(&hosts, place)?;
+    check(&hosts, place)?;
     Ok(hosts)
 }
 
@@ -93,18 +87,20 @@ pub fn from_snapshot(file: &Path) -> Result<Vec<OwnHost>, ConfigError> {
     let snapshot = GridSnapshot::read(&text).map_err(|error| DocumentError::about(file, "", error))?;
     let hosts: Vec<_> =
         snapshot.hosts.into_iter().map(|entry| OwnHost { host: entry.host, own_work: entry.schedule }).collect();
-    check_count(&hosts, &file.display().to_string())?;
+    check(&hosts, &file.display().to_string())?;
     Ok(hosts)
 }
 
-fn check_count(hosts: &[OwnHost], place: &str) -> Result<(), ConfigError> {
-    if hosts.is_empty() || hosts.len() > MAX_HOSTS_PER_SITE {
-        return Err(ConfigError::Value {
-            place: place.to_owned(),
-            message: format!("expected 1 to {MAX_HOSTS_PER_SITE} hosts, got {}", hosts.len()),
-        });
+/// Whether other sites will take such an offer. `place` says where it is written.
+///
+/// # Errors
+/// [`ConfigError::Value`] when there are no hosts, too many, or one of them has names or amounts beyond the limits.
+pub fn check(hosts: &[OwnHost], place: &str) -> Result<(), ConfigError> {
+    let wrong = |message| ConfigError::Value { place: place.to_owned(), message };
+    if hosts.is_empty() || hosts.len() > HOSTS_PER_SITE_MAX {
+        return Err(wrong(format!("expected 1 to {HOSTS_PER_SITE_MAX} hosts, got {}", hosts.len())));
     }
-    Ok(())
+    hosts.iter().try_for_each(|own| check_host(&own.host)).map_err(|error| wrong(error.to_string()))
 }
 
 #[cfg(test)]
@@ -145,7 +141,11 @@ mod tests {
             ("[[hosts]]\nid = \"h\"\nspeeed = 1", "speeed"),
             ("[[hosts]]\nspeed = 1", "missing field `id`"),
             ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"h\"", "host h: the id is used twice"),
-            ("hosts = []", "expected 1 to 10000 hosts, got 0"),
+            ("hosts = []", "expected 1 to 1024 hosts, got 0"),
+            (
+                "[[hosts]]\nid = \"h\"\nattributes = { rack = \"a\\u0007\" }",
+                "site.toml: hosts: host h: attribute \"rack\" = \"a\\u{7}\": expected at most 64 bytes before",
+            ),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

@@ -287,10 +287,12 @@ impl Layers {
             Some(text) => Percent::parse(&text.value).map_err(|message| text.wrong(message))?,
             None => Percent::HALF,
         };
+        let attributes_place = attributes.as_ref().map_or("this machine", |placed| &placed.place).to_owned();
         let attributes = attributes.map(|placed| placed.value).unwrap_or_default();
         let id = HostId::new(machine_name).map_err(|error| ConfigError::Machine(error.to_string()))?;
         let host = machine::detect(id, share, &attributes, data_dir)?;
         let hosts = vec![OwnHost { host, own_work: Schedule::default() }];
+        hosts::check(&hosts, &attributes_place)?;
         Ok((HostSource::Machine { share, attributes }, hosts))
     }
 
