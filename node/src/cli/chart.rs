@@ -150,15 +150,13 @@ impl Chart {
         let mut text = String::new();
         for (index, (booking, end, hosts)) in lines {
             let user = if booking.user.is_empty() { "-".to_owned() } else { safe(&booking.user) };
-            text.push_str(&format!(
-                "{} {}  {}  {}  {} to {}\n",
-                coloured(letter(index), index, look),
-                safe(booking.reservation()),
-                user,
-                counted(hosts.len(), "host"),
-                format_time(booking.start, &look.zone),
-                format_time(end, &look.zone),
-            ));
+            let (id, hosts) = (safe(booking.reservation()), counted(hosts.len(), "host"));
+            let what = format!("{id}  {user}  {hosts}");
+            let when = format!("{} to {}", format_time(booking.start, &look.zone), format_time(end, &look.zone));
+            let width = 2 + what.chars().count() + 2 + when.chars().count();
+            let gap = if look.columns.is_some_and(|columns| columns < width) { "\n    " } else { "  " };
+            let sign = look.paint.numbered(&letter(index).to_string(), index);
+            text.push_str(&format!("{sign} {what}{gap}{when}\n"));
         }
         if text.is_empty() {
             text.push_str("nothing is reserved in this time\n");
@@ -185,10 +183,6 @@ fn site_line(site: &ChartSite, look: &Look) -> String {
 
 fn letter(index: usize) -> char {
     char::from(LETTERS[index.min(LETTERS.len() - 1)])
-}
-
-fn coloured(letter: char, index: usize, look: &Look) -> String {
-    look.paint.numbered(&letter.to_string(), index)
 }
 
 /// Columns of equal time.
@@ -254,11 +248,13 @@ impl Grid {
         }
         let free = if is_current { FREE } else { '?' };
         let mut text = String::new();
-        for cell in &cells {
-            match (cell.len(), cell.first()) {
-                (1, Some(index)) => text.push_str(&coloured(letter(*index), *index, look)),
-                (0, _) => text.push_str(&look.paint.faint(&free.to_string())),
-                _ => text.push(SEVERAL),
+        // One colour a run, not one a cell: lines stay short enough for slow terminals.
+        for run in cells.chunk_by(|one, next| one == next) {
+            let drawn = |shown: char| shown.to_string().repeat(run.len());
+            match (run[0].len(), run[0].first()) {
+                (1, Some(index)) => text.push_str(&look.paint.numbered(&drawn(letter(*index)), *index)),
+                (0, _) => text.push_str(&look.paint.faint(&drawn(free))),
+                _ => text.push_str(&drawn(SEVERAL)),
             }
         }
         text
@@ -327,6 +323,21 @@ pub mod tests {
             B second  -  1 host  2025-11-21 13:00:00+00:00 to 2025-11-22 14:00:00+00:00
         "#]]
         .assert_eq(&chart().text(Canvas { columns: 55 }, &Look::plain(TimeZone::UTC)));
+    }
+
+    #[test]
+    fn the_legend_of_a_narrow_terminal_has_times_of_their_own_lines() {
+        let look = Look { columns: Some(76), ..Look::plain(TimeZone::UTC) };
+        let text = chart().text(Canvas { columns: 55 }, &look);
+        let legend: Vec<&str> = text.lines().skip(8).collect();
+        assert_eq!(
+            legend,
+            [
+                "A first  ada  3 hosts",
+                "    2025-11-21 08:00:00+00:00 to 2025-11-21 14:00:00+00:00",
+                "B second  -  1 host  2025-11-21 13:00:00+00:00 to 2025-11-22 14:00:00+00:00"
+            ]
+        );
     }
 
     proptest! {

@@ -42,6 +42,8 @@ pub enum ApiError {
         error: DocumentError,
         /// Whether the user named the file.
         was_named: bool,
+        /// The data directory of this machine's service, when the user named none and there is one.
+        service: Option<PathBuf>,
     },
     /// The token file holds something else.
     #[error("{}: holds no API token", .file.display())]
@@ -137,9 +139,13 @@ impl ApiError {
             ApiError::NoToken { was_named: true, .. } | ApiError::BadToken { .. } => {
                 Some("the token is in api.token in the node's data directory".to_owned())
             }
-            ApiError::NoToken { .. } => Some(
-                "start a node with `kolo node`, or name the data directory of a running one with --data-dir".to_owned(),
-            ),
+            ApiError::NoToken { service, .. } => {
+                let to_do = "start a node with `kolo node`, or name the data directory of a running one with --data-dir";
+                let service = service.as_ref().map_or_else(String::new, |directory| {
+                    format!("; that of the service is {}, which root and its own user may read", directory.display())
+                });
+                Some(format!("{to_do}{service}"))
+            }
             ApiError::Unreachable { base, .. } => {
                 let address = base.trim_start_matches("http://").trim_start_matches("https://");
                 Some(format!("is `kolo node` running at {address}? Start it, or name another address with --api"))

@@ -42,7 +42,9 @@ pub fn connect(global: &GlobalArgs, surroundings: &Surroundings) -> Result<Clien
     let named_token = global.token_file.clone().or_else(|| env::var_os(TOKEN_FILE_VARIABLE).map(PathBuf::from));
     let was_named = named_token.is_some();
     let token_file = named_token.unwrap_or_else(|| data_dir.join(API_TOKEN_FILE));
-    let token = read_token(&token_file, was_named)?;
+    let is_default = !was_named && global.data_dir.is_none();
+    let service = surroundings.service_data_dir.as_deref().filter(|_| is_default);
+    let token = read_token(&token_file, was_named, service)?;
     let ca_file = global.ca_file.clone().or_else(|| env::var_os(CA_FILE_VARIABLE).map(PathBuf::from));
     let client = Client::new(base, token, token_file);
     if !client.is_tls() {
@@ -103,8 +105,9 @@ fn address_left_by_node(data_dir: &Path) -> Result<Option<String>, CliError> {
     }
 }
 
-fn read_token(file: &Path, was_named: bool) -> Result<String, ApiError> {
-    let text = document::read_text(file).map_err(|error| ApiError::NoToken { error, was_named })?;
+fn read_token(file: &Path, was_named: bool, service: Option<&Path>) -> Result<String, ApiError> {
+    let no_token = |error| ApiError::NoToken { error, was_named, service: service.map(Path::to_owned) };
+    let text = document::read_text(file).map_err(no_token)?;
     let token = text.trim();
     let is_token = !token.is_empty() && token.len() <= 256 && token.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if is_token { Ok(token.to_owned()) } else { Err(ApiError::BadToken { file: file.to_owned() }) }
@@ -152,11 +155,20 @@ mod tests {
         fs::write(path.join(API_ADDRESS_FILE), "127.0.0.1:4567\n").unwrap();
         assert_eq!(address_left_by_node(path).unwrap().as_deref(), Some("http://127.0.0.1:4567"));
         let token = path.join(API_TOKEN_FILE);
-        assert_eq!(read_token(&token, false).unwrap_err().exit().code(), 3);
-        assert_eq!(read_token(&token, true).unwrap_err().exit().code(), 64);
+        let error = read_token(&token, false, None).unwrap_err();
+        assert_eq!(error.exit().code(), 3);
+        assert!(!error.hint().unwrap().contains("service"));
+        let error = read_token(&token, false, Some(Path::new("/var/lib/kolo"))).unwrap_err();
+        assert!(
+            error
+                .hint()
+                .unwrap()
+                .ends_with("that of the service is /var/lib/kolo, which root and its own user may read")
+        );
+        assert_eq!(read_token(&token, true, None).unwrap_err().exit().code(), 64);
         fs::write(&token, "not a token\n").unwrap();
-        assert!(matches!(read_token(&token, false), Err(ApiError::BadToken { .. })));
+        assert!(matches!(read_token(&token, false, None), Err(ApiError::BadToken { .. })));
         fs::write(&token, "00ff\n").unwrap();
-        assert_eq!(read_token(&token, false).unwrap(), "00ff");
+        assert_eq!(read_token(&token, false, None).unwrap(), "00ff");
     }
 }

@@ -13,7 +13,7 @@ mod grid_args;
 pub mod jsdl;
 mod local_args;
 pub mod output;
-mod report;
+pub mod report;
 mod request;
 mod request_args;
 pub mod request_file;
@@ -59,10 +59,9 @@ pub fn run() -> ExitCode {
 }
 
 fn execute(cli: Cli) -> Result<Exit, CliError> {
-    let stdout = io::stdout().lock();
     let now = jiff::Zoned::now();
-    let look = Look { zone: now.time_zone().clone(), paint: Paint::for_stream(&stdout) };
-    let output = Output::new(cli.global.output, Box::new(stdout), look);
+    let look = Look::for_stdout(now.time_zone().clone());
+    let output = Output::new(cli.global.output, Box::new(io::stdout().lock()), look);
     let mut context = Context { global: cli.global, surroundings: Surroundings::of_process(), now, output };
     match cli.command {
         Command::Node(args) => commands::node::run(&mut context, &args),

@@ -3,7 +3,7 @@
 //! Invariant: what came from other sites (names, attributes, reasons) never reaches a terminal with control characters,
 //! whatever the format; JSON always carries its schema.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use anstyle::{AnsiColor, Style};
@@ -13,6 +13,9 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::error::CliError;
+
+/// Narrower terminals get what is meant for this many columns.
+const NARROWEST: u16 = 40;
 
 /// The version of what `--output json` prints.
 pub const SCHEMA: &str = "kolo-cli/1";
@@ -53,13 +56,24 @@ pub struct Look {
     pub zone: TimeZone,
     /// Whether it is coloured.
     pub paint: Paint,
+    /// Width of the terminal that it is for; none when it goes elsewhere.
+    pub columns: Option<usize>,
 }
 
 impl Look {
-    /// Times in `zone`, no colours.
+    /// How text on standard output looks: coloured and fitted when that is a terminal.
+    #[must_use]
+    pub fn for_stdout(zone: TimeZone) -> Look {
+        let stdout = io::stdout();
+        let size = stdout.is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
+        let columns = size.map(|(columns, _)| usize::from(columns.max(NARROWEST)));
+        Look { zone, paint: Paint::for_stream(&stdout), columns }
+    }
+
+    /// Times in `zone`, no colours, as wide as need be.
     #[cfg(test)]
     pub fn plain(zone: TimeZone) -> Look {
-        Look { zone, paint: Paint { is_on: false } }
+        Look { zone, paint: Paint { is_on: false }, columns: None }
     }
 }
 
@@ -116,7 +130,7 @@ impl Paint {
     }
 
     fn styled(self, text: &str, style: Style) -> String {
-        if self.is_on { format!("{style}{text}{style:#}") } else { text.to_owned() }
+        if self.is_on && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 }
 
@@ -215,22 +229,42 @@ fn json_safe(json: &str) -> String {
     shown
 }
 
-/// Rows in columns under a header, without trailing blanks.
+/// Rows in columns under a header, without trailing blanks; as blocks on a terminal that is too narrow for them.
 #[must_use]
-pub fn columns<const N: usize>(paint: Paint, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub fn columns<const N: usize>(look: &Look, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|cell| safe(&cell))).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(header);
-    for row in rows {
-        table.add_row(row.map(|cell| safe(&cell)));
-    }
+    table.add_rows(&rows);
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
     let text = table.trim_fmt();
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    if let Some(columns) = look.columns.filter(|columns| widest > *columns && !rows.is_empty()) {
+        return rows.iter().map(|row| block(look.paint, header, row, columns)).collect();
+    }
     let (head, rows) = text.split_once('\n').unwrap_or((&text, ""));
     let rows = if rows.is_empty() { String::new() } else { format!("{rows}\n") };
-    format!("{}\n{rows}", paint.title(head))
+    format!("{}\n{rows}", look.paint.title(head))
+}
+
+/// A row as its first cell, and below it the others that say something, each behind its name, as many a line as fit.
+fn block<const N: usize>(paint: Paint, header: [&str; N], row: &[String; N], columns: usize) -> String {
+    let mut text = paint.title(&row[0]);
+    let mut used = columns;
+    for (name, cell) in header.into_iter().zip(row).skip(1).filter(|(_, cell)| !matches!(cell.as_str(), "" | "-")) {
+        let width = 2 + name.chars().count() + 1 + cell.chars().count();
+        if used + width > columns {
+            text.push('\n');
+            used = 0;
+        }
+        text.push_str(&format!("  {} {cell}", paint.faint(name)));
+        used += width;
+    }
+    text.push('\n');
+    text
 }
 
 #[cfg(test)]
@@ -267,11 +301,7 @@ pub mod tests {
             std::collections::BTreeMap::from([("names", self.0.clone())])
         }
         fn text(&self, look: &Look) -> String {
-            columns(
-                look.paint,
-                ["NAME", "LENGTH"],
-                self.0.iter().map(|name| [(*name).to_owned(), name.len().to_string()]),
-            )
+            columns(look, ["NAME", "LENGTH"], self.0.iter().map(|name| [(*name).to_owned(), name.len().to_string()]))
         }
         fn ids(&self) -> Vec<String> {
             self.0.iter().map(|name| (*name).to_owned()).collect()
@@ -284,6 +314,28 @@ pub mod tests {
         assert_eq!(printed(&names, OutputFormat::Table), "NAME      LENGTH\na         1\nlong one  8\n");
         assert_eq!(printed(&names, OutputFormat::Json), "{\"schema\":\"kolo-cli/1\",\"names\":[\"a\",\"long one\"]}\n");
         assert_eq!(printed(&names, OutputFormat::Quiet), "a\nlong one\n");
+    }
+
+    #[test]
+    fn a_terminal_that_is_too_narrow_gets_blocks() {
+        let row = |cells: [&str; 4]| cells.map(str::to_owned);
+        let rows =
+            || [row(["r-42", "confirmed", "2025-11-21 08:00:00+00:00", "1"]), row(["r-43", "refused", "-", "2"])];
+        let show = |columns| {
+            let look = Look { columns, ..Look::plain(TimeZone::UTC) };
+            super::columns(&look, ["ID", "STATE", "START", "HOSTS"], rows())
+        };
+        let table = "ID    STATE      START                      HOSTS\n\
+                     r-42  confirmed  2025-11-21 08:00:00+00:00  1\n\
+                     r-43  refused    -                          2\n";
+        assert_eq!(show(None), table);
+        assert_eq!(show(Some(49)), table);
+        assert_eq!(
+            show(Some(48)),
+            "r-42\n  STATE confirmed\n  START 2025-11-21 08:00:00+00:00  HOSTS 1\nr-43\n  STATE refused  HOSTS 2\n"
+        );
+        let look = Look { columns: Some(2), ..Look::plain(TimeZone::UTC) };
+        assert_eq!(super::columns(&look, ["NAME"], []), "NAME\n", "nothing to show is still shown");
     }
 
     proptest! {

@@ -27,11 +27,26 @@ use super::{
 /// # Errors
 /// [`CliError::Usage`] or [`CliError::Document`] with the flag, line or key.
 pub fn checked(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
+    complete(written(script, args, now)?, now)
+}
+
+/// What `script` and over it `args` say, which need not be all of a request.
+///
+/// # Errors
+/// As for [`checked`].
+pub fn written(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
     let draft = match script {
         Some(file) => script::read(file, now)?,
         None => Draft::default(),
     };
-    let draft = layer(draft, args, now)?;
+    layer(draft, args, now)
+}
+
+/// The request that `draft` is.
+///
+/// # Errors
+/// [`CliError::Usage`] with what is missing or wrong.
+pub fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
     let document = draft.document().map_err(|missing| {
         let what = match missing {
             Missing::Hosts => "how many hosts? expected --hosts (-N) COUNT",

@@ -120,9 +120,9 @@ pub enum SlotsMode {
     /// When the hosts asked could be had first
     #[default]
     Earliest,
-    /// When most hosts could be had together
+    /// When most hosts could be had together; --hosts is the least and may be left out
     Most,
-    /// How many hosts could be had at one time
+    /// How many hosts could be had at one time; --hosts may be left out
     At,
 }
 

@@ -6,6 +6,9 @@ use std::{env, ffi::OsString, path::PathBuf};
 
 use super::ConfigError;
 
+/// Where the service of the Debian package keeps identity, ledger and tokens.
+const SERVICE_DATA_DIR: &str = "/var/lib/kolo";
+
 /// What a configuration takes from its surroundings.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
@@ -19,6 +22,8 @@ pub struct Surroundings {
     pub search_path: Option<OsString>,
     /// The machine's name.
     pub host_name: Option<String>,
+    /// The data directory of the packaged service, where there is one.
+    pub service_data_dir: Option<PathBuf>,
 }
 
 impl Surroundings {
@@ -31,6 +36,7 @@ impl Surroundings {
             home: env::var_os("HOME").map(PathBuf::from),
             search_path: env::var_os("PATH"),
             host_name: sysinfo::System::host_name().ok(),
+            service_data_dir: Some(PathBuf::from(SERVICE_DATA_DIR)).filter(|directory| directory.is_dir()),
         }
     }
 

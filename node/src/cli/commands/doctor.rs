@@ -10,7 +10,7 @@ mod feed;
 mod identity;
 mod running;
 
-use std::{fs, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use serde::Serialize;
 
@@ -95,6 +95,12 @@ pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     let salvaged = args.salvage.then(|| salvage(&data_dir));
     let mut findings = examine(&data_dir);
     findings.findings.splice(0..0, salvaged);
+    let is_other = context.global.data_dir.is_none() && !data_dir.exists();
+    if let Some(service) = context.surroundings.service_data_dir.as_ref().filter(|_| is_other) {
+        let what = format!("the service of this machine has its own in {}", service.display());
+        let to_do = format!("to look at that one, as root: kolo doctor --data-dir {}", service.display());
+        findings.findings.push(Finding { to_do: Some(to_do), ..Finding::new("service", Level::Note, what) });
+    }
     let user_dir = context.surroundings.user_dir();
     let zone = context.now.time_zone();
     findings.findings.extend(credentials::check(&data_dir, user_dir.as_deref(), context.time(), zone));
@@ -146,8 +152,12 @@ fn check_directory(data_dir: &Path) -> Vec<Finding> {
             return vec![Finding::problem(CHECK, "it is no directory", "name a directory with --data-dir")];
         }
         Err(error) => {
+            let what = match error.kind() {
+                io::ErrorKind::NotFound => "there is none".to_owned(),
+                _ => error.to_string(),
+            };
             let to_do = "start kolo node once, which makes it, or name another with --data-dir";
-            return vec![Finding::problem(CHECK, error.to_string(), to_do)];
+            return vec![Finding::problem(CHECK, what, to_do)];
         }
     };
     let mut findings = Vec::new();

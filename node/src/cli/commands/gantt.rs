@@ -18,7 +18,7 @@ use crate::cli::{
 /// Shortest and longest time that is drawn: a minute to a year.
 const SPAN: (Span, Span) = (Span(60), Span(366 * 86_400));
 /// Columns when there is no terminal to ask.
-const COLUMNS: u16 = 100;
+const COLUMNS: usize = 100;
 /// Most reservations that are drawn.
 const BOOKINGS: usize = 20_000;
 
@@ -38,8 +38,8 @@ pub fn run(context: &mut Context, args: &GanttArgs) -> Result<Exit, CliError> {
     if let Some(site) = args.site.as_ref().filter(|_| chart.sites.is_empty()) {
         return Err(CliError::Usage(format!("--site: no known site has a name or id that begins with {site:?}")));
     }
-    let columns = args.width.or_else(terminal_columns).unwrap_or(COLUMNS);
-    context.output.print(&Gantt { chart, canvas: Canvas { columns: columns.into() } })?;
+    let columns = args.width.map(usize::from).or(context.output.look().columns).unwrap_or(COLUMNS);
+    context.output.print(&Gantt { chart, canvas: Canvas { columns } })?;
     Ok(Exit::Done)
 }
 
@@ -50,13 +50,6 @@ pub(super) fn read_span(text: &str) -> Result<Span, CliError> {
         return Err(CliError::Usage(format!("--span: {text:?}: expected 1m to 366d")));
     }
     Ok(span)
-}
-
-/// The columns of the terminal that standard output is, if it is one.
-fn terminal_columns() -> Option<u16> {
-    use std::io::IsTerminal as _;
-    let is_terminal = std::io::stdout().is_terminal();
-    is_terminal.then(|| crossterm::terminal::size().ok()).flatten().map(|(columns, _)| columns.max(40))
 }
 
 /// What is reserved in `span` from `from` on, at the sites whose name or id begins with `site`.

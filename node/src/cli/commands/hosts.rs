@@ -27,7 +27,7 @@ impl Report for HostList {
     }
     fn text(&self, look: &Look) -> String {
         columns(
-            look.paint,
+            look,
             ["HOST", "SITE", "CAPACITY", "FREE NOW", "ATTRIBUTES", "SPEED", "PRICE", "AGE"],
             self.hosts.iter().map(|host| {
                 [

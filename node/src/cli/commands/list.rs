@@ -34,7 +34,7 @@ impl Report for RequestList {
             return "no requests yet\n".to_owned();
         }
         columns(
-            look.paint,
+            look,
             ["ID", "LABEL", "STATE", "HOSTS", "DURATION", "START", "SUBMITTED", "REASON"],
             self.requests.iter().map(|view| row(view, &look.zone)),
         )

@@ -109,7 +109,7 @@ impl Report for LocalList {
                 format_time(work.end, &look.zone),
             ]
         };
-        columns(look.paint, ["ID", "HOST", "USES", "FROM", "UNTIL"], self.local.iter().map(row))
+        columns(look, ["ID", "HOST", "USES", "FROM", "UNTIL"], self.local.iter().map(row))
     }
 
     fn ids(&self) -> Vec<String> {

@@ -28,7 +28,7 @@ impl Report for SiteList {
     }
     fn text(&self, look: &Look) -> String {
         let mut text = columns(
-            look.paint,
+            look,
             ["SITE", "NAME", "HOSTS", "SCHEDULE", "AGE", "ADVERT AGE", "EXPIRES IN", "ADDRESS"],
             self.sites.iter().map(|site| {
                 let name = if site.this_node { format!("{} (this node)", site.name) } else { site.name.clone() };
@@ -47,7 +47,7 @@ impl Report for SiteList {
         if !self.bans.is_empty() {
             text.push('\n');
             text.push_str(&columns(
-                look.paint,
+                look,
                 ["BANNED", "UNTIL", "TIMES", "WHY"],
                 self.bans.iter().map(|ban| {
                     [ban.site.clone(), format_time(ban.until, &look.zone), ban.times.to_string(), ban.why.clone()]

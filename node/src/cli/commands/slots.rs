@@ -26,7 +26,12 @@ const STEPS_SHOWN: usize = 20;
 /// # Errors
 /// [`CliError`]; [`CliError::NoPlan`] when the request could not be had.
 pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
-    let request = request::checked(args.script.as_deref(), &args.request, &context.now)?;
+    let mut draft = request::written(args.script.as_deref(), &args.request, &context.now)?;
+    if args.mode != SlotsMode::Earliest {
+        // Who asks how many there are need not say how many.
+        draft.hosts.get_or_insert(1);
+    }
+    let request = request::complete(draft, &context.now)?;
     let at = match (args.mode, args.at.is_empty()) {
         // A moment that is not over yet when the node looks at it.
         (SlotsMode::At, true) => Some(context.time() + Span(2)),
@@ -135,7 +140,7 @@ impl Report for Slots {
         let row = |step: &ProfileStep| {
             [format_time(step.start, &look.zone), step.hosts.to_string(), amounts_text(&step.free)]
         };
-        text.push_str(&columns(look.paint, ["START", "HOSTS", "FREE TOGETHER"], rows.map(row)));
+        text.push_str(&columns(look, ["START", "HOSTS", "FREE TOGETHER"], rows.map(row)));
         if answer.profile.len() > STEPS_SHOWN {
             let more = counted(answer.profile.len() - STEPS_SHOWN, "more step");
             text.push_str(&format!(

@@ -34,8 +34,8 @@ use crate::cli::{
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3600));
 /// Requests that are shown, and sites.
 const ROWS: usize = 8;
-/// Size of a picture that is printed once.
-const ONCE: (u16, u16) = (100, 200);
+/// Columns of a picture that is printed once, when it does not go to a terminal.
+const ONCE: usize = 100;
 /// Shortest and longest time that the keys set.
 const SPAN: (Span, Span) = (Span(900), Span(14 * 86_400));
 
@@ -52,12 +52,14 @@ pub fn run(context: &mut Context, args: &TopArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let can_draw = io::stdout().is_terminal() && io::stdin().is_terminal();
     if args.once || !can_draw {
-        let picture = Picture { seen: Seen::at(&client, context.time(), span)?, size: ONCE };
+        let columns = context.output.look().columns.unwrap_or(ONCE);
+        let picture = Picture { seen: Seen::at(&client, context.time(), span)?, columns };
         context.output.print(&picture)?;
         return Ok(Exit::Done);
     }
     let failed = |source| CliError::Io { doing: "drawing on the terminal", source };
-    let look = context.output.look().clone();
+    // What does not fit is cut, so that a request keeps its one line.
+    let look = Look { columns: None, ..context.output.look().clone() };
     let screen = Screen::take().map_err(failed)?;
     let result = draw_until_quit(&client, &look, interval, span).map_err(failed);
     drop(screen);
@@ -86,12 +88,12 @@ impl Drop for Screen {
 
 fn draw_until_quit(client: &Client, look: &Look, interval: Duration, mut span: Span) -> io::Result<()> {
     loop {
-        let size = terminal::size()?;
+        let (columns, rows) = terminal::size()?;
         let text = match Seen::at(client, Time(Timestamp::now().as_second()), span) {
-            Ok(seen) => Picture { seen, size }.text(look),
+            Ok(seen) => Picture { seen, columns: columns.into() }.text(look),
             Err(error) => format!("{}\nasking again; q ends\n", look.paint.bad(&safe(&error.to_string()))),
         };
-        draw(&text, size.1)?;
+        draw(&text, rows)?;
         if event::poll(interval)? {
             match event::read()? {
                 Event::Key(key) if is_quit(&key) => return Ok(()),
@@ -163,8 +165,7 @@ impl Seen {
 
 struct Picture {
     seen: Seen,
-    /// Columns and rows.
-    size: (u16, u16),
+    columns: usize,
 }
 
 impl Picture {
@@ -193,7 +194,7 @@ impl Report for Picture {
 
     fn text(&self, look: &Look) -> String {
         let requests = self.seen.requests.text(look);
-        let chart = self.seen.chart.text(Canvas { columns: self.size.0.into() }, look);
+        let chart = self.seen.chart.text(Canvas { columns: self.columns }, look);
         format!("{}\n{requests}\n{chart}", self.head(look))
     }
 
@@ -225,7 +226,7 @@ mod tests {
         };
         let sites = SiteList { sites: Vec::new(), next: None, bans: Vec::new() };
         let requests = RequestList { requests: vec![view("confirmed", None)] };
-        let picture = Picture { seen: Seen { status, sites, requests, chart: chart() }, size: (55, 20) };
+        let picture = Picture { seen: Seen { status, sites, requests, chart: chart() }, columns: 55 };
         expect![[r#"
             al\u{1b}pha  lab-1  2025-11-21 09:00:00+00:00
             1 peer, 2 sites, 3 hosts, 0 requests under way; 24h of bars (+ -), q ends

@@ -67,7 +67,7 @@ impl Report for GridView {
             [member.role.to_string(), member.name.clone(), expires, state.to_owned(), member.subject.to_string()]
         });
         text.push('\n');
-        text.push_str(&columns(look.paint, ["ROLE", "NAME", "EXPIRES", "STATE", "WHO"], members));
+        text.push_str(&columns(look, ["ROLE", "NAME", "EXPIRES", "STATE", "WHO"], members));
         if !self.revocations.is_empty() {
             text.push('\n');
             let rows = self.revocations.iter().map(|revocation| {
@@ -78,7 +78,7 @@ impl Report for GridView {
                 };
                 [format_time(revocation.revoked, &look.zone), by, revocation.subject.to_string()]
             });
-            text.push_str(&columns(look.paint, ["REVOKED", "BY", "WHO"], rows));
+            text.push_str(&columns(look, ["REVOKED", "BY", "WHO"], rows));
         }
         text
     }
