@@ -23,6 +23,16 @@ pub enum IdError {
     ControlCharacter,
 }
 
+/// The end of a site's id behind two dots, which people are shown beside its name: ids of sites all begin alike.
+#[must_use]
+pub fn tail_of(site: &str) -> String {
+    const SHOWN_CHARS: usize = 8;
+    match site.char_indices().rev().nth(SHOWN_CHARS - 1) {
+        Some((start, _)) if start > 0 => format!("..{}", &site[start..]),
+        _ => site.to_owned(),
+    }
+}
+
 fn checked(text: &str) -> Result<Arc<str>, IdError> {
     if text.is_empty() {
         return Err(IdError::Empty);
@@ -109,6 +119,14 @@ text_id! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_ids_of_sites_are_known_by_their_ends() {
+        assert_eq!(tail_of("12D3KooWaB3dE9xY"), "..aB3dE9xY");
+        assert_eq!(tail_of("12345678"), "12345678");
+        assert_eq!(tail_of("čšžčšžčšž"), "..šžčšžčšž");
+        assert_eq!(tail_of(""), "");
+    }
 
     #[test]
     fn an_id_is_checked_when_read_as_well() {

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    amount::Amount,
+    amount::{Amount, format_amount},
     host::Host,
     ids::{HostId, RequestId, SiteId},
     request::{MAX_HOSTS, MAX_NAMES},
@@ -314,7 +314,11 @@ impl Eq for HostState {}
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum RefusalReason {
     /// The amounts do not fit beside what is reserved.
-    #[error("host {host}: {asked} of {resource} asked, {free} free")]
+    #[error(
+        "host {host}: {} of {resource} asked, {} free",
+        format_amount(resource, *asked),
+        format_amount(resource, *free)
+    )]
     NotEnough {
         /// The first host that is short.
         host: HostId,

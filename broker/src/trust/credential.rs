@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PublicKey, Statement, TrustError, key::FINGERPRINT_CHARACTERS};
 use crate::{
-    ids::SiteId,
+    ids::{SiteId, tail_of},
     time::{Span, Time},
 };
 
@@ -52,6 +52,17 @@ pub enum Subject {
     Key(PublicKey),
     /// A site.
     Site(SiteId),
+}
+
+impl Subject {
+    /// The subject for people who know it already: the end of a site's id, the fingerprint of a key.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        match self {
+            Subject::Key(key) => format!("key {}", key.fingerprint()),
+            Subject::Site(site) => format!("site {}", tail_of(site.as_str())),
+        }
+    }
 }
 
 impl std::fmt::Display for Subject {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     host::Host,
-    ids::{HostId, SiteId},
+    ids::{HostId, SiteId, tail_of},
     protocol::HoldRequest,
     time::{Time, Window},
 };
@@ -163,7 +163,8 @@ impl Gate {
             return Err(Denial::new(Rule::Grid, detail));
         }
         if statement.entry_point != *entry_point {
-            let detail = format!("signed for entry point {}, carried by {entry_point}", statement.entry_point);
+            let signed_for = tail_of(statement.entry_point.as_str());
+            let detail = format!("signed for entry point {signed_for}, carried by {}", tail_of(entry_point.as_str()));
             return Err(Denial::new(Rule::EntryPoint, detail));
         }
         if statement.expires <= now {
@@ -229,7 +230,7 @@ impl Gate {
             }
         };
         if let Some(subject) = holder.lineage.iter().find(|subject| self.revocations.is_revoked(subject)) {
-            return Err(Denial::new(Rule::Revoked, format!("{whose}: {subject} is revoked")));
+            return Err(Denial::new(Rule::Revoked, format!("{whose}: {} is revoked", subject.brief())));
         }
         Ok(Some(holder))
     }

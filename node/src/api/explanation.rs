@@ -73,7 +73,7 @@ pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String
         id: record.id.clone(),
         user: record.user.clone(),
         state: state_of(snapshot, parts, now_ms),
-        reason: reason_of(&snapshot.stage),
+        reason: reason_of(&snapshot.stage, &name_of),
         rounds: record.history.rounds.iter().map(round_view).collect(),
         attempts: record.history.tries.iter().map(|one| attempt_view(one, &name_of)).collect(),
     }

@@ -2,7 +2,7 @@
 
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    negotiation::{Loss, Outcome, RequestRecord, Standing},
+    negotiation::{Failure, Loss, Outcome, RequestRecord, Standing},
     plan::Allocation,
     request::Request,
     resources::Amounts,
@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use super::schema;
 use crate::{
+    cli::report::site_text,
     contact,
     daemon::{
         extensions::end_with,
@@ -127,6 +128,16 @@ struct HostView {
 pub struct ReasonView {
     code: &'static str,
     detail: String,
+    /// The site that refuses, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    site: Option<SiteId>,
+}
+
+impl ReasonView {
+    fn new(code: &'static str, detail: impl Into<String>) -> ReasonView {
+        ReasonView { code, detail: detail.into(), site: None }
+    }
 }
 
 impl RequestView {
@@ -141,7 +152,7 @@ impl RequestView {
             efficiency: allocation.efficiency,
             efficiency_bound: allocation.efficiency_bound,
             start_proven: allocation.start_proven,
-            hosts: hosts_of(allocation, standing_of(&snapshot.stage), record, words_of),
+            hosts: hosts_of(allocation, standing_of(&snapshot.stage), record, &words_of),
         });
         let elapsed_ms =
             if snapshot.stage.is_under_way() { now_ms.saturating_sub(record.submitted_ms) } else { record.elapsed_ms };
@@ -158,7 +169,7 @@ impl RequestView {
             conflicts: record.history.conflicts,
             request: record.request.clone(),
             reservation,
-            reason: reason_of(&snapshot.stage),
+            reason: reason_of(&snapshot.stage, |site| words_of(site).name),
             extends: extends.clone(),
             extensions: parts.iter().map(|part| extension_view(part, now_ms)).collect(),
         }
@@ -223,7 +234,7 @@ pub fn state_of(snapshot: &Snapshot, parts: &[Snapshot], now_ms: u64) -> &'stati
         ShownStage::Degraded { .. } => "degraded",
         ShownStage::Closed { outcome, releasing } => match outcome {
             Outcome::Rejected { .. } => "rejected",
-            Outcome::Failed(broker::negotiation::Failure::Refused { .. }) => "refused",
+            Outcome::Failed(Failure::Refused { .. }) => "refused",
             Outcome::Failed(_) => "failed",
             Outcome::Cancelled(_) if *releasing || parts.iter().any(is_releasing) => "cancelling",
             Outcome::Cancelled(_) => "cancelled",
@@ -244,28 +255,28 @@ fn phase_of(stage: &ShownStage) -> Option<&'static str> {
     }
 }
 
-/// Why there is no reservation, or why a lost host has not been replaced; none when all is well, or may still be.
-pub fn reason_of(stage: &ShownStage) -> Option<ReasonView> {
-    use broker::negotiation::Failure;
+/// Why there is no reservation, or why a lost host has not been replaced; none when all is well, or may still be. `name_of`
+/// gives the name of a site, empty when it is not known.
+pub fn reason_of(stage: &ShownStage, name_of: impl Fn(&SiteId) -> String) -> Option<ReasonView> {
     let outcome = match stage {
         ShownStage::Closed { outcome, .. } => outcome,
         ShownStage::Degraded { standing, .. } => standing.failure.as_ref()?,
         _ => return None,
     };
     Some(match outcome {
-        Outcome::Rejected { reason, .. } => ReasonView { code: reason.code(), detail: super::words::reason(reason) },
-        Outcome::Failed(failure) => {
-            let code = match failure {
-                Failure::PatienceOver { .. } => "patience_over",
-                Failure::Unreachable { .. } => "unreachable",
-                Failure::Refused { .. } => "refused",
-            };
-            ReasonView { code, detail: failure.to_string() }
+        Outcome::Rejected { reason, .. } => ReasonView::new(reason.code(), super::words::reason(reason)),
+        Outcome::Failed(Failure::Refused { site, detail }) => {
+            let name = name_of(site);
+            let who = site_text(site.as_str(), Some(name.as_str()).filter(|name| !name.is_empty()));
+            ReasonView { site: Some(site.clone()), ..ReasonView::new("refused", format!("site {who}: {detail}")) }
         }
-        Outcome::HandedOver => ReasonView {
-            code: "handed_over",
-            detail: "another node acts for the reservation now, because its user wanted that".to_owned(),
-        },
-        Outcome::Cancelled(_) => ReasonView { code: "cancelled", detail: "taken back by the user".to_owned() },
+        Outcome::Failed(failure @ Failure::PatienceOver { .. }) => {
+            ReasonView::new("patience_over", failure.to_string())
+        }
+        Outcome::Failed(failure @ Failure::Unreachable { .. }) => ReasonView::new("unreachable", failure.to_string()),
+        Outcome::HandedOver => {
+            ReasonView::new("handed_over", "another node acts for the reservation now, because its user wanted that")
+        }
+        Outcome::Cancelled(_) => ReasonView::new("cancelled", "taken back by the user"),
     })
 }

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use broker::{
     amount::format_amount,
+    ids::tail_of,
     resources::{Amounts, Attributes},
     time::{Span, Time},
 };
@@ -43,8 +44,7 @@ pub fn age_text(seconds: Option<f64>) -> String {
 
 /// A site's name with the end of its id, since names are not unique: `alpha (..aB3dE9xY)`.
 pub fn site_text(site: &str, name: Option<&str>) -> String {
-    let start = site.char_indices().rev().nth(7).map_or(0, |(index, _)| index);
-    let tail = if start == 0 { site.to_owned() } else { format!("..{}", &site[start..]) };
+    let tail = tail_of(site);
     name.map_or_else(|| tail.clone(), |name| format!("{name} ({tail})"))
 }
 

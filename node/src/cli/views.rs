@@ -111,6 +111,9 @@ pub struct GrantView {
 pub struct ReasonView {
     pub code: String,
     pub detail: String,
+    /// The site that refuses, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
 }
 
 /// Requests, newest first.

@@ -10,6 +10,7 @@ use broker::{
     negotiation::{Failure, Outcome},
     phases::Phase,
     protocol::{RefusalReason, SiteAnswer},
+    trust::Rule,
 };
 use prometheus_client::{
     encoding::text::encode,
@@ -158,8 +159,8 @@ impl Metrics {
         metrics
     }
 
-    /// Makes every series whose labels are known beforehand, so that a rate has a zero to grow from. Refusals begin with the
-    /// first of their rule, and discovery's events come with their counters.
+    /// Makes every series whose labels are known beforehand, so that a rate has a zero to grow from. Discovery's events come
+    /// with their counters.
     fn begin(&self) {
         for outcome in OUTCOMES {
             drop(self.requests.get_or_create(&[("outcome", outcome)]));
@@ -169,6 +170,9 @@ impl Metrics {
         }
         for answer in ANSWERS {
             drop(self.answers.get_or_create(&[("answer", answer)]));
+        }
+        for rule in Rule::ALL.iter().map(|rule| rule.as_str()).chain(REFUSALS.iter().copied()) {
+            drop(self.refusals.get_or_create(&[("rule", rule)]));
         }
         for event in ActivationEvent::ALL {
             for outcome in ["done", "failed", "given_up"] {
@@ -338,23 +342,34 @@ fn outcome_of(stage: &ShownStage) -> &'static str {
     }
 }
 
-fn rule_of(reason: &RefusalReason) -> &'static str {
-    match reason {
-        RefusalReason::NotEnough { .. } => "not_enough",
-        RefusalReason::HeldByAnother { .. } => "held_by_another",
-        RefusalReason::UnknownHost(_) => "unknown_host",
-        RefusalReason::NoSuchHold => "no_such_hold",
-        RefusalReason::AttemptIsOver => "attempt_is_over",
-        RefusalReason::WindowPassed => "window_passed",
-        RefusalReason::TooFarAhead(_) => "too_far_ahead",
-        RefusalReason::TooManyHolds(_) => "too_many_holds",
-        RefusalReason::NotYours => "not_yours",
-        RefusalReason::HandedOver(_) => "handed_over",
-        RefusalReason::Malformed(_) => "malformed",
-        RefusalReason::OtherTry => "other_try",
-        RefusalReason::NotAllowed(denial) => denial.rule.as_str(),
-        RefusalReason::Busy => "busy",
-    }
+macro_rules! refusals {
+    ($($reason:pat => $name:literal,)*) => {
+        /// Why a ledger refuses, beside the rules of [`Rule::ALL`].
+        const REFUSALS: &[&str] = &[$($name),*];
+
+        fn rule_of(reason: &RefusalReason) -> &'static str {
+            match reason {
+                RefusalReason::NotAllowed(denial) => denial.rule.as_str(),
+                $($reason => $name,)*
+            }
+        }
+    };
+}
+
+refusals! {
+    RefusalReason::NotEnough { .. } => "not_enough",
+    RefusalReason::HeldByAnother { .. } => "held_by_another",
+    RefusalReason::UnknownHost(_) => "unknown_host",
+    RefusalReason::NoSuchHold => "no_such_hold",
+    RefusalReason::AttemptIsOver => "attempt_is_over",
+    RefusalReason::WindowPassed => "window_passed",
+    RefusalReason::TooFarAhead(_) => "too_far_ahead",
+    RefusalReason::TooManyHolds(_) => "too_many_holds",
+    RefusalReason::NotYours => "not_yours",
+    RefusalReason::HandedOver(_) => "handed_over",
+    RefusalReason::Malformed(_) => "malformed",
+    RefusalReason::OtherTry => "other_try",
+    RefusalReason::Busy => "busy",
 }
 
 #[cfg(test)]
@@ -386,6 +401,8 @@ mod tests {
             "kolo_feed_runs_total{outcome=\"failed\"} 0",
             "kolo_feed_entries{state=\"left_out\"} 0",
             "kolo_refusals_total{rule=\"busy\"} 1",
+            "kolo_refusals_total{rule=\"not_enough\"} 0",
+            "kolo_refusals_total{rule=\"owner-hours\"} 0",
             "kolo_ledger_answers_total{answer=\"refused\"} 1",
             "kolo_activation_runs_total{event=\"start\",outcome=\"failed\"} 1",
             "kolo_phase_seconds_count{phase=\"find\"} 1",

@@ -64,11 +64,11 @@ fn round_text(number: usize, round: &RoundView, zone: &TimeZone) -> String {
         text.push_str(&format!("  {} left out: schedule not known\n", counted(hosts, "host")));
     }
     text.push_str(&format!("  {}", safe(&round.outcome)));
-    if let Some(start) = round.start {
-        text.push_str(&format!(" for {}", format_time(start, zone)));
-    }
-    if !round.detail.is_empty() {
-        text.push_str(&format!(": {}", safe(&round.detail)));
+    // What is told of a start is the same time in UTC.
+    match round.start {
+        Some(start) => text.push_str(&format!(" for {}", format_time(start, zone))),
+        None if round.detail.is_empty() => {}
+        None => text.push_str(&format!(": {}", safe(&round.detail))),
     }
     text.push('\n');
     text
