@@ -186,6 +186,6 @@ mod tests {
         assert_eq!(missing(&rows, 2, 5), None);
         assert!(missing(&rows, 3, 5).unwrap().contains("2 of 3 sites"));
         assert!(missing(&rows, 2, 6).unwrap().contains("5 of 6 hosts"));
-        assert!(missing(&[own, row(3, false, Freshness::Stale)], 2, 5).unwrap().contains("of 1 sites"));
+        assert!(missing(&[own, row(3, false, Freshness::Stale)], 2, 5).unwrap().contains("not yet of 1"));
     }
 }
