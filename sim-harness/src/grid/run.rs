@@ -131,6 +131,7 @@ impl Run<'_> {
         duration: Duration,
         findings: &mut Findings,
     ) -> Result<(), GridError> {
+        self.wait_for_rest(findings)?;
         let mut all = Vec::new();
         for phase in Phase::ALL {
             self.progress.stage(phase.name(), self.checked.nodes);
@@ -152,8 +153,7 @@ impl Run<'_> {
         churn: bool,
         findings: &mut Findings,
     ) -> Result<Vec<Placed>, GridError> {
-        self.progress.stage("waiting for rest", self.checked.nodes);
-        findings.rest = Some(rest::wait(self.cluster)?);
+        self.wait_for_rest(findings)?;
         self.progress.stage(&format!("open load, {per_second:.1} a second"), self.checked.nodes);
         let before = Before::look(self.cluster);
         let newcomers = Newcomers::new(self.cluster, self.launch);
@@ -175,6 +175,12 @@ impl Run<'_> {
         findings.joins = recoveries.is_some().then(|| newcomers.into_joins());
         findings.recoveries = recoveries;
         Ok(placed)
+    }
+
+    fn wait_for_rest(&self, findings: &mut Findings) -> Result<(), GridError> {
+        self.progress.stage("waiting for rest", self.checked.nodes);
+        findings.rest = Some(rest::wait(self.cluster)?);
+        Ok(())
     }
 
     fn find_rate(
