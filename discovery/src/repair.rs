@@ -68,7 +68,7 @@ const FETCH_TIMEOUT: Millis = Millis(5_000);
 const FAN_OUT_MIN: usize = 2;
 /// No recheck begins within this many times what the last fetch took: where answers are slow, machines have more urgent things
 /// to do.
-const RECHECK_REST: u64 = 8;
+const RECHECK_REST: u64 = 2;
 /// The longest such rest.
 const RECHECK_REST_MAX: Millis = Millis(16_000);
 
