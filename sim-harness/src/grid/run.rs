@@ -137,8 +137,10 @@ impl Run<'_> {
             self.progress.stage(phase.name(), self.checked.nodes);
             let attackers = Attackers::start(self.cluster, self.grid, phase, attackers, &self.checked.attacks)?;
             let attack = || hostile::watch(self.cluster, attackers, duration);
-            let (placed, measured) = self.under_load(phase.name(), pace, attack)?;
+            let (mut placed, measured) = self.under_load(phase.name(), pace, attack)?;
             findings.hostile.push(PhaseFigures::new(phase, &placed, measured, findings.hostile.first()));
+            // The next phase finds the grid as this one did.
+            load::take_all_back(self.cluster, &mut placed)?;
             all.extend(placed);
         }
         self.examine(all, findings)
