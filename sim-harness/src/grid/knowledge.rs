@@ -46,8 +46,8 @@ fn asked_at_once() -> usize {
     discovery::Limits::default().sites_eager_max
 }
 
-/// Waits until every node knows all sites with all their hosts, and the present schedules of as many as it asks at once. The times are from each
-/// node's own start, in the order of the nodes.
+/// Waits until every node knows all sites with all their hosts, and the present schedules of as many as it asks at once. The
+/// times are from each node's own start, in the order of the nodes.
 ///
 /// # Errors
 /// [`GridError`].
