@@ -222,6 +222,8 @@ pub enum SiteAnswer {
     Found {
         /// Every try of which something is reserved.
         parts: Vec<BookedPart>,
+        /// Whether the site's node carries the request itself, or is about to: then it must hear when another one acts.
+        is_carried: bool,
         /// The ledger's version.
         version: LedgerVersion,
     },
@@ -260,6 +262,13 @@ impl SiteAnswer {
             | SiteAnswer::Bookings { version, .. } => Some(*version),
             SiteAnswer::Refused(refusal) => Some(refusal.version),
             SiteAnswer::Settled | SiteAnswer::Status { .. } => None,
+        }
+    }
+
+    /// Adds whether the node carries the request that its site was asked about: the site's ledger does not know.
+    pub fn note_carried(&mut self, carries: impl FnOnce() -> bool) {
+        if let SiteAnswer::Found { is_carried, .. } = self {
+            *is_carried = carries();
         }
     }
 

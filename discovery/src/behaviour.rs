@@ -77,7 +77,7 @@ pub(crate) fn kad_protocol(grid: &GridId) -> Result<StreamProtocol, SetUpError> 
 
 /// The name of the protocol of direct requests.
 pub(crate) fn ask_protocol(grid: &GridId) -> Result<StreamProtocol, SetUpError> {
-    protocol(grid, "ask/2")
+    protocol(grid, "ask/3")
 }
 
 /// How the names of the gossip protocols begin.

@@ -59,7 +59,7 @@ impl Ledger {
             })
         };
         let parts = of_request.filter_map(part).take(MAX_PARTS);
-        SiteAnswer::Found { parts: parts.collect(), version: self.version }
+        SiteAnswer::Found { parts: parts.collect(), is_carried: false, version: self.version }
     }
 
     /// Lets `from` act for the attempt from now on, and says what is reserved.
@@ -82,8 +82,7 @@ impl Ledger {
             return self.refusal(RefusalReason::Malformed(why));
         }
         let word = permit.as_ref().map(|permit| Word::new(permit, &authorization.request));
-        let known = word.as_ref().and_then(|word| self.words.get(word));
-        let later = word.as_ref().and_then(|word| known.filter(|known| known.is_after(word))).cloned();
+        let later = word.as_ref().and_then(|word| self.later_word(word));
         if let Some(word) = word.clone().filter(|_| later.is_none()) {
             self.words.insert(word, now.monotonic + self.limits.tombstone_life);
         }
@@ -93,7 +92,8 @@ impl Ledger {
         {
             return refusal;
         }
-        let said_before = word.as_ref().filter(|_| later.is_none()).and_then(|word| self.words.before(word)).cloned();
+        let said_before =
+            word.as_ref().filter(|_| later.is_none()).and_then(|word| self.acted_before(word, attempt, from));
         let Some(booking) = self.bookings.get(attempt) else {
             // As for an inquiry: it will never be confirmed here.
             return SiteAnswer::Booked { hosts: Vec::new(), before: said_before, version: self.version };
@@ -153,6 +153,30 @@ impl Ledger {
         SiteAnswer::Released { version: self.version }
     }
 
+    /// The last word of the same user about the same request that is known here, if it is later: one that was said a while
+    /// ago, or the one by which some node acts for another booking of the request.
+    fn later_word(&self, word: &Word) -> Option<Word> {
+        let of_bookings = self.of_user(word).filter_map(|booking| Word::of_booking(word, booking));
+        let known = self.words.get(word).cloned().into_iter().chain(of_bookings);
+        known.filter(|known| known.is_after(word)).max_by(|a, b| a.rank().cmp(&b.rank()))
+    }
+
+    /// Which other node acted for the request before the one that has this word, as far as this site knows: it said so, or
+    /// acts for another booking of the request.
+    fn acted_before(&self, word: &Word, attempt: &AttemptId, by: &SiteId) -> Option<SiteId> {
+        let others = || self.of_user(word).map(|booking| &booking.attempt).filter(|other| *other != attempt);
+        self.words
+            .before(word)
+            .or_else(|| others().map(|other| self.steward_of(other)).find(|acting| *acting != by))
+            .cloned()
+    }
+
+    /// What the user of this word has reserved here by this request.
+    fn of_user<'a>(&'a self, word: &'a Word) -> impl Iterator<Item = &'a Booking> {
+        let is_of = |booking: &&Booking| booking.attempt.request == word.request && booking.user_key == Some(word.user);
+        self.bookings.values().filter(is_of)
+    }
+
     fn check_takeover(
         &mut self,
         now: Now,
@@ -194,9 +218,19 @@ impl Word {
         }
     }
 
+    /// The word, of the same user about the same request, by which a node acts for a booking.
+    fn of_booking(word: &Word, booking: &Booking) -> Option<Word> {
+        let signed = booking.statement.clone()?;
+        let RequestStatement { issued, entry_point, .. } = signed.open().ok()?;
+        Some(Word { user: word.user, request: word.request.clone(), issued, entry_point, signed })
+    }
+
+    fn rank(&self) -> (Time, &SiteId) {
+        (self.issued, &self.entry_point)
+    }
+
     fn is_after(&self, other: &Word) -> bool {
-        let is_after = (self.issued, &self.entry_point) > (other.issued, &other.entry_point);
-        is_after && !canary::is_on(Canary::TakeOverUnordered)
+        self.rank() > other.rank() && !canary::is_on(Canary::TakeOverUnordered)
     }
 }
 

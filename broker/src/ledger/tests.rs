@@ -334,6 +334,35 @@ fn of_two_nodes_that_the_user_went_to_the_later_one_acts_for_every_try() {
     assert!(ledger.refusal_of_takeover(&attempt("r", 1), &id("f"), last).is_some());
 }
 
+#[test]
+fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_crash_too() {
+    let mut ledger = ledger();
+    for number in [1, 2] {
+        ask(&mut ledger, at(0), "entry", hold(attempt("r", number), 2_000, 1_000));
+        ask(&mut ledger, at(0), "entry", confirm(attempt("r", number)));
+    }
+    let take = |node, number| SiteRequest::TakeOver { attempt: attempt("r", number), authorization: word_of(1, node) };
+    ask(&mut ledger, at(1), "g", take("g", 1));
+    let on_disk = ledger.bookings().map(|booking| match booking.to_record() {
+        Record::Put(reservation) => reservation,
+        Record::Remove(attempt) => panic!("{attempt:?}"),
+    });
+    let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
+    let (site, limits) = (id("site"), LedgerLimits::default());
+    let (mut ledger, misfits) = Ledger::open(site, limits, 8, testing::open_gate(), hosts, on_disk.collect(), at(2));
+    assert_eq!(misfits, []);
+    // Tries that another node has made, or that never were: "f" comes with an earlier word than "g", "h" with a later one.
+    for number in [2, 3] {
+        let (answer, records) = ask(&mut ledger, at(3), "f", take("f", number));
+        let later = RefusalReason::HandedOver(Arc::new(word_of(1, "g").request.clone()));
+        assert_eq!((reason(answer), records.len()), (later, 0));
+    }
+    let (answer, _) = ask(&mut ledger, at(4), "h", take("h", 3));
+    assert!(matches!(answer, SiteAnswer::Booked { before: Some(before), .. } if before == id("g")));
+    let (answer, _) = ask(&mut ledger, at(5), "g", take("g", 1));
+    assert!(matches!(answer, SiteAnswer::Booked { .. }), "it must be able to give back what it has: {answer:?}");
+}
+
 /// The words of a user about request `r`, for a node.
 fn word_of(user: u64, node: &str) -> Arc<Authorization> {
     let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();

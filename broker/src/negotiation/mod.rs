@@ -37,7 +37,7 @@ pub use self::{
     settings::NegotiationSettings,
     standing::{Loss, Part, Repair, Standing},
     statuses::Statuses,
-    takeover::TakeOverError,
+    takeover::{Heard, TakeOverError},
 };
 use self::{losses::Watch, planning::Problem, reserving::Site};
 use crate::{

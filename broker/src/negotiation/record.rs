@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     history::History,
     standing::Standing,
-    takeover::{TakeOverError, Taken},
+    takeover::{Heard, TakeOverError, Taken},
 };
 use crate::{
     ids::{RequestId, SiteId},
     plan::{Allocation, Reason},
-    protocol::{AttemptId, BookedPart},
+    protocol::AttemptId,
     request::Request,
     time::Time,
     trust::Authorization,
@@ -102,12 +102,12 @@ impl RequestRecord {
 }
 
 impl RequestRecord {
-    /// Goes on with a reservation that another entry point has made: `parts` is what sites tell of it.
+    /// Goes on with a reservation that another entry point has made: `heard` is what sites tell of it.
     ///
     /// # Errors
     /// [`TakeOverError`] when they tell of nothing.
-    pub fn take_over(self, parts: &[(SiteId, BookedPart)]) -> Result<RequestRecord, TakeOverError> {
-        let Taken { standing, names, owed } = Taken::of(&self.request, parts, self.last_attempt)?;
+    pub fn take_over(self, heard: &Heard) -> Result<RequestRecord, TakeOverError> {
+        let Taken { standing, names, owed } = Taken::of(&self.request, heard, self.last_attempt)?;
         Ok(RequestRecord {
             last_attempt: names.keys().next_back().copied().unwrap_or(self.last_attempt),
             decision: standing.decision(),

@@ -45,16 +45,32 @@ pub(super) struct Taken {
     pub(super) owed: Vec<Owed>,
 }
 
+/// Most sites that are told of a takeover because they may carry the request for all that was heard of them. Of more, those
+/// that have said that they do come first, then others in the order of their names.
+const MAY_CARRY_IT_MAX: usize = 256;
+
 /// Most nodes that are told to let go because some site has named them: more than a user goes to, and one that lies cannot
 /// name without end.
 const TOLD_TO_LET_GO_MAX: usize = 16;
 
 type Told = (SiteId, BookedPart);
 
+/// What sites tell a node of a request that its user wants it to take over.
+#[derive(Debug, Clone, Default)]
+pub struct Heard {
+    /// What is reserved, with the sites that have it.
+    pub parts: Vec<(SiteId, BookedPart)>,
+    /// Other sites whose nodes carry the request, or are about to.
+    pub carrying: BTreeSet<SiteId>,
+    /// Other sites that have not answered: their nodes may carry it.
+    pub silent: BTreeSet<SiteId>,
+}
+
 impl Taken {
     /// Makes out of what sites tell what can be gone on with. Tries get numbers above `last_attempt` and above all that
     /// they have themselves, so that they cannot be confused with the tries to come.
-    pub(super) fn of(request: &Request, parts: &[Told], last_attempt: u32) -> Result<Taken, TakeOverError> {
+    pub(super) fn of(request: &Request, heard: &Heard, last_attempt: u32) -> Result<Taken, TakeOverError> {
+        let parts = &heard.parts;
         let standing = chosen(request, parts);
         let window = standing.first().ok_or(TakeOverError::Nothing)?.1.window;
         let attempts: BTreeSet<&AttemptId> = parts.iter().map(|(_, part)| &part.attempt).collect();
@@ -94,6 +110,13 @@ impl Taken {
             others.extend(statement.ok().map(|statement| (attempt, statement.entry_point)));
         }
         others.extend(parts.iter().map(|(site, part)| (numbers[&part.attempt], site.clone())));
+        let last = numbers.values().copied().max().unwrap_or(highest);
+        let concerned: BTreeSet<SiteId> = kept.iter().chain(&others).map(|(_, site)| site.clone()).collect();
+        // Two nodes that begin at the same time, or at two ends of a cut, may not have a single booking in common: each has
+        // to hear of the other by itself. They are told as if they had a part of the last try.
+        let silent = heard.silent.iter().filter(|site| !heard.carrying.contains(*site));
+        let may_carry_it = heard.carrying.iter().chain(silent).filter(|site| !concerned.contains(*site));
+        others.extend(may_carry_it.take(MAY_CARRY_IT_MAX).map(|site| (last, site.clone())));
         let owed = others.difference(&kept).map(|(attempt, site)| Owed { site: site.clone(), attempt: *attempt });
         let owed = owed.collect();
         let names = numbers.into_iter().map(|(name, number)| (number, name.clone())).collect();

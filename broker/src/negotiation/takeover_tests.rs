@@ -29,8 +29,8 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     let grants = vec![crate::protocol::Grant { host: host(), amounts: allocation.grants[0].amounts.clone() }];
     let participants = vec![site("a"), site("b")];
     let part = BookedPart { attempt: old.clone(), window, grants, participants, statement };
-    let taken = record.clone().take_over(&[(site("a"), part)]).unwrap();
-    assert_eq!(record.take_over(&[]), Err(TakeOverError::Nothing));
+    let taken = record.clone().take_over(&heard(&[(site("a"), part)])).unwrap();
+    assert_eq!(record.take_over(&Heard::default()), Err(TakeOverError::Nothing));
 
     let mut run = Run::new(taken, true);
     assert_eq!(
@@ -65,6 +65,10 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     assert_eq!(*attempt, old, "under the name that its site knows");
 }
 
+fn heard(parts: &[(SiteId, BookedPart)]) -> Heard {
+    Heard { parts: parts.to_vec(), ..Heard::default() }
+}
+
 fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amount: u64) -> (SiteId, BookedPart) {
     let record = super::tests::record();
     let statement = std::sync::Arc::new(record.authorization.unwrap().request);
@@ -82,7 +86,7 @@ fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amou
 #[test]
 fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_over() {
     let taken = |parts: &[(SiteId, BookedPart)]| {
-        let record = super::tests::record().take_over(parts).unwrap();
+        let record = super::tests::record().take_over(&heard(parts)).unwrap();
         let kept: Vec<String> =
             record.standing.unwrap().allocation.grants.iter().map(|grant| grant.site.to_string()).collect();
         let owed: Vec<String> = record.owed.iter().map(|owed| owed.site.to_string()).collect();
@@ -106,6 +110,37 @@ fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_o
     // Together they do not have what was asked for.
     let short = [told("a", "e", 1, &["a", "b"], 100), told("c", "f", 9, &["c"], 750)];
     assert_eq!(taken(&short), strings("c", "a b e e f"));
+}
+
+#[test]
+fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
+    let names = |names: &[&str]| names.iter().map(|name| site(name)).collect::<BTreeSet<_>>();
+    let parts = vec![told("a", "e", 3, &["a", "b"], 750), told("c", "e", 2, &["c"], 750)];
+    let heard = Heard { parts, carrying: names(&["a", "d", "e", "f"]), silent: names(&["b", "f", "s"]) };
+    let record = super::tests::record().take_over(&heard).unwrap();
+    let owed = |record: &RequestRecord, name: &str| {
+        let of_site = record.owed.iter().filter(|owed| owed.site == site(name));
+        of_site.map(|owed| owed.attempt).collect::<Vec<_>>()
+    };
+    let last = record.last_attempt;
+    assert_eq!(record.taken_over[&last].attempt, 3);
+    for (name, expected) in [("d", vec![last]), ("f", vec![last]), ("s", vec![last]), ("b", vec![last])] {
+        assert_eq!(owed(&record, name), expected, "{name}");
+    }
+    assert_eq!((owed(&record, "e").len(), owed(&record, "a").len()), (2, 0), "e has made two tries; a keeps its part");
+
+    let mut run = Run::new(record, true);
+    assert!(run.asked().contains(&("s".to_owned(), Purpose::Release, "take over".to_owned())));
+    let answer = SiteAnswer::Booked { hosts: Vec::new(), before: None, version: version(1) };
+    let event =
+        |answer| Event::Answer { site: site("d"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
+    run.negotiation.handle(at(1), event(answer), &mut ());
+    assert!(!run.negotiation.releases.contains_key(&(last, site("d"))), "it has heard");
+
+    let many = (0..1_000).map(|number| site(&format!("s{number:03}"))).collect();
+    let heard = Heard { parts: vec![told("a", "e", 1, &["a"], 750)], carrying: names(&["z"]), silent: many };
+    let record = super::tests::record().take_over(&heard).unwrap();
+    assert_eq!((record.owed.len(), owed(&record, "z").len()), (257, 1), "e as well, and z before silent ones");
 }
 
 #[test]
@@ -191,7 +226,7 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
 fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() {
     let record = super::tests::record();
     let word = |user, node: &str| crate::trust::testing::authorize(user, &site(node), &record.id, &record.request);
-    let mut taken = record.clone().take_over(&[told("a", "gone", 1, &["a", "b"], 750)]).unwrap();
+    let mut taken = record.clone().take_over(&heard(&[told("a", "gone", 1, &["a", "b"], 750)])).unwrap();
     for acting in [&record, &taken] {
         let kept = ["d", "e", "f"].map(|node| acting.keeps_from(&word(1, node)).is_some());
         assert_eq!(kept, [true, false, false], "of one second the greater name is the later word; and e is this node");
@@ -218,7 +253,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
     assert_eq!(run.negotiation.record().acted_before(&site("g")), Some(site("f")));
 
     let parts = [told("a", "gone", 1, &["a"], 750)];
-    let mut run = Run::new(record.take_over(&parts).unwrap(), true);
+    let mut run = Run::new(record.take_over(&heard(&parts)).unwrap(), true);
     let mut owed = Vec::new();
     for _ in 0..3 {
         let mut due = run.wake();
@@ -243,7 +278,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
 fn a_silent_site_hears_of_a_takeover_until_the_end_also_after_the_start() {
     let (record, parts) =
         (super::tests::record(), [told("a", "e", 1, &["a", "b"], 750), told("b", "e", 1, &["a", "b"], 750)]);
-    let mut run = Run::new(record.take_over(&parts).unwrap(), true);
+    let mut run = Run::new(record.take_over(&heard(&parts)).unwrap(), true);
     let asked_at = |run: &mut Run, now: u64| {
         run.negotiation.handle(at(now), Event::Check, &mut ());
         run.drain();

@@ -148,7 +148,7 @@ fn answer_seeds() -> Vec<Seed> {
     let status = SiteAnswer::Status { decision: Some(AttemptStatus::Dead), booking: AttemptStatus::Pending };
     let answers = [
         ("schedules", WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot)))),
-        ("found", WireAnswer::Site(SiteAnswer::Found { parts: vec![part], version })),
+        ("found", WireAnswer::Site(SiteAnswer::Found { parts: vec![part], is_carried: true, version })),
         (
             "booked",
             WireAnswer::Site(SiteAnswer::Booked { hosts: vec![host.clone()], before: Some(site.clone()), version }),

@@ -65,8 +65,8 @@ fn request_id(text: &str) -> Result<RequestId, Problem> {
 pub async fn look(State(state): State<Arc<ApiState>>, Path(id): Path) -> Result<Json<ReservationLookup>, Problem> {
     let id = request_id(&id)?;
     let looked = look_up(&state.carrier, &id, None).await;
-    let Looked { parts, signed, asked, silent } = looked;
-    let hosts = parts.iter().flat_map(|(site, part)| {
+    let Looked { heard, signed, asked, silent } = looked;
+    let hosts = heard.parts.iter().flat_map(|(site, part)| {
         let (start, end) = (part.window.start, part.window.end);
         part.grants.iter().map(move |grant| FoundHost { site: site.clone(), host: grant.host.clone(), start, end })
     });
@@ -98,8 +98,7 @@ pub async fn take_over(
     if permit.statement.id != id {
         return Err(Problem::bad_request(format!("the signed request is {}, not {id}", permit.statement.id)));
     }
-    let looked = look_up(&state.carrier, &id, Some(permit.user)).await;
-    let taken = state.requests.take_over(&state.carrier, authorization, permit, &looked).await;
+    let taken = state.requests.take_over(&state.carrier, authorization, permit).await;
     let carried = taken.map_err(|failure| match failure {
         TakeOverFailure::Submit(error) => submit_problem(&state, error, None),
         TakeOverFailure::Parts(error) => Problem::new(StatusCode::NOT_FOUND, format!("request {id}: {error}")),

@@ -5,6 +5,7 @@
 //! node.
 
 pub mod activation;
+mod arrivals;
 pub mod bookings;
 pub mod carry;
 pub mod changes;

@@ -26,6 +26,7 @@ use rand::RngExt;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
+    arrivals::{Arrival, Arrivals},
     carry::{self, Carrier},
     changes::{Change as Told, Changes},
     clock::{Clock, unix_ms},
@@ -218,8 +219,7 @@ pub struct Requests {
     site: SiteId,
     by_id: DashMap<RequestId, Arc<Carried>>,
     active: AtomicUsize,
-    /// Ids of requests that are being written down for the first time.
-    arriving: Mutex<BTreeSet<RequestId>>,
+    arrivals: Arrivals,
     settings: NegotiationSettings,
     clock: Clock,
     store: Store,
@@ -232,9 +232,9 @@ pub struct Requests {
 impl Requests {
     /// An empty registry.
     pub fn new(site: SiteId, settings: NegotiationSettings, clock: Clock, store: Store, told: Observers) -> Requests {
-        let (by_id, active, arriving) = (DashMap::new(), AtomicUsize::new(0), Mutex::default());
+        let (by_id, active, arrivals) = (DashMap::new(), AtomicUsize::new(0), Arrivals::default());
         let (order, extensions) = (Mutex::default(), Extensions::default());
-        Requests { site, by_id, active, arriving, settings, clock, store, told, order, extensions }
+        Requests { site, by_id, active, arrivals, settings, clock, store, told, order, extensions }
     }
 
     /// What this node has done.
@@ -283,10 +283,21 @@ impl Requests {
         let starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
         let (id, request) = (statement.id.clone(), statement.request.clone());
         let record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
+        let _arrival = self.arrives(&record.id)?;
         self.take_on(carrier, record, false).await
     }
 
-    /// Writes a request down that is new to this node, and carries it.
+    /// Announces that this node is about to carry a request. Its name is free again when what is returned is dropped.
+    pub(super) fn arrives(&self, id: &RequestId) -> Result<Arrival<'_>, SubmitError> {
+        self.arrivals.announce(id).ok_or_else(|| SubmitError::Known { id: id.clone(), existing: None })
+    }
+
+    /// Whether this node is about to carry a request.
+    pub fn is_arriving(&self, id: &RequestId) -> bool {
+        self.arrivals.contains(id)
+    }
+
+    /// Writes a request down that is new to this node and has been announced, and carries it.
     pub(super) async fn take_on(
         self: &Arc<Self>,
         carrier: &Carrier,
@@ -294,7 +305,6 @@ impl Requests {
         is_resumed: bool,
     ) -> Result<Arc<Carried>, SubmitError> {
         let id = record.id.clone();
-        let Some(_arrival) = Arrival::of(self, &id) else { return Err(SubmitError::Known { id, existing: None }) };
         if let Some(known) = self.get(&id).filter(|known| !is_left_to_another(&known.snapshot.borrow())) {
             let existing = Some(Box::new(known.snapshot.borrow().clone()));
             return Err(SubmitError::Known { id, existing });
@@ -466,33 +476,9 @@ pub fn is_left_to_another(snapshot: &Snapshot) -> bool {
     matches!(snapshot.stage, ShownStage::Closed { outcome: Outcome::HandedOver, releasing: false })
 }
 
-/// Keeps a second request of the same name out while the first is being taken on.
-struct Arrival<'a> {
-    requests: &'a Requests,
-    id: RequestId,
-}
-
-impl<'a> Arrival<'a> {
-    /// None when a request of this name is being taken on already.
-    fn of(requests: &'a Requests, id: &RequestId) -> Option<Arrival<'a>> {
-        requests.arriving().insert(id.clone()).then(|| Arrival { requests, id: id.clone() })
-    }
-}
-
-impl Drop for Arrival<'_> {
-    fn drop(&mut self) {
-        self.requests.arriving().remove(&self.id);
-    }
-}
-
 impl Requests {
     fn order(&self) -> MutexGuard<'_, BTreeSet<(u64, RequestId)>> {
-        // As for the set below.
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn arriving(&self) -> MutexGuard<'_, BTreeSet<RequestId>> {
         // The set is valid after every single operation, so a panic elsewhere does not make it worthless.
-        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -61,6 +61,8 @@ enum Concern {
     Inquiry(AttemptId),
     /// A node says that it acts for a request.
     TakeOver(RequestId, Arc<Authorization>),
+    /// A node that may be about to act for a request asks what there is of it.
+    Lookup(RequestId),
 }
 
 impl Concern {
@@ -70,6 +72,7 @@ impl Concern {
             SiteRequest::TakeOver { attempt, authorization } => {
                 Concern::TakeOver(attempt.request.clone(), authorization.clone())
             }
+            SiteRequest::Lookup(request) => Concern::Lookup(request.clone()),
             _ => Concern::None,
         }
     }
@@ -276,6 +279,9 @@ impl SiteTask {
                 if let Some(refusal) = self.refusal_of_takeover(&from, &request) {
                     return reply.answer(refusal);
                 }
+                if self.must_wait(&request) {
+                    return;
+                }
                 self.next_token += 1;
                 if let (Some(attempt), what) = request.about() {
                     // The name of the request follows it through all nodes.
@@ -294,6 +300,12 @@ impl SiteTask {
         let SiteRequest::TakeOver { attempt, authorization } = request else { return None };
         let later = self.requests.keeps_from(&attempt.request, authorization)?;
         self.ledger.lock().refusal_of_takeover(attempt, from, later)
+    }
+
+    /// Whether this node is itself about to act for what another one takes over: it cannot say yet who is to. The other one
+    /// hears nothing, and says it again.
+    fn must_wait(&self, request: &SiteRequest) -> bool {
+        matches!(request, SiteRequest::TakeOver { attempt, .. } if self.requests.is_arriving(&attempt.request))
     }
 
     /// Lets the ledger's outputs happen, writes first.
@@ -337,6 +349,9 @@ impl SiteTask {
         match (&mut answer, concern) {
             (SiteAnswer::Status { decision, .. }, Concern::Inquiry(attempt)) => {
                 *decision = self.requests.status_of(&attempt, &from);
+            }
+            (SiteAnswer::Found { .. }, Concern::Lookup(request)) => {
+                answer.note_carried(|| self.requests.carries(&request));
             }
             (SiteAnswer::Booked { .. }, Concern::TakeOver(request, authorization)) => {
                 let written = self.requests.taken_over(&request, &from, authorization);

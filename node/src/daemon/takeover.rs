@@ -10,7 +10,7 @@ use std::{
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{RequestRecord, TakeOverError},
+    negotiation::{Heard, RequestRecord, TakeOverError},
     protocol::{BookedPart, SiteAnswer, SiteRequest},
     time::Millis,
     trust::{Authorization, Permit, PublicKey, RequestStatement, SignedText},
@@ -34,13 +34,13 @@ const ANSWER_TIMEOUT: Millis = Millis(2_000);
 /// What the sites of the grid tell of a request.
 #[derive(Debug)]
 pub struct Looked {
-    /// What is reserved, by the sites that have it.
-    pub parts: Vec<(SiteId, BookedPart)>,
+    /// What is reserved, by the sites that have it, and who may carry it.
+    pub heard: Heard,
     /// What its user has signed last, and with which key.
     pub signed: Option<(PublicKey, RequestStatement)>,
     /// Sites asked.
     pub asked: usize,
-    /// Sites that did not answer.
+    /// Sites that did not answer, this node's own included.
     pub silent: usize,
 }
 
@@ -71,17 +71,24 @@ pub async fn look_up(carrier: &Carrier, id: &RequestId, user: Option<PublicKey>)
             (site, answer)
         });
     }
-    let (mut told, mut silent) = (BTreeMap::new(), 0);
+    let (mut told, mut carrying, mut silent) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     while let Some(Ok((site, answer))) = asking.join_next().await {
-        match answer {
-            Ok(SiteAnswer::Found { parts, .. }) => sort_out(&mut told, id, &site, parts),
-            _ => silent += 1,
+        if let Ok(SiteAnswer::Found { parts, is_carried, .. }) = answer {
+            sort_out(&mut told, id, &site, parts);
+            carrying.extend(Some(site).filter(|_| is_carried));
+        } else {
+            silent.insert(site);
         }
     }
-    match of_one_user(told, user) {
-        Some((user, OfUser { signed, parts, .. })) => Looked { parts, signed: Some((user, signed)), asked, silent },
-        None => Looked { parts: Vec::new(), signed: None, asked, silent },
+    let silent_sites = silent.len();
+    for others in [&mut carrying, &mut silent] {
+        others.remove(own);
     }
+    let (signed, parts) = match of_one_user(told, user) {
+        Some((user, OfUser { signed, parts, .. })) => (Some((user, signed)), parts),
+        None => (None, Vec::new()),
+    };
+    Looked { heard: Heard { parts, carrying, silent }, signed, asked, silent: silent_sites }
 }
 
 /// Puts what a site tells, as far as it fits the request, to that of the user who has signed it.
@@ -129,8 +136,8 @@ pub enum TakeOverFailure {
 }
 
 impl Requests {
-    /// Goes on with a reservation that another entry point has made: `looked` is what sites tell of it, `authorization` the
-    /// same request, signed by its user for this node and checked. It is on disk when this returns.
+    /// Goes on with a reservation that another entry point has made, as far as sites tell of it: `authorization` is the same
+    /// request, signed by its user for this node and checked. It is on disk when this returns.
     ///
     /// # Errors
     /// [`TakeOverFailure`].
@@ -139,8 +146,10 @@ impl Requests {
         carrier: &Carrier,
         authorization: Authorization,
         permit: Permit,
-        looked: &Looked,
     ) -> Result<Arc<Carried>, TakeOverFailure> {
+        // Announced before anybody is asked: of two nodes that do this at the same time, at least one hears of the other.
+        let _arrival = self.arrives(&permit.statement.id)?;
+        let looked = look_up(carrier, &permit.statement.id, Some(permit.user)).await;
         let Some((user, signed)) = &looked.signed else { return Err(TakeOverError::Nothing.into()) };
         if *user != permit.user || signed.request != permit.statement.request {
             return Err(TakeOverFailure::Other);
@@ -154,7 +163,7 @@ impl Requests {
         let mut record = RequestRecord::arrived(id, permit.name.clone(), request, authorization, unix_ms(), starts);
         // A node that has acted for the request before must not give its tries the same numbers again.
         record.last_attempt = known.unwrap_or(0);
-        let record = record.take_over(&looked.parts)?;
+        let record = record.take_over(&looked.heard)?;
         Ok(self.take_on(carrier, record, true).await?)
     }
 
@@ -162,6 +171,11 @@ impl Requests {
     /// one that another node shows.
     pub fn keeps_from(&self, request: &RequestId, authorization: &Authorization) -> Option<Arc<SignedText>> {
         self.get(request)?.snapshot.borrow().record.keeps_from(authorization)
+    }
+
+    /// Whether this node carries a request, or is about to.
+    pub fn carries(&self, request: &RequestId) -> bool {
+        self.is_arriving(request) || self.get(request).is_some()
     }
 
     /// A node says that it acts for a request, and this node, as a site, has found nothing against it: what is carried here

@@ -156,6 +156,9 @@ impl World {
         if let (SiteAnswer::Status { decision, .. }, Question::Inquiry(attempt)) = (&mut answer, &question) {
             *decision = decision_of(running, attempt, &asking_site);
         }
+        if let Question::Lookup { request, .. } = &question {
+            answer.note_carried(|| running.carries(request));
+        }
         let is_booked = matches!(answer, SiteAnswer::Booked { .. });
         if let SiteAnswer::Refused(refusal) = &answer
             && (canary, is_confirm, &refusal.reason)

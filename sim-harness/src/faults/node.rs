@@ -11,8 +11,8 @@ use broker::{
     host::Host,
     ids::{HostId, RequestId, SiteId},
     ledger::{Ledger, Record, Reservation},
-    negotiation::{Negotiation, Purpose, RequestRecord, Statuses},
-    protocol::{AttemptId, BookedPart},
+    negotiation::{Heard, Negotiation, Purpose, RequestRecord, Statuses},
+    protocol::AttemptId,
     schedule::Schedule,
     trust::{Authorization, Chain, SignedText},
     view::SiteView,
@@ -159,6 +159,18 @@ impl Running {
     pub fn keeps_from(&self, authorization: &Authorization, request: &RequestId) -> Option<Arc<SignedText>> {
         self.negotiations.get(request)?.negotiation.record().keeps_from(authorization)
     }
+
+    /// Whether the node is about to act for a request: it asks what there is of it, or writes that down.
+    pub fn is_arriving(&self, request: &RequestId) -> bool {
+        let of_request = |actor: &Actor| matches!(actor, Actor::Request(id) if id == request);
+        self.lookups.contains_key(request)
+            || !self.negotiations.contains_key(request) && self.writes.values().any(|(actor, _)| of_request(actor))
+    }
+
+    /// Whether the node carries a request, or is about to.
+    pub fn carries(&self, request: &RequestId) -> bool {
+        self.negotiations.contains_key(request) || self.is_arriving(request)
+    }
 }
 
 /// What sites tell of a request that is to be taken over.
@@ -169,7 +181,7 @@ pub struct Lookup {
     /// Who has not answered.
     pub waiting: BTreeSet<usize>,
     /// What the others told.
-    pub parts: Vec<(SiteId, BookedPart)>,
+    pub heard: Heard,
 }
 
 /// Whether a node runs.

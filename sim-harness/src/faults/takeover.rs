@@ -46,7 +46,7 @@ impl World {
         let (name, run) = (self.name(), self.nodes[node].run);
         let waiting: BTreeSet<usize> = (0..self.nodes.len()).collect();
         if let Some(running) = self.running(node) {
-            running.lookups.insert(id.clone(), Lookup { name, waiting: waiting.clone(), parts: Vec::new() });
+            running.lookups.insert(id.clone(), Lookup { name, waiting: waiting.clone(), ..Lookup::default() });
         }
         self.history.note(self.now, Some(id), format_args!("the user wants s{node} to take it over"));
         for to in waiting {
@@ -80,9 +80,10 @@ impl World {
         let site = self.nodes[from].site.clone();
         let Some(running) = self.running(node) else { return };
         let Some(lookup) = running.lookups.get_mut(id).filter(|lookup| lookup.name == name) else { return };
-        let SiteAnswer::Found { parts, .. } = answer else { return };
+        let SiteAnswer::Found { parts, is_carried, .. } = answer else { return };
         if lookup.waiting.remove(&from) {
-            lookup.parts.extend(parts.into_iter().map(|part| (site.clone(), part)));
+            lookup.heard.parts.extend(parts.into_iter().map(|part| (site.clone(), part)));
+            lookup.heard.carrying.extend(Some(site).filter(|_| is_carried && from != node));
         }
         if lookup.waiting.is_empty() {
             self.looked_up(node, id, name);
@@ -99,13 +100,15 @@ impl World {
         if !self.can_take_over(node, id) || self.users.get(id).is_none_or(|user| user.is_taken_back) {
             return;
         }
-        lookup.parts.sort_by(|a, b| (&a.0, &a.1.attempt).cmp(&(&b.0, &b.1.attempt)));
+        let silent = lookup.waiting.iter().filter(|silent| **silent != node);
+        lookup.heard.silent = silent.map(|silent| self.nodes[*silent].site.clone()).collect();
+        lookup.heard.parts.sort_by(|a, b| (&a.0, &a.1.attempt).cmp(&(&b.0, &b.1.attempt)));
         let Some((number, request)) = self.users.get(id).map(|user| (user.number, user.request.clone())) else {
             return;
         };
         let now = self.nodes[node].clock.now(self.now).utc;
         let starts = request.starts(now, Span(3_600)).unwrap_or((now, now));
-        let signed = lookup.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
+        let signed = lookup.heard.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
         let last = signed.map(|statement| statement.issued + Span(1)).max();
         let issued = clock::true_utc(self.now).max(last.unwrap_or_default());
         let expires = issued.max(starts.1) + request.duration() + CLOCKS_DIFFER;
@@ -115,7 +118,7 @@ impl World {
         if let Some(known) = self.nodes[node].disk.requests.get(id) {
             record.last_attempt = known.last_attempt;
         }
-        match record.take_over(&lookup.parts) {
+        match record.take_over(&lookup.heard) {
             Err(error) => self.history.note(self.now, Some(id), format_args!("s{node} does not: {error}")),
             Ok(record) => {
                 self.figures.taken_over += 1;

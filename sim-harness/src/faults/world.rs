@@ -375,6 +375,9 @@ impl World {
         {
             return self.send(node, from, Body::Answer { ask, question, answer });
         }
+        if matches!(&request, SiteRequest::TakeOver { attempt, .. } if running.is_arriving(&attempt.request)) {
+            return;
+        }
         running.askers.insert(token, super::node::Asker { from, ask, question, message, is_confirm, takes_over });
         let attempt = attempt_of(&request);
         let before = attempt
