@@ -25,6 +25,8 @@ pub enum Canary {
     HandOverIgnored,
     /// An entry point lets go when a site says that another node acts, whatever the user has signed.
     HandOverUnsigned,
+    /// A node that takes a reservation over tells nobody but those that others have named.
+    SuccessorsUntold,
 }
 
 #[cfg(feature = "canary")]

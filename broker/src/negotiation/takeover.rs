@@ -116,6 +116,7 @@ impl Taken {
         // to hear of the other by itself. They are told as if they had a part of the last try.
         let silent = heard.silent.iter().filter(|site| !heard.carrying.contains(*site));
         let may_carry_it = heard.carrying.iter().chain(silent).filter(|site| !concerned.contains(*site));
+        let may_carry_it = may_carry_it.filter(|_| !canary::is_on(Canary::SuccessorsUntold));
         others.extend(may_carry_it.take(MAY_CARRY_IT_MAX).map(|site| (last, site.clone())));
         let owed = others.difference(&kept).map(|(attempt, site)| Owed { site: site.clone(), attempt: *attempt });
         let owed = owed.collect();

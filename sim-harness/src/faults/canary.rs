@@ -51,13 +51,15 @@ pub enum Canary {
     HandOverIgnored,
     /// An entry point lets go when a site says that another node acts, whatever the user has signed.
     HandOverUnsigned,
+    /// A node that takes a reservation over tells nobody but those that others have named.
+    SuccessorsUntold,
     /// A site forgets who acts for a reservation in the place of its entry point.
     ForgetSteward,
 }
 
 impl Canary {
     /// All faults.
-    pub const ALL: [Canary; 22] = [
+    pub const ALL: [Canary; 23] = [
         Canary::ConfirmWithoutHold,
         Canary::ForgetHoldDeadline,
         Canary::DoubleRelease,
@@ -79,6 +81,7 @@ impl Canary {
         Canary::LossIgnored,
         Canary::HandOverIgnored,
         Canary::HandOverUnsigned,
+        Canary::SuccessorsUntold,
         Canary::ForgetSteward,
     ];
 
@@ -106,6 +109,7 @@ impl Canary {
             Canary::LossIgnored => "loss-ignored",
             Canary::HandOverIgnored => "hand-over-ignored",
             Canary::HandOverUnsigned => "hand-over-unsigned",
+            Canary::SuccessorsUntold => "successors-untold",
             Canary::ForgetSteward => "forget-steward",
         }
     }
@@ -127,6 +131,7 @@ impl Canary {
             Canary::LossIgnored => Some(CoreCanary::LossIgnored),
             Canary::HandOverIgnored => Some(CoreCanary::HandOverIgnored),
             Canary::HandOverUnsigned => Some(CoreCanary::HandOverUnsigned),
+            Canary::SuccessorsUntold => Some(CoreCanary::SuccessorsUntold),
             _ => None,
         }
     }

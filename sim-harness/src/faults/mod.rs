@@ -8,6 +8,7 @@
 //!
 //! Invariant: a seed gives the same run on every machine. The only clock that is read measures the simulator itself.
 
+mod aimed;
 pub mod args;
 mod attacker;
 mod canary;

@@ -18,6 +18,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
+    aimed,
     canary::Canary,
     checks::{Violation, truth::Truth},
     clock::Clock,
@@ -72,6 +73,8 @@ pub enum Event {
     Submit { number: u64 },
     /// A user takes a request back.
     Cancel { number: u64 },
+    /// Somebody who knows everything does the worst.
+    Aim,
     /// An owner takes something away.
     Shrink,
     /// A user goes to another node with a request.
@@ -97,6 +100,8 @@ pub struct World {
     pub(super) attacks: Xoshiro256PlusPlus,
     /// That of what is lost and taken over.
     pub(super) fates: Xoshiro256PlusPlus,
+    /// That of aimed cuts, if this seed has them.
+    pub(super) aims: Option<Xoshiro256PlusPlus>,
     pub(super) trust: Trust,
     pub(super) now: u64,
     queue: BTreeMap<(u64, u64), Event>,
@@ -122,9 +127,17 @@ impl World {
         options.draw_trust(&mut attacks);
         let mut fates = Xoshiro256PlusPlus::seed_from_u64(seed ^ FATES);
         options.draw_losses(&mut fates);
+        let mut aims = aimed::aims_of(seed);
+        if let Some(aims) = &mut aims {
+            options.aim(aims);
+        }
         let mut world = World::bare(options, [random, attacks, fates], canary, keeps_history);
         world.plan_ahead();
         world.plan_losses();
+        if aims.is_some() {
+            world.aims = aims;
+            world.plan_aim();
+        }
         if seed % WANDERING_EVERY == WANDERING_EVERY / 4 {
             world.plan_wanderings(Xoshiro256PlusPlus::seed_from_u64(seed ^ WANDERINGS));
         }
@@ -161,6 +174,7 @@ impl World {
             random,
             attacks,
             fates,
+            aims: None,
             now: 0,
             queue: BTreeMap::new(),
             last_name: 0,
@@ -247,6 +261,7 @@ impl World {
             | Event::Start { .. }
             | Event::LookedUp { .. }
             | Event::Crash { .. } => {}
+            Event::Aim => self.take_aim(),
             Event::Shrink => self.stop_to_shrink(),
             Event::TakeOver { number } => self.go_to_another(number, false),
             Event::TakeOverFromGone { number } => self.go_to_another(number, true),

@@ -86,8 +86,8 @@ impl World {
     }
 
     /// Whether a node goes on with a request because the node that its user went to is gone for good: what was done there
-    /// for the user, who did hear of it, nobody else knows, unless the node that the user is with now has taken a try of
-    /// this one over.
+    /// for the user, who did hear of it, nobody else knows, unless the node that the user is with now has taken the request
+    /// over: that one asks all others.
     fn has_nobody_told(&self, index: usize, id: &RequestId) -> bool {
         let Some(user) = self.users.get(id).filter(|user| user.entry_point != index) else { return false };
         if !user.signed_for.iter().any(|node| self.nodes[*node].is_gone()) {
@@ -95,8 +95,7 @@ impl World {
         }
         let with = self.nodes[user.entry_point].running();
         let carried = with.and_then(|running| running.negotiations.get(id));
-        let mut taken_over = carried.into_iter().flat_map(|carried| carried.negotiation.record().taken_over.values());
-        !taken_over.any(|attempt| attempt.entry_point == self.nodes[index].site)
+        carried.is_none_or(|carried| carried.negotiation.record().taken_over.is_empty())
     }
 
     /// What stands of a reservation that is degraded, or being repaired; that goes on until it begins.
