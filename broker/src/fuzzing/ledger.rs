@@ -1,49 +1,35 @@
 //! A ledger under any messages in any order, repeated, late and from strangers, with crashes between them.
 //!
 //! The model adds up bookings second by second and keeps what was written to disk. It shares no arithmetic with the
-//! ledger.
+//! ledger. What the disk says of who acts for an attempt, and by which word of its user, decides who may give it back.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock},
-};
+mod said;
 
-use fuzz_support::{Input, Seed, Target};
+use std::collections::{BTreeMap, BTreeSet};
 
+use fuzz_support::{Input, Target};
+
+use self::said::{BEGIN, carrier_of, seeds, sender_of, some_attempt, some_request};
 use super::words;
 use crate::{
     amount::Amount,
     host::Host,
+    ids::SiteId,
     ledger::{Booking, BookingState, Event, Ledger, LedgerLimits, Output, Record, ReplyToken, Reservation},
-    protocol::{Advert, AttemptId, AttemptStatus, Grant, HoldRequest, ScheduleUpdate, SiteAnswer, SiteRequest},
+    protocol::{Advert, AttemptId, AttemptStatus, HoldRequest, RefusalReason, ScheduleUpdate, SiteAnswer, SiteRequest},
     resources::amount_of,
     schedule::Schedule,
     time::{Millis, Now, Time},
-    trust::{Authorization, RequestStatement, testing},
+    trust::{SignedText, testing},
     view::{Heard, SiteView},
 };
 
 /// Messages to a ledger.
 pub const LEDGER: Target = Target { name: "ledger", run, seeds };
 
-const REQUESTS: [&str; 4] = ["r0", "r1", "r2", "r3"];
-const ENTRY_POINTS: [&str; 2] = ["e0", "e1"];
 const SENDERS: [&str; 5] = ["e0", "e1", "site", "other", "stranger"];
 const RESOURCES: [&str; 2] = ["cpu", "memory"];
-/// Every request lasts this long, as its user has signed.
-const DURATION_S: u64 = 100;
-const BEGIN: i64 = 1_000;
 const OPERATIONS_MAX: usize = 200;
-
-/// What the users have signed: any of the requests, for either entry point.
-static SIGNED: LazyLock<Vec<Vec<Arc<Authorization>>>> = LazyLock::new(|| {
-    let text = r#"{"hosts":2,"duration":100,"total":{"cpu":9000,"memory":300}}"#;
-    let request = serde_json::from_str(text).expect("a legal request");
-    let sign = |entry_point: &&str, id: &&str| {
-        Arc::new(testing::authorize(1, &words::site(entry_point), &words::request_id(id), &request))
-    };
-    ENTRY_POINTS.iter().map(|entry_point| REQUESTS.iter().map(|id| sign(entry_point, id)).collect()).collect()
-});
 
 struct Run {
     ledger: Ledger,
@@ -72,16 +58,6 @@ fn run(data: &[u8]) {
     }
     run.crash();
     run.check();
-}
-
-fn some_attempt(input: &mut Input<'_>) -> (usize, usize, AttemptId) {
-    let (entry_point, request) = (usize::from(input.below(2)), usize::from(input.below(4)));
-    let attempt = AttemptId {
-        entry_point: words::site(ENTRY_POINTS[entry_point]),
-        request: words::request_id(REQUESTS[request]),
-        attempt: u32::from(input.below(4)),
-    };
-    (entry_point, request, attempt)
 }
 
 impl Run {
@@ -172,6 +148,7 @@ impl Run {
     fn ask(&mut self, from: &str, request: &SiteRequest) {
         let token = ReplyToken(self.milliseconds ^ 5);
         let kept = (!self.may_act(from, request)).then(|| self.disk.clone());
+        let gives_back = self.check_of_give_back(from, request);
         let event = Event::Request { from: words::site(from), token, request: request.clone() };
         self.ledger.handle(self.now(), event);
         let answer = self.drain(Some(token));
@@ -181,6 +158,9 @@ impl Run {
             let steward = self.disk.get(attempt).and_then(|kept| kept.steward.as_ref());
             assert!(hosts.is_empty() || steward == Some(&words::site(from)), "{from} may not act for {attempt:?}");
         }
+        if let Some(check) = gives_back {
+            self.check_given_back(check, &answer);
+        }
         self.check_answer(request, &answer);
     }
 
@@ -189,18 +169,60 @@ impl Run {
         let from = words::site(from);
         match request {
             SiteRequest::Inquire(_) | SiteRequest::Lookup(_) | SiteRequest::Bookings { .. } => false,
-            // The user has signed it for the node that may carry it.
-            SiteRequest::TakeOver { authorization, .. } | SiteRequest::GiveBack { authorization, .. } => {
-                authorization.request.open().is_ok_and(|signed: RequestStatement| signed.entry_point == from)
+            // The user who booked has signed it for the node that may carry it.
+            SiteRequest::TakeOver { attempt, authorization } => {
+                let user = self.disk.get(attempt).and_then(|kept| kept.user_key);
+                let is_of_user = user.is_none_or(|user| user == authorization.request.author);
+                is_of_user && carrier_of(authorization) == Some(from)
+            }
+            SiteRequest::GiveBack { attempt, authorization } => {
+                self.refusal_to_give_back(&from, attempt, &authorization.request).is_none()
+            }
+            // What was taken over is given back by the word by which that was done, and not so.
+            SiteRequest::Release(attempt) => {
+                attempt.entry_point == from && self.disk.get(attempt).is_none_or(|kept| kept.steward.is_none())
             }
             SiteRequest::Hold(HoldRequest { attempt, .. })
             | SiteRequest::Confirm { attempt, .. }
-            | SiteRequest::Release(attempt)
             | SiteRequest::Settle(attempt)
             | SiteRequest::Inspect(attempt) => {
                 let steward = self.disk.get(attempt).and_then(|kept| kept.steward.as_ref());
                 *steward.unwrap_or(&attempt.entry_point) == from
             }
+        }
+    }
+
+    /// Why the site must not let `from` give an attempt back by this word; none when it must, or when nothing is there.
+    fn refusal_to_give_back(&self, from: &SiteId, attempt: &AttemptId, word: &SignedText) -> Option<RefusalReason> {
+        let Some(kept) = self.disk.get(attempt) else {
+            let is_held = self.ledger.bookings().any(|booking| booking.attempt == *attempt);
+            return is_held.then_some(RefusalReason::NotYours);
+        };
+        match (&kept.steward, &kept.statement) {
+            (Some(steward), Some(present)) if steward != from => Some(RefusalReason::HandedOver(present.clone())),
+            (Some(_), Some(present)) if **present == *word => None,
+            _ => Some(RefusalReason::NotYours),
+        }
+    }
+
+    fn check_of_give_back(&self, from: &str, request: &SiteRequest) -> Option<GivingBack> {
+        let SiteRequest::GiveBack { attempt, authorization } = request else { return None };
+        let refusal = self.refusal_to_give_back(&words::site(from), attempt, &authorization.request);
+        let is_there = self.disk.contains_key(attempt);
+        Some(GivingBack { attempt: attempt.clone(), is_there, refusal })
+    }
+
+    fn check_given_back(&mut self, expected: GivingBack, answer: &SiteAnswer) {
+        let GivingBack { attempt, is_there, refusal } = expected;
+        match (answer, &refusal) {
+            (SiteAnswer::Released { .. }, None) => {
+                assert!(self.bookings().iter().all(|booking| booking.attempt != attempt), "{attempt:?} is given back");
+                if is_there {
+                    self.dead.insert(attempt, self.milliseconds + LedgerLimits::default().tombstone_life.0);
+                }
+            }
+            (SiteAnswer::Refused(refused), Some(reason)) => assert_eq!(refused.reason, *reason, "{attempt:?}"),
+            _ => panic!("{attempt:?} is given back with {answer:?}, expected {refusal:?}"),
         }
     }
 
@@ -335,6 +357,13 @@ impl Run {
     }
 }
 
+/// What giving back must come to, by what is there before it.
+struct GivingBack {
+    attempt: AttemptId,
+    is_there: bool,
+    refusal: Option<RefusalReason>,
+}
+
 fn open(incarnation: u64, hosts: &[(Host, Schedule)], kept: Vec<Reservation>, now: Now) -> Ledger {
     let (site, limits) = (words::site("site"), LedgerLimits::default());
     let (ledger, misfits) = Ledger::open(site, limits, incarnation, testing::open_gate(), hosts.to_vec(), kept, now);
@@ -358,74 +387,4 @@ fn view_of(ledger: &Ledger, now: Now) -> SiteView {
     snapshot.version = ledger.version();
     view.hear_snapshot(snapshot, now.monotonic);
     view
-}
-
-fn some_request(input: &mut Input<'_>, incarnation: u64) -> SiteRequest {
-    let kind = input.below(14);
-    let (entry_point, request, attempt) = some_attempt(input);
-    match kind {
-        0..5 => SiteRequest::Hold(some_hold(input, entry_point, request, attempt)),
-        5 | 6 => SiteRequest::Confirm { attempt, held_in: if input.below(8) == 0 { 0 } else { incarnation } },
-        7 => SiteRequest::Release(attempt),
-        8 => SiteRequest::Settle(attempt),
-        9 => SiteRequest::Inquire(attempt),
-        10 => SiteRequest::Inspect(attempt),
-        11 => SiteRequest::Lookup(attempt.request),
-        _ => {
-            let carrier = usize::from(input.below(2));
-            SiteRequest::TakeOver { attempt, authorization: SIGNED[carrier][request].clone() }
-        }
-    }
-}
-
-fn some_hold(input: &mut Input<'_>, entry_point: usize, request: usize, attempt: AttemptId) -> HoldRequest {
-    let mut grants = Vec::new();
-    for _ in 0..=input.below(2) {
-        let host = words::host_id(input.one_of(&["h0", "h1", "h2", "h9"]));
-        let mut amounts = words::amounts([("cpu", u64::from(input.byte()) * 18)]);
-        if input.flag() {
-            amounts.insert(words::resource("memory"), Amount(u64::from(input.byte())));
-        }
-        grants.push(Grant { host, amounts });
-    }
-    let participants = if input.below(16) == 0 { vec!["other"] } else { vec!["other", "site"] };
-    HoldRequest {
-        attempt,
-        window: words::window(BEGIN - 100 + i64::from(input.byte()) * 5, DURATION_S),
-        grants,
-        participants: participants.into_iter().map(words::site).collect(),
-        hold_for: Millis(1 + u64::from(input.byte()) * 400),
-        authorization: SIGNED[entry_point][request].clone(),
-    }
-}
-
-/// Who may send it.
-fn sender_of(request: &SiteRequest) -> Option<&'static str> {
-    let attempt = match request {
-        SiteRequest::Hold(hold) => &hold.attempt,
-        SiteRequest::Confirm { attempt, .. }
-        | SiteRequest::Release(attempt)
-        | SiteRequest::Settle(attempt)
-        | SiteRequest::Inspect(attempt) => attempt,
-        _ => return None,
-    };
-    ENTRY_POINTS.into_iter().find(|name| *name == attempt.entry_point.as_str())
-}
-
-fn seeds() -> Vec<Seed> {
-    // Operation, sender, kind, entry point, request, attempt; then what the kind needs, then whether from a stranger.
-    let hold = |request: u8, start: u8, cpu: u8| vec![0, 0, 0, 0, request, 1, 0, 0, cpu, 0, 1, start, 25, 1];
-    let confirm = |request: u8| vec![0, 0, 5, 0, request, 1, 1, 1];
-    let release = |request: u8| vec![0, 0, 7, 0, request, 1, 1];
-    let settle = |request: u8| vec![0, 0, 8, 0, request, 1, 1];
-    let take_over = vec![0, 1, 12, 0, 0, 1, 1, 0];
-    let (wait, forget, crash) = (vec![12, 60], vec![14], vec![15]);
-    vec![
-        ("reserved", [hold(0, 40, 100), confirm(0), settle(0), crash.clone()].concat()),
-        ("rivals", [hold(0, 40, 200), hold(1, 45, 100), release(0), hold(1, 45, 100), confirm(1)].concat()),
-        ("taken-over", [hold(0, 40, 100), confirm(0), take_over, release(0), vec![0, 1, 7, 0, 0, 1, 0]].concat()),
-        ("third", [hold(0, 40, 100), hold(1, 40, 110), release(0), hold(2, 40, 200)].concat()),
-        ("lapsed", [hold(0, 40, 100), wait.clone(), confirm(0), hold(0, 40, 1)].concat()),
-        ("running", [hold(0, 20, 100), confirm(0), wait, forget, release(0), crash].concat()),
-    ]
 }

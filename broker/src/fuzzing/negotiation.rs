@@ -1,5 +1,5 @@
 //! A negotiation under any answers in any order, repeated, late, from the wrong site and of the wrong kind, with crashes
-//! of its entry point between them.
+//! of its entry point between them. Half of the runs begin with a reservation that was taken over from another node.
 //!
 //! The model only writes down what went out, what came in and what was on disk, and checks the order that the protocol
 //! asks for.
@@ -18,10 +18,13 @@ use crate::{
         Decision, Event, Found, FoundHost, Negotiation, NegotiationSettings, Output, Purpose, RequestRecord,
     },
     plan::CutCounts,
-    protocol::{AttemptStatus, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{
+        AttemptId, AttemptStatus, BookedPart, Grant, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer,
+        SiteRequest,
+    },
     schedule::Schedule,
     time::{Millis, Now, Time},
-    trust::{SignedText, testing},
+    trust::{Authorization, SignedText, testing},
 };
 
 /// Answers to a negotiation.
@@ -39,16 +42,38 @@ const WAKE_UPS_MAX: usize = 20_000;
 /// Wake-ups in one moment.
 const WAKE_UPS_AT_ONCE_MAX: usize = 4;
 
-/// Two requests that differ in what may be done about lost hosts. Signing them anew every time would take most of it.
-static RECORDS: LazyLock<[RequestRecord; 2]> = LazyLock::new(|| {
-    [false, true].map(|moves| {
+/// Two requests that differ in what may be done about lost hosts, new and taken over. Signing them anew every time would
+/// take most of it.
+static RECORDS: LazyLock<[RequestRecord; 4]> = LazyLock::new(|| {
+    let new = [false, true].map(|moves| {
         let text = format!(r#"{{"hosts":2,"duration":60,"total":{{"cpu":1500}},"move_on_loss":{moves}}}"#);
         let request = serde_json::from_str(&text).expect("a legal request");
         let id = words::request_id("r");
         let authorization = testing::authorize(1, &words::site("e"), &id, &request);
         RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 0, (Time(BEGIN), Time(BEGIN + 4_000)))
-    })
+    });
+    let [stays, moves] = new.clone().map(taken_over);
+    let [new_stays, new_moves] = new;
+    [new_stays, new_moves, stays, moves]
 });
+
+/// A reservation of `a` and `b` that another node has made, which has left something of another try behind at `c`.
+fn taken_over(record: RequestRecord) -> RequestRecord {
+    let gone = words::site("gone");
+    let statement = Arc::new(testing::authorize(1, &gone, &record.id, &record.request).request);
+    let part = |site: &str, attempt: u32| {
+        let amounts = words::amounts([("cpu", 750)]);
+        let part = BookedPart {
+            attempt: AttemptId { entry_point: gone.clone(), request: record.id.clone(), attempt },
+            window: words::window(BEGIN + 1_000, 60),
+            grants: vec![Grant { host: words::host_id(HOSTS[0]), amounts }],
+            participants: SITES[..3].iter().map(|site| words::site(site)).collect(),
+            statement: statement.clone(),
+        };
+        (words::site(site), part)
+    };
+    record.clone().take_over(&[part("a", 2), part("b", 2), part("c", 1)]).expect("there is something")
+}
 
 /// What sites show that say that another node acts: the user's word for it, and another user's.
 static WORDS: LazyLock<[Arc<SignedText>; 2]> = LazyLock::new(|| {
@@ -65,7 +90,19 @@ struct Try {
     held: BTreeSet<SiteId>,
     confirmed: BTreeSet<SiteId>,
     released: BTreeSet<SiteId>,
+    /// Sites that let this node act for what another one has made.
+    let_it_act: BTreeSet<SiteId>,
     stands: bool,
+}
+
+/// A question, as late answers go.
+#[derive(Clone)]
+struct Asked {
+    site: SiteId,
+    attempt: u32,
+    purpose: Purpose,
+    /// It is to let this node act for the try.
+    takes_over: bool,
 }
 
 struct Run {
@@ -73,17 +110,22 @@ struct Run {
     milliseconds: u64,
     disk: RequestRecord,
     tries: BTreeMap<u32, Try>,
-    /// Everything that was ever asked, as late answers go.
-    asked: Vec<(SiteId, u32, Purpose)>,
+    /// Everything that was ever asked.
+    asked: Vec<Asked>,
+    /// Whom sites have named as who acted before. What they say need not be true.
+    named: BTreeSet<SiteId>,
     crashes: u64,
 }
 
 fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    let record = RECORDS[usize::from(input.flag())].clone();
-    let negotiation = start(&record, false, 0, Now { monotonic: Millis(0), utc: Time(BEGIN) });
-    let mut run =
-        Run { negotiation, milliseconds: 0, disk: record, tries: BTreeMap::new(), asked: Vec::new(), crashes: 0 };
+    let record = RECORDS[usize::from(input.below(4))].clone();
+    let is_taken_over = !record.taken_over.is_empty();
+    let negotiation = start(&record, is_taken_over, 0, Now { monotonic: Millis(0), utc: Time(BEGIN) });
+    let made_before = || Try { stands: true, ..Try::default() };
+    let tries = record.taken_over.keys().map(|number| (*number, made_before())).collect();
+    let (asked, named) = (Vec::new(), BTreeSet::new());
+    let mut run = Run { negotiation, milliseconds: 0, disk: record, tries, asked, named, crashes: 0 };
     run.drain();
     for _ in 0..OPERATIONS_MAX {
         if input.is_empty() {
@@ -112,15 +154,16 @@ impl Run {
                 if count > 0 {
                     // Counted from the end, since most answers are to what was asked last.
                     let back = usize::from(input.below(count));
-                    let (site, attempt, purpose) = self.asked[self.asked.len() - 1 - back].clone();
-                    self.answer(site, attempt, purpose, some_answer(input, purpose));
+                    let asked = self.asked[self.asked.len() - 1 - back].clone();
+                    let answer = some_answer(input, asked.purpose, asked.takes_over);
+                    self.answer(asked.site, asked.attempt, asked.purpose, answer);
                 }
             }
             10 => {
                 let purposes = [Purpose::Hold, Purpose::Confirm, Purpose::Release, Purpose::Settle, Purpose::Inspect];
                 let site = words::site(input.one_of(&SITES));
                 let (attempt, purpose) = (u32::from(input.below(4)), input.one_of(&purposes));
-                let answer = some_answer(input, purpose);
+                let answer = some_answer(input, purpose, false);
                 self.answer(site, attempt, purpose, answer);
             }
             11 | 12 => {
@@ -131,13 +174,15 @@ impl Run {
                 self.milliseconds += u64::from(input.byte()) * 4_000;
                 self.wake_up();
             }
-            14 => {
-                if input.flag() {
-                    self.handle(Event::Cancel);
-                } else {
-                    self.handle(Event::Check);
+            14 => match input.below(4) {
+                0 | 2 => self.handle(Event::Check),
+                1 => self.handle(Event::Cancel),
+                _ => {
+                    let request = SignedText::clone(&WORDS[usize::from(input.flag())]);
+                    let authorization = Arc::new(Authorization { request, user: None, entry_point: None });
+                    self.handle(Event::TakenOver { by: words::site("f"), authorization });
                 }
-            }
+            },
             _ => {
                 self.crashes += 1;
                 self.negotiation = start(&self.disk, true, self.crashes, self.now());
@@ -147,10 +192,14 @@ impl Run {
     }
 
     fn answer(&mut self, site: SiteId, attempt: u32, purpose: Purpose, answer: Result<SiteAnswer, String>) {
+        if let Ok(SiteAnswer::Booked { before: Some(before), .. }) = &answer {
+            self.named.insert(before.clone());
+        }
         if let (Some(of), Ok(answer)) = (self.tries.get_mut(&attempt), &answer) {
             match (purpose, answer) {
                 (Purpose::Hold, SiteAnswer::Held { .. }) => drop(of.held.insert(site.clone())),
                 (Purpose::Confirm, SiteAnswer::Confirmed { .. }) => drop(of.confirmed.insert(site.clone())),
+                (Purpose::Release, SiteAnswer::Booked { .. }) => drop(of.let_it_act.insert(site.clone())),
                 _ => {}
             }
         }
@@ -191,7 +240,8 @@ impl Run {
                         assert!(hold.participants.contains(&site));
                         holds.extend(hold.grants.iter().map(|grant| (site.clone(), grant.host.clone())));
                     }
-                    self.asked.push((site, attempt, purpose));
+                    let takes_over = matches!(request, SiteRequest::TakeOver { .. });
+                    self.asked.push(Asked { site, attempt, purpose, takes_over });
                 }
             }
         }
@@ -227,12 +277,22 @@ impl Run {
                 assert!(of.asked.is_subset(&of.confirmed), "{attempt} stands although not all have confirmed");
                 of.stands = true;
             }
+            (Purpose::Inspect | Purpose::Release, SiteRequest::TakeOver { attempt: name, authorization })
+            | (Purpose::Release, SiteRequest::GiveBack { attempt: name, authorization }) => {
+                assert_eq!(self.disk.taken_over.get(&attempt), Some(name), "{attempt} goes by another name");
+                assert_eq!(self.disk.authorization.as_ref(), Some(&**authorization));
+                let lets_it_act = self.tries[&attempt].let_it_act.contains(site);
+                let is_asked_to = matches!(request, SiteRequest::TakeOver { .. });
+                assert!(lets_it_act || is_asked_to, "{attempt} is given back to {site}, which does not know by whom");
+            }
             (Purpose::Release, SiteRequest::Release(_)) => {
+                assert!(!self.disk.taken_over.contains_key(&attempt), "{attempt} was taken over");
                 let of = self.tries.entry(attempt).or_default();
-                assert!(of.asked.contains(site), "release of what was never asked");
+                assert!(of.asked.contains(site) || self.named.contains(site), "release of what was never asked");
                 of.released.insert(site.clone());
             }
             (Purpose::Inspect, SiteRequest::Inspect(_)) => {
+                assert!(!self.disk.taken_over.contains_key(&attempt), "{attempt} was taken over");
                 assert!(self.tries[&attempt].stands, "{attempt} is asked after and does not stand");
             }
             (purpose, request) => panic!("{purpose:?} asks {request:?}"),
@@ -287,19 +347,21 @@ fn some_hosts(input: &mut Input<'_>) -> Found {
 }
 
 /// Mostly what the question asks for.
-fn some_answer(input: &mut Input<'_>, purpose: Purpose) -> Result<SiteAnswer, String> {
+fn some_answer(input: &mut Input<'_>, purpose: Purpose, takes_over: bool) -> Result<SiteAnswer, String> {
     let kind = input.below(12);
     let version = some_version(input);
     let held = SiteAnswer::Held { version, hold_for: Millis(10_000) };
     Ok(match (kind, purpose) {
         (0..=5, Purpose::Hold) | (7, _) => held,
         (0..=5, Purpose::Confirm) | (8, _) => SiteAnswer::Confirmed { version },
+        (0..=5, Purpose::Inspect) | (0..=4, Purpose::Release) if purpose == Purpose::Inspect || takes_over => {
+            let hosts = HOSTS.iter().filter(|_| input.below(4) > 0).map(|name| words::host_id(name));
+            // Whoever acted before is named now and then.
+            let before = version.change.is_multiple_of(4).then(|| words::site("f"));
+            SiteAnswer::Booked { hosts: hosts.collect(), before, version }
+        }
         (0..=5, Purpose::Release) | (9, _) => SiteAnswer::Released { version },
         (0..=5, Purpose::Settle) => SiteAnswer::Settled,
-        (0..=5, Purpose::Inspect) => {
-            let hosts = HOSTS.iter().filter(|_| input.below(4) > 0).map(|name| words::host_id(name));
-            SiteAnswer::Booked { hosts: hosts.collect(), before: None, version }
-        }
         (10, _) => return Err("no answer".to_owned()),
         (11, _) => SiteAnswer::Status { decision: None, booking: AttemptStatus::Dead },
         _ => SiteAnswer::Refused(some_refusal(input, version)),
@@ -331,12 +393,22 @@ fn seeds() -> Vec<Seed> {
     let yes = |back: u8| vec![3, back, 0, 1, 0];
     let refused = |back: u8, reason: u8| vec![3, back, 6, 1, 0, 0, reason, 0, 0];
     let (wait, long_wait, cancel, check, crash) = (vec![11, 200], vec![13, 100], vec![14, 1], vec![14, 0], vec![15]);
+    let booked = |back: u8| vec![3, back, 0, 1, 0, 1, 1];
     let standing = [vec![0], find.clone(), yes(1), yes(0), yes(1), yes(0)].concat();
     vec![
         ("stands", [standing.clone(), check.clone(), yes(0), yes(1)].concat()),
-        ("cancelled", [standing.clone(), cancel, yes(0), wait.clone()].concat()),
-        ("rivals", [vec![0], find.clone(), refused(1, 0), wait, find.clone(), yes(1), yes(0)].concat()),
+        ("cancelled", [standing.clone(), cancel.clone(), yes(0), wait.clone()].concat()),
+        ("rivals", [vec![0], find.clone(), refused(1, 0), wait.clone(), find.clone(), yes(1), yes(0)].concat()),
         ("crashed", [vec![0], find.clone(), yes(1), yes(0), crash.clone(), yes(1), yes(0)].concat()),
+        (
+            "given-back",
+            [
+                [vec![2], booked(0), yes(0), booked(1), check.clone(), booked(0), booked(1)].concat(),
+                [cancel.clone(), booked(0), yes(0), wait.clone(), booked(1), yes(0)].concat(),
+            ]
+            .concat(),
+        ),
+        ("handed-over", [standing.clone(), vec![14, 3, 0], long_wait.clone(), yes(0), yes(1)].concat()),
         ("degraded", [standing, check, vec![3, 0, 10, 0, 0], long_wait, crash, find].concat()),
     ]
 }
