@@ -221,6 +221,7 @@ pub(crate) fn gossip_config(grid: &GridId) -> Result<gossipsub::Config, SetUpErr
         .mesh_n_low(MESH - 1)
         .mesh_n(MESH)
         .mesh_n_high(2 * MESH)
+        .opportunistic_graft_ticks(TAKEN_EVERY_HEARTBEATS)
         // An author's copies to everybody would come on top of the mesh's.
         .flood_publish(false)
         .build()
@@ -246,7 +247,12 @@ fn gossip(config: &DiscoveryConfig) -> Result<gossipsub::Behaviour, SetUpError> 
 /// Neighbours that gossip is passed on to. A node gets about as many copies of every message, and each costs nearly as much
 /// as a direct request, so this is most of what gossip costs. What a sparse mesh loses is asked for: by the repair of
 /// gaps and by the exchange of adverts.
-const MESH: usize = 4;
+pub(crate) const MESH: usize = 4;
+/// What gossip holds in favour of a peer that it is to take into the mesh, where nobody has anything. Too little to make up
+/// for what may be held against it.
+pub(crate) const FAVOUR: f64 = 0.1;
+/// After so many heartbeats, of a second each, it is taken.
+const TAKEN_EVERY_HEARTBEATS: u64 = 3;
 
 /// The score of gossip itself at which a neighbour is ignored, and then banned.
 pub(crate) const GOSSIP_SCORE_MIN: f64 = -400.0;
@@ -262,8 +268,8 @@ const BROKEN_PROMISES_FORGIVEN: f64 = 50.0;
 
 /// What gossip holds against a neighbour: invalid messages (also those that are refused before this crate sees them;
 /// squared, so 20 within a minute reach [`GOSSIP_SCORE_MIN`]) and broken rules of the mesh, such as grafting again and
-/// again; some of the latter are forgiven, since a busy node breaks promises too. Nothing is held in favour of anybody,
-/// so that no credit can be saved up, and addresses are the gate's business.
+/// again; some of the latter are forgiven, since a busy node breaks promises too. Nothing but [`FAVOUR`] is held in favour of
+/// anybody, so that no credit can be saved up, and addresses are the gate's business.
 fn score(
     topics: &[gossipsub::IdentTopic],
     ban_first: Duration,
@@ -280,7 +286,7 @@ fn score(
     };
     let params = gossipsub::PeerScoreParams {
         topics: topics.iter().map(|name| (name.hash(), topic.clone())).collect(),
-        app_specific_weight: 0.0,
+        app_specific_weight: 1.0,
         ip_colocation_factor_weight: 0.0,
         behaviour_penalty_weight: -1.0,
         behaviour_penalty_threshold: BROKEN_PROMISES_FORGIVEN,

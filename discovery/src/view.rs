@@ -285,6 +285,8 @@ impl SharedView {
         }
         if is_new && (site == self.own || self.is_small()) {
             self.wanted.want(&site, now);
+        } else {
+            self.wanted.heard_of(&site, now);
         }
         heard
     }
@@ -327,6 +329,14 @@ impl SharedView {
             return;
         };
         self.follow_up(site, heard, now);
+    }
+
+    /// Hears that a connection with a site was made; `was_lost` if an earlier one had been given up for want of an answer.
+    pub(crate) fn hear_connected(&self, site: &SiteId, was_lost: bool, now: Millis) {
+        self.wanted.connected(site, now);
+        if was_lost && self.version(site).is_some() {
+            self.wanted.want(site, now);
+        }
     }
 
     fn follow_up(&self, site: &SiteId, heard: Heard, now: Millis) {
@@ -380,7 +390,7 @@ impl SharedView {
         self.sites
             .iter()
             .filter_map(|entry| Some((learnt(&entry.view)?, entry.key().clone())))
-            .filter(|(learnt, _)| now - *learnt > age_min)
+            .filter(|(learnt, site)| now - *learnt > age_min && !self.wanted.wants(site))
             .min()
             .map(|(_, site)| site)
     }

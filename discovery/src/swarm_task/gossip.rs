@@ -11,7 +11,7 @@
 //! A neighbour is to blame for what it could have checked, an author for what it signed. All budgets are bounded tables of
 //! counts: 3 x `sites_max` x 50 bytes.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use broker::{ids::SiteId, protocol::ScheduleUpdate, time::Millis};
 use libp2p::{
@@ -138,6 +138,11 @@ impl Gossip {
         if let Some(envelope) = self.unsent_advert.take() {
             self.publish_advert(gossip, envelope);
         }
+    }
+
+    /// The neighbours that schedule changes go to.
+    pub(crate) fn mesh(&self, gossip: &gossipsub::Behaviour) -> BTreeSet<PeerId> {
+        gossip.mesh_peers(&self.schedules).copied().collect()
     }
 
     /// When something may be told next, if anything waits.

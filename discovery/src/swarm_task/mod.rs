@@ -11,6 +11,7 @@ mod gossip;
 mod peers;
 mod policing;
 mod publishing;
+mod reunion;
 mod serving;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -18,7 +19,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use broker::time::Millis;
 use futures::StreamExt as _;
 use libp2p::{
-    Multiaddr, PeerId, Swarm, gossipsub, identify,
+    Multiaddr, PeerId, Swarm,
+    core::ConnectedPoint,
+    gossipsub, identify,
     kad::{self, RecordKey},
     ping,
     request_response::{self, OutboundRequestId},
@@ -36,9 +39,10 @@ use self::{
     dht::Dht,
     gossip::Received,
     peers::Peers,
+    reunion::{Favour, Reunion},
 };
 use crate::{
-    behaviour::{Behaviour, BehaviourEvent, identify_protocol},
+    behaviour::{Behaviour, BehaviourEvent, FAVOUR, MESH, identify_protocol},
     codec::{Asked, Codec, WireAnswer, WireRequest},
     conduct::{Conduct, Offence},
     counters::Counter,
@@ -75,6 +79,7 @@ pub(crate) struct SwarmTask {
     dht: Dht,
     gossip: Gossip,
     peers: Peers,
+    reunion: Reunion,
     conduct: Conduct,
     refresh_at: Millis,
     /// When the advert is put into the DHT again although it is not old.
@@ -119,6 +124,7 @@ impl SwarmTask {
             dht: Dht::new(Arc::clone(&shared)),
             gossip: Gossip::new(Arc::clone(&shared)),
             peers: Peers::new(Arc::clone(&shared)),
+            reunion: Reunion::default(),
             conduct: policing::conduct(&shared.config),
             refresh_at: now + jittered(shared.config.intervals.advert_refresh),
             settle_at: Some(now + SETTLED_AFTER),
@@ -260,6 +266,7 @@ impl SwarmTask {
             self.dial_address(&address);
         }
         self.trim();
+        self.join_meshes();
         self.police();
     }
 
@@ -273,6 +280,20 @@ impl SwarmTask {
         }
     }
 
+    /// After a cut of the network, takes some of the other side into the mesh of gossip.
+    fn join_meshes(&mut self) {
+        let now = self.shared.clock.now();
+        let gossip = &mut self.swarm.behaviour_mut().gossip;
+        let mesh = self.gossip.mesh(gossip);
+        let Favour { given, taken } = self.reunion.choose(MESH, &mesh, now);
+        for (peers, score) in [(taken, 0.0), (given, FAVOUR)] {
+            for peer in peers {
+                debug!(%peer, score, "back after a cut of the network");
+                gossip.set_application_score(&peer, score);
+            }
+        }
+    }
+
     fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
         match event {
             SwarmEvent::Behaviour(BehaviourEvent::Ask(event)) => self.on_ask_event(event),
@@ -282,6 +303,7 @@ impl SwarmTask {
                 if !matches!(failure, ping::Failure::Unsupported) =>
             {
                 debug!(%peer, %failure, "connection closed: no answer to a ping");
+                self.reunion.lost(peer, self.shared.clock.now());
                 self.swarm.close_connection(connection);
             }
             SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
@@ -289,22 +311,11 @@ impl SwarmTask {
             }
             SwarmEvent::ConnectionEstablished { peer_id, endpoint, connection_id, num_established, .. } => {
                 self.dial_back_made(connection_id);
-                let from = endpoint.is_listener().then(|| ip_of(endpoint.get_remote_address())).flatten();
-                if from.is_some_and(|from| !from.is_loopback()) {
-                    self.shared.count(Counter::ConnectionsFromElsewhere);
-                }
-                if num_established.get() == 1 && endpoint.is_listener() {
-                    self.gossip.neighbour_comes(peer_id);
-                }
-                let is_first = self.peers.opened(peer_id);
-                let now = self.shared.clock.now();
-                // What was queued while nobody was there goes out anyway.
-                let is_news_lost = is_first && !self.dht.is_put_waiting();
-                let publish_at = if is_news_lost { now + PUBLISH_AFTER_FIRST_CONNECTION } else { self.refresh_at };
-                self.refresh_at = self.refresh_at.min(publish_at);
+                self.on_connected(peer_id, &endpoint, num_established.get() == 1);
             }
             SwarmEvent::ConnectionClosed { peer_id, num_established, cause, endpoint, .. } => {
                 if num_established == 0 {
+                    debug!(peer = %peer_id, ?cause, "disconnected");
                     self.peers.closed(&peer_id);
                     self.gossip.neighbour_goes(&peer_id);
                 }
@@ -325,6 +336,27 @@ impl SwarmTask {
             }
             _ => {}
         }
+    }
+
+    fn on_connected(&mut self, peer: PeerId, endpoint: &ConnectedPoint, is_first_with_it: bool) {
+        let now = self.shared.clock.now();
+        debug!(%peer, dialled = endpoint.is_dialer(), "connected");
+        let from = endpoint.is_listener().then(|| ip_of(endpoint.get_remote_address())).flatten();
+        if from.is_some_and(|from| !from.is_loopback()) {
+            self.shared.count(Counter::ConnectionsFromElsewhere);
+        }
+        if is_first_with_it && endpoint.is_listener() {
+            self.gossip.neighbour_comes(peer);
+        }
+        let was_lost = self.reunion.connected(peer, now);
+        if is_first_with_it && let Some(site) = site_of_peer(&peer) {
+            self.shared.view.hear_connected(&site, was_lost, now);
+        }
+        let is_first = self.peers.opened(peer);
+        // What was queued while nobody was there goes out anyway.
+        let is_news_lost = is_first && !self.dht.is_put_waiting();
+        let publish_at = if is_news_lost { now + PUBLISH_AFTER_FIRST_CONNECTION } else { self.refresh_at };
+        self.refresh_at = self.refresh_at.min(publish_at);
     }
 
     fn on_identified(&mut self, peer: PeerId, info: &identify::Info) {

@@ -168,3 +168,22 @@ fn in_a_large_grid_new_sites_wait_until_they_are_asked_in_turn() {
     view.hear_snapshot(snapshot("c", 4), Millis(0));
     assert_eq!(view.any_unknown(), None);
 }
+
+#[test]
+fn a_site_that_is_to_be_asked_holds_up_no_recheck_and_one_that_was_lost_is_asked_when_it_is_back() {
+    let view = view(10);
+    for (name, heard) in [("a", 1_000), ("b", 2_000)] {
+        hear(&view, name, 1, 100_000);
+        view.hear_snapshot(snapshot(name, 1), Millis(heard));
+        let taken = view.wanted.take_due(Millis(0), |_| true, |_| true);
+        view.wanted.finished(&taken.unwrap(), Millis(0), true);
+    }
+    let unconfirmed = || view.longest_unconfirmed(Millis(90_000), Millis(60_000));
+    assert_eq!(unconfirmed(), Some(site("a")));
+    view.hear_connected(&site("a"), false, Millis(90_000));
+    view.hear_connected(&site("nobody"), true, Millis(90_000));
+    assert!(!view.wanted.wants(&site("a")) && !view.wanted.wants(&site("nobody")));
+    view.hear_connected(&site("a"), true, Millis(90_000));
+    assert!(view.wanted.wants(&site("a")));
+    assert_eq!(unconfirmed(), Some(site("b")), "however often the first one fails");
+}
