@@ -53,7 +53,7 @@ mod tests {
     fn deliberate_faults_of_the_ledger_are_found() {
         use crate::canary::{self, Canary};
 
-        for fault in [Canary::AdmitBesideHolds, Canary::DoubleRelease] {
+        for fault in [Canary::AdmitBesideHolds, Canary::DoubleRelease, Canary::TakeOverUnsigned] {
             let run = std::thread::spawn(move || {
                 canary::set(Some(fault));
                 fuzz_support::replay(&ledger::LEDGER, corpus())

@@ -15,7 +15,7 @@ use super::words;
 use crate::{
     ids::{HostId, SiteId},
     negotiation::{
-        Decision, Event, Found, FoundHost, Negotiation, NegotiationSettings, Output, Purpose, RequestRecord,
+        Decision, Event, Found, FoundHost, Heard, Negotiation, NegotiationSettings, Output, Purpose, RequestRecord,
     },
     plan::CutCounts,
     protocol::{
@@ -52,13 +52,14 @@ static RECORDS: LazyLock<[RequestRecord; 4]> = LazyLock::new(|| {
         let authorization = testing::authorize(1, &words::site("e"), &id, &request);
         RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 0, (Time(BEGIN), Time(BEGIN + 4_000)))
     });
-    let [stays, moves] = new.clone().map(taken_over);
+    let [stays, moves] = new.each_ref().map(taken_over);
     let [new_stays, new_moves] = new;
     [new_stays, new_moves, stays, moves]
 });
 
-/// A reservation of `a` and `b` that another node has made, which has left something of another try behind at `c`.
-fn taken_over(record: RequestRecord) -> RequestRecord {
+/// A reservation of `a` and `b` that another node has made, which has left something of another try behind at `c`; the node of
+/// `d` carries the request too.
+fn taken_over(record: &RequestRecord) -> RequestRecord {
     let gone = words::site("gone");
     let statement = Arc::new(testing::authorize(1, &gone, &record.id, &record.request).request);
     let part = |site: &str, attempt: u32| {
@@ -72,7 +73,9 @@ fn taken_over(record: RequestRecord) -> RequestRecord {
         };
         (words::site(site), part)
     };
-    record.clone().take_over(&[part("a", 2), part("b", 2), part("c", 1)]).expect("there is something")
+    let parts = vec![part("a", 2), part("b", 2), part("c", 1)];
+    let heard = Heard { parts, carrying: BTreeSet::from([words::site("d")]), silent: BTreeSet::new() };
+    record.clone().take_over(&heard).expect("there is something")
 }
 
 /// What sites show that say that another node acts: the user's word for it, and another user's.

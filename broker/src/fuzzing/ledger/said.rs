@@ -24,8 +24,11 @@ const USERS: [u64; 2] = [1, 2];
 /// A user signs for one node so many times, each time later than before.
 const TIMES: i64 = 3;
 
-/// What the users have signed, by user, node and request, the earliest first.
-static SIGNED: LazyLock<[[[Vec<Arc<Authorization>>; 4]; 2]; 2]> = LazyLock::new(|| {
+/// What a user has signed of one request for one node, the earliest first.
+type Words = Vec<Arc<Authorization>>;
+
+/// What the users have signed, by user, node and request.
+static SIGNED: LazyLock<[[[Words; 4]; 2]; 2]> = LazyLock::new(|| {
     let text = r#"{"hosts":2,"duration":100,"total":{"cpu":9000,"memory":300}}"#;
     let request = serde_json::from_str(text).expect("a legal request");
     let sign = |user: u64, entry_point: &str, id: &str, issued: i64| {
