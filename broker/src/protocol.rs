@@ -215,6 +215,9 @@ pub enum SiteAnswer {
         hosts: Vec<HostId>,
         /// Who acted for the request before the asking node: it may not have heard.
         before: Option<SiteId>,
+        /// To a node that has taken the attempt over: tries of the request by which this site has something for which that
+        /// node does not act yet, and of which it may not know.
+        others: Vec<AttemptId>,
         /// The ledger's version.
         version: LedgerVersion,
     },

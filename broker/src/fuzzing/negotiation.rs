@@ -259,7 +259,8 @@ impl Run {
     fn check_ask(&mut self, site: &SiteId, attempt: u32, purpose: Purpose, request: &SiteRequest) {
         match (purpose, request) {
             (Purpose::Hold, SiteRequest::Hold(_)) => {
-                for (number, earlier) in &self.tries {
+                let own = self.tries.iter().filter(|(number, _)| !self.disk.taken_over.contains_key(number));
+                for (number, earlier) in own {
                     assert!(*number <= attempt, "try {attempt} after {number}");
                     let is_over = *number == attempt || earlier.stands || earlier.asked == earlier.released;
                     // A crash makes the process forget a try that was not decided; its holds lapse.
@@ -284,7 +285,7 @@ impl Run {
             | (Purpose::Release, SiteRequest::GiveBack { attempt: name, authorization }) => {
                 assert_eq!(self.disk.taken_over.get(&attempt), Some(name), "{attempt} goes by another name");
                 assert_eq!(self.disk.authorization.as_ref(), Some(&**authorization));
-                let lets_it_act = self.tries[&attempt].let_it_act.contains(site);
+                let lets_it_act = self.tries.entry(attempt).or_default().let_it_act.contains(site);
                 let is_asked_to = matches!(request, SiteRequest::TakeOver { .. });
                 assert!(lets_it_act || is_asked_to, "{attempt} is given back to {site}, which does not know by whom");
             }
@@ -358,10 +359,12 @@ fn some_answer(input: &mut Input<'_>, purpose: Purpose, takes_over: bool) -> Res
         (0..=5, Purpose::Hold) | (7, _) => held,
         (0..=5, Purpose::Confirm) | (8, _) => SiteAnswer::Confirmed { version },
         (0..=5, Purpose::Inspect) | (0..=4, Purpose::Release) if purpose == Purpose::Inspect || takes_over => {
-            let hosts = HOSTS.iter().filter(|_| input.below(4) > 0).map(|name| words::host_id(name));
+            let hosts = HOSTS.iter().filter(|_| input.below(4) > 0).map(|name| words::host_id(name)).collect();
             // Whoever acted before is named now and then.
             let before = version.change.is_multiple_of(4).then(|| words::site("f"));
-            SiteAnswer::Booked { hosts: hosts.collect(), before, version }
+            // So is a try that nobody knows.
+            let others = if version.change == 3 { vec![besides(input)] } else { Vec::new() };
+            SiteAnswer::Booked { hosts, before, others, version }
         }
         (0..=5, Purpose::Release) | (9, _) => SiteAnswer::Released { version },
         (0..=5, Purpose::Settle) => SiteAnswer::Settled,
@@ -369,6 +372,12 @@ fn some_answer(input: &mut Input<'_>, purpose: Purpose, takes_over: bool) -> Res
         (11, _) => SiteAnswer::Status { decision: None, booking: AttemptStatus::Dead },
         _ => SiteAnswer::Refused(some_refusal(input, version)),
     })
+}
+
+/// A try of another node, of the request or of another one, of which something is at a site.
+fn besides(input: &mut Input<'_>) -> AttemptId {
+    let request = words::request_id(input.one_of(&["r", "r", "r", "s"]));
+    AttemptId { entry_point: words::site("g"), request, attempt: u32::from(input.byte()) }
 }
 
 fn some_refusal(input: &mut Input<'_>, version: LedgerVersion) -> Refusal {
@@ -381,6 +390,7 @@ fn some_refusal(input: &mut Input<'_>, version: LedgerVersion) -> Refusal {
             RefusalReason::NotEnough { host: host.clone(), resource, asked, free }
         }
         4 => RefusalReason::Busy,
+        5 if input.flag() => RefusalReason::OtherTry,
         5 => RefusalReason::NoSuchHold,
         6 => RefusalReason::HandedOver(WORDS[usize::from(version.change.is_multiple_of(2))].clone()),
         _ => RefusalReason::AttemptIsOver,

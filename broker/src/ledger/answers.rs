@@ -223,7 +223,7 @@ impl Ledger {
             }
         };
         self.note_settled(attempt);
-        SiteAnswer::Booked { hosts, before: None, version: self.version }
+        SiteAnswer::Booked { hosts, before: None, others: Vec::new(), version: self.version }
     }
 
     pub(super) fn refusal(&self, reason: RefusalReason) -> SiteAnswer {

@@ -94,15 +94,19 @@ impl Ledger {
         }
         let said_before =
             word.as_ref().filter(|_| later.is_none()).and_then(|word| self.acted_before(word, attempt, from));
-        let Some(booking) = self.bookings.get(attempt) else {
-            // As for an inquiry: it will never be confirmed here.
-            return SiteAnswer::Booked { hosts: Vec::new(), before: said_before, version: self.version };
+        let others = word.as_ref().filter(|_| later.is_none()).map(|word| self.other_tries(word, attempt));
+        let others = others.unwrap_or_default();
+        let booking = match self.bookings.get(attempt) {
+            Some(booking) if !booking.is_held() => booking,
+            held => {
+                // As for an inquiry, it will never be confirmed here; who acts for it now goes by this answer.
+                if held.is_some() {
+                    self.give_back(now, attempt);
+                }
+                let hosts = Vec::new();
+                return SiteAnswer::Booked { hosts, before: said_before, others, version: self.version };
+            }
         };
-        if booking.is_held() {
-            // Who acts for it now goes by this answer, so the hold must not be confirmed any more.
-            self.give_back(now, attempt);
-            return SiteAnswer::Booked { hosts: Vec::new(), before: said_before, version: self.version };
-        }
         let is_news =
             booking.steward.as_ref() != Some(from) || booking.statement.as_deref() != Some(&authorization.request);
         let is_last_word = permit.as_ref().is_none_or(|permit| is_last_word(booking, &permit.statement));
@@ -128,7 +132,7 @@ impl Ledger {
             self.outputs.push_back(Output::Persist(booking.to_record()));
             self.insert(booking);
         }
-        SiteAnswer::Booked { hosts, before, version: self.version }
+        SiteAnswer::Booked { hosts, before, others, version: self.version }
     }
 
     /// Gives back what `from` has taken over, by the very word of the user by which it acts: it may have acted by an earlier
@@ -169,6 +173,14 @@ impl Ledger {
             .before(word)
             .or_else(|| others().map(|other| self.steward_of(other)).find(|acting| *acting != by))
             .cloned()
+    }
+
+    /// Other tries of the request that have something here, and for which nobody acts by this word yet.
+    fn other_tries(&self, word: &Word, attempt: &AttemptId) -> Vec<AttemptId> {
+        let is_by_this = |booking: &Booking| booking.statement.as_ref() == Some(&word.signed);
+        let others = self.of_user(word).filter(|booking| !booking.is_held() && !is_by_this(booking));
+        let others = others.map(|booking| &booking.attempt).filter(|other| *other != attempt);
+        others.take(MAX_PARTS).cloned().collect()
     }
 
     /// What the user of this word has reserved here by this request.

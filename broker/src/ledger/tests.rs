@@ -337,10 +337,8 @@ fn of_two_nodes_that_the_user_went_to_the_later_one_acts_for_every_try() {
 #[test]
 fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_crash_too() {
     let mut ledger = ledger();
-    for number in [1, 2] {
-        ask(&mut ledger, at(0), "entry", hold(attempt("r", number), 2_000, 1_000));
-        ask(&mut ledger, at(0), "entry", confirm(attempt("r", number)));
-    }
+    ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
+    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
     let take = |node, number| SiteRequest::TakeOver { attempt: attempt("r", number), authorization: word_of(1, node) };
     ask(&mut ledger, at(1), "g", take("g", 1));
     let on_disk = ledger.bookings().map(|booking| match booking.to_record() {
@@ -357,10 +355,15 @@ fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_cr
         let later = RefusalReason::HandedOver(Arc::new(word_of(1, "g").request.clone()));
         assert_eq!((reason(answer), records.len()), (later, 0));
     }
+    // It hears of all that is here of the request, until it acts for it.
     let (answer, _) = ask(&mut ledger, at(4), "h", take("h", 3));
-    assert!(matches!(answer, SiteAnswer::Booked { before: Some(before), .. } if before == id("g")));
-    let (answer, _) = ask(&mut ledger, at(5), "g", take("g", 1));
-    assert!(matches!(answer, SiteAnswer::Booked { .. }), "it must be able to give back what it has: {answer:?}");
+    let SiteAnswer::Booked { before, others, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!((before, others), (Some(id("g")), vec![attempt("r", 1)]));
+    for (number, hosts_here) in [(1, 1), (2, 0)] {
+        let (answer, _) = ask(&mut ledger, at(4), "h", take("h", number));
+        let SiteAnswer::Booked { hosts, others, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!((hosts.len(), others), (hosts_here, Vec::new()));
+    }
 }
 
 /// The words of a user about request `r`, for a node.

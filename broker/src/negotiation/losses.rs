@@ -178,8 +178,9 @@ impl Negotiation {
         if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.lets_go(now, refusal)) {
             return;
         }
-        if let Ok(SiteAnswer::Booked { hosts, before, .. }) = answer {
+        if let Ok(SiteAnswer::Booked { hosts, before, others, .. }) = answer {
             self.tell_who_acted(now, attempt, before.as_ref());
+            self.take_besides(now, site, &others);
             let standing = self.standing_mut();
             let here: Vec<_> = standing
                 .iter()

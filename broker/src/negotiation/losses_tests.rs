@@ -17,7 +17,12 @@ pub(super) fn host() -> HostId {
 }
 
 pub(super) fn booked(is_there: bool) -> SiteAnswer {
-    SiteAnswer::Booked { hosts: if is_there { vec![host()] } else { Vec::new() }, before: None, version: version(1) }
+    SiteAnswer::Booked {
+        hosts: if is_there { vec![host()] } else { Vec::new() },
+        before: None,
+        others: Vec::new(),
+        version: version(1),
+    }
 }
 
 /// A reservation on `a` and `b` that starts at 30,000, hours away.

@@ -124,6 +124,8 @@ pub struct Negotiation {
     settled: BTreeSet<(u32, SiteId)>,
     /// Nodes that acted for the request before this one, and have been told, in this run, that they do not any more.
     told_to_let_go: BTreeSet<SiteId>,
+    /// What sites have told of besides what they were asked about, and has been owed a release for that in this run.
+    besides: BTreeSet<(u32, SiteId)>,
     outputs: VecDeque<Output>,
 }
 
@@ -169,6 +171,7 @@ impl Negotiation {
             releases: BTreeMap::new(),
             settled: BTreeSet::new(),
             told_to_let_go: BTreeSet::new(),
+            besides: BTreeSet::new(),
             outputs: VecDeque::new(),
         };
         for owed in negotiation.record.owed.clone() {

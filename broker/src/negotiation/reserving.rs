@@ -164,6 +164,9 @@ impl Negotiation {
             }
             Ok(SiteAnswer::Refused(refusal)) => {
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
+                if refusal.reason == RefusalReason::OtherTry {
+                    self.ask_what_is_besides(now, site);
+                }
                 self.learn(site, refusal);
                 self.give_up_try(now);
             }
@@ -434,8 +437,9 @@ impl Negotiation {
         let is_taking = self.releases.get(&key).is_some_and(|release| release.needs_takeover);
         match answer {
             // Nothing is there to give back, or now it can be. To a release itself this is no answer.
-            Ok(SiteAnswer::Booked { hosts, before, .. }) if is_taking => {
+            Ok(SiteAnswer::Booked { hosts, before, others, .. }) if is_taking => {
                 self.tell_who_acted(now, attempt, before.as_ref());
+                self.take_besides(now, site, others);
                 if hosts.is_empty() {
                     return self.on_released(&key);
                 }

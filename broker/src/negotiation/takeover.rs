@@ -53,6 +53,10 @@ const MAY_CARRY_IT_MAX: usize = 256;
 /// name without end.
 const TOLD_TO_LET_GO_MAX: usize = 16;
 
+/// Most parts of a reservation, besides those that were told of when it was taken over, that a node takes over to give them
+/// back: a site that lies cannot name without end.
+const BESIDES_MAX: usize = 64;
+
 type Told = (SiteId, BookedPart);
 
 /// What sites tell a node of a request that its user wants it to take over.
@@ -258,6 +262,50 @@ impl Negotiation {
         }
         if self.told_to_let_go.insert(before.clone()) && !self.bookings().contains(&(attempt, before.clone())) {
             self.owe(now, attempt, [before.clone()]);
+            self.persist(self.record.decision.clone());
+            self.send_releases(now);
+        }
+    }
+
+    /// A site has something of the request of which nobody had told when this node took it over: its entry point is not to
+    /// be waited for, and what stands now does without.
+    pub(super) fn take_besides(&mut self, now: Now, site: &SiteId, others: &[AttemptId]) {
+        if matches!(self.state, State::Closed { outcome: Outcome::HandedOver }) {
+            return;
+        }
+        let id = self.record.id.clone();
+        let mut is_news = false;
+        for other in others.iter().filter(|other| other.request == id) {
+            let Some(number) = self.number_of(other) else { break };
+            let key = (number, site.clone());
+            let is_known = self.bookings().contains(&key) || self.releases.contains_key(&key);
+            if !is_known && self.besides.len() < BESIDES_MAX && self.besides.insert(key) {
+                self.record.taken_over.insert(number, other.clone());
+                self.owe(now, number, [site.clone()]);
+                is_news = true;
+            }
+        }
+        if is_news {
+            self.persist(self.record.decision.clone());
+            self.send_releases(now);
+        }
+    }
+
+    /// The number that a try of another node has here, or gets: from above, where this node's own ones never come. None when
+    /// too many have got one.
+    fn number_of(&self, other: &AttemptId) -> Option<u32> {
+        let known = self.record.taken_over.iter().find(|(_, name)| *name == other).map(|(number, _)| *number);
+        let free = || (0..BESIDES_MAX as u32).map(|below| u32::MAX - below);
+        known.or_else(|| free().find(|number| !self.record.taken_over.contains_key(number)))
+    }
+
+    /// A site refuses a hold because something of the request stands there already: when this node has taken the request
+    /// over, it may be something that it was not told of. Asked once a site.
+    pub(super) fn ask_what_is_besides(&mut self, now: Now, site: &SiteId) {
+        let Some(&number) = self.record.taken_over.keys().next() else { return };
+        let key = (number, site.clone());
+        if !self.bookings().contains(&key) && self.besides.len() < BESIDES_MAX && self.besides.insert(key) {
+            self.owe(now, number, [site.clone()]);
             self.persist(self.record.decision.clone());
             self.send_releases(now);
         }

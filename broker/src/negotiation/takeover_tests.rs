@@ -131,7 +131,7 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
 
     let mut run = Run::new(record, true);
     assert!(run.asked().contains(&("s".to_owned(), Purpose::Release, "take over".to_owned())));
-    let answer = SiteAnswer::Booked { hosts: Vec::new(), before: None, version: version(1) };
+    let answer = SiteAnswer::Booked { hosts: Vec::new(), before: None, others: Vec::new(), version: version(1) };
     let event =
         |answer| Event::Answer { site: site("d"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
     run.negotiation.handle(at(1), event(answer), &mut ());
@@ -141,6 +141,44 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
     let heard = Heard { parts: vec![told("a", "e", 1, &["a"], 750)], carrying: names(&["z"]), silent: many };
     let record = super::tests::record().take_over(&heard).unwrap();
     assert_eq!((record.owed.len(), owed(&record, "z").len()), (257, 1), "e as well, and z before silent ones");
+}
+
+#[test]
+fn what_nobody_had_told_of_is_taken_over_and_given_back() {
+    let parts = heard(&[told("a", "gone", 3, &["a", "b"], 750)]);
+    let mut run = Run::new(super::tests::record().take_over(&parts).unwrap(), true);
+    let last = run.negotiation.record().last_attempt;
+    let other = |entry_point: &str, request: &str, attempt| AttemptId {
+        entry_point: site(entry_point),
+        request: RequestId::new(request).unwrap(),
+        attempt,
+    };
+    let id = run.negotiation.record().id.to_string();
+    let says = |run: &mut Run, others: Vec<AttemptId>| {
+        let answer = SiteAnswer::Booked { hosts: Vec::new(), before: None, others, version: version(1) };
+        let event = Event::Answer { site: site("b"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
+        run.negotiation.handle(at(1), event, &mut ());
+        run.drain();
+        let asks = run.outputs.iter().filter_map(|output| match output {
+            Output::Ask { site, request: SiteRequest::TakeOver { attempt, .. }, .. } => {
+                Some((site.clone(), attempt.clone()))
+            }
+            _ => None,
+        });
+        asks.collect::<Vec<_>>()
+    };
+    let left = other("late", &id, 300_012);
+    let told_of = vec![other("late", "another", 1), other("gone", &id, 3), left.clone()];
+    assert_eq!(says(&mut run, told_of), [(site("b"), left.clone())], "not another request, nor what is owed a release");
+    let number = *run.negotiation.record().taken_over.iter().find(|(_, name)| **name == left).unwrap().0;
+    assert!(run.negotiation.record().owed.contains(&Owed { site: site("b"), attempt: number }), "on disk");
+    assert_eq!(run.negotiation.record().last_attempt, last, "it is no try of this node");
+
+    run.negotiation.owe(at(1), last, [site("b")]);
+    let endless = (0..200).map(|attempt| other("made-up", &id, attempt)).collect();
+    let named = says(&mut run, endless);
+    let made_up = named.iter().filter(|(_, name)| name.entry_point == site("made-up")).count();
+    assert_eq!(made_up, 63, "a site that lies cannot name without end");
 }
 
 #[test]
@@ -211,7 +249,7 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
     let mut asked = 0;
     for now in 10..200 {
         let before = Some(site(&format!("made-up-{now}")));
-        let answer = SiteAnswer::Booked { hosts: vec![host()], before, version: version(1) };
+        let answer = SiteAnswer::Booked { hosts: vec![host()], before, others: Vec::new(), version: version(1) };
         let event = Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(now), event, &mut ());
         run.drain();
@@ -260,7 +298,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
         while !run.negotiation.watch.is_asking() {
             due = run.wake();
         }
-        let answer = |hosts, before| SiteAnswer::Booked { hosts, before, version: version(1) };
+        let answer = |hosts, before| SiteAnswer::Booked { hosts, before, others: Vec::new(), version: version(1) };
         run.inspected(due, "a", Ok(answer(vec![host()], Some(site("f")))));
         run.find_at(due, &["a"]);
         let told: Vec<_> = run.negotiation.releases.keys().filter(|(_, at)| *at == site("f")).cloned().collect();

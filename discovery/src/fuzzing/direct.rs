@@ -143,6 +143,7 @@ fn answer_seeds() -> Vec<Seed> {
     let snapshot = ScheduleSnapshot { site: site.clone(), version, hosts: vec![(host.clone(), schedule)] };
     let statement = Arc::new(hold.authorization.request.clone());
     let HoldRequest { attempt, window, grants, participants, .. } = hold;
+    let others = vec![attempt.clone()];
     let part = BookedPart { attempt, window, grants, participants, statement };
     let refusal = Refusal { reason: RefusalReason::UnknownHost(host.clone()), version, hosts: Vec::new() };
     let status = SiteAnswer::Status { decision: Some(AttemptStatus::Dead), booking: AttemptStatus::Pending };
@@ -151,7 +152,12 @@ fn answer_seeds() -> Vec<Seed> {
         ("found", WireAnswer::Site(SiteAnswer::Found { parts: vec![part], is_carried: true, version })),
         (
             "booked",
-            WireAnswer::Site(SiteAnswer::Booked { hosts: vec![host.clone()], before: Some(site.clone()), version }),
+            WireAnswer::Site(SiteAnswer::Booked {
+                hosts: vec![host.clone()],
+                before: Some(site.clone()),
+                others,
+                version,
+            }),
         ),
         ("revocations", WireAnswer::Revocations { revocations: vec![vec![b'x'; 40]], total: 7 }),
         ("unchanged", WireAnswer::Unchanged(version)),

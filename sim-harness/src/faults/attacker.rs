@@ -142,9 +142,9 @@ impl World {
         let Some(mut word) = booking.and_then(|booking| booking.statement.clone()) else { return answer };
         self.figures.attacks += 1;
         match (self.attacks.random_range(0..3), answer) {
-            (0, SiteAnswer::Booked { hosts, version, .. }) => {
+            (0, SiteAnswer::Booked { hosts, others, version, .. }) => {
                 let before = Some(names::site(self.attacks.random_range(0..self.nodes.len())));
-                SiteAnswer::Booked { hosts, before, version }
+                SiteAnswer::Booked { hosts, before, others, version }
             }
             (kind, answer) => {
                 if kind == 1 {

@@ -29,10 +29,10 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
     // other, or a node that never comes back; a host that is full, which is no replacement; a part that was given back and
     // forgotten while another site did not know that the try was complete; an answer that came too late for its round; a
     // site that was silent and then says what it does not have; two nodes that took over at one time, or at two ends of a cut,
-    // and had no booking in common.
+    // and had no booking in common; what an entry point that is gone for good had brought in after a takeover.
     let seeds = [
         3_929, 1_007_696, 1_019_448, 1_000_230, 118, 500_541, 505_103, 523_862, 534_764, 535_283, 7_019_496, 7_004_690,
-        7_010_827, 7_016_471, 7_024_949, 846, 40_010_893, 242_228, 286_324,
+        7_010_827, 7_016_471, 7_024_949, 846, 40_010_893, 242_228, 286_324, 238_929, 245_889,
     ];
     for seed in seeds {
         let result = run_seed(seed, None, false);
