@@ -23,6 +23,7 @@ use crate::{
     frames::FRAME_BYTES_MAX,
     gate::Gate,
     index::sha256,
+    pace::Leisure,
     relay::BUNDLE_BYTES_MAX,
     throttle::Throttle,
     transport,
@@ -160,8 +161,8 @@ fn behaviour(
 
 /// Questions of one look-up at the same time.
 pub(crate) const DHT_PARALLEL: Option<NonZeroUsize> = NonZeroUsize::new(3);
-/// Between two rounds of looking for the neighbours in the DHT, one look-up for each distance that has any.
-pub const DHT_BOOTSTRAP_EVERY: Duration = Duration::from_secs(300);
+/// Between two rounds of looking for the neighbours in the DHT, one look-up for each distance that has any; see `pace`.
+pub(crate) const DHT_BOOTSTRAP_EVERY: Duration = Duration::from_secs(300);
 
 fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad::store::MemoryStore>, SetUpError> {
     let peer = keypair.public().to_peer_id();
@@ -175,8 +176,9 @@ fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad
     kad_config
         .set_max_packet_size(wire::ADVERT_BYTES_MAX + 4096)
         .set_query_timeout(config.intervals.request)
-        .set_record_ttl(Some(config.intervals.advert_time_to_live))
-        .set_provider_record_ttl(Some(config.intervals.index_refresh * 3))
+        // A record says itself how long it is good; this only bounds it.
+        .set_record_ttl(Some(config.intervals.advert_time_to_live_longest()))
+        .set_provider_record_ttl(Some(config.intervals.index_time_to_live_at(Leisure::Index)))
         // What is published changes with every refresh (a new sequence), so this crate publishes and nobody replicates:
         // a copy that a holder passes on would only be older.
         .set_replication_interval(None)
@@ -184,7 +186,7 @@ fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad
         .set_provider_publication_interval(None)
         .set_caching(kad::Caching::Disabled)
         .set_parallelism(DHT_PARALLEL.unwrap_or(NonZeroUsize::MIN))
-        .set_periodic_bootstrap_interval(Some(DHT_BOOTSTRAP_EVERY))
+        .set_periodic_bootstrap_interval(None)
         .set_record_filtering(kad::StoreInserts::FilterBoth);
     let store = kad::store::MemoryStore::with_config(peer, store);
     let mut kad = kad::Behaviour::with_config(peer, store, kad_config);

@@ -204,15 +204,15 @@ pub struct Intervals {
     pub gossip: Duration,
     /// Least time between two bundles of updates to the neighbours in gossip. Each costs all of them a message.
     pub relay: Duration,
-    /// How long an advert is believed. A crashed site is forgotten after at most this.
+    /// How long an advert is believed. A crashed site is forgotten after at most this; later in a large grid (`pace`).
     pub advert_time_to_live: Duration,
-    /// After what time the advert is published again.
+    /// After what time the advert is published again; later in a large grid.
     pub advert_refresh: Duration,
-    /// After what time the keys of the index are published again; they are believed three times as long. That is longer
-    /// than for adverts, since there are more of them and a stale one only costs a look at an advert.
+    /// After what time the keys of the index are published again, later in a large grid; they are believed three times as
+    /// long. That is longer than for adverts, since there are more of them and a stale one only costs a look at an advert.
     pub index_refresh: Duration,
-    /// Pause between two puts into the DHT. Each asks some 20 nodes, so a grid that starts at once would otherwise be
-    /// busy with nothing else.
+    /// Pause between two puts into the DHT, longer in a large grid. Each asks some 20 nodes, so a grid that starts at once
+    /// would otherwise be busy with nothing else.
     pub dht_put_pause: Duration,
     /// How far in the future of this clock another site's clock may sign.
     pub skew_max: Duration,
@@ -406,8 +406,8 @@ impl DiscoveryConfig {
         if times.advert_refresh.is_zero() || times.advert_refresh * 2 > times.advert_time_to_live {
             return fail("intervals.advert_refresh", "more than zero and at most half of advert_time_to_live");
         }
-        if times.advert_time_to_live > crate::check::TIME_TO_LIVE_MAX {
-            return fail("intervals.advert_time_to_live", "at most a day");
+        if times.advert_time_to_live_longest() > crate::check::TIME_TO_LIVE_MAX {
+            return fail("intervals.advert_time_to_live", "at most 80 minutes, which is a day in the largest grids");
         }
         if times.housekeeping.is_zero()
             || times.index_refresh.is_zero()

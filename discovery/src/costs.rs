@@ -14,6 +14,12 @@ use broker::{
 use libp2p::{Multiaddr, kad};
 use serde::Serialize;
 
+pub use crate::{
+    behaviour::PING_EVERY,
+    find::{FETCH_TIMEOUT, ROUNDS_MAX as FIND_ROUNDS_MAX, SILENT_FOR},
+    relay::{NAME_BYTES as BUNDLE_NAME_BYTES, bundled_bytes},
+    shared::UPDATE_TIME_TO_LIVE,
+};
 use crate::{
     behaviour::{self, SetUpError},
     codec::{WireAnswer, WireRequest, WireSchedules},
@@ -21,12 +27,6 @@ use crate::{
     index,
     membership::Badge,
     wire::{self, Payload, Stamp},
-};
-pub use crate::{
-    behaviour::{DHT_BOOTSTRAP_EVERY, PING_EVERY},
-    find::{FETCH_TIMEOUT, ROUNDS_MAX as FIND_ROUNDS_MAX, SILENT_FOR},
-    relay::{NAME_BYTES as BUNDLE_NAME_BYTES, bundled_bytes},
-    shared::UPDATE_TIME_TO_LIVE,
 };
 
 /// A peer id: two bytes of hash code and length, and an Ed25519 key with its four bytes of framing.

@@ -249,6 +249,18 @@ impl Discovery {
         reach::ask(&self.core).await
     }
 
+    /// Whether there is no connection to anybody.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.core.shared.is_alone()
+    }
+
+    /// Where nodes listen that this one has met, with their peer ids.
+    #[must_use]
+    pub fn addresses_worth_remembering(&self) -> Vec<Multiaddr> {
+        self.core.shared.worth_remembering()
+    }
+
     /// How the layer is doing.
     #[must_use]
     pub fn status(&self) -> Status {

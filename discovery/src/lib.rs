@@ -39,6 +39,7 @@ mod gate;
 mod handle;
 mod inbound;
 mod offsets;
+mod pace;
 mod prefix;
 mod probation;
 mod rate;
@@ -64,6 +65,7 @@ pub use crate::{
     inbound::{Inbound, InboundRequest, Responder, ScheduleSource},
     membership::Membership,
     offsets::ClockOffset,
+    pace::Leisure,
     prefix::prefix_of,
     reach::Reach,
     start::{StartError, start},

@@ -30,6 +30,7 @@ use crate::{
     membership::Badge,
     offsets::Offsets,
     outbox::{Offer, PendingChanges},
+    pace::Leisure,
     revocations::Differing,
     seen::SeenAs,
     view::SharedView,
@@ -154,6 +155,15 @@ impl Shared {
         valid(self.connected.read()).peers.iter().copied().collect()
     }
 
+    /// Whether the index may wait.
+    pub(crate) fn leisure(&self) -> Leisure {
+        Leisure::of(self.config.gossip, self.view.site_count(), &self.config.limits)
+    }
+
+    pub(crate) fn is_alone(&self) -> bool {
+        valid(self.connected.read()).peers.is_empty()
+    }
+
     pub(crate) fn is_connected(&self, site: &SiteId) -> bool {
         valid(self.connected.read()).sites.contains(site)
     }
@@ -190,7 +200,7 @@ impl Shared {
 
     /// The advert of `offer` as of now.
     pub(crate) fn advert(&self, offer: &Offer) -> Advert {
-        let time_to_live_s = self.config.intervals.advert_time_to_live.as_secs().max(1);
+        let time_to_live_s = self.advert_time_to_live().as_secs();
         Advert {
             site: self.site().clone(),
             name: offer.name.clone(),
@@ -202,9 +212,14 @@ impl Shared {
         }
     }
 
+    /// How long an advert is good that is made now.
+    pub(crate) fn advert_time_to_live(&self) -> Duration {
+        self.config.intervals.advert_time_to_live_among(self.view.site_count()).max(Duration::from_secs(1))
+    }
+
     /// Signs an advert and believes it.
     pub(crate) fn publishable_advert(&self, advert: Advert) -> Option<Vec<u8>> {
-        let time_to_live = self.config.intervals.advert_time_to_live.max(Duration::from_secs(1));
+        let time_to_live = self.advert_time_to_live();
         let envelope = self.seal_advert(advert.clone(), millis(time_to_live))?;
         self.view.hear_advert(advert, &envelope, self.clock.now(), millis(time_to_live));
         Some(envelope)

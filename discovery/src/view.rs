@@ -8,7 +8,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use broker::{
@@ -19,8 +22,7 @@ use broker::{
     time::{Millis, Time},
     view::{Heard, KnownSchedules, Schedules, SiteView},
 };
-use dashmap::{DashMap, Entry as MapEntry};
-use rand::seq::IteratorRandom as _;
+use dashmap::{DashMap, Entry as MapEntry, mapref::multiple::RefMulti};
 
 use crate::{
     check::{STEPS_PER_SITE_MAX, steps_of},
@@ -39,11 +41,15 @@ pub struct SharedView {
     departed: Mutex<BTreeMap<SiteId, Departure>>,
     wanted: Wanted,
     counters: Arc<Counters>,
+    /// Before this, on the monotonic clock, no advert expires.
+    expires_from: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Entry {
     view: SiteView,
+    /// The head of the hash of its name.
+    hash: u64,
     /// The advert as its author signed it.
     envelope: Arc<[u8]>,
     /// At most this many steps are in the schedules; an upper bound, made exact when it comes near the limit.
@@ -56,8 +62,8 @@ struct Departure {
     forget_at: Millis,
 }
 
-/// How long a departure is remembered: longer than any advert of default life that still travels.
-const DEPARTURE_REMEMBERED: Millis = Millis(3_600_000);
+/// How long a departure is remembered: longer than any advert of default life that still travels, in the largest grid too.
+const DEPARTURE_REMEMBERED: Millis = Millis(4 * 3_600_000);
 
 /// A site as status output shows it.
 #[derive(Debug, Clone)]
@@ -95,7 +101,8 @@ impl SharedView {
         counters: Arc<Counters>,
     ) -> SharedView {
         let departed = Mutex::new(BTreeMap::new());
-        SharedView { sites: DashMap::new(), own, sites_max, sites_eager_max, departed, wanted, counters }
+        let expires_from = AtomicU64::new(u64::MAX);
+        SharedView { sites: DashMap::new(), own, sites_max, sites_eager_max, departed, wanted, counters, expires_from }
     }
 
     /// How many sites are known, this node's own included.
@@ -212,7 +219,7 @@ impl SharedView {
     /// For every site known the hash of its name and the sequence of its advert.
     #[must_use]
     pub fn known_sequences(&self) -> Vec<(u64, u64)> {
-        self.sites.iter().map(|entry| (short_hash(entry.key()), entry.view.advert().sequence)).collect()
+        self.sites.iter().map(|entry| (entry.hash, entry.view.advert().sequence)).collect()
     }
 
     /// The signed adverts that are later than those in `known`, up to `bytes_max` in all, and whether that is all.
@@ -221,7 +228,7 @@ impl SharedView {
         let mut envelopes = Vec::new();
         let mut bytes = 0;
         for entry in &self.sites {
-            if known.get(&short_hash(entry.key())).is_some_and(|known| *known >= entry.view.advert().sequence) {
+            if known.get(&entry.hash).is_some_and(|known| *known >= entry.view.advert().sequence) {
                 continue;
             }
             bytes += entry.envelope.len();
@@ -275,10 +282,12 @@ impl SharedView {
             }
             MapEntry::Vacant(entry) => {
                 let view = SiteView::new(advert, now, remaining);
-                entry.insert(Entry { view, envelope: Arc::from(envelope), steps_bound: 0 });
+                entry.insert(Entry { view, hash: short_hash(&site), envelope: Arc::from(envelope), steps_bound: 0 });
                 (Heard::Applied, true)
             }
         };
+        // When it is in the map: whoever has looked at that before sees this.
+        self.expires_from.fetch_min((now + remaining).0, Ordering::Relaxed);
         if heard == Heard::Applied {
             self.counters.count(Counter::AdvertsApplied);
             self.evict_above_limit();
@@ -357,10 +366,23 @@ impl SharedView {
 
     /// Drops what has expired.
     pub(crate) fn drop_expired(&self, now: Millis) {
-        let before = self.sites.len();
-        self.sites.retain(|site, entry| *site == self.own || entry.view.expires() > now);
-        self.counters.add(Counter::SitesExpired, before.saturating_sub(self.sites.len()) as u64);
         self.departures().retain(|_, departure| departure.forget_at > now);
+        if now.0 < self.expires_from.load(Ordering::Relaxed) {
+            return;
+        }
+        // Adverts that come while it looks lower this again.
+        self.expires_from.store(u64::MAX, Ordering::Relaxed);
+        let before = self.sites.len();
+        self.sites.retain(|site, entry| {
+            let is_kept = *site == self.own || entry.view.expires() > now;
+            if is_kept {
+                // This node's own may be over, and is looked at again when anything else is.
+                let expires = entry.view.expires().0.max(now.0 + 1);
+                self.expires_from.fetch_min(expires, Ordering::Relaxed);
+            }
+            is_kept
+        });
+        self.counters.add(Counter::SitesExpired, before.saturating_sub(self.sites.len()) as u64);
     }
 
     /// Drops the sites, this node's own excepted, that `keep` does not want, going by their signed adverts.
@@ -397,9 +419,16 @@ impl SharedView {
 
     /// A site that has not told its schedules and is not about to be asked for them, any of them.
     pub(crate) fn any_unknown(&self) -> Option<SiteId> {
+        // Whoever comes next behind a random place, since looking at all of a large grid's takes a while.
+        let place = rand::random_range(0..self.sites.len().max(1));
+        let behind = self.first_unknown(self.sites.iter().skip(place));
+        behind.or_else(|| self.first_unknown(self.sites.iter().take(place)))
+    }
+
+    fn first_unknown<'a>(&self, mut sites: impl Iterator<Item = RefMulti<'a, SiteId, Entry>>) -> Option<SiteId> {
         let is_unknown = |view: &SiteView| matches!(view.schedules(), Schedules::Unknown);
-        let unknown = self.sites.iter().filter(|entry| is_unknown(&entry.view) && !self.wanted.wants(entry.key()));
-        unknown.map(|entry| entry.key().clone()).choose(&mut rand::rng())
+        let unknown = sites.find(|entry| is_unknown(&entry.view) && !self.wanted.wants(entry.key()));
+        unknown.map(|entry| entry.key().clone())
     }
 
     fn depart(&self, site: &SiteId, sequence: u64, now: Millis) {

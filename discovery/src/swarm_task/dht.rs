@@ -24,6 +24,7 @@ use crate::{
     counters::Counter,
     identity::site_of_peer,
     index::{self, KEYS_PER_SITE_MAX},
+    pace::Leisure,
     shared::{Shared, millis},
     wire::{self, Payload},
 };
@@ -39,6 +40,8 @@ pub(crate) struct Dht {
     /// How long the next put waits.
     put_pause: Millis,
     puts: VecDeque<Put>,
+    /// Whether the last put was the advert's.
+    was_advert: bool,
     provided: BTreeSet<RecordBytes>,
     stored: BTreeMap<PeerId, BTreeMap<RecordBytes, Instant>>,
     stored_entries: usize,
@@ -85,6 +88,7 @@ impl Dht {
             lookups: HashMap::new(),
             puts_open: 0,
             puts: VecDeque::new(),
+            was_advert: false,
             provided: BTreeSet::new(),
             stored: BTreeMap::new(),
             stored_entries: 0,
@@ -122,13 +126,14 @@ impl Dht {
 
     /// Starts the next put.
     pub(crate) fn put_next(&mut self, kad: &mut Kad) {
-        let Some(put) = self.puts.pop_front() else { return };
+        let Some(put) = take_turn(&mut self.puts, self.was_advert) else { return };
+        self.was_advert = matches!(put, Put::Advert(_));
         self.shared.count(Counter::DhtPuts);
         let started = match put {
             Put::Advert(envelope) => {
                 let key = index::advert_key(&self.shared.config.grid, self.shared.site());
                 let mut record = Record::new(key, envelope);
-                record.expires = Some(Instant::now() + self.shared.config.intervals.advert_time_to_live);
+                record.expires = Some(Instant::now() + self.shared.advert_time_to_live());
                 kad.put_record(record, kad::Quorum::One)
             }
             Put::Index(key) => {
@@ -202,8 +207,13 @@ impl Dht {
     /// processors, none of them would get anywhere otherwise.
     fn put_ended(&mut self, started: Millis) {
         self.puts_open -= 1;
-        self.put_pause =
-            rest_after(self.shared.clock.now() - started, millis(self.shared.config.intervals.dht_put_pause));
+        self.put_pause = rest_after(self.shared.clock.now() - started, self.shortest_pause());
+    }
+
+    fn shortest_pause(&self) -> Millis {
+        let keys = self.provided.len().max(self.puts.len());
+        let (leisure, sites) = (self.shared.leisure(), self.shared.view.site_count());
+        millis(self.shared.config.intervals.dht_put_pause_at(leisure, sites, keys))
     }
 
     fn finish(&mut self, id: QueryId) {
@@ -221,6 +231,17 @@ impl Dht {
             }
             Some(Lookup::Put { started }) => self.put_ended(started),
             None => {}
+        }
+    }
+
+    /// Goes on from one step of looking for neighbours in the DHT to the next. The first one finds those nearest to this node;
+    /// the others, one for each greater distance, would open some twenty connections each, and in a large grid a node meets
+    /// nodes of all distances anyway: it asks those that gossip tells it of first.
+    pub(crate) fn neighbours_found(&self, kad: &mut Kad, id: QueryId) {
+        if self.shared.leisure() == Leisure::Index
+            && let Some(mut query) = kad.query_mut(&id)
+        {
+            query.finish();
         }
     }
 
@@ -255,13 +276,16 @@ impl Dht {
         kad.store_mut().put(record).map_err(|_| NotStored::NoRoom)
     }
 
-    fn store_provider(&mut self, kad: &mut Kad, record: ProviderRecord) -> Result<(), NotStored> {
+    fn store_provider(&mut self, kad: &mut Kad, mut record: ProviderRecord) -> Result<(), NotStored> {
         const ADDRESSES_MAX: usize = 16;
         if record.key.as_ref().len() != 32 || record.addresses.len() > ADDRESSES_MAX {
             return Err(NotStored::Invalid);
         }
         let key = record.key.to_vec();
-        let expires = record.expires;
+        let time_to_live = self.shared.config.intervals.index_time_to_live_at(self.shared.leisure());
+        let ours = Instant::now() + time_to_live;
+        let expires = record.expires.map_or(ours, |expires| expires.min(ours));
+        record.expires = Some(expires);
         let has = self.stored.get(&record.provider);
         if has.is_none_or(|keys| !keys.contains_key(&key)) {
             let keys_max = self.shared.config.limits.dht_keys_max;
@@ -274,10 +298,8 @@ impl Dht {
         }
         let provider = record.provider;
         kad.store_mut().add_provider(record).map_err(|_| NotStored::NoRoom)?;
-        if let Some(expires) = expires {
-            let keys = self.stored.entry(provider).or_default();
-            self.stored_entries += usize::from(keys.insert(key, expires).is_none());
-        }
+        let keys = self.stored.entry(provider).or_default();
+        self.stored_entries += usize::from(keys.insert(key, expires).is_none());
         Ok(())
     }
 
@@ -305,8 +327,15 @@ impl Dht {
 
     /// When the queue of puts must wait, how long.
     pub(crate) fn pause(&self) -> Millis {
-        self.put_pause
+        self.put_pause.max(self.shortest_pause())
     }
+}
+
+/// Takes the put that is next: the advert, which is at the front if it waits, but not twice before a key of the index. Where puts
+/// are rare, it would otherwise be renewed before any other got its turn.
+fn take_turn(puts: &mut VecDeque<Put>, was_advert: bool) -> Option<Put> {
+    let skips = was_advert && puts.len() > 1 && matches!(puts.front(), Some(Put::Advert(_)));
+    puts.remove(usize::from(skips))
 }
 
 /// How long the next put waits after one that took so long, and at least `shortest`.

@@ -22,7 +22,7 @@ use libp2p::{
     Multiaddr, PeerId, Swarm,
     core::ConnectedPoint,
     gossipsub, identify,
-    kad::{self, RecordKey},
+    kad::{self, QueryResult, RecordKey},
     ping,
     request_response::{self, OutboundRequestId},
     swarm::SwarmEvent,
@@ -47,6 +47,7 @@ use crate::{
     conduct::{Conduct, Offence},
     counters::Counter,
     identity::site_of_peer,
+    pace::Leisure,
     seen::ip_of,
     shared::{Shared, millis},
 };
@@ -85,7 +86,11 @@ pub(crate) struct SwarmTask {
     /// When the advert is put into the DHT again although it is not old.
     settle_at: Option<Millis>,
     index_at: Millis,
-    put_at: Millis,
+    /// When neighbours are looked for in the DHT again. At first libp2p does, until it knows some.
+    neighbours_at: Millis,
+    /// When the last put into the DHT began; the first one waits as if there had been one at the start, since a node knows
+    /// only a moment later how large the grid is.
+    put_began: Millis,
     /// When a request was last sent or answered.
     requested_at: Millis,
     past_forgotten_at: Millis,
@@ -129,7 +134,8 @@ impl SwarmTask {
             refresh_at: now + jittered(shared.config.intervals.advert_refresh),
             settle_at: Some(now + SETTLED_AFTER),
             index_at: now + FIRST_INDEX_REFRESH.min(millis(shared.config.intervals.index_refresh)),
-            put_at: now,
+            neighbours_at: now + millis(shared.config.intervals.neighbours_refresh_at(Leisure::None)),
+            put_began: now,
             requested_at: Millis(0),
             past_forgotten_at: now,
             leaving: None,
@@ -179,7 +185,8 @@ impl SwarmTask {
     /// When the DHT may be told something next. A put costs every node of a small grid a message or two, and somebody may
     /// be waiting for the request: puts give way, for a while.
     fn put_due(&self) -> Millis {
-        (self.requested_at + PUT_AFTER_REQUEST).clamp(self.put_at, self.put_at + PUT_DELAY_MAX)
+        let put_at = self.put_began + self.dht.pause();
+        (self.requested_at + PUT_AFTER_REQUEST).clamp(put_at, put_at + PUT_DELAY_MAX)
     }
 
     fn on_timer(&mut self) {
@@ -191,11 +198,11 @@ impl SwarmTask {
         }
         let behaviour = self.swarm.behaviour_mut();
         self.gossip.publish_due(&mut behaviour.gossip);
-        if is_put_due {
-            if self.dht.may_put() && Dht::is_connected(&mut behaviour.kad) {
+        if is_put_due && self.dht.may_put() {
+            if Dht::is_connected(&mut behaviour.kad) {
                 self.dht.put_next(&mut behaviour.kad);
             }
-            self.put_at = now + self.dht.pause();
+            self.put_began = now;
         }
         if now >= self.refresh_at {
             self.refresh();
@@ -204,8 +211,7 @@ impl SwarmTask {
             self.settle();
         }
         if now >= self.index_at {
-            self.index_at = now + jittered(self.shared.config.intervals.index_refresh);
-            self.publish_index();
+            self.refresh_index();
         }
     }
 
@@ -261,6 +267,12 @@ impl SwarmTask {
         }
         let behaviour = self.swarm.behaviour_mut();
         self.dht.drop_expired(&mut behaviour.kad);
+        if now >= self.neighbours_at {
+            self.neighbours_at =
+                now + jittered(self.shared.config.intervals.neighbours_refresh_at(self.shared.leisure()));
+            // An error says that nobody is there to be asked.
+            let _ = behaviour.kad.bootstrap();
+        }
         self.gossip.retry(&mut behaviour.gossip);
         for address in self.peers.choose_to_dial() {
             self.dial_address(&address);
@@ -415,6 +427,9 @@ impl SwarmTask {
     fn on_kad_event(&mut self, event: kad::Event) {
         let kad = &mut self.swarm.behaviour_mut().kad;
         match event {
+            kad::Event::OutboundQueryProgressed { id, result: QueryResult::Bootstrap(_), step, .. } if !step.last => {
+                self.dht.neighbours_found(kad, id);
+            }
             kad::Event::OutboundQueryProgressed { id, result, step, .. } => {
                 self.dht.progressed(kad, id, result, step.last);
             }

@@ -2,12 +2,17 @@
 //!
 //! Invariant: nothing is published while the node leaves but its departure.
 
+use broker::time::Millis;
+
 use super::{SwarmTask, jittered};
+use crate::pace::Leisure;
 
 impl SwarmTask {
     pub(super) fn on_outbox(&mut self) {
         let is_offer_new = std::mem::take(&mut self.shared.outbox().is_offer_new);
         if is_offer_new {
+            // A grid may have shrunk since the next renewal was set.
+            self.refresh_at = self.refresh_at.min(self.refresh_due());
             let envelope = self.shared.view.envelope(self.shared.site());
             self.publish_advert(envelope.map(|envelope| envelope.to_vec()));
             self.publish_index();
@@ -15,9 +20,15 @@ impl SwarmTask {
         self.gossip.publish_due(&mut self.swarm.behaviour_mut().gossip);
     }
 
+    /// When an advert is to be renewed that is published now.
+    fn refresh_due(&self) -> Millis {
+        let sites = self.shared.view.site_count();
+        self.shared.clock.now() + jittered(self.shared.config.intervals.advert_refresh_among(sites))
+    }
+
     /// Signs the offer anew and publishes it.
     pub(super) fn refresh(&mut self) {
-        self.refresh_at = self.shared.clock.now() + jittered(self.shared.config.intervals.advert_refresh);
+        self.refresh_at = self.refresh_due();
         let offer = self.shared.outbox().offer.clone();
         if let Some(offer) = offer {
             let advert = self.shared.advert(&offer);
@@ -35,7 +46,14 @@ impl SwarmTask {
         }
     }
 
-    pub(super) fn publish_index(&mut self) {
+    /// Publishes the keys of the index again.
+    pub(super) fn refresh_index(&mut self) {
+        let refresh = self.shared.config.intervals.index_refresh_at(self.shared.leisure());
+        self.index_at = self.shared.clock.now() + jittered(refresh);
+        self.publish_index();
+    }
+
+    fn publish_index(&mut self) {
         let hosts = self.shared.outbox().offer.as_ref().map(|offer| offer.hosts.clone());
         if let Some(hosts) = hosts
             && self.leaving.is_none()
@@ -44,9 +62,11 @@ impl SwarmTask {
         }
     }
 
-    /// Puts the advert into the DHT once more as it is. By gossip it came to everybody.
+    /// Puts the advert into the DHT once more as it is. By gossip it came to everybody. Who came into a large grid found the nodes
+    /// that are the closest at once.
     pub(super) fn settle(&mut self) {
         if self.leaving.is_none()
+            && self.shared.leisure() == Leisure::None
             && let Some(envelope) = self.shared.view.envelope(self.shared.site())
         {
             self.dht.publish_advert(envelope.to_vec());

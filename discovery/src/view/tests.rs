@@ -187,3 +187,44 @@ fn a_site_that_is_to_be_asked_holds_up_no_recheck_and_one_that_was_lost_is_asked
     assert!(view.wanted.wants(&site("a")));
     assert_eq!(unconfirmed(), Some(site("b")), "however often the first one fails");
 }
+
+#[test]
+fn an_unknown_site_is_found_wherever_it_is() {
+    let view = view_of((1_000, 1));
+    hear(&view, "own", 1, 60_000);
+    for number in 0..50 {
+        let name = format!("told-{number}");
+        hear(&view, &name, 1, 60_000);
+        view.hear_snapshot(snapshot(&name, 1), Millis(0));
+    }
+    view.hear_snapshot(snapshot("own", 1), Millis(0));
+    assert_eq!(view.any_unknown(), None);
+    hear(&view, "silent", 1, 60_000);
+    for _ in 0..200 {
+        assert_eq!(view.any_unknown(), Some(site("silent")));
+    }
+    view.wanted.want(&site("silent"), Millis(0));
+    assert_eq!(view.any_unknown(), None, "it is about to be asked");
+}
+
+proptest::proptest! {
+    #[test]
+    fn expired_sites_are_gone_at_every_look(
+        steps in proptest::collection::vec((0_u8..6, 1_u64..40, proptest::bool::ANY), 1..60),
+    ) {
+        let view = view(100);
+        let mut oracle: BTreeMap<SiteId, u64> = BTreeMap::new();
+        let mut now = 0;
+        for (sequence, (name, time, looks)) in (1..).zip(steps) {
+            let name = format!("s{name}");
+            view.hear_advert(advert(&name, sequence, 60), b"signed", Millis(now), Millis(time));
+            oracle.insert(site(&name), now + time);
+            now += time / 3;
+            if looks {
+                view.drop_expired(Millis(now));
+                oracle.retain(|_, expires| *expires > now);
+                proptest::prop_assert_eq!(view.site_ids(), oracle.keys().cloned().collect::<Vec<_>>());
+            }
+        }
+    }
+}

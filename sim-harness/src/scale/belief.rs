@@ -50,7 +50,8 @@ impl World {
             return None;
         }
         let first = self.first_touch(node, about);
-        let time_to_live = Millis(u64::try_from(self.settings.intervals.advert_time_to_live.as_millis()).unwrap_or(0));
+        let time_to_live = self.settings.intervals.advert_time_to_live_among(self.settings.view_sites());
+        let time_to_live = Millis(u64::try_from(time_to_live.as_millis()).unwrap_or(0));
         let mut view = SiteView::new(other.advert.clone(), millis(first.at), time_to_live);
         if first.at > self.now {
             return Some(view);

@@ -195,7 +195,8 @@ impl World {
 
     /// Every node renews its advert; that is so regular that it needs no events.
     fn count_adverts(&mut self, passed_us: u64) {
-        let refresh_us = u64::try_from(self.settings.intervals.advert_refresh.as_micros()).unwrap_or(u64::MAX);
+        let refresh = self.settings.intervals.advert_refresh_among(self.settings.view_sites());
+        let refresh_us = u64::try_from(refresh.as_micros()).unwrap_or(u64::MAX);
         for position in 0..self.sites.len() {
             let site = &self.sites[position];
             let phase = mix(self.settings.seed ^ 0x6164, position as u64) % refresh_us;

@@ -53,7 +53,7 @@ fn site(settings: &Settings, position: usize, hosts: Vec<(broker::host::Host, Sc
     let id = peer_of_key(key.as_bytes())
         .and_then(|peer| site_of_peer(&peer))
         .expect("the public half of a signing key is a key, and its peer id a short text");
-    let time_to_live = settings.intervals.advert_time_to_live;
+    let time_to_live = settings.intervals.advert_time_to_live_among(settings.view_sites());
     let advert = Advert {
         site: id.clone(),
         name: format!("site-{position:05}"),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use broker::protocol::LedgerVersion;
-use discovery::{Multiaddr, costs};
+use discovery::{Leisure, Multiaddr, costs};
 
 use super::{
     settings::Settings,
@@ -81,11 +81,19 @@ impl World {
         };
         let record = costs::dht_record_bytes(advert as u64) as f64;
         let provider = (costs::dht_question_bytes() + answer / shape.copies.max(1) as u64) as f64;
-        let put = per(settings.intervals.advert_refresh, search(1.0), record);
-        let key = per(settings.intervals.index_refresh, search(1.0), provider);
+        let known = settings.view_sites();
+        let put = per(settings.intervals.advert_refresh_among(known), search(1.0), record);
+        let leisure = Leisure::of(true, known, &settings.limits);
+        let key = per(settings.intervals.index_refresh_at(leisure), search(1.0), provider);
         let index = Load { bytes_per_s: key.bytes_per_s * keys, messages_per_s: key.messages_per_s * keys };
-        let neighbours = search(1.0 + lookup.buckets);
-        let neighbours = Load::every(costs::DHT_BOOTSTRAP_EVERY, neighbours.bytes_per_s, neighbours.messages_per_s);
+        // In a large grid only the nearest are looked for.
+        let distances = if leisure == Leisure::Index { 0.0 } else { lookup.buckets };
+        let neighbours = search(1.0 + distances);
+        let neighbours = Load::every(
+            settings.intervals.neighbours_refresh_at(leisure),
+            neighbours.bytes_per_s,
+            neighbours.messages_per_s,
+        );
         put.plus(index).plus(neighbours)
     }
 

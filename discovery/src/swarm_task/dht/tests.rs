@@ -95,3 +95,20 @@ fn puts_come_later_where_they_take_long() {
     assert_eq!(rest_after(Millis(u64::MAX), shortest), PUT_PAUSE_MAX);
     assert_eq!(rest_after(Millis(0), Millis(100_000)), Millis(100_000), "whoever asks for more gets it");
 }
+
+#[test]
+fn the_advert_and_the_keys_of_the_index_take_turns() {
+    let key = |number: u8| Put::Index(RecordKey::new(&[number]));
+    let mut puts: VecDeque<Put> = [Put::Advert(vec![1]), key(1), key(2)].into();
+    let mut was_advert = false;
+    let mut order = Vec::new();
+    while let Some(put) = take_turn(&mut puts, was_advert) {
+        was_advert = matches!(put, Put::Advert(_));
+        order.push(was_advert);
+        // It is renewed all the time.
+        if was_advert && order.len() < 6 {
+            puts.push_front(Put::Advert(vec![2]));
+        }
+    }
+    assert_eq!(order, [true, false, true, false, true, true]);
+}
