@@ -120,7 +120,7 @@ pub struct NodeArgs {
     /// The page for other machines.
     #[command(flatten)]
     remote: RemoteArgs,
-    /// Least time between two messages with schedule changes [default: 1s]
+    /// Least time between two messages with schedule changes [default: 500ms]
     #[arg(long, value_name = "DURATION")]
     gossip_interval: Option<String>,
     /// How log lines look [default: human]
@@ -186,7 +186,7 @@ impl NodeArgs {
             policy: self.policy.layer(),
             activation: self.activation.layer(),
             local: self.local.layer(),
-            gossip: GossipSection { interval: self.gossip_interval.clone() },
+            gossip: GossipSection { interval: self.gossip_interval.clone(), ..GossipSection::default() },
             storage: StorageSection { history_keep: self.storage_history_keep.clone() },
             log: LogSection { format: self.log_format, filter: self.log_filter.clone() },
         })

@@ -92,6 +92,8 @@ pub struct LedgerSection {
 #[serde(deny_unknown_fields, default)]
 pub struct GossipSection {
     pub interval: Option<String>,
+    pub recheck: Option<String>,
+    pub asked_when_met: Option<usize>,
 }
 
 /// `[log]`

@@ -122,6 +122,10 @@ pub struct OwnHost {
 pub struct GossipConfig {
     /// Least time between two messages with schedule changes.
     pub interval: Duration,
+    /// Between two checks of schedules that were heard of longest ago.
+    pub recheck: Duration,
+    /// Sites that are asked for their schedules when they are met; of a larger grid the others are asked one by one.
+    pub asked_when_met: usize,
 }
 
 /// `[log]`

@@ -14,8 +14,8 @@ use broker::{
 use toml::Value;
 
 use super::{
-    ActivationConfig, HostSource, HostTable, LocalConfig, LogFormat, NodeConfig, RemoteConfig, document::Written,
-    policy::format_hours,
+    ActivationConfig, GossipConfig, HostSource, HostTable, LocalConfig, LogFormat, NodeConfig, RemoteConfig,
+    document::Written, policy::format_hours,
 };
 use crate::cli::time::{format_duration, format_span};
 
@@ -34,12 +34,7 @@ pub fn print_config(config: &NodeConfig) -> String {
     activation(&mut page, &config.activation);
     local(&mut page, &config.local);
     remote(&mut page, config.remote.as_ref());
-    page.section("gossip", "How schedule changes are told.");
-    page.duration(
-        "interval",
-        config.gossip.interval,
-        "Least time between two messages with schedule changes. Default 1s.",
-    );
+    gossip(&mut page, &config.gossip);
     page.section("storage", "What is kept on disk.");
     page.duration("history_keep", config.history_keep, "How long requests that are over are remembered. Default 90d.");
     page.section("log", "What is logged, on standard error.");
@@ -151,6 +146,21 @@ fn top(page: &mut Page, config: &NodeConfig) {
     if let HostSource::File(file) = &config.host_source {
         page.path("hosts_file", file, "Snapshot (kolo-grid/1) with this site's hosts and the owner's own occupancy.");
     }
+}
+
+fn gossip(page: &mut Page, gossip: &GossipConfig) {
+    page.section("gossip", "How schedules are told and asked for.");
+    page.duration("interval", gossip.interval, "Least time between two messages with schedule changes. Default 500ms.");
+    page.duration(
+        "recheck",
+        gossip.recheck,
+        "Between two checks of schedules that were heard of longest ago. Default 2s.",
+    );
+    page.number(
+        "asked_when_met",
+        gossip.asked_when_met,
+        "Sites that are asked for their schedules when they are met; of a larger grid the others one by one. Default 64.",
+    );
 }
 
 fn planner(page: &mut Page, config: &NodeConfig) {

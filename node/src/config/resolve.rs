@@ -17,7 +17,7 @@ use broker::{
     schedule::Schedule,
     time::{Millis, Span},
 };
-use discovery::{GridId, Multiaddr};
+use discovery::{GridId, Intervals, Limits, Multiaddr};
 use tracing_subscriber::EnvFilter;
 
 use super::{
@@ -106,6 +106,19 @@ impl Layers {
         Ok(Placed { value, place: text.place })
     }
 
+    fn gossip(&self) -> Result<GossipConfig, ConfigError> {
+        let (times, limits) = (Intervals::default(), Limits::default());
+        let asked = self.or("gossip.asked_when_met", limits.sites_eager_max, |file| file.gossip.asked_when_met);
+        if !(1..=limits.sites_max).contains(&asked.value) {
+            return Err(asked.wrong(format!("expected 1 to {}, got {}", limits.sites_max, asked.value)));
+        }
+        Ok(GossipConfig {
+            interval: self.duration("gossip.interval", GOSSIP_INTERVAL, |file| file.gossip.interval.clone())?.value,
+            recheck: self.duration("gossip.recheck", times.recheck, |file| file.gossip.recheck.clone())?.value,
+            asked_when_met: asked.value,
+        })
+    }
+
     fn span(&self, key: &str, default: Span, get: impl Fn(&ConfigFile) -> Option<String>) -> Result<Span, ConfigError> {
         Ok(self.optional_span(key, get)?.unwrap_or(default))
     }
@@ -172,9 +185,7 @@ impl Layers {
             ledger,
             policy: self.policy()?,
             activation,
-            gossip: GossipConfig {
-                interval: self.duration("gossip.interval", GOSSIP_INTERVAL, |file| file.gossip.interval.clone())?.value,
-            },
+            gossip: self.gossip()?,
             history_keep: self
                 .duration("storage.history_keep", HISTORY_KEEP, |file| file.storage.history_keep.clone())?
                 .value,

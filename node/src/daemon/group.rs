@@ -1,20 +1,45 @@
 //! Many nodes in one process, each complete: data directory, journal, API and all. For grids larger than a machine has
 //! room for as processes; they listen inside the process (`/memory/PORT`) or on the network, as configured.
 //!
-//! Invariant: nodes share nothing but the threads, the log and the end: when one stops by itself, all are stopped.
+//! Invariant: nodes share nothing but the threads, the log and the end: when one stops by itself, all are stopped. No more
+//! nodes are on their way into the grid at any time than the processors bear, so that it forms as fast as it grows.
 
-use std::sync::Arc;
-
-use tokio::{
-    sync::{Semaphore, watch},
-    task::JoinSet,
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
-use super::{DaemonError, open_files, run_until, start_log, told_to_stop};
+use discovery::Discovery;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
+    time::{self, Instant},
+};
+
+use super::{DaemonError, open_files, run_until, start_log, timer_thread, told_to_stop};
 use crate::config::NodeConfig;
 
 /// Nodes that start at the same time. More would only compete for the processors.
 const STARTING_MAX: usize = 8;
+/// How long a node that has started keeps its place among those at most, if it does not meet the others.
+const MEETING_LIMIT: Duration = Duration::from_secs(20);
+/// Between two looks whether it has.
+const MEETING_PAUSE: Duration = Duration::from_millis(50);
+
+/// Keeps the place of a node that starts until it has met nine tenths of the sites which had when it began. A node that was
+/// let go before would be one more of hundreds that open connections at once, none of which gets an answer in time.
+async fn meet_the_others(discovery: Discovery, met: Arc<AtomicUsize>, place: OwnedSemaphorePermit) {
+    let (others, end) = (met.load(Ordering::Relaxed), Instant::now() + MEETING_LIMIT);
+    // It knows itself as well.
+    while discovery.view().site_count() * 10 < others * 9 + 10 && Instant::now() < end {
+        time::sleep(MEETING_PAUSE).await;
+    }
+    met.fetch_add(1, Ordering::Relaxed);
+    drop(place);
+}
 
 /// Runs one node for each of `configs` until told to stop; the first one is up before the others start, since they may
 /// find the grid through it. The log is the first one's.
@@ -29,6 +54,7 @@ pub async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
     let open_files = open_files::raise();
     let (stop, stopping) = watch::channel(false);
     let starting = Arc::new(Semaphore::new(1));
+    let met = Arc::new(AtomicUsize::new(0));
     let mut nodes: JoinSet<Result<(), DaemonError>> = JoinSet::new();
     let mut configs = configs.into_iter();
     let mut told = std::pin::pin!(told_to_stop());
@@ -49,10 +75,13 @@ pub async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
                         let _ = stopping.wait_for(|stopping| *stopping).await;
                         Ok(())
                     };
-                    nodes.spawn(Box::pin(run_until(config, open_files, stop, move || drop(place))));
+                    let met = Arc::clone(&met);
+                    let is_up = move |discovery| drop(tokio::spawn(meet_the_others(discovery, met, place)));
+                    nodes.spawn(Box::pin(run_until(config, open_files, stop, is_up)));
                 }
                 // The second one starts when the first one is up, and the others with it.
                 if nodes.len() == 2 {
+                    timer_thread::give_way();
                     starting.add_permits(STARTING_MAX - 1);
                 }
             }

@@ -24,6 +24,7 @@ mod silence;
 pub mod site;
 pub mod storage;
 pub mod takeover;
+mod timer_thread;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -65,6 +66,11 @@ use crate::{
 /// How often the addresses of peers are looked at, and written down if they have changed: a node that crashes soon after
 /// its start must find its grid again.
 const REMEMBER_PEERS_EVERY: Duration = Duration::from_secs(5);
+/// With so many written down they are only written again in every [`PEERS_LAST_TICKS`]-th round: each time costs a write to disk, and
+/// in a large grid they change all the time.
+const PEERS_ENOUGH: usize = 8;
+/// See [`PEERS_ENOUGH`].
+const PEERS_LAST_TICKS: u64 = 12;
 /// Most addresses written down.
 const REMEMBERED_PEERS_MAX: usize = 64;
 /// How long open API calls may go on when the node stops.
@@ -142,16 +148,16 @@ pub enum DaemonError {
 pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
     start_log(&config.log)?;
     let open_files = open_files::raise();
-    Box::pin(run_until(config, open_files, told_to_stop(), || ())).await
+    Box::pin(run_until(config, open_files, told_to_stop(), |_| ())).await
 }
 
-/// Runs a node until `stop` or until its disk fails; says by `is_up` when it has started. `open_files` is the limit that
-/// the process has.
+/// Runs a node until `stop` or until its disk fails; tells `is_up` when it has started, and through what it meets the grid.
+/// `open_files` is the limit that the process has.
 async fn run_until(
     config: NodeConfig,
     open_files: u64,
     stop: impl Future<Output = Result<(), DaemonError>>,
-    is_up: impl FnOnce(),
+    is_up: impl FnOnce(Discovery),
 ) -> Result<(), DaemonError> {
     let clock = Clock::start();
     let data_dir = DataDir::open(&config.data_dir)?;
@@ -208,7 +214,7 @@ async fn run_until(
     requests.resume(&carrier, records);
     data_dir.write_api_address(address)?;
     greet(&config, &grid, &discovery, &address.to_string());
-    is_up();
+    is_up(discovery.clone());
 
     let around = Surroundings { ledger: ledger.clone(), clock, store: store.clone(), metrics: metrics.clone(), shown };
     let mut beside = start_activation(&config, activations, around, failed);
@@ -334,9 +340,9 @@ async fn watch_peers(discovery: &Discovery, store: &Store, joins: bool) {
     every.tick().await;
     let mut written = Vec::new();
     let mut is_lonely = false;
-    loop {
+    for round in 0_u64.. {
         every.tick().await;
-        let is_alone = joins && discovery.status().connected.is_empty();
+        let is_alone = joins && discovery.is_alone();
         if is_alone && !is_lonely {
             warn!(
                 "no node of the grid answers at the bootstrap addresses; still trying. Check that they are right, that a \
@@ -346,14 +352,15 @@ async fn watch_peers(discovery: &Discovery, store: &Store, joins: bool) {
             info!("the grid answers again");
         }
         is_lonely = is_alone;
-        written = remember_peers(discovery, store, written).await;
+        if written.len() < PEERS_ENOUGH || round % PEERS_LAST_TICKS == 0 {
+            written = remember_peers(discovery, store, written).await;
+        }
     }
 }
 
 /// Writes the addresses of peers down unless they are those in `written`; tells which are written now.
 async fn remember_peers(discovery: &Discovery, store: &Store, written: Vec<String>) -> Vec<String> {
-    let mut peers: Vec<String> =
-        discovery.status().addresses_worth_remembering.iter().map(ToString::to_string).collect();
+    let mut peers: Vec<String> = discovery.addresses_worth_remembering().iter().map(ToString::to_string).collect();
     peers.sort();
     peers.truncate(REMEMBERED_PEERS_MAX);
     // With nobody around, those met before are still the best to try.
@@ -439,5 +446,7 @@ fn discovery_config(
     // An address that an earlier version wrote and this one does not understand is no reason not to start.
     discovery.known_peers = known_peers.iter().filter_map(|text| text.parse().ok()).collect();
     discovery.intervals.gossip = config.gossip.interval;
+    discovery.intervals.recheck = config.gossip.recheck;
+    discovery.limits.sites_eager_max = config.gossip.asked_when_met;
     Ok(discovery)
 }
