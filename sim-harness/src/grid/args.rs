@@ -8,6 +8,7 @@ use discovery::hostile::Attack;
 
 use super::{
     memory,
+    process::Asking,
     scenario::{Scenario, ScenarioFlags, duration},
     wan::{self, Distance},
 };
@@ -189,6 +190,11 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// How eagerly nodes ask for schedules, where that is not their own choice.
+    pub fn asking(&self) -> Option<Asking> {
+        if self.in_process { Asking::in_process(self.nodes) } else { None }
+    }
+
     /// Under what conditions the run is, where they are others than processes near each other, in words.
     pub fn conditions(&self) -> Vec<String> {
         let churns = matches!(self.scenario, Scenario::Open { churn: true, .. });
@@ -198,6 +204,7 @@ impl Checked {
         });
         let all = [
             said(self.in_process, "all nodes in one process"),
+            self.asking().map(|asking| asking.words()),
             said(self.is_closed, "members only"),
             far,
             said(churns, "nodes leave, crash and come back, and new sites join"),

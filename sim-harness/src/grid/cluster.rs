@@ -98,6 +98,8 @@ impl Node {
 pub struct Cluster {
     /// In the order of their start.
     pub nodes: Nodes,
+    /// How many sites a node asks for their schedules when it meets them; of the others it may know none.
+    pub asked_when_met: usize,
     interrupt: Interrupt,
 }
 
@@ -112,7 +114,8 @@ impl Cluster {
         interrupt: &Interrupt,
         progress: impl Fn(usize),
     ) -> Result<Cluster, GridError> {
-        let cluster = Cluster::empty(launch.nodes.len(), interrupt);
+        let asked = launch.timing.asking.map(|asking| asking.when_met);
+        let cluster = Cluster::empty(launch.nodes.len(), asked, interrupt);
         if launch.in_process {
             let group = launch.spawn_group(count)?;
             for index in 0..count {
@@ -125,9 +128,11 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// No nodes yet, and room for `most`.
-    pub fn empty(most: usize, interrupt: &Interrupt) -> Cluster {
-        Cluster { nodes: Nodes::with_room(most), interrupt: interrupt.clone() }
+    /// No nodes yet, and room for `most`, which ask so many sites for their schedules when they meet them: as many as by default,
+    /// if they are not told.
+    pub fn empty(most: usize, asked_when_met: Option<usize>, interrupt: &Interrupt) -> Cluster {
+        let asked_when_met = asked_when_met.unwrap_or_else(|| discovery::Limits::default().sites_eager_max);
+        Cluster { nodes: Nodes::with_room(most), asked_when_met, interrupt: interrupt.clone() }
     }
 
     /// Starts more nodes, until there are `count`. They find the grid at `bootstrap`, or else through some that came before

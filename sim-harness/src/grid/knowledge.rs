@@ -30,31 +30,31 @@ const GOSSIP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Up to so many sites one look costs about the same.
 const CHEAP_LOOK_SITES: f64 = 200.0;
+/// The longest pause between two looks at one node.
+const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// At so many nodes at most it is looked how far a change has come: a look at a node costs the more the larger the grid is.
+const SPREAD_NODES_MAX: usize = 200;
 
 /// How long agreement may take: more than is promised, so that a miss is told as a figure.
 const AGREEMENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// Between two looks at one node, growing with their number, and with what one look costs, so that the looking stays a small
-/// part of the load.
-fn pause(cluster: &Cluster, per_node: Duration) -> Duration {
-    let nodes = cluster.nodes.len() as f64;
-    per_node.mul_f64(nodes * (nodes / CHEAP_LOOK_SITES).max(1.0))
+/// Between two looks at one of `looked_at` nodes, growing with their number, and with what one look costs, so that the looking
+/// stays a small part of the load.
+fn pause(cluster: &Cluster, looked_at: usize, per_node: Duration) -> Duration {
+    let costs = (cluster.nodes.len() as f64 / CHEAP_LOOK_SITES).max(1.0);
+    per_node.mul_f64(looked_at as f64 * costs).min(LOOK_PAUSE_MAX)
 }
 
-/// How many sites a node asks for their schedules when it meets them; of the others it may know none.
-fn asked_at_once() -> usize {
-    discovery::Limits::default().sites_eager_max
-}
-
-/// Waits until every node knows all sites with all their hosts, and the present schedules of as many as it asks at once. The
-/// times are from each node's own start, in the order of the nodes.
+/// Waits until every node knows all sites with all their hosts, and the schedules of as many as it asks at once: the present
+/// ones in a grid of no more than these, in a larger one those that they have told, since a plan asks again. The times are
+/// from the start of each node's process, in the order of the nodes.
 ///
 /// # Errors
 /// [`GridError`].
 pub fn formation(cluster: &Cluster, hosts: usize, progress: impl Fn(usize) + Sync) -> Result<Vec<Duration>, GridError> {
     let sites = cluster.nodes.len();
     let what = "every node to know the whole grid";
-    let poll = Poll { what, limit: formation_limit(sites), pause: pause(cluster, Duration::from_millis(5)) };
+    let poll = Poll { what, limit: formation_limit(sites), pause: pause(cluster, sites, Duration::from_millis(5)) };
     let nodes: Vec<usize> = (0..sites).collect();
     let look = |node: &Node| {
         // The cheap question first. Whether the count includes the node itself does not matter here.
@@ -63,7 +63,7 @@ pub fn formation(cluster: &Cluster, hosts: usize, progress: impl Fn(usize) + Syn
             return Ok(Look::NotYet(format!("knows {known} of {sites} sites")));
         }
         let rows = node.client().sites()?.sites;
-        Ok(match missing(&rows, sites, hosts) {
+        Ok(match missing(&rows, (sites, hosts), cluster.asked_when_met) {
             None => Look::Done(node.process.started().elapsed()),
             Some(missing) => Look::NotYet(missing),
         })
@@ -79,15 +79,21 @@ fn formation_limit(sites: usize) -> Duration {
 }
 
 /// What a node with these rows does not know yet.
-fn missing(rows: &[SiteRow], sites: usize, hosts: usize) -> Option<String> {
+fn missing(rows: &[SiteRow], (sites, hosts): (usize, usize), asked_when_met: usize) -> Option<String> {
     let known_hosts: usize = rows.iter().map(|row| row.hosts).sum();
     if rows.len() != sites || known_hosts != hosts {
         return Some(format!("knows {} of {sites} sites and {known_hosts} of {hosts} hosts", rows.len()));
     }
-    let current = rows.iter().filter(|row| !row.this_node && row.schedule == Freshness::Current).count();
+    let is_small = sites <= asked_when_met;
+    let is_told = |row: &&SiteRow| match row.schedule {
+        Freshness::Current => true,
+        Freshness::Stale => !is_small,
+        Freshness::Unknown => false,
+    };
+    let told = rows.iter().filter(|row| !row.this_node).filter(is_told).count();
     // A node counts itself.
-    let needed = sites.min(asked_at_once()).saturating_sub(1);
-    (current < needed).then(|| format!("has the current schedules of {current} sites, not yet of {needed}"))
+    let needed = sites.min(asked_when_met).saturating_sub(1);
+    (told < needed).then(|| format!("has the schedules of {told} sites, not yet of {needed}"))
 }
 
 /// Waits until the node at `position`, which came when the `sites` were there, has met the hosts of all of them. Some may
@@ -119,7 +125,7 @@ pub fn of_newcomer(cluster: &Cluster, position: usize, sites: &BTreeSet<&str>) -
 pub fn agreement(cluster: &Cluster, since: Instant) -> Result<Duration, GridError> {
     let nodes: Vec<usize> = (0..cluster.nodes.len()).collect();
     let what = "every node to know all ledgers as they are";
-    let poll = Poll { what, limit: AGREEMENT_LIMIT, pause: pause(cluster, Duration::from_millis(5)) };
+    let poll = Poll { what, limit: AGREEMENT_LIMIT, pause: pause(cluster, nodes.len(), Duration::from_millis(5)) };
     let versions: Vec<(String, LedgerVersion)> = poll.each(cluster, &nodes, |node| {
         let status = node.client().status()?;
         Ok(Look::Done((status.site, status.ledger_version)))
@@ -127,7 +133,7 @@ pub fn agreement(cluster: &Cluster, since: Instant) -> Result<Duration, GridErro
     let times = poll.each(cluster, &nodes, |node| {
         let rows = node.client().sites()?.sites;
         // Of most sites of a large grid a node may not have heard yet.
-        let unheard_max = versions.len().saturating_sub(asked_at_once());
+        let unheard_max = versions.len().saturating_sub(cluster.asked_when_met);
         let (mut known, mut unheard) = (0, 0);
         for (site, version) in &versions {
             let Some(row) = rows.iter().find(|row| row.site == *site) else { continue };
@@ -142,8 +148,8 @@ pub fn agreement(cluster: &Cluster, since: Instant) -> Result<Duration, GridErro
     Ok(times.into_iter().max().unwrap_or_default())
 }
 
-/// Waits until all other nodes know version `version` of the ledger of the node at `changed`, or have never heard of its
-/// ledger; the time is from `since`.
+/// Waits until all other nodes, of a large grid some two hundred spread evenly over it, know version `version` of the ledger of
+/// the node at `changed`, or have never heard of its ledger; the time is from `since`.
 ///
 /// # Errors
 /// [`GridError`].
@@ -156,15 +162,16 @@ pub fn spread(
     let site = &cluster.nodes[changed].site;
     let what = format!("every node to know version {}.{} of site {site}", version.incarnation, version.change);
     let limit = GOSSIP_LIMIT + Duration::from_millis(100).mul_f64(cluster.nodes.len() as f64);
-    let poll = Poll { what: &what, limit, pause: pause(cluster, Duration::from_millis(2)) };
     let others: Vec<usize> = (0..cluster.nodes.len()).filter(|index| *index != changed).collect();
+    let others: Vec<usize> = others.iter().step_by(others.len().div_ceil(SPREAD_NODES_MAX).max(1)).copied().collect();
+    let poll = Poll { what: &what, limit, pause: pause(cluster, others.len(), Duration::from_millis(2)) };
     let times = poll.each(cluster, &others, |node| {
         let rows = node.client().sites()?.sites;
         let known = rows.iter().find(|row| row.site == *site).and_then(|row| row.ledger_version);
         Ok(match known {
             Some(known) if known >= version => Look::Done(since.elapsed()),
             Some(known) => Look::NotYet(format!("knows version {}.{}", known.incarnation, known.change)),
-            None if cluster.nodes.len() > asked_at_once() => Look::Done(Duration::ZERO),
+            None if cluster.nodes.len() > cluster.asked_when_met => Look::Done(Duration::ZERO),
             None => Look::NotYet("knows no version".to_owned()),
         })
     })?;
@@ -183,9 +190,17 @@ mod tests {
     fn a_node_knows_the_grid_when_nothing_is_missing() {
         let own = row(2, true, Freshness::Unknown);
         let rows = [own.clone(), row(3, false, Freshness::Current)];
-        assert_eq!(missing(&rows, 2, 5), None);
-        assert!(missing(&rows, 3, 5).unwrap().contains("2 of 3 sites"));
-        assert!(missing(&rows, 2, 6).unwrap().contains("5 of 6 hosts"));
-        assert!(missing(&[own, row(3, false, Freshness::Stale)], 2, 5).unwrap().contains("not yet of 1"));
+        assert_eq!(missing(&rows, (2, 5), 16), None);
+        assert!(missing(&rows, (3, 5), 16).unwrap().contains("2 of 3 sites"));
+        assert!(missing(&rows, (2, 6), 16).unwrap().contains("5 of 6 hosts"));
+        assert!(missing(&[own.clone(), row(3, false, Freshness::Stale)], (2, 5), 16).unwrap().contains("not yet of 1"));
+        let known = |stale, unknown| -> Vec<SiteRow> {
+            let others = [(stale, Freshness::Stale), (unknown, Freshness::Unknown)];
+            let others = others.into_iter().flat_map(|(count, freshness)| vec![row(1, false, freshness); count]);
+            [row(1, true, Freshness::Unknown)].into_iter().chain(others).collect()
+        };
+        let asked = 16;
+        assert_eq!(missing(&known(asked - 1, 200), (asked + 200, asked + 200), 16), None);
+        assert!(missing(&known(asked - 2, 201), (asked + 200, asked + 200), 16).unwrap().contains("not yet of"));
     }
 }

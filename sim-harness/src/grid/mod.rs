@@ -133,7 +133,7 @@ fn run_in(files: &Files, checked: &Checked, workload: &Workload, interrupt: &Int
         kolo: &checked.kolo,
         places: &places,
         in_process: checked.in_process,
-        timing: NodeTiming { gossip: checked.gossip, losses: None },
+        timing: NodeTiming { gossip: checked.gossip, losses: None, asking: checked.asking() },
         run_dir: files.run_dir.path(),
         log_dir: files.log_dir(),
         nodes: &workload.nodes,

@@ -48,6 +48,40 @@ pub struct NodeTiming {
     pub gossip: Duration,
     /// How soon losses are noticed.
     pub losses: Option<LossTiming>,
+    /// How eagerly they ask for schedules.
+    pub asking: Option<Asking>,
+}
+
+/// How eagerly nodes ask for schedules that no plan needs yet. In a large grid each question goes to somebody with whom there
+/// is no connection, which takes 5 ms of a processor; nodes that have one each do not mind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asking {
+    /// Between two checks of schedules that were heard of longest ago.
+    pub recheck: Duration,
+    /// Sites that are asked when they are met.
+    pub when_met: usize,
+}
+
+impl Asking {
+    /// Up to so many nodes in one process are as eager as any.
+    const EAGER_NODES_MAX: usize = 200;
+    /// Time in which one node of all makes a check.
+    const RECHECK_EACH: Duration = Duration::from_millis(20);
+
+    /// What `nodes` nodes that share one process and its processors are told; none when they may do as they like.
+    pub fn in_process(nodes: usize) -> Option<Asking> {
+        let recheck = Asking::RECHECK_EACH * u32::try_from(nodes).unwrap_or(u32::MAX);
+        (nodes > Asking::EAGER_NODES_MAX).then_some(Asking { recheck, when_met: 16 })
+    }
+
+    /// In words.
+    pub fn words(&self) -> String {
+        let Asking { recheck, when_met } = self;
+        format!(
+            "each asks {when_met} sites for their schedules when it meets them, and checks one every {} s",
+            recheck.as_secs()
+        )
+    }
 }
 
 /// How soon losses are noticed.
@@ -62,6 +96,10 @@ pub struct LossTiming {
 #[derive(Debug, Serialize)]
 struct Gossip {
     interval: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recheck: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked_when_met: Option<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -102,7 +140,11 @@ impl<'a> NodeConfigFile<'a> {
             bootstrap,
             api: &place.api,
             hosts_file,
-            gossip: Gossip { interval: text(timing.gossip) },
+            gossip: Gossip {
+                interval: text(timing.gossip),
+                recheck: timing.asking.map(|asking| text(asking.recheck)),
+                asked_when_met: timing.asking.map(|asking| asking.when_met),
+            },
             log: Log { format: "human" },
             negotiation,
         }
@@ -427,12 +469,16 @@ mod tests {
         let place = Place::loopback(0);
         let (data_dir, hosts) = (Path::new("/d"), Path::new("/h.json"));
         let losses = LossTiming { check: Duration::from_secs(3), lost_after: Duration::from_secs(1) };
-        let timing = NodeTiming { gossip: Duration::from_millis(200), losses: Some(losses) };
+        let asking = Asking::in_process(1000);
+        let timing = NodeTiming { gossip: Duration::from_millis(200), losses: Some(losses), asking };
         let file = NodeConfigFile::new(data_dir, "node-001", Some("g"), &bootstrap, hosts, &place, timing);
         let text = file.to_toml();
         let table: toml::Table = toml::from_str(&text).unwrap();
         assert_eq!(table["bootstrap"][0].as_str(), Some(bootstrap[0].as_str()));
         assert_eq!(table["gossip"]["interval"].as_str(), Some("200ms"));
+        assert_eq!(table["gossip"]["recheck"].as_str(), Some("20000ms"));
+        assert_eq!(table["gossip"]["asked_when_met"].as_integer(), Some(16));
+        assert_eq!(Asking::in_process(200), None);
         assert_eq!(table["negotiation"]["lost_after"].as_str(), Some("1000ms"));
         assert_eq!(table["api"].as_str(), Some("127.0.0.1:0"));
     }

@@ -39,7 +39,8 @@ impl Stage {
         }
         self.told = now;
         let seconds = now.saturating_duration_since(self.begun).as_secs();
-        Some(format!("{}: {done} of {} after {seconds} s", self.name, self.steps))
+        let left = self.steps.saturating_sub(done);
+        Some(format!("{}: {done} of {} after {seconds} s, {left} left", self.name, self.steps))
     }
 }
 
@@ -112,7 +113,10 @@ mod tests {
         let begun = Instant::now();
         let mut stage = Stage::begin("forming the grid", 200, begun);
         assert_eq!(stage.line(1, begun + LINE_EVERY / 2), None);
-        assert_eq!(stage.line(9, begun + LINE_EVERY).as_deref(), Some("forming the grid: 9 of 200 after 5 s"));
+        assert_eq!(
+            stage.line(9, begun + LINE_EVERY).as_deref(),
+            Some("forming the grid: 9 of 200 after 5 s, 191 left")
+        );
         assert_eq!(stage.line(10, begun + LINE_EVERY * 3 / 2), None);
         assert!(stage.line(200, begun + LINE_EVERY * 2).is_some());
     }

@@ -88,7 +88,7 @@ pub fn play(
         kolo: &kolo,
         places: &places,
         in_process: false,
-        timing: NodeTiming { gossip: GOSSIP, losses: Some(losses) },
+        timing: NodeTiming { gossip: GOSSIP, losses: Some(losses), asking: None },
         run_dir: files.run_dir.path(),
         log_dir: files.log_dir(),
         nodes: &nodes,
@@ -102,7 +102,7 @@ pub fn play(
         network: network.as_ref(),
         positions: order.into_iter().zip(parts).collect(),
         cut: BTreeSet::new(),
-        cluster: Cluster::empty(nodes.len(), &interrupt),
+        cluster: Cluster::empty(nodes.len(), None, &interrupt),
         requests: BTreeMap::new(),
         begun: Instant::now(),
     };
