@@ -104,10 +104,6 @@ const SETTLED_AFTER: Millis = Millis(15_000);
 const FIRST_INDEX_REFRESH: Millis = Millis(60_000);
 /// How often the past of schedules is dropped.
 const FORGET_PAST_EVERY: Millis = Millis(60_000);
-/// A put waits until this long after the last request,
-const PUT_AFTER_REQUEST: Millis = Millis(250);
-/// but no longer than this.
-const PUT_DELAY_MAX: Millis = Millis(4_000);
 /// Messages of those whose probation is over that are heard in one go: half a millisecond of signatures.
 const HEARD_AT_ONCE: usize = 8;
 /// A node that comes into company publishes after this, so that it knows some more nodes by then.
@@ -182,13 +178,6 @@ impl SwarmTask {
         pause.unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(1))
     }
 
-    /// When the DHT may be told something next. A put costs every node of a small grid a message or two, and somebody may
-    /// be waiting for the request: puts give way, for a while.
-    fn put_due(&self) -> Millis {
-        let put_at = self.put_began + self.dht.pause();
-        (self.requested_at + PUT_AFTER_REQUEST).clamp(put_at, put_at + PUT_DELAY_MAX)
-    }
-
     fn on_timer(&mut self) {
         let now = self.shared.clock.now();
         let is_put_due = now >= self.put_due();
@@ -198,11 +187,8 @@ impl SwarmTask {
         }
         let behaviour = self.swarm.behaviour_mut();
         self.gossip.publish_due(&mut behaviour.gossip);
-        if is_put_due && self.dht.may_put() {
-            if Dht::is_connected(&mut behaviour.kad) {
-                self.dht.put_next(&mut behaviour.kad);
-            }
-            self.put_began = now;
+        if is_put_due {
+            self.put_next();
         }
         if now >= self.refresh_at {
             self.refresh();
@@ -267,16 +253,11 @@ impl SwarmTask {
         }
         let behaviour = self.swarm.behaviour_mut();
         self.dht.drop_expired(&mut behaviour.kad);
-        if now >= self.neighbours_at {
-            self.neighbours_at =
-                now + jittered(self.shared.config.intervals.neighbours_refresh_at(self.shared.leisure()));
-            // An error says that nobody is there to be asked.
-            let _ = behaviour.kad.bootstrap();
-        }
         self.gossip.retry(&mut behaviour.gossip);
         for address in self.peers.choose_to_dial() {
             self.dial_address(&address);
         }
+        self.look_for_neighbours();
         self.trim();
         self.join_meshes();
         self.police();

@@ -4,10 +4,46 @@
 
 use broker::time::Millis;
 
-use super::{SwarmTask, jittered};
+use super::{SwarmTask, dht::Dht, jittered};
 use crate::pace::Leisure;
 
+/// A put waits until this long after the last request,
+const PUT_AFTER_REQUEST: Millis = Millis(250);
+/// but no longer than this.
+const PUT_DELAY_MAX: Millis = Millis(4_000);
+
 impl SwarmTask {
+    /// When the DHT may be told something next. A put costs every node of a small grid a message or two, and somebody may
+    /// be waiting for the request: puts give way, for a while.
+    pub(super) fn put_due(&self) -> Millis {
+        let put_at = self.put_began + self.dht.pause();
+        (self.requested_at + PUT_AFTER_REQUEST).clamp(put_at, put_at + PUT_DELAY_MAX)
+    }
+
+    /// Tells the DHT what waits longest.
+    pub(super) fn put_next(&mut self) {
+        if !self.dht.may_put() {
+            return;
+        }
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        if Dht::is_connected(kad) {
+            self.dht.put_next(kad);
+        }
+        self.put_began = self.shared.clock.now();
+    }
+
+    /// Looks for the neighbours in the DHT when it is time.
+    pub(super) fn look_for_neighbours(&mut self) {
+        let now = self.shared.clock.now();
+        if now < self.neighbours_at {
+            return;
+        }
+        let refresh = self.shared.config.intervals.neighbours_refresh_at(self.shared.leisure());
+        self.neighbours_at = now + jittered(refresh);
+        // An error says that nobody is there to be asked.
+        let _ = self.swarm.behaviour_mut().kad.bootstrap();
+    }
+
     pub(super) fn on_outbox(&mut self) {
         let is_offer_new = std::mem::take(&mut self.shared.outbox().is_offer_new);
         if is_offer_new {
