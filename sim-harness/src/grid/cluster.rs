@@ -100,6 +100,9 @@ pub struct Cluster {
     pub nodes: Nodes,
     /// How many sites a node asks for their schedules when it meets them; of the others it may know none.
     pub asked_when_met: usize,
+    /// Whether nodes check schedules as often as they like. Where they do not, whoever misses a change may hear of it much later,
+    /// so nobody waits until it is known everywhere.
+    pub checks_often: bool,
     interrupt: Interrupt,
 }
 
@@ -131,8 +134,9 @@ impl Cluster {
     /// No nodes yet, and room for `most`, which ask so many sites for their schedules when they meet them: as many as by default,
     /// if they are not told.
     pub fn empty(most: usize, asked_when_met: Option<usize>, interrupt: &Interrupt) -> Cluster {
+        let checks_often = asked_when_met.is_none();
         let asked_when_met = asked_when_met.unwrap_or_else(|| discovery::Limits::default().sites_eager_max);
-        Cluster { nodes: Nodes::with_room(most), asked_when_met, interrupt: interrupt.clone() }
+        Cluster { nodes: Nodes::with_room(most), asked_when_met, checks_often, interrupt: interrupt.clone() }
     }
 
     /// Starts more nodes, until there are `count`. They find the grid at `bootstrap`, or else through some that came before

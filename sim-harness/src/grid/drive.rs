@@ -117,7 +117,7 @@ pub fn drive(
         }
         first_error?;
         progress(driven.answers.len());
-        if alone && driven.spreads.len() < SPREADS_MAX && cluster.nodes.len() > 1 {
+        if alone && driven.spreads.len() < SPREADS_MAX && cluster.nodes.len() > 1 && cluster.checks_often {
             driven.spreads.extend(measure_spread(cluster, driven.answers.last(), sent)?);
         }
     }
