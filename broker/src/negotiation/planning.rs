@@ -59,15 +59,10 @@ impl Negotiation {
             let reason =
                 Reason::TooFewHosts { found: found.hosts.len() as u64, asked: needed as u64, cut: found.cut.clone() };
             self.note_round(found, RoundOutcome::Rejected(reason.clone()));
-            if found.without_schedule > 0 && self.missed_finds < MISSED_FINDS_MAX {
-                // Schedules change while they are fetched; a moment later they are known again.
-                self.missed_finds += 1;
-                let wait = self.settings.backoff_min.0 << (2 * self.missed_finds);
-                self.state = State::BackingOff { until: now.monotonic + Millis(wait) };
-                return;
+            if !self.looks_again(now, found) {
+                let outcome = self.outcome_of_shortage(found, reason);
+                self.close(now, outcome);
             }
-            let outcome = self.outcome_of_shortage(found, reason);
-            self.close(now, outcome);
             return;
         }
         match self.plan(now, found, observer) {
@@ -80,6 +75,18 @@ impl Negotiation {
                 self.widen_or_reject(now, found, rejection);
             }
         }
+    }
+
+    /// Hosts fit whose schedules could not be had: they change while they are fetched, or their sites are busy, and a moment
+    /// later they are known. Whether they are waited for; not for ever.
+    fn looks_again(&mut self, now: Now, found: &Found) -> bool {
+        let waits = found.without_schedule > 0 && self.missed_finds < MISSED_FINDS_MAX;
+        if waits {
+            self.missed_finds += 1;
+            let wait = self.settings.backoff_min.0 << (2 * self.missed_finds);
+            self.state = State::BackingOff { until: now.monotonic + Millis(wait) };
+        }
+        waits
     }
 
     /// Too few hosts are left: because there are no more, or because sites refused or fell silent.
@@ -156,10 +163,16 @@ impl Negotiation {
             self.find();
             return;
         }
-        let is_everything = is_named || set.len() < asked || set == self.last_set;
+        let is_short = is_named || set.len() < asked;
+        if is_short && !is_hopeless && self.looks_again(now, found) {
+            return;
+        }
+        let is_everything = is_short || set == self.last_set;
         let next = self.multiplier.saturating_mul(2);
         if is_everything || is_hopeless || next > self.settings.planner.m_max {
             let Rejection { reason, start_proven } = rejection;
+            // Hosts that could not be looked at might have served.
+            let start_proven = start_proven && (is_hopeless || found.without_schedule == 0);
             self.close(now, Outcome::Rejected { reason, start_proven });
             return;
         }

@@ -88,17 +88,22 @@ impl Run {
     }
 
     pub(super) fn find_at(&mut self, now: u64, sites: &[&str]) {
-        self.find_with(now, sites, &Schedule::default());
+        self.find_with(now, sites, &Schedule::default(), 0);
     }
 
     /// All hosts are taken in the window.
     pub(super) fn find_busy_at(&mut self, now: u64, sites: &[&str], window: Window) {
-        let mut schedule = Schedule::default();
-        schedule.add(window, &Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]));
-        self.find_with(now, sites, &schedule);
+        self.find_busy_and_missing_at(now, sites, window, 0);
     }
 
-    fn find_with(&mut self, now: u64, sites: &[&str], schedule: &Schedule) {
+    /// All hosts are taken in the window, and so many more fit whose schedules could not be had.
+    fn find_busy_and_missing_at(&mut self, now: u64, sites: &[&str], window: Window, missing: usize) {
+        let mut schedule = Schedule::default();
+        schedule.add(window, &Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]));
+        self.find_with(now, sites, &schedule, missing);
+    }
+
+    fn find_with(&mut self, now: u64, sites: &[&str], schedule: &Schedule, without_schedule: usize) {
         let hosts = sites.iter().map(|name| FoundHost {
             site: site(name),
             host: Host {
@@ -111,7 +116,7 @@ impl Run {
             schedule: schedule.clone(),
             version: version(0),
         });
-        let found = Found { hosts: hosts.collect(), known_hosts: 9, without_schedule: 0, cut: CutCounts::default() };
+        let found = Found { hosts: hosts.collect(), known_hosts: 9, without_schedule, cut: CutCounts::default() };
         self.negotiation.handle(at(now), Event::Found(found), &mut ());
         self.drain();
     }
@@ -247,6 +252,27 @@ fn a_site_that_is_silent_is_left_out_of_the_next_try() {
         releasing: false,
     };
     assert_eq!(run.negotiation.stage(), failed);
+}
+
+#[test]
+fn hosts_that_could_not_be_looked_at_are_waited_for_before_a_no_that_proves_nothing() {
+    let always = Window { start: Time(0), end: Time(1_000_000_000) };
+    for missing in [0, 3] {
+        let (mut run, mut now, mut finds) = (Run::new(record(), false), 10, 0);
+        while matches!(run.negotiation.stage(), Stage::Planning | Stage::BackingOff) {
+            if matches!(run.negotiation.stage(), Stage::BackingOff) {
+                now = run.wake();
+            }
+            run.find_busy_and_missing_at(now, &["a", "b"], always, missing);
+            finds += 1;
+        }
+        let Stage::Closed { outcome: Outcome::Rejected { start_proven, .. }, .. } = run.negotiation.stage() else {
+            panic!("{:?}", run.negotiation.stage())
+        };
+        // A second search is wider.
+        let expected = if missing == 0 { (2, true) } else { (2 + 4, false) };
+        assert_eq!((finds, *start_proven), expected);
+    }
 }
 
 #[test]
