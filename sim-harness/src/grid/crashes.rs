@@ -122,10 +122,9 @@ impl<'a> Crashes<'a> {
                     scope.spawn(move || this.note(this.newcomers.join(&through)));
                     continue;
                 }
-                let index = self.next_victim(&mut random);
+                let (index, life) = self.next_victim(&mut random);
                 let down = Duration::from_millis(random.random_range(self.pattern.down_ms.clone()));
                 let is_kill = !self.pattern.some_leave || random.random_bool(0.5);
-                let life = self.gone[index].fetch_add(1, Ordering::Relaxed) + 1;
                 let this = &self;
                 scope.spawn(move || {
                     let end = this.end(index, is_kill);
@@ -170,8 +169,9 @@ impl<'a> Crashes<'a> {
         (0..self.newcomers.arrived()).filter(|index| !down.contains(index)).sample(random, THROUGH)
     }
 
-    /// Draws a node that is up, and marks it as down.
-    fn next_victim(&self, random: &mut Xoshiro256PlusPlus) -> usize {
+    /// Draws a node that is up, and marks it as down, for the how-manieth time. Both under one lock: who has watched it so far
+    /// must not take the mark away in between, or it could be ended twice at once.
+    fn next_victim(&self, random: &mut Xoshiro256PlusPlus) -> (usize, u64) {
         let nodes = self.newcomers.arrived();
         let down_max = (nodes / 3).max(1);
         let down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,15 +180,16 @@ impl<'a> Crashes<'a> {
         loop {
             let index = random.random_range(0..nodes);
             if down.insert(index) {
-                return index;
+                return (index, self.gone[index].fetch_add(1, Ordering::Relaxed) + 1);
             }
         }
     }
 
     fn comes_up(&self, index: usize, life: u64) {
         // A later end of the same node has marked it again, and is not undone by the end of watching this life.
+        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         if self.gone[index].load(Ordering::Relaxed) == life {
-            self.down.lock().unwrap_or_else(PoisonError::into_inner).remove(&index);
+            down.remove(&index);
             self.up_again.notify_one();
         }
     }
