@@ -6,6 +6,7 @@
 //!
 //! Invariant: an answer depends on the arguments only; time is whatever the [`PhaseObserver`] measures.
 
+pub mod availability;
 mod bounds;
 mod check;
 mod efficiency;

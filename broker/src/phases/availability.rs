@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::Candidate;
 use crate::{
     amount::Amount,
-    phases::Candidate,
     request::Request,
     resources::{Amounts, ResourceName, amount_of},
     schedule::Schedule,

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::amount::Amount;
+use crate::model::amount::Amount;
 
 /// The name of a quantitative resource (the source's `R_i`): `cpu`, `mhz`, `memory`, `disk`, `gpu`, or a site's own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,13 +1,13 @@
 //! Amounts of resources: whole numbers in base units, and how people write them.
 //!
 //! Invariant: an [`Amount`] that passed its check is at most [`Amount::MAX`], and no set of hosts is larger than
-//! [`crate::request::MAX_HOSTS`], so a sum over hosts fits into 64 bits.
+//! [`crate::model::request::MAX_HOSTS`], so a sum over hosts fits into 64 bits.
 
 use std::{fmt, ops};
 
 use serde::{Deserialize, Serialize};
 
-use crate::resources::ResourceName;
+use crate::model::resources::ResourceName;
 
 /// A quantity of one resource in its base unit (`formats.md`): millicores, MHz, MiB, whole GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]

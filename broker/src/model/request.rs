@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use crate::model::{
     amount::Amount,
     ids::{HostId, RequestId},
     resources::{Amounts, Attributes, ResourceName, amount_of},

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use crate::model::{
     ids::HostId,
     resources::{Amounts, Attributes, amount_of},
 };

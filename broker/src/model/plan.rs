@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use crate::model::{
     amount::{Amount, format_amount},
     ids::{HostId, SiteId},
     resources::{Amounts, ResourceName},

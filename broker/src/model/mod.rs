@@ -1,0 +1,12 @@
+//! The words of Kolo as types: time, amounts, resources, names, hosts, requests and plans.
+//!
+//! Invariant: nothing here imports another folder of the crate, so every other one may rely on it. Each file is also
+//! reached from the crate's root (`broker::time` and so on).
+
+pub mod amount;
+pub mod host;
+pub mod ids;
+pub mod plan;
+pub mod request;
+pub mod resources;
+pub mod time;
