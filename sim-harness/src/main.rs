@@ -3,6 +3,7 @@
 //! Invariant: bad usage ends with exit code 64, whichever subcommand it is about.
 
 mod compare;
+mod engine;
 mod faults;
 mod generate;
 mod grid;

@@ -3,10 +3,7 @@
 //! Invariant: the same seed and fault give the same run, event for event. No clock is read, nothing is iterated in an
 //! order that is not fixed.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use broker::{
     ids::{RequestId, SiteId},
@@ -32,6 +29,7 @@ use super::{
     options::{DISK_MS_MAX, Options, SETTLE_WITHIN_MS, one_of},
     users::Users,
 };
+use crate::engine::{EventQueue, Moment};
 
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
@@ -104,7 +102,7 @@ pub struct World {
     pub(super) aims: Option<Xoshiro256PlusPlus>,
     pub(super) trust: Trust,
     pub(super) now: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    queue: EventQueue<Event>,
     /// Names everything that needs a name of its own.
     last_name: u64,
     pub(super) nodes: Vec<Node>,
@@ -176,7 +174,7 @@ impl World {
             fates,
             aims: None,
             now: 0,
-            queue: BTreeMap::new(),
+            queue: EventQueue::new(Moment::default()),
             last_name: 0,
             nodes,
             network: Network::default(),
@@ -226,12 +224,9 @@ impl World {
 
     /// Lets the next event happen if it is due by `until`; whether there was one. Otherwise only time passes, up to then.
     pub(super) fn advance(&mut self, until: u64) -> bool {
-        let Some(next) = self.queue.first_entry().filter(|next| next.key().0 <= until) else {
-            self.now = self.now.max(until);
-            return false;
-        };
-        let ((at, _), event) = next.remove_entry();
-        self.now = self.now.max(at);
+        let next = self.queue.next_until(Moment::of_ms(until));
+        self.now = self.queue.now().ms();
+        let Some(event) = next else { return false };
         self.figures.steps += 1;
         self.happen(event);
         if self.figures.steps > STEPS_MAX {
@@ -285,8 +280,7 @@ impl World {
 
     /// Plans an event.
     pub(super) fn at(&mut self, at: u64, event: Event) {
-        let name = self.name();
-        self.queue.insert((at.max(self.now), name), event);
+        self.queue.plan(Moment::of_ms(at), event);
     }
 
     /// A name that nothing else has.

@@ -6,14 +6,13 @@
 //! Invariant: events are handled in the order of their moments, equal ones in the order in which they were made; every
 //! job ends exactly once.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
-
 use super::{
     cluster::{Cluster, ClusterIndex, ClusterSpec},
     job::{Job, JobIndex},
     moment::{Moment, START_US},
     policy::{Policy, Start, View},
 };
+use crate::engine::EventQueue;
 
 /// When and where a job ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,11 +72,9 @@ pub fn replay(
     let mut engine = Engine {
         jobs,
         clusters,
-        now: Moment::default(),
+        events: EventQueue::new(Moment::default()),
         submitted: 0,
-        ends: BinaryHeap::new(),
-        sequence: 0,
-        starting: None,
+        is_starting: false,
         runs: vec![None; jobs.len()],
         hosts: vec![Box::default(); jobs.len()],
         ended: 0,
@@ -88,24 +85,21 @@ pub fn replay(
     engine.finish()
 }
 
-/// A start that takes place at `at`.
+/// What has been planned to happen.
 #[derive(Debug)]
-struct Starting {
-    at: Moment,
-    sequence: u64,
-    start: Start,
+enum Event {
+    Start(Start),
+    End(JobIndex),
 }
 
 struct Engine<'a> {
     jobs: &'a [Job],
     clusters: Vec<Cluster>,
-    now: Moment,
+    events: EventQueue<Event>,
     /// Number of jobs submitted so far.
     submitted: usize,
-    /// Ends to come: moment, sequence number, job.
-    ends: BinaryHeap<Reverse<(Moment, u64, JobIndex)>>,
-    sequence: u64,
-    starting: Option<Starting>,
+    /// A start is under way.
+    is_starting: bool,
     runs: Vec<Option<Run>>,
     /// The hosts of running jobs.
     hosts: Vec<Box<[u32]>>,
@@ -115,41 +109,43 @@ struct Engine<'a> {
 impl Engine<'_> {
     /// Handles the next event and asks the policy; false when there is none.
     fn step(&mut self, policy: &mut dyn Policy) -> Result<bool, EngineError> {
-        let submission = self.jobs.get(self.submitted).map(|job| (Moment::of_second(job.submit_s), 0));
-        let end = self.ends.peek().map(|Reverse((at, sequence, _))| (*at, *sequence));
-        let starting = self.starting.as_ref().map(|starting| (starting.at, starting.sequence));
+        let submission = self.jobs.get(self.submitted).map(|job| Moment::of_second(job.submit_s));
+        let now = self.events.now();
         // A policy that is asked while a start is under way would be asked again right after it.
-        let wake = if starting.is_none() { policy.wake_after(self.now).filter(|at| *at > self.now) } else { None };
-        let wake = wake.map(|at| (at, u64::MAX));
-        let Some(next) = [submission, end, starting, wake].into_iter().flatten().min() else { return Ok(false) };
-        self.now = next.0;
+        let wake = if self.is_starting { None } else { policy.wake_after(now).filter(|at| *at > now) };
+        let Some(next) = [submission, self.events.next_at(), wake].into_iter().flatten().min() else {
+            return Ok(false);
+        };
+        // Of one moment a submission comes first, then what was planned, then the policy's own wish.
         if Some(next) == submission {
+            self.events.skip_to(next);
             let job = JobIndex(self.submitted as u32);
             self.submitted += 1;
             policy.submitted(job, &self.view());
-        } else if Some(next) == end {
-            self.end(policy);
-        } else if Some(next) == starting {
-            self.start()?;
+        } else {
+            match self.events.next_until(next) {
+                Some(Event::End(job)) => self.end(job, policy),
+                Some(Event::Start(start)) => self.start(start)?,
+                None => {}
+            }
         }
-        if self.starting.is_none()
+        if !self.is_starting
             && let Some(start) = policy.next(&self.view())
         {
-            self.sequence += 1;
-            self.starting =
-                Some(Starting { at: Moment(self.now.0.saturating_add(START_US)), sequence: self.sequence, start });
+            self.is_starting = true;
+            let at = Moment(self.events.now().0.saturating_add(START_US));
+            self.events.plan(at, Event::Start(start));
         }
         Ok(true)
     }
 
     fn view(&self) -> View<'_> {
-        View { now: self.now, jobs: self.jobs, clusters: &self.clusters }
+        View { now: self.events.now(), jobs: self.jobs, clusters: &self.clusters }
     }
 
-    fn start(&mut self) -> Result<(), EngineError> {
-        let Some(Starting { start: Start { job: index, cluster, hosts }, .. }) = self.starting.take() else {
-            return Ok(());
-        };
+    fn start(&mut self, Start { job: index, cluster, hosts }: Start) -> Result<(), EngineError> {
+        self.is_starting = false;
+        let now = self.events.now();
         let job = &self.jobs[index.at()];
         let impossible = EngineError::Impossible { id: job.id, line: job.line };
         let is_new = index.at() < self.submitted && self.runs[index.at()].is_none();
@@ -159,17 +155,15 @@ impl Engine<'_> {
             None => target.first_fit(&job.shape),
         };
         let hosts = hosts.filter(|hosts| hosts.len() == job.shape.hosts as usize).ok_or(impossible)?;
-        target.take(index, &hosts, &job.shape, self.now.plus_seconds(job.expected_s()));
-        let end = self.now.plus_seconds(job.held_s);
-        self.sequence += 1;
-        self.ends.push(Reverse((end, self.sequence, index)));
+        target.take(index, &hosts, &job.shape, now.plus_seconds(job.expected_s()));
+        let end = now.plus_seconds(job.held_s);
+        self.events.plan(end, Event::End(index));
         self.hosts[index.at()] = hosts;
-        self.runs[index.at()] = Some(Run { start: self.now, end, cluster });
+        self.runs[index.at()] = Some(Run { start: now, end, cluster });
         Ok(())
     }
 
-    fn end(&mut self, policy: &mut dyn Policy) {
-        let Some(Reverse((_, _, index))) = self.ends.pop() else { return };
+    fn end(&mut self, index: JobIndex, policy: &mut dyn Policy) {
         let job = &self.jobs[index.at()];
         let Some(run) = self.runs[index.at()] else { return };
         let hosts = std::mem::take(&mut self.hosts[index.at()]);

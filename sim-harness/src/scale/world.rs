@@ -27,6 +27,7 @@ use super::{
     site::{Asker, Site},
     traffic::{Kind, Traffic},
 };
+use crate::engine::{EventQueue, Moment};
 
 /// How long a mesh is taken to stay as it is, and one spread to stand for the messages of a topic.
 pub const EPOCH_US: u64 = 60 * SECOND_US;
@@ -133,7 +134,7 @@ pub struct World {
     pub(super) settings: Settings,
     pub(super) random: Xoshiro256PlusPlus,
     pub(super) now: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    queue: EventQueue<Event>,
     last_name: u64,
     pub(super) sites: Vec<Site>,
     pub(super) index: BTreeMap<SiteId, usize>,
@@ -165,7 +166,7 @@ impl World {
         let mut world = World {
             random: Xoshiro256PlusPlus::seed_from_u64(mix(settings.seed, 1)),
             now: BEGIN_US,
-            queue: BTreeMap::new(),
+            queue: EventQueue::new(Moment::of_us(BEGIN_US)),
             last_name: 0,
             index,
             hosts_by_shard,
@@ -207,14 +208,12 @@ impl World {
     /// Lets everything happen; `at` hears now and then how much of the virtual time, in thousandths, has passed.
     pub fn run(&mut self, mut at: impl FnMut(u64)) {
         let mut told = 0;
-        while let Some(((time, _), event)) = self.queue.pop_first() {
-            if time > self.end() {
-                break;
-            }
-            self.now = time;
+        let end = Moment::of_us(self.end());
+        while let Some(event) = self.queue.next_until(end) {
+            self.now = self.queue.now().us();
             self.counts.events += 1;
             self.happen(event);
-            let passed = (time - BEGIN_US) * 1000 / self.settings.duration_us;
+            let passed = (self.now - BEGIN_US) * 1000 / self.settings.duration_us;
             if passed > told {
                 told = passed;
                 at(passed);
@@ -261,8 +260,7 @@ impl World {
 
     /// Plans an event.
     pub(super) fn at(&mut self, time: u64, event: Event) {
-        let name = self.name();
-        self.queue.insert((time.max(self.now), name), event);
+        self.queue.plan(Moment::of_us(time), event);
     }
 
     /// A name that nothing else has.

@@ -1,0 +1,48 @@
+//! Virtual time, in microseconds.
+//!
+//! Invariant: a moment counts from the beginning of its run (in a replay, from the first submission of the trace).
+
+/// Microseconds in a second.
+pub const SECOND_US: i64 = 1_000_000;
+const MILLISECOND_US: i64 = 1_000;
+
+/// A point in virtual time, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Moment(pub i64);
+
+impl Moment {
+    /// The beginning of a second.
+    pub fn of_second(second: i64) -> Moment {
+        Moment(second.saturating_mul(SECOND_US))
+    }
+
+    /// The beginning of a millisecond.
+    pub fn of_ms(ms: u64) -> Moment {
+        Moment(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(MILLISECOND_US))
+    }
+
+    /// A microsecond.
+    pub fn of_us(us: u64) -> Moment {
+        Moment(i64::try_from(us).unwrap_or(i64::MAX))
+    }
+
+    /// The second that this moment is in.
+    pub fn second(self) -> i64 {
+        self.0.div_euclid(SECOND_US)
+    }
+
+    /// The millisecond that this moment is in; 0 before the beginning.
+    pub fn ms(self) -> u64 {
+        u64::try_from(self.0 / MILLISECOND_US).unwrap_or(0)
+    }
+
+    /// Microseconds since the beginning; 0 before it.
+    pub fn us(self) -> u64 {
+        u64::try_from(self.0).unwrap_or(0)
+    }
+
+    /// This moment, some whole seconds later.
+    pub fn plus_seconds(self, seconds: i64) -> Moment {
+        Moment(self.0.saturating_add(seconds.saturating_mul(SECOND_US)))
+    }
+}
