@@ -27,14 +27,14 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser with a window of this size in CSS pixels; none where there is no chromedriver.
+    /// Starts a browser with a window of this size in CSS pixels.
     ///
     /// # Panics
-    /// When there is one that does not work.
+    /// When chromedriver or the browser does not work.
     #[must_use]
-    pub fn start(width: u32, height: u32, more: &[&str]) -> Option<Browser> {
+    pub fn start(width: u32, height: u32, more: &[&str]) -> Browser {
         let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut driver = driver.ok()?;
+        let mut driver = driver.expect("chromedriver starts");
         let output = driver.stdout.take().expect("the output is a pipe");
         let port = BufReader::new(output)
             .lines()
@@ -51,7 +51,7 @@ impl Browser {
         let id = session["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {session}"));
         browser.session = format!("{}/{id}", browser.session);
         browser.post("/timeouts", &json!({ "script": SCRIPT_TIMEOUT.as_millis() as u64 }));
-        Some(browser)
+        browser
     }
 
     fn post(&self, path: &str, body: &Value) -> Value {

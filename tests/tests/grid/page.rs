@@ -1,17 +1,18 @@
 //! The page of real nodes in a real browser. Says so and passes where there is no chromedriver.
 
-use end_to_end::{Node, browser::Browser, hosts, wait_for};
+use end_to_end::{Node, browser::Browser, hosts, skip, wait_for};
 use serde_json::{Value, json};
 
 /// What a site would call itself to run a script in the pages of others.
 const HOSTILE: &str = "<img src=x onerror='window.hacked=1'>&amp;";
 
 pub(super) fn browser(width: u32, height: u32, more: &[&str]) -> Option<Browser> {
-    let browser = Browser::start(width, height, more);
-    if browser.is_none() {
-        eprintln!("SKIPPED: chromedriver is not installed (Debian: apt install chromium chromium-driver)");
+    let missing = skip::missing(&["chromedriver", "chromium"]);
+    if missing.is_empty() {
+        return Some(Browser::start(width, height, more));
     }
-    browser
+    skip::skip(&format!("not installed: {} (Debian: apt install chromium chromium-driver)", missing.join(", ")));
+    None
 }
 
 pub(super) fn sign_in(browser: &Browser, node: &Node) {
