@@ -11,4 +11,5 @@ mod config;
 mod contact;
 mod daemon;
 pub mod fuzzing;
+mod text;
 mod trust;

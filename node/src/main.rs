@@ -9,6 +9,7 @@ mod contact;
 mod daemon;
 #[cfg(test)]
 mod fuzzing;
+mod text;
 mod trust;
 
 use std::process::ExitCode;

@@ -9,10 +9,8 @@ use broker::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{
-    request_view::{Family, ReasonView, reason_of, state_of},
-    words,
-};
+use super::request_view::{Family, ReasonView, reason_of, state_of};
+use crate::text::words::{reason_text, utc_text};
 
 /// Answer of `GET /v1/requests/{id}/explain`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -81,8 +79,8 @@ pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String
 
 fn round_view(round: &Round) -> RoundView {
     let (outcome, start, detail) = match &round.outcome {
-        RoundOutcome::Planned(start) => ("planned", Some(*start), format!("start {}", words::time(*start))),
-        RoundOutcome::Rejected(reason) => ("rejected", None, words::reason(reason)),
+        RoundOutcome::Planned(start) => ("planned", Some(*start), format!("start {}", utc_text(*start))),
+        RoundOutcome::Rejected(reason) => ("rejected", None, reason_text(reason)),
     };
     RoundView {
         multiplier: round.multiplier,

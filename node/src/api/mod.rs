@@ -21,9 +21,7 @@ pub mod session;
 mod slots;
 mod takeover;
 pub mod tls;
-pub mod token;
 mod usage;
-mod words;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -49,11 +47,12 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::{problem::Problem, request_view::SiteWords, session::Sessions, token::Token};
+use self::{problem::Problem, request_view::SiteWords, session::Sessions};
 use crate::daemon::{
     activation::Activations, bookings::Bookings, carry::Carrier, changes::Changes, feed::SharedFeedState,
     membership::Membership, metrics::Metrics, requests::Requests, site::SharedLedger,
 };
+use crate::trust::Secret;
 
 /// Largest request body; a request that names 20,000 candidates fits.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -75,7 +74,7 @@ pub struct ApiState {
     /// What is known of the feed of own work, if there is one.
     pub feed: Option<SharedFeedState>,
     /// Who must be shown.
-    pub token: Token,
+    pub token: Secret,
     /// Browsers that have shown it.
     pub sessions: Sessions,
     /// What this node has done.

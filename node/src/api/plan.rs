@@ -19,8 +19,8 @@ use broker::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{ApiState, extract::Body, problem::Problem, requests::read_request, schema, words};
-use crate::daemon::carry;
+use super::{ApiState, extract::Body, problem::Problem, requests::read_request, schema};
+use crate::{daemon::carry, text::words::reason_text};
 
 /// The plan object of the formats, with the site of each host and the age of the schedule that was used.
 #[derive(Debug, Serialize, ToSchema)]
@@ -182,7 +182,7 @@ fn live_plan(
         },
         PlanOutcome::Rejected(rejection) => LivePlan::Rejected {
             id,
-            reason: PlanReason { code: rejection.reason.code(), detail: words::reason(&rejection.reason) },
+            reason: PlanReason { code: rejection.reason.code(), detail: reason_text(&rejection.reason) },
             start_proven: rejection.start_proven,
             phases_us,
             schedules,

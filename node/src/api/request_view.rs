@@ -13,12 +13,12 @@ use utoipa::ToSchema;
 
 use super::schema;
 use crate::{
-    cli::report::site_text,
     contact,
     daemon::{
         extensions::end_with,
         requests::{ShownStage, Snapshot},
     },
+    text::words::{reason_text, site_text},
 };
 
 /// See `docs/api.md`.
@@ -264,7 +264,7 @@ pub fn reason_of(stage: &ShownStage, name_of: impl Fn(&SiteId) -> String) -> Opt
         _ => return None,
     };
     Some(match outcome {
-        Outcome::Rejected { reason, .. } => ReasonView::new(reason.code(), super::words::reason(reason)),
+        Outcome::Rejected { reason, .. } => ReasonView::new(reason.code(), reason_text(reason)),
         Outcome::Failed(Failure::Refused { site, detail }) => {
             let name = name_of(site);
             let who = site_text(site.as_str(), Some(name.as_str()).filter(|name| !name.is_empty()));

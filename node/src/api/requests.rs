@@ -26,12 +26,14 @@ use super::{
     schema,
 };
 use crate::{
-    cli::request_file::{self, Writer},
-    config::document::{DocumentError, Syntax},
     daemon::{
         clock::unix_ms,
         membership::SignError,
         requests::{Carried, Command, ShownStage, Snapshot, SubmitError, is_left_to_another},
+    },
+    text::{
+        document::{DocumentError, Syntax},
+        request_file::{self, Writer},
     },
     trust::TrustFileError,
 };
@@ -378,7 +380,7 @@ mod tests {
     use super::*;
     use crate::{
         api::{local, session, slots},
-        config::shape::assert_that_no_list_is_taken,
+        text::shape::assert_that_no_list_is_taken,
     };
 
     #[test]

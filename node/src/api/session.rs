@@ -20,7 +20,8 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ApiState, Via, extract::Body, problem::Problem, requests::read_body, schema, token::Token};
+use super::{ApiState, Via, extract::Body, problem::Problem, requests::read_body, schema};
+use crate::trust::Secret;
 
 /// How long a one-time link may be used.
 const LINK_LIFE: Duration = Duration::from_secs(120);
@@ -33,10 +34,10 @@ const SESSIONS_MAX: usize = 64;
 
 /// Secrets that are valid until some time, oldest first.
 #[derive(Default)]
-struct Secrets(VecDeque<(Token, Instant)>);
+struct Secrets(VecDeque<(Secret, Instant)>);
 
 impl Secrets {
-    fn add(&mut self, secret: Token, until: Instant, most: usize) {
+    fn add(&mut self, secret: Secret, until: Instant, most: usize) {
         while self.0.len() >= most {
             self.0.pop_front();
         }
@@ -60,8 +61,8 @@ impl Sessions {
     ///
     /// # Errors
     /// When the machine gives no random bits.
-    fn make_link(&self) -> io::Result<Token> {
-        let code = Token::random()?;
+    fn make_link(&self) -> io::Result<Secret> {
+        let code = Secret::random()?;
         lock(&self.links).add(code.clone(), Instant::now() + LINK_LIFE, LINKS_MAX);
         Ok(code)
     }
@@ -73,8 +74,8 @@ impl Sessions {
         position.is_some_and(|position| links.0.remove(position).is_some())
     }
 
-    fn open(&self) -> io::Result<Token> {
-        let secret = Token::random()?;
+    fn open(&self) -> io::Result<Secret> {
+        let secret = Secret::random()?;
         lock(&self.sessions).add(secret.clone(), Instant::now() + SESSION_LIFE, SESSIONS_MAX);
         Ok(secret)
     }
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn what_is_over_opens_nothing() {
         let mut secrets = Secrets::default();
-        let (secret, now) = (Token::random().unwrap(), Instant::now());
+        let (secret, now) = (Secret::random().unwrap(), Instant::now());
         secrets.add(secret.clone(), now + LINK_LIFE, 1);
         assert_eq!(secrets.position(secret.as_str(), now), Some(0));
         assert_eq!(secrets.position(secret.as_str(), now + LINK_LIFE), None);

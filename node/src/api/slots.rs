@@ -21,9 +21,9 @@ use super::{
     plan::{PlanReason, UsedSchedule, used_schedules},
     problem::Problem,
     requests::{checked_request, read_body},
-    schema, words,
+    schema,
 };
-use crate::daemon::carry;
+use crate::{daemon::carry, text::words::reason_text};
 
 /// Most hosts looked at.
 const HOSTS_MAX: usize = 20_000;
@@ -195,7 +195,7 @@ impl Question<'_> {
                 start: self.at,
                 is_possible: false,
                 is_proven: rejection.start_proven,
-                reason: Some(PlanReason { code: rejection.reason.code(), detail: words::reason(&rejection.reason) }),
+                reason: Some(PlanReason { code: rejection.reason.code(), detail: reason_text(&rejection.reason) }),
             },
         }
     }

@@ -9,10 +9,11 @@ use broker::time::{Span, Time};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    output::{Look, safe},
-    report::{age_text, counted, site_text},
+use super::output::Look;
+use crate::text::{
+    safe::safe,
     time::{format_span, format_time},
+    words::{age_text, counted, site_text},
 };
 
 /// What a request is drawn as; more requests than letters share the last one.

@@ -17,7 +17,7 @@ use super::{
     error::Exit,
     views::{HostList, Problem, SiteList},
 };
-use crate::config::document::DocumentError;
+use crate::text::document::DocumentError;
 
 /// How long a connection may take: the node is on the same machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

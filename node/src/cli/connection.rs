@@ -16,7 +16,10 @@ use super::{
     client::{ApiError, Client},
     error::CliError,
 };
-use crate::config::{API_ADDRESS_FILE, API_TOKEN_FILE, DEFAULT_API, Surroundings, document};
+use crate::{
+    config::{API_ADDRESS_FILE, API_TOKEN_FILE, DEFAULT_API, Surroundings},
+    text::document,
+};
 
 /// The environment variable for `--api`.
 pub const API_VARIABLE: &str = "KOLO_API";

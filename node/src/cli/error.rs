@@ -6,8 +6,9 @@ use std::{io, process::ExitCode};
 
 use super::{client::ApiError, views::RequestView};
 use crate::{
-    config::{ConfigError, document::DocumentError},
+    config::ConfigError,
     daemon::DaemonError,
+    text::document::DocumentError,
     trust::{TokenError, TrustFileError},
 };
 

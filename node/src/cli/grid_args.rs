@@ -10,7 +10,7 @@ use broker::{
 };
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::time::parse_span;
+use crate::text::time::parse_span;
 
 /// `kolo grid`
 #[derive(Debug, Args)]

@@ -13,8 +13,10 @@ use broker::{
 };
 use roxmltree::{Document, Node};
 
-use super::request_file::Draft;
-use crate::config::document::{self, DocumentError};
+use crate::text::{
+    document::{self, DocumentError},
+    request_file::Draft,
+};
 
 const JSDL: &str = "http://schemas.ggf.org/jsdl/2005/11/jsdl";
 const POSIX: &str = "http://schemas.ggf.org/jsdl/2005/11/jsdl-posix";

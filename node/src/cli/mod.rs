@@ -16,11 +16,9 @@ pub mod output;
 pub mod report;
 mod request;
 mod request_args;
-pub mod request_file;
 pub mod script;
 mod signing;
 mod suggest;
-pub mod time;
 mod views;
 
 use std::{
@@ -34,9 +32,9 @@ use self::{
     args::{Cli, Command},
     commands::Context,
     error::{CliError, Exit},
-    output::{Look, Output, Paint, safe},
+    output::{Look, Output, Paint},
 };
-use crate::config::Surroundings;
+use crate::{config::Surroundings, text::safe::safe};
 
 /// Runs the command that the process was started with.
 pub fn run() -> ExitCode {

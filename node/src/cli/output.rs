@@ -13,6 +13,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::error::CliError;
+use crate::text::safe::{json_safe, safe};
 
 /// Narrower terminals get what is meant for this many columns.
 const NARROWEST: u16 = 40;
@@ -195,40 +196,6 @@ impl Output {
     }
 }
 
-/// `text` on one line and without anything that moves the cursor, colours, or turns the direction of the text around.
-#[must_use]
-pub fn safe(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if drives_terminal(c) {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
-fn drives_terminal(c: char) -> bool {
-    let turns_direction =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns_direction || matches!(c, '\u{2028}' | '\u{2029}')
-}
-
-/// A JSON text with the same value. JSON itself escapes only ASCII control characters; others can stand in strings only,
-/// where `\u` may take their place.
-fn json_safe(json: &str) -> String {
-    let mut shown = String::with_capacity(json.len());
-    for c in json.chars() {
-        if drives_terminal(c) {
-            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
 /// Rows in columns under a header, without trailing blanks; as blocks on a terminal that is too narrow for them.
 #[must_use]
 pub fn columns<const N: usize>(look: &Look, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
@@ -270,8 +237,6 @@ fn block<const N: usize>(paint: Paint, header: [&str; N], row: &[String; N], col
 #[cfg(test)]
 pub mod tests {
     use std::{cell::RefCell, io, rc::Rc};
-
-    use proptest::prelude::*;
 
     use super::*;
 
@@ -338,16 +303,6 @@ pub mod tests {
         assert_eq!(super::columns(&look, ["NAME"], []), "NAME\n", "nothing to show is still shown");
     }
 
-    proptest! {
-        #[test]
-        fn shown_texts_hold_nothing_that_drives_a_terminal(text in any::<String>()) {
-            prop_assert!(!safe(&text).chars().any(drives_terminal));
-            let json = serde_json::to_string(&text).unwrap();
-            prop_assert!(!json_safe(&json).chars().any(drives_terminal));
-            prop_assert_eq!(serde_json::from_str::<String>(&json_safe(&json)).unwrap(), text);
-        }
-    }
-
     #[test]
     fn what_others_wrote_cannot_drive_the_terminal() {
         let hostile = Names(vec!["\u{1b}[2J\u{1b}]0;x\u{7}", "a\nfake row\r\u{9b}1m\u{202e}"]);
@@ -358,7 +313,5 @@ pub mod tests {
         }
         let json: serde_json::Value = serde_json::from_str(&printed(&hostile, OutputFormat::Json)).unwrap();
         assert_eq!(json["names"][1], hostile.0[1]);
-        assert_eq!(safe("plain čšž 漢"), "plain čšž 漢");
-        assert_eq!(safe("\u{1b}[31m"), "\\u{1b}[31m");
     }
 }

@@ -4,49 +4,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use broker::{
-    amount::format_amount,
-    ids::tail_of,
-    resources::{Amounts, Attributes},
-    time::{Span, Time},
-};
+use broker::time::{Span, Time};
 use jiff::tz::TimeZone;
 
 use super::{
-    output::{Look, safe},
-    time::{format_duration, format_span, format_time},
+    output::Look,
     views::{GrantView, RequestView, ReservationView, UsedSchedule},
 };
-
-/// Amounts as `cpu=2.4 memory=3GiB`; `-` when there are none.
-pub fn amounts_text(amounts: &Amounts) -> String {
-    let parts: Vec<_> =
-        amounts.iter().map(|(name, amount)| format!("{name}={}", format_amount(name, *amount))).collect();
-    or_dash(parts.join(" "))
-}
-
-/// Attributes as `arch=x86_64 os=linux`; `-` when there are none.
-pub fn attributes_text(attributes: &Attributes) -> String {
-    let parts: Vec<_> = attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    or_dash(parts.join(" "))
-}
-
-/// `text`, or `-` in place of nothing.
-pub fn or_dash(text: String) -> String {
-    if text.is_empty() { "-".to_owned() } else { text }
-}
-
-/// A length of time in seconds, rounded to whole ones; `-` when unknown.
-pub fn age_text(seconds: Option<f64>) -> String {
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.round()).ok());
-    duration.map_or_else(|| "-".to_owned(), format_duration)
-}
-
-/// A site's name with the end of its id, since names are not unique: `alpha (..aB3dE9xY)`.
-pub fn site_text(site: &str, name: Option<&str>) -> String {
-    let tail = tail_of(site);
-    name.map_or_else(|| tail.clone(), |name| format!("{name} ({tail})"))
-}
+use crate::text::{
+    safe::safe,
+    time::{format_duration, format_span, format_time},
+    words::{age_text, amounts_text, attributes_text, counted, moment_text, site_text},
+};
 
 /// The lines of a reservation: start and end with zone, then a line a site with its hosts and amounts.
 pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) -> String {
@@ -119,16 +88,6 @@ fn by_site(hosts: &[GrantView]) -> BTreeMap<(&str, Option<&str>), Vec<&GrantView
         sites.entry((grant.site.as_str(), grant.site_name.as_deref())).or_default().push(grant);
     }
     sites
-}
-
-/// `1 host`, `2 hosts`.
-pub fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
-}
-
-/// A moment given in milliseconds, to the second.
-pub fn moment_text(epoch_ms: u64, zone: &TimeZone) -> String {
-    format_time(Time(i64::try_from(epoch_ms / 1000).unwrap_or(i64::MAX)), zone)
 }
 
 /// A line a host whose site says how it is reached.
@@ -245,12 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_empty_things_are_dashes() {
-        assert_eq!(age_text(None), "-");
-        assert_eq!(age_text(Some(61.6)), "1m 2s");
-        assert_eq!(age_text(Some(f64::NAN)), "-");
-        assert_eq!(amounts_text(&Amounts::new()), "-");
-        assert_eq!(site_text("short", None), "short");
+    fn the_bound_of_the_efficiency_is_shown_when_it_is_higher() {
         assert_eq!(
             quality_text(0.5, 0.5, false),
             "an earlier start may exist; efficiency 0.5000, the best at this start"

@@ -13,12 +13,9 @@ use broker::{
 };
 use jiff::Zoned;
 
-use super::{
-    error::CliError,
-    jsdl,
-    request_args::RequestArgs,
+use super::{error::CliError, jsdl, request_args::RequestArgs, script, suggest};
+use crate::text::{
     request_file::{self, Draft, Missing, seconds_of},
-    script, suggest,
     time::{format_time, parse_span, parse_time},
 };
 

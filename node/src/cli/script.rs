@@ -8,8 +8,11 @@ use std::path::Path;
 use clap::{Parser, error::ErrorKind};
 use jiff::Zoned;
 
-use super::{error::CliError, request, request_args::RequestArgs, request_file::Draft};
-use crate::config::document::{self, DocumentError};
+use super::{error::CliError, request, request_args::RequestArgs};
+use crate::text::{
+    document::{self, DocumentError},
+    request_file::Draft,
+};
 
 /// What such a line begins with.
 const MARK: &str = "#KOLO";

@@ -11,7 +11,6 @@ use serde::Deserialize;
 use super::{
     ConfigError, HostTable, LogFormat,
     activation::ActivationArgs,
-    document::{self, Syntax},
     file::{
         ConfigFile, GossipSection, LedgerSection, LogSection, MachineSection, NegotiationSection, PlannerSection,
         StorageSection,
@@ -20,6 +19,7 @@ use super::{
     policy::PolicyArgs,
     remote::RemoteArgs,
 };
+use crate::text::document::{self, Syntax};
 
 /// Flags of `kolo node`. The data directory and the address of the API are global flags and come in separately.
 #[derive(Debug, Clone, Default, Args)]

@@ -15,10 +15,8 @@ use broker::{
 use discovery::check::{HOSTS_PER_SITE_MAX, check_host};
 use serde::Deserialize;
 
-use super::{
-    ConfigError, OwnHost,
-    document::{self, DocumentError, Written},
-};
+use super::{ConfigError, OwnHost};
+use crate::text::document::{self, DocumentError, Written};
 
 /// One `[[hosts]]` table.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -105,7 +103,8 @@ pub fn check(hosts: &[OwnHost], place: &str) -> Result<(), ConfigError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::document::Syntax, *};
+    use super::*;
+    use crate::text::document::Syntax;
 
     #[derive(Deserialize)]
     struct Tables {

@@ -7,7 +7,6 @@
 mod activation;
 mod args;
 pub mod disk;
-pub mod document;
 mod file;
 mod hosts;
 mod local;
@@ -18,8 +17,6 @@ mod print;
 mod program;
 mod remote;
 mod resolve;
-#[cfg(test)]
-pub mod shape;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -30,7 +27,10 @@ use broker::{
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use crate::trust::{GridFile, TrustFileError};
+use crate::{
+    text::document::DocumentError,
+    trust::{GridFile, TrustFileError},
+};
 
 pub use activation::ActivationConfig;
 pub use args::{NodeArgs, parse_effort};
@@ -193,7 +193,7 @@ impl fmt::Display for Percent {
 pub enum ConfigError {
     /// The file cannot be read, or its text is wrong.
     #[error(transparent)]
-    Document(#[from] document::DocumentError),
+    Document(#[from] DocumentError),
     /// A value is wrong, or contradicts another. `place` names file and key, or the flag.
     #[error("{place}: {message}")]
     Value {

@@ -15,9 +15,12 @@ use toml::Value;
 
 use super::{
     ActivationConfig, GossipConfig, HostSource, HostTable, LocalConfig, LogFormat, NodeConfig, RemoteConfig,
-    document::Written, policy::format_hours,
+    policy::format_hours,
 };
-use crate::cli::time::{format_duration, format_span};
+use crate::text::{
+    document::Written,
+    time::{format_duration, format_span},
+};
 
 /// The configuration as TOML.
 #[must_use]

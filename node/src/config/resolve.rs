@@ -22,12 +22,16 @@ use tracing_subscriber::EnvFilter;
 
 use super::{
     ConfigError, DEFAULT_API, GossipConfig, HostSource, LogConfig, LogFormat, NodeArgs, NodeConfig, OwnHost, Percent,
-    Surroundings,
-    document::{self, Syntax},
-    file::ConfigFile,
-    hosts, machine,
+    Surroundings, file::ConfigFile, hosts, machine,
 };
-use crate::{cli::time, contact, trust::GridFile};
+use crate::{
+    contact,
+    text::{
+        document::{self, Syntax},
+        time,
+    },
+    trust::GridFile,
+};
 
 /// The libraries below tell things at "info" that only their developers want to know.
 const DEFAULT_LOG_FILTER: &str = "info,libp2p_swarm=warn,libp2p_kad=error";

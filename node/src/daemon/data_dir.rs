@@ -19,9 +19,8 @@ use super::{
     storage::{self, LEDGER_FILE},
 };
 use crate::{
-    api::token::Token,
     config::{API_ADDRESS_FILE, API_TOKEN_FILE},
-    trust::GridFile,
+    trust::{GridFile, Secret},
 };
 
 /// The file of the node's key.
@@ -63,9 +62,9 @@ impl DataDir {
     }
 
     /// The token of the local API, made at the first start.
-    pub fn token(&self) -> Result<Token, DaemonError> {
+    pub fn token(&self) -> Result<Secret, DaemonError> {
         let path = self.0.join(API_TOKEN_FILE);
-        Token::load_or_create(&path).map_err(at(&path))
+        Secret::load_or_create(&path).map_err(at(&path))
     }
 
     /// The grid: the configured or kept one, else a new open one. It is kept for the next start.

@@ -7,8 +7,11 @@ use jiff::Zoned;
 use tempfile::TempDir;
 
 use crate::{
-    cli::request_file::{self, Writer},
-    config::{NodeArgs, Surroundings, document::Syntax, load},
+    config::{NodeArgs, Surroundings, load},
+    text::{
+        document::Syntax,
+        request_file::{self, Writer},
+    },
 };
 
 /// A configuration file, all the way to the configuration in force.

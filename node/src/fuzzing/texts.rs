@@ -5,7 +5,10 @@ use std::{path::Path, sync::LazyLock};
 use fuzz_support::{Input, Seed, Target};
 use jiff::Zoned;
 
-use crate::cli::{jsdl, script, time};
+use crate::{
+    cli::{jsdl, script},
+    text::time,
+};
 
 /// Durations and times.
 pub const TIMES: Target = Target { name: "times", run, seeds };

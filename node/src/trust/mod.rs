@@ -8,6 +8,7 @@ mod grid_file;
 mod issue;
 mod issued;
 mod revocation_file;
+mod secret;
 mod signing;
 mod token;
 mod wallet;
@@ -22,6 +23,7 @@ pub use self::{
     issue::{Issuer, LIFE_OF_FOUNDER, Terms, accept, found, member},
     issued::{Issued, IssuedList},
     revocation_file::RevocationFile,
+    secret::Secret,
     signing::{Signer, new_request_id},
     token::{ADDRESSES_MAX, Invitation, Token, TokenError},
     wallet::Wallet,

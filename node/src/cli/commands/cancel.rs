@@ -3,11 +3,14 @@
 use serde::Serialize;
 
 use super::{Context, path_of};
-use crate::cli::{
-    args::SelectorArgs,
-    error::{CliError, Exit},
-    output::{Look, Report, safe},
-    views::{RequestState, RequestView},
+use crate::{
+    cli::{
+        args::SelectorArgs,
+        error::{CliError, Exit},
+        output::{Look, Report},
+        views::{RequestState, RequestView},
+    },
+    text::safe::safe,
 };
 
 /// Runs the command.

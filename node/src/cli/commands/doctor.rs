@@ -19,7 +19,7 @@ use crate::{
     cli::{
         args::DoctorArgs,
         error::{CliError, Exit},
-        output::{Look, Report, safe},
+        output::{Look, Report},
     },
     config::{API_TOKEN_FILE, disk::Disk},
     daemon::{
@@ -27,6 +27,7 @@ use crate::{
         data_dir::IDENTITY_FILE,
         storage::{self, Inspection, LEDGER_FILE, StoreError},
     },
+    text::safe::safe,
 };
 
 /// Free space below which a ledger may soon fail to be written: a few journals and snapshots.

@@ -4,13 +4,18 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::{Context, path_of};
-use crate::cli::{
-    args::SelectorArgs,
-    error::{CliError, Exit},
-    output::{Look, Report, safe},
-    report::{counted, site_text},
-    time::format_time,
-    views::{AttemptView, Explanation, RoundView},
+use crate::{
+    cli::{
+        args::SelectorArgs,
+        error::{CliError, Exit},
+        output::{Look, Report},
+        views::{AttemptView, Explanation, RoundView},
+    },
+    text::{
+        safe::safe,
+        time::format_time,
+        words::{counted, site_text},
+    },
 };
 
 /// Runs the command.

@@ -15,18 +15,23 @@ use broker::{
 use serde::Serialize;
 
 use super::{Context, path_of, waiting};
-use crate::cli::{
-    client::request_path,
-    error::{CliError, Exit},
-    output::{Look, Report, safe},
-    report::reservation_text,
-    request_args::ExtendArgs,
-    request_file::seconds_of,
-    signing,
-    time::{format_span, format_time, parse_span},
-    views::{GrantView, RequestView, ReservationView},
+use crate::{
+    cli::{
+        client::request_path,
+        error::{CliError, Exit},
+        output::{Look, Report},
+        report::reservation_text,
+        request_args::ExtendArgs,
+        signing,
+        views::{GrantView, RequestView, ReservationView},
+    },
+    daemon::extensions::label_behind,
+    text::{
+        request_file::seconds_of,
+        safe::safe,
+        time::{format_span, format_time, parse_span},
+    },
 };
-use crate::daemon::extensions::label_behind;
 
 /// Most requests that one extension makes.
 const REQUESTS_MAX: usize = 64;

@@ -6,13 +6,15 @@ use broker::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::Context;
-use crate::cli::{
-    args::GanttArgs,
-    chart::{BookingView, Canvas, Chart, ChartSite},
-    client::{ApiError, Client},
-    error::{CliError, Exit},
-    output::{Look, Report},
-    time::{parse_span, parse_time},
+use crate::{
+    cli::{
+        args::GanttArgs,
+        chart::{BookingView, Canvas, Chart, ChartSite},
+        client::{ApiError, Client},
+        error::{CliError, Exit},
+        output::{Look, Report},
+    },
+    text::time::{parse_span, parse_time},
 };
 
 /// Shortest and longest time that is drawn: a minute to a year.

@@ -3,11 +3,13 @@
 use serde::Serialize;
 
 use super::Context;
-use crate::cli::{
-    error::{CliError, Exit},
-    output::{Look, Report, columns},
-    report::{age_text, amounts_text, attributes_text, site_text},
-    views::HostList,
+use crate::{
+    cli::{
+        error::{CliError, Exit},
+        output::{Look, Report, columns},
+        views::HostList,
+    },
+    text::words::{age_text, amounts_text, attributes_text, site_text},
 };
 
 /// Runs the command.

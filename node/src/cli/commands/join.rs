@@ -16,9 +16,10 @@ use crate::{
     cli::{
         error::{CliError, Exit},
         grid_args::JoinArgs,
-        output::{Look, Report, safe},
+        output::{Look, Report},
     },
     daemon::data_dir::DataDir,
+    text::safe::safe,
     trust::{self, GridFile, Invitation, Token, Wallet},
 };
 

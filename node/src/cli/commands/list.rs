@@ -5,13 +5,17 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::Context;
-use crate::cli::{
-    args::ListArgs,
-    error::{CliError, Exit},
-    output::{Look, Report, columns},
-    report::{moment_text, or_dash},
-    time::{format_span, format_time},
-    views::{RequestList, RequestView},
+use crate::{
+    cli::{
+        args::ListArgs,
+        error::{CliError, Exit},
+        output::{Look, Report, columns},
+        views::{RequestList, RequestView},
+    },
+    text::{
+        time::{format_span, format_time},
+        words::{moment_text, or_dash},
+    },
 };
 
 /// Runs the command.

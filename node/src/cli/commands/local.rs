@@ -9,14 +9,19 @@ use broker::{
 use serde::{Deserialize, Serialize};
 
 use super::Context;
-use crate::cli::{
-    client::local_path,
-    error::{CliError, Exit},
-    local_args::{LocalAddArgs, LocalArgs, LocalCommand},
-    output::{Look, Report, columns, safe},
-    report::{amounts_text, or_dash},
-    request,
-    time::{format_time, parse_span, parse_time},
+use crate::{
+    cli::{
+        client::local_path,
+        error::{CliError, Exit},
+        local_args::{LocalAddArgs, LocalArgs, LocalCommand},
+        output::{Look, Report, columns},
+        request,
+    },
+    text::{
+        safe::safe,
+        time::{format_time, parse_span, parse_time},
+        words::{amounts_text, or_dash},
+    },
 };
 
 /// Runs the command.

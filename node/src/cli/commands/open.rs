@@ -5,10 +5,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Context;
-use crate::cli::{
-    error::{CliError, Exit},
-    output::{Look, Report, safe},
-    time::format_duration,
+use crate::{
+    cli::{
+        error::{CliError, Exit},
+        output::{Look, Report},
+    },
+    text::{safe::safe, time::format_duration},
 };
 
 /// Runs the command.

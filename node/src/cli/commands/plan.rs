@@ -3,13 +3,16 @@
 use serde::Serialize;
 
 use super::{Context, plan_offline, with_suggestion};
-use crate::cli::{
-    error::{CliError, Exit},
-    output::{Look, OutputFormat, Report, safe},
-    report::{reservation_text, schedules_text},
-    request,
-    request_args::PlanArgs,
-    views::{AllocatedPlan, GrantView, PlanView, ReservationView},
+use crate::{
+    cli::{
+        error::{CliError, Exit},
+        output::{Look, OutputFormat, Report},
+        report::{reservation_text, schedules_text},
+        request,
+        request_args::PlanArgs,
+        views::{AllocatedPlan, GrantView, PlanView, ReservationView},
+    },
+    text::safe::safe,
 };
 use broker::time::Span;
 

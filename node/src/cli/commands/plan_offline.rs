@@ -24,7 +24,7 @@ use crate::{
         request_args::PlanArgs,
         shows_progress,
     },
-    config::document::{self, DocumentError},
+    text::document::{self, DocumentError},
 };
 
 /// Longest line of requests, in bytes: a request that names as many candidates as it may stays far below.

@@ -3,12 +3,16 @@
 use serde::Serialize;
 
 use super::Context;
-use crate::cli::{
-    error::{CliError, Exit},
-    output::{Look, Report, columns},
-    report::{age_text, or_dash},
-    time::format_time,
-    views::SiteList,
+use crate::{
+    cli::{
+        error::{CliError, Exit},
+        output::{Look, Report, columns},
+        views::SiteList,
+    },
+    text::{
+        time::format_time,
+        words::{age_text, or_dash},
+    },
 };
 
 /// Runs the command.

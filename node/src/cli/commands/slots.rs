@@ -8,14 +8,19 @@ use broker::{
 use serde::{Deserialize, Serialize};
 
 use super::{Context, with_suggestion};
-use crate::cli::{
-    error::{CliError, Exit},
-    output::{Look, Report, columns},
-    report::{amounts_text, counted, schedules_text},
-    request,
-    request_args::{SlotsArgs, SlotsMode},
-    time::{format_span, format_time, parse_time},
-    views::{ReasonView, UsedSchedule},
+use crate::{
+    cli::{
+        error::{CliError, Exit},
+        output::{Look, Report, columns},
+        report::schedules_text,
+        request,
+        request_args::{SlotsArgs, SlotsMode},
+        views::{ReasonView, UsedSchedule},
+    },
+    text::{
+        time::{format_span, format_time, parse_time},
+        words::{amounts_text, counted},
+    },
 };
 
 /// Steps of the profile that people are shown; JSON has them all.

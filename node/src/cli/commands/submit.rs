@@ -3,16 +3,18 @@
 use serde::Serialize;
 
 use super::{Context, waiting, with_suggestion};
-use crate::cli::{
-    error::{CliError, Exit},
-    output::{Look, OutputFormat, Report, safe},
-    remark,
-    report::{request_text, reservation_text},
-    request,
-    request_args::SubmitArgs,
-    signing,
-    time::parse_duration,
-    views::RequestView,
+use crate::{
+    cli::{
+        error::{CliError, Exit},
+        output::{Look, OutputFormat, Report},
+        remark,
+        report::{request_text, reservation_text},
+        request,
+        request_args::SubmitArgs,
+        signing,
+        views::RequestView,
+    },
+    text::{safe::safe, time::parse_duration},
 };
 
 /// Runs the command.

@@ -19,15 +19,20 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Context, gantt};
-use crate::cli::{
-    args::TopArgs,
-    chart::{Canvas, Chart},
-    client::{ApiError, Client},
-    error::{CliError, Exit},
-    output::{Look, Report, safe},
-    report::counted,
-    time::{format_span, format_time, parse_duration},
-    views::{RequestList, SiteList},
+use crate::{
+    cli::{
+        args::TopArgs,
+        chart::{Canvas, Chart},
+        client::{ApiError, Client},
+        error::{CliError, Exit},
+        output::{Look, Report},
+        views::{RequestList, SiteList},
+    },
+    text::{
+        safe::safe,
+        time::{format_span, format_time, parse_duration},
+        words::counted,
+    },
 };
 
 /// How often the node may be asked.

@@ -1,11 +1,13 @@
 //! `kolo wait`: waits until a request is settled, has begun or has ended.
 
 use super::{Context, path_of, waiting};
-use crate::cli::{
-    args::WaitArgs,
-    error::{CliError, Exit},
-    output::OutputFormat,
-    time::parse_duration,
+use crate::{
+    cli::{
+        args::WaitArgs,
+        error::{CliError, Exit},
+        output::OutputFormat,
+    },
+    text::time::parse_duration,
 };
 
 /// Runs the command. Exit codes are those of `kolo submit`.

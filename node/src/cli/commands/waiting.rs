@@ -9,15 +9,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use tokio::{sync::mpsc, time::sleep};
 
-use crate::cli::{
-    args::Goal,
-    client::{ApiError, Client, request_path},
-    error::CliError,
-    output::safe,
-    shows_progress,
-    signing::Submission,
-    time::format_duration,
-    views::{RequestState, RequestView},
+use crate::{
+    cli::{
+        args::Goal,
+        client::{ApiError, Client, request_path},
+        error::CliError,
+        shows_progress,
+        signing::Submission,
+        views::{RequestState, RequestView},
+    },
+    text::{safe::safe, time::format_duration},
 };
 
 /// How long the node may keep one question open; short enough that a dead node is noticed, long enough to cost nothing.

@@ -13,7 +13,7 @@ use std::{
 use broker::time::Time;
 use jiff::tz::TimeZone;
 
-use crate::cli::{output::safe, time::format_time};
+use crate::text::{safe::safe, time::format_time};
 
 /// Size at which the file is put away as `NAME.1`, in the place of the one that was.
 const LOG_BYTES_MAX: u64 = 1 << 20;

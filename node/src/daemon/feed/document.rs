@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn no_list_is_taken_for_an_object() {
-        crate::config::shape::assert_that_no_list_is_taken::<Document>(|document| {
+        crate::text::shape::assert_that_no_list_is_taken::<Document>(|document| {
             let read = read_object::<Document>(document.to_string().as_bytes());
             read.map(drop).map_err(|misfit| misfit.key)
         });

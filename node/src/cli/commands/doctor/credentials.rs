@@ -11,8 +11,8 @@ use jiff::tz::TimeZone;
 
 use super::{Finding, Level};
 use crate::{
-    cli::time::{format_span, format_time},
     daemon::data_dir::IDENTITY_FILE,
+    text::time::{format_span, format_time},
     trust::{GridFile, RevocationFile, Wallet, member},
 };
 

@@ -7,7 +7,10 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 
 use super::{Finding, Level};
-use crate::cli::{client::Client, error::CliError, report::counted, time::format_time};
+use crate::{
+    cli::{client::Client, error::CliError},
+    text::{time::format_time, words::counted},
+};
 
 /// What is looked at of `GET /v1/local`.
 #[derive(Debug, Deserialize)]

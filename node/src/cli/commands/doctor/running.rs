@@ -13,13 +13,17 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 
 use super::{Finding, Level};
-use crate::cli::{
-    client::{ApiError, Client},
-    error::CliError,
-    output::safe,
-    report::counted,
-    time::{format_span, format_time},
-    views::{BanSummary, SiteList},
+use crate::{
+    cli::{
+        client::{ApiError, Client},
+        error::CliError,
+        views::{BanSummary, SiteList},
+    },
+    text::{
+        safe::safe,
+        time::{format_span, format_time},
+        words::counted,
+    },
 };
 
 /// How long a connection to one of the node's own ports may take.

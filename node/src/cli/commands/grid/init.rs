@@ -17,9 +17,10 @@ use crate::{
         commands::Context,
         error::{CliError, Exit},
         grid_args::InitArgs,
-        output::{Look, Report, safe},
+        output::{Look, Report},
     },
     daemon::data_dir::DataDir,
+    text::safe::safe,
     trust::{self, GridFile, ROOT_KEY_FILE, TrustFileError, Wallet},
 };
 

@@ -12,9 +12,9 @@ use crate::{
         commands::Context,
         error::{CliError, Exit},
         grid_args::{InviteArgs, RoleArg},
-        output::{Look, Report, safe},
-        time::format_time,
+        output::{Look, Report},
     },
+    text::{safe::safe, time::format_time},
     trust::{ADDRESSES_MAX, GridFile, IssuedList, Issuer, Terms, Token},
 };
 

@@ -17,8 +17,9 @@ use crate::{
         commands::Context,
         error::{CliError, Exit},
         grid_args::RevokeArgs,
-        output::{Look, Report, safe},
+        output::{Look, Report},
     },
+    text::safe::safe,
     trust::{GridFile, Issued, IssuedList, LIFE_OF_FOUNDER, member},
 };
 

@@ -6,11 +6,13 @@ use broker::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{
-    commands::Context,
-    error::{CliError, Exit},
-    output::{Look, Report, columns, safe},
-    time::format_time,
+use crate::{
+    cli::{
+        commands::Context,
+        error::{CliError, Exit},
+        output::{Look, Report, columns},
+    },
+    text::{safe::safe, time::format_time},
 };
 
 /// Runs the command.

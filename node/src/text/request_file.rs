@@ -15,8 +15,10 @@ use broker::{
 use jiff::Zoned;
 use serde::Deserialize;
 
-use super::time::{TimeTextError, parse_span, parse_time};
-use crate::config::document::{self, DocumentError, Syntax, Written};
+use super::{
+    document::{self, DocumentError, Syntax, Written},
+    time::{TimeTextError, parse_span, parse_time},
+};
 
 /// A request in which anything may be missing.
 #[derive(Debug, Clone, Default, PartialEq)]

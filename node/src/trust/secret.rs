@@ -1,4 +1,5 @@
-//! The token that guards the local API: 256 random bits in a file that only its owner can read.
+//! Secrets that callers of the local API show: its token, kept in a file that only its owner can read, and the random
+//! texts of sessions and links.
 
 use std::{
     fs,
@@ -13,16 +14,16 @@ use rand::{TryRng, rngs::SysRng};
 /// Length of the token in hexadecimal digits.
 const DIGITS: usize = 64;
 
-/// See the module's documentation.
+/// 256 random bits in hexadecimal.
 #[derive(Clone)]
-pub struct Token(String);
+pub struct Secret(String);
 
-impl Token {
-    /// Reads the token, or makes one when there is no file.
+impl Secret {
+    /// Reads the secret in a file, or makes one when there is no file.
     ///
     /// # Errors
     /// When the file cannot be read or written, is readable by others, or holds something else.
-    pub fn load_or_create(path: &Path) -> io::Result<Token> {
+    pub fn load_or_create(path: &Path) -> io::Result<Secret> {
         let refuse = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
         match fs::read_to_string(path) {
             Ok(text) => {
@@ -34,10 +35,10 @@ impl Token {
                 if text.len() != DIGITS || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
                     return refuse(format!("expected {DIGITS} hexadecimal digits; delete it to get a new one"));
                 }
-                Ok(Token(text.to_owned()))
+                Ok(Secret(text.to_owned()))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let token = Token::random()?;
+                let token = Secret::random()?;
                 let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
                 file.write_all(token.0.as_bytes())?;
                 file.sync_all()?;
@@ -51,18 +52,18 @@ impl Token {
     ///
     /// # Errors
     /// When the system gives no random bits.
-    pub fn random() -> io::Result<Token> {
+    pub fn random() -> io::Result<Secret> {
         let mut bytes = [0; DIGITS / 2];
         SysRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
-        Ok(Token(HEXLOWER.encode(&bytes)))
+        Ok(Secret(HEXLOWER.encode(&bytes)))
     }
 
-    /// The token, for whom it is meant.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether `shown` is the token; takes the same time wherever they differ.
+    /// Whether `shown` is this secret; takes the same time wherever they differ.
     pub fn is(&self, shown: &str) -> bool {
         let differs = self.0.bytes().zip(shown.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b));
         self.0.len() == shown.len() && differs == 0
@@ -77,12 +78,12 @@ mod tests {
     fn it_is_made_once_and_kept_private() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("api.token");
-        let token = Token::load_or_create(&path).unwrap();
+        let token = Secret::load_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let again = Token::load_or_create(&path).unwrap();
+        let again = Secret::load_or_create(&path).unwrap();
         assert!(again.is(&token.0) && !again.is("") && !again.is(&"0".repeat(DIGITS)));
         assert!(!again.is(&token.0[1..]));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(Token::load_or_create(&path).is_err());
+        assert!(Secret::load_or_create(&path).is_err());
     }
 }

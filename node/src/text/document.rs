@@ -229,11 +229,6 @@ pub mod tests {
         });
     }
 
-    #[test]
-    fn a_configuration_takes_no_list_for_a_table() {
-        assert_that_no_list_is_taken::<crate::config::file::ConfigFile>(Syntax::Toml);
-    }
-
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Outer {

@@ -1,0 +1,11 @@
+//! Text that people write and read: times, durations, files, requests, and words for what is shown.
+//!
+//! Invariant: nothing here knows of the daemon, the API or the command line; all of them use it.
+
+pub mod document;
+pub mod request_file;
+pub mod safe;
+#[cfg(test)]
+pub mod shape;
+pub mod time;
+pub mod words;

@@ -1,0 +1,81 @@
+//! Amounts, ages, sites and reasons in words, for people.
+//!
+//! Invariant: pure functions; whoever shows the name of another site makes it [`super::safe::safe`] first.
+
+use std::time::Duration;
+
+use broker::{
+    amount::format_amount,
+    ids::tail_of,
+    plan::Reason,
+    resources::{Amounts, Attributes},
+    time::Time,
+};
+use jiff::{Timestamp, tz::TimeZone};
+
+use super::time::{format_duration, format_time};
+
+/// Amounts as `cpu=2.4 memory=3GiB`; `-` when there are none.
+pub fn amounts_text(amounts: &Amounts) -> String {
+    let parts: Vec<_> =
+        amounts.iter().map(|(name, amount)| format!("{name}={}", format_amount(name, *amount))).collect();
+    or_dash(parts.join(" "))
+}
+
+/// Attributes as `arch=x86_64 os=linux`; `-` when there are none.
+pub fn attributes_text(attributes: &Attributes) -> String {
+    let parts: Vec<_> = attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    or_dash(parts.join(" "))
+}
+
+/// `text`, or `-` in place of nothing.
+pub fn or_dash(text: String) -> String {
+    if text.is_empty() { "-".to_owned() } else { text }
+}
+
+/// A length of time in seconds, rounded to whole ones; `-` when unknown.
+pub fn age_text(seconds: Option<f64>) -> String {
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.round()).ok());
+    duration.map_or_else(|| "-".to_owned(), format_duration)
+}
+
+/// A site's name with the end of its id, since names are not unique: `alpha (..aB3dE9xY)`.
+pub fn site_text(site: &str, name: Option<&str>) -> String {
+    let tail = tail_of(site);
+    name.map_or_else(|| tail.clone(), |name| format!("{name} ({tail})"))
+}
+
+/// `1 host`, `2 hosts`.
+pub fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
+}
+
+/// A moment given in milliseconds, to the second.
+pub fn moment_text(epoch_ms: u64, zone: &TimeZone) -> String {
+    format_time(Time(i64::try_from(epoch_ms / 1000).unwrap_or(i64::MAX)), zone)
+}
+
+/// A time in UTC; the command line and the page turn epoch seconds into the reader's zone.
+pub fn utc_text(time: Time) -> String {
+    Timestamp::from_second(time.0)
+        .map_or_else(|_| time.0.to_string(), |at| at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// A reason with its times in words.
+pub fn reason_text(reason: &Reason) -> String {
+    reason.detail_with(utc_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_and_empty_things_are_dashes() {
+        assert_eq!(age_text(None), "-");
+        assert_eq!(age_text(Some(61.6)), "1m 2s");
+        assert_eq!(age_text(Some(f64::NAN)), "-");
+        assert_eq!(amounts_text(&Amounts::new()), "-");
+        assert_eq!(site_text("short", None), "short");
+    }
+}
