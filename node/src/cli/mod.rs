@@ -10,7 +10,6 @@ mod commands;
 mod connection;
 mod error;
 mod grid_args;
-pub mod jsdl;
 mod local_args;
 pub mod output;
 pub mod report;

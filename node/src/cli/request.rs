@@ -13,7 +13,7 @@ use broker::{
 };
 use jiff::Zoned;
 
-use super::{error::CliError, jsdl, request_args::RequestArgs, script, suggest};
+use super::{error::CliError, request_args::RequestArgs, script, suggest};
 use crate::text::{
     request_file::{self, Draft, Missing, seconds_of},
     time::{format_time, parse_span, parse_time},
@@ -66,10 +66,9 @@ pub fn note_on(request: &Request) -> Option<&'static str> {
 /// # Errors
 /// As for [`checked`].
 pub fn layer(draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
-    let draft = match (&args.request, &args.jsdl) {
-        (Some(file), _) => request_file::read(file, now)?,
-        (None, Some(file)) => jsdl::read(file)?,
-        (None, None) => draft,
+    let draft = match &args.request {
+        Some(file) => request_file::read(file, now)?,
+        None => draft,
     };
     with_flags(draft, args, now)
 }

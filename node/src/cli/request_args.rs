@@ -16,9 +16,6 @@ pub struct RequestArgs {
     /// Read the request from a file (TOML, or JSON as *.json); flags win over it
     #[arg(long, value_name = "FILE")]
     pub request: Option<PathBuf>,
-    /// Read the request from a JSDL 1.0 document; flags win over it
-    #[arg(long, value_name = "FILE", conflicts_with = "request")]
-    pub jsdl: Option<PathBuf>,
     /// How many hosts
     #[arg(short = 'N', long, value_name = "COUNT")]
     pub hosts: Option<u32>,
@@ -76,10 +73,9 @@ pub struct SubmitArgs {
 }
 
 /// The flags that write a single request; offline, requests come from a file.
-const REQUEST_FLAGS: [&str; 12] = [
+const REQUEST_FLAGS: [&str; 11] = [
     "script",
     "request",
-    "jsdl",
     "hosts",
     "duration",
     "total",

@@ -64,7 +64,7 @@ pub fn parse(file: &Path, text: &str, now: &Zoned) -> Result<Draft, CliError> {
         }
         let words = shlex::split(flags).ok_or_else(|| wrong("a quote is not closed".to_owned()))?;
         let line = Line::try_parse_from(words).map_err(|error| wrong(complaint(&error)))?;
-        if line.request.request.is_some() || line.request.jsdl.is_some() {
+        if line.request.request.is_some() {
             return Err(wrong("a script names no other file: write its keys as flags".to_owned()));
         }
         draft = request::layer(draft, &line.request, now).map_err(|error| wrong(error.to_string()))?;

@@ -1,19 +1,16 @@
-//! Times and durations as people write them, and requests that come from elsewhere: scripts and JSDL.
+//! Times and durations as people write them, and requests in scripts.
 
 use std::{path::Path, sync::LazyLock};
 
 use fuzz_support::{Input, Seed, Target};
 use jiff::Zoned;
 
-use crate::{
-    cli::{jsdl, script},
-    text::time,
-};
+use crate::{cli::script, text::time};
 
 /// Durations and times.
 pub const TIMES: Target = Target { name: "times", run, seeds };
 
-/// Scripts with `#KOLO` lines, and JSDL documents.
+/// Scripts with `#KOLO` lines.
 pub const IMPORTS: Target = Target { name: "imports", run: run_imports, seeds: seeds_of_imports };
 
 static NOW: LazyLock<[Zoned; 3]> = LazyLock::new(|| {
@@ -53,27 +50,15 @@ fn seeds() -> Vec<Seed> {
 
 /// Whatever is wrong is an error with the file in it. What is read is checked where all requests are.
 fn run_imports(data: &[u8]) {
-    let mut input = Input::new(data);
-    let is_jsdl = input.below(2) == 1;
-    let Ok(text) = std::str::from_utf8(input.rest()) else { return };
-    let error = if is_jsdl {
-        jsdl::parse(Path::new("j.xml"), text).err().map(|error| error.to_string())
-    } else {
-        script::parse(Path::new("j.sh"), text, &NOW[0]).err().map(|error| error.to_string())
-    };
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let error = script::parse(Path::new("j.sh"), text, &NOW[0]).err().map(|error| error.to_string());
     assert!(error.is_none_or(|error| error.starts_with("j.")), "{text:?}");
 }
 
 fn seeds_of_imports() -> Vec<Seed> {
-    let texts: [(&str, u8, &str); 3] = [
-        ("script", 0, "#!/bin/sh\n#KOLO -N 5 --total cpu=12,memory=15GiB\n#KOLO -t 2h --id 'my run'\nmake\n"),
-        ("misspelt", 0, "#KOLO --host 5\n"),
-        (
-            "jsdl",
-            1,
-            "<JobDefinition xmlns=\"http://schemas.ggf.org/jsdl/2005/11/jsdl\"><JobDescription><Resources><TotalCPUCount>\
-             <LowerBoundedRange>4</LowerBoundedRange></TotalCPUCount></Resources></JobDescription></JobDefinition>",
-        ),
+    let texts = [
+        ("script", "#!/bin/sh\n#KOLO -N 5 --total cpu=12,memory=15GiB\n#KOLO -t 2h --id 'my run'\nmake\n"),
+        ("misspelt", "#KOLO --host 5\n"),
     ];
-    texts.into_iter().map(|(name, kind, text)| (name, [&[kind], text.as_bytes()].concat())).collect()
+    texts.into_iter().map(|(name, text)| (name, text.as_bytes().to_vec())).collect()
 }
