@@ -3,7 +3,7 @@
 //! A placement policy answers one request at a time: which start, which hosts. `kolo-sim tables --policy NAME` measures it
 //! beside Kolo's core and the textbook on the source's cases; `kolo-sim replay --policy NAME` lets it place a whole
 //! workload, each job the moment it is submitted. A new policy is one file that implements [`Placement`] and one line in
-//! [`PLACEMENTS`]; docs/placement-policies.md walks through `roomiest.rs`.
+//! [`PLACEMENTS`]; docs/dev/placement-policies.md walks through `roomiest.rs`.
 //! Invariant: an answer is judged by [`Asked::judge`], never by the policy's own word.
 
 mod kolo;

@@ -1,4 +1,4 @@
-//! Roomiest hosts first, the worked example of docs/placement-policies.md: at the earliest start that works, the hosts that have
+//! Roomiest hosts first, the worked example of docs/dev/placement-policies.md: at the earliest start that works, the hosts that have
 //! the largest part of themselves free.
 //!
 //! Invariant: no search. Where the roomiest hosts lack what is asked in sum, the start is passed over, even if others

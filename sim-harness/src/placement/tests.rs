@@ -84,6 +84,6 @@ fn wrong_answers_are_named() {
 
 #[test]
 fn the_worked_examples_are_what_the_documents_show() {
-    assert!(include_str!("../../../docs/placement-policies.md").contains(include_str!("roomiest.rs")));
-    assert!(include_str!("../../../docs/replay.md").contains(include_str!("../replay/policy/widest.rs")));
+    assert!(include_str!("../../../docs/dev/placement-policies.md").contains(include_str!("roomiest.rs")));
+    assert!(include_str!("../../../docs/dev/replay.md").contains(include_str!("../replay/policy/widest.rs")));
 }

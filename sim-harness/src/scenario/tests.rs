@@ -40,7 +40,7 @@ fn what_is_shipped_comes_true_in_the_simulator_whatever_the_seed() {
 
 #[test]
 fn the_documented_file_comes_true() {
-    let text = include_str!("../../../docs/scenarios.md");
+    let text = include_str!("../../../docs/dev/scenarios.md");
     let block = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let (outcomes, history) = played(&file::read(block, None).unwrap());
     assert!(outcomes.is_good(), "{outcomes:?}\n{history}");

@@ -3,7 +3,7 @@
 //!
 //! Invariant: says that something can be repaired only when that is certain: with few hosts to choose from, the start well
 //! ahead, and nothing else of the request at their sites. A host of a reservation gives something: at least a unit of all
-//! that is asked for in sum, where there is a unit for every host (`docs/algorithm.md`). One that is full is none.
+//! that is asked for in sum, where there is a unit for every host (`docs/dev/algorithm.md`). One that is full is none.
 
 use broker::{
     amount::Amount,

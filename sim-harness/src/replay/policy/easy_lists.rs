@@ -1,4 +1,4 @@
-//! EASY with the books of the simulator that the figures in docs/replay.md come from. It is here to show why those figures
+//! EASY with the books of the simulator that the figures in docs/dev/replay.md come from. It is here to show why those figures
 //! differ from `easy`'s, not to be used: its reservations are wrong.
 //!
 //! There, every running job has a list of processors, which is made up when the first reservation after its start is

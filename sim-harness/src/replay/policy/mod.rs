@@ -2,7 +2,7 @@
 //!
 //! The engine tells a policy what happens and asks it, after every event, for the next job to start; the policy answers
 //! with one job at a time and is asked again until it has none. A new policy is one file that implements [`Policy`] and
-//! one line in [`POLICIES`]; docs/replay.md walks through `widest.rs`. A policy that only answers "when and where" for one
+//! one line in [`POLICIES`]; docs/dev/replay.md walks through `widest.rs`. A policy that only answers "when and where" for one
 //! request after the other is a [`crate::placement::Placement`] instead, and works here too.
 //! Invariant: a policy names a job at most once, and only while the cluster can hold it.
 

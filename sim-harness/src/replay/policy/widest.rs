@@ -1,4 +1,4 @@
-//! Widest job first, the worked example of docs/replay.md: of all waiting jobs that fit now, the one with the most
+//! Widest job first, the worked example of docs/dev/replay.md: of all waiting jobs that fit now, the one with the most
 //! processors starts.
 //!
 //! Invariant: at every start, no waiting job that fits has more processors. Narrow jobs may wait for very long.

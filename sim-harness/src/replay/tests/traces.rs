@@ -46,7 +46,7 @@ fn metrics_of(folder: &Path, name: &str, policy: &str, runtimes: Runtimes) -> Me
     metrics::measure(&trace, &runs, &clusters)
 }
 
-/// Figures that are met; the others are in docs/replay.md, with the reason.
+/// Figures that are met; the others are in docs/dev/replay.md, with the reason.
 #[test]
 fn figures_of_an_established_simulator_are_met() {
     let Some(folder) = folder("figures_of_an_established_simulator_are_met") else { return };
