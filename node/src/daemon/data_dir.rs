@@ -16,7 +16,7 @@ use rand::{TryRng, rngs::SysRng};
 
 use super::{
     DaemonError,
-    storage::{self, LEDGER_FILE},
+    storage::{self, LEDGER_DIR},
 };
 use crate::{
     config::{API_ADDRESS_FILE, API_TOKEN_FILE},
@@ -48,7 +48,7 @@ impl DataDir {
 
     /// Where the ledger is.
     pub fn ledger_path(&self) -> PathBuf {
-        self.0.join(LEDGER_FILE)
+        self.0.join(LEDGER_DIR)
     }
 
     /// The node's key, made at the first start. It is never made beside a ledger: what that promises, only the site promises

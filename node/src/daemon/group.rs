@@ -19,7 +19,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{DaemonError, open_files, run_until, start_log, timer_thread, told_to_stop};
+use super::{DaemonError, open_files, run_until, start_log, told_to_stop};
 use crate::config::NodeConfig;
 
 /// Nodes that start at the same time. More would only compete for the processors.
@@ -81,7 +81,6 @@ pub async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
                 }
                 // The second one starts when the first one is up, and the others with it.
                 if nodes.len() == 2 {
-                    timer_thread::give_way();
                     starting.add_permits(STARTING_MAX - 1);
                 }
             }

@@ -24,7 +24,6 @@ mod silence;
 pub mod site;
 pub mod storage;
 pub mod takeover;
-mod timer_thread;
 
 use std::{io, sync::Arc, time::Duration};
 

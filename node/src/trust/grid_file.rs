@@ -15,8 +15,6 @@ use super::{TrustFileError, files};
 
 /// The name of the file.
 const FILE: &str = "grid.json";
-/// What the first version wrote: the id of an open grid as text.
-const FIRST_FILE: &str = "grid";
 const FORMAT: &str = "kolo-grid-file/1";
 const BYTES_MAX: u64 = 64 * 1024;
 
@@ -53,7 +51,7 @@ impl GridFile {
     /// [`TrustFileError`] when it cannot be read, or says something else.
     pub fn load(data_dir: &Path) -> Result<Option<GridFile>, TrustFileError> {
         let path = GridFile::path(data_dir);
-        let Some(text) = files::read(&path, BYTES_MAX)? else { return GridFile::load_first(data_dir) };
+        let Some(text) = files::read(&path, BYTES_MAX)? else { return Ok(None) };
         let malformed = |detail: String| TrustFileError::Malformed { path: path.clone(), detail };
         let grid: GridFile = read_object(text.as_bytes()).map_err(|error| malformed(error.to_string()))?;
         if grid.format != FORMAT {
@@ -64,17 +62,6 @@ impl GridFile {
             return Err(malformed("root: it is not the root that the id names".to_owned()));
         }
         Ok(Some(grid))
-    }
-
-    fn load_first(data_dir: &Path) -> Result<Option<GridFile>, TrustFileError> {
-        let path = data_dir.join(FIRST_FILE);
-        let Some(text) = files::read(&path, BYTES_MAX)? else { return Ok(None) };
-        let malformed = |error: discovery::config::GridIdError| TrustFileError::Malformed {
-            path: path.clone(),
-            detail: error.to_string(),
-        };
-        let id = GridId::new(text.trim()).map_err(malformed)?;
-        Ok(Some(GridFile::new(id.as_str().to_owned(), None, Vec::new())))
     }
 
     /// Writes the file of a data directory that has none.
@@ -109,8 +96,6 @@ impl GridFile {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
@@ -132,13 +117,5 @@ mod tests {
         GridFile::new(id, Some(PublicKey::from_bytes([8; 32])), Vec::new()).create(directory.path()).unwrap();
         let error = GridFile::load(directory.path()).unwrap_err().to_string();
         assert!(error.contains("grid.json: root: "), "{error}");
-    }
-
-    #[test]
-    fn the_file_of_the_first_version_is_an_open_grid() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join(FIRST_FILE), "kept-1\n").unwrap();
-        let grid = GridFile::load(directory.path()).unwrap().unwrap();
-        assert_eq!((grid.id.as_str(), grid.form()), ("kept-1", "open"));
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     daemon::{
         clock::unix_ms,
         data_dir::IDENTITY_FILE,
-        storage::{self, Inspection, LEDGER_FILE, StoreError},
+        storage::{self, Inspection, LEDGER_DIR, StoreError},
     },
     text::safe::safe,
 };
@@ -202,18 +202,13 @@ fn check_ledger(data_dir: &Path) -> Vec<Finding> {
     if !data_dir.is_dir() {
         return Vec::new();
     }
-    let path = data_dir.join(LEDGER_FILE);
-    let inspected = storage::inspect(&path);
+    let inspected = storage::inspect(&data_dir.join(LEDGER_DIR));
     let site = if let Inspection::Good(summary) = &inspected { summary.site.as_ref() } else { None };
     let identity = identity::check(data_dir, site);
     let ledger = match inspected {
         Inspection::Empty => Finding::new(CHECK, Level::Note, "no node has run here yet"),
         Inspection::InUse => {
             let what = "a node runs here, and checked it when it started; stop the node to have it checked again";
-            Finding::new(CHECK, Level::Note, what)
-        }
-        Inspection::Layout1 => {
-            let what = format!("{} is of layout 1; the next start checks it and takes it over", path.display());
             Finding::new(CHECK, Level::Note, what)
         }
         Inspection::Good(summary) => {
@@ -238,7 +233,7 @@ fn check_ledger(data_dir: &Path) -> Vec<Finding> {
 /// Makes a new ledger of a damaged one, and says what came of it.
 fn salvage(data_dir: &Path) -> Finding {
     const CHECK: &str = "salvage";
-    let salvaged = match storage::salvage(&data_dir.join(LEDGER_FILE), unix_ms()) {
+    let salvaged = match storage::salvage(&data_dir.join(LEDGER_DIR), unix_ms()) {
         Ok(Some(salvaged)) => salvaged,
         Ok(None) => return Finding::new(CHECK, Level::Note, "the ledger is not damaged; nothing was done"),
         Err(error) => {
@@ -272,10 +267,6 @@ fn advice(error: &StoreError, data_dir: &Path) -> String {
             "run the version of kolo that wrote it, or a newer one; nothing is lost".to_owned()
         }
         StoreError::OtherSite { .. } => identity::BACKUP.to_owned(),
-        StoreError::TwoLedgers { .. } => {
-            "an old ledger was put beside a newer one: move away the one that is not wanted, most likely the old"
-                .to_owned()
-        }
         StoreError::Disk { .. } | StoreError::InUse(_) | StoreError::TooLarge { .. } | StoreError::Stopped => {
             "check that the user who runs the node may read and write all files there, that the disk is not full, and \
              that the system's log has no disk errors"
@@ -307,7 +298,7 @@ mod tests {
         assert_eq!(levels(&empty, "ledger"), [Level::Note]);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was made");
 
-        let ledger = directory.path().join(LEDGER_FILE);
+        let ledger = directory.path().join(LEDGER_DIR);
         let (store, _) = storage::Store::open(&ledger, 1, storage::StoreSettings::default()).unwrap();
         assert!(matches!(storage::inspect(&ledger), Inspection::InUse));
         drop(store);

@@ -68,17 +68,21 @@ pub fn put_in_place(file: &File, path: &Path) -> Result<(), StoreError> {
     let place = || {
         file.sync_all()?;
         fs::rename(unfinished(path), path)?;
-        sync_directory_of(path)
+        sync_directory(parent_of(path))
     };
     place().map_err(StoreError::disk(path))
 }
 
-/// Makes the names in the directory of `path` durable.
+/// The directory that `path` is in.
+pub fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the names in `dir` durable.
 ///
 /// # Errors
 /// What the system says.
-pub fn sync_directory_of(path: &Path) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+pub fn sync_directory(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 

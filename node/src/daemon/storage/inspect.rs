@@ -2,7 +2,7 @@
 //!
 //! Invariant: files are only read, and none is made; what a start would do is found by the same code that a start uses.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use broker::ids::SiteId;
 
@@ -15,8 +15,6 @@ pub enum Inspection {
     Empty,
     /// A node runs here now.
     InUse,
-    /// A ledger of layout 1, which the next start takes over.
-    Layout1,
     /// A ledger that opens.
     Good(Summary),
     /// A ledger that does not open.
@@ -38,32 +36,22 @@ pub struct Summary {
     pub is_torn: bool,
 }
 
-/// Looks at the ledger whose layout-1 file would be at `path`.
+/// Looks at the ledger in `dir`.
 #[must_use]
-pub fn inspect(path: &Path) -> Inspection {
-    look(path).unwrap_or_else(|error| match error {
+pub fn inspect(dir: &Path) -> Inspection {
+    look(dir).unwrap_or_else(|error| match error {
         StoreError::InUse(_) => Inspection::InUse,
         error => Inspection::Bad(error),
     })
 }
 
-fn look(path: &Path) -> Result<Inspection, StoreError> {
-    let dir: PathBuf = start::directory_of(path);
-    let old = start::old_of(path)?;
-    if !dir.is_dir() {
-        return match old {
-            start::Old::Absent => Ok(Inspection::Empty),
-            start::Old::Ledger => Ok(Inspection::Layout1),
-            start::Old::Note => Err(StoreError::damaged(&dir, "the ledger was here and is gone")),
-        };
+fn look(dir: &Path) -> Result<Inspection, StoreError> {
+    if !dir.try_exists().map_err(StoreError::disk(dir))? {
+        return Ok(Inspection::Empty);
     }
-    let _lock = start::lock_to_look(&dir)?;
-    if old == start::Old::Ledger {
-        return Ok(Inspection::Layout1);
-    }
-    match files::load(&dir)? {
-        None if old == start::Old::Absent => Ok(Inspection::Empty),
-        None => Err(StoreError::damaged(&dir, "the ledger was here and is gone")),
+    let _lock = start::lock_to_look(dir)?;
+    match files::load(dir)? {
+        None => Ok(Inspection::Empty),
         Some(loaded) => {
             let remembered = entry::remembered(&loaded.state)?;
             let Tail { is_torn, .. } = loaded.tail;

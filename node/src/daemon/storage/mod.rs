@@ -15,12 +15,10 @@
 //! callers, so that many small changes cost one sync. Once a write has failed nothing is accepted any more: the node must
 //! stop, because it could not keep a promise.
 
-mod checksum;
 pub mod entry;
 mod files;
 mod inspect;
 mod journal;
-mod layout1;
 pub mod read;
 mod salvage;
 pub mod sector;
@@ -53,8 +51,8 @@ pub use self::{
 use self::{read::ReadError, writer::Writer};
 use super::{activation::ActivationRecord, metrics::WriteFigures};
 
-/// The name, in a data directory, of the file of layout 1.
-pub const LEDGER_FILE: &str = "ledger.redb";
+/// The name of the ledger's directory in a data directory.
+pub const LEDGER_DIR: &str = "ledger";
 
 /// Callers that may wait for the writer. A further one waits for a place.
 const QUEUE: usize = 1024;
@@ -117,14 +115,6 @@ pub enum StoreError {
         /// Its bytes.
         bytes: usize,
     },
-    /// Both the old and the new layout hold promises.
-    #[error("{old} is a ledger of layout 1, but {new} is in use as well; move away the one that is not wanted")]
-    TwoLedgers {
-        /// The old file.
-        old: String,
-        /// The new directory.
-        new: String,
-    },
     /// The disk failed.
     #[error("{file}: the ledger cannot be read or written: {detail}")]
     Disk {
@@ -182,6 +172,13 @@ impl Default for StoreSettings {
     }
 }
 
+impl StoreSettings {
+    /// History that ended before this moment is dropped.
+    fn history_before_ms(&self, unix_ms: u64) -> u64 {
+        unix_ms.saturating_sub(u64::try_from(self.history_keep.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 /// One change.
 #[derive(Debug, Clone)]
 pub enum Change {
@@ -227,20 +224,19 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or makes the ledger. `path` names the file of layout 1; the ledger is the directory of that name without its
-    /// ending. `unix_ms` is the present, for the number of this start.
+    /// Opens or makes the ledger in the directory `dir`. `unix_ms` is the present, for the number of this start.
     ///
     /// # Errors
     /// [`StoreError`] when it is in use, damaged, of another layout, or the disk fails.
-    pub fn open(path: &Path, unix_ms: u64, settings: StoreSettings) -> Result<(Store, Remembered), StoreError> {
-        let (writer, remembered) = start::start(path, unix_ms, settings)?;
+    pub fn open(dir: &Path, unix_ms: u64, settings: StoreSettings) -> Result<(Store, Remembered), StoreError> {
+        let (writer, remembered) = start::start(dir, unix_ms, settings)?;
         let (batches, queue) = mpsc::channel(QUEUE);
         let figures = WriteFigures::default();
         let told = figures.clone();
         thread::Builder::new()
             .name("kolo-store".to_owned())
             .spawn(move || write_until_closed(writer, queue, &told))
-            .map_err(StoreError::disk(path))?;
+            .map_err(StoreError::disk(dir))?;
         Ok((Store { batches, figures }, remembered))
     }
 

@@ -3,7 +3,8 @@
 //! What was in a damaged group is lost, and what that group removed may come back: a reservation too many rather than one
 //! too few. A start never does this by itself.
 //!
-//! Invariant: the damaged files are moved, not changed; until the new ledger is whole, a start is refused.
+//! Invariant: the damaged files get a second name elsewhere and are not changed; until the new generation is whole, a
+//! start is refused. The directory and its lock stay where they are, so that no node can start meanwhile.
 
 use std::{
     fs,
@@ -33,26 +34,25 @@ pub struct Salvage {
     pub moved_to: PathBuf,
 }
 
-/// Salvages the ledger whose layout-1 file would be at `path`; none when it opens as it is. `unix_ms` is the present.
+/// Salvages the ledger in `dir`; none when it opens as it is. `unix_ms` is the present.
 ///
 /// # Errors
 /// [`StoreError`] when it is in use, of another layout, or nothing of it can be read.
-pub fn salvage(path: &Path, unix_ms: u64) -> Result<Option<Salvage>, StoreError> {
-    let dir = start::directory_of(path);
-    let lock = start::lock_to_look(&dir)?;
-    match files::load(&dir) {
+pub fn salvage(dir: &Path, unix_ms: u64) -> Result<Option<Salvage>, StoreError> {
+    let lock = start::lock(dir)?;
+    match files::load(dir) {
         Ok(_) => return Ok(None),
         Err(StoreError::Damaged { .. }) => {}
         Err(other) => return Err(other),
     }
-    let found = Generations::of(&dir)?;
+    let found = Generations::of(dir)?;
     let all = found.snapshots.iter().map(|generation| (*generation, Role::Snapshot));
     let mut all: Vec<(u64, Role)> = all.chain(found.journals.iter().map(|found| (*found, Role::Journal))).collect();
     all.sort_unstable_by_key(|(generation, role)| (*generation, *role == Role::Journal));
-    let paths: Vec<PathBuf> = all.iter().map(|(generation, role)| files::path_of(&dir, *generation, *role)).collect();
+    let paths: Vec<PathBuf> = all.iter().map(|(generation, role)| files::path_of(dir, *generation, *role)).collect();
     let known = paths.iter().find_map(|path| files::open_groups(path, |_| true).ok());
     let ledger = known.map(|groups| groups.home().ledger);
-    let ledger = ledger.ok_or_else(|| StoreError::damaged(&dir, "no file of it has a header that can be read"))?;
+    let ledger = ledger.ok_or_else(|| StoreError::damaged(dir, "no file of it has a header that can be read"))?;
 
     let (mut state, mut sectors_lost) = (State::new(), 0);
     for ((generation, role), path) in all.iter().zip(&paths) {
@@ -77,13 +77,16 @@ pub fn salvage(path: &Path, unix_ms: u64) -> Result<Option<Salvage>, StoreError>
     let mut name = dir.as_os_str().to_owned();
     name.push(format!(".damaged-{unix_ms}"));
     let moved_to = PathBuf::from(name);
-    let unfinished = files::unfinished(&dir);
-    fs::DirBuilder::new().mode(0o700).create(&unfinished).map_err(StoreError::disk(&unfinished))?;
-    let bytes = StoreSettings::default().journal_bytes_first;
-    start::write_generation(&unfinished, ledger, generation, &state, bytes)?;
-    fs::rename(&dir, &moved_to).map_err(StoreError::disk(&moved_to))?;
-    fs::rename(&unfinished, &dir).map_err(StoreError::disk(&dir))?;
-    files::sync_directory_of(&dir).map_err(StoreError::disk(&dir))?;
+    fs::DirBuilder::new().mode(0o700).create(&moved_to).map_err(StoreError::disk(&moved_to))?;
+    for (path, name) in paths.iter().filter_map(|path| Some((path, path.file_name()?))) {
+        fs::hard_link(path, moved_to.join(name)).map_err(StoreError::disk(path))?;
+    }
+    for changed in [&moved_to, files::parent_of(dir)] {
+        files::sync_directory(changed).map_err(StoreError::disk(changed))?;
+    }
+    // From here on the new generation counts, as after a start.
+    start::write_generation(dir, ledger, generation, &state, StoreSettings::default().journal_bytes_first)?;
+    files::remove_before(dir, generation)?;
     drop(lock);
     let (reservations, requests) = (remembered.reservations.len(), remembered.requests.len());
     Ok(Some(Salvage { reservations, requests, sectors_lost, moved_to }))

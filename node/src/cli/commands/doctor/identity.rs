@@ -10,7 +10,7 @@ use discovery::Identity;
 use super::{Finding, Level};
 use crate::daemon::{
     data_dir::IDENTITY_FILE,
-    storage::{self, LEDGER_FILE},
+    storage::{self, LEDGER_DIR},
 };
 
 const CHECK: &str = "identity";
@@ -23,7 +23,7 @@ pub(super) fn check(data_dir: &Path, site: Option<&SiteId>) -> Option<Finding> {
     let path = data_dir.join(IDENTITY_FILE);
     if matches!(path.try_exists(), Ok(false)) {
         let what = format!("{} is missing, but a ledger is beside it", path.display());
-        return storage::was_begun(&data_dir.join(LEDGER_FILE)).then(|| Finding::problem(CHECK, what, BACKUP));
+        return storage::was_begun(&data_dir.join(LEDGER_DIR)).then(|| Finding::problem(CHECK, what, BACKUP));
     }
     let identity = match Identity::load(&path) {
         Ok(identity) => identity,

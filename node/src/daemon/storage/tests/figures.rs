@@ -1,9 +1,7 @@
-//! What a durable commit costs, beside the database that layout 1 was. Prints; run it by hand with
+//! What a durable commit costs. Prints; run it by hand with
 //! `cargo test -p node --release figures -- --ignored --nocapture`.
 
 use std::time::{Duration, Instant};
-
-use redb::TableDefinition;
 
 use super::*;
 use crate::daemon::storage::{start, writer};
@@ -20,24 +18,11 @@ fn print(what: &str, mut took: Vec<Duration>) {
 #[ignore = "prints figures; run by hand: cargo test -p node figures -- --ignored --nocapture"]
 async fn figures_of_a_commit() {
     let directory = tempfile::Builder::new().prefix("kolo-figures").tempdir_in(".").unwrap();
-    let value = vec![b'x'; 1000];
-    let table: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("t");
-    let database = redb::Database::create(directory.path().join("a.redb")).unwrap();
-    let mut took = Vec::new();
-    for index in 0..COMMITS {
-        let start = Instant::now();
-        let transaction = database.begin_write().unwrap();
-        transaction.open_table(table).unwrap().insert(index.to_be_bytes().as_slice(), value.as_slice()).unwrap();
-        transaction.commit().unwrap();
-        took.push(start.elapsed());
-    }
-    print("redb, one value of 1 kB", took);
-
     let change = |index: usize| {
         let record = RequestRecord { user: "x".repeat(700), ..request(&format!("r{index}"), 1) };
         vec![Change::Request(Box::new(record))]
     };
-    let (mut writer, _) = start::start(&directory.path().join("b.redb"), 1, StoreSettings::default()).unwrap();
+    let (mut writer, _) = start::start(&directory.path().join("b"), 1, StoreSettings::default()).unwrap();
     let mut took = Vec::new();
     for index in 0..COMMITS {
         let start = Instant::now();
@@ -49,7 +34,7 @@ async fn figures_of_a_commit() {
     }
     print("journal, one request of 1 kB", took);
 
-    let (store, _) = Store::open(&directory.path().join("ledger.redb"), 1, StoreSettings::default()).unwrap();
+    let (store, _) = Store::open(&directory.path().join("ledger"), 1, StoreSettings::default()).unwrap();
     let mut took = Vec::new();
     for index in 0..COMMITS {
         let start = Instant::now();
@@ -59,6 +44,6 @@ async fn figures_of_a_commit() {
     print("the same, by the store", took);
     drop(store);
     let start = Instant::now();
-    let (_store, found) = reopen(&directory.path().join("ledger.redb"), 1, &StoreSettings::default());
+    let (_store, found) = reopen(&directory.path().join("ledger"), 1, &StoreSettings::default());
     println!("start with {} requests: {:.1} ms", found.requests.len(), start.elapsed().as_secs_f64() * 1e3);
 }

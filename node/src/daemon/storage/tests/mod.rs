@@ -1,10 +1,10 @@
-//! The ledger under power cuts, flipped bits, failing disks, restarts and upgrades.
+//! The ledger under power cuts, flipped bits, failing disks and restarts.
 
 mod directory;
 mod figures;
+mod format;
 mod power;
 mod restart;
-mod upgrade;
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use broker::{
 
 use super::{Change, Remembered, Store, StoreError, StoreSettings};
 
-/// Written as JSON, as on disk: fields that came after layout 2 have their defaults.
+/// Written as JSON, as on disk.
 fn reservation(attempt: u32) -> Reservation {
     let text = format!(
         r#"{{"attempt":{{"entry_point":"e","request":"r","attempt":{attempt}}},"window":{{"start":10,"end":20}},

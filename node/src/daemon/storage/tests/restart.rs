@@ -21,7 +21,7 @@ use crate::daemon::storage::{
 #[tokio::test]
 async fn what_was_committed_is_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("ledger.redb");
+    let path = directory.path().join("ledger");
     let (store, first) = Store::open(&path, 5, StoreSettings::default()).unwrap();
     assert!(first.reservations.is_empty());
     store.commit(vec![put(1), put(2)]).await.unwrap();
@@ -38,7 +38,7 @@ async fn what_was_committed_is_there_after_a_restart() {
 #[tokio::test]
 async fn what_the_hook_was_told_is_there_after_a_restart_until_it_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("ledger.redb");
+    let path = directory.path().join("ledger");
     let record = |attempt: u32| -> ActivationRecord {
         let text = format!(
             r#"{{"attempt":{{"entry_point":"e","request":"r","attempt":{attempt}}},"user":"ada","user_key":null,"label":"job",
@@ -66,7 +66,7 @@ async fn what_the_hook_was_told_is_there_after_a_restart_until_it_is_forgotten()
 #[test]
 fn a_ledger_without_a_site_is_taken_and_that_of_another_site_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("ledger.redb");
+    let path = directory.path().join("ledger");
     let of = |site: &str| StoreSettings { site: Some(SiteId::new(site).unwrap()), ..StoreSettings::default() };
     drop(reopen(&path, 1, &StoreSettings::default()));
     drop(reopen(&path, 2, &of("12D3one")));
@@ -87,16 +87,16 @@ fn a_ledger_without_a_site_is_taken_and_that_of_another_site_is_refused() {
 #[test]
 fn a_file_that_is_no_ledger_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("ledger.redb");
+    let path = directory.path().join("ledger");
     std::fs::write(&path, "hello").unwrap();
-    assert!(matches!(Store::open(&path, 1, StoreSettings::default()), Err(StoreError::Damaged { .. })));
+    assert!(matches!(Store::open(&path, 1, StoreSettings::default()), Err(StoreError::Disk { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), b"hello");
 }
 
 #[tokio::test]
 async fn history_is_dropped_when_it_is_older_than_the_setting_and_nothing_can_happen_to_it() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("ledger.redb");
+    let path = directory.path().join("ledger");
     let day_ms = 86_400_000;
     let closed = |id, day| {
         let outcome = Outcome::Failed(Failure::PatienceOver { attempts: 1 });
@@ -146,7 +146,7 @@ async fn a_write_or_sync_that_fails_stops_the_writer_and_loses_nothing_that_was_
     for operations in 0..12 {
         for bytes_before_failure in [0, 1, 300, 512, 5000] {
             let directory = tempfile::tempdir().unwrap();
-            let path = directory.path().join("ledger.redb");
+            let path = directory.path().join("ledger");
             let (mut writer, _) = start::start(&path, 1, StoreSettings::default()).unwrap();
             let file = std::fs::OpenOptions::new().write(true).open(directory.path().join("ledger/journal.1")).unwrap();
             let home = Home { ledger: 1, generation: 1, role: Role::Journal };
@@ -175,7 +175,7 @@ async fn a_write_or_sync_that_fails_stops_the_writer_and_loses_nothing_that_was_
 #[tokio::test]
 async fn a_compaction_that_fails_stops_the_writer_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("ledger.redb");
+    let path = directory.path().join("ledger");
     let (store, _) = Store::open(&path, 1, small()).unwrap();
     let snapshot = directory.path().join("ledger/snapshot.1");
     let kept = std::fs::read(&snapshot).unwrap();
@@ -194,7 +194,7 @@ async fn a_compaction_that_fails_stops_the_writer_and_loses_nothing() {
 #[tokio::test]
 async fn a_group_larger_than_a_journal_gets_a_journal_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("ledger.redb");
+    let path = directory.path().join("ledger");
     let (store, _) = Store::open(&path, 1, small()).unwrap();
     let many: Vec<Change> = (1..500).map(put).collect();
     store.commit(vec![put(500)]).await.unwrap();
@@ -236,7 +236,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("ledger.redb");
+        let path = directory.path().join("ledger");
         let mut model = BTreeMap::new();
         let (mut store, mut last) = Store::open(&path, 1, small()).unwrap();
         for step in steps.into_iter().chain([Step::Restart]) {
