@@ -14,7 +14,11 @@ use std::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{BAD_USAGE, grid::args::OutputForm, print::print, report::Table};
+use crate::{
+    error::BAD_USAGE,
+    print::{OutputForm, print},
+    report::Table,
+};
 
 /// Ratios this near to 1 are the same: two runs of one binary differ by as much.
 const SAME: f64 = 0.05;

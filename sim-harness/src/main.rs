@@ -3,7 +3,9 @@
 //! Invariant: bad usage ends with exit code 64, whichever subcommand it is about.
 
 mod compare;
+mod duration;
 mod engine;
+mod error;
 mod faults;
 mod generate;
 mod grid;
@@ -20,8 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Exit code of bad usage.
-const BAD_USAGE: u8 = 64;
+use error::{BAD_USAGE, BadUsage};
 
 /// Grids, workloads and experiments for Kolo.
 #[derive(Parser)]
@@ -49,25 +50,25 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // When the terminal is gone there is nobody to tell.
+            // When the terminal is gone, nobody can read the message.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(BAD_USAGE) } else { ExitCode::SUCCESS };
+            return ExitCode::from(if error.use_stderr() { BAD_USAGE } else { 0 });
         }
     };
-    match cli.command {
-        Command::Attacker(args) => grid::attacker::run(&args),
-        Command::Compare(args) => compare::run(&args),
-        Command::Faults(args) => faults::run(&args),
-        Command::Grid(args) => grid::run(&args),
-        Command::Replay(args) => replay::run(&args),
-        Command::Scale(args) => scale::run(&args),
-        Command::Scenario(args) => scenario::run(&args),
-        Command::Tables(args) => match tables::run(&args) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("kolo-sim tables: {error}");
-                ExitCode::from(BAD_USAGE)
-            }
-        },
-    }
+    let (name, result) = match cli.command {
+        Command::Attacker(args) => ("attacker", Ok(grid::attacker::run(&args))),
+        Command::Compare(args) => ("compare", Ok(compare::run(&args))),
+        Command::Faults(args) => ("faults", Ok(faults::run(&args))),
+        Command::Grid(args) => ("grid", Ok(grid::run(&args))),
+        Command::Replay(args) => ("replay", replay::run(&args)),
+        Command::Scale(args) => ("scale", Ok(scale::run(&args))),
+        Command::Scenario(args) => ("scenario", Ok(scenario::run(&args))),
+        Command::Tables(args) => {
+            ("tables", tables::run(&args).map(|()| ExitCode::SUCCESS).map_err(|error| BadUsage::new(error).into()))
+        }
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("kolo-sim {name}: {error:#}");
+        error::exit_code(&error)
+    })
 }

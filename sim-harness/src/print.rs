@@ -4,6 +4,31 @@
 
 use std::io::{self, Write};
 
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// Form of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputForm {
+    /// For people.
+    Table,
+    /// One JSON object as the last line.
+    Json,
+}
+
+impl OutputForm {
+    /// Prints a result in this form: as `text`, or `document` as a line of JSON.
+    ///
+    /// # Errors
+    /// As [`print`].
+    pub fn print(self, text: impl FnOnce() -> String, document: &impl Serialize) -> io::Result<()> {
+        match self {
+            OutputForm::Table => print(&text()),
+            OutputForm::Json => print(&(serde_json::to_string(document)? + "\n")),
+        }
+    }
+}
+
 /// `1 job`, `2 jobs`.
 pub fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }

@@ -3,6 +3,7 @@
 //! Invariant: an unknown name of a deliberate fault is bad usage, found before anything runs.
 
 use super::canary::Canary;
+use crate::print::OutputForm;
 
 /// Most seeds of one run.
 const SEEDS_MAX: u64 = 100_000_000;
@@ -30,15 +31,6 @@ pub struct FaultsArgs {
     /// Print everything that happened to the request concerned; without a violation, everything in the last seed.
     #[arg(long)]
     pub history: bool,
-}
-
-/// Form of the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum OutputForm {
-    /// For people.
-    Table,
-    /// One JSON object as the last line.
-    Json,
 }
 
 fn parse_canary(name: &str) -> Result<Canary, String> {

@@ -35,18 +35,13 @@ mod tests;
 mod users;
 mod world;
 
-use std::{io::IsTerminal, panic, process::ExitCode, time::Instant};
+use std::{panic, process::ExitCode, time::Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use self::{
-    args::{FaultsArgs, OutputForm},
-    canary::Canary,
+use self::{args::FaultsArgs, canary::Canary};
+use crate::{
+    print::{OutputForm, print},
+    progress::Progress,
 };
-use crate::print::print;
-
-/// How often a line tells how far a run is, where there is no terminal.
-const LINE_EVERY: u64 = 1_000;
 
 /// Runs the command.
 pub fn run(args: &FaultsArgs) -> ExitCode {
@@ -56,14 +51,9 @@ pub fn run(args: &FaultsArgs) -> ExitCode {
     // A panic of the core is caught, reported with its seed, and replayed; its own message would tear the progress bar.
     panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
-    let bar = progress(args.seeds);
-    let result = runner::run_seeds(args.from, args.seeds, args.canary, &|done| {
-        bar.set_position(done);
-        if bar.is_hidden() && done.is_multiple_of(LINE_EVERY) {
-            eprintln!("{done} of {} seeds", args.seeds);
-        }
-    });
-    bar.finish_and_clear();
+    let progress = Progress::new("seeds", args.seeds);
+    let result = runner::run_seeds(args.from, args.seeds, args.canary, &|done| progress.at(done));
+    progress.end();
     let seconds = started.elapsed().as_secs_f64();
     let shown = match &result.found {
         Some((seed, _)) => Some(*seed),
@@ -99,15 +89,4 @@ fn say(text: &str) -> ExitCode {
 fn complain(error: &dyn std::error::Error) -> ExitCode {
     eprintln!("kolo-sim faults: {error}");
     ExitCode::FAILURE
-}
-
-fn progress(seeds: u64) -> ProgressBar {
-    let is_terminal = std::io::stderr().is_terminal();
-    let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(seeds), target);
-    bar.set_style(
-        ProgressStyle::with_template("seeds {wide_bar} {pos}/{len} {elapsed}, {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
-    bar
 }

@@ -12,7 +12,7 @@ use super::{
     scenario::{Scenario, ScenarioFlags, duration},
     wan::{self, Distance},
 };
-use crate::{generate::Kind, grid::error::UsageError};
+use crate::{generate::Kind, grid::error::UsageError, print::OutputForm};
 
 /// Most node processes; beyond that one machine is not what is being measured.
 pub const NODES_MAX: usize = 1000;
@@ -107,15 +107,6 @@ pub struct GridArgs {
     loss: Option<String>,
     #[command(flatten)]
     scenario: ScenarioFlags,
-}
-
-/// Form of the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum OutputForm {
-    /// For people.
-    Table,
-    /// One JSON object as the last line.
-    Json,
 }
 
 /// Where the hosts come from.

@@ -10,7 +10,7 @@ use broker::amount::format_amount;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 use super::{
-    args::{Checked, OutputForm},
+    args::Checked,
     drive::{Answer, End},
     error::GridError,
     findings::{Figures, Findings, Outcome},
@@ -23,7 +23,7 @@ use super::{
     wire::Reservation,
 };
 use crate::{
-    print,
+    print::{self, OutputForm},
     report::{Table, write_whole},
 };
 

@@ -4,12 +4,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 
 use super::{policy, trace::JOBS_MAX};
+use crate::{duration, print::OutputForm};
 
 /// Longest teardown, in seconds.
-const TEARDOWN_S_MAX: i64 = 86_400;
+const TEARDOWN_S_MAX: u32 = 86_400;
 
 /// Replay a workload trace under a scheduling policy in virtual time, and print the field's metrics.
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE.machines")]
     pub machines: PathBuf,
     /// The scheduling policy.
-    #[arg(long, value_name = "POLICY", value_parser = parse_policy, help = policy_help())]
+    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(policy::names()))]
     pub policy: String,
     /// What the scheduler knows of run times.
     #[arg(long, value_enum, default_value_t = Runtimes::True)]
@@ -33,7 +34,7 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t = Overrun::Kill)]
     pub overrun: Overrun,
     /// How long a job holds its hosts after it has ended, such as 0s or 30s.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_teardown)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::whole_seconds(TEARDOWN_S_MAX))]
     pub teardown: i64,
     /// Write one line a job here.
     #[arg(long, value_name = "FILE.csv")]
@@ -42,8 +43,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
     /// How the metrics are printed.
-    #[arg(long, value_enum, default_value_t = OutputArg::Table)]
-    pub output: OutputArg,
+    #[arg(long, value_enum, default_value_t = OutputForm::Table)]
+    pub output: OutputForm,
     /// Replay only the first so many jobs.
     #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
@@ -71,37 +72,4 @@ pub enum Overrun {
     Kill,
     /// The job runs on.
     Extend,
-}
-
-/// How the metrics are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputArg {
-    /// For people.
-    Table,
-    /// One JSON object, on the last line.
-    Json,
-}
-
-fn names() -> String {
-    policy::names().collect::<Vec<_>>().join(", ")
-}
-
-fn policy_help() -> String {
-    format!("The scheduling policy: {}", names())
-}
-
-fn parse_policy(name: &str) -> Result<String, String> {
-    if policy::names().any(|known| known == name) {
-        Ok(name.to_owned())
-    } else {
-        Err(format!("expected one of {}", names()))
-    }
-}
-
-fn parse_teardown(text: &str) -> Result<i64, String> {
-    let seconds = text.strip_suffix('s').and_then(|number| number.parse::<i64>().ok());
-    match seconds {
-        Some(seconds) if (0..=TEARDOWN_S_MAX).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("expected 0s to {TEARDOWN_S_MAX}s, in whole seconds")),
-    }
 }

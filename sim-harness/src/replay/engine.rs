@@ -48,17 +48,7 @@ pub enum EngineError {
     },
 }
 
-/// Hears how far the replay is.
-pub trait Watch {
-    /// So many jobs have ended.
-    fn ended(&mut self, jobs: usize);
-}
-
-impl Watch for () {
-    fn ended(&mut self, _: usize) {}
-}
-
-/// Replays all jobs and tells when each ran, in the order of the jobs.
+/// Replays all jobs. Returns when each ran, in the order of the jobs. `watch` gets the number of jobs that have ended.
 ///
 /// # Errors
 /// [`EngineError`] when the policy is broken.
@@ -66,7 +56,7 @@ pub fn replay(
     jobs: &[Job],
     clusters: &[ClusterSpec],
     policy: &mut dyn Policy,
-    watch: &mut impl Watch,
+    watch: impl Fn(usize),
 ) -> Result<Vec<Run>, EngineError> {
     let clusters = clusters.iter().cloned().map(Cluster::new).collect();
     let mut engine = Engine {
@@ -80,7 +70,7 @@ pub fn replay(
         ended: 0,
     };
     while engine.step(policy)? {
-        watch.ended(engine.ended);
+        watch(engine.ended);
     }
     engine.finish()
 }

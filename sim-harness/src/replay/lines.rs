@@ -3,12 +3,15 @@
 //! Invariant: no line longer than [`LINE_BYTES_MAX`] is ever kept; such a file is no table of jobs.
 
 use std::{
+    fmt,
     fs::File,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
-use super::error::ReplayError;
+use anyhow::{Context, anyhow};
+
+use crate::error::BadUsage;
 
 /// The longest line accepted; records have about a hundred bytes.
 pub const LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -26,13 +29,9 @@ impl Lines {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`ReplayError::File`] when that is not possible or it is no file.
-    pub fn open(path: &Path) -> Result<Lines, ReplayError> {
-        let failed = |source| ReplayError::File { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.is_dir() {
-            return Err(ReplayError::Content { path: path.to_owned(), message: "a directory, expected a file".into() });
-        }
+    /// Bad usage when that is not possible.
+    pub fn open(path: &Path) -> anyhow::Result<Lines> {
+        let file = File::open(path).with_context(|| BadUsage::new(path.display()))?;
         let reader = BufReader::with_capacity(1 << 16, file);
         Ok(Lines { path: path.to_owned(), reader, line: Vec::new(), number: 0 })
     }
@@ -40,12 +39,12 @@ impl Lines {
     /// The next line without its end, and whether it had one; `None` behind the last.
     ///
     /// # Errors
-    /// [`ReplayError`] when reading fails or the line is too long.
-    pub fn next(&mut self) -> Result<Option<(&[u8], bool)>, ReplayError> {
+    /// Bad usage when reading fails or the line is too long.
+    pub fn next(&mut self) -> anyhow::Result<Option<(&[u8], bool)>> {
         self.line.clear();
         let mut bounded = self.reader.by_ref().take(LINE_BYTES_MAX + 1);
         let read = bounded.read_until(b'\n', &mut self.line);
-        let count = read.map_err(|source| ReplayError::File { path: self.path.clone(), source })? as u64;
+        let count = read.with_context(|| BadUsage::new(self.path.display()))? as u64;
         if count == 0 {
             return Ok(None);
         }
@@ -67,12 +66,12 @@ impl Lines {
     }
 
     /// An error about the line read last.
-    pub fn wrong(&self, message: impl Into<String>) -> ReplayError {
-        ReplayError::Line { path: self.path.clone(), line: self.number, message: message.into() }
+    pub fn wrong(&self, message: impl fmt::Display) -> anyhow::Error {
+        anyhow!(BadUsage::new(format_args!("{}: line {}: {message}", self.path.display(), self.number)))
     }
 
     /// An error about the file.
-    pub fn unusable(&self, message: impl Into<String>) -> ReplayError {
-        ReplayError::Content { path: self.path.clone(), message: message.into() }
+    pub fn unusable(&self, message: impl fmt::Display) -> anyhow::Error {
+        anyhow!(BadUsage::new(format_args!("{}: {message}", self.path.display())))
     }
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use broker::amount::Amount;
 
-use super::{cluster::ClusterSpec, error::ReplayError, lines::Lines};
+use super::{cluster::ClusterSpec, lines::Lines};
 
 /// Most hosts of all clusters together, the planner's largest pool.
 pub const HOSTS_MAX: u64 = 1 << 17;
@@ -15,8 +15,8 @@ pub const HOSTS_MAX: u64 = 1 << 17;
 /// Reads the clusters.
 ///
 /// # Errors
-/// [`ReplayError`] with file and line for anything that is not as described above.
-pub fn read(path: &Path) -> Result<Vec<ClusterSpec>, ReplayError> {
+/// Bad usage with file and line for anything that is not as described above.
+pub fn read(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
     let mut lines = Lines::open(path)?;
     let mut clusters: Vec<ClusterSpec> = Vec::new();
     let (mut hosts, mut ids) = (0, BTreeSet::new());

@@ -6,7 +6,6 @@
 pub mod args;
 mod cluster;
 mod engine;
-mod error;
 mod growth;
 mod job;
 mod lines;
@@ -16,7 +15,6 @@ mod moment;
 mod output;
 mod page;
 mod policy;
-mod progress;
 mod record;
 mod series;
 mod synthetic;
@@ -26,34 +24,30 @@ mod trace;
 
 use std::{process::ExitCode, time::Instant};
 
+use anyhow::Context;
+
 use self::{
-    args::{OutputArg, Overrun, ReplayArgs, Runtimes},
+    args::{Overrun, ReplayArgs, Runtimes},
     cluster::ClusterSpec,
     engine::Run,
-    error::ReplayError,
     growth::Point,
     job::Job,
-    output::{Cost, Setting, Speed},
+    output::{Cost, Document, Setting, Speed},
     policy::Setup,
-    progress::Progress,
     series::Series,
     trace::{Rules, Trace},
 };
-use crate::{grid::memory, print::print, report::check_places};
+use crate::{error::BadUsage, grid::memory, progress::Progress, report::check_places};
+
+/// Jobs between two looks at the display.
+const SHOWN_EVERY: usize = 256;
 
 /// Runs the command.
-pub fn run(args: &ReplayArgs) -> ExitCode {
-    match replay(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kolo-sim replay: {error}");
-            if error.is_bad_usage() { ExitCode::from(crate::BAD_USAGE) } else { ExitCode::FAILURE }
-        }
-    }
-}
-
-fn replay(args: &ReplayArgs) -> Result<(), ReplayError> {
-    check_places(args.jobs_csv.iter().chain(&args.report))?;
+///
+/// # Errors
+/// Bad usage when a file cannot be used; else when the policy is broken or the result cannot be printed.
+pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
+    check_places(args.jobs_csv.iter().chain(&args.report)).map_err(BadUsage::new)?;
     let clusters = machines::read(&args.machines)?;
     let trace = trace_of(args, &clusters)?;
     eprint!("{}", output::findings(&trace.findings));
@@ -72,24 +66,21 @@ fn replay(args: &ReplayArgs) -> Result<(), ReplayError> {
     let setting = setting(args);
     if let Some(path) = &args.jobs_csv {
         let names: Vec<String> = clusters.iter().map(|cluster: &ClusterSpec| cluster.name.clone()).collect();
-        output::write_jobs(path, &trace, &runs, &names)?;
+        output::write_jobs(path, &trace, &runs, &names).with_context(|| BadUsage::new(path.display()))?;
     }
     if let Some(path) = &args.report {
         let series = Series::of(&trace.jobs, &runs);
         let page = page::page(&metrics, &setting, &series, &growth, metrics::processors_of(&clusters));
-        page.write(path).map_err(|source| ReplayError::File { path: path.clone(), source })?;
+        page.write(path).with_context(|| BadUsage::new(path.display()))?;
     }
     let cost = Cost { speed, memory_mib_max: memory::peak(), growth };
-    let text = match args.output {
-        OutputArg::Table => output::table(&metrics, &setting, &cost),
-        OutputArg::Json => output::json(&metrics, &setting, &cost)? + "\n",
-    };
-    print(&text)?;
-    Ok(())
+    let document = Document { metrics: &metrics, setting: &setting, cost: &cost };
+    args.output.print(|| output::table(&metrics, &setting, &cost), &document).context("standard output")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The jobs of the trace's file, or made-up ones.
-fn trace_of(args: &ReplayArgs, clusters: &[ClusterSpec]) -> Result<Trace, ReplayError> {
+fn trace_of(args: &ReplayArgs, clusters: &[ClusterSpec]) -> anyhow::Result<Trace> {
     let jobs_max = args.limit.map(|jobs| jobs as usize);
     let rules = Rules { runtimes: args.runtimes, overrun: args.overrun, teardown_s: args.teardown, jobs_max };
     if let Some(path) = &args.trace {
@@ -99,17 +90,22 @@ fn trace_of(args: &ReplayArgs, clusters: &[ClusterSpec]) -> Result<Trace, Replay
     Ok(trace::of_records(synthetic::records(args.seed, jobs as usize, clusters), clusters, &rules))
 }
 
-/// Replays these jobs, and tells how long that took.
-fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> Result<(Vec<Run>, Speed), ReplayError> {
+/// Replays these jobs; how long that took.
+fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> anyhow::Result<(Vec<Run>, Speed)> {
     // The name was checked when the flags were read.
     let setup = Setup { jobs, clusters, seed: args.seed };
     let Some(mut policy) = policy::named(&args.policy, &setup) else { return Ok((Vec::new(), Speed::default())) };
-    let mut progress = Progress::new(jobs.len());
+    let progress = Progress::new("jobs", jobs.len() as u64);
+    let watch = |ended: usize| {
+        if ended.is_multiple_of(SHOWN_EVERY) {
+            progress.at(ended as u64);
+        }
+    };
     let started = Instant::now();
-    let replayed = engine::replay(jobs, clusters, policy.as_mut(), &mut progress);
+    let replayed = engine::replay(jobs, clusters, policy.as_mut(), watch);
     let replay_seconds = started.elapsed().as_secs_f64();
     progress.end();
-    let runs = replayed.map_err(|source| ReplayError::Engine { policy: args.policy.clone(), source })?;
+    let runs = replayed.with_context(|| format!("policy {}", args.policy))?;
     let speed = Speed { replay_seconds, jobs_per_second: runs.len() as f64 / replay_seconds.max(1e-9) };
     Ok((runs, speed))
 }

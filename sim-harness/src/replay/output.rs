@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::{
     engine::Run,
-    error::ReplayError,
     growth::Point,
     metrics::{Experience, Metrics, Spread},
     trace::{Findings, Trace},
@@ -59,14 +58,18 @@ pub struct Cost {
     pub growth: Vec<Point>,
 }
 
+/// The result as programs read it.
 #[derive(Serialize)]
-struct Document<'a> {
+pub struct Document<'a> {
+    /// The metrics.
     #[serde(flatten)]
-    metrics: &'a Metrics,
+    pub metrics: &'a Metrics,
+    /// What was replayed.
     #[serde(flatten)]
-    setting: &'a Setting,
+    pub setting: &'a Setting,
+    /// What it cost.
     #[serde(flatten)]
-    cost: &'a Cost,
+    pub cost: &'a Cost,
 }
 
 /// The metrics as a table, with what was found in the trace.
@@ -130,19 +133,11 @@ pub fn findings(findings: &Findings) -> String {
     text
 }
 
-/// The result as one line of JSON.
-///
-/// # Errors
-/// Never for these values; the writer's type allows it.
-pub fn json(metrics: &Metrics, setting: &Setting, cost: &Cost) -> Result<String, io::Error> {
-    serde_json::to_string(&Document { metrics, setting, cost }).map_err(io::Error::from)
-}
-
 /// Writes one line a job, in the order of submission.
 ///
 /// # Errors
-/// [`ReplayError::File`] when that is not possible.
-pub fn write_jobs(path: &Path, trace: &Trace, runs: &[Run], clusters: &[String]) -> Result<(), ReplayError> {
+/// When that is not possible.
+pub fn write_jobs(path: &Path, trace: &Trace, runs: &[Run], clusters: &[String]) -> io::Result<()> {
     write_whole(path, |file| {
         writeln!(
             file,
@@ -170,5 +165,4 @@ pub fn write_jobs(path: &Path, trace: &Trace, runs: &[Run], clusters: &[String])
         }
         Ok(())
     })
-    .map_err(|source| ReplayError::File { path: path.to_owned(), source })
 }

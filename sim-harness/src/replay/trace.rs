@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::{
     args::{Overrun, Runtimes},
     cluster::ClusterSpec,
-    error::ReplayError,
     job::{Job, Shape},
     lines::Lines,
     record::{FIELDS_EXTENDED, Record},
@@ -93,8 +92,8 @@ pub struct Trace {
 /// Reads a trace for these clusters.
 ///
 /// # Errors
-/// [`ReplayError`] with file and line when the file cannot be read, ends inside a record, is too large, or holds no job.
-pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> Result<Trace, ReplayError> {
+/// Bad usage with file and line when the file cannot be read, ends inside a record, is too large, or holds no job.
+pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> anyhow::Result<Trace> {
     let mut lines = Lines::open(path)?;
     let mut trace = Trace { jobs: Vec::new(), findings: Findings::default() };
     let (mut latest_s, mut is_extended) = (0, false);

@@ -4,11 +4,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::error::ScaleError;
 use super::geography::NetworkKind;
-use crate::grid::{args::in_range, scenario::duration};
+use crate::{
+    grid::{args::in_range, scenario::duration},
+    print::OutputForm,
+};
 
 /// Most sites.
 pub const SITES_MAX: usize = 20_000;
@@ -74,15 +77,6 @@ pub struct ScaleArgs {
     /// What is printed on standard output.
     #[arg(long, value_enum, default_value_t = OutputForm::Table)]
     pub output: OutputForm,
-}
-
-/// Form of the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputForm {
-    /// For people.
-    Table,
-    /// The same on standard error, and one JSON object as the last line of standard output.
-    Json,
 }
 
 /// Times that the flags name, in microseconds.

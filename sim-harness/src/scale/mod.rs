@@ -40,7 +40,7 @@ use std::{
 };
 
 use self::{
-    args::{OutputForm, ScaleArgs},
+    args::ScaleArgs,
     compare::RealGrid,
     error::ScaleError,
     figures::Figures,
@@ -48,7 +48,8 @@ use self::{
     settings::{Pace, Settings},
 };
 use crate::{
-    BAD_USAGE,
+    error::BAD_USAGE,
+    print::OutputForm,
     report::{PlaceError, check_places},
 };
 

@@ -25,7 +25,7 @@ use self::{
 use crate::{
     faults::scripted as simulator,
     grid::{error::GridError, scripted as processes},
-    print::print,
+    print::{OutputForm, print},
 };
 
 /// Largest file that is read, in bytes.
@@ -59,15 +59,6 @@ pub enum On {
     Simulator,
     /// Real nodes on this machine.
     Processes,
-}
-
-/// Form of the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum OutputForm {
-    /// For people.
-    Table,
-    /// One JSON object as the last line.
-    Json,
 }
 
 /// Why a scenario was not played to an end.
@@ -106,7 +97,7 @@ impl ScenarioError {
     fn exit_code(&self) -> u8 {
         match self {
             ScenarioError::Grid(error) => error.exit_code(),
-            _ => crate::BAD_USAGE,
+            _ => crate::error::BAD_USAGE,
         }
     }
 }

@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use broker::request::Effort;
 use clap::{Args, ValueEnum};
 
-use crate::placement::{self, PLACEMENTS};
+use crate::{
+    placement::{self, PLACEMENTS},
+    print::OutputForm,
+};
 
 /// Repeat the source's tables 3.2 to 3.4 and its parameter study, with its own figures beside ours.
 #[derive(Debug, Args)]
@@ -64,8 +67,8 @@ pub struct TablesArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// How the tables are printed.
-    #[arg(long, value_enum, default_value_t = OutputArg::Table)]
-    pub output: OutputArg,
+    #[arg(long, value_enum, default_value_t = OutputForm::Table)]
+    pub output: OutputForm,
 }
 
 /// An effort on the command line.
@@ -87,15 +90,6 @@ impl From<EffortArg> for Effort {
             EffortArg::Thorough => Effort::Thorough,
         }
     }
-}
-
-/// How the tables are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputArg {
-    /// For people.
-    Table,
-    /// One JSON object, on the last line.
-    Json,
 }
 
 fn names() -> String {

@@ -14,7 +14,6 @@ use broker::{
     request::Request,
     time::Time,
 };
-use indicatif::ProgressBar;
 use serde::Deserialize;
 
 use super::{
@@ -22,7 +21,10 @@ use super::{
     exhaustive,
     workload::{Question, Workload, read},
 };
-use crate::placement::{self, Asked, MakePlacement};
+use crate::{
+    placement::{self, Asked, MakePlacement},
+    progress::Progress,
+};
 
 /// N of the requests that are compared with exhaustive search (table 3.3).
 pub const EXHAUSTIVE_HOSTS: usize = 5;
@@ -118,7 +120,7 @@ pub fn measure(
     path: &Path,
     exact: &Proven,
     method: &Method,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Vec<Case>, TablesError> {
     let mut planner = OfflinePlanner::new(workload.grid.clone(), method.settings, method.seed, false)?;
     let pool = placement::pool(&workload.grid);
@@ -144,7 +146,7 @@ pub fn measure(
             case.best = sought.map_or(Some(None), |sought| exhaustive::search(&sought));
         }
         cases.push(case);
-        progress.inc(1);
+        progress.advance(1);
     }
     Ok(cases)
 }

@@ -27,7 +27,7 @@ use broker::phases::Settings;
 use serde::Serialize;
 
 use self::{
-    args::{OutputArg, TablesArgs},
+    args::TablesArgs,
     error::TablesError,
     measure::{Case, EXHAUSTIVE_HOSTS, Method},
     stats::Spread,
@@ -37,8 +37,7 @@ use self::{
 };
 use crate::{
     placement,
-    print::print,
-    progress,
+    progress::Progress,
     report::{PlaceError, check_places, write_whole},
 };
 
@@ -98,11 +97,7 @@ pub fn run(args: &TablesArgs) -> Result<(), TablesError> {
     if let Some(path) = &args.html {
         write(path, page::page(&tables).html().as_bytes())?;
     }
-    let text = match args.output {
-        OutputArg::Table => present::text(&tables),
-        OutputArg::Json => serde_json::to_string(&tables).map_err(io::Error::from)? + "\n",
-    };
-    print(&text)?;
+    args.output.print(|| present::text(&tables), &tables)?;
     Ok(())
 }
 
@@ -124,7 +119,7 @@ fn make(args: &TablesArgs) -> Result<(Tables, Plans), TablesError> {
         policies: policies.collect(),
     };
     let requests = workload.collective.len() + workload.simple.as_ref().map_or(0, Vec::len);
-    let bar = progress::bar("requests", requests);
+    let bar = Progress::new("requests", requests as u64);
     let plan = |questions: &[Question], path: &Option<PathBuf>, exact: &Option<PathBuf>| {
         let path = path.clone().unwrap_or_else(|| "generated requests".into());
         measure::measure(&workload, questions, &path, &measure::read_exact(exact.as_deref())?, &method, &bar)
@@ -134,7 +129,7 @@ fn make(args: &TablesArgs) -> Result<(Tables, Plans), TablesError> {
         Some(questions) => Some(plan(questions, &args.simple, &args.exact_simple)?),
         None => None,
     };
-    bar.finish_and_clear();
+    bar.end();
     let study = (!args.no_study).then(|| run_study(args, &workload, settings));
     let plans = Plans { collective: lines(&collective)?, simple: lines(simple.as_deref().unwrap_or(&[]))? };
     let count = method.policies.len();
@@ -174,10 +169,11 @@ fn version_tables(name: &str, version: Version, collective: &[Case], simple: Opt
 
 fn run_study(args: &TablesArgs, workload: &Workload, settings: Settings) -> Study {
     let requests = study::questions(&workload.collective);
-    let bar = progress::bar("runs of the parameter study", requests.len() * study::STEPS * args.study_runs as usize);
+    let runs = requests.len() * study::STEPS * args.study_runs as usize;
+    let bar = Progress::new("runs of the parameter study", runs as u64);
     let pool = placement::pool(&workload.grid);
     let study = study::study(&requests, &pool, settings, args.study_runs, args.seed, &bar);
-    bar.finish_and_clear();
+    bar.end();
     study
 }
 

@@ -15,7 +15,6 @@ use broker::{
     request::{Request, RequestDocument},
     time::Time,
 };
-use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::{
@@ -23,7 +22,7 @@ use super::{
     stats::{mean, spread},
     workload::{Question, sample},
 };
-use crate::placement::Asked;
+use crate::{placement::Asked, progress::Progress};
 
 /// The source's values of `M_init`.
 const M_VALUES: [u32; 4] = [2, 3, 4, 6];
@@ -119,7 +118,7 @@ pub fn study(
     settings: Settings,
     runs: u32,
     seed: u64,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Study {
     let base = Values { m: None, l1: 7, l2: 10 };
     let points = |values: &[Values], named: &[u32]| {
@@ -127,7 +126,7 @@ pub fn study(
             .iter()
             .map(|values| {
                 let each = requests.iter().map(|request| {
-                    progress.inc(u64::from(runs));
+                    progress.advance(u64::from(runs));
                     trials(request, pool, settings, *values, (seed, runs))
                 });
                 let (textbook, kolo): (Trials, Trials) = each.unzip();

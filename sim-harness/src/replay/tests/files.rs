@@ -3,16 +3,18 @@
 use std::{fs, path::PathBuf};
 
 use super::{cluster, job, replay};
-use crate::replay::{
-    args::{Overrun, Runtimes},
-    error::ReplayError,
-    growth::Point,
-    machines,
-    metrics::{self, Experience},
-    output::{self, Setting},
-    page, policy,
-    series::Series,
-    trace::{self, Findings, Rules, Trace},
+use crate::{
+    error::BadUsage,
+    replay::{
+        args::{Overrun, Runtimes},
+        growth::Point,
+        machines,
+        metrics::{self, Experience},
+        output::{self, Setting},
+        page, policy,
+        series::Series,
+        trace::{self, Findings, Rules, Trace},
+    },
 };
 
 const RULES: Rules = Rules { runtimes: Runtimes::True, overrun: Overrun::Kill, teardown_s: 1, jobs_max: None };
@@ -22,14 +24,14 @@ fn record(id: i64, submit_s: i64, run_s: i64, processors: i64, limit_s: i64) -> 
     format!("{id} {submit_s} 0 {run_s} {processors} -1 -1 {processors} {limit_s} -1 1 1 1 1 -1 1 -1 -1\n")
 }
 
-fn read_with(text: &str, rules: &Rules) -> Result<Trace, ReplayError> {
+fn read_with(text: &str, rules: &Rules) -> anyhow::Result<Trace> {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("a.swf");
     fs::write(&path, text).unwrap();
     trace::read(&path, &[cluster(10, 4, 1000)], rules)
 }
 
-fn read(text: &str) -> Result<Trace, ReplayError> {
+fn read(text: &str) -> anyhow::Result<Trace> {
     read_with(text, &RULES)
 }
 
@@ -137,7 +139,7 @@ fn files_that_cannot_be_used_are_refused_with_file_and_line() {
     let good = record(1, 0, 5, 1, 9);
     let cut = format!("{good}2 0 5");
     let error = read(&cut).unwrap_err();
-    assert!(error.is_bad_usage());
+    assert!(error.is::<BadUsage>());
     assert!(error.to_string().contains("a.swf: line 2: the file ends inside a record"), "{error}");
     // An extended record that is cut looks like a plain one.
     let cut = format!("{} q 1:ppn=1\n{}", good.trim_end(), record(2, 0, 5, 1, 9).trim_end());
@@ -150,9 +152,10 @@ fn files_that_cannot_be_used_are_refused_with_file_and_line() {
     assert!(error.contains("no job to replay (2 broken lines") && error.contains("line 1: "), "{error}");
     assert!(read("").unwrap_err().to_string().contains("no job to replay"));
     let missing = trace::read(&PathBuf::from("/nowhere/a.swf"), &[cluster(1, 1, 1)], &RULES).unwrap_err();
-    assert!(missing.is_bad_usage() && missing.to_string().starts_with("/nowhere/a.swf: "));
+    assert!(missing.is::<BadUsage>() && format!("{missing:#}").starts_with("/nowhere/a.swf: No such"));
     let folder = tempfile::tempdir().unwrap();
-    assert!(trace::read(folder.path(), &[cluster(1, 1, 1)], &RULES).unwrap_err().to_string().contains("a directory"));
+    let error = trace::read(folder.path(), &[cluster(1, 1, 1)], &RULES).unwrap_err();
+    assert!(error.is::<BadUsage>() && format!("{error:#}").contains("directory"), "{error:#}");
 }
 
 #[test]
@@ -236,7 +239,7 @@ fn metrics_series_and_files_say_what_happened() {
     let speed = output::Speed { replay_seconds: 1.0, jobs_per_second: 2.0 };
     let mut cost = output::Cost { speed, memory_mib_max: Some(1.5), growth: Vec::new() };
     let json = |cost: &output::Cost| -> serde_json::Value {
-        serde_json::from_str(&output::json(&metrics, &setting, cost).unwrap()).unwrap()
+        serde_json::to_value(output::Document { metrics: &metrics, setting: &setting, cost }).unwrap()
     };
     let line = json(&cost);
     assert_eq!((&line["jobs"], &line["slowdown"]["mean"]), (&2.into(), &2.0.into()));

@@ -38,7 +38,7 @@ pub fn cluster(hosts: u32, processors_per_host: u32, memory_per_host_kib: u64) -
 /// Replays and checks what must hold under every policy: nobody starts too early, and no host is over-committed in sum.
 pub fn replay(policy: &str, jobs: &[Job], clusters: &[ClusterSpec]) -> Vec<Run> {
     let mut policy = policy::named(policy, &Setup { jobs, clusters, seed: 1 }).unwrap();
-    let runs = engine::replay(jobs, clusters, policy.as_mut(), &mut ()).unwrap();
+    let runs = engine::replay(jobs, clusters, policy.as_mut(), |_| ()).unwrap();
     for (job, run) in jobs.iter().zip(&runs) {
         assert!(run.start.second() >= job.submit_s && run.end.second() == run.start.second() + job.held_s);
         for (number, spec) in clusters.iter().enumerate() {

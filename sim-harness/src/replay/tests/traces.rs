@@ -42,7 +42,7 @@ fn metrics_of(folder: &Path, name: &str, policy: &str, runtimes: Runtimes) -> Me
     let rules = Rules { runtimes, overrun: Overrun::Kill, teardown_s: 1, jobs_max: None };
     let trace = trace::read(&folder.join(format!("{name}.swf")), &clusters, &rules).unwrap();
     let mut policy = policy::named(policy, &Setup { jobs: &trace.jobs, clusters: &clusters, seed: 1 }).unwrap();
-    let runs = engine::replay(&trace.jobs, &clusters, policy.as_mut(), &mut ()).unwrap();
+    let runs = engine::replay(&trace.jobs, &clusters, policy.as_mut(), |_| ()).unwrap();
     metrics::measure(&trace, &runs, &clusters)
 }
 
