@@ -7,8 +7,13 @@ mod cli;
 mod config;
 mod contact;
 mod daemon;
+mod entry;
 #[cfg(test)]
 mod fuzzing;
+mod net;
+mod runtime;
+mod site;
+mod storage;
 mod text;
 mod trust;
 

@@ -21,7 +21,7 @@ use super::{
     grid::ScheduleState,
     problem::Problem,
 };
-use crate::daemon::{bookings::Told, requests::Snapshot};
+use crate::entry::{bookings::Told, request::Snapshot};
 
 /// Reservations of one answer unless asked otherwise.
 const LIST_DEFAULT: usize = 5_000;

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{ApiState, grid::ScheduleState, problem::Problem};
-use crate::daemon::changes::{CLIENTS_MAX, Change, Listening};
+use crate::runtime::changes::{CLIENTS_MAX, Change, Listening};
 
 /// How often the view of sites is compared with what it was.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

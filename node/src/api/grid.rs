@@ -24,7 +24,7 @@ use super::{
     problem::Problem,
     schema,
 };
-use crate::daemon::{activation::FailedActivation, carry::MAX_SCHEDULE_AGE, clock::unix_ms};
+use crate::{entry::driver::MAX_SCHEDULE_AGE, runtime::clock::unix_ms, site::activation::FailedActivation};
 
 /// Sites or hosts of one answer unless asked otherwise.
 const LIST_DEFAULT: usize = 10_000;

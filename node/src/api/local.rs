@@ -21,7 +21,7 @@ use super::{
     requests::{ambiguous, read_body},
     schema,
 };
-use crate::{daemon::feed::FeedState, trust::new_request_id};
+use crate::{site::feed::FeedState, trust::new_request_id};
 
 /// How long the ledger may take, its write to disk included.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

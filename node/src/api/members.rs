@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{ApiState, extract::Body, problem::Problem, requests::read_body, schema};
-use crate::daemon::membership::RevokeError;
+use crate::net::membership::RevokeError;
 
 /// Answer of `GET /v1/grid`.
 #[derive(Debug, Serialize, ToSchema)]

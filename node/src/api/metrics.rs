@@ -13,7 +13,7 @@ use axum::{
 use broker::{ledger::BookingState, view::Schedules};
 
 use super::{ApiState, Via, grid::ScheduleState};
-use crate::daemon::metrics::{OfGrid, Present};
+use crate::runtime::metrics::{OfGrid, Present};
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 

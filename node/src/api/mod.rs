@@ -48,11 +48,13 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::{problem::Problem, request_view::SiteWords, session::Sessions};
-use crate::daemon::{
-    activation::Activations, bookings::Bookings, carry::Carrier, changes::Changes, feed::SharedFeedState,
-    membership::Membership, metrics::Metrics, requests::Requests, site::SharedLedger,
+use crate::{
+    entry::{bookings::Bookings, driver::Carrier, requests::Requests},
+    net::membership::Membership,
+    runtime::{changes::Changes, metrics::Metrics},
+    site::{activation::Activations, feed::SharedFeedState, task::SharedLedger},
+    trust::Secret,
 };
-use crate::trust::Secret;
 
 /// Largest request body; a request that names 20,000 candidates fits.
 const BODY_BYTES_MAX: usize = 4 << 20;

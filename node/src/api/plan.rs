@@ -20,7 +20,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{ApiState, extract::Body, problem::Problem, requests::read_request, schema};
-use crate::{daemon::carry, text::words::reason_text};
+use crate::{entry::driver, text::words::reason_text};
 
 /// The plan object of the formats, with the site of each host and the age of the schedule that was used.
 #[derive(Debug, Serialize, ToSchema)]
@@ -121,7 +121,7 @@ pub async fn plan(State(state): State<Arc<ApiState>>, Body(body): Body) -> Resul
             None => request.hosts().saturating_mul(multiplier as usize),
         };
         let found =
-            carry::find(&state.discovery, &request, (count, count), seed, BTreeSet::new(), carry::MAX_SCHEDULE_AGE)
+            driver::find(&state.discovery, &request, (count, count), seed, BTreeSet::new(), driver::MAX_SCHEDULE_AGE)
                 .await;
         let candidates: Vec<Candidate<'_>> = found
             .hosts

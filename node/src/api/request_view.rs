@@ -14,9 +14,9 @@ use utoipa::ToSchema;
 use super::schema;
 use crate::{
     contact,
-    daemon::{
+    entry::{
         extensions::end_with,
-        requests::{ShownStage, Snapshot},
+        request::{ShownStage, Snapshot},
     },
     text::words::{reason_text, site_text},
 };

@@ -26,11 +26,12 @@ use super::{
     schema,
 };
 use crate::{
-    daemon::{
-        clock::unix_ms,
-        membership::SignError,
-        requests::{Carried, Command, ShownStage, Snapshot, SubmitError, is_left_to_another},
+    entry::{
+        request::{Carried, Command, ShownStage, Snapshot, SubmitError},
+        requests::is_left_to_another,
     },
+    net::membership::SignError,
+    runtime::clock::unix_ms,
     text::{
         document::{DocumentError, Syntax},
         request_file::{self, Writer},

@@ -23,7 +23,7 @@ use super::{
     requests::{checked_request, read_body},
     schema,
 };
-use crate::{daemon::carry, text::words::reason_text};
+use crate::{entry::driver, text::words::reason_text};
 
 /// Most hosts looked at.
 const HOSTS_MAX: usize = 20_000;
@@ -128,8 +128,8 @@ pub async fn slots(State(state): State<Arc<ApiState>>, Body(body): Body) -> Resu
     }
     let seed = rand::random();
     let counts = (HOSTS_MAX, request.hosts());
-    let age_max = carry::MAX_SCHEDULE_AGE;
-    let found = carry::find(&state.discovery, &request, counts, seed, BTreeSet::new(), age_max).await;
+    let age_max = driver::MAX_SCHEDULE_AGE;
+    let found = driver::find(&state.discovery, &request, counts, seed, BTreeSet::new(), age_max).await;
     let effort = request.effort().unwrap_or(settings.effort);
     let question = Question { mode, at, request: &request, window: (earliest, latest), effort, seed };
     Ok(Json(tokio::task::block_in_place(|| question.answer(&state, &found))))

@@ -19,8 +19,8 @@ use super::{
     requests::{read_signed, submit_problem, view},
     schema,
 };
-use crate::daemon::{
-    requests::Command,
+use crate::entry::{
+    request::Command,
     takeover::{Looked, TakeOverFailure, look_up},
 };
 

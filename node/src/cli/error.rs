@@ -8,6 +8,7 @@ use super::{client::ApiError, views::RequestView};
 use crate::{
     config::ConfigError,
     daemon::DaemonError,
+    storage::data_dir::DataDirError,
     text::document::DocumentError,
     trust::{TokenError, TrustFileError},
 };
@@ -74,6 +75,9 @@ pub enum CliError {
     /// What was asked of the grid cannot be done from here.
     #[error("{0}")]
     Membership(String),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
     /// The daemon ended.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
@@ -164,6 +168,7 @@ impl CliError {
             CliError::Unreserved(view) => view.exit(),
             CliError::NoPlan(_) => Exit::NoPlacement,
             CliError::Daemon(_)
+            | CliError::DataDir(_)
             | CliError::Trust(_)
             | CliError::Membership(_)
             | CliError::StillWaiting { .. }
@@ -200,6 +205,7 @@ impl CliError {
             | CliError::Token(_)
             | CliError::Membership(_)
             | CliError::Daemon(_)
+            | CliError::DataDir(_)
             | CliError::NoPlan(_)
             | CliError::NotExtended { .. }
             | CliError::Io { .. } => None,

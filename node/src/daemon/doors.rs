@@ -25,10 +25,11 @@ use tokio::{
 use tracing::{debug, info};
 
 use self::places::{DoorLimits, Place, Places};
-use super::{DaemonError, open_files::Shares};
+use super::error::DaemonError;
 use crate::{
     api::{self, ApiState, Via, tls::Tls},
     config::NodeConfig,
+    runtime::open_files::Shares,
 };
 
 /// How long a connection may go without a call, and the header of a call may take. Longer than the command line keeps a

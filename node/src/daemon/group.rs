@@ -19,8 +19,8 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{DaemonError, open_files, run_until, start_log, told_to_stop};
-use crate::config::NodeConfig;
+use super::{error::DaemonError, run_until, start_log, told_to_stop};
+use crate::{config::NodeConfig, runtime::open_files};
 
 /// Nodes that start at the same time. More would only compete for the processors.
 const STARTING_MAX: usize = 8;

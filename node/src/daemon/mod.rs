@@ -4,26 +4,9 @@
 //! Invariant: what the disk remembers is in force before the first message is answered, and a disk that fails stops the
 //! node.
 
-pub mod activation;
-mod arrivals;
-pub mod bookings;
-pub mod carry;
-pub mod changes;
-pub mod clock;
-pub mod data_dir;
 mod doors;
-pub mod extensions;
-pub mod feed;
+mod error;
 pub mod group;
-pub mod membership;
-pub mod metrics;
-mod open_files;
-pub mod requests;
-mod run_group;
-mod silence;
-pub mod site;
-pub mod storage;
-pub mod takeover;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -40,26 +23,35 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use self::{
-    activation::{ActivationRecord, Activations, Activator, Surroundings},
-    bookings::Bookings,
-    carry::Carrier,
-    changes::Changes,
-    clock::{Clock, unix_ms},
-    data_dir::DataDir,
-    doors::Doors,
-    feed::Feed,
-    membership::Membership,
-    metrics::Metrics,
-    open_files::Shares,
-    requests::{Observers, Requests},
-    site::{SharedLedger, SiteTask, own_site},
-    storage::{Change, Remembered, Store, StoreError, StoreSettings},
-};
+use self::doors::Doors;
+pub use self::error::DaemonError;
 use crate::{
-    api::{ApiState, events::watch_sites, session::Sessions, tls::TlsError},
+    api::{ApiState, events::watch_sites, session::Sessions},
     config::{LogConfig, LogFormat, NodeConfig},
-    trust::{GridFile, TrustFileError},
+    entry::{
+        bookings::Bookings,
+        driver::Carrier,
+        requests::{Observers, Requests},
+        silence::SilentSites,
+    },
+    net::membership::Membership,
+    runtime::{
+        changes::Changes,
+        clock::{Clock, unix_ms},
+        metrics::Metrics,
+        open_files::{self, Shares},
+    },
+    site::{
+        activation::{Activations, Activator, Surroundings},
+        feed::Feed,
+        task::{SharedLedger, SiteTask, own_site},
+    },
+    storage::{
+        Change, Remembered, Store, StoreError, StoreSettings,
+        activation::{ActivationEvent, ActivationRecord},
+        data_dir::DataDir,
+    },
+    trust::GridFile,
 };
 
 /// How often the addresses of peers are looked at, and written down if they have changed: a node that crashes soon after
@@ -74,71 +66,6 @@ const PEERS_LAST_TICKS: u64 = 12;
 const REMEMBERED_PEERS_MAX: usize = 64;
 /// How long open API calls may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-
-/// Why the daemon did not start, or stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum DaemonError {
-    /// The data directory, or a file in it.
-    #[error("{path}: {detail}")]
-    Path {
-        /// Which.
-        path: String,
-        /// What is wrong with it.
-        detail: String,
-    },
-    /// The node's key is gone, and what was promised with it is not.
-    #[error(
-        "{path} is missing, but a ledger is beside it: a new key would make another site, which keeps none of what this one has \
-         promised and reserved; put the key back from its backup, or begin anew with another --data-dir"
-    )]
-    KeyLost {
-        /// Where it was.
-        path: String,
-    },
-    /// The node's key.
-    #[error(transparent)]
-    Identity(#[from] discovery::identity::IdentityError),
-    /// Keys, credentials or revocations.
-    #[error(transparent)]
-    Trust(#[from] TrustFileError),
-    /// A node without a credential in a closed grid.
-    #[error(
-        "this site has no credential of grid {grid}: ask for an invitation (kolo grid invite --role site) and use it with \
-         kolo join TOKEN"
-    )]
-    NoCredential {
-        /// The grid.
-        grid: String,
-    },
-    /// The ledger's file.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The API's address.
-    #[error("api: cannot listen on {address}: {source}; choose another with --api ADDRESS:PORT (port 0: any free one)")]
-    Api {
-        /// Where.
-        address: std::net::SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The page for other machines.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// Discovery did not start.
-    #[error(transparent)]
-    Discovery(#[from] discovery::StartError),
-    /// A configured value that only discovery can judge.
-    #[error("{key}: {detail}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// What is wrong.
-        detail: String,
-    },
-    /// A part of the node has ended that must not.
-    #[error("{0}")]
-    Stopped(String),
-}
 
 /// Runs a node until it is told to stop (SIGINT, SIGTERM) or its disk fails.
 ///
@@ -180,12 +107,12 @@ async fn run_until(
         discovery: discovery.clone(),
         own_site,
         store: store.clone(),
-        silent: silence::SilentSites::default(),
+        silent: SilentSites::default(),
         clock,
         failed: failed.clone(),
     };
     let changes = Changes::default();
-    let metrics = Arc::new(Metrics::new(store.figures()));
+    let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
     let told = Observers { changes: changes.clone(), metrics: metrics.clone() };
     let feed = Feed::new(&config, carrier.own_site.clone(), clock, metrics.clone());
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), told));

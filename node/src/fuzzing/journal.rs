@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use fuzz_support::{Input, Seed, Target};
 
-use crate::daemon::storage::{
+use crate::storage::{
     entry::{self, Entry, State, Table},
     read::GroupReader,
     sector::{self, Header, Home, Role, SECTOR_BYTES},

@@ -13,7 +13,7 @@ use fuzz_support::{Input, Seed, Target};
 
 use super::config::in_directory;
 use crate::{
-    daemon::membership::{decode, decode_revocation},
+    net::membership::{decode, decode_revocation},
     trust::{GridFile, IssuedList, RevocationFile, Token, Wallet},
 };
 

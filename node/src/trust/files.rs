@@ -14,7 +14,7 @@ use data_encoding::HEXLOWER;
 use ed25519_dalek::SigningKey;
 use rand::{TryRng as _, rngs::SysRng};
 
-use super::TrustFileError;
+use super::error::TrustFileError;
 
 /// The file in the founder's data directory with the root key of the grid.
 pub const ROOT_KEY_FILE: &str = "grid-root.key";

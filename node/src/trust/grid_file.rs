@@ -11,7 +11,7 @@ use broker::{
 use discovery::GridId;
 use serde::{Deserialize, Serialize};
 
-use super::{TrustFileError, files};
+use super::{error::TrustFileError, files};
 
 /// The name of the file.
 const FILE: &str = "grid.json";

@@ -13,8 +13,12 @@ use broker::{
 use ed25519_dalek::SigningKey;
 
 use super::{
-    GridFile, Invitation, Issued, ROOT_KEY_FILE, TrustFileError, Wallet,
-    files::{load_key, random_bytes},
+    error::TrustFileError,
+    files::{ROOT_KEY_FILE, load_key, random_bytes},
+    grid_file::GridFile,
+    issued::Issued,
+    token::Invitation,
+    wallet::Wallet,
 };
 
 /// How long the founder's own credentials last: ten years.

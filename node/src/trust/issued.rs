@@ -11,7 +11,7 @@ use broker::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{TrustFileError, files};
+use super::{error::TrustFileError, files};
 
 const FILE: &str = "grid-issued.json";
 /// Most entries kept: as many as there can be revocations.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use broker::{document::read_object, trust::SignedRevocation};
 
-use super::{TrustFileError, files};
+use super::{error::TrustFileError, files};
 
 const FILE: &str = "grid-revocations.jsonl";
 /// 4,096 revocations with the longest chains of credentials.

@@ -11,7 +11,7 @@ use broker::{
 use data_encoding::BASE32_NOPAD;
 use ed25519_dalek::SigningKey;
 
-use super::{TrustFileError, files::random_bytes};
+use super::{error::TrustFileError, files::random_bytes};
 
 /// For how long a request without a latest start may be carried; as long as any node's reach that makes sense.
 const REACH: Span = Span(7 * 86_400);

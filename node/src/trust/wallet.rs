@@ -13,9 +13,11 @@ use broker::{
 use ed25519_dalek::SigningKey;
 
 use super::{
-    GridFile, Signer, TrustFileError,
+    error::TrustFileError,
     files::{self, USER_KEY_FILE, load_key, load_or_create_key},
-    member,
+    grid_file::GridFile,
+    issue::member,
+    signing::Signer,
 };
 
 const BYTES_MAX: u64 = 64 * 1024;

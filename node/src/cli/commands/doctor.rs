@@ -22,10 +22,10 @@ use crate::{
         output::{Look, Report},
     },
     config::{API_TOKEN_FILE, disk::Disk},
-    daemon::{
-        clock::unix_ms,
-        data_dir::IDENTITY_FILE,
-        storage::{self, Inspection, LEDGER_DIR, StoreError},
+    runtime::clock::unix_ms,
+    storage::{
+        self, Inspection, StoreError,
+        data_dir::{IDENTITY_FILE, LEDGER_DIR},
     },
     text::safe::safe,
 };

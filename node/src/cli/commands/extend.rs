@@ -25,7 +25,7 @@ use crate::{
         signing,
         views::{GrantView, RequestView, ReservationView},
     },
-    daemon::extensions::label_behind,
+    site::extension_label::label_behind,
     text::{
         request_file::seconds_of,
         safe::safe,

@@ -18,7 +18,7 @@ use crate::{
         grid_args::JoinArgs,
         output::{Look, Report},
     },
-    daemon::data_dir::DataDir,
+    storage::data_dir::DataDir,
     text::safe::safe,
     trust::{self, GridFile, Invitation, Token, Wallet},
 };

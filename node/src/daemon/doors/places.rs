@@ -14,7 +14,7 @@ use std::{
 use discovery::prefix_of;
 use tracing::warn;
 
-use crate::daemon::metrics::DoorFigures;
+use crate::runtime::metrics::DoorFigures;
 
 /// Between two lines of the log of one kind.
 const TELL_EVERY: Duration = Duration::from_secs(60);

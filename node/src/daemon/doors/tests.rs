@@ -6,7 +6,7 @@ use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
-use crate::daemon::metrics::DoorFigures;
+use crate::runtime::metrics::DoorFigures;
 
 struct OpenDoor {
     address: SocketAddr,

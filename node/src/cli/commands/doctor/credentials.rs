@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 
 use super::{Finding, Level};
 use crate::{
-    daemon::data_dir::IDENTITY_FILE,
+    storage::data_dir::IDENTITY_FILE,
     text::time::{format_span, format_time},
     trust::{GridFile, RevocationFile, Wallet, member},
 };
@@ -123,7 +123,7 @@ fn check_one(
 mod tests {
     use super::*;
     use crate::{
-        daemon::data_dir::DataDir,
+        storage::data_dir::DataDir,
         trust::{
             found,
             tests::{NOW, grid, key},

@@ -8,9 +8,9 @@ use broker::ids::SiteId;
 use discovery::Identity;
 
 use super::{Finding, Level};
-use crate::daemon::{
-    data_dir::IDENTITY_FILE,
-    storage::{self, LEDGER_DIR},
+use crate::storage::{
+    self,
+    data_dir::{IDENTITY_FILE, LEDGER_DIR},
 };
 
 const CHECK: &str = "identity";

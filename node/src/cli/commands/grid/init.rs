@@ -19,7 +19,7 @@ use crate::{
         grid_args::InitArgs,
         output::{Look, Report},
     },
-    daemon::data_dir::DataDir,
+    storage::data_dir::DataDir,
     text::safe::safe,
     trust::{self, GridFile, ROOT_KEY_FILE, TrustFileError, Wallet},
 };

@@ -1,0 +1,48 @@
+//! Why a node does not run.
+
+use std::{io, net::SocketAddr};
+
+use crate::{
+    api::tls::TlsError,
+    net::membership::MembershipError,
+    storage::{StoreError, data_dir::DataDirError},
+};
+
+/// Why the daemon did not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The data directory.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// What the node is to its grid.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// The ledger's file.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The API's address.
+    #[error("api: cannot listen on {address}: {source}; choose another with --api ADDRESS:PORT (port 0: any free one)")]
+    Api {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The page for other machines.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Discovery did not start.
+    #[error(transparent)]
+    Discovery(#[from] discovery::StartError),
+    /// A configured value that only discovery can judge.
+    #[error("{key}: {detail}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A part of the node has ended that must not.
+    #[error("{0}")]
+    Stopped(String),
+}

@@ -1,0 +1,268 @@
+//! What the sites of the grid have told of their reservations, for people to see who has what and when.
+//!
+//! A site is asked when somebody looks and its ledger has changed since, or its answer is old. Invariant: nothing here is
+//! ever used to grant or to plan; what a site tells is bounded in number, checked, and kept with its age. A reservation
+//! that has ended stays until [`PAST_KEPT`] after its end, so the picture has a past: that which this node has seen.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use broker::{
+    ids::SiteId,
+    protocol::{AttemptId, LedgerVersion, SiteAnswer, SiteRequest, ToldBooking},
+    time::{Millis, Span, Time},
+};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::entry::{driver::Carrier, request::Snapshot, requests::Requests};
+
+/// Sites asked at the same time.
+const ASKED_AT_ONCE: usize = 16;
+/// Sites asked by one look; the others are shown as they were told last.
+const ASKED_BY_LOOK: usize = 512;
+/// How long a site may take for one answer.
+const ANSWER_TIMEOUT: Millis = Millis(2_000);
+/// How long one look may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+/// A site whose ledger has not changed is asked again after this.
+const ANSWER_LIFE: Millis = Millis(60_000);
+/// A site that did not answer is left alone for this long.
+const SILENT_FOR: Millis = Millis(10_000);
+/// Most answers of one site taken for one look.
+const ANSWERS_MAX: usize = 16;
+/// Most reservations kept of one site, each counted once a host.
+const PARTS_OF_SITE_MAX: usize = 40_000;
+/// Most reservations kept of all sites together, each counted once a host; above it, those that end first are left out.
+const PARTS_MAX: usize = 400_000;
+/// How long a reservation is shown after its end.
+const PAST_KEPT: Span = Span(14 * 86_400);
+/// Longest name of a user that is shown.
+const USER_BYTES_MAX: usize = 256;
+
+/// What one site has told.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// By try.
+    pub bookings: Arc<BTreeMap<AttemptId, ToldBooking>>,
+    /// The ledger's version then.
+    pub version: Option<LedgerVersion>,
+    /// When, on the monotonic clock; none when it never answered.
+    pub told: Option<Millis>,
+    /// When it was last asked in vain.
+    silent: Option<Millis>,
+    /// Whether more was told than is kept.
+    pub is_cut: bool,
+    /// Whether its owner does not want them told.
+    pub is_withheld: bool,
+    /// What `bookings` counts for the limits.
+    parts: usize,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub struct Bookings {
+    by_site: Mutex<BTreeMap<SiteId, Told>>,
+    /// This node's requests that have ended by then.
+    ended: Mutex<(Time, Arc<Vec<Snapshot>>)>,
+    /// One look asks; others that come meanwhile wait for what it brings.
+    looking: tokio::sync::Mutex<()>,
+}
+
+impl Bookings {
+    /// Asks the sites in `sites` (all known ones without it) whose reservations may have changed, and tells what is known
+    /// then of each.
+    pub async fn look(&self, carrier: &Carrier, sites: Option<&SiteId>) -> BTreeMap<SiteId, Told> {
+        let _looking = self.looking.lock().await;
+        let known = carrier.discovery.view().site_ids();
+        let wanted: Vec<SiteId> = known.iter().filter(|site| sites.is_none_or(|only| only == *site)).cloned().collect();
+        let mut asked = self.to_ask(carrier, &wanted);
+        asked.truncate(ASKED_BY_LOOK);
+        let turns = Arc::new(Semaphore::new(ASKED_AT_ONCE));
+        let mut asking = JoinSet::new();
+        for site in asked {
+            let (carrier, turns) = (carrier.clone(), turns.clone());
+            asking.spawn(async move {
+                // The semaphore is never closed.
+                let _turn = turns.acquire().await;
+                let answer = ask(&carrier, &site).await;
+                (site, answer)
+            });
+        }
+        let collect = async {
+            while let Some(Ok((site, answer))) = asking.join_next().await {
+                self.hear(carrier, &site, answer);
+            }
+        };
+        // Sites that were not asked or have not answered by then are the first ones of the next look.
+        let _ = tokio::time::timeout(LOOK_TIMEOUT, collect).await;
+        let mut by_site = self.lock();
+        by_site.retain(|site, _| known.contains(site));
+        wanted.into_iter().map(|site| (site.clone(), by_site.get(&site).cloned().unwrap_or_default())).collect()
+    }
+
+    /// Requests of this node whose reservation has ended by `now`; looked for once a second at most.
+    pub fn ended(&self, requests: &Requests, now: Time) -> Arc<Vec<Snapshot>> {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.0 != now {
+            *ended = (now, Arc::new(requests.ended(now)));
+        }
+        ended.1.clone()
+    }
+
+    /// The sites that have something new to tell, those not heard of for longest first.
+    fn to_ask(&self, carrier: &Carrier, sites: &[SiteId]) -> Vec<SiteId> {
+        let now = carrier.clock.now().monotonic;
+        let by_site = self.lock();
+        let is_due = |site: &&SiteId| {
+            let Some(known) = by_site.get(site) else { return true };
+            let is_silent = known.silent.is_some_and(|silent| now - silent < SILENT_FOR);
+            let is_old = known.told.is_none_or(|told| now - told >= ANSWER_LIFE);
+            !is_silent && (is_old || known.version != carrier.discovery.view().version(site))
+        };
+        let mut due: Vec<SiteId> = sites.iter().filter(is_due).cloned().collect();
+        due.sort_by_key(|site| by_site.get(site).and_then(|known| known.told));
+        due
+    }
+
+    fn hear(&self, carrier: &Carrier, site: &SiteId, answer: Option<Answer>) {
+        let now = carrier.clock.now();
+        let mut by_site = self.lock();
+        let others: usize = by_site.iter().filter(|(id, _)| *id != site).map(|(_, told)| told.parts).sum();
+        let known = by_site.entry(site.clone()).or_default();
+        let Some(answer) = answer else {
+            known.silent = Some(now.monotonic);
+            return;
+        };
+        let room = PARTS_OF_SITE_MAX.min(PARTS_MAX.saturating_sub(others));
+        *known = known.replaced(answer, now.utc, now.monotonic, room);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SiteId, Told>> {
+        // The map is valid after every single operation, so a panic elsewhere does not make it worthless.
+        self.by_site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a site has told in one look.
+struct Answer {
+    bookings: Vec<ToldBooking>,
+    version: LedgerVersion,
+    is_complete: bool,
+    is_withheld: bool,
+}
+
+async fn ask(carrier: &Carrier, site: &SiteId) -> Option<Answer> {
+    let mut all =
+        Answer { bookings: Vec::new(), version: LedgerVersion::default(), is_complete: false, is_withheld: false };
+    let mut after = None;
+    for _ in 0..ANSWERS_MAX {
+        let answer = carrier.ask(site, SiteRequest::Bookings { after: after.clone() }, ANSWER_TIMEOUT).await;
+        let Ok(SiteAnswer::Bookings { bookings, is_complete, is_withheld, version }) = answer else { return None };
+        let last = bookings.last().map(|booking| booking.attempt.clone());
+        all.bookings.extend(bookings);
+        all.version = version;
+        all.is_withheld = is_withheld;
+        // A page that does not go on would be asked for again and again.
+        if is_complete || last <= after || all.bookings.len() > PARTS_OF_SITE_MAX {
+            all.is_complete = is_complete;
+            break;
+        }
+        after = last;
+    }
+    Some(all)
+}
+
+impl Told {
+    /// What is known after an answer: what it tells, and what it no longer tells because it has ended.
+    fn replaced(&self, answer: Answer, now: Time, monotonic: Millis, room: usize) -> Told {
+        let is_sound = |booking: &ToldBooking| booking.window.is_valid() && booking.user.len() <= USER_BYTES_MAX;
+        let told = answer.bookings.into_iter().filter(is_sound).map(|booking| (booking.attempt.clone(), booking));
+        let mut bookings: BTreeMap<AttemptId, ToldBooking> = told.collect();
+        let ended = self.bookings.iter().filter(|(_, old)| old.window.end <= now && now - PAST_KEPT <= old.window.end);
+        for (attempt, booking) in ended {
+            bookings.entry(attempt.clone()).or_insert_with(|| booking.clone());
+        }
+        let mut is_cut = !answer.is_complete;
+        let mut parts: usize = bookings.values().map(parts_of).sum();
+        if parts > room {
+            is_cut = true;
+            let mut ends: Vec<(Time, AttemptId)> =
+                bookings.iter().map(|(attempt, booking)| (booking.window.end, attempt.clone())).collect();
+            ends.sort();
+            for (_, attempt) in ends {
+                parts -= bookings.remove(&attempt).as_ref().map_or(0, parts_of);
+                if parts <= room {
+                    break;
+                }
+            }
+        }
+        let version = Some(answer.version);
+        Told {
+            bookings: Arc::new(bookings),
+            version,
+            told: Some(monotonic),
+            silent: None,
+            is_cut,
+            is_withheld: answer.is_withheld,
+            parts,
+        }
+    }
+}
+
+/// What a reservation counts for the limits.
+fn parts_of(booking: &ToldBooking) -> usize {
+    booking.grants.len().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{ids::RequestId, time::Window};
+
+    use super::*;
+
+    fn booking(request: &str, start: i64, end: i64) -> ToldBooking {
+        ToldBooking {
+            attempt: AttemptId {
+                entry_point: SiteId::new("entry").unwrap(),
+                request: RequestId::new(request).unwrap(),
+                attempt: 1,
+            },
+            window: Window { start: Time(start), end: Time(end) },
+            grants: Vec::new(),
+            user: "ada".to_owned(),
+        }
+    }
+
+    fn answer(bookings: Vec<ToldBooking>) -> Answer {
+        Answer { bookings, version: LedgerVersion::default(), is_complete: true, is_withheld: false }
+    }
+
+    fn names(told: &Told) -> Vec<String> {
+        told.bookings.keys().map(|attempt| attempt.request.to_string()).collect()
+    }
+
+    #[test]
+    fn what_has_ended_stays_and_what_was_cancelled_goes() {
+        let told = Told::default();
+        let first = vec![booking("cancelled", 0, 100), booking("ended", 0, 50), booking("stands", 0, 100)];
+        let told = told.replaced(answer(first), Time(10), Millis(1), 10);
+        assert_eq!(names(&told), ["cancelled", "ended", "stands"]);
+        let told = told.replaced(answer(vec![booking("stands", 0, 100)]), Time(60), Millis(2), 10);
+        assert_eq!(names(&told), ["ended", "stands"]);
+        let late = Time(50) + PAST_KEPT + Span(1);
+        assert_eq!(names(&told.replaced(answer(Vec::new()), late, Millis(3), 10)), ["stands"]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_not_taken_and_the_oldest_go_first() {
+        let mut shouting = booking("shouting", 0, 100);
+        shouting.user = "x".repeat(USER_BYTES_MAX + 1);
+        let all = vec![shouting, booking("backwards", 9, 3), booking("a", 0, 30), booking("b", 0, 20)];
+        let told = Told::default().replaced(answer(all), Time(0), Millis(1), 1);
+        assert_eq!(names(&told), ["a"]);
+        assert!(told.is_cut);
+    }
+}

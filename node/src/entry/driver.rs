@@ -1,0 +1,340 @@
+//! One task a request: feeds its negotiation with answers and timers, and does what it wants done.
+//!
+//! Invariant: a record is on disk before any later output leaves; the status told to participants changes after the write
+//! and before the messages.
+
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Instant};
+
+use broker::{
+    ids::SiteId,
+    negotiation::{Event, Found, Negotiation, Output, RequestRecord},
+    phases::{Phase, PhaseStopwatch},
+    plan::CutCounts,
+    protocol::SiteRequest,
+    request::Request,
+    time::{Millis, Now},
+};
+use discovery::{Constraint, Discovery, Query, config::FIND_TIMEOUT};
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, error, info};
+
+use crate::{
+    entry::{
+        request::{Carried, Command, ShownStage, Snapshot, SubmitError},
+        requests::Requests,
+        silence::SilentSites,
+    },
+    runtime::clock::{Clock, duration},
+    site::task::OwnSite,
+    storage::{Change, Store, StoreError},
+};
+
+/// Answers that may wait for the negotiation; a further asking task waits for a place.
+const QUEUE: usize = 256;
+/// Wishes of the user that may wait; further ones are dropped, since they would say the same.
+const COMMANDS: usize = 4;
+/// A schedule learnt longer ago than this is fetched again before planning.
+pub const MAX_SCHEDULE_AGE: Millis = discovery::config::SCHEDULE_AGE_MAX;
+/// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
+/// than running into the next change that it has not heard of.
+const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = discovery::config::SCHEDULE_AGE_MAX_AFTER_CONFLICT;
+/// Planning with so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
+const PLAN_INLINE_HOSTS_MAX: usize = 64;
+
+/// What carrying tasks share.
+#[derive(Clone)]
+pub struct Carrier {
+    /// The grid.
+    pub discovery: Discovery,
+    /// This node's own ledger.
+    pub own_site: OwnSite,
+    /// The disk.
+    pub store: Store,
+    /// Sites that have not answered lately.
+    pub silent: SilentSites,
+    /// The clocks.
+    pub clock: Clock,
+    /// Told when the disk has failed.
+    pub failed: mpsc::Sender<String>,
+}
+
+struct Task {
+    requests: Arc<Requests>,
+    carrier: Carrier,
+    negotiation: Negotiation,
+    carried: Arc<Carried>,
+    events: mpsc::Receiver<Event>,
+    sender: mpsc::Sender<Event>,
+    commands: mpsc::Receiver<Command>,
+    is_active: bool,
+}
+
+/// Makes the task of a request that was counted as under way, and the handle that others see.
+pub fn start(
+    requests: Arc<Requests>,
+    carrier: &Carrier,
+    record: RequestRecord,
+    is_resumed: bool,
+    seed: u64,
+    now: Now,
+) -> (Arc<Carried>, impl Future<Output = ()> + Send + 'static) {
+    let entry_point = carrier.discovery.site_id().clone();
+    let settings = requests.settings().clone();
+    let negotiation = Negotiation::new(entry_point, settings, record, is_resumed, seed, now);
+    let (sender_of_commands, commands) = mpsc::channel(COMMANDS);
+    let (sender, events) = mpsc::channel(QUEUE);
+    let carried = Arc::new(Carried {
+        snapshot: watch::Sender::new(snapshot_of(&negotiation, 1)),
+        commands: sender_of_commands,
+        statuses: watch::Sender::new(negotiation.statuses()),
+    });
+    // What was decided before a restart, or elsewhere, is not decided again.
+    let is_active = carried.snapshot.borrow().stage.is_under_way();
+    if !is_active {
+        requests.finished();
+    }
+    let task = Task {
+        requests,
+        carrier: carrier.clone(),
+        negotiation,
+        carried: carried.clone(),
+        events,
+        sender,
+        commands,
+        is_active,
+    };
+    (carried, task.run())
+}
+
+fn snapshot_of(negotiation: &Negotiation, revision: u64) -> Snapshot {
+    let record = Arc::new(negotiation.record().clone());
+    Snapshot { revision, stage: negotiation.stage().into(), record }
+}
+
+impl Task {
+    async fn run(mut self) {
+        let id = self.negotiation.record().id.clone();
+        if let Err(error) = self.carry_on().await {
+            error!(request = %id, %error, "the request cannot be carried on");
+            let _ = self.carrier.failed.try_send(error);
+        }
+        if self.is_active {
+            self.requests.finished();
+        }
+    }
+
+    async fn carry_on(&mut self) -> Result<(), String> {
+        loop {
+            self.perform().await?;
+            self.show();
+            if self.is_over() {
+                return Ok(());
+            }
+            let timeout = self.wakes_at();
+            let clock = self.carrier.clock;
+            let wake = async {
+                match timeout {
+                    Some(at) => tokio::time::sleep_until(clock.instant(at)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(event) = self.events.recv() => self.feed(event),
+                Some(command) = self.commands.recv() => match command {
+                    Command::Cancel => self.feed(Event::Cancel),
+                    Command::Check => self.feed(Event::Check),
+                    Command::HandOver { by, authorization, on_disk } => {
+                        self.feed(Event::TakenOver { by: by.clone(), authorization });
+                        self.perform().await?;
+                        // Who asked may have stopped waiting.
+                        let _ = on_disk.send(self.negotiation.record().acted_before(&by));
+                    }
+                },
+                () = wake => self.negotiation.handle_timeout(clock.now()),
+            }
+        }
+    }
+
+    fn feed(&mut self, event: Event) {
+        let now = self.carrier.clock.now();
+        let plans_long = matches!(&event, Event::Found(found) if found.hosts.len() > PLAN_INLINE_HOSTS_MAX);
+        let negotiation = &mut self.negotiation;
+        let started = Instant::now();
+        let mut stopwatch = PhaseStopwatch::new(|| started.elapsed());
+        if plans_long {
+            // Planning may take milliseconds of computation; other tasks of this thread move over meanwhile.
+            tokio::task::block_in_place(|| negotiation.handle(now, event, &mut stopwatch));
+        } else {
+            negotiation.handle(now, event, &mut stopwatch);
+        }
+        let taken = stopwatch.stop();
+        self.requests.metrics().phases(taken);
+    }
+
+    /// Requests that are over need no task. One that stands does until its end, because it may be cancelled.
+    fn is_over(&self) -> bool {
+        let is_history = self.carried.snapshot.borrow().is_history(self.carrier.clock.now().utc);
+        is_history && self.negotiation.is_quiet() && self.events.is_empty()
+    }
+
+    /// When the task must wake at the latest: for the negotiation, or for the end of the reservation.
+    fn wakes_at(&self) -> Option<Millis> {
+        let now = self.carrier.clock.now();
+        let end = self.carried.snapshot.borrow().ends_at();
+        let end = end.map(|end| now.monotonic + Millis(end.since(now.utc).0.saturating_mul(1000).max(1000)));
+        [self.negotiation.poll_timeout(), end].into_iter().flatten().min()
+    }
+
+    /// Lets the outputs happen in order. What participants are told changes after the last write and before any message
+    /// that follows it: told earlier, a decision that a crash then forgets would already have been acted on.
+    async fn perform(&mut self) -> Result<(), String> {
+        let mut outputs = Vec::new();
+        while let Some(output) = self.negotiation.poll_output() {
+            outputs.push(output);
+        }
+        let is_write = |output: &Output| matches!(output, Output::Persist(_));
+        let written = outputs.iter().rposition(is_write).map_or(0, |last| last + 1);
+        let messages = outputs.split_off(written);
+        for output in outputs {
+            self.let_out(output).await?;
+        }
+        self.carried.statuses.send_replace(self.negotiation.statuses());
+        for output in messages {
+            self.let_out(output).await?;
+        }
+        Ok(())
+    }
+
+    async fn let_out(&mut self, output: Output) -> Result<(), String> {
+        match output {
+            Output::Persist(record) => {
+                let change = Change::Request(record);
+                self.carrier.store.commit(vec![change]).await.map_err(|error| error.to_string())?;
+            }
+            Output::Find { count, enough, seed, exclude } => {
+                // People see "planning" while discovery looks.
+                self.show();
+                let request = self.negotiation.wanted().clone();
+                let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
+                let has_met_conflict = self.negotiation.record().history.conflicts > 0;
+                let age_max = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
+                let metrics = self.requests.metrics().clone();
+                tokio::spawn(async move {
+                    let started = Instant::now();
+                    let found = carrier.find(&request, (count, enough), seed, exclude, age_max).await;
+                    metrics.phase(Phase::Find, started.elapsed().as_secs_f64());
+                    let _ = sender.send(Event::Found(found)).await;
+                });
+            }
+            Output::Ask { site, attempt, purpose, request, timeout } => {
+                let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
+                let id = self.negotiation.record().id.clone();
+                tokio::spawn(async move {
+                    let answer = carrier.ask(&site, request, timeout).await;
+                    debug!(request = %id, %site, attempt, ?purpose, ?answer, "answered");
+                    let _ = sender.send(Event::Answer { site, attempt, purpose, answer }).await;
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self) {
+        let revision = self.carried.snapshot.borrow().revision + 1;
+        let snapshot = snapshot_of(&self.negotiation, revision);
+        if self.is_active && !snapshot.stage.is_under_way() {
+            self.is_active = false;
+            self.requests.finished();
+            let (outcome, record) = (snapshot.stage.outcome(), &snapshot.record);
+            self.requests.metrics().decided(outcome, record.elapsed_ms, &record.history);
+            let state = match &snapshot.stage {
+                ShownStage::Closed { .. } => "closed",
+                _ => "confirmed",
+            };
+            let (tries, elapsed_ms) = (record.history.tries.len(), record.elapsed_ms);
+            info!(request = %record.id, state, tries, elapsed_ms, "decided");
+        }
+        let id = snapshot.record.id.clone();
+        self.carried.snapshot.send_replace(snapshot);
+        self.requests.changed(&id, revision);
+    }
+}
+
+impl Carrier {
+    /// Stops the node, because the disk has failed; the error, to be told.
+    pub fn stop_node(&self, error: StoreError) -> SubmitError {
+        // A full channel means that the node is stopping for this reason already.
+        let _ = self.failed.try_send(error.to_string());
+        error.into()
+    }
+
+    /// Asks a site, or this node's own ledger.
+    pub(super) async fn ask(
+        &self,
+        site: &SiteId,
+        request: SiteRequest,
+        timeout: Millis,
+    ) -> Result<broker::protocol::SiteAnswer, String> {
+        if site == self.discovery.site_id() {
+            return self.own_site.ask(request, duration(timeout)).await;
+        }
+        let answer = self.discovery.ask(site, request, timeout).await;
+        self.silent.note(site, answer.is_ok(), self.clock.now().monotonic);
+        answer.map_err(|error| error.to_string())
+    }
+
+    /// Phase I, without sites that have not answered lately as long as there are enough others.
+    async fn find(
+        &self,
+        request: &Request,
+        (count, enough): (usize, usize),
+        seed: u64,
+        exclude: BTreeSet<SiteId>,
+        age_max: Millis,
+    ) -> Found {
+        let silent = self.silent.now(self.clock.now().monotonic);
+        if !silent.is_subset(&exclude) {
+            let without = exclude.union(&silent).cloned().collect();
+            let found = find(&self.discovery, request, (count, enough), seed, without, age_max).await;
+            if found.hosts.len() >= enough {
+                return found;
+            }
+        }
+        find(&self.discovery, request, (count, enough), seed, exclude, age_max).await
+    }
+}
+
+/// Phase I through discovery, in the planner's words, on schedules that were confirmed within `age_max`.
+pub async fn find(
+    discovery: &Discovery,
+    request: &Request,
+    (count, enough): (usize, usize),
+    seed: u64,
+    exclude: BTreeSet<SiteId>,
+    age_max: Millis,
+) -> Found {
+    let query = Query {
+        count,
+        enough,
+        per_host: request.per_host().clone(),
+        attributes: request.attributes().clone(),
+        candidates: request.candidates().map(<[_]>::to_vec),
+        max_schedule_age: age_max,
+        timeout: FIND_TIMEOUT,
+        exclude,
+    };
+    let found = discovery.find(query, seed).await;
+    discovery.prepare(found.hosts.iter().map(|host| host.site.clone()));
+    let mut cut = CutCounts::default();
+    for (constraint, hosts) in found.cut {
+        let hosts = hosts as u64;
+        match constraint {
+            // Sites that this request leaves out are told with the tries that they failed in.
+            Constraint::NotExcluded => {}
+            Constraint::Candidates => cut.candidates += hosts,
+            Constraint::Attribute(key, value) => cut.attributes.push((format!("{key}={value}"), hosts)),
+            Constraint::PerHost(name, _) => cut.resources.push((name, hosts)),
+        }
+    }
+    Found { hosts: found.hosts, known_hosts: found.known_hosts, without_schedule: found.without_schedule, cut }
+}

@@ -1,0 +1,217 @@
+//! Requests that lengthen reservations: which of them belong to which, and how long a reservation lasts with them.
+//!
+//! A site grants what the user has signed, and a signed request has one duration; so more time is a request of its own, for
+//! the same hosts right behind. Its label says which reservation it lengthens. Invariant: a request counts as a part of
+//! another only when both are of the same user, and a reservation lasts as long as all its hosts are there without a gap.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use broker::{
+    ids::{HostId, RequestId, SiteId},
+    negotiation::RequestRecord,
+    time::Time,
+};
+
+use super::request::{ShownStage, Snapshot};
+use crate::site::extension_label::base_in_label;
+
+/// Most parts of a reservation that are looked at, the first ones.
+pub const PARTS_MAX: usize = 1_000;
+
+/// The id of the reservation that a request says it lengthens.
+fn base_named_by(record: &RequestRecord) -> Option<RequestId> {
+    RequestId::new(base_in_label(record.request.id()?)?).ok()
+}
+
+fn is_of_same_user(one: &RequestRecord, other: &RequestRecord) -> bool {
+    let key = |record: &RequestRecord| record.authorization.as_ref().map(|authorization| authorization.request.author);
+    key(one) == key(other) && (key(one).is_some() || one.user == other.user)
+}
+
+/// Requests by the reservation that they say they lengthen, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Extensions {
+    by_base: Mutex<BTreeMap<RequestId, BTreeSet<(u64, RequestId)>>>,
+}
+
+impl Extensions {
+    /// Takes a request in, if it says that it lengthens another.
+    pub(super) fn add(&self, record: &RequestRecord) {
+        if let Some(base) = base_named_by(record) {
+            self.lock().entry(base).or_default().insert((record.submitted_ms, record.id.clone()));
+        }
+    }
+
+    /// Takes a request out that is forgotten.
+    pub(super) fn remove(&self, record: &RequestRecord) {
+        let Some(base) = base_named_by(record) else { return };
+        let mut by_base = self.lock();
+        if let Some(parts) = by_base.get_mut(&base) {
+            parts.remove(&(record.submitted_ms, record.id.clone()));
+            if parts.is_empty() {
+                by_base.remove(&base);
+            }
+        }
+    }
+
+    /// The requests that say they lengthen `base`, the oldest first.
+    pub(super) fn behind(&self, base: &RequestId) -> Vec<RequestId> {
+        let by_base = self.lock();
+        by_base.get(base).into_iter().flatten().take(PARTS_MAX).map(|(_, id)| id.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RequestId, BTreeSet<(u64, RequestId)>>> {
+        // The map is valid after every single operation, so a panic elsewhere does not make it worthless.
+        self.by_base.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reservation that `part` lengthens, if it is known and of the same user. `get` finds requests of this node.
+pub(super) fn base_of(
+    part: &RequestRecord,
+    get: impl Fn(&RequestId) -> Option<Arc<RequestRecord>>,
+) -> Option<RequestId> {
+    let base = get(&base_named_by(part)?)?;
+    // What lengthens something is no reservation of its own, so chains do not arise.
+    let is_base = base_named_by(&base).is_none() && is_of_same_user(part, &base);
+    is_base.then(|| base.id.clone())
+}
+
+/// When the reservation of `base` ends with the `parts` that lengthen it; none when nothing stands.
+pub fn end_with(base: &Snapshot, parts: &[Snapshot]) -> Option<Time> {
+    let end = base.ends_at()?;
+    let allocation = base.stage.standing_allocation()?;
+    let mut behind: Vec<Stretch<'_>> = parts.iter().filter_map(stretch_of).collect();
+    behind.sort_by_key(|stretch| stretch.from);
+    let covered = |site: &SiteId, host: &HostId| {
+        behind.iter().fold(end, |covered, stretch| {
+            let goes_on = stretch.from <= covered && stretch.hosts.contains(&(site, host));
+            if goes_on { covered.max(stretch.until) } else { covered }
+        })
+    };
+    Some(allocation.grants.iter().map(|grant| covered(&grant.site, &grant.host)).min().unwrap_or(end))
+}
+
+/// Hosts that are there for a while.
+struct Stretch<'a> {
+    from: Time,
+    until: Time,
+    hosts: BTreeSet<(&'a SiteId, &'a HostId)>,
+}
+
+/// What a request adds; none when it does not stand.
+fn stretch_of(part: &Snapshot) -> Option<Stretch<'_>> {
+    let allocation = part.stage.standing_allocation()?;
+    let is_there = |site: &SiteId, host: &HostId| match &part.stage {
+        ShownStage::Degraded { standing, .. } => !standing.is_lost(site, host),
+        _ => true,
+    };
+    let hosts = allocation.grants.iter().map(|grant| (&grant.site, &grant.host));
+    let hosts = hosts.filter(|(site, host)| is_there(site, host)).collect();
+    Some(Stretch { from: allocation.start, until: part.ends_at()?, hosts })
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{
+        negotiation::{Loss, Standing},
+        plan::{Allocation, HostGrant},
+        request::Request,
+        resources::Amounts,
+        trust::{Authorization, PublicKey, Signature, SignedText},
+    };
+    use ed25519_dalek::SigningKey;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn request(id: &str, label: Option<&str>, user: u8, window: (i64, i64), hosts: &[u8]) -> Snapshot {
+        let mut document = serde_json::json!({ "hosts": hosts.len().max(1), "duration": window.1 - window.0 });
+        if let Some(label) = label {
+            document["id"] = label.into();
+        }
+        let request: Request = serde_json::from_value(document).unwrap();
+        let author = PublicKey::of(&SigningKey::from_bytes(&[user; 32]));
+        let signed = SignedText { text: String::new(), author, signature: Signature::from_bytes([0; 64]) };
+        let authorization = Authorization { request: signed, user: None, entry_point: None };
+        let id = RequestId::new(id).unwrap();
+        let record = RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 1, (Time(0), Time(0)));
+        let grant = |host: &u8| HostGrant {
+            site: SiteId::new("s").unwrap(),
+            host: HostId::new(&host.to_string()).unwrap(),
+            amounts: Amounts::new(),
+        };
+        let allocation = Allocation {
+            start: Time(window.0),
+            grants: hosts.iter().map(grant).collect(),
+            efficiency: 1.0,
+            efficiency_bound: 1.0,
+            start_proven: true,
+        };
+        Snapshot { revision: 1, record: Arc::new(record), stage: ShownStage::Stands(allocation) }
+    }
+
+    #[test]
+    fn only_requests_of_the_same_user_belong_together() {
+        let base = request("base", None, 1, (0, 10), &[1]);
+        let known = [base.clone(), request("more", Some("behind-base"), 1, (10, 20), &[1])];
+        let get = |id: &RequestId| known.iter().find(|one| one.record.id == *id).map(|one| one.record.clone());
+        assert_eq!(base_of(&known[1].record, get), Some(base.record.id.clone()));
+        for (label, user) in [("behind-base", 2), ("behind-", 1), ("behind-none", 1), ("base", 1), ("behind-more", 1)] {
+            assert_eq!(base_of(&request("x", Some(label), user, (10, 20), &[1]).record, get), None, "{label} {user}");
+        }
+        assert_eq!(crate::site::extension_label::label_behind("base").unwrap().as_str(), "behind-base");
+    }
+
+    #[test]
+    fn what_is_added_is_found_in_order_until_it_is_forgotten() {
+        let index = Extensions::default();
+        let [first, second] = ["a", "b"].map(|id| request(id, Some("behind-base"), 1, (0, 1), &[]).record);
+        for record in [&second, &first, &request("c", Some("behind"), 1, (0, 1), &[]).record] {
+            index.add(record);
+        }
+        let base = RequestId::new("base").unwrap();
+        assert_eq!(index.behind(&base), [first.id.clone(), second.id.clone()]);
+        index.remove(&first);
+        index.remove(&second);
+        assert!(index.behind(&base).is_empty() && index.lock().is_empty());
+    }
+
+    #[test]
+    fn a_lost_host_is_not_there() {
+        let base = request("base", None, 1, (0, 10), &[1, 2]);
+        let mut more = request("more", Some("behind-base"), 1, (10, 20), &[1, 2]);
+        assert_eq!(end_with(&base, &[more.clone()]), Some(Time(20)));
+        let ShownStage::Stands(allocation) = more.stage else { unreachable!() };
+        let (site, host) = (allocation.grants[0].site.clone(), allocation.grants[0].host.clone());
+        let lost = [(site, [(host, Loss::TakenBack)].into())].into();
+        let standing = Standing { allocation, parts: Vec::new(), lost, repair: None, repairs: 0, failure: None };
+        more.stage = ShownStage::Degraded { standing: Box::new(standing), is_rebrokering: false };
+        assert_eq!(end_with(&base, &[more]), Some(Time(10)));
+    }
+
+    proptest! {
+        /// Against a look at every single second.
+        #[test]
+        fn it_lasts_as_long_as_all_hosts_are_there(
+            hosts in prop::collection::btree_set(0_u8..4, 1..4),
+            parts in prop::collection::vec((5_i64..20, 1_i64..8, prop::collection::btree_set(0_u8..4, 0..4)), 0..8),
+        ) {
+            let list = |hosts: &BTreeSet<u8>| hosts.iter().copied().collect::<Vec<_>>();
+            let base = request("base", None, 1, (0, 10), &list(&hosts));
+            let is_there = |host: u8, at: i64| {
+                (0..10).contains(&at)
+                    || parts.iter().any(|(from, long, hosts)| (*from..from + long).contains(&at) && hosts.contains(&host))
+            };
+            let expected = (0..).find(|at| !hosts.iter().all(|host| is_there(*host, *at))).map(Time);
+            let parts: Vec<Snapshot> = parts
+                .iter()
+                .map(|(from, long, hosts)| request("x", Some("behind-base"), 1, (*from, from + long), &list(hosts)))
+                .collect();
+            prop_assert_eq!(end_with(&base, &parts), expected);
+        }
+    }
+}

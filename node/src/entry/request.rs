@@ -1,0 +1,201 @@
+//! One request of this node as other tasks see it.
+//!
+//! Invariant: what participants are told of it is behind every write and ahead of every message.
+
+use std::sync::Arc;
+
+use broker::{
+    ids::{RequestId, SiteId},
+    negotiation::{Failure, Outcome, RequestRecord, Stage, Standing, Statuses},
+    plan::Allocation,
+    request::RequestError,
+    time::Time,
+    trust::Authorization,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::storage::StoreError;
+
+/// Most requests under way at a time; a further one is refused with "busy".
+pub const MAX_ACTIVE: usize = 512;
+
+/// Why a request was not taken on.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// The request cannot be meant.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// Too many are under way.
+    #[error("{MAX_ACTIVE} requests are under way at this node; try again later or through another node")]
+    Busy,
+    /// The disk failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A request of this name is here already, or is being taken on at this moment.
+    #[error("request {id} is known here already; a signed request counts once")]
+    Known {
+        /// Its name.
+        id: RequestId,
+        /// The request that is here.
+        existing: Option<Box<Snapshot>>,
+    },
+}
+
+/// What is known of a request at a moment; shown to people, and to participants that ask.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Grows with every change.
+    pub revision: u64,
+    /// As kept on disk.
+    pub record: Arc<RequestRecord>,
+    /// Where it stands.
+    pub stage: ShownStage,
+}
+
+impl Snapshot {
+    /// When the reservation ends, if it stands.
+    pub fn ends_at(&self) -> Option<Time> {
+        self.stage.standing_allocation().map(|allocation| allocation.start + self.record.request.duration())
+    }
+
+    /// Whether nothing can happen to the request any more: it is over, or its reservation has ended.
+    pub fn is_history(&self, now: Time) -> bool {
+        self.stage.is_released() || self.ends_at().is_some_and(|end| end <= now)
+    }
+}
+
+/// Where a request stands, without borrows.
+#[derive(Debug, Clone)]
+pub enum ShownStage {
+    /// Phases I to V.
+    Planning,
+    /// Between two tries.
+    BackingOff,
+    /// Sites are asked to hold.
+    Holding(Allocation),
+    /// Sites are asked to confirm.
+    Confirming(Allocation),
+    /// It stands.
+    Stands(Allocation),
+    /// It stands, without the hosts that are lost.
+    Degraded {
+        /// What stood, and what of it is lost.
+        standing: Box<Standing>,
+        /// Others are being looked for.
+        is_rebrokering: bool,
+    },
+    /// It is over.
+    Closed {
+        /// How.
+        outcome: Outcome,
+        /// Some site has not acknowledged the release yet.
+        releasing: bool,
+    },
+}
+
+impl From<Stage<'_>> for ShownStage {
+    fn from(stage: Stage<'_>) -> ShownStage {
+        match stage {
+            Stage::Planning => ShownStage::Planning,
+            Stage::BackingOff => ShownStage::BackingOff,
+            Stage::Holding(allocation) => ShownStage::Holding(allocation.clone()),
+            Stage::Confirming(allocation) => ShownStage::Confirming(allocation.clone()),
+            Stage::Stands(allocation) => ShownStage::Stands(allocation.clone()),
+            Stage::Degraded { standing, is_rebrokering } => {
+                ShownStage::Degraded { standing: Box::new(standing.clone()), is_rebrokering }
+            }
+            Stage::Closed { outcome, releasing } => ShownStage::Closed { outcome: outcome.clone(), releasing },
+        }
+    }
+}
+
+impl ShownStage {
+    /// How the request was decided, in a word of [`OUTCOMES`](crate::runtime::metrics::OUTCOMES).
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            ShownStage::Closed { outcome, .. } => match outcome {
+                Outcome::Rejected { .. } => "rejected",
+                Outcome::Failed(Failure::Refused { .. }) => "refused",
+                Outcome::Failed(Failure::Unreachable { .. }) => "unreachable",
+                Outcome::Failed(Failure::PatienceOver { .. }) => "patience_over",
+                Outcome::Cancelled(_) => "cancelled",
+                Outcome::HandedOver => "handed_over",
+            },
+            _ => "reserved",
+        }
+    }
+
+    /// Whether the request is neither standing nor over.
+    pub fn is_under_way(&self) -> bool {
+        self.standing_allocation().is_none() && !self.is_closed()
+    }
+
+    /// The reservation that stands, with or without lost hosts.
+    pub fn standing_allocation(&self) -> Option<&Allocation> {
+        match self {
+            ShownStage::Stands(allocation) => Some(allocation),
+            ShownStage::Degraded { standing, .. } => Some(&standing.allocation),
+            _ => None,
+        }
+    }
+
+    /// Whether it is over, with or without releases still to be acknowledged.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, ShownStage::Closed { .. })
+    }
+
+    /// Whether it is over and every site has given back what it had.
+    pub fn is_released(&self) -> bool {
+        matches!(self, ShownStage::Closed { releasing: false, .. })
+    }
+
+    /// The plan that is held, confirmed or standing.
+    pub fn allocation(&self) -> Option<&Allocation> {
+        match self {
+            ShownStage::Holding(allocation) | ShownStage::Confirming(allocation) | ShownStage::Stands(allocation) => {
+                Some(allocation)
+            }
+            ShownStage::Degraded { standing, .. } => Some(&standing.allocation),
+            ShownStage::Closed { outcome: Outcome::Cancelled(allocation), .. } => allocation.as_ref(),
+            ShownStage::Planning | ShownStage::BackingOff | ShownStage::Closed { .. } => None,
+        }
+    }
+}
+
+/// What a user wants done with a request, at this node or through another.
+#[derive(Debug)]
+pub enum Command {
+    /// Take it back.
+    Cancel,
+    /// See now whether the reservation is whole, and repair it if not.
+    Check,
+    /// Let another node act for it, which shows the user's word for that.
+    HandOver {
+        /// That node.
+        by: SiteId,
+        /// The request as its user has signed it for that node.
+        authorization: Arc<Authorization>,
+        /// Hears when what becomes of it is on disk, and which other node the request had been handed over to before.
+        on_disk: oneshot::Sender<Option<SiteId>>,
+    },
+}
+
+/// One request as other tasks see it.
+pub struct Carried {
+    pub(super) snapshot: watch::Sender<Snapshot>,
+    /// Asks the carrying task to do something.
+    pub commands: mpsc::Sender<Command>,
+    /// What participants are told: behind every write, ahead of every message.
+    pub(super) statuses: watch::Sender<Statuses>,
+}
+
+impl Carried {
+    /// The present snapshot, and those to come.
+    pub fn watch(&self) -> watch::Receiver<Snapshot> {
+        self.snapshot.subscribe()
+    }
+
+    pub(super) fn bears(&self, label: &str) -> bool {
+        self.snapshot.borrow().record.request.id().is_some_and(|known| known.as_str() == label)
+    }
+}

@@ -1,0 +1,347 @@
+//! The entry point's side: every request that this node carries, by id.
+//!
+//! Invariant: the status that participants are told ([`Coordination::status_of`]) is on disk, and is set before any message of
+//! a try leaves the node. At most [`MAX_ACTIVE`] requests are under way; above [`MAX_KEPT`] the oldest ones that are over are forgotten.
+
+use std::{
+    collections::BTreeSet,
+    ops::Bound,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use broker::{
+    ids::{RequestId, SiteId},
+    negotiation::{NegotiationSettings, Outcome, RequestRecord},
+    protocol::{AttemptId, AttemptStatus},
+    time::Time,
+    trust::{Authorization, Permit, SignedText},
+};
+use dashmap::DashMap;
+use rand::RngExt;
+use tokio::sync::{mpsc::error::TrySendError, oneshot};
+
+use crate::{
+    entry::{
+        arrivals::{Arrival, Arrivals},
+        driver::{self, Carrier},
+        extensions::{Extensions, base_of},
+        request::{Carried, Command, MAX_ACTIVE, ShownStage, Snapshot, SubmitError},
+    },
+    runtime::{
+        changes::{Change as Told, Changes},
+        clock::{Clock, unix_ms},
+        metrics::Metrics,
+    },
+    site::task::Coordination,
+    storage::{Change, Store},
+};
+
+/// Most requests kept, closed ones included.
+const MAX_KEPT: usize = 20_000;
+
+/// Who hears of what becomes of requests.
+pub struct Observers {
+    /// Of every change.
+    pub changes: Changes,
+    /// Of decisions and of what they took.
+    pub metrics: Arc<Metrics>,
+}
+
+/// All requests of this node.
+pub struct Requests {
+    site: SiteId,
+    by_id: DashMap<RequestId, Arc<Carried>>,
+    active: AtomicUsize,
+    arrivals: Arrivals,
+    settings: NegotiationSettings,
+    clock: Clock,
+    store: Store,
+    told: Observers,
+    /// All requests by the time they came and their id, so that a page of the list needs no look at the others.
+    order: Mutex<BTreeSet<(u64, RequestId)>>,
+    extensions: Extensions,
+}
+
+impl Requests {
+    /// An empty registry.
+    pub fn new(site: SiteId, settings: NegotiationSettings, clock: Clock, store: Store, told: Observers) -> Requests {
+        let (by_id, active, arrivals) = (DashMap::new(), AtomicUsize::new(0), Arrivals::default());
+        let (order, extensions) = (Mutex::default(), Extensions::default());
+        Requests { site, by_id, active, arrivals, settings, clock, store, told, order, extensions }
+    }
+
+    /// What this node has done.
+    pub(super) fn metrics(&self) -> &Arc<Metrics> {
+        &self.told.metrics
+    }
+
+    /// Tells who listens that a request has changed.
+    pub(super) fn changed(&self, id: &RequestId, revision: u64) {
+        self.told.changes.tell(Told::Request { id: id.clone(), revision });
+        if let Some(base) = self.base_of_id(id).and_then(|base| self.snapshot(&base)) {
+            self.told.changes.tell(Told::Request { id: base.record.id.clone(), revision: base.revision });
+        }
+    }
+
+    /// Settings of negotiations.
+    pub fn settings(&self) -> &NegotiationSettings {
+        &self.settings
+    }
+
+    /// Requests under way.
+    pub fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn finished(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Takes a request on that its user has signed and that was checked: it is on disk when this returns, and a task
+    /// carries it. One whose name is known is refused, so that a signed request counts once however often it is sent.
+    ///
+    /// The task starts while the request is still being written: planning and holding promise nobody anything, and what
+    /// the task itself writes later, its decision above all, is queued behind the request.
+    ///
+    /// # Errors
+    /// [`SubmitError`] when it is known, cannot be meant, the node is busy, or the disk fails.
+    pub async fn submit(
+        self: &Arc<Self>,
+        carrier: &Carrier,
+        authorization: Authorization,
+        permit: Permit,
+    ) -> Result<Arc<Carried>, SubmitError> {
+        let now = self.clock.now();
+        let Permit { statement, name, .. } = permit;
+        let starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
+        let (id, request) = (statement.id.clone(), statement.request.clone());
+        let record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
+        let _arrival = self.arrives(&record.id)?;
+        self.take_on(carrier, record, false).await
+    }
+
+    /// Announces that this node is about to carry a request. Its name is free again when what is returned is dropped.
+    pub(super) fn arrives(&self, id: &RequestId) -> Result<Arrival<'_>, SubmitError> {
+        self.arrivals.announce(id).ok_or_else(|| SubmitError::Known { id: id.clone(), existing: None })
+    }
+
+    /// Writes a request down that is new to this node and has been announced, and carries it.
+    pub(super) async fn take_on(
+        self: &Arc<Self>,
+        carrier: &Carrier,
+        record: RequestRecord,
+        is_resumed: bool,
+    ) -> Result<Arc<Carried>, SubmitError> {
+        let id = record.id.clone();
+        if let Some(known) = self.get(&id).filter(|known| !is_left_to_another(&known.snapshot.borrow())) {
+            let existing = Some(Box::new(known.snapshot.borrow().clone()));
+            return Err(SubmitError::Known { id, existing });
+        }
+        if self.active.fetch_add(1, Ordering::Relaxed) >= MAX_ACTIVE {
+            self.finished();
+            return Err(SubmitError::Busy);
+        }
+        let mut changes = vec![Change::Request(Box::new(record.clone()))];
+        changes.extend(self.make_room().into_iter().map(Change::ForgetRequest));
+        let written = match self.store.enqueue(changes).await {
+            Ok(written) => written,
+            Err(error) => {
+                self.finished();
+                return Err(carrier.stop_node(error));
+            }
+        };
+        let carried = self.carry(carrier, record, is_resumed);
+        written.on_disk().await.map_err(|error| carrier.stop_node(error))?;
+        Ok(carried)
+    }
+
+    /// Goes on with what the disk remembers.
+    pub fn resume(self: &Arc<Self>, carrier: &Carrier, records: Vec<RequestRecord>) {
+        for record in records {
+            self.active.fetch_add(1, Ordering::Relaxed);
+            self.carry(carrier, record, true);
+        }
+    }
+
+    fn carry(self: &Arc<Self>, carrier: &Carrier, record: RequestRecord, is_resumed: bool) -> Arc<Carried> {
+        let seed = rand::rng().random();
+        let (id, started) = (record.id.clone(), self.clock.now());
+        let (carried, task) = driver::start(self.clone(), carrier, record, is_resumed, seed, started);
+        let record = carried.snapshot.borrow().record.clone();
+        self.order().insert((record.submitted_ms, id.clone()));
+        self.extensions.add(&record);
+        self.by_id.insert(id, carried.clone());
+        tokio::spawn(task);
+        carried
+    }
+
+    /// The oldest requests that are history, as many as are above the bound.
+    fn make_room(&self) -> Vec<RequestId> {
+        let now = self.clock.now().utc;
+        let over = (self.by_id.len() + 1).saturating_sub(MAX_KEPT);
+        if over == 0 {
+            return Vec::new();
+        }
+        let mut history: Vec<(u64, RequestId)> = self
+            .by_id
+            .iter()
+            .filter(|entry| entry.snapshot.borrow().is_history(now))
+            .map(|entry| (entry.snapshot.borrow().record.submitted_ms, entry.key().clone()))
+            .collect();
+        history.sort();
+        history.truncate(over);
+        let mut order = self.order();
+        for entry in &history {
+            order.remove(entry);
+            if let Some((_, carried)) = self.by_id.remove(&entry.1) {
+                self.extensions.remove(&carried.snapshot.borrow().record);
+            }
+        }
+        history.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The request with this id.
+    pub fn get(&self, id: &RequestId) -> Option<Arc<Carried>> {
+        self.by_id.get(id).map(|entry| entry.value().clone())
+    }
+
+    fn snapshot(&self, id: &RequestId) -> Option<Snapshot> {
+        Some(self.by_id.get(id)?.snapshot.borrow().clone())
+    }
+
+    fn record(&self, id: &RequestId) -> Option<Arc<RequestRecord>> {
+        Some(self.by_id.get(id)?.snapshot.borrow().record.clone())
+    }
+
+    /// The reservation that a request of this node lengthens.
+    pub fn base_of(&self, part: &RequestRecord) -> Option<RequestId> {
+        base_of(part, |id| self.record(id))
+    }
+
+    /// The reservation that the request of this name lengthens, when both are of this node.
+    pub fn base_of_id(&self, part: &RequestId) -> Option<RequestId> {
+        self.record(part).and_then(|part| self.base_of(&part))
+    }
+
+    /// The requests that lengthen the reservation of `base`, the oldest first.
+    pub fn extensions_of(&self, base: &RequestId) -> Vec<Arc<Carried>> {
+        let is_part = |part: &Arc<Carried>| {
+            let record = part.snapshot.borrow().record.clone();
+            self.base_of(&record).as_ref() == Some(base)
+        };
+        self.extensions.behind(base).iter().filter_map(|id| self.get(id)).filter(is_part).collect()
+    }
+
+    /// At most `limit` requests, newest first, from behind `after` on; and whether there are more. What lengthens another
+    /// is a part of that one and not listed by itself.
+    pub fn page(&self, after: Option<(u64, RequestId)>, limit: usize) -> (Vec<Snapshot>, bool) {
+        let upper = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids: Vec<RequestId> = {
+            let order = self.order();
+            order
+                .range((Bound::Unbounded, upper))
+                .rev()
+                .map(|(_, id)| id)
+                .filter(|id| self.base_of_id(id).is_none())
+                .take(limit.saturating_add(1))
+                .cloned()
+                .collect()
+        };
+        let has_more = ids.len() > limit;
+        (ids.iter().take(limit).filter_map(|id| self.snapshot(id)).collect(), has_more)
+    }
+
+    /// The newest request that its writer has named `label`.
+    pub fn labelled(&self, label: &str) -> Option<Arc<Carried>> {
+        let named = self.by_id.iter().filter(|entry| entry.bears(label));
+        let newest = named.max_by_key(|entry| (entry.snapshot.borrow().record.submitted_ms, entry.key().clone()));
+        newest.map(|entry| entry.value().clone())
+    }
+
+    /// Requests of this label that are not over, and lengthen no other one.
+    pub fn live_labelled(&self, label: &str) -> Vec<Arc<Carried>> {
+        let now = self.clock.now().utc;
+        let is_live = |carried: &Arc<Carried>| {
+            let is_over = |snapshot: &Snapshot| snapshot.stage.is_closed() || snapshot.is_history(now);
+            carried.bears(label) && !is_over(&carried.snapshot.borrow())
+        };
+        let live: Vec<Arc<Carried>> = self.by_id.iter().map(|entry| entry.value().clone()).filter(is_live).collect();
+        // Looked at only when nothing of the table is held.
+        live.into_iter().filter(|carried| self.base_of(&carried.snapshot.borrow().record).is_none()).collect()
+    }
+
+    /// Requests whose id begins with `head`; two at most, since no more are needed to know that there are several.
+    pub fn beginning_with(&self, head: &str) -> Vec<Arc<Carried>> {
+        let matching = self.by_id.iter().filter(|entry| entry.key().as_str().starts_with(head));
+        matching.take(2).map(|entry| entry.value().clone()).collect()
+    }
+
+    /// Requests whose reservation has ended by `now`.
+    pub fn ended(&self, now: Time) -> Vec<Snapshot> {
+        let is_over = |snapshot: &Snapshot| snapshot.ends_at().is_some_and(|end| end <= now);
+        let over = self.by_id.iter().filter(|one| is_over(&one.snapshot.borrow()));
+        over.map(|one| one.snapshot.borrow().clone()).collect()
+    }
+
+    /// All requests, newest first.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        let mut all: Vec<Snapshot> = self.by_id.iter().map(|entry| entry.snapshot.borrow().clone()).collect();
+        all.sort_by(|a, b| (b.record.submitted_ms, &b.record.id).cmp(&(a.record.submitted_ms, &a.record.id)));
+        all
+    }
+
+    fn order(&self) -> MutexGuard<'_, BTreeSet<(u64, RequestId)>> {
+        // The set is valid after every single operation, so a panic elsewhere does not make it worthless.
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether another node has come to act for a request and nothing of it is left to do here: the user may come back with it.
+pub fn is_left_to_another(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.stage, ShownStage::Closed { outcome: Outcome::HandedOver, releasing: false })
+}
+
+impl Coordination for Requests {
+    fn status_of(&self, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus> {
+        match self.get(&attempt.request) {
+            Some(carried) => Some(carried.statuses.borrow().of(attempt, asker)),
+            None => (attempt.entry_point == self.site).then_some(AttemptStatus::Unknown),
+        }
+    }
+
+    fn later_authorization(&self, request: &RequestId, authorization: &Authorization) -> Option<Arc<SignedText>> {
+        self.get(request)?.snapshot.borrow().record.keeps_from(authorization)
+    }
+
+    fn is_arriving(&self, request: &RequestId) -> bool {
+        self.arrivals.contains(request)
+    }
+
+    fn coordinates(&self, request: &RequestId) -> bool {
+        self.is_arriving(request) || self.get(request).is_some()
+    }
+
+    fn hand_over(
+        &self,
+        request: &RequestId,
+        to: &SiteId,
+        authorization: Arc<Authorization>,
+    ) -> Option<oneshot::Receiver<Option<SiteId>>> {
+        let carried = self.get(request)?;
+        let (on_disk, written) = oneshot::channel();
+        match carried.commands.try_send(Command::HandOver { by: to.clone(), authorization, on_disk }) {
+            // When too many commands wait, the sender is dropped here: no answer, and the other node asks again.
+            Ok(()) | Err(TrySendError::Full(_)) => {}
+            // It has ended, and that is on disk.
+            Err(TrySendError::Closed(command)) => {
+                if let Command::HandOver { by, on_disk, .. } = command {
+                    let _ = on_disk.send(carried.snapshot.borrow().record.acted_before(&by));
+                }
+            }
+        }
+        Some(written)
+    }
+}

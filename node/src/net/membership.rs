@@ -1,0 +1,327 @@
+//! Who belongs to the grid, as this node sees it: its own credential, the check of others', revocations, and the user who
+//! submits through the local API without a signature of their own.
+//!
+//! Invariant: a revocation that is in force here is on disk, and in force in the ledger as well as for adverts and
+//! submissions. The ledger has a gate of its own, so that adverts never wait for it.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use broker::{
+    ids::SiteId,
+    request::Request,
+    trust::{
+        Authorization, Chain, Denial, Gate, Holder, OwnerPolicy, Permit, PublicKey, Revocation, Role, Rule,
+        SignedRevocation, Subject, TrustError,
+    },
+};
+use tracing::{info, warn};
+
+use crate::{
+    runtime::clock::Clock,
+    site::task::SharedLedger,
+    storage::data_dir::DataDir,
+    trust::{self, GridFile, RevocationFile, Signer, TrustFileError, Wallet},
+};
+
+/// Revocations are encoded as they are kept: as JSON.
+fn encode(revocation: &SignedRevocation) -> Option<Vec<u8>> {
+    serde_json::to_vec(revocation).ok()
+}
+
+/// Reads a revocation that another site tells; unchecked.
+pub fn decode_revocation(bytes: &[u8]) -> Option<SignedRevocation> {
+    serde_json::from_slice(bytes).ok()
+}
+
+/// Why a revocation was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum RevokeError {
+    /// It must not be believed.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// It could not be written down; it is in force until the node stops.
+    #[error("{0}; the revocation is in force until this node stops")]
+    File(#[from] TrustFileError),
+}
+
+/// Why a node does not know what it is to its grid.
+#[derive(Debug, thiserror::Error)]
+pub enum MembershipError {
+    /// Keys, credentials or revocations.
+    #[error(transparent)]
+    Trust(#[from] TrustFileError),
+    /// A node without a credential in a closed grid.
+    #[error(
+        "this site has no credential of grid {grid}: ask for an invitation (kolo grid invite --role site) and use it with \
+         kolo join TOKEN"
+    )]
+    NoCredential {
+        /// The grid.
+        grid: String,
+    },
+}
+
+/// See the module's documentation.
+pub struct Membership {
+    site: SiteId,
+    grid: GridFile,
+    credential: Option<Chain>,
+    encoded_credential: Vec<u8>,
+    gate: Mutex<Gate>,
+    digest: AtomicU64,
+    ledger: SharedLedger,
+    clock: Clock,
+    file: RevocationFile,
+    /// Held while the file is written, so that an older list never replaces a newer one.
+    writing: Mutex<()>,
+    wallet: Wallet,
+    operator: Mutex<Option<Arc<Signer>>>,
+    /// That others do not believe this node was said.
+    is_warned: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is valid after every single call, so a panic elsewhere does not spoil it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Membership {
+    /// Reads credential and revocations from the data directory.
+    ///
+    /// # Errors
+    /// [`MembershipError`] when a file is wrong, or a node of a closed grid has no credential.
+    pub fn open(
+        data_dir: &DataDir,
+        site: &SiteId,
+        grid: GridFile,
+        policy: OwnerPolicy,
+        ledger: SharedLedger,
+        clock: Clock,
+    ) -> Result<Membership, MembershipError> {
+        let wallet = Wallet::at(data_dir.path());
+        let credential = wallet.credential(&grid.id, Role::Site)?;
+        if grid.root.is_some() && credential.is_none() {
+            return Err(MembershipError::NoCredential { grid: grid.id });
+        }
+        if grid.root.is_none() {
+            // Whoever may use the API of an open grid's node has a name in the grid from the first start on.
+            wallet.key_or_new()?;
+        }
+        let encoded =
+            credential.as_ref().map(|chain| bincode::serde::encode_to_vec(chain, bincode::config::standard()));
+        let encoded_credential = encoded.transpose().ok().flatten().unwrap_or_default();
+        let membership = Membership {
+            site: site.clone(),
+            gate: Mutex::new(Gate::new(grid.trust(), policy)),
+            grid,
+            credential,
+            encoded_credential,
+            digest: AtomicU64::new(0),
+            ledger,
+            clock,
+            file: RevocationFile::at(data_dir.path()),
+            writing: Mutex::new(()),
+            wallet,
+            operator: Mutex::new(None),
+            is_warned: AtomicBool::new(false),
+        };
+        membership.remember_revocations()?;
+        membership.check_own_credential();
+        Ok(membership)
+    }
+
+    fn remember_revocations(&self) -> Result<(), MembershipError> {
+        for revocation in self.file.load()? {
+            // Lapsed since, or no longer to be believed: not worth keeping.
+            if let Err(error) = self.put_in_force(&revocation) {
+                info!(%error, "a revocation is forgotten");
+            }
+        }
+        Ok(())
+    }
+
+    /// Says once when this node's own credential does not count, as at the start or after a revocation.
+    fn check_own_credential(&self) {
+        let now = self.clock.now().utc;
+        let checked = locked(&self.gate).check_member(&self.site, self.credential.as_ref(), now);
+        if let Err(denial) = checked
+            && !self.is_warned.swap(true, Ordering::Relaxed)
+        {
+            warn!(
+                %denial,
+                "other sites do not believe this node; ask for a new invitation and join with it. What is reserved here stays"
+            );
+        }
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &GridFile {
+        &self.grid
+    }
+
+    fn put_in_force(&self, revocation: &SignedRevocation) -> Result<bool, TrustError> {
+        let now = self.clock.now();
+        let is_news = {
+            let mut gate = locked(&self.gate);
+            gate.prune(now.utc);
+            let is_news = gate.revoke(revocation, now.utc)?;
+            self.digest.store(gate.revocations().digest(), Ordering::Relaxed);
+            is_news
+        };
+        if is_news {
+            self.ledger.lock().revoke(revocation, now)?;
+        }
+        Ok(is_news)
+    }
+
+    fn write_down(&self) -> Result<(), TrustFileError> {
+        let _writing = locked(&self.writing);
+        let all: Vec<SignedRevocation> = locked(&self.gate).revocations().all().cloned().collect();
+        self.file.save(all.iter())
+    }
+
+    /// Takes a revocation; false when it was known. When it returns it is on disk and in force.
+    ///
+    /// # Errors
+    /// [`RevokeError`].
+    pub fn revoke(&self, revocation: &SignedRevocation) -> Result<bool, RevokeError> {
+        let is_news = self.put_in_force(revocation)?;
+        if is_news {
+            self.check_own_credential();
+            self.write_down()?;
+        }
+        Ok(is_news)
+    }
+
+    /// What is revoked, with the key of who signed it.
+    pub fn all_revocations(&self) -> Vec<(Revocation, PublicKey)> {
+        let gate = locked(&self.gate);
+        let open = |signed: &SignedRevocation| Some((signed.statement.open().ok()?, signed.statement.author));
+        gate.revocations().all().filter_map(open).collect()
+    }
+
+    /// Whether anybody of a holder's line is revoked.
+    pub fn is_revoked(&self, holder: &Holder) -> bool {
+        let gate = locked(&self.gate);
+        holder.lineage.iter().any(|subject| gate.revocations().is_revoked(subject))
+    }
+
+    /// Whether this very subject is revoked.
+    pub fn is_subject_revoked(&self, subject: &Subject) -> bool {
+        locked(&self.gate).revocations().is_revoked(subject)
+    }
+
+    /// Who shows this credential in its adverts; none when it does not count, or in an open grid.
+    pub fn holder_of(&self, credential: &[u8]) -> Option<Holder> {
+        self.holder(&decode(credential)?)
+    }
+
+    /// Who holds these credentials; none when they do not count, or in an open grid.
+    pub fn holder(&self, chain: &Chain) -> Option<Holder> {
+        trust::member(&self.grid, chain, self.clock.now().utc).ok().flatten()
+    }
+
+    /// Signs a request for the operator of this node, who has shown the token of the API.
+    ///
+    /// # Errors
+    /// [`Denial`] when the node has no credential of a user; [`TrustFileError`] when its files are wrong.
+    pub fn sign_for_operator(&self, request: Request) -> Result<Authorization, SignError> {
+        let signer = self.operator()?;
+        let id = trust::new_request_id()?;
+        Ok(signer.sign(&self.grid.id, &self.site, id, request, self.clock.now().utc, None)?)
+    }
+
+    fn operator(&self) -> Result<Arc<Signer>, SignError> {
+        let mut operator = locked(&self.operator);
+        if let Some(signer) = &*operator {
+            return Ok(Arc::clone(signer));
+        }
+        let is_good = |signer: &Signer| self.grid.root.is_none() || signer.chain.is_some();
+        let Some(signer) = self.wallet.signer(&self.grid.id)?.filter(is_good) else {
+            let detail = "this node has no user of its own in this closed grid: sign requests as a user who has joined \
+                          (kolo submit --key FILE), or give the node one with kolo join TOKEN --data-dir DIR";
+            return Err(SignError::Denied(Denial::new(Rule::Credential, detail)));
+        };
+        let signer = Arc::new(signer);
+        *operator = Some(Arc::clone(&signer));
+        Ok(signer)
+    }
+
+    /// Checks a user's signed request as every site will, and adds this entry point's own credential.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn admit(&self, mut authorization: Authorization) -> Result<(Authorization, Permit), Denial> {
+        let now = self.clock.now().utc;
+        let permit = locked(&self.gate).check_submission(
+            now,
+            &self.site,
+            &authorization.request,
+            authorization.user.as_ref(),
+        )?;
+        authorization.entry_point.clone_from(&self.credential);
+        Ok((authorization, permit))
+    }
+}
+
+/// Why a request could not be signed for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum SignError {
+    /// The node has nobody to sign for.
+    #[error(transparent)]
+    Denied(#[from] Denial),
+    /// Key or credential cannot be used, or the request is too large to be signed.
+    #[error(transparent)]
+    File(#[from] TrustFileError),
+}
+
+/// Reads what a site shows of itself; unchecked.
+pub fn decode(credential: &[u8]) -> Option<Chain> {
+    let config = bincode::config::standard().with_limit::<{ discovery::membership::CREDENTIAL_BYTES_MAX }>();
+    let (chain, read) = bincode::serde::decode_from_slice(credential, config).ok()?;
+    (read == credential.len()).then_some(chain)
+}
+
+impl discovery::Membership for Membership {
+    fn is_closed(&self) -> bool {
+        self.grid.root.is_some()
+    }
+
+    fn credential(&self) -> Vec<u8> {
+        self.encoded_credential.clone()
+    }
+
+    fn is_member(&self, site: &SiteId, credential: &[u8]) -> bool {
+        if self.grid.root.is_none() {
+            return true;
+        }
+        let Some(chain) = decode(credential) else { return false };
+        locked(&self.gate).check_member(site, Some(&chain), self.clock.now().utc).is_ok()
+    }
+
+    fn revocations_digest(&self) -> u64 {
+        self.digest.load(Ordering::Relaxed)
+    }
+
+    fn revocations(&self) -> Vec<Vec<u8>> {
+        locked(&self.gate).revocations().all().filter_map(encode).collect()
+    }
+
+    fn hear_revocations(&self, revocations: &[Vec<u8>]) -> usize {
+        let read = |bytes: &Vec<u8>| decode_revocation(bytes);
+        // What is lapsed, false or signed by somebody revoked is left out; there is nobody to complain to.
+        let is_news = |revocation: &SignedRevocation| self.put_in_force(revocation).unwrap_or(false);
+        let news = revocations.iter().filter_map(read).filter(is_news).count();
+        if news > 0 {
+            info!(news, "revocations learnt from another site");
+            self.check_own_credential();
+            if let Err(error) = self.write_down() {
+                warn!(%error, "revocations are in force until this node stops");
+            }
+        }
+        news
+    }
+}

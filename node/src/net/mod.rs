@@ -1,0 +1,3 @@
+//! What this node is to its grid: its membership, and whose membership it believes.
+
+pub mod membership;

@@ -1,0 +1,403 @@
+//! What this node has done, in figures for Prometheus.
+//!
+//! Invariant: labels come from sets that are fixed when compiled, so nothing that anybody sends makes the figures grow.
+//! What is known of other sites is told only to who has shown the token; see `docs/metrics.md`.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use broker::{
+    ledger::FeedReport,
+    negotiation::History,
+    phases::Phase,
+    protocol::{RefusalReason, SiteAnswer},
+    trust::Rule,
+};
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+type Label = [(&'static str, &'static str); 1];
+type TwoLabels = [(&'static str, &'static str); 2];
+type Histograms = Family<Label, Histogram, fn() -> Histogram>;
+
+/// How requests end.
+pub const OUTCOMES: [&str; 7] =
+    ["reserved", "rejected", "refused", "unreachable", "patience_over", "cancelled", "handed_over"];
+/// Every word of [`Metrics::answered`].
+const ANSWERS: [&str; 7] = ["held", "confirmed", "released", "settled", "refused", "told", "bookings"];
+
+/// 10 us to 40 s.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(1e-5, 4.0, 12))
+}
+
+/// Figures of writing to disk, kept by the writer.
+#[derive(Debug, Clone)]
+pub struct WriteFigures {
+    /// How long each group of changes took until it was on disk.
+    pub seconds: Histogram,
+    /// Bytes of changes.
+    pub bytes: Counter,
+    /// Commits that were written in these groups.
+    pub commits: Counter,
+}
+
+impl Default for WriteFigures {
+    fn default() -> WriteFigures {
+        WriteFigures { seconds: seconds(), bytes: Counter::default(), commits: Counter::default() }
+    }
+}
+
+/// Figures of one door of the API.
+#[derive(Debug, Clone, Default)]
+pub struct DoorFigures {
+    /// Connections open.
+    pub open: Gauge,
+    /// Connections refused because the door has no more in all.
+    pub refused_full: Counter,
+    /// Connections refused because one address has too many.
+    pub refused_address: Counter,
+    /// Attempts to take one that failed, mostly for want of file descriptors.
+    pub failed: Counter,
+}
+
+/// See the module's documentation.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Label, Counter>,
+    request_seconds: Histogram,
+    tries: Counter,
+    conflicts: Counter,
+    phase_seconds: Histograms,
+    answers: Family<Label, Counter>,
+    refusals: Family<Label, Counter>,
+    discovery: Family<Label, Counter>,
+    activation_runs: Family<TwoLabels, Counter>,
+    feed_runs: Family<Label, Counter>,
+    feed_entries: Family<Label, Gauge>,
+    active: Gauge,
+    holds: Gauge,
+    reservations: Gauge,
+    connections: Family<Label, Gauge>,
+    connections_refused: Family<TwoLabels, Counter>,
+}
+
+impl Metrics {
+    /// All figures at zero, with those of the disk; `activation_events` are the events of the owner's hook.
+    pub fn new(writes: &WriteFigures, activation_events: &[&'static str]) -> Metrics {
+        let mut registry = Registry::with_prefix("kolo");
+        let requests = Family::default();
+        registry.register("requests", "Requests decided at this entry point, by outcome", requests.clone());
+        let request_seconds = seconds();
+        registry.register("request_seconds", "From a request's arrival until it was decided", request_seconds.clone());
+        let tries = Counter::default();
+        registry.register("tries", "Tries of decided requests", tries.clone());
+        let conflicts = Counter::default();
+        registry.register("conflicts", "Tries that failed because others were faster", conflicts.clone());
+        let phase_seconds: Histograms = Family::new_with_constructor(seconds);
+        registry.register("phase_seconds", "Time in each phase of planning, a round", phase_seconds.clone());
+        let answers = Family::default();
+        registry.register("ledger_answers", "What this site's ledger has answered", answers.clone());
+        let refusals = Family::default();
+        registry.register("refusals", "Refusals of this site's ledger, by rule", refusals.clone());
+        let discovery = Family::default();
+        registry.register("discovery_events", "What happened between this node and its peers", discovery.clone());
+        let activation_runs = Family::default();
+        let help = "Runs of the owner's hook, and events given up after the last one";
+        registry.register("activation_runs", help, activation_runs.clone());
+        let feed_runs = Family::default();
+        registry.register("feed_runs", "Runs of the owner's feed of own work, by outcome", feed_runs.clone());
+        let feed_entries = Family::default();
+        let help = "Own work that the feed told last, by what became of it";
+        registry.register("feed_entries", help, feed_entries.clone());
+        let active = Gauge::default();
+        registry.register("requests_active", "Requests under way", active.clone());
+        let holds = Gauge::default();
+        registry.register("holds", "Holds in this site's ledger", holds.clone());
+        let reservations = Gauge::default();
+        registry.register("reservations", "Reservations in this site's ledger", reservations.clone());
+        let connections = Family::default();
+        registry.register("api_connections", "Connections to the API, by door", connections.clone());
+        let connections_refused = Family::default();
+        let help = "Connections to the API that were closed at once";
+        registry.register("api_connections_refused", help, connections_refused.clone());
+        registry.register("write_seconds", "Time until a group of changes is on disk", writes.seconds.clone());
+        registry.register("write_bytes", "Bytes of changes written", writes.bytes.clone());
+        registry.register("write_commits", "Commits written, several of which make a group", writes.commits.clone());
+        let metrics = Metrics {
+            registry,
+            requests,
+            request_seconds,
+            tries,
+            conflicts,
+            phase_seconds,
+            answers,
+            refusals,
+            discovery,
+            activation_runs,
+            feed_runs,
+            feed_entries,
+            active,
+            holds,
+            reservations,
+            connections,
+            connections_refused,
+        };
+        metrics.begin(activation_events);
+        metrics
+    }
+
+    /// Makes every series whose labels are known beforehand, so that a rate has a zero to grow from. Discovery's events come
+    /// with their counters.
+    fn begin(&self, activation_events: &[&'static str]) {
+        for outcome in OUTCOMES {
+            drop(self.requests.get_or_create(&[("outcome", outcome)]));
+        }
+        for phase in Phase::ALL {
+            drop(self.phase_seconds.get_or_create(&[("phase", phase.name())]));
+        }
+        for answer in ANSWERS {
+            drop(self.answers.get_or_create(&[("answer", answer)]));
+        }
+        for rule in Rule::ALL.iter().map(|rule| rule.as_str()).chain(REFUSALS.iter().copied()) {
+            drop(self.refusals.get_or_create(&[("rule", rule)]));
+        }
+        for event in activation_events {
+            for outcome in ["done", "failed", "given_up"] {
+                drop(self.activation_runs.get_or_create(&[("event", *event), ("outcome", outcome)]));
+            }
+        }
+        for outcome in ["done", "failed"] {
+            drop(self.feed_runs.get_or_create(&[("outcome", outcome)]));
+        }
+        for state in ["entered", "elsewhere", "short", "left_out"] {
+            drop(self.feed_entries.get_or_create(&[("state", state)]));
+        }
+    }
+
+    /// The figures of the door of this name.
+    pub fn door(&self, name: &'static str) -> DoorFigures {
+        let refused = |why| self.connections_refused.get_or_create(&[("door", name), ("why", why)]).clone();
+        DoorFigures {
+            open: self.connections.get_or_create(&[("door", name)]).clone(),
+            refused_full: refused("full"),
+            refused_address: refused("address"),
+            failed: refused("failed"),
+        }
+    }
+
+    /// A request was decided after `elapsed_ms`, with this outcome of [`OUTCOMES`].
+    pub fn decided(&self, outcome: &'static str, elapsed_ms: u64, history: &History) {
+        self.requests.get_or_create(&[("outcome", outcome)]).inc();
+        self.request_seconds.observe(elapsed_ms as f64 / 1e3);
+        self.tries.inc_by(history.tries.len() as u64);
+        self.conflicts.inc_by(u64::from(history.conflicts));
+    }
+
+    /// What the phases of one round have taken, in microseconds, in the order of [`Phase::ALL`].
+    pub fn phases(&self, microseconds: [f64; Phase::ALL.len()]) {
+        for (phase, taken) in Phase::ALL.into_iter().zip(microseconds).filter(|(_, taken)| *taken > 0.0) {
+            self.phase(phase, taken / 1e6);
+        }
+    }
+
+    /// What one phase has taken.
+    pub fn phase(&self, phase: Phase, seconds: f64) {
+        self.phase_seconds.get_or_create(&[("phase", phase.name())]).observe(seconds);
+    }
+
+    /// The ledger has answered.
+    pub fn answered(&self, answer: &SiteAnswer) {
+        let kind = match answer {
+            SiteAnswer::Held { .. } => "held",
+            SiteAnswer::Confirmed { .. } => "confirmed",
+            SiteAnswer::Released { .. } => "released",
+            SiteAnswer::Settled => "settled",
+            SiteAnswer::Refused(refusal) => {
+                self.refusals.get_or_create(&[("rule", rule_of(&refusal.reason))]).inc();
+                "refused"
+            }
+            SiteAnswer::Booked { .. } | SiteAnswer::Found { .. } | SiteAnswer::Status { .. } => "told",
+            SiteAnswer::Bookings { .. } => "bookings",
+        };
+        self.answers.get_or_create(&[("answer", kind)]).inc();
+    }
+
+    /// A run of the owner's hook has ended, or an event was given up.
+    pub fn activated(&self, event: &'static str, outcome: &'static str) {
+        self.activation_runs.get_or_create(&[("event", event), ("outcome", outcome)]).inc();
+    }
+
+    /// The feed of own work has run, and told something unless it has failed.
+    pub fn fed(&self, report: Option<&FeedReport>) {
+        let outcome = if report.is_some() { "done" } else { "failed" };
+        self.feed_runs.get_or_create(&[("outcome", outcome)]).inc();
+        let Some(report) = report else { return };
+        let counts = [
+            ("entered", report.pieces),
+            ("elsewhere", report.elsewhere),
+            ("short", report.short),
+            ("left_out", report.left_out),
+        ];
+        for (state, count) in counts {
+            self.feed_entries.get_or_create(&[("state", state)]).set(whole(count));
+        }
+    }
+
+    /// Sets what is counted elsewhere, and writes everything down; `of_grid` follows when it may be told.
+    pub fn write(&self, present: &Present, of_grid: Option<&OfGrid>) -> String {
+        self.active.set(whole(present.active));
+        self.holds.set(whole(present.holds));
+        self.reservations.set(whole(present.reservations));
+        for (name, count) in &present.discovery {
+            self.discovery.get_or_create(&[("event", *name)]).inner().store(*count, Ordering::Relaxed);
+        }
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        if let Some(of_grid) = of_grid {
+            let end = text.rfind("# EOF").unwrap_or(text.len());
+            text.truncate(end);
+            let _ = encode(&mut text, &of_grid.registry());
+        }
+        text
+    }
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// What is true at the moment of this node alone.
+pub struct Present {
+    /// Requests under way.
+    pub active: usize,
+    /// In the ledger.
+    pub holds: usize,
+    /// In the ledger.
+    pub reservations: usize,
+    /// Counters of discovery.
+    pub discovery: BTreeMap<&'static str, u64>,
+}
+
+/// What is known of the grid at the moment.
+#[derive(Default)]
+pub struct OfGrid {
+    /// Sites by what is known of their schedules.
+    pub sites: BTreeMap<&'static str, usize>,
+    /// Hosts known.
+    pub hosts: usize,
+    /// Peers connected.
+    pub peers: usize,
+    /// Ages of the schedules of other sites in seconds.
+    pub ages: Vec<u64>,
+}
+
+impl OfGrid {
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::with_prefix("kolo");
+        let sites: Family<Label, Gauge> = Family::default();
+        for (state, count) in &self.sites {
+            sites.get_or_create(&[("schedule", *state)]).set(whole(*count));
+        }
+        registry.register("sites", "Known sites by what is known of their schedules", sites);
+        for (name, help, count) in [("hosts", "Known hosts", self.hosts), ("peers", "Connected peers", self.peers)] {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(whole(count));
+            registry.register(name, help, gauge);
+        }
+        let ages = Histogram::new([1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 900.0, 3600.0]);
+        for age in &self.ages {
+            ages.observe(*age as f64);
+        }
+        registry.register("schedule_age_seconds", "How long ago schedules were heard, now, over sites", ages);
+        registry
+    }
+}
+
+macro_rules! refusals {
+    ($($reason:pat => $name:literal,)*) => {
+        /// Why a ledger refuses, beside the rules of [`Rule::ALL`].
+        const REFUSALS: &[&str] = &[$($name),*];
+
+        fn rule_of(reason: &RefusalReason) -> &'static str {
+            match reason {
+                RefusalReason::NotAllowed(denial) => denial.rule.as_str(),
+                $($reason => $name,)*
+            }
+        }
+    };
+}
+
+refusals! {
+    RefusalReason::NotEnough { .. } => "not_enough",
+    RefusalReason::HeldByAnother { .. } => "held_by_another",
+    RefusalReason::UnknownHost(_) => "unknown_host",
+    RefusalReason::NoSuchHold => "no_such_hold",
+    RefusalReason::AttemptIsOver => "attempt_is_over",
+    RefusalReason::WindowPassed => "window_passed",
+    RefusalReason::TooFarAhead(_) => "too_far_ahead",
+    RefusalReason::TooManyHolds(_) => "too_many_holds",
+    RefusalReason::NotYours => "not_yours",
+    RefusalReason::HandedOver(_) => "handed_over",
+    RefusalReason::Malformed(_) => "malformed",
+    RefusalReason::OtherTry => "other_try",
+    RefusalReason::Busy => "busy",
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::protocol::{LedgerVersion, Refusal};
+
+    use super::*;
+
+    #[test]
+    fn figures_of_the_grid_are_only_in_what_who_is_known_gets() {
+        let metrics = Metrics::new(&WriteFigures::default(), &["start", "end"]);
+        let reason = RefusalReason::Busy;
+        metrics.answered(&SiteAnswer::Refused(Refusal {
+            reason,
+            version: LedgerVersion::default(),
+            hosts: Vec::new(),
+        }));
+        metrics.phase(Phase::Find, 0.003);
+        metrics.activated("start", "failed");
+        metrics.door("remote").refused_address.inc();
+        let discovery = BTreeMap::from([("gossip_received", 7)]);
+        let present = Present { active: 1, holds: 2, reservations: 3, discovery };
+        let open = metrics.write(&present, None);
+        for line in [
+            "kolo_requests_total{outcome=\"handed_over\"} 0",
+            "kolo_phase_seconds_count{phase=\"reserve\"} 0",
+            "kolo_ledger_answers_total{answer=\"bookings\"} 0",
+            "kolo_activation_runs_total{event=\"end\",outcome=\"given_up\"} 0",
+            "kolo_feed_runs_total{outcome=\"failed\"} 0",
+            "kolo_feed_entries{state=\"left_out\"} 0",
+            "kolo_refusals_total{rule=\"busy\"} 1",
+            "kolo_refusals_total{rule=\"not_enough\"} 0",
+            "kolo_refusals_total{rule=\"owner-hours\"} 0",
+            "kolo_ledger_answers_total{answer=\"refused\"} 1",
+            "kolo_activation_runs_total{event=\"start\",outcome=\"failed\"} 1",
+            "kolo_phase_seconds_count{phase=\"find\"} 1",
+            "kolo_discovery_events_total{event=\"gossip_received\"} 7",
+            "kolo_reservations 3",
+            "kolo_api_connections_refused_total{door=\"remote\",why=\"address\"} 1",
+        ] {
+            assert!(open.lines().any(|known| known == line), "{line}\n{open}");
+        }
+        assert!(!open.contains("kolo_sites") && open.ends_with("# EOF\n"));
+        let of_grid = OfGrid { sites: [("stale", 4)].into(), hosts: 9, peers: 2, ages: vec![30, 3] };
+        let told = metrics.write(&present, Some(&of_grid));
+        assert!(
+            told.contains("kolo_sites{schedule=\"stale\"} 4") && told.contains("kolo_schedule_age_seconds_count 2")
+        );
+        assert_eq!(told.matches("# EOF").count(), 1);
+    }
+}

@@ -1,0 +1,9 @@
+//! What all parts of a running node share: clocks, figures, news of changes, and the limits of the process.
+//!
+//! Invariant: nothing here knows of sites, requests or the API.
+
+pub mod changes;
+pub mod clock;
+pub mod metrics;
+pub mod open_files;
+pub mod process_group;

@@ -1,0 +1,159 @@
+//! The feed: a program of the owner that tells again and again what the owner's own work takes, such as the jobs of a local
+//! batch system. What it tells stands in the ledger, and the grid is not given it.
+//!
+//! Invariant: a run that fails in any way changes nothing: what was known stays until a later run tells otherwise.
+
+mod document;
+mod program;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use broker::{
+    ids::HostId,
+    ledger::{Event, FeedReport, LocalWork, ReplyToken},
+    resources::Amounts,
+    time::Time,
+};
+use tokio::time::MissedTickBehavior;
+use tracing::{info, warn};
+
+use crate::{
+    config::{LocalConfig, NodeConfig},
+    runtime::{clock::Clock, metrics::Metrics},
+    site::task::{OwnSite, SharedLedger},
+};
+
+/// How long the ledger may take, its write to disk included.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Nobody waits for what comes of the first run.
+const NOBODY: ReplyToken = ReplyToken(0);
+
+/// What is known of the feed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FeedState {
+    /// When it was last heard.
+    pub heard: Option<Time>,
+    /// What came of that.
+    pub report: FeedReport,
+    /// Why the last run was of no use, if it was not.
+    pub failure: Option<String>,
+}
+
+/// What is known of the feed, as other tasks read it.
+#[derive(Debug, Clone, Default)]
+pub struct SharedFeedState(Arc<Mutex<FeedState>>);
+
+impl SharedFeedState {
+    /// What is known now.
+    pub fn get(&self) -> FeedState {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, state: FeedState) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+/// Runs the feed.
+pub struct Feed {
+    config: LocalConfig,
+    capacities: BTreeMap<HostId, Amounts>,
+    own_site: OwnSite,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    state: SharedFeedState,
+}
+
+impl Feed {
+    /// The feed of a site.
+    pub fn new(config: &NodeConfig, own_site: OwnSite, clock: Clock, metrics: Arc<Metrics>) -> Feed {
+        let capacities = config.hosts.iter().map(|own| (own.host.id.clone(), own.host.capacity.clone())).collect();
+        Feed { config: config.local.clone(), capacities, own_site, clock, metrics, state: SharedFeedState::default() }
+    }
+
+    /// What is known of it; none when there is none.
+    pub fn state(&self) -> Option<SharedFeedState> {
+        (!self.config.feed.is_empty()).then(|| self.state.clone())
+    }
+
+    /// Runs it once, before anybody is granted anything.
+    pub async fn begin(&self, ledger: &SharedLedger) {
+        let works = if self.config.feed.is_empty() {
+            // What an earlier feed has told holds no longer when the owner has taken the feed away.
+            Ok(Vec::new())
+        } else {
+            self.hear().await
+        };
+        match works {
+            // The next run tells what has come of it.
+            Ok(works) => ledger.lock().handle(self.clock.now(), Event::Feed { token: NOBODY, works }),
+            Err(why) => self.note(Err(why)),
+        }
+    }
+
+    /// Runs it until the caller drops the future.
+    pub async fn run(self) {
+        if self.config.feed.is_empty() {
+            return;
+        }
+        let mut every = tokio::time::interval(self.config.every);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            let told = self.round().await;
+            self.note(told);
+        }
+    }
+
+    /// One run, until what it tells stands in the ledger.
+    async fn round(&self) -> Result<FeedReport, String> {
+        let works = self.hear().await?;
+        self.own_site.feed(works, ANSWER_TIMEOUT).await
+    }
+
+    /// One run, until what it tells is understood.
+    async fn hear(&self) -> Result<Vec<LocalWork>, String> {
+        let said = program::run(&self.config.feed, self.config.search_path.as_ref(), self.config.timeout).await;
+        let said = said.map_err(|error| error.to_string())?;
+        let works = document::read(&said, &self.capacities, self.clock.now().utc, self.config.reach);
+        works.map_err(|error| error.to_string())
+    }
+
+    fn note(&self, told: Result<FeedReport, String>) {
+        let before = self.state.get();
+        match told {
+            Ok(report) => {
+                self.metrics.fed(Some(&report));
+                if before.failure.is_some() {
+                    info!("the feed of own work works again");
+                }
+                if report.left_out > 0 && before.report.left_out == 0 {
+                    warn!(
+                        left_out = report.left_out,
+                        "not all own work could be entered; the grid may be given the rest"
+                    );
+                }
+                if report.short > 0 && before.report.short == 0 {
+                    warn!(short = report.short, "own work takes what the grid was promised before");
+                }
+                self.state.set(FeedState { heard: Some(self.clock.now().utc), report, failure: None });
+            }
+            Err(why) => {
+                self.metrics.fed(None);
+                // Once, not every few seconds for as long as it lasts.
+                if before.failure.as_ref() != Some(&why) {
+                    warn!(
+                        program = self.config.feed.first(),
+                        why, "the feed of own work fails; what was known of it stays"
+                    );
+                }
+                self.state.set(FeedState { failure: Some(why), ..before });
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The site side: what this node does as a site that others book, and as the owner's.
+//!
+//! Invariant: nothing here knows of the requests that this node coordinates, but by [`task::Coordination`].
+
+pub mod activation;
+pub mod extension_label;
+pub mod feed;
+pub mod task;

@@ -1,0 +1,423 @@
+//! The site's side: one task feeds the ledger with what arrives from peers and from this node's own requests, and with
+//! its timers.
+//!
+//! Invariant: outputs leave in the ledger's order, and none of them before the changes in front of it are on disk. What
+//! arrives while a write is under way waits in a bounded queue and is then handled as one group with one write.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use broker::{
+    ids::{RequestId, SiteId},
+    ledger::{Event, FeedReport, Ledger, LocalWork, Output, ReplyToken},
+    protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
+    time::Millis,
+    trust::{Authorization, SignedText},
+};
+use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tracing::debug;
+
+use crate::{
+    runtime::{clock::Clock, metrics::Metrics},
+    storage::{Change, Store, StoreError},
+};
+
+/// Events that may wait for the ledger. A further sender waits (own requests) or is told "busy" (peers).
+const QUEUE: usize = 1024;
+/// Most events handled between two writes.
+const GROUP: usize = 128;
+/// How long a participant's inquiry waits for an answer; it is repeated by the ledger's own timer.
+const INQUIRY_TIMEOUT: Millis = Millis(5_000);
+/// How often ended reservations and the past are forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(30);
+
+/// What the node knows as a coordinator, for questions that reach its site.
+pub trait Coordination: Send + Sync {
+    /// What this node, as the coordinator of an attempt, tells `asker` of it; none when it does not coordinate the attempt.
+    fn status_of(&self, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus>;
+
+    /// The user's authorization by which this node coordinates the request, or has left it to another one, if that is of a
+    /// later term than `authorization`.
+    fn later_authorization(&self, request: &RequestId, authorization: &Authorization) -> Option<Arc<SignedText>>;
+
+    /// Whether this node is about to coordinate a request.
+    fn is_arriving(&self, request: &RequestId) -> bool;
+
+    /// Whether this node coordinates a request, or is about to.
+    fn coordinates(&self, request: &RequestId) -> bool;
+
+    /// Leaves a request to the node `to`, whose site has found nothing against that. What is returned resolves when that is on
+    /// disk, to the node that the request had been left to before; an answer before that could leave two coordinators after a
+    /// crash. None: this node has nothing of the request.
+    fn hand_over(
+        &self,
+        request: &RequestId,
+        to: &SiteId,
+        authorization: Arc<Authorization>,
+    ) -> Option<oneshot::Receiver<Option<SiteId>>>;
+}
+
+/// Where an answer goes.
+enum ReplyTo {
+    Peer(Responder),
+    Own(oneshot::Sender<SiteAnswer>),
+}
+
+impl ReplyTo {
+    fn answer(self, answer: SiteAnswer) {
+        match self {
+            ReplyTo::Peer(responder) => responder.answer(answer),
+            // The asker may have given up waiting.
+            ReplyTo::Own(sender) => drop(sender.send(answer)),
+        }
+    }
+}
+
+/// What the requests of this node have to do with a question to its ledger.
+enum Concern {
+    /// Nothing.
+    None,
+    /// A site asks what became of an attempt.
+    Inquiry(AttemptId),
+    /// A node says that it acts for a request.
+    TakeOver(RequestId, Arc<Authorization>),
+    /// A node that may be about to act for a request asks what there is of it.
+    Lookup(RequestId),
+}
+
+impl Concern {
+    fn of(request: &SiteRequest) -> Concern {
+        match request {
+            SiteRequest::Inquire(attempt) => Concern::Inquiry(attempt.clone()),
+            SiteRequest::TakeOver { attempt, authorization } => {
+                Concern::TakeOver(attempt.request.clone(), authorization.clone())
+            }
+            SiteRequest::Lookup(request) => Concern::Lookup(request.clone()),
+            _ => Concern::None,
+        }
+    }
+}
+
+enum Message {
+    Ask { from: SiteId, request: SiteRequest, reply: ReplyTo },
+    Local { work: LocalWork, reply: ReplyTo },
+    Feed { works: Vec<LocalWork>, reply: oneshot::Sender<FeedReport> },
+    Status(Event),
+}
+
+/// The ledger as other tasks read it.
+#[derive(Clone)]
+pub struct SharedLedger {
+    ledger: Arc<Mutex<Ledger>>,
+    clock: Clock,
+    /// Reservations have changed; what waits for it is the owner's hook alone.
+    changed: Arc<Notify>,
+}
+
+impl SharedLedger {
+    /// Wraps the ledger of this node.
+    pub fn new(ledger: Ledger, clock: Clock) -> SharedLedger {
+        SharedLedger { ledger: Arc::new(Mutex::new(ledger)), clock, changed: Arc::default() }
+    }
+
+    /// Waits until reservations have changed on disk since the last wait. One task waits at a time.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Reads the ledger. Do not hold the guard across a wait.
+    pub fn lock(&self) -> MutexGuard<'_, Ledger> {
+        // A panic elsewhere cannot leave the ledger half changed: no call into it unwinds in the middle of a change.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ScheduleSource for SharedLedger {
+    fn snapshot(&self) -> ScheduleSnapshot {
+        let now = self.clock.now();
+        self.lock().snapshot(now)
+    }
+
+    fn version(&self) -> LedgerVersion {
+        self.lock().version()
+    }
+}
+
+/// Asks this node's own ledger.
+#[derive(Clone)]
+pub struct OwnSite {
+    site: SiteId,
+    messages: mpsc::Sender<Message>,
+}
+
+impl OwnSite {
+    /// Asks as the entry point of this node would ask any other site.
+    pub async fn ask(&self, request: SiteRequest, timeout: Duration) -> Result<SiteAnswer, String> {
+        let from = self.site.clone();
+        self.send(|reply| Message::Ask { from, request, reply: ReplyTo::Own(reply) }, timeout).await
+    }
+
+    /// Enters the owner's own work.
+    pub async fn enter(&self, work: LocalWork, timeout: Duration) -> Result<SiteAnswer, String> {
+        self.send(|reply| Message::Local { work, reply: ReplyTo::Own(reply) }, timeout).await
+    }
+
+    /// Makes what stands of the feed of own work these `works`.
+    pub async fn feed(&self, works: Vec<LocalWork>, timeout: Duration) -> Result<FeedReport, String> {
+        self.send(|reply| Message::Feed { works, reply }, timeout).await
+    }
+
+    async fn send<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<T>) -> Message,
+        timeout: Duration,
+    ) -> Result<T, String> {
+        let (reply, answer) = oneshot::channel();
+        let message = message(reply);
+        let stopped = || "this node is stopping".to_owned();
+        let asking = async {
+            self.messages.send(message).await.map_err(|_| stopped())?;
+            answer.await.map_err(|_| stopped())
+        };
+        tokio::time::timeout(timeout, asking).await.map_err(|_| "no answer in time".to_owned())?
+    }
+}
+
+/// The task's parts.
+pub struct SiteTask {
+    ledger: SharedLedger,
+    clock: Clock,
+    store: Store,
+    discovery: Discovery,
+    requests: Arc<dyn Coordination>,
+    metrics: Arc<Metrics>,
+    sender: mpsc::Sender<Message>,
+    messages: mpsc::Receiver<Message>,
+    replies: BTreeMap<u64, (ReplyTo, SiteId, Concern)>,
+    reports: BTreeMap<u64, oneshot::Sender<FeedReport>>,
+    next_token: u64,
+}
+
+/// Makes the handle first: requests need it, and the task needs the requests.
+pub fn own_site(site: SiteId) -> (OwnSite, SiteQueue) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    (OwnSite { site, messages: sender.clone() }, SiteQueue { sender, receiver })
+}
+
+/// The waiting end of [`OwnSite`].
+pub struct SiteQueue {
+    sender: mpsc::Sender<Message>,
+    receiver: mpsc::Receiver<Message>,
+}
+
+impl SiteTask {
+    /// Puts the task together.
+    pub fn new(
+        queue: SiteQueue,
+        ledger: SharedLedger,
+        clock: Clock,
+        store: Store,
+        discovery: Discovery,
+        requests: Arc<dyn Coordination>,
+        metrics: Arc<Metrics>,
+    ) -> SiteTask {
+        SiteTask {
+            ledger,
+            clock,
+            store,
+            discovery,
+            requests,
+            metrics,
+            sender: queue.sender,
+            messages: queue.receiver,
+            replies: BTreeMap::new(),
+            reports: BTreeMap::new(),
+            next_token: 0,
+        }
+    }
+
+    /// Runs until the disk fails; the caller stops it by dropping the future.
+    ///
+    /// # Errors
+    /// [`StoreError`] when a promise cannot be written down.
+    pub async fn run(mut self, mut inbound: Inbound) -> Result<(), StoreError> {
+        let mut forget = tokio::time::interval(FORGET_EVERY);
+        self.perform().await?;
+        loop {
+            let timeout = self.ledger.lock().poll_timeout();
+            let wake = async {
+                match timeout {
+                    Some(at) => tokio::time::sleep_until(self.clock.instant(at)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(message) = self.messages.recv() => self.feed(message),
+                Some(request) = inbound.next() => self.feed_peer(request),
+                () = wake => {
+                    let now = self.clock.now();
+                    self.ledger.lock().handle_timeout(now);
+                }
+                _ = forget.tick() => {
+                    let now = self.clock.now();
+                    self.ledger.lock().forget_past(now);
+                }
+            }
+            for _ in 0..GROUP {
+                if let Ok(message) = self.messages.try_recv() {
+                    self.feed(message);
+                } else if let Some(request) = inbound.try_next() {
+                    self.feed_peer(request);
+                } else {
+                    break;
+                }
+            }
+            self.perform().await?;
+        }
+    }
+
+    fn feed_peer(&mut self, inbound: InboundRequest) {
+        let InboundRequest { from, request, reply } = inbound;
+        self.feed(Message::Ask { from, request, reply: ReplyTo::Peer(reply) });
+    }
+
+    fn feed(&mut self, message: Message) {
+        let event = match message {
+            Message::Status(event) => event,
+            Message::Local { work, reply } => {
+                self.next_token += 1;
+                let from = self.discovery.site_id().clone();
+                self.replies.insert(self.next_token, (reply, from, Concern::None));
+                Event::Local { token: ReplyToken(self.next_token), work }
+            }
+            Message::Feed { works, reply } => {
+                self.next_token += 1;
+                self.reports.insert(self.next_token, reply);
+                Event::Feed { token: ReplyToken(self.next_token), works }
+            }
+            Message::Ask { from, request, reply } => {
+                if let Some(refusal) = self.refusal_of_takeover(&from, &request) {
+                    return reply.answer(refusal);
+                }
+                if self.must_wait(&request) {
+                    return;
+                }
+                self.next_token += 1;
+                if let (Some(attempt), what) = request.about() {
+                    // The name of the request follows it through all nodes.
+                    debug!(request = %attempt.request, attempt = attempt.attempt, %from, what, token = self.next_token, "asked");
+                }
+                self.replies.insert(self.next_token, (reply, from.clone(), Concern::of(&request)));
+                Event::Request { from, token: ReplyToken(self.next_token), request }
+            }
+        };
+        let now = self.clock.now();
+        self.ledger.lock().handle(now, event);
+    }
+
+    /// What a node hears at once that wants to take over what this one acts for by a later word of the user.
+    fn refusal_of_takeover(&self, from: &SiteId, request: &SiteRequest) -> Option<SiteAnswer> {
+        let SiteRequest::TakeOver { attempt, authorization } = request else { return None };
+        let later = self.requests.later_authorization(&attempt.request, authorization)?;
+        self.ledger.lock().refusal_of_takeover(attempt, from, later)
+    }
+
+    /// Whether this node is itself about to act for what another one takes over: it cannot say yet who is to. The other one
+    /// hears nothing, and says it again.
+    fn must_wait(&self, request: &SiteRequest) -> bool {
+        matches!(request, SiteRequest::TakeOver { attempt, .. } if self.requests.is_arriving(&attempt.request))
+    }
+
+    /// Lets the ledger's outputs happen, writes first.
+    async fn perform(&mut self) -> Result<(), StoreError> {
+        let mut changes = Vec::new();
+        let mut others = Vec::new();
+        while let Some(output) = self.ledger.lock().poll_output() {
+            match output {
+                Output::Persist(record) => changes.push(Change::Ledger(record)),
+                other => others.push(other),
+            }
+        }
+        let has_changes = !changes.is_empty();
+        self.store.commit(changes).await?;
+        if has_changes {
+            self.ledger.changed.notify_one();
+        }
+        for output in others {
+            match output {
+                Output::Persist(_) => {}
+                Output::Publish(parts) => {
+                    let site = self.discovery.site_id().clone();
+                    let update = ScheduleUpdate { site, from: parts.from, changes: parts.changes };
+                    self.discovery.publish_changes(update);
+                }
+                Output::Reply { token, answer } => self.reply(token, answer),
+                Output::Inquire { to, attempt } => self.inquire(to, attempt),
+                Output::Fed { token, report } => {
+                    if let Some(reply) = self.reports.remove(&token.0) {
+                        // The feed may have given up waiting.
+                        let _ = reply.send(report);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, token: ReplyToken, mut answer: SiteAnswer) {
+        let Some((reply, from, concern)) = self.replies.remove(&token.0) else { return };
+        match (&mut answer, concern) {
+            (SiteAnswer::Status { decision, .. }, Concern::Inquiry(attempt)) => {
+                *decision = self.requests.status_of(&attempt, &from);
+            }
+            (SiteAnswer::Found { .. }, Concern::Lookup(request)) => {
+                answer.note_carried(|| self.requests.coordinates(&request));
+            }
+            (SiteAnswer::Booked { .. }, Concern::TakeOver(request, authorization)) => {
+                let written = self.requests.hand_over(&request, &from, authorization);
+                if let Some(written) = written {
+                    let metrics = self.metrics.clone();
+                    tokio::spawn(async move {
+                        // No word means that it is not on disk: the other node hears nothing, and says it again.
+                        if let Ok(before) = written.await {
+                            answer.name_who_acted(|| before);
+                            metrics.answered(&answer);
+                            debug!(token = token.0, ?answer, "answered");
+                            reply.answer(answer);
+                        }
+                    });
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.metrics.answered(&answer);
+        debug!(token = token.0, ?answer, "answered");
+        reply.answer(answer);
+    }
+
+    /// Asks what became of an attempt; the answer comes back as an event, no answer as none.
+    fn inquire(&self, to: SiteId, attempt: AttemptId) {
+        if to == *self.discovery.site_id() {
+            let decision = self.requests.status_of(&attempt, &to);
+            // Of itself the ledger hears the decision only: it knows its own booking.
+            let booking = AttemptStatus::Confirmed;
+            let event = Event::StatusHeard { from: to, attempt, decision, booking };
+            // A full queue loses the answer; the ledger asks again.
+            let _ = self.sender.try_send(Message::Status(event));
+            return;
+        }
+        let (discovery, sender) = (self.discovery.clone(), self.sender.clone());
+        tokio::spawn(async move {
+            let request = SiteRequest::Inquire(attempt.clone());
+            if let Ok(SiteAnswer::Status { decision, booking }) = discovery.ask(&to, request, INQUIRY_TIMEOUT).await {
+                let event = Event::StatusHeard { from: to, attempt, decision, booking };
+                let _ = sender.send(Message::Status(event)).await;
+            }
+        });
+    }
+}

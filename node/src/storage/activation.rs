@@ -1,0 +1,189 @@
+//! What is on disk of one activation: how far the owner's hook has been told of a reservation.
+//!
+//! Invariant: an event that was told, or given up, is never begun again.
+
+use broker::{
+    ids::RequestId,
+    ledger::Booking,
+    protocol::{AttemptId, Grant},
+    time::{Time, Window},
+    trust::{PublicKey, RequestStatement},
+};
+use serde::{Deserialize, Serialize};
+
+/// What a hook is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActivationEvent {
+    /// Its end has come.
+    End,
+    /// It was taken back before its end.
+    Cancelled,
+    /// Its start has come.
+    Start,
+    /// Hosts, amounts or window are not as they were told.
+    Changed,
+    /// It is confirmed.
+    Reserved,
+}
+
+impl ActivationEvent {
+    /// All of them.
+    pub const ALL: [ActivationEvent; 5] = [
+        ActivationEvent::End,
+        ActivationEvent::Cancelled,
+        ActivationEvent::Start,
+        ActivationEvent::Changed,
+        ActivationEvent::Reserved,
+    ];
+
+    /// Its name, as hooks, metrics and logs have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ActivationEvent::End => "end",
+            ActivationEvent::Cancelled => "cancelled",
+            ActivationEvent::Start => "start",
+            ActivationEvent::Changed => "changed",
+            ActivationEvent::Reserved => "reserved",
+        }
+    }
+}
+
+/// What of an activation may change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// When.
+    pub window: Window,
+    /// What, on which hosts of this site.
+    pub grants: Vec<Grant>,
+}
+
+impl Terms {
+    /// Those of a booking.
+    #[must_use]
+    pub fn of(booking: &Booking) -> Terms {
+        Terms { window: booking.window, grants: booking.grants.clone() }
+    }
+}
+
+/// How far the hook has been told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Not even `reserved` is over.
+    New,
+    /// `reserved`.
+    Reserved,
+    /// `start`.
+    Started,
+    /// `end` or `cancelled`.
+    Over,
+}
+
+/// An event that was begun and is not over: its run goes on, was cut off by the end of the node, or is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun {
+    /// Which.
+    pub event: ActivationEvent,
+    /// Runs so far.
+    pub runs: u32,
+    /// Those of them that have failed.
+    pub failures: u32,
+}
+
+/// An event all of whose runs have failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// Which.
+    pub event: ActivationEvent,
+    /// When the last run failed.
+    pub at: Time,
+    /// How.
+    pub why: String,
+}
+
+/// What is on disk of one activation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivationRecord {
+    /// The booking that it is named after.
+    pub attempt: AttemptId,
+    /// Who booked, for people.
+    pub user: String,
+    /// Who booked.
+    pub user_key: Option<PublicKey>,
+    /// What the user calls the request.
+    pub label: Option<RequestId>,
+    /// What the hook was last told of it.
+    pub told: Terms,
+    /// How far it was told.
+    pub stage: Stage,
+    /// What it is being told.
+    pub begun: Option<Begun>,
+    /// The last event that was given up.
+    pub given_up: Option<GivenUp>,
+}
+
+/// How a run has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The hook has done it.
+    Done,
+    /// It has not, for this reason.
+    Failed(String),
+}
+
+impl ActivationRecord {
+    /// The record of a booking that nothing was told of yet.
+    pub fn new(booking: &Booking) -> ActivationRecord {
+        let statement = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
+        ActivationRecord {
+            attempt: booking.attempt.clone(),
+            user: booking.user.clone(),
+            user_key: booking.user_key,
+            label: statement.and_then(|statement| statement.request.id().cloned()),
+            told: Terms::of(booking),
+            stage: Stage::New,
+            begun: None,
+            given_up: None,
+        }
+    }
+
+    /// Whether it is being ended, or was: nothing is added to it any more.
+    pub fn is_closing(&self) -> bool {
+        let last = |begun: &Begun| matches!(begun.event, ActivationEvent::End | ActivationEvent::Cancelled);
+        self.stage == Stage::Over || self.begun.as_ref().is_some_and(last)
+    }
+
+    /// A run for `event` begins; `terms` are those of what stands. To be on disk before it does.
+    pub fn begin(&mut self, event: ActivationEvent, terms: Option<Terms>) {
+        let before = self.begun.take().filter(|begun| begun.event == event);
+        let (runs, failures) = before.map_or((0, 0), |begun| (begun.runs, begun.failures));
+        self.begun = Some(Begun { event, runs: runs.saturating_add(1), failures });
+        let is_last = matches!(event, ActivationEvent::End | ActivationEvent::Cancelled);
+        // What is undone is what was told.
+        if let Some(terms) = terms.filter(|_| !is_last) {
+            self.told = terms;
+        }
+    }
+
+    /// The run that was begun has ended at `now`; after more than `tries` failures the event is given up, and counts as told.
+    /// True when the event is over.
+    pub fn finish(&mut self, outcome: Outcome, now: Time, tries: u32) -> bool {
+        let Some(mut begun) = self.begun.take() else { return true };
+        if let Outcome::Failed(why) = outcome {
+            begun.failures = begun.failures.saturating_add(1);
+            if begun.failures <= tries {
+                self.begun = Some(begun);
+                return false;
+            }
+            self.given_up = Some(GivenUp { event: begun.event, at: now, why });
+        }
+        self.stage = match begun.event {
+            ActivationEvent::Reserved => Stage::Reserved,
+            ActivationEvent::Start => Stage::Started,
+            ActivationEvent::Changed => self.stage,
+            ActivationEvent::End | ActivationEvent::Cancelled => Stage::Over,
+        };
+        true
+    }
+}

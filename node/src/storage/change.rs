@@ -1,0 +1,75 @@
+//! What the store is asked to remember, and what it has remembered.
+
+use std::time::Duration;
+
+use broker::{
+    ids::{RequestId, SiteId},
+    ledger::{Record, Reservation},
+    negotiation::RequestRecord,
+    protocol::AttemptId,
+};
+
+use super::activation::ActivationRecord;
+
+/// What an owner can set, and whose ledger it is.
+#[derive(Debug, Clone)]
+pub struct StoreSettings {
+    /// How long a request is remembered after it is over, or after the last moment it could have run.
+    pub history_keep: Duration,
+    /// Bytes of the first journal; each is twice as large as the one before.
+    pub journal_bytes_first: u64,
+    /// Most bytes of a journal, unless a single group needs more. It bounds the memory and the time of a compaction.
+    pub journal_bytes_max: u64,
+    /// Whose ledger it is, kept with it; a ledger of another site is refused. None: whoever's it is.
+    pub site: Option<SiteId>,
+}
+
+impl Default for StoreSettings {
+    fn default() -> StoreSettings {
+        StoreSettings {
+            history_keep: Duration::from_hours(90 * 24),
+            journal_bytes_first: 256 << 10,
+            journal_bytes_max: 8 << 20,
+            site: None,
+        }
+    }
+}
+
+impl StoreSettings {
+    /// History that ended before this moment is dropped.
+    pub(super) fn history_before_ms(&self, unix_ms: u64) -> u64 {
+        unix_ms.saturating_sub(u64::try_from(self.history_keep.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// One change.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// Of the ledger.
+    Ledger(Record),
+    /// A request was accepted, or went on.
+    Request(Box<RequestRecord>),
+    /// A request is forgotten.
+    ForgetRequest(RequestId),
+    /// The owner's hook is about to be told something of a booking, or has been.
+    Activation(Box<ActivationRecord>),
+    /// What the owner's hook was told of a booking is forgotten.
+    ForgetActivation(AttemptId),
+    /// Addresses of peers to try after a restart.
+    KnownPeers(Vec<String>),
+}
+
+/// What the disk remembers.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Remembered {
+    /// The ledger.
+    pub reservations: Vec<Reservation>,
+    /// Requests that this node carries.
+    pub requests: Vec<RequestRecord>,
+    /// What the owner's hook has been told of bookings.
+    pub activations: Vec<ActivationRecord>,
+    /// Addresses of peers.
+    pub known_peers: Vec<String>,
+    /// This start's number: larger than that of every earlier start.
+    pub incarnation: u64,
+}

@@ -1,0 +1,153 @@
+//! The node's data directory: identity, grid, token, ledger and the address of the API.
+//!
+//! Invariant: the directory is private to its owner; secrets in it are 0600 files.
+
+use std::{
+    fs, io,
+    io::Write,
+    net::SocketAddr,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use data_encoding::BASE32_NOPAD;
+use discovery::Identity;
+use rand::{TryRng, rngs::SysRng};
+
+use crate::{
+    config::{API_ADDRESS_FILE, API_TOKEN_FILE},
+    storage::start::was_begun,
+    trust::{GridFile, Secret, TrustFileError},
+};
+
+/// The name of the ledger's directory.
+pub const LEDGER_DIR: &str = "ledger";
+/// The file of the node's key.
+pub const IDENTITY_FILE: &str = "identity.key";
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// The directory, or a file in it.
+    #[error("{path}: {detail}")]
+    Path {
+        /// Which.
+        path: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The node's key is gone, and what was promised with it is not.
+    #[error(
+        "{path} is missing, but a ledger is beside it: a new key would make another site, which keeps none of what this one has \
+         promised and reserved; put the key back from its backup, or begin anew with another --data-dir"
+    )]
+    KeyLost {
+        /// Where it was.
+        path: String,
+    },
+    /// The node's key.
+    #[error(transparent)]
+    Identity(#[from] discovery::identity::IdentityError),
+    /// The file that names the grid.
+    #[error(transparent)]
+    Trust(#[from] TrustFileError),
+    /// The system gave no random numbers.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+}
+
+/// A data directory that is there.
+pub struct DataDir(PathBuf);
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
+    let path = path.display().to_string();
+    move |error| DataDirError::Path { path, detail: error.to_string() }
+}
+
+impl DataDir {
+    /// Opens the directory, made with mode 0700 when it is not there.
+    pub fn open(path: &Path) -> Result<DataDir, DataDirError> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))?;
+        Ok(DataDir(path.to_owned()))
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where the ledger is.
+    pub fn ledger_path(&self) -> PathBuf {
+        self.0.join(LEDGER_DIR)
+    }
+
+    /// The node's key, made at the first start. It is never made beside a ledger: what that promises, only the site promises
+    /// that has its key.
+    pub fn identity(&self) -> Result<Identity, DataDirError> {
+        let path = self.0.join(IDENTITY_FILE);
+        if was_begun(&self.ledger_path()) && matches!(path.try_exists(), Ok(false)) {
+            return Err(DataDirError::KeyLost { path: path.display().to_string() });
+        }
+        Ok(Identity::load_or_create(&path)?)
+    }
+
+    /// The token of the local API, made at the first start.
+    pub fn token(&self) -> Result<Secret, DataDirError> {
+        let path = self.0.join(API_TOKEN_FILE);
+        Secret::load_or_create(&path).map_err(at(&path))
+    }
+
+    /// The grid: the configured or kept one, else a new open one. It is kept for the next start.
+    pub fn grid(&self, configured: Option<GridFile>) -> Result<GridFile, DataDirError> {
+        let grid = match configured {
+            Some(grid) => grid,
+            None => GridFile::new(new_grid_id()?, None, Vec::new()),
+        };
+        if !GridFile::path(&self.0).exists() {
+            grid.create(&self.0)?;
+        }
+        Ok(grid)
+    }
+
+    /// Tells local programs where the API is.
+    pub fn write_api_address(&self, address: SocketAddr) -> Result<(), DataDirError> {
+        self.replace(&self.0.join(API_ADDRESS_FILE), &format!("{address}\n"))
+    }
+
+    /// Writes to a temporary name and renames, so that no reader sees half of it.
+    fn replace(&self, path: &Path, text: &str) -> Result<(), DataDirError> {
+        let temporary = path.with_extension("new");
+        let write = || {
+            let mut file = fs::File::create(&temporary)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, path)
+        };
+        write().map_err(at(path))
+    }
+}
+
+fn new_grid_id() -> Result<String, DataDirError> {
+    let mut bytes = [0; 5];
+    SysRng.try_fill_bytes(&mut bytes).map_err(|error| DataDirError::Random(error.to_string()))?;
+    Ok(format!("grid-{}", BASE32_NOPAD.encode(&bytes).to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage;
+
+    #[test]
+    fn no_key_is_made_beside_a_ledger() {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::open(directory.path()).unwrap();
+        let site = data_dir.identity().unwrap().site_id().clone();
+        drop(storage::Store::open(&data_dir.ledger_path(), 1, storage::StoreSettings::default()).unwrap());
+        assert_eq!(*data_dir.identity().unwrap().site_id(), site);
+        fs::rename(directory.path().join(IDENTITY_FILE), directory.path().join("backup")).unwrap();
+        let error = data_dir.identity().unwrap_err().to_string();
+        assert!(error.contains("identity.key") && error.contains("backup") && error.contains("--data-dir"), "{error}");
+        assert!(!directory.path().join(IDENTITY_FILE).exists());
+    }
+}

@@ -1,0 +1,311 @@
+//! What a group of changes holds, and the state that groups add up to.
+//!
+//! Values are JSON, so that a later version can add fields with a default and still read what is on disk; keys are text
+//! made of ids, which hold no control characters.
+//!
+//! Invariant: what one entry does depends on its own key and value only; applying a group a second time changes nothing.
+
+use std::collections::BTreeMap;
+
+use broker::{
+    ids::SiteId,
+    ledger::{Record, Reservation},
+    negotiation::{Decision, RequestRecord},
+    protocol::AttemptId,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{change::Change, change::Remembered, error::StoreError};
+use crate::storage::activation::ActivationRecord;
+
+/// Largest value written and read.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+
+const PUT: u8 = 1;
+const REMOVE: u8 = 2;
+const CLOSE: u8 = 3;
+const END: u8 = 4;
+
+/// A kind of things that are remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// The ledger's reservations.
+    Reservations,
+    /// The requests that this node carries.
+    Requests,
+    /// The rest.
+    Facts,
+    /// What the owner's hook has been told of bookings.
+    Activations,
+}
+
+impl Table {
+    fn code(self) -> u8 {
+        match self {
+            Table::Reservations => 1,
+            Table::Requests => 2,
+            Table::Facts => 3,
+            Table::Activations => 4,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Table> {
+        [Table::Reservations, Table::Requests, Table::Facts, Table::Activations]
+            .into_iter()
+            .find(|table| table.code() == code)
+    }
+
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Reservations => "reservations",
+            Table::Requests => "requests",
+            Table::Facts => "facts",
+            Table::Activations => "activations",
+        }
+    }
+}
+
+/// Names one thing that is remembered.
+pub type Key = (Table, Vec<u8>);
+
+/// All that is remembered, as on disk.
+pub type State = BTreeMap<Key, Vec<u8>>;
+
+/// One step of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// Remember this value.
+    Put(Key, Vec<u8>),
+    /// Forget this key.
+    Remove(Key),
+    /// The journal goes on in the next generation.
+    Close,
+    /// The snapshot ends here and holds so many values.
+    End(u64),
+}
+
+fn push_bytes(bytes: &[u8], group: &mut Vec<u8>) -> Result<(), StoreError> {
+    let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= VALUE_BYTES_MAX);
+    let length = length.ok_or(StoreError::TooLarge { bytes: bytes.len() })?;
+    group.extend_from_slice(&length.to_le_bytes());
+    group.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Appends an entry to a group's bytes.
+///
+/// # Errors
+/// [`StoreError::TooLarge`].
+pub fn push_entry(entry: &Entry, group: &mut Vec<u8>) -> Result<(), StoreError> {
+    match entry {
+        Entry::Put((table, key), value) => {
+            group.extend_from_slice(&[PUT, table.code()]);
+            push_bytes(key, group)?;
+            push_bytes(value, group)
+        }
+        Entry::Remove((table, key)) => {
+            group.extend_from_slice(&[REMOVE, table.code()]);
+            push_bytes(key, group)
+        }
+        Entry::Close => {
+            group.push(CLOSE);
+            Ok(())
+        }
+        Entry::End(count) => {
+            group.push(END);
+            group.extend_from_slice(&count.to_le_bytes());
+            Ok(())
+        }
+    }
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(u32::from_le_bytes(self.take()?)).ok()?;
+        let (head, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn key(&mut self) -> Option<Key> {
+        let table = Table::from_code(self.take::<1>()?[0])?;
+        Some((table, self.bytes()?.to_vec()))
+    }
+
+    fn entry(&mut self) -> Option<Entry> {
+        match self.take::<1>()?[0] {
+            PUT => Some(Entry::Put(self.key()?, self.bytes()?.to_vec())),
+            REMOVE => Some(Entry::Remove(self.key()?)),
+            CLOSE => Some(Entry::Close),
+            END => Some(Entry::End(u64::from_le_bytes(self.take()?))),
+            _ => None,
+        }
+    }
+}
+
+/// The entries of a group; none when its bytes are not those of any group.
+#[must_use]
+pub fn entries(group: &[u8]) -> Option<Vec<Entry>> {
+    let mut cursor = Cursor(group);
+    let mut entries = Vec::new();
+    while !cursor.0.is_empty() {
+        entries.push(cursor.entry()?);
+    }
+    Some(entries)
+}
+
+fn json(table: Table, value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(value).map_err(|error| undecodable(table, error))
+}
+
+fn from_json<T: DeserializeOwned>(table: Table, bytes: &[u8]) -> Result<T, StoreError> {
+    serde_json::from_slice(bytes).map_err(|error| undecodable(table, error))
+}
+
+fn undecodable(table: Table, error: impl std::fmt::Display) -> StoreError {
+    StoreError::Undecodable { table: table.name(), detail: error.to_string() }
+}
+
+fn attempt_key(table: Table, attempt: &AttemptId) -> Key {
+    let text = format!("{}\n{}\n{}", attempt.request, attempt.attempt, attempt.entry_point);
+    (table, text.into_bytes())
+}
+
+fn request_key(id: &str) -> Key {
+    (Table::Requests, id.as_bytes().to_vec())
+}
+
+/// The key of a fact.
+fn fact_key(name: &str) -> Key {
+    (Table::Facts, name.as_bytes().to_vec())
+}
+
+const KNOWN_PEERS: &str = "known_peers";
+const INCARNATION: &str = "incarnation";
+const SITE: &str = "site";
+
+/// The entry that remembers a reservation.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be encoded.
+pub fn put_reservation(reservation: &Reservation) -> Result<Entry, StoreError> {
+    let key = attempt_key(Table::Reservations, &reservation.attempt);
+    Ok(Entry::Put(key, json(Table::Reservations, reservation)?))
+}
+
+/// The entry that a change comes down to.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be encoded.
+pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
+    Ok(match change {
+        Change::Ledger(Record::Put(reservation)) => put_reservation(reservation)?,
+        Change::Ledger(Record::Remove(attempt)) => Entry::Remove(attempt_key(Table::Reservations, attempt)),
+        Change::Request(record) => Entry::Put(request_key(record.id.as_str()), json(Table::Requests, record)?),
+        Change::ForgetRequest(id) => Entry::Remove(request_key(id.as_str())),
+        Change::Activation(record) => {
+            Entry::Put(attempt_key(Table::Activations, &record.attempt), json(Table::Activations, record)?)
+        }
+        Change::ForgetActivation(attempt) => Entry::Remove(attempt_key(Table::Activations, attempt)),
+        Change::KnownPeers(peers) => Entry::Put(fact_key(KNOWN_PEERS), json(Table::Facts, peers)?),
+    })
+}
+
+/// The number of the last start; 0 before the first.
+///
+/// # Errors
+/// [`StoreError::Undecodable`].
+pub fn incarnation(state: &State) -> Result<u64, StoreError> {
+    state.get(&fact_key(INCARNATION)).map_or(Ok(0), |bytes| from_json(Table::Facts, bytes))
+}
+
+/// Remembers the number of this start.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be encoded.
+pub fn set_incarnation(state: &mut State, incarnation: u64) -> Result<(), StoreError> {
+    state.insert(fact_key(INCARNATION), json(Table::Facts, &incarnation)?);
+    Ok(())
+}
+
+/// Whose ledger it is; none in one of a version that did not write it down.
+///
+/// # Errors
+/// [`StoreError::Undecodable`].
+pub fn site(state: &State) -> Result<Option<SiteId>, StoreError> {
+    state.get(&fact_key(SITE)).map(|bytes| from_json(Table::Facts, bytes)).transpose()
+}
+
+/// Remembers whose ledger it is.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be encoded.
+pub fn set_site(state: &mut State, site: &SiteId) -> Result<(), StoreError> {
+    state.insert(fact_key(SITE), json(Table::Facts, site)?);
+    Ok(())
+}
+
+/// What the state means.
+///
+/// # Errors
+/// [`StoreError::Undecodable`] when a value is not of its table or not under its own key.
+pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
+    let mut remembered = Remembered { incarnation: incarnation(state)?, ..Remembered::default() };
+    for (key, value) in state {
+        let expected = match key.0 {
+            Table::Reservations => {
+                let reservation: Reservation = from_json(key.0, value)?;
+                let expected = attempt_key(key.0, &reservation.attempt);
+                remembered.reservations.push(reservation);
+                expected
+            }
+            Table::Requests => {
+                let record: RequestRecord = from_json(key.0, value)?;
+                let expected = request_key(record.id.as_str());
+                remembered.requests.push(record);
+                expected
+            }
+            Table::Activations => {
+                let record: ActivationRecord = from_json(key.0, value)?;
+                let expected = attempt_key(key.0, &record.attempt);
+                remembered.activations.push(record);
+                expected
+            }
+            Table::Facts => continue,
+        };
+        if expected != *key {
+            return Err(undecodable(key.0, "a value stands under the key of another"));
+        }
+    }
+    if let Some(bytes) = state.get(&fact_key(KNOWN_PEERS)) {
+        remembered.known_peers = from_json(Table::Facts, bytes)?;
+    }
+    Ok(remembered)
+}
+
+/// Whether a value is a request that nothing can happen to any more, and that could not have run later than `before_ms`
+/// (Unix milliseconds).
+///
+/// What does not decode is kept, so that the next start complains about it. Reservations are never dropped by age: the
+/// ledger removes its own when they end.
+#[must_use]
+pub fn is_old_history(key: &Key, value: &[u8], before_ms: u64) -> bool {
+    if key.0 != Table::Requests {
+        return false;
+    }
+    let Ok(record) = serde_json::from_slice::<RequestRecord>(value) else { return false };
+    let is_settled = record.owed.is_empty() && matches!(record.decision, Decision::Stands { .. } | Decision::Closed(_));
+    let decided_ms = record.submitted_ms.saturating_add(record.elapsed_ms);
+    let last_end = record.latest + record.request.duration();
+    let last_end_ms = u64::try_from(last_end.0).unwrap_or(0).saturating_mul(1000);
+    is_settled && decided_ms.max(last_end_ms) < before_ms
+}
