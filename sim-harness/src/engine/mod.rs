@@ -1,11 +1,18 @@
-//! What all simulators of this program share: virtual time and a queue of events in it.
+//! What the simulators of this program share: virtual time, a queue of events in it, and a driver of the product's state
+//! machines, which says what a simulator's network, disks and clocks have to do.
 //!
 //! Invariant: nothing here reads a clock or draws a number; the same calls give the same order of events everywhere.
 
+mod disk;
+mod machines;
+mod medium;
 mod moment;
 mod queue;
 
 pub use self::{
+    disk::{Actor, Disk, Write},
+    machines::{Machines, Setup},
+    medium::Medium,
     moment::{Moment, SECOND_US},
     queue::EventQueue,
 };

@@ -1,6 +1,12 @@
 //! Virtual time, in microseconds.
 //!
-//! Invariant: a moment counts from the beginning of its run (in a replay, from the first submission of the trace).
+//! Invariant: a moment counts from the beginning of its run (in a replay, from the first submission of the trace); sums and
+//! differences stop at the ends of what can be told.
+
+use std::{
+    ops::{Add, Sub},
+    time::Duration,
+};
 
 /// Microseconds in a second.
 pub const SECOND_US: i64 = 1_000_000;
@@ -21,11 +27,6 @@ impl Moment {
         Moment(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(MILLISECOND_US))
     }
 
-    /// A microsecond.
-    pub fn of_us(us: u64) -> Moment {
-        Moment(i64::try_from(us).unwrap_or(i64::MAX))
-    }
-
     /// The second that this moment is in.
     pub fn second(self) -> i64 {
         self.0.div_euclid(SECOND_US)
@@ -36,6 +37,11 @@ impl Moment {
         u64::try_from(self.0 / MILLISECOND_US).unwrap_or(0)
     }
 
+    /// A microsecond.
+    pub fn of_us(us: u64) -> Moment {
+        Moment(i64::try_from(us).unwrap_or(i64::MAX))
+    }
+
     /// Microseconds since the beginning; 0 before it.
     pub fn us(self) -> u64 {
         u64::try_from(self.0).unwrap_or(0)
@@ -44,5 +50,36 @@ impl Moment {
     /// This moment, some whole seconds later.
     pub fn plus_seconds(self, seconds: i64) -> Moment {
         Moment(self.0.saturating_add(seconds.saturating_mul(SECOND_US)))
+    }
+
+    /// This moment, some milliseconds later.
+    pub fn plus_ms(self, ms: u64) -> Moment {
+        self + Duration::from_millis(ms)
+    }
+
+    /// Whole milliseconds that have passed since an earlier moment; 0 when that is later.
+    pub fn ms_since(self, earlier: Moment) -> u64 {
+        Moment(self.0.saturating_sub(earlier.0)).ms()
+    }
+}
+
+fn us(length: Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    fn add(self, length: Duration) -> Moment {
+        Moment(self.0.saturating_add(us(length)))
+    }
+}
+
+impl Sub for Moment {
+    type Output = Duration;
+
+    /// What has passed since an earlier moment; nothing when that is later.
+    fn sub(self, earlier: Moment) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }

@@ -11,12 +11,12 @@ use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    losses::Losses,
     names,
     node::State,
-    options::Options,
+    options::{Losses, Options},
     world::{Event, World},
 };
+use crate::engine::Moment;
 
 /// Of so many seeds one is aimed at; which one is not drawn.
 const AIMED_EVERY: u64 = 16;
@@ -65,8 +65,8 @@ type TwoSides = (BTreeSet<usize>, BTreeSet<usize>);
 impl World {
     /// The next aim is planned, from a sixth of the time of faults on.
     pub(super) fn plan_aim(&mut self) {
-        let at = (self.now + AIM_EVERY_MS).max(self.options.faulty_ms / 6);
-        self.at(at, Event::Aim);
+        let at = (self.now().ms() + AIM_EVERY_MS).max(self.options.faulty_ms / 6);
+        self.at(Moment::of_ms(at), Event::Aim);
     }
 
     /// Cuts a reservation in two that has parts of two tries, or sees to it that one gets them.
@@ -85,7 +85,7 @@ impl World {
             if let Some(&site) = others.choose(&mut aims) {
                 self.kill(site);
                 let run = self.nodes[site].run;
-                self.at(self.now + AWAY_MS, Event::Start { node: site, run });
+                self.after(AWAY_MS, Event::Start { node: site, run });
             }
         }
         self.aims = Some(aims);
@@ -109,20 +109,19 @@ impl World {
             let run = self.nodes[acting].run;
             if gone < self.options.gone_max && aims.random_range(0..2) == 0 {
                 self.nodes[acting].state = State::Gone;
-                self.history.note(self.now, None, format_args!("s{acting} is gone for good"));
+                self.note(None, format_args!("s{acting} is gone for good"));
             } else {
                 let after = aims.random_range(1..=AWAY_MS);
-                self.at(self.now + after, Event::Start { node: acting, run });
+                self.after(after, Event::Start { node: acting, run });
             }
         }
         let mut part = left.clone();
         let others = (0..self.nodes.len()).filter(|site| !left.contains(site) && !right.contains(site));
         part.extend(others.filter(|_| aims.random_range(0..2) == 0));
-        self.history.note(self.now, Some(id), format_args!("cut off: {part:?}"));
+        self.note(Some(id), format_args!("cut off: {part:?}"));
         self.figures.partitions += 1;
         self.network.cut(self.nodes.len(), &part, false);
-        let ends = self.now + aims.random_range(1_000..=CUT_MS_MAX);
-        self.at(ends, Event::PartitionEnds);
+        self.after(aims.random_range(1_000..=CUT_MS_MAX), Event::PartitionEnds);
         for is_in_part in [true, false] {
             let side = (0..self.nodes.len()).filter(|node| part.contains(node) == is_in_part);
             let side: Vec<usize> = side.filter(|node| self.can_take_over(*node, id)).collect();

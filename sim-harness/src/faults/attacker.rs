@@ -102,7 +102,7 @@ impl World {
         for to in hold.participants.iter().filter_map(names::index_of) {
             let (attempt, authorization) = (hold.attempt.clone(), authorization.clone());
             let after = self.attacks.random_range(500..6_000);
-            self.at(self.now + after, Event::Steal { node, to, attempt, authorization });
+            self.after(after, Event::Steal { node, to, attempt, authorization });
         }
     }
 
@@ -138,7 +138,7 @@ impl World {
         }
         let (here, there) = (self.nodes[node].site.clone(), self.nodes[from].site.clone());
         let Some(running) = self.nodes[node].running() else { return answer };
-        let booking = running.ledger.bookings().find(|booking| booking.attempt.request == *request);
+        let booking = running.machines.ledger.bookings().find(|booking| booking.attempt.request == *request);
         let Some(mut word) = booking.and_then(|booking| booking.statement.clone()) else { return answer };
         self.figures.attacks += 1;
         match (self.attacks.random_range(0..3), answer) {

@@ -8,6 +8,7 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::options::Options;
+use crate::engine::Moment;
 
 /// True wall time at the start of every run.
 const EPOCH_MS: i64 = 1_000_000_000;
@@ -23,8 +24,8 @@ pub struct Clock {
 }
 
 /// The true wall time.
-pub fn true_utc(now: u64) -> Time {
-    Time((EPOCH_MS + i64::try_from(now).unwrap_or(i64::MAX / 2)) / 1000)
+pub fn true_utc(now: Moment) -> Time {
+    Time((EPOCH_MS + now.0 / 1000) / 1000)
 }
 
 impl Clock {
@@ -39,15 +40,16 @@ impl Clock {
     }
 
     /// What the clocks show at the true time `now`.
-    pub fn now(&self, now: u64) -> Now {
-        let wall = EPOCH_MS + i64::try_from(now).unwrap_or(i64::MAX / 2) + self.skew_ms;
-        Now { monotonic: Millis(self.base + now * self.rate / MILLION), utc: Time(wall / 1000) }
+    pub fn now(&self, now: Moment) -> Now {
+        let now_ms = now.ms();
+        let wall_ms = EPOCH_MS + i64::try_from(now_ms).unwrap_or(i64::MAX / 2) + self.skew_ms;
+        Now { monotonic: Millis(self.base + now_ms * self.rate / MILLION), utc: Time(wall_ms / 1000) }
     }
 
     /// The first true time at which the monotonic clock shows `at`, or a time long after the end.
-    pub fn when(&self, at: Millis) -> u64 {
+    pub fn when(&self, at: Millis) -> Moment {
         let passed = at.0.saturating_sub(self.base).min(u64::MAX / (2 * MILLION));
-        (passed * MILLION).div_ceil(self.rate)
+        Moment::of_ms((passed * MILLION).div_ceil(self.rate))
     }
 }
 
@@ -65,7 +67,10 @@ mod tests {
             let clock = Clock::draw(&mut random, &options);
             let at = Millis(clock.base + random.random_range(1..1_000_000));
             let when = clock.when(at);
-            assert!(clock.now(when).monotonic >= at && clock.now(when - 1).monotonic < at, "{clock:?} {at:?}");
+            assert!(
+                clock.now(when).monotonic >= at && clock.now(Moment(when.0 - 1)).monotonic < at,
+                "{clock:?} {at:?}"
+            );
         }
     }
 }

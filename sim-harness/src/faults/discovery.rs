@@ -1,18 +1,17 @@
 //! How a simulated node learns of others: gossip that may be lost or late, repaired by asking the site itself; and
-//! phase I on what it believes. Which sites there are is always known (in a live grid, through the index).
+//! phase I on its views. All nodes know from the start which sites there are (in a live grid, through the index).
 //!
 //! Invariant: what a node plans on comes out of its own [`SiteView`]s (and its own ledger) only.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::rc::Rc;
 
 use broker::{
-    ids::{RequestId, SiteId},
     ledger::ScheduleUpdateParts,
     negotiation::{self, Found, FoundHost},
     plan::CutCounts,
-    protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer},
+    protocol::{Advert, ScheduleSnapshot, ScheduleUpdate, SiteAnswer},
     time::Millis,
-    view::{Heard, Schedules, SiteView},
+    view::{Heard, SiteView},
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -20,10 +19,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{
     canary::Canary,
     message::{Body, Gossip},
+    node::{Search, known_version},
     world::{Event, World},
 };
+use crate::engine::Medium;
 
-/// How often a site says that it is there.
+/// From one sign of life of a site to the next.
 const SIGN_OF_LIFE_MS: u64 = 4_000;
 /// How long an advert is believed.
 const TIME_TO_LIVE: Millis = Millis(30_000);
@@ -33,19 +34,6 @@ const MAX_SCHEDULE_AGE: Millis = Millis(20_000);
 const SEARCH_MS: u64 = 400;
 /// A site is not asked for its schedules more often.
 const FETCH_EVERY_MS: u64 = 300;
-
-/// Phase I under way.
-#[derive(Debug)]
-pub struct Search {
-    /// For this request.
-    pub request: RequestId,
-    /// Hosts wanted.
-    pub count: usize,
-    /// Governs the sample.
-    pub seed: u64,
-    /// Sites left out.
-    pub exclude: BTreeSet<SiteId>,
-}
 
 impl World {
     /// The next advert of a node.
@@ -68,19 +56,19 @@ impl World {
         }
     }
 
-    /// Tells all others.
+    /// Sends gossip to all others.
     pub(super) fn gossip(&mut self, node: usize, gossip: &Rc<Gossip>) {
         for to in (0..self.nodes.len()).filter(|to| *to != node) {
             self.send(node, to, Body::Gossip(gossip.clone()));
         }
     }
 
-    /// The site says that it is there, and forgets what has passed.
+    /// The site publishes a sign of life, and forgets what has passed.
     pub(super) fn sign_of_life(&mut self, node: usize) {
-        let (now, run) = (self.nodes[node].clock.now(self.now), self.nodes[node].run);
+        let (now, run) = (self.clock(node), self.nodes[node].run);
         let Some(running) = self.running(node) else { return };
-        running.ledger.forget_past(now);
-        let from = running.ledger.version();
+        running.machines.ledger.forget_past(now);
+        let from = running.machines.ledger.version();
         self.perform_ledger(node);
         if self.nodes[node].run != run {
             return;
@@ -89,11 +77,11 @@ impl World {
         let update = ScheduleUpdateParts { from, changes: Vec::new() };
         let gossip = Rc::new(Gossip { advert, update });
         self.gossip(node, &gossip);
-        self.at(self.now + SIGN_OF_LIFE_MS, Event::SignOfLife { node, run });
+        self.after(SIGN_OF_LIFE_MS, Event::SignOfLife { node, run });
     }
 
-    pub(super) fn hear_gossip(&mut self, node: usize, from: usize, gossip: &Gossip) {
-        let now = self.nodes[node].clock.now(self.now).monotonic;
+    pub(super) fn receive_gossip(&mut self, node: usize, from: usize, gossip: &Gossip) {
+        let now = self.clock(node).monotonic;
         let site = self.nodes[from].site.clone();
         let Some(running) = self.running(node) else { return };
         let advert = &gossip.advert;
@@ -112,8 +100,8 @@ impl World {
         }
     }
 
-    pub(super) fn hear_schedules(&mut self, node: usize, from: usize, advert: &Advert, snapshot: &ScheduleSnapshot) {
-        let now = self.nodes[node].clock.now(self.now).monotonic;
+    pub(super) fn receive_schedules(&mut self, node: usize, from: usize, advert: &Advert, snapshot: &ScheduleSnapshot) {
+        let now = self.clock(node).monotonic;
         let accepts_old = self.canary == Some(Canary::AcceptOldSequence);
         let Some(running) = self.running(node) else { return };
         let view = running.views.entry(from).or_insert_with(|| SiteView::new(advert.clone(), now, TIME_TO_LIVE));
@@ -126,8 +114,8 @@ impl World {
         self.check_view(node, from, before);
     }
 
-    /// Direct answers of a site tell how far its ledger is.
-    pub(super) fn hear_version_in(&mut self, node: usize, from: usize, answer: &SiteAnswer) {
+    /// Direct answers carry the version of their site's ledger.
+    pub(super) fn note_version(&mut self, node: usize, from: usize, answer: &SiteAnswer) {
         let version = match answer {
             SiteAnswer::Held { version, .. }
             | SiteAnswer::Confirmed { version }
@@ -138,7 +126,7 @@ impl World {
             SiteAnswer::Refused(refusal) => refusal.version,
             SiteAnswer::Settled | SiteAnswer::Status { .. } => return,
         };
-        let now = self.nodes[node].clock.now(self.now).monotonic;
+        let now = self.clock(node).monotonic;
         let Some(view) = self.running(node).and_then(|running| running.views.get_mut(&from)) else { return };
         if view.hear_version(version, now) == Heard::Gap {
             self.fetch(node, from);
@@ -146,9 +134,9 @@ impl World {
     }
 
     fn fetch(&mut self, node: usize, from: usize) {
-        let now = self.now;
+        let now = self.now();
         let Some(running) = self.running(node) else { return };
-        if running.fetched.get(&from).is_some_and(|at| at + FETCH_EVERY_MS > now) {
+        if running.fetched.get(&from).is_some_and(|at| now.ms_since(*at) < FETCH_EVERY_MS) {
             return;
         }
         running.fetched.insert(from, now);
@@ -156,11 +144,11 @@ impl World {
     }
 
     pub(super) fn answer_fetch(&mut self, node: usize, from: usize) {
-        let now = self.nodes[node].clock.now(self.now);
+        let now = self.clock(node);
         let Some(running) = self.nodes[node].running() else { return };
-        let snapshot = running.ledger.snapshot(now);
-        let told = Rc::new((self.advert(node), snapshot));
-        self.send(node, from, Body::Schedules(told));
+        let snapshot = running.machines.ledger.snapshot(now);
+        let schedules = Rc::new((self.advert(node), snapshot));
+        self.send(node, from, Body::Schedules(schedules));
     }
 
     /// Phase I: with enough known it answers at once, else it asks for what is missing and waits a while.
@@ -175,7 +163,7 @@ impl World {
             self.fetch(node, site);
         }
         let run = self.nodes[node].run;
-        self.at(self.now + after, Event::Found { node, run, search });
+        self.after(after, Event::Found { node, run, search });
     }
 
     pub(super) fn found(&mut self, node: usize, search: &Search) {
@@ -188,10 +176,10 @@ impl World {
         self.feed_request(node, &search.request, negotiation::Event::Found(found));
     }
 
-    /// Whether a node believes of a site, which runs, what is so.
+    /// Whether the view that a node has of a site, which runs, is up to date.
     pub(super) fn knows(&self, node: usize, site: usize) -> bool {
-        let now = self.nodes[node].clock.now(self.now).monotonic;
-        let version = self.nodes[site].running().map(|running| running.ledger.version());
+        let now = self.clock(node).monotonic;
+        let version = self.nodes[site].running().map(|running| running.machines.ledger.version());
         let view = self.nodes[node].running().and_then(|running| running.views.get(&site));
         view.is_some_and(|view| {
             let known = view.fresh_schedules(now, MAX_SCHEDULE_AGE);
@@ -201,15 +189,16 @@ impl World {
 
     /// What the node believes, and the sites whose schedules it lacks.
     fn look_around(&self, node: usize, search: &Search) -> (Found, Vec<usize>) {
-        let now = self.nodes[node].clock.now(self.now);
+        let now = self.clock(node);
         let (mut found, mut missing) = (Found::default(), Vec::new());
         let Some(running) = self.nodes[node].running() else { return (found, missing) };
-        let Some(carried) = running.negotiations.get(&search.request) else { return (found, missing) };
-        let request = &carried.negotiation.record().request;
+        let Some(negotiation) = running.machines.negotiations.get(&search.request) else { return (found, missing) };
+        let request = &negotiation.record().request;
         let mut cut = CutCounts::default();
-        let own = (!search.exclude.contains(running.ledger.site())).then(|| running.ledger.snapshot(now));
+        let own =
+            (!search.exclude.contains(running.machines.ledger.site())).then(|| running.machines.ledger.snapshot(now));
         if let Some(own) = own {
-            for (host, (_, schedule)) in running.ledger.hosts().zip(own.hosts) {
+            for (host, (_, schedule)) in running.machines.ledger.hosts().zip(own.hosts) {
                 found.known_hosts += 1;
                 let host = host.host().clone();
                 if host.could_ever_satisfy(request.per_host(), request.attributes()) {
@@ -241,13 +230,5 @@ impl World {
         }
         found.cut = cut;
         (found, missing)
-    }
-}
-
-/// The version that a view shows.
-pub fn known_version(view: &SiteView) -> Option<LedgerVersion> {
-    match view.schedules() {
-        Schedules::Unknown => None,
-        Schedules::Known(known) => Some(known.version),
     }
 }

@@ -1,68 +1,166 @@
-//! What a simulated node does with the outputs of its ledger and its negotiations: in their order, each write before
-//! everything behind it, with a possible crash before every single effect.
+//! What surrounds the state machines of a simulated node: its disk, its messages, its clocks, with a possible crash before
+//! every single effect.
 //!
 //! Invariant: without a deliberate fault nothing leaves before the writes in front of it have reached the disk, and
-//! neither users nor participants are told of a decision before.
+//! neither users nor participants learn an outcome before.
 
 use std::rc::Rc;
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger,
-    negotiation::{self, Decision, Negotiation, Output, Purpose, RequestRecord},
-    protocol::{AttemptId, AttemptStatus, RefusalReason, SiteAnswer, SiteRequest},
+    ledger::{self, ReplyToken, ScheduleUpdateParts},
+    negotiation::{self, Decision, Output, Purpose},
+    protocol::{AttemptId, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    time::{Millis, Now},
 };
 use rand::RngExt;
 
 use super::{
     canary::Canary,
-    message::{Body, Gossip, Question},
+    checks::repeat,
+    message::{Body, Gossip, Message, Question},
     names,
-    node::{Actor, Asker, Carried, Running, Waiting, Write},
+    node::{Asker, Node, Running, Search, Waiting},
     world::{Event, World},
 };
+use crate::engine::{Actor, Machines, Medium, Moment, Write};
 
-/// What a node that acts for an attempt, or has made it, tells a site of it.
-fn decision_of(running: &Running, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus> {
-    match running.negotiations.get(&attempt.request) {
-        None => (attempt.entry_point == *running.ledger.site()).then_some(AttemptStatus::Unknown),
-        Some(carried) => Some(carried.statuses.of(attempt, asker)),
+impl Medium for World {
+    type Asker = Asker;
+
+    fn now(&self) -> Moment {
+        World::now(self)
     }
-}
 
-/// Takes a request on, or goes on with it after a crash.
-pub fn carry(negotiation: Negotiation) -> Carried {
-    Carried { statuses: negotiation.statuses(), negotiation }
-}
+    fn clock(&self, node: usize) -> Now {
+        World::clock(self, node)
+    }
 
-impl World {
-    /// Feeds the ledger and checks it. Its outputs are still to be let out.
-    pub(super) fn handle_ledger(&mut self, node: usize, event: ledger::Event) {
-        let now = self.nodes[node].clock.now(self.now);
+    fn when(&self, node: usize, at: Millis) -> Moment {
+        let Node { clock, slow_ms, .. } = &self.nodes[node];
+        clock.when(at).max(self.now().plus_ms(1)).plus_ms(*slow_ms)
+    }
+
+    fn plan_wake(&mut self, node: usize, at: Moment) {
+        let run = self.nodes[node].run;
+        self.at(at, Event::Wake { node, run });
+    }
+
+    fn machines(&mut self, node: usize) -> Option<&mut Machines<Asker>> {
+        self.running(node).map(|running| &mut running.machines)
+    }
+
+    fn is_writing(&self, node: usize, actor: &Actor) -> bool {
+        let is_ignored = *actor == Actor::Ledger && self.canary == Some(Canary::JournalAfterAnswer);
+        let is_of = |running: &Running| running.writes.values().any(|(whose, _)| whose == actor);
+        !is_ignored && self.nodes[node].running().is_some_and(is_of)
+    }
+
+    fn stops_here(&mut self, node: usize) -> bool {
+        let per_mille = self.options.crash_per_mille;
+        if per_mille == 0 || self.is_healed || self.random.random_range(0..1000) >= per_mille {
+            return false;
+        }
+        self.crash(node);
+        true
+    }
+
+    fn persist(&mut self, node: usize, actor: Actor, write: Write) {
+        if let (Actor::Request(id), Write::Request(record)) = (&actor, &write) {
+            let is_decided = matches!(record.decision, Decision::Commit { .. } | Decision::Stands { .. });
+            match self.canary {
+                Some(Canary::DecisionNotWritten) if is_decided => return,
+                Some(Canary::TellBeforeWrite) => self.show(node, id),
+                Some(Canary::StatusBeforeWrite) => {
+                    if let Some(running) = self.running(node) {
+                        running.machines.refresh_statuses(id);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.write(node, actor, write);
+    }
+
+    fn publish(&mut self, node: usize, update: ScheduleUpdateParts) {
+        let advert = self.advert(node);
+        let gossip = Rc::new(Gossip { advert, update });
+        self.gossip(node, &gossip);
+    }
+
+    fn reply(&mut self, node: usize, asker: Asker, mut answer: SiteAnswer) {
+        let canary = self.canary;
+        let Asker { from, ask, question, message, is_confirm, takes_over } = asker;
+        let asking_site = self.nodes[from].site.clone();
         let Some(running) = self.running(node) else { return };
-        running.ledger.handle(now, event);
+        if let (SiteAnswer::Status { decision, .. }, Question::Inquiry(attempt)) = (&mut answer, &question) {
+            *decision = running.machines.decision_of(attempt, &asking_site);
+        }
+        if let Question::Lookup { request, .. } = &question {
+            answer.note_carried(|| running.carries(request));
+        }
+        let is_booked = matches!(answer, SiteAnswer::Booked { .. });
+        if let SiteAnswer::Refused(refusal) = &answer
+            && (canary, is_confirm, &refusal.reason)
+                == (Some(Canary::ConfirmWithoutHold), true, &RefusalReason::NoSuchHold)
+        {
+            answer = SiteAnswer::Confirmed { version: refusal.version };
+        }
+        if !matches!(answer, SiteAnswer::Refused(_)) {
+            running.granted.insert(message);
+        }
+        let answer = self.lie(node, from, &question, answer);
+        let body = Body::Answer { ask, question, answer };
+        // The site agrees. The node's own negotiation has to give the request up, on its disk as well, before the other
+        // node learns that it may go on.
+        if let Some((id, authorization)) = takes_over.filter(|_| is_booked) {
+            let Some(running) = self.running(node) else { return };
+            running.held_back.push((id.clone(), from, body));
+            self.feed_request(node, &id, negotiation::Event::TakenOver { by: asking_site, authorization });
+            self.send_held_back(node, &id);
+        } else {
+            self.send(node, from, body);
+        }
+    }
+
+    fn inquire(&mut self, node: usize, to: &SiteId, attempt: AttemptId) {
+        if self.canary == Some(Canary::SettleNeverAsked) {
+            return;
+        }
+        let Some(index) = names::index_of(to) else { return };
+        if index == node {
+            return self.inquire_of_itself(node, attempt);
+        }
+        let ask = self.name();
+        let question = Question::Inquiry(attempt.clone());
+        self.send(node, index, Body::Ask { ask, question, request: SiteRequest::Inquire(attempt) });
+    }
+
+    fn seek(&mut self, node: usize, id: &RequestId, output: Output) {
+        match output {
+            Output::Find { count, enough, seed, exclude } => {
+                let search = Search { request: id.clone(), count, seed, exclude };
+                self.search(node, search, enough);
+            }
+            Output::Ask { site, attempt, purpose, request, timeout } => {
+                let waiting = Waiting { request: id.clone(), site, attempt, purpose };
+                let until = self.clock(node).monotonic + timeout;
+                self.ask(node, waiting, request, self.nodes[node].clock.when(until));
+            }
+            Output::Persist(_) => {}
+        }
+    }
+
+    fn after_ledger(&mut self, node: usize) {
         self.check_ledger(node);
     }
 
-    /// Feeds the ledger, checks it, and lets its outputs out.
-    fn feed_ledger(&mut self, node: usize, event: ledger::Event) {
-        self.handle_ledger(node, event);
-        self.perform_ledger(node);
+    fn after_request(&mut self, node: usize, id: &RequestId) {
+        self.show(node, id);
     }
+}
 
-    /// Feeds a negotiation and lets its outputs out.
-    pub(super) fn feed_request(&mut self, node: usize, id: &RequestId, event: negotiation::Event) {
-        let now = self.nodes[node].clock.now(self.now);
-        let Some(carried) = self.running(node).and_then(|running| running.negotiations.get_mut(id)) else { return };
-        carried.negotiation.handle(now, event, &mut ());
-        self.perform_request(node, id);
-    }
-
-    /// Whether the node still writes something down for this one.
-    pub(super) fn is_writing(&self, node: usize, actor: &Actor) -> bool {
-        self.nodes[node].running().is_some_and(|running| running.writes.values().any(|(whose, _)| whose == actor))
-    }
-
+impl World {
     /// Begins a write; what comes behind it waits for [`Event::Written`].
     pub(super) fn write(&mut self, node: usize, actor: Actor, write: Write) {
         let name = self.name();
@@ -70,10 +168,10 @@ impl World {
         let run = self.nodes[node].run;
         let Some(running) = self.running(node) else { return };
         running.writes.insert(name, (actor, write));
-        self.at(self.now + takes, Event::Written { node, run, write: name });
+        self.after(takes, Event::Written { node, run, write: name });
         if self.random.random_range(0..1000) < self.options.crash_per_mille {
             let after = self.random.random_range(0..=takes);
-            self.at(self.now + after, Event::Crash { node, run });
+            self.after(after, Event::Crash { node, run });
         }
     }
 
@@ -85,7 +183,7 @@ impl World {
             Actor::Request(id) => Some(id),
             Actor::Ledger => about.as_ref(),
         };
-        self.history.note(self.now, request, format_args!("s{node} has on disk: {}", describe(&write)));
+        self.note(request, format_args!("s{node} has on disk: {}", describe(&write)));
         self.nodes[node].disk.apply(write);
         if let Some(request) = about {
             self.check_disk(node, &request);
@@ -103,84 +201,11 @@ impl World {
     /// The first write of a request is on disk: it begins.
     fn begin(&mut self, node: usize, id: &RequestId) {
         let seed = self.random.random();
-        let (now, site) = (self.nodes[node].clock.now(self.now), self.nodes[node].site.clone());
+        let now = self.clock(node);
         let Some(record) = self.nodes[node].disk.requests.get(id).cloned() else { return };
-        let settings = self.options.negotiation();
         let Some(running) = self.running(node) else { return };
         let is_taken_over = !record.taken_over.is_empty();
-        running
-            .negotiations
-            .entry(id.clone())
-            .or_insert_with(|| carry(Negotiation::new(site, settings, record, is_taken_over, seed, now)));
-    }
-
-    /// Whether the node crashes right now, before the next effect.
-    fn crashes_here(&mut self, node: usize) -> bool {
-        let per_mille = self.options.crash_per_mille;
-        if per_mille == 0 || self.is_healed || self.random.random_range(0..1000) >= per_mille {
-            return false;
-        }
-        self.crash(node);
-        true
-    }
-
-    pub(super) fn perform_ledger(&mut self, node: usize) {
-        let waits = self.canary != Some(Canary::JournalAfterAnswer);
-        while !(waits && self.is_writing(node, &Actor::Ledger)) {
-            let Some(output) = self.running(node).and_then(|running| running.ledger.poll_output()) else { break };
-            if self.crashes_here(node) {
-                return;
-            }
-            match output {
-                ledger::Output::Persist(record) => self.write(node, Actor::Ledger, Write::Ledger(record)),
-                ledger::Output::Publish(update) => {
-                    let advert = self.advert(node);
-                    let gossip = Rc::new(Gossip { advert, update });
-                    self.gossip(node, &gossip);
-                }
-                ledger::Output::Reply { token, answer } => self.reply(node, token.0, answer),
-                ledger::Output::Inquire { to, attempt } => self.inquire(node, &to, attempt),
-                // No owner of the simulation has a feed.
-                ledger::Output::Fed { .. } => {}
-            }
-        }
-        self.arm(node);
-    }
-
-    fn reply(&mut self, node: usize, token: u64, mut answer: SiteAnswer) {
-        let canary = self.canary;
-        let asker = self.running(node).and_then(|running| running.askers.remove(&token));
-        let Some(Asker { from, ask, question, message, is_confirm, takes_over }) = asker else { return };
-        let asking_site = self.nodes[from].site.clone();
-        let Some(running) = self.running(node) else { return };
-        if let (SiteAnswer::Status { decision, .. }, Question::Inquiry(attempt)) = (&mut answer, &question) {
-            *decision = decision_of(running, attempt, &asking_site);
-        }
-        if let Question::Lookup { request, .. } = &question {
-            answer.note_carried(|| running.carries(request));
-        }
-        let is_booked = matches!(answer, SiteAnswer::Booked { .. });
-        if let SiteAnswer::Refused(refusal) = &answer
-            && (canary, is_confirm, &refusal.reason)
-                == (Some(Canary::ConfirmWithoutHold), true, &RefusalReason::NoSuchHold)
-        {
-            answer = SiteAnswer::Confirmed { version: refusal.version };
-        }
-        if !matches!(answer, SiteAnswer::Refused(_)) {
-            running.granted.insert(message);
-        }
-        let answer = self.lie(node, from, &question, answer);
-        let body = Body::Answer { ask, question, answer };
-        // As a site it has nothing against it; what it carries itself is to hear of it, and to have let go on its disk
-        // before the other node hears that it may go on.
-        if let Some((id, authorization)) = takes_over.filter(|_| is_booked) {
-            let Some(running) = self.running(node) else { return };
-            running.held_back.push((id.clone(), from, body));
-            self.feed_request(node, &id, negotiation::Event::TakenOver { by: asking_site, authorization });
-            self.send_held_back(node, &id);
-        } else {
-            self.send(node, from, body);
-        }
+        running.machines.begin(record, is_taken_over, seed, now);
     }
 
     /// Lets out the answers that waited for what a node writes of a request, when that is on disk.
@@ -194,84 +219,15 @@ impl World {
         running.held_back = others;
         for (_, to, mut body) in due {
             let by = self.nodes[to].site.clone();
-            let carried = self.running(node).and_then(|running| running.negotiations.get(id));
-            if let (Some(carried), Body::Answer { answer, .. }) = (carried, &mut body) {
-                answer.name_who_acted(|| carried.negotiation.record().acted_before(&by));
+            let negotiation = self.running(node).and_then(|running| running.machines.negotiations.get(id));
+            if let (Some(negotiation), Body::Answer { answer, .. }) = (negotiation, &mut body) {
+                answer.name_who_acted(|| negotiation.record().acted_before(&by));
             }
             self.send(node, to, body);
         }
     }
 
-    /// A participant asks what became of an attempt; the node asks itself without the network.
-    fn inquire(&mut self, node: usize, to: &SiteId, attempt: AttemptId) {
-        if self.canary == Some(Canary::SettleNeverAsked) {
-            return;
-        }
-        let Some(index) = names::index_of(to) else { return };
-        if index == node {
-            let Some(running) = self.running(node) else { return };
-            let decision = decision_of(running, &attempt, to);
-            let from = to.clone();
-            let booking = AttemptStatus::Confirmed;
-            let event = ledger::Event::StatusHeard { from, attempt, decision, booking };
-            self.feed_ledger(node, event);
-            return;
-        }
-        let ask = self.name();
-        let question = Question::Inquiry(attempt.clone());
-        self.send(node, index, Body::Ask { ask, question, request: SiteRequest::Inquire(attempt) });
-    }
-
-    pub(super) fn perform_request(&mut self, node: usize, id: &RequestId) {
-        let actor = Actor::Request(id.clone());
-        loop {
-            if self.is_writing(node, &actor) {
-                self.arm(node);
-                return;
-            }
-            let Some(running) = self.running(node) else { return };
-            let Some(carried) = running.negotiations.get_mut(id) else { return };
-            let Some(output) = carried.negotiation.poll_output() else { break };
-            if self.crashes_here(node) {
-                return;
-            }
-            match output {
-                Output::Persist(record) => self.persist(node, id, record),
-                Output::Find { count, enough, seed, exclude } => {
-                    let search = super::discovery::Search { request: id.clone(), count, seed, exclude };
-                    self.search(node, search, enough);
-                }
-                Output::Ask { site, attempt, purpose, request, timeout } => {
-                    let waiting = Waiting { request: id.clone(), site, attempt, purpose };
-                    let until = self.nodes[node].clock.now(self.now).monotonic + timeout;
-                    let until = self.nodes[node].clock.when(until);
-                    self.ask(node, waiting, request, until);
-                }
-            }
-        }
-        if let Some(carried) = self.running(node).and_then(|running| running.negotiations.get_mut(id)) {
-            carried.statuses = carried.negotiation.statuses();
-        }
-        self.show(node, id);
-        self.arm(node);
-    }
-
-    fn persist(&mut self, node: usize, id: &RequestId, record: Box<RequestRecord>) {
-        let is_decided = matches!(record.decision, Decision::Commit { .. } | Decision::Stands { .. });
-        match self.canary {
-            Some(Canary::DecisionNotWritten) if is_decided => return,
-            Some(Canary::TellBeforeWrite) => self.show(node, id),
-            Some(Canary::StatusBeforeWrite) => {
-                if let Some(carried) = self.running(node).and_then(|running| running.negotiations.get_mut(id)) {
-                    carried.statuses = carried.negotiation.statuses();
-                }
-            }
-            _ => {}
-        }
-        self.write(node, Actor::Request(id.clone()), Write::Request(record));
-    }
-
-    fn ask(&mut self, node: usize, waiting: Waiting, request: SiteRequest, until: u64) {
+    fn ask(&mut self, node: usize, waiting: Waiting, request: SiteRequest, until: Moment) {
         let Some(to) = names::index_of(&waiting.site) else { return };
         let (ask, run) = (self.name(), self.nodes[node].run);
         let Waiting { request: id, site, attempt, purpose } = waiting.clone();
@@ -287,8 +243,77 @@ impl World {
         }
     }
 
+    /// A message arrives.
+    pub(super) fn arrive(&mut self, message: Message) {
+        let Message { id, run, from, to, .. } = message;
+        let dies_with_sender = from == to && run != self.nodes[from].run;
+        if self.nodes[to].running().is_none() || dies_with_sender {
+            self.note_message("nobody there: ", &message);
+            return;
+        }
+        self.note_message("", &message);
+        match message.body {
+            Body::Ask { ask, question, request } => self.arrive_question(to, (id, from, ask), question, request),
+            Body::Answer { ask, question, answer } => self.arrive_answer(to, from, ask, &question, answer),
+            Body::Gossip(gossip) => self.receive_gossip(to, from, &gossip),
+            Body::Departure => {
+                if let Some(running) = self.running(to) {
+                    running.views.remove(&from);
+                }
+            }
+            Body::Fetch => self.answer_fetch(to, from),
+            Body::Schedules(schedules) => self.receive_schedules(to, from, &schedules.0, &schedules.1),
+        }
+    }
+
+    fn arrive_question(
+        &mut self,
+        node: usize,
+        (message, from, ask): (u64, usize, u64),
+        question: Question,
+        mut request: SiteRequest,
+    ) {
+        if let SiteRequest::Hold(hold) = &request {
+            self.abuse_others(node, hold);
+        }
+        let site: SiteId = self.nodes[from].site.clone();
+        let canary = self.canary;
+        let token = self.name();
+        let Some(running) = self.running(node) else { return };
+        if let SiteRequest::Hold(HoldRequest { hold_for, .. }) = &mut request
+            && canary == Some(Canary::ForgetHoldDeadline)
+        {
+            hold_for.0 = u64::MAX / 8;
+        }
+        let is_confirm = matches!(request, SiteRequest::Confirm { .. });
+        let takes_over = match &request {
+            SiteRequest::TakeOver { attempt, authorization } => Some((attempt.request.clone(), authorization.clone())),
+            _ => None,
+        };
+        if let SiteRequest::TakeOver { attempt, authorization } = &request
+            && let Some(later) = running.keeps_from(authorization, &attempt.request)
+            && let Some(answer) = running.machines.ledger.refusal_of_takeover(attempt, &site, later)
+        {
+            return self.send(node, from, Body::Answer { ask, question, answer });
+        }
+        if matches!(&request, SiteRequest::TakeOver { attempt, .. } if running.is_arriving(&attempt.request)) {
+            return;
+        }
+        running.machines.askers.insert(token, Asker { from, ask, question, message, is_confirm, takes_over });
+        let attempt = request.about().0.cloned();
+        let before = attempt
+            .filter(|_| running.granted.contains(&message))
+            .map(|attempt| (repeat::standing(&running.machines.ledger, &attempt), attempt));
+        let event = ledger::Event::Request { from: site, token: ReplyToken(token), request };
+        self.handle_ledger(node, event);
+        if let Some((before, attempt)) = before {
+            self.check_repeat(node, &attempt, &before);
+        }
+        self.perform_ledger(node);
+    }
+
     /// A question has got no answer in time.
-    pub(super) fn hear_silence(&mut self, node: usize, ask: u64) {
+    pub(super) fn give_up(&mut self, node: usize, ask: u64) {
         let Some(waiting) = self.running(node).and_then(|running| running.waiting.remove(&ask)) else { return };
         let Waiting { request, site, attempt, purpose } = waiting;
         let answer = Err("no answer in time".to_owned());
@@ -304,11 +329,11 @@ impl World {
         question: &Question,
         answer: SiteAnswer,
     ) {
-        self.hear_version_in(node, from, &answer);
+        self.note_version(node, from, &answer);
         let site = self.nodes[from].site.clone();
         match question {
             Question::Negotiation { request, attempt, purpose } => {
-                let at = self.now;
+                let at = self.now();
                 if let Some(running) = self.running(node)
                     && running.waiting.remove(&ask).is_some()
                     && *purpose == Purpose::Inspect
@@ -323,49 +348,7 @@ impl World {
             Question::Lookup { request, name } => self.hear_looked_up(node, from, (request, *name), answer),
             Question::Attack(attempt) => self.hear_attacked(node, from, attempt, &answer),
             Question::Inquiry(attempt) => {
-                let SiteAnswer::Status { decision, booking } = answer else { return };
-                let event = ledger::Event::StatusHeard { from: site, attempt: attempt.clone(), decision, booking };
-                self.feed_ledger(node, event);
-            }
-        }
-    }
-
-    /// Sets the node's timer to what its ledger or a negotiation waits for next.
-    pub(super) fn arm(&mut self, node: usize) {
-        let (clock, run, slow_ms) = (self.nodes[node].clock, self.nodes[node].run, self.nodes[node].slow_ms);
-        let now = self.now;
-        let Some(running) = self.running(node) else { return };
-        let of_requests = running.negotiations.values().filter_map(|carried| carried.negotiation.poll_timeout());
-        let Some(next) = of_requests.chain(running.ledger.poll_timeout()).min() else { return };
-        let at = clock.when(next).max(now + 1) + slow_ms;
-        if running.wake_at.is_none_or(|planned| at < planned) {
-            running.wake_at = Some(at);
-            self.at(at, Event::Wake { node, run });
-        }
-    }
-
-    /// The node's timer fires.
-    pub(super) fn wake(&mut self, node: usize) {
-        let (now, at) = (self.nodes[node].clock.now(self.now), self.now);
-        let Some(running) = self.running(node) else { return };
-        if running.wake_at.is_none_or(|planned| planned > at) {
-            return;
-        }
-        running.wake_at = None;
-        running.ledger.handle_timeout(now);
-        let mut due = Vec::new();
-        for (id, carried) in &mut running.negotiations {
-            if carried.negotiation.poll_timeout().is_some_and(|timeout| timeout <= now.monotonic) {
-                carried.negotiation.handle_timeout(now);
-                due.push(id.clone());
-            }
-        }
-        self.check_ledger(node);
-        self.perform_ledger(node);
-        let run = self.nodes[node].run;
-        for id in due {
-            if self.nodes[node].run == run {
-                self.perform_request(node, &id);
+                self.receive_status(node, site, attempt.clone(), &answer);
             }
         }
     }

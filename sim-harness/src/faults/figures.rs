@@ -25,25 +25,25 @@ pub struct Figures {
     pub attacks: u64,
     /// Times that an owner took something away.
     pub shrinks: u64,
-    /// Times that a user was told that hosts are lost.
+    /// Times that a user learned that hosts are lost.
     pub degraded: u64,
-    /// Times that a user was told that a reservation is whole again, at the same start.
+    /// Times that a user learned that a reservation is whole again, at the same start.
     pub repaired: u64,
-    /// Times that a user was told that a reservation is whole again, at another start.
+    /// Times that a user learned that a reservation is whole again, at another start.
     pub moved: u64,
-    /// Times that another node began to act for a request.
+    /// Times that another node took a request over.
     pub taken_over: u64,
     /// Requests of users.
     pub requests: u64,
-    /// Requests that stood at the end.
+    /// Requests that were reserved at the end.
     pub reservations: u64,
     /// Requests without a placement.
     pub rejected: u64,
     /// Requests given up, since sites did not answer or others were faster.
     pub failed: u64,
-    /// Requests taken back.
+    /// Requests cancelled.
     pub cancelled: u64,
-    /// Requests whose users heard nothing, since the entry point was gone for good or crashed before it had them.
+    /// Requests whose users learned nothing, since the entry point was gone for good or crashed before it had them.
     pub never_told: u64,
     /// Seeds in which an invariant did not hold.
     pub violations: u64,

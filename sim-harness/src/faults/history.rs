@@ -6,8 +6,10 @@ use std::fmt::{self, Write};
 
 use broker::ids::RequestId;
 
+use crate::engine::Moment;
+
 struct Entry {
-    at_ms: u64,
+    at: Moment,
     request: Option<RequestId>,
     text: String,
 }
@@ -26,9 +28,9 @@ impl History {
     }
 
     /// Notes what happened to a request, or (without one) to the grid.
-    pub fn note(&mut self, at_ms: u64, request: Option<&RequestId>, text: fmt::Arguments<'_>) {
+    pub fn note(&mut self, at: Moment, request: Option<&RequestId>, text: fmt::Arguments<'_>) {
         if self.is_kept {
-            self.entries.push(Entry { at_ms, request: request.cloned(), text: text.to_string() });
+            self.entries.push(Entry { at, request: request.cloned(), text: text.to_string() });
         }
     }
 
@@ -39,7 +41,7 @@ impl History {
             if request.is_none() || entry.request.is_none() || entry.request.as_ref() == request {
                 let name = entry.request.as_ref().map_or("", RequestId::as_str);
                 // Writing to a String cannot fail.
-                let _ = writeln!(text, "{:>9.3} s  {name:<4} {}", entry.at_ms as f64 / 1000.0, entry.text);
+                let _ = writeln!(text, "{:>9.3} s  {name:<4} {}", entry.at.ms() as f64 / 1000.0, entry.text);
             }
         }
         text

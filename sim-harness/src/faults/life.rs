@@ -3,22 +3,21 @@
 //! Invariant: a node that stops keeps its disk and nothing else; of the writes under way a crash lets some through, and
 //! of one actor's writes none after a lost one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use broker::{
-    ledger::{Ledger, Reservation},
-    negotiation::Negotiation,
+    ledger::Reservation,
     trust::{Gate, OwnerPolicy},
 };
 use rand::RngExt;
 
 use super::{
     canary::Canary,
-    effects,
     message::Body,
-    node::{Actor, Running, State},
+    node::{Running, State},
     world::{Event, World},
 };
+use crate::engine::{Actor, Machines, Medium, Setup};
 
 /// Longest time until a crashed node starts again.
 const DOWN_MS_MAX: u64 = 12_000;
@@ -29,14 +28,13 @@ impl World {
     /// A node starts with what its disk remembers.
     pub(super) fn start(&mut self, node: usize) {
         self.shrink(node);
-        let (settings, limits) = (self.options.negotiation(), self.options.ledger(self.canary));
+        let (negotiation, limits) = (self.options.negotiation(), self.options.ledger(self.canary));
         let seed: u64 = self.random.random();
-        let canary = self.canary;
+        let (canary, started) = (self.canary, self.now());
         let gate = Gate::new(self.trust.clone(), OwnerPolicy::default());
         let at = &mut self.nodes[node];
         at.run += 1;
         at.disk.incarnation += 1;
-        let now = at.clock.now(self.now);
         let reservations = match canary {
             Some(Canary::ForgetReservations) => Vec::new(),
             Some(Canary::ForgetSteward) => at
@@ -47,36 +45,15 @@ impl World {
                 .collect(),
             _ => at.disk.reservations.values().cloned().collect(),
         };
-        let (ledger, misfits) =
-            Ledger::open(at.site.clone(), limits, at.disk.incarnation, gate, at.hosts.clone(), reservations, now);
+        let setup = Setup { site: at.site.clone(), hosts: at.hosts.clone(), gate, limits, negotiation };
         let is_resumed = canary != Some(Canary::ReuseTryNumbers);
-        let resume = |(number, record): (usize, &broker::negotiation::RequestRecord)| {
-            let seed = seed.wrapping_add(number as u64);
-            let negotiation =
-                Negotiation::new(at.site.clone(), settings.clone(), record.clone(), is_resumed, seed, now);
-            (record.id.clone(), effects::carry(negotiation))
-        };
-        let negotiations: BTreeMap<_, _> = at.disk.requests.values().enumerate().map(resume).collect();
-        let ids: Vec<_> = negotiations.keys().cloned().collect();
-        at.state = State::Up(Box::new(Running {
-            ledger,
-            negotiations,
-            views: BTreeMap::new(),
-            askers: BTreeMap::new(),
-            held_back: Vec::new(),
-            waiting: BTreeMap::new(),
-            writes: BTreeMap::new(),
-            wake_at: None,
-            granted: BTreeSet::new(),
-            fetched: BTreeMap::new(),
-            adverts: 0,
-            released: BTreeSet::new(),
-            lookups: BTreeMap::new(),
-            started: self.now,
-            inspected: BTreeMap::new(),
-        }));
+        let seed_of = |place| seed.wrapping_add(place);
+        let (machines, misfits) =
+            Machines::open(setup, &at.disk, reservations, is_resumed, seed_of, at.clock.now(started));
+        let ids: Vec<_> = machines.negotiations.keys().cloned().collect();
+        at.state = State::Up(Box::new(Running::new(machines, started)));
         let run = at.run;
-        self.history.note(self.now, None, format_args!("s{node} starts"));
+        self.note(None, format_args!("s{node} starts"));
         self.check_dropped(node);
         if let Some(misfit) = misfits.first()
             && self.nodes[node].hosts == self.nodes[node].hosts_at_first
@@ -85,12 +62,10 @@ impl World {
             self.violate("never over-committed", Some(&misfit.attempt.request), what);
         }
         self.check_ledger(node);
-        self.at(self.now, Event::SignOfLife { node, run });
+        self.after(0, Event::SignOfLife { node, run });
         self.perform_ledger(node);
         for id in ids {
-            if self.nodes[node].run == run {
-                self.perform_request(node, &id);
-            }
+            self.perform_request(node, &id);
         }
     }
 
@@ -106,7 +81,7 @@ impl World {
         let Some(running) = self.nodes[node].stop() else { return false };
         self.nodes[node].run += 1;
         self.figures.crashes += 1;
-        self.history.note(self.now, None, format_args!("s{node} crashes"));
+        self.note(None, format_args!("s{node} crashes"));
         let mut lost: Vec<Actor> = Vec::new();
         let mut touched = Vec::new();
         for (actor, write) in running.writes.into_values() {
@@ -123,18 +98,18 @@ impl World {
         true
     }
 
-    /// A site takes its leave, and mostly comes back.
+    /// A site leaves in order, and mostly comes back.
     fn go_away(&mut self, node: usize) {
         if self.leave(node) {
             self.stopped(node);
         }
     }
 
-    /// A site takes its leave; what it was writing is written. Whether it ran.
+    /// A site leaves in order: its writes under way are finished. Whether it ran.
     pub(super) fn leave(&mut self, node: usize) -> bool {
         let Some(running) = self.nodes[node].stop() else { return false };
         self.nodes[node].run += 1;
-        self.history.note(self.now, None, format_args!("s{node} leaves"));
+        self.note(None, format_args!("s{node} leaves"));
         let mut touched = Vec::new();
         for (_, write) in running.writes.into_values() {
             touched.extend(write.about().cloned());
@@ -154,13 +129,13 @@ impl World {
         let gone = self.nodes.iter().filter(|node| node.is_gone()).count();
         if gone < self.options.gone_max && self.random.random_range(0..5) == 0 {
             self.nodes[node].state = State::Gone;
-            self.history.note(self.now, None, format_args!("s{node} is gone for good"));
+            self.note(None, format_args!("s{node} is gone for good"));
             return;
         }
         let run = self.nodes[node].run;
         let after = if self.random.random_range(0..2) == 0 { 200 } else { DOWN_MS_MAX };
         let after = self.random.random_range(1..=after);
-        self.at(self.now + after, Event::Start { node, run });
+        self.after(after, Event::Start { node, run });
     }
 
     /// One of the faults that this seed has happens, and the next is planned.
@@ -178,20 +153,20 @@ impl World {
                 let part: BTreeSet<usize> = (0..size).map(|_| self.random.random_range(0..self.nodes.len())).collect();
                 let is_one_way = self.random.random_range(0..3) == 0;
                 let how = if is_one_way { "nothing gets out of" } else { "cut off:" };
-                self.history.note(self.now, None, format_args!("{how} {part:?}"));
+                self.note(None, format_args!("{how} {part:?}"));
                 self.figures.partitions += 1;
                 self.network.cut(self.nodes.len(), &part, is_one_way);
-                self.at(self.now + trouble_ms, Event::PartitionEnds);
+                self.after(trouble_ms, Event::PartitionEnds);
             }
             3 if faults.slowness => {
                 self.nodes[node].slow_ms = self.random.random_range(50..=1_500);
-                self.history.note(self.now, None, format_args!("s{node} is slow"));
-                self.at(self.now + trouble_ms, Event::SlownessEnds { node });
+                self.note(None, format_args!("s{node} is slow"));
+                self.after(trouble_ms, Event::SlownessEnds { node });
             }
             4 if faults.departures => self.go_away(node),
             _ => {}
         }
         let after = self.random.random_range(200..=2_500);
-        self.at(self.now + after, Event::Fault);
+        self.after(after, Event::Fault);
     }
 }

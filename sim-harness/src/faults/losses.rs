@@ -9,14 +9,12 @@ use broker::{
     ids::{HostId, RequestId},
     ledger::{Ledger, Reservation},
     protocol::{AttemptId, Grant},
-    time::Millis,
 };
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     node::Node,
-    options::{Options, one_of},
     users::Told,
     world::{Event, World},
 };
@@ -25,44 +23,6 @@ use super::{
 const TAKEOVERS_AT_MOST: u64 = 3;
 const TAKEOVER_EVERY_MS: u64 = 15_000;
 
-/// See the module's documentation.
-#[derive(Debug, Clone)]
-pub struct Losses {
-    /// Times that an owner takes something away, or gives it back.
-    pub shrinks: u64,
-    /// Of 100 requests, how many are taken over by another node at some time.
-    pub takeover_percent: u64,
-    /// Of 100 requests, how many may move when hosts are lost.
-    pub move_percent: u64,
-    /// How long before they begin reservations are made at least (s); one of these.
-    pub ahead_s: [i64; 3],
-    /// Shortest wait between two questions whether all is there.
-    pub check_min: Millis,
-    /// Longest wait.
-    pub check_max: Millis,
-    /// When a silent site counts as lost.
-    pub lost_after: Millis,
-}
-
-impl Options {
-    /// Draws whether, and what, is lost.
-    pub fn draw_losses(&mut self, fates: &mut Xoshiro256PlusPlus) {
-        if fates.random_range(0..2) == 0 {
-            return;
-        }
-        self.gone_max = fates.random_range(0..=self.sites / 2);
-        self.losses = Some(Losses {
-            shrinks: one_of(fates, &[0, 2, 6]),
-            takeover_percent: one_of(fates, &[0, 50, 90]),
-            move_percent: one_of(fates, &[0, 50]),
-            ahead_s: one_of(fates, &[[0, 20, 40], [20, 60, 1_000], [1_000, 1_000, 3_000]]),
-            check_min: one_of(fates, &[Millis(400), Millis(1_500)]),
-            check_max: one_of(fates, &[Millis(1_500), Millis(6_000)]),
-            lost_after: one_of(fates, &[Millis(1_000), Millis(4_000)]),
-        });
-    }
-}
-
 impl World {
     /// What is lost is planned when the run begins.
     pub(super) fn plan_losses(&mut self) {
@@ -70,7 +30,7 @@ impl World {
         let faulty_ms = self.options.faulty_ms;
         for _ in 0..losses.shrinks {
             let at = self.fates.random_range(faulty_ms / 4..faulty_ms);
-            self.at(at, Event::Shrink);
+            self.after(at, Event::Shrink);
         }
         for number in 0..self.options.requests {
             if self.fates.random_range(0..100) < losses.takeover_percent {
@@ -78,7 +38,7 @@ impl World {
                 let nodes = if self.fates.random_range(0..3) == 0 { 2 } else { 1 };
                 for _ in 0..nodes {
                     let after = self.fates.random_range(0..1_000);
-                    self.at(at + after, Event::TakeOver { number });
+                    self.after(at + after, Event::TakeOver { number });
                 }
             }
         }
@@ -94,7 +54,7 @@ impl World {
             let at = wanderings.random_range(faulty_ms / 4..faulty_ms);
             for _ in 0..wanderings.random_range(2..=4) {
                 let after = wanderings.random_range(0..10_000);
-                self.at(at + after, Event::TakeOver { number });
+                self.after(at + after, Event::TakeOver { number });
             }
         }
     }
@@ -111,7 +71,7 @@ impl World {
 
     /// The site is about to start: its owner has changed what it offers. What has begun keeps its room.
     pub(super) fn shrink(&mut self, node: usize) {
-        let now = self.nodes[node].clock.now(self.now).utc;
+        let now = self.clock(node).utc;
         let fates = &mut self.fates;
         let at = &mut self.nodes[node];
         let in_use = |at: &Node, id: &HostId| {
@@ -147,7 +107,7 @@ impl World {
                 amount.0 /= 2;
             }
         }
-        self.history.note(self.now, None, format_args!("s{node} has less to offer"));
+        self.note(None, format_args!("s{node} has less to offer"));
     }
 
     /// Users whose entry point is gone for good go to another node, when everything else is healed.
@@ -164,8 +124,7 @@ impl World {
         }
         for number in numbers {
             for count in 0..TAKEOVERS_AT_MOST {
-                let at = self.now + 1_000 + count * TAKEOVER_EVERY_MS;
-                self.at(at, Event::TakeOverFromGone { number });
+                self.after(1_000 + count * TAKEOVER_EVERY_MS, Event::TakeOverFromGone { number });
             }
         }
     }

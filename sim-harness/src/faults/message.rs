@@ -13,21 +13,21 @@ use broker::{
 
 use super::options::{Options, UNLUCKY_PERCENT, Unlucky};
 
-/// What an answer is the answer to.
+/// The question that an answer belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// A negotiation asked.
+    /// A coordinator asked.
     Negotiation {
         /// Its request.
         request: RequestId,
-        /// The try.
+        /// The attempt.
         attempt: u32,
-        /// What about.
+        /// What it is about.
         purpose: Purpose,
     },
-    /// A participant asked what became of an attempt.
+    /// A participant asked for the outcome of an attempt.
     Inquiry(AttemptId),
-    /// A node asked what there is of a request that it is to take over.
+    /// A node asked what a site has of a request that it is to take over.
     Lookup {
         /// The request.
         request: RequestId,
@@ -57,14 +57,14 @@ pub struct Gossip {
     pub update: ScheduleUpdateParts,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug, Clone)]
 pub enum Body {
     /// A direct request.
     Ask {
         /// Names the question among all of the run.
         ask: u64,
-        /// What is waited for.
+        /// What the asker waits for.
         question: Question,
         /// The request.
         request: SiteRequest,
@@ -73,7 +73,7 @@ pub enum Body {
     Answer {
         /// The question's name.
         ask: u64,
-        /// What was waited for.
+        /// What the asker waited for.
         question: Question,
         /// The answer.
         answer: SiteAnswer,
@@ -84,7 +84,7 @@ pub enum Body {
     Departure,
     /// Asks a site for its advert and all its schedules.
     Fetch,
-    /// What the sender says of itself.
+    /// The advert and the schedules of the sender.
     Schedules(Rc<(Advert, ScheduleSnapshot)>),
 }
 
@@ -99,7 +99,7 @@ pub struct Message {
     pub from: usize,
     /// The receiver.
     pub to: usize,
-    /// What it says.
+    /// Its content.
     pub body: Body,
 }
 
@@ -111,9 +111,7 @@ impl Body {
             Body::Gossip(_) | Body::Departure | Body::Fetch | Body::Schedules(_) => None,
         }
     }
-}
 
-impl Body {
     /// Of 100 such messages, how many are lost.
     pub fn loss_percent(&self, options: &Options) -> u64 {
         let is_unlucky = match self {
@@ -122,9 +120,9 @@ impl Body {
                 options.unlucky == Unlucky::Releases
             }
             Body::Ask { request: SiteRequest::Settle(_), .. } => {
-                matches!(options.unlucky, Unlucky::FinalWords | Unlucky::WordsAndInquiries)
+                matches!(options.unlucky, Unlucky::Outcomes | Unlucky::OutcomesAndInquiries)
             }
-            Body::Ask { request: SiteRequest::Inquire(_), .. } => options.unlucky == Unlucky::WordsAndInquiries,
+            Body::Ask { request: SiteRequest::Inquire(_), .. } => options.unlucky == Unlucky::OutcomesAndInquiries,
             Body::Answer { .. } => options.unlucky == Unlucky::Answers,
             _ => false,
         };

@@ -29,10 +29,13 @@ mod options;
 mod report;
 mod runner;
 pub mod scripted;
+mod seed;
 mod takeover;
 #[cfg(test)]
 mod tests;
+mod truth;
 mod users;
+mod violation;
 mod world;
 
 use std::{panic, process::ExitCode, time::Instant};

@@ -1,6 +1,6 @@
 //! One simulated node: its disk, its clocks, and (while it runs) the real ledger, negotiations and views.
 //!
-//! Invariant: whatever is in [`Running`] is lost in a crash; whatever is in [`Disk`] is not.
+//! Invariant: a crash loses all of [`Running`], and nothing of [`Disk`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,86 +10,20 @@ use std::{
 use broker::{
     host::Host,
     ids::{HostId, RequestId, SiteId},
-    ledger::{Ledger, Record, Reservation},
-    negotiation::{Heard, Negotiation, Purpose, RequestRecord, Statuses},
-    protocol::AttemptId,
+    negotiation::{Heard, Purpose},
+    protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
     trust::{Authorization, Chain, SignedText},
-    view::SiteView,
+    view::{Schedules, SiteView},
 };
 
 use super::{
     clock::Clock,
     message::{Body, Question},
 };
+use crate::engine::{Actor, Disk, Machines, Moment, Write};
 
-/// What survives a crash.
-#[derive(Debug, Default)]
-pub struct Disk {
-    /// The ledger's journal.
-    pub reservations: BTreeMap<AttemptId, Reservation>,
-    /// The entry point's decisions.
-    pub requests: BTreeMap<RequestId, RequestRecord>,
-    /// Number of the last start.
-    pub incarnation: u64,
-}
-
-/// Whose output a write is: outputs of the same one wait for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Actor {
-    /// The ledger.
-    Ledger,
-    /// The negotiation of a request.
-    Request(RequestId),
-}
-
-/// A write under way.
-#[derive(Debug)]
-pub enum Write {
-    /// Of the ledger.
-    Ledger(Record),
-    /// Of a request.
-    Request(Box<RequestRecord>),
-}
-
-impl Write {
-    /// The request whose reservation it changes, if it changes one.
-    pub fn about(&self) -> Option<&RequestId> {
-        match self {
-            Write::Ledger(Record::Put(reservation)) => Some(&reservation.attempt.request),
-            Write::Ledger(Record::Remove(attempt)) => Some(&attempt.request),
-            Write::Request(_) => None,
-        }
-    }
-}
-
-impl Disk {
-    /// A write has reached the disk.
-    pub fn apply(&mut self, write: Write) {
-        match write {
-            Write::Ledger(Record::Put(reservation)) => {
-                self.reservations.insert(reservation.attempt.clone(), reservation);
-            }
-            Write::Ledger(Record::Remove(attempt)) => {
-                self.reservations.remove(&attempt);
-            }
-            Write::Request(record) => {
-                self.requests.insert(record.id.clone(), *record);
-            }
-        }
-    }
-}
-
-/// A negotiation and what its node tells of it.
-#[derive(Debug)]
-pub struct Carried {
-    /// The negotiation.
-    pub negotiation: Negotiation,
-    /// What participants are told of its tries. Behind the negotiation while a write is under way.
-    pub statuses: Statuses,
-}
-
-/// Where the answer to a question that the ledger was asked goes.
+/// The sender of a question to the ledger, which is to get the answer.
 #[derive(Debug)]
 pub struct Asker {
     /// The node that asked.
@@ -102,7 +36,7 @@ pub struct Asker {
     pub message: u64,
     /// Whether it asked to confirm.
     pub is_confirm: bool,
-    /// What it showed to act for a request in the place of its entry point.
+    /// The request that it wants to take over, and the authorization that it showed.
     pub takes_over: Option<(RequestId, Arc<Authorization>)>,
 }
 
@@ -113,74 +47,100 @@ pub struct Waiting {
     pub request: RequestId,
     /// To this site.
     pub site: SiteId,
-    /// The try.
+    /// The attempt.
     pub attempt: u32,
     /// About this.
     pub purpose: Purpose,
 }
 
+/// Phase I under way.
+#[derive(Debug)]
+pub struct Search {
+    /// For this request.
+    pub request: RequestId,
+    /// Hosts wanted.
+    pub count: usize,
+    /// Governs the sample.
+    pub seed: u64,
+    /// Sites left out.
+    pub exclude: BTreeSet<SiteId>,
+}
+
 /// What a node has in memory.
 #[derive(Debug)]
 pub struct Running {
-    /// The site side.
-    pub ledger: Ledger,
-    /// The entry-point side.
-    pub negotiations: BTreeMap<RequestId, Carried>,
-    /// What is believed of other sites.
+    /// The ledger and the negotiations.
+    pub machines: Machines<Asker>,
+    /// Its views of other sites.
     pub views: BTreeMap<usize, SiteView>,
-    /// Questions that the ledger has not answered yet, by token.
-    pub askers: BTreeMap<u64, Asker>,
     /// Answers that wait until what is being written of a request is on disk, with their receivers.
     pub held_back: Vec<(RequestId, usize, Body)>,
     /// Questions that wait for an answer.
     pub waiting: BTreeMap<u64, Waiting>,
     /// Writes under way, oldest first.
     pub writes: BTreeMap<u64, (Actor, Write)>,
-    /// When the node wakes up next.
-    pub wake_at: Option<u64>,
     /// Messages that the ledger has granted.
     pub granted: BTreeSet<u64>,
     /// When each site was last asked for its schedules.
-    pub fetched: BTreeMap<usize, u64>,
+    pub fetched: BTreeMap<usize, Moment>,
     /// Adverts so far in this run.
     pub adverts: u64,
     /// Releases sent, for the fault of not repeating them.
     pub released: BTreeSet<(RequestId, u32, SiteId)>,
-    /// What sites have been asked for users who want to take something over.
+    /// Look-ups for users who want the node to take a request over.
     pub lookups: BTreeMap<RequestId, Lookup>,
     /// When this run began.
-    pub started: u64,
-    /// When sites last said in time what they still have of a request, and when before that.
-    pub inspected: BTreeMap<(RequestId, usize), (u64, u64)>,
+    pub started: Moment,
+    /// When sites last answered in time what they still have of a request, and when before that.
+    pub inspected: BTreeMap<(RequestId, usize), (Moment, Moment)>,
 }
 
 impl Running {
-    /// The word of its user by which the node carries a request, if that is later than this one.
-    pub fn keeps_from(&self, authorization: &Authorization, request: &RequestId) -> Option<Arc<SignedText>> {
-        self.negotiations.get(request)?.negotiation.record().keeps_from(authorization)
+    /// A node that has just started, with nothing but its state machines.
+    pub fn new(machines: Machines<Asker>, started: Moment) -> Running {
+        Running {
+            machines,
+            views: BTreeMap::new(),
+            held_back: Vec::new(),
+            waiting: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            granted: BTreeSet::new(),
+            fetched: BTreeMap::new(),
+            adverts: 0,
+            released: BTreeSet::new(),
+            lookups: BTreeMap::new(),
+            started,
+            inspected: BTreeMap::new(),
+        }
     }
 
-    /// Whether the node is about to act for a request: it asks what there is of it, or writes that down.
+    /// The word of its user by which the node carries a request, if that is later than this one.
+    pub fn keeps_from(&self, authorization: &Authorization, request: &RequestId) -> Option<Arc<SignedText>> {
+        self.machines.negotiations.get(request)?.record().keeps_from(authorization)
+    }
+
+    /// Whether the node is about to coordinate a request: it asks sites what they have of it, or writes that down.
     pub fn is_arriving(&self, request: &RequestId) -> bool {
         let of_request = |actor: &Actor| matches!(actor, Actor::Request(id) if id == request);
         self.lookups.contains_key(request)
-            || !self.negotiations.contains_key(request) && self.writes.values().any(|(actor, _)| of_request(actor))
+            || !self.machines.negotiations.contains_key(request)
+                && self.writes.values().any(|(actor, _)| of_request(actor))
     }
 
-    /// Whether the node carries a request, or is about to.
+    /// Whether the node coordinates a request, or is about to.
     pub fn carries(&self, request: &RequestId) -> bool {
-        self.negotiations.contains_key(request) || self.is_arriving(request)
+        self.machines.negotiations.contains_key(request) || self.is_arriving(request)
     }
 }
 
-/// What sites tell of a request that is to be taken over.
+/// What sites have answered about a request that is to be taken over.
 #[derive(Debug, Default)]
 pub struct Lookup {
     /// Names the question.
     pub name: u64,
-    /// Who has not answered.
+    /// Sites that have not answered.
     pub waiting: BTreeSet<usize>,
-    /// What the others told.
+    /// The answers of the others.
     pub heard: Heard,
 }
 
@@ -257,5 +217,13 @@ impl Node {
     /// Whether it is gone for good.
     pub fn is_gone(&self) -> bool {
         matches!(self.state, State::Gone)
+    }
+}
+
+/// The version that a view shows.
+pub fn known_version(view: &SiteView) -> Option<LedgerVersion> {
+    match view.schedules() {
+        Schedules::Unknown => None,
+        Schedules::Known(known) => Some(known.version),
     }
 }

@@ -14,14 +14,14 @@ use broker::{
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{canary::Canary, losses::Losses};
+use super::canary::Canary;
 
 /// How long sites remember an attempt that is over.
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
 /// Longest hold, whoever asks.
 const HOLD_MAX: Millis = Millis(12_000);
 /// Virtual time after the healing within which everything must have settled: the longest wait between two questions
-/// for the final word (96 s) and between two releases (60 s), each may meet one last message of before the healing.
+/// for an outcome (96 s) and between two releases (60 s); each may meet one last message from before the healing.
 pub const SETTLE_WITHIN_MS: u64 = 300_000;
 
 /// Faults that a seed has or has not.
@@ -37,7 +37,7 @@ pub struct Faults {
     pub departures: bool,
 }
 
-/// A kind of message that gets lost more than others: rare orders of events come of that.
+/// A kind of message that is lost more often than others, which leads to rare orders of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unlucky {
     /// None.
@@ -46,16 +46,35 @@ pub enum Unlucky {
     Confirms,
     /// Releases.
     Releases,
-    /// Final words.
-    FinalWords,
-    /// Final words and questions for them.
-    WordsAndInquiries,
+    /// Outcomes.
+    Outcomes,
+    /// Outcomes and questions for them.
+    OutcomesAndInquiries,
     /// Answers.
     Answers,
 }
 
 /// Of 100 messages of the unlucky kind, how many are lost.
 pub const UNLUCKY_PERCENT: u64 = 80;
+
+/// What a seed loses after it was reserved.
+#[derive(Debug, Clone)]
+pub struct Losses {
+    /// Times that an owner takes something away, or gives it back.
+    pub shrinks: u64,
+    /// Of 100 requests, how many are taken over by another node at some time.
+    pub takeover_percent: u64,
+    /// Of 100 requests, how many may move when hosts are lost.
+    pub move_percent: u64,
+    /// How long before they begin reservations are made at least (s); one of these.
+    pub ahead_s: [i64; 3],
+    /// Shortest wait between two questions whether all is there.
+    pub check_min: Millis,
+    /// Longest wait.
+    pub check_max: Millis,
+    /// When a silent site counts as lost.
+    pub lost_after: Millis,
+}
 
 /// The options of one seed.
 #[derive(Debug, Clone)]
@@ -64,7 +83,7 @@ pub struct Options {
     pub sites: usize,
     /// Most hosts of a site.
     pub hosts_max: usize,
-    /// Sites, from the first on, that carry requests.
+    /// Sites, from the first on, that are entry points.
     pub entry_points: usize,
     /// Requests.
     pub requests: u64,
@@ -94,15 +113,15 @@ pub struct Options {
     pub skew_ms_max: i64,
     /// Monotonic clocks run wrong by at most this, in millionths.
     pub drift_ppm_max: i64,
-    /// Of 100 requests, how many are taken back by the user at some time, and how many as soon as they stand.
+    /// Of 100 requests, how many the user cancels at some time, and how many as soon as they are reserved.
     pub cancel_percent: u64,
     /// Reservations so short that they end during the run.
     pub has_short_durations: bool,
-    /// Windows for the start so tight that a second try hardly fits.
+    /// Windows for the start so tight that a second attempt hardly fits.
     pub has_tight_windows: bool,
     /// How long holds last.
     pub hold_for: Millis,
-    /// From a confirm to the first question for the final word.
+    /// From a confirm to the first question for the outcome.
     pub final_word_wait: Millis,
     /// How long answers are waited for.
     pub answer_timeout: Millis,
@@ -116,8 +135,8 @@ pub struct Options {
     pub losses: Option<Losses>,
 }
 
-/// What is drawn from. Without final words sites have to find out by themselves what became of an attempt, which is the
-/// most delicate part of the protocol, so that has the largest share.
+/// The choices of a draw. Where outcomes are lost, participants have to find them out among themselves, which is the most
+/// delicate part of the protocol: that has the largest share.
 const UNLUCKY: [Unlucky; 13] = [
     Unlucky::Nothing,
     Unlucky::Nothing,
@@ -126,11 +145,11 @@ const UNLUCKY: [Unlucky; 13] = [
     Unlucky::Nothing,
     Unlucky::Confirms,
     Unlucky::Releases,
-    Unlucky::FinalWords,
-    Unlucky::FinalWords,
-    Unlucky::FinalWords,
-    Unlucky::FinalWords,
-    Unlucky::WordsAndInquiries,
+    Unlucky::Outcomes,
+    Unlucky::Outcomes,
+    Unlucky::Outcomes,
+    Unlucky::Outcomes,
+    Unlucky::OutcomesAndInquiries,
     Unlucky::Answers,
 ];
 
@@ -183,10 +202,27 @@ impl Options {
         }
     }
 
-    /// Draws who is trusted, and who should not be, from the attacker's generator.
+    /// Draws from the attacker's generator whether the grid is closed and which entry point cheats.
     pub fn draw_trust(&mut self, attacks: &mut Xoshiro256PlusPlus) {
         self.is_closed = attacks.random_range(0..3) == 0;
         self.attacker = (attacks.random_range(0..3) == 0).then(|| attacks.random_range(0..self.entry_points));
+    }
+
+    /// Draws whether, and what, is lost.
+    pub fn draw_losses(&mut self, fates: &mut Xoshiro256PlusPlus) {
+        if fates.random_range(0..2) == 0 {
+            return;
+        }
+        self.gone_max = fates.random_range(0..=self.sites / 2);
+        self.losses = Some(Losses {
+            shrinks: one_of(fates, &[0, 2, 6]),
+            takeover_percent: one_of(fates, &[0, 50, 90]),
+            move_percent: one_of(fates, &[0, 50]),
+            ahead_s: one_of(fates, &[[0, 20, 40], [20, 60, 1_000], [1_000, 1_000, 3_000]]),
+            check_min: one_of(fates, &[Millis(400), Millis(1_500)]),
+            check_max: one_of(fates, &[Millis(1_500), Millis(6_000)]),
+            lost_after: one_of(fates, &[Millis(1_000), Millis(4_000)]),
+        });
     }
 
     /// Settings of every entry point.
@@ -196,7 +232,7 @@ impl Options {
             hold_for: self.hold_for,
             answer_timeout: self.answer_timeout,
             patience: self.patience,
-            // Where no site takes back what it has confirmed, nobody asks whether one has.
+            // Where no site drops what it has confirmed, no coordinator needs to ask about that.
             check_min: self.losses.as_ref().map_or(Millis(u64::MAX / 8), |losses| losses.check_min),
             check_max: self.losses.as_ref().map_or(Millis(u64::MAX / 8), |losses| losses.check_max),
             lost_after: self.losses.as_ref().map_or(Millis(u64::MAX / 8), |losses| losses.lost_after),

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use super::{canary::Canary, checks::Violation, figures::Figures, world::World};
+use super::{canary::Canary, figures::Figures, violation::Violation, world::World};
 
 /// What came of a seed.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct RunResult {
 /// Runs one seed. A panic in the core is a violation like any other.
 pub fn run_seed(seed: u64, canary: Option<Canary>, keeps_history: bool) -> SeedResult {
     broker::canary::set(canary.and_then(Canary::of_core));
-    let mut world = World::new(seed, canary, keeps_history);
+    let mut world = World::of_seed(seed, canary, keeps_history);
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| world.run()));
     broker::canary::set(None);
     if let Err(payload) = outcome {

@@ -17,14 +17,13 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    clock,
-    losses::Losses,
     names,
-    node::{Actor, State},
-    options::{Faults, Options, Unlucky},
+    node::State,
+    options::{Faults, Losses, Options, Unlucky},
     world::World,
 };
 use crate::{
+    engine::{Actor, Medium, Moment},
     grid::{error::GridError, workload::shifted_request},
     scenario::{
         play::{self, Bookings, Outcomes, Played, Sight, WorldError},
@@ -62,7 +61,7 @@ impl Scripted {
     /// A grid of which no site has started.
     pub fn new(settings: &GridSettings) -> Scripted {
         let generators = [0, 1, 2].map(|number| Xoshiro256PlusPlus::seed_from_u64(settings.seed.wrapping_add(number)));
-        let mut world = World::bare(options(settings), generators, None, true);
+        let mut world = World::new(options(settings), generators, None, true);
         for (index, node) in world.nodes.iter_mut().enumerate() {
             let hosts = settings.hosts(Site(index)).into_iter();
             node.hosts = hosts.map(|host| (host, Schedule::default())).collect();
@@ -79,14 +78,14 @@ impl Scripted {
     }
 
     fn note(&mut self, words: &str) {
-        self.world.history.note(self.world.now, None, format_args!("-- {words}"));
+        self.world.note(None, format_args!("-- {words}"));
     }
 
     fn submit(&mut self, submission: &Submission) {
         let Submission { asked, through, request } = submission;
         let id = request_id(asked);
         self.note(&format!("{asked} is {id} here, {through} is {}", names::site(through.0)));
-        let by = u64::try_from(clock::true_utc(self.world.now).0).unwrap_or_default();
+        let by = u64::try_from(self.world.utc().0).unwrap_or_default();
         self.world.submit_through(through.0, asked.number as u64, shifted_request(request, Span(by)));
     }
 
@@ -116,11 +115,11 @@ impl Scripted {
 
 impl play::World for Scripted {
     fn now(&self) -> Duration {
-        Duration::from_millis(self.world.now)
+        Duration::from_millis(self.world.now().ms())
     }
 
     fn pass(&mut self, until: Duration) -> Result<(), WorldError> {
-        self.world.advance(u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
+        self.world.advance(Moment::of_ms(u64::try_from(until.as_millis()).unwrap_or(u64::MAX)));
         self.checked()
     }
 
@@ -157,12 +156,14 @@ impl play::World for Scripted {
         let Some(user) = self.world.users.get(&id) else { return under_way("never asked") };
         let node = user.entry_point;
         let Some(running) = self.world.nodes[node].running() else { return under_way("its entry point does not run") };
-        let Some(carried) = running.negotiations.get(&id) else { return under_way("unknown at its entry point") };
+        let Some(negotiation) = running.machines.negotiations.get(&id) else {
+            return under_way("unknown at its entry point");
+        };
         // What is not on disk is told to nobody.
         if self.world.is_writing(node, &Actor::Request(id)) {
             return under_way("being written down");
         }
-        Ok(match carried.negotiation.stage() {
+        Ok(match negotiation.stage() {
             Stage::Planning | Stage::BackingOff => Sight::UnderWay("planning".to_owned()),
             Stage::Holding(_) => Sight::UnderWay("holding".to_owned()),
             Stage::Confirming(_) => Sight::UnderWay("confirming".to_owned()),
@@ -182,7 +183,7 @@ impl play::World for Scripted {
         let id = asked.map(request_id);
         let mut found = Bookings::default();
         let running = at.iter().filter_map(|site| self.world.nodes[site.0].running());
-        for booking in running.flat_map(|running| running.ledger.bookings()) {
+        for booking in running.flat_map(|running| running.machines.ledger.bookings()) {
             if id.as_ref().is_none_or(|id| booking.attempt.request == *id) {
                 match booking.state {
                     BookingState::Held { .. } => found.held += booking.grants.len(),
@@ -206,7 +207,7 @@ impl play::World for Scripted {
     fn settle(&mut self) -> Result<Vec<String>, WorldError> {
         self.note("everything is healed, and has to settle");
         // The time for settling counts from here.
-        self.world.options.faulty_ms = self.world.now;
+        self.world.options.faulty_ms = self.world.now().ms();
         for node in self.world.nodes.iter_mut().filter(|node| matches!(node.state, State::Absent)) {
             node.state = State::Gone;
         }

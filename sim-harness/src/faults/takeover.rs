@@ -16,13 +16,14 @@ use broker::{
 use rand::seq::IndexedRandom;
 
 use super::{
-    clock, credentials,
+    credentials,
     message::{Body, Question},
     names,
-    node::{Actor, Lookup, Write},
+    node::Lookup,
     users::{CLOCKS_DIFFER, Told},
     world::{Event, World},
 };
+use crate::engine::{Actor, Medium, Write};
 
 impl World {
     /// A user asks a node, other than the present one, to act for a request; `only_if_gone`: when the present one is gone
@@ -48,13 +49,13 @@ impl World {
         if let Some(running) = self.running(node) {
             running.lookups.insert(id.clone(), Lookup { name, waiting: waiting.clone(), ..Lookup::default() });
         }
-        self.history.note(self.now, Some(id), format_args!("the user wants s{node} to take it over"));
+        self.note(Some(id), format_args!("the user wants s{node} to take it over"));
         for to in waiting {
             let ask = self.name();
             let question = Question::Lookup { request: id.clone(), name };
             self.send(node, to, Body::Ask { ask, question, request: SiteRequest::Lookup(id.clone()) });
         }
-        let until = self.nodes[node].clock.now(self.now).monotonic + self.options.answer_timeout;
+        let until = self.clock(node).monotonic + self.options.answer_timeout;
         let until = self.nodes[node].clock.when(until);
         self.at(until, Event::LookedUp { node, run, request: id.clone(), name });
     }
@@ -62,8 +63,8 @@ impl World {
     /// Whether a node runs, and does not carry the request already.
     pub(super) fn can_take_over(&self, node: usize, id: &RequestId) -> bool {
         let Some(running) = self.nodes[node].running() else { return false };
-        let is_free = running.negotiations.get(id).is_none_or(|carried| {
-            let stage = carried.negotiation.stage();
+        let is_free = running.machines.negotiations.get(id).is_none_or(|negotiation| {
+            let stage = negotiation.stage();
             matches!(stage, Stage::Closed { outcome: Outcome::HandedOver, releasing: false })
         });
         let actor = Actor::Request(id.clone());
@@ -106,25 +107,25 @@ impl World {
         let Some((number, request)) = self.users.get(id).map(|user| (user.number, user.request.clone())) else {
             return;
         };
-        let now = self.nodes[node].clock.now(self.now).utc;
+        let now = self.clock(node).utc;
         let starts = request.starts(now, Span(3_600)).unwrap_or((now, now));
         let signed = lookup.heard.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
         let last = signed.map(|statement| statement.issued + Span(1)).max();
-        let issued = clock::true_utc(self.now).max(last.unwrap_or_default());
+        let issued = self.utc().max(last.unwrap_or_default());
         let expires = issued.max(starts.1) + request.duration() + CLOCKS_DIFFER;
         let authorization = self.sign_for(node, (id, &request), number, (issued, expires));
         let name = format!("user {number}");
-        let mut record = RequestRecord::arrived(id.clone(), name, request, authorization, self.now, starts);
+        let mut record = RequestRecord::arrived(id.clone(), name, request, authorization, self.now().ms(), starts);
         if let Some(known) = self.nodes[node].disk.requests.get(id) {
             record.last_attempt = known.last_attempt;
         }
         match record.take_over(&lookup.heard) {
-            Err(error) => self.history.note(self.now, Some(id), format_args!("s{node} does not: {error}")),
+            Err(error) => self.note(Some(id), format_args!("s{node} does not: {error}")),
             Ok(record) => {
                 self.figures.taken_over += 1;
                 self.users.sign_for(id, node);
                 if let Some(running) = self.running(node) {
-                    running.negotiations.remove(id);
+                    running.machines.negotiations.remove(id);
                 }
                 self.write(node, Actor::Request(id.clone()), Write::Request(Box::new(record)));
             }
@@ -153,15 +154,18 @@ impl World {
 
     /// A node that the user of a request is not with shows it: the user goes there if that is who was asked last.
     pub(super) fn may_go_over(&mut self, node: usize, id: &RequestId) {
-        let Some(carried) = self.nodes[node].running().and_then(|running| running.negotiations.get(id)) else { return };
-        let record = carried.negotiation.record();
+        let Some(negotiation) = self.nodes[node].running().and_then(|running| running.machines.negotiations.get(id))
+        else {
+            return;
+        };
+        let record = negotiation.record();
         if record.taken_over.is_empty() || matches!(record.decision, Decision::Closed(_)) {
             return;
         }
         let statement = record.authorization.as_ref().and_then(|own| own.request.open::<RequestStatement>().ok());
         let Some(statement) = statement else { return };
         if self.users.go_over(id, node, (statement.issued, statement.entry_point)) {
-            self.history.note(self.now, Some(id), format_args!("the user is with s{node} now"));
+            self.note(Some(id), format_args!("the user is with s{node} now"));
             if self.users.get(id).is_some_and(|user| user.is_taken_back) {
                 self.feed_request(node, id, negotiation::Event::Cancel);
             }

@@ -24,10 +24,10 @@ use super::{
     clock,
     figures::Figures,
     names,
-    node::{Actor, Write},
     options::Options,
     world::{Event as WorldEvent, World},
 };
+use crate::engine::{Actor, Medium, Moment, Write};
 
 /// How long a user waits when no entry point can be reached.
 const COME_BACK_MS: u64 = 700;
@@ -218,7 +218,7 @@ pub fn draw_hosts(random: &mut Xoshiro256PlusPlus, options: &Options) -> Vec<(Ho
         let capacity = amounts(cores, cores * 2);
         let mut own = Schedule::default();
         if random.random_range(0..3) == 0 {
-            let start = Time(clock::true_utc(0).0 + random.random_range(0..4_000));
+            let start = Time(clock::true_utc(Moment::default()).0 + random.random_range(0..4_000));
             own.add(Window::starting(start, Span(random.random_range(60..3_000))), &amounts(cores / 2, cores));
         }
         let id = names::host(index);
@@ -277,26 +277,25 @@ impl World {
         let running: Vec<usize> = running.collect();
         let Some(&entry_point) = running.choose(&mut self.random) else {
             if !self.is_healed {
-                self.at(self.now + COME_BACK_MS, WorldEvent::Submit { number });
+                self.after(COME_BACK_MS, WorldEvent::Submit { number });
             }
             return;
         };
-        let now = self.nodes[entry_point].clock.now(self.now);
+        let now = self.clock(entry_point);
         let Some(request) = draw_request(&mut self.random, &mut self.fates, &self.options, now.utc) else { return };
         self.submit_through(entry_point, number, request);
     }
 
     /// A user asks this entry point, which runs.
     pub(super) fn submit_through(&mut self, entry_point: usize, number: u64, request: Request) {
-        let now = self.nodes[entry_point].clock.now(self.now);
+        let now = self.clock(entry_point);
         let Ok(starts) = request.starts(now.utc, Span(3_600)) else { return };
         let id = names::request(number);
-        let valid = (clock::true_utc(self.now), starts.1 + CLOCKS_DIFFER);
+        let valid = (self.utc(), starts.1 + CLOCKS_DIFFER);
         let authorization = self.sign_for(entry_point, (&id, &request), number, valid);
         let name = format!("user {number}");
-        let record = RequestRecord::arrived(id.clone(), name, request.clone(), authorization, self.now, starts);
-        self.history.note(
-            self.now,
+        let record = RequestRecord::arrived(id.clone(), name, request.clone(), authorization, self.now().ms(), starts);
+        self.note(
             Some(&id),
             format_args!(
                 "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {} s, from {} to {}",
@@ -330,7 +329,7 @@ impl World {
         if stands && !self.is_healed && self.random.random_range(0..100) < self.options.cancel_percent {
             // Until about then sites may still ask what became of it.
             let after = self.random.random_range(0..=self.options.final_word_wait.0);
-            self.at(self.now + after, WorldEvent::Cancel { number });
+            self.after(after, WorldEvent::Cancel { number });
         }
     }
 
@@ -339,12 +338,13 @@ impl World {
         let id = names::request(number);
         let Some(user) = self.users.requests.get_mut(&id) else { return };
         let entry_point = user.entry_point;
-        let carried = self.nodes[entry_point].running().is_some_and(|running| running.negotiations.contains_key(&id));
+        let carried =
+            self.nodes[entry_point].running().is_some_and(|running| running.machines.negotiations.contains_key(&id));
         if !carried || matches!(user.told, Told::Over(_)) {
             return;
         }
         user.is_taken_back = true;
-        self.history.note(self.now, Some(&id), format_args!("the user takes it back"));
+        self.note(Some(&id), format_args!("the user takes it back"));
         self.feed_request(entry_point, &id, Event::Cancel);
     }
 
@@ -360,12 +360,15 @@ impl World {
         if self.users.get(id).is_none_or(|user| user.entry_point != node) {
             return;
         }
-        let Some(carried) = self.nodes[node].running().and_then(|running| running.negotiations.get(id)) else { return };
-        let (stage, attempt) = (carried.negotiation.stage(), carried.negotiation.record().last_attempt);
+        let Some(negotiation) = self.nodes[node].running().and_then(|running| running.machines.negotiations.get(id))
+        else {
+            return;
+        };
+        let (stage, attempt) = (negotiation.stage(), negotiation.record().last_attempt);
         match self.users.hear(id, attempt, stage) {
             Ok(None) => {}
             Ok(Some((before, news))) => {
-                self.history.note(self.now, Some(id), format_args!("the user sees: {news}"));
+                self.note(Some(id), format_args!("the user sees: {news}"));
                 self.check_news(node, id, &before);
                 self.change_mind(id);
             }

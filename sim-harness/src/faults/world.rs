@@ -3,43 +3,36 @@
 //! Invariant: the same seed and fault give the same run, event for event. No clock is read, nothing is iterated in an
 //! order that is not fixed.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use broker::{
-    ids::{RequestId, SiteId},
-    ledger,
-    protocol::{AttemptId, HoldRequest, SiteRequest},
+    ids::RequestId,
+    protocol::AttemptId,
+    time::{Now, Time},
     trust::{Authorization, Trust},
 };
-use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    aimed,
     canary::Canary,
-    checks::{Violation, truth::Truth},
-    clock::Clock,
+    clock::{self, Clock},
     credentials,
     figures::Figures,
     history::History,
-    message::{Body, Message, Question},
+    message::{Body, Message},
     names,
     network::{Fate, Network},
-    node::{Disk, Node, Running, State},
+    node::{Node, Running, Search, State},
     options::{DISK_MS_MAX, Options, SETTLE_WITHIN_MS, one_of},
-    users::Users,
+    truth::Truth,
+    users::{self, Users},
+    violation::Violation,
 };
-use crate::engine::{EventQueue, Moment};
+use crate::engine::{Disk, EventQueue, Medium, Moment};
 
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
-/// Makes of a seed that of what is lost.
-const FATES: u64 = 0x5eed_0f10_55e5;
-/// Makes of a seed that of users that go from node to node.
-const WANDERINGS: u64 = 0x0a11_0f17_5eed;
-/// Of so many seeds one has such users. Not drawn, so that all other seeds run as they would.
-const WANDERING_EVERY: u64 = 16;
-/// How often it is looked whether everything has settled.
+/// From one look at whether everything has settled to the next.
 const LOOK_EVERY_MS: u64 = 500;
 
 /// Something that is going to happen.
@@ -54,7 +47,7 @@ pub enum Event {
     /// A write has reached the disk.
     Written { node: usize, run: u64, write: u64 },
     /// Phase I is over.
-    Found { node: usize, run: u64, search: super::discovery::Search },
+    Found { node: usize, run: u64, search: Search },
     /// A sign of life is due.
     SignOfLife { node: usize, run: u64 },
     /// A node crashes in the middle of a write.
@@ -67,43 +60,42 @@ pub enum Event {
     PartitionEnds,
     /// A slow node is as fast as before.
     SlownessEnds { node: usize },
-    /// A user asks.
+    /// A user submits a request.
     Submit { number: u64 },
-    /// A user takes a request back.
+    /// A user cancels a request.
     Cancel { number: u64 },
-    /// Somebody who knows everything does the worst.
+    /// A cut that is aimed at a reservation.
     Aim,
     /// An owner takes something away.
     Shrink,
-    /// A user goes to another node with a request.
+    /// A user has another node take a request over.
     TakeOver { number: u64 },
-    /// A user whose entry point is gone for good goes to another node, unless that has been done.
+    /// The same for a user whose entry point is gone for good, unless it has been done.
     TakeOverFromGone { number: u64 },
-    /// Sites have had the time to tell what they have of a request.
+    /// The time is over in which sites answer what they have of a request.
     LookedUp { node: usize, run: u64, request: RequestId, name: u64 },
-    /// The attacker tries to take over what it has seen others ask for.
+    /// The attacker wants to take over what it has seen others request.
     Steal { node: usize, to: usize, attempt: AttemptId, authorization: Arc<Authorization> },
     /// Everything is healed.
     Heal,
-    /// Has everything settled?
+    /// From time to time: has everything settled?
     Look,
 }
 
-/// See the module's documentation.
+/// The state of a run.
 pub struct World {
     pub(super) options: Options,
     pub(super) canary: Option<Canary>,
     pub(super) random: Xoshiro256PlusPlus,
     /// The attacker's own.
     pub(super) attacks: Xoshiro256PlusPlus,
-    /// That of what is lost and taken over.
+    /// That of losses and takeovers.
     pub(super) fates: Xoshiro256PlusPlus,
     /// That of aimed cuts, if this seed has them.
     pub(super) aims: Option<Xoshiro256PlusPlus>,
     pub(super) trust: Trust,
-    pub(super) now: u64,
     queue: EventQueue<Event>,
-    /// Names everything that needs a name of its own.
+    /// The last name given to a message, a question or a write.
     last_name: u64,
     pub(super) nodes: Vec<Node>,
     pub(super) network: Network,
@@ -117,33 +109,8 @@ pub struct World {
 }
 
 impl World {
-    /// The grid of a seed, before anything has happened.
-    pub fn new(seed: u64, canary: Option<Canary>, keeps_history: bool) -> World {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut options = Options::draw(&mut random);
-        let mut attacks = Xoshiro256PlusPlus::seed_from_u64(!seed);
-        options.draw_trust(&mut attacks);
-        let mut fates = Xoshiro256PlusPlus::seed_from_u64(seed ^ FATES);
-        options.draw_losses(&mut fates);
-        let mut aims = aimed::aims_of(seed);
-        if let Some(aims) = &mut aims {
-            options.aim(aims);
-        }
-        let mut world = World::bare(options, [random, attacks, fates], canary, keeps_history);
-        world.plan_ahead();
-        world.plan_losses();
-        if aims.is_some() {
-            world.aims = aims;
-            world.plan_aim();
-        }
-        if seed % WANDERING_EVERY == WANDERING_EVERY / 4 {
-            world.plan_wanderings(Xoshiro256PlusPlus::seed_from_u64(seed ^ WANDERINGS));
-        }
-        world
-    }
-
     /// A grid with these options, of which nothing is planned: no site starts and no user asks.
-    pub(super) fn bare(
+    pub(super) fn new(
         options: Options,
         [mut random, attacks, fates]: [Xoshiro256PlusPlus; 3],
         canary: Option<Canary>,
@@ -153,7 +120,7 @@ impl World {
             .map(|index| Node {
                 site: names::site(index),
                 clock: Clock::draw(&mut random, &options),
-                hosts: super::users::draw_hosts(&mut random, &options),
+                hosts: users::draw_hosts(&mut random, &options),
                 hosts_at_first: Vec::new(),
                 is_to_shrink: false,
                 dropped: BTreeSet::new(),
@@ -173,7 +140,6 @@ impl World {
             attacks,
             fates,
             aims: None,
-            now: 0,
             queue: EventQueue::new(Moment::default()),
             last_name: 0,
             nodes,
@@ -187,46 +153,23 @@ impl World {
             is_over: false,
         };
         let options = format!("{:?}", world.options);
-        world.history.note(0, None, format_args!("{options}"));
+        world.note(None, format_args!("{options}"));
         for node in &mut world.nodes {
             node.hosts_at_first.clone_from(&node.hosts);
         }
         world
     }
 
-    /// What is known beforehand: who joins when, what users do, and when the faults end.
-    fn plan_ahead(&mut self) {
-        let (sites, faulty_ms) = (self.options.sites, self.options.faulty_ms);
-        for node in 0..sites {
-            // Entry points are never late: users have somewhere to go.
-            let is_late = node >= self.options.entry_points && node + self.options.late_sites >= sites;
-            let at = if is_late { self.random.random_range(0..faulty_ms) } else { 0 };
-            self.at(at, Event::Start { node, run: 0 });
-        }
-        for number in 0..self.options.requests {
-            let at = self.random.random_range(50..faulty_ms);
-            self.at(at, Event::Submit { number });
-            if self.random.random_range(0..100) < self.options.cancel_percent {
-                let after = self.random.random_range(1..8_000);
-                self.at(at + after, Event::Cancel { number });
-            }
-        }
-        self.at(200, Event::Fault);
-        self.at(faulty_ms, Event::Heal);
-    }
-
     /// Lets everything happen until it has settled or something is wrong.
     pub fn run(&mut self) {
-        while self.violation.is_none() && !self.is_over && self.advance(u64::MAX) {}
+        while self.violation.is_none() && !self.is_over && self.advance(Moment(i64::MAX)) {}
         self.users.count(&mut self.figures);
         self.figures.violations = u64::from(self.violation.is_some());
     }
 
     /// Lets the next event happen if it is due by `until`; whether there was one. Otherwise only time passes, up to then.
-    pub(super) fn advance(&mut self, until: u64) -> bool {
-        let next = self.queue.next_until(Moment::of_ms(until));
-        self.now = self.queue.now().ms();
-        let Some(event) = next else { return false };
+    pub(super) fn advance(&mut self, until: Moment) -> bool {
+        let Some(event) = self.queue.next_until(until) else { return false };
         self.figures.steps += 1;
         self.happen(event);
         if self.figures.steps > STEPS_MAX {
@@ -239,7 +182,7 @@ impl World {
         match event {
             Event::Arrival(message) => self.arrive(message),
             Event::Wake { node, run } if self.is_run(node, run) => self.wake(node),
-            Event::Silence { node, run, ask } if self.is_run(node, run) => self.hear_silence(node, ask),
+            Event::Silence { node, run, ask } if self.is_run(node, run) => self.give_up(node, ask),
             Event::Written { node, run, write } if self.is_run(node, run) => self.written(node, write),
             Event::Found { node, run, search } if self.is_run(node, run) => self.found(node, &search),
             Event::SignOfLife { node, run } if self.is_run(node, run) => self.sign_of_life(node),
@@ -263,7 +206,7 @@ impl World {
             Event::Steal { node, to, attempt, authorization } => self.steal(node, to, attempt, authorization),
             Event::Fault => self.inject_fault(),
             Event::PartitionEnds => {
-                self.history.note(self.now, None, format_args!("the links work again"));
+                self.note(None, format_args!("the links work again"));
                 self.network.heal();
             }
             Event::SlownessEnds { node } => self.nodes[node].slow_ms = 0,
@@ -279,8 +222,33 @@ impl World {
     }
 
     /// Plans an event.
-    pub(super) fn at(&mut self, at: u64, event: Event) {
-        self.queue.plan(Moment::of_ms(at), event);
+    pub(super) fn at(&mut self, at: Moment, event: Event) {
+        self.queue.plan(at, event);
+    }
+
+    /// Plans an event for some milliseconds from now.
+    pub(super) fn after(&mut self, after_ms: u64, event: Event) {
+        self.at(self.now().plus_ms(after_ms), event);
+    }
+
+    /// Virtual time.
+    pub(super) fn now(&self) -> Moment {
+        self.queue.now()
+    }
+
+    /// The true wall time.
+    pub(super) fn utc(&self) -> Time {
+        clock::true_utc(self.now())
+    }
+
+    /// What the clocks of a node show.
+    pub(super) fn clock(&self, node: usize) -> Now {
+        self.nodes[node].clock.now(self.now())
+    }
+
+    /// Notes what happened to a request, or (without one) to the grid.
+    pub(super) fn note(&mut self, request: Option<&RequestId>, text: fmt::Arguments<'_>) {
+        self.history.note(self.queue.now(), request, text);
     }
 
     /// A name that nothing else has.
@@ -297,7 +265,7 @@ impl World {
     /// Notes the first thing that is wrong; the run ends with it.
     pub(super) fn violate(&mut self, invariant: &'static str, request: Option<&RequestId>, what: String) {
         if self.violation.is_none() {
-            self.history.note(self.now, request, format_args!("VIOLATION: {what}"));
+            self.note(request, format_args!("VIOLATION: {what}"));
             self.violation = Some(Violation { invariant, request: request.cloned(), what });
         }
     }
@@ -318,91 +286,22 @@ impl World {
                 let slow_ms = self.nodes[from].slow_ms + if from == to { 0 } else { self.nodes[to].slow_ms };
                 if let Some(again) = again_after_ms {
                     self.figures.repeated += 1;
-                    self.at(self.now + again, Event::Arrival(message.clone()));
+                    self.after(again, Event::Arrival(message.clone()));
                 }
-                self.at(self.now + after_ms + slow_ms, Event::Arrival(message));
+                self.after(after_ms + slow_ms, Event::Arrival(message));
             }
         }
     }
 
-    fn note_message(&mut self, prefix: &str, message: &Message) {
+    pub(super) fn note_message(&mut self, prefix: &str, message: &Message) {
         if let Some(request) = message.body.request() {
-            self.history.note(self.now, Some(request), format_args!("{prefix}{message}"));
+            self.note(Some(request), format_args!("{prefix}{message}"));
         }
     }
 
-    fn arrive(&mut self, message: Message) {
-        let Message { id, run, from, to, .. } = message;
-        let dies_with_sender = from == to && run != self.nodes[from].run;
-        if self.nodes[to].running().is_none() || dies_with_sender {
-            self.note_message("nobody there: ", &message);
-            return;
-        }
-        self.note_message("", &message);
-        match message.body {
-            Body::Ask { ask, question, request } => self.arrive_question(to, (id, from, ask), question, request),
-            Body::Answer { ask, question, answer } => self.arrive_answer(to, from, ask, &question, answer),
-            Body::Gossip(gossip) => self.hear_gossip(to, from, &gossip),
-            Body::Departure => {
-                if let Some(running) = self.running(to) {
-                    running.views.remove(&from);
-                }
-            }
-            Body::Fetch => self.answer_fetch(to, from),
-            Body::Schedules(told) => self.hear_schedules(to, from, &told.0, &told.1),
-        }
-    }
-
-    fn arrive_question(
-        &mut self,
-        node: usize,
-        (message, from, ask): (u64, usize, u64),
-        question: Question,
-        mut request: SiteRequest,
-    ) {
-        if let SiteRequest::Hold(hold) = &request {
-            self.abuse_others(node, hold);
-        }
-        let site: SiteId = self.nodes[from].site.clone();
-        let canary = self.canary;
-        let token = self.name();
-        let Some(running) = self.running(node) else { return };
-        match &mut request {
-            SiteRequest::Hold(HoldRequest { hold_for, .. }) if canary == Some(Canary::ForgetHoldDeadline) => {
-                hold_for.0 = u64::MAX / 8;
-            }
-            _ => {}
-        }
-        let is_confirm = matches!(request, SiteRequest::Confirm { .. });
-        let takes_over = match &request {
-            SiteRequest::TakeOver { attempt, authorization } => Some((attempt.request.clone(), authorization.clone())),
-            _ => None,
-        };
-        if let SiteRequest::TakeOver { attempt, authorization } = &request
-            && let Some(later) = running.keeps_from(authorization, &attempt.request)
-            && let Some(answer) = running.ledger.refusal_of_takeover(attempt, &site, later)
-        {
-            return self.send(node, from, Body::Answer { ask, question, answer });
-        }
-        if matches!(&request, SiteRequest::TakeOver { attempt, .. } if running.is_arriving(&attempt.request)) {
-            return;
-        }
-        running.askers.insert(token, super::node::Asker { from, ask, question, message, is_confirm, takes_over });
-        let attempt = attempt_of(&request);
-        let before = attempt
-            .filter(|_| running.granted.contains(&message))
-            .map(|attempt| (super::checks::repeat::standing(&running.ledger, &attempt), attempt));
-        let event = ledger::Event::Request { from: site, token: ledger::ReplyToken(token), request };
-        self.handle_ledger(node, event);
-        if let Some((before, attempt)) = before {
-            self.check_repeat(node, &attempt, &before);
-        }
-        self.perform_ledger(node);
-    }
-
-    /// The faults are over: everything that was ever there runs again, and it is looked whether all settles.
+    /// The faults are over: every node that is not gone for good runs again, and everything has to settle.
     pub(super) fn heal(&mut self) {
-        self.history.note(self.now, None, format_args!("everything is healed"));
+        self.note(None, format_args!("everything is healed"));
         self.is_healed = true;
         self.network.heal();
         for node in 0..self.nodes.len() {
@@ -412,7 +311,7 @@ impl World {
             }
         }
         self.plan_last_takeovers();
-        self.at(self.now + LOOK_EVERY_MS, Event::Look);
+        self.after(LOOK_EVERY_MS, Event::Look);
     }
 
     fn look(&mut self) {
@@ -422,13 +321,8 @@ impl World {
                 self.is_over = true;
                 self.check_books();
             }
-            Some((request, what)) if self.now >= deadline => self.violate("settles", request.as_ref(), what),
-            Some(_) => self.at(self.now + LOOK_EVERY_MS, Event::Look),
+            Some((request, what)) if self.now().ms() >= deadline => self.violate("settles", request.as_ref(), what),
+            Some(_) => self.after(LOOK_EVERY_MS, Event::Look),
         }
     }
-}
-
-/// The attempt that a request is about.
-fn attempt_of(request: &SiteRequest) -> Option<AttemptId> {
-    request.about().0.cloned()
 }

@@ -17,7 +17,7 @@ use broker::{
 };
 
 use super::super::{
-    clock, losses, names,
+    losses, names,
     users::{Told, UserRequest},
     world::World,
 };
@@ -52,7 +52,7 @@ impl World {
             Decision::Closed(_) => user.is_taken_back,
             _ => false,
         });
-        if is_over || window.end <= clock::true_utc(self.now) + CLOCKS_DIFFER {
+        if is_over || window.end <= self.utc() + CLOCKS_DIFFER {
             return Ok(());
         }
         for grant in allocation.grants.iter().filter(|grant| !user.told.is_lost(grant)) {

@@ -13,9 +13,10 @@ use broker::{
 };
 
 use super::{
-    super::{clock, losses, names, users::Told, world::World},
+    super::{losses, names, users::Told, world::World},
     capacity,
 };
+use crate::engine::Moment;
 
 /// From the decision to its being told: writes of a slow node.
 const TELLING: Span = Span(8);
@@ -29,16 +30,21 @@ const PERCENT_OF_SILENCE: u64 = 97;
 impl World {
     /// A ledger was opened: what it has dropped of what was on disk had not begun and has no room any more.
     pub(in super::super) fn check_dropped(&mut self, node: usize) {
-        let now = self.nodes[node].clock.now(self.now);
+        let now = self.clock(node);
         let Some(running) = self.nodes[node].running() else { return };
-        let dropped = losses::dropped(self.nodes[node].disk.reservations.values(), &running.ledger);
+        let dropped = losses::dropped(self.nodes[node].disk.reservations.values(), &running.machines.ledger);
         let mut wrong = None;
         for (attempt, host) in &dropped {
             let reservation = &self.nodes[node].disk.reservations[attempt];
             for grant in reservation.grants.iter().filter(|grant| grant.host == *host) {
                 let what = (reservation.window, grant);
-                let fits =
-                    !capacity::has_no_room(&self.nodes[node].hosts, &running.ledger, what, &attempt.request, now);
+                let fits = !capacity::has_no_room(
+                    &self.nodes[node].hosts,
+                    &running.machines.ledger,
+                    what,
+                    &attempt.request,
+                    now,
+                );
                 let has_begun = reservation.window.start <= now.utc;
                 if fits || has_begun {
                     wrong = Some((attempt.request.clone(), format!("s{node} has dropped {host} of {attempt:?}")));
@@ -78,7 +84,7 @@ impl World {
 
     fn check_losses(&self, node: usize, id: &RequestId, before: &Told, standing: &Standing) -> Result<(), String> {
         let duration = self.users.get(id).map_or(Span(0), |user| user.request.duration());
-        if standing.allocation.start + duration <= clock::true_utc(self.now) + CLOCKS_DIFFER {
+        if standing.allocation.start + duration <= self.utc() + CLOCKS_DIFFER {
             return Ok(());
         }
         for (site, host, loss) in
@@ -127,15 +133,16 @@ impl World {
         // came while it wrote down that the site is silent was too late as well.
         let slow_ms = if self.options.faults.slowness { SLOW_MS_MAX } else { 0 };
         let (last, before) = running.inspected.get(&(id.clone(), site)).copied().unwrap_or_default();
-        let is_late = self.now - last <= self.nodes[node].disk_ms_max + slow_ms;
+        let is_late = self.now().ms_since(last) <= self.nodes[node].disk_ms_max + slow_ms;
         let heard = if is_late { before } else { last }.max(running.started);
         let late_ms = 2 * (self.nodes[node].disk_ms_max + slow_ms) + self.options.answer_timeout.0;
-        let silent_ms = self.now - heard + late_ms;
+        let silent_ms = self.now().ms_since(heard) + late_ms;
         // After a crash it is known from the disk that the site was silent before.
         let is_known = self.nodes[node].disk.requests.get(id).and_then(|record| record.standing.as_ref());
-        let is_known = running.started > 0 && is_known.is_some_and(|known| known.lost.contains_key(&names::site(site)));
+        let is_known = running.started > Moment::default()
+            && is_known.is_some_and(|known| known.lost.contains_key(&names::site(site)));
         if silent_ms * 100 < losses.lost_after.0 * PERCENT_OF_SILENCE && !is_known {
-            return Err(format!("s{site} is told to be silent, but answered {} ms ago", self.now - heard));
+            return Err(format!("s{site} is told to be silent, but answered {} ms ago", self.now().ms_since(heard)));
         }
         Ok(())
     }
@@ -144,7 +151,7 @@ impl World {
     fn check_continuity(&self, node: usize, id: &RequestId, before: &Told) -> Result<(), String> {
         let Some(user) = self.users.get(id) else { return Ok(()) };
         let (Some(old), Some(new)) = (before.allocation(), user.told.allocation()) else { return Ok(()) };
-        let now = self.nodes[node].clock.now(self.now).utc;
+        let now = self.clock(node).utc;
         let is_degraded = matches!(before, Told::Degraded(_));
         let has_begun = old.start + TELLING <= now;
         if is_degraded && !has_begun && user.request.moves_on_loss() {

@@ -10,42 +10,31 @@ mod lost;
 mod repairable;
 pub mod repeat;
 mod settled;
-pub mod truth;
+mod views;
 
 use broker::ids::RequestId;
 
 use super::world::World;
 
-/// An invariant that did not hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// Which, in short.
-    pub invariant: &'static str,
-    /// The request concerned, if it is about one.
-    pub request: Option<RequestId>,
-    /// What was seen.
-    pub what: String,
-}
-
 impl World {
     /// A site's ledger has changed.
     pub(super) fn check_ledger(&mut self, node: usize) {
-        let now = self.nodes[node].clock.now(self.now);
+        let now = self.clock(node);
         let Some(running) = self.nodes[node].running() else { return };
-        self.truth.note(node, &running.ledger, now);
-        if let Err(found) = capacity::check_ledger(&self.nodes[node].hosts, &running.ledger, now) {
+        self.truth.note(node, &running.machines.ledger, now);
+        if let Err(found) = capacity::check_ledger(&self.nodes[node].hosts, &running.machines.ledger, now) {
             let (request, what) = *found;
             self.violate("never over-committed", Some(&request), format!("s{node}: {what}"));
             return;
         }
-        if let Err(what) = running.ledger.sanity_check() {
+        if let Err(what) = running.machines.ledger.sanity_check() {
             self.violate("the ledger is consistent", None, format!("s{node}: {what}"));
         }
     }
 
     /// The journal of a site has changed, for this request.
     pub(super) fn check_disk(&mut self, node: usize, request: &RequestId) {
-        let now = self.nodes[node].clock.now(self.now);
+        let now = self.clock(node);
         if let Err(found) = capacity::check_disk(&self.nodes[node], now) {
             let (request, what) = *found;
             self.violate("never over-committed", Some(&request), format!("disk of s{node}: {what}"));

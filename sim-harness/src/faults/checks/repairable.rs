@@ -14,7 +14,7 @@ use broker::{
     time::{Span, Window},
 };
 
-use super::super::{clock, world::World};
+use super::super::world::World;
 
 /// More hosts to choose from are not looked at.
 const HOSTS_MAX: usize = 16;
@@ -28,7 +28,7 @@ impl World {
     pub(super) fn could_be_repaired(&self, id: &RequestId, request: &Request, standing: &Standing) -> bool {
         let missing = standing.missing_hosts(request);
         let start = standing.allocation.start;
-        if start < clock::true_utc(self.now) + AHEAD || missing > MISSING_MAX {
+        if start < self.utc() + AHEAD || missing > MISSING_MAX {
             return false;
         }
         let window = Window::starting(start, request.duration());
@@ -51,10 +51,10 @@ impl World {
         let mut free = Vec::new();
         for node in &self.nodes {
             let Some(running) = node.running() else { continue };
-            if running.ledger.bookings().any(|booking| booking.attempt.request == *id) {
+            if running.machines.ledger.bookings().any(|booking| booking.attempt.request == *id) {
                 continue;
             }
-            for host in running.ledger.hosts() {
+            for host in running.machines.ledger.hosts() {
                 let here = |grant: &broker::plan::HostGrant| grant.site == node.site && grant.host == host.host().id;
                 if standing.allocation.grants.iter().any(here) {
                     continue;

@@ -24,7 +24,7 @@ impl World {
     /// A message has arrived again that was granted before.
     pub(in super::super) fn check_repeat(&mut self, node: usize, attempt: &AttemptId, before: &Standing) {
         let Some(running) = self.nodes[node].running() else { return };
-        let after = standing(&running.ledger, attempt);
+        let after = standing(&running.machines.ledger, attempt);
         // Its hold may have lapsed at this moment.
         let has_lapsed = matches!((before, &after), (Some((_, _, true)), None));
         if *before != after && !has_lapsed {

@@ -12,10 +12,11 @@ use broker::{
 };
 
 use super::super::{
-    clock, names,
-    node::{Actor, Node, Running, Write},
+    names,
+    node::{Node, Running},
     world::World,
 };
+use crate::engine::{Actor, Write};
 
 /// A reservation that ends about now may be forgotten by one site and not yet by another.
 const CLOCKS_DIFFER: Span = Span(45);
@@ -46,16 +47,15 @@ impl World {
     }
 
     fn unsettled_request(&self, index: usize, running: &Running) -> Option<(Option<RequestId>, String)> {
-        for (id, carried) in &running.negotiations {
-            let negotiation = &carried.negotiation;
+        for (id, negotiation) in &running.machines.negotiations {
             let found = |doing: &str| Some((Some(id.clone()), format!("s{index} is not done with it: {doing}")));
             let another = self.users.get(id).map(|user| user.entry_point).filter(|node| *node != index);
             let another = another.and_then(|node| self.nodes[node].running());
-            let is_anothers = another.is_some_and(|another| another.negotiations.contains_key(id));
+            let is_anothers = another.is_some_and(|another| another.machines.negotiations.contains_key(id));
             let is_closed = matches!(negotiation.stage(), Stage::Closed { .. });
             // What it still believes of a time that has passed keeps no host from anybody.
             let start = negotiation.standing_allocation().map(|allocation| allocation.start);
-            let has_begun = start.is_some_and(|start| start <= clock::true_utc(self.now));
+            let has_begun = start.is_some_and(|start| start <= self.utc());
             if !is_closed && self.has_nobody_told(index, id) {
                 continue;
             }
@@ -94,8 +94,8 @@ impl World {
             return false;
         }
         let with = self.nodes[user.entry_point].running();
-        let carried = with.and_then(|running| running.negotiations.get(id));
-        carried.is_none_or(|carried| carried.negotiation.record().taken_over.is_empty())
+        let negotiation = with.and_then(|running| running.machines.negotiations.get(id));
+        negotiation.is_none_or(|negotiation| negotiation.record().taken_over.is_empty())
     }
 
     /// What stands of a reservation that is degraded, or being repaired; that goes on until it begins.
@@ -109,12 +109,12 @@ impl World {
     /// Whether a write is of a repair, of which there is one after another.
     fn is_of_repair(running: &Running, write: &(Actor, Write)) -> bool {
         let Actor::Request(id) = &write.0 else { return false };
-        running.negotiations.get(id).is_some_and(|carried| Self::degraded(&carried.negotiation).is_some())
+        running.machines.negotiations.get(id).is_some_and(|negotiation| Self::degraded(negotiation).is_some())
     }
 
     fn unsettled_booking(&self, index: usize, running: &Running) -> Option<(Option<RequestId>, String)> {
-        let ended = clock::true_utc(self.now) + CLOCKS_DIFFER;
-        for booking in running.ledger.bookings().filter(|booking| booking.window.end > ended) {
+        let ended = self.utc() + CLOCKS_DIFFER;
+        for booking in running.machines.ledger.bookings().filter(|booking| booking.window.end > ended) {
             let number = booking.attempt.attempt;
             let what = match &booking.state {
                 // A repair that is still looked for may hold at any time.
@@ -140,8 +140,8 @@ impl World {
 
     fn is_degraded(&self, id: &RequestId) -> bool {
         let node = self.users.get(id).and_then(|user| self.nodes[user.entry_point].running());
-        let carried = node.and_then(|running| running.negotiations.get(id));
-        carried.is_some_and(|carried| Self::degraded(&carried.negotiation).is_some())
+        let negotiation = node.and_then(|running| running.machines.negotiations.get(id));
+        negotiation.is_some_and(|negotiation| Self::degraded(negotiation).is_some())
     }
 
     /// A reservation may stay when it is part of what stands, as the node says that the user is with. When that, or who
@@ -154,10 +154,10 @@ impl World {
         let Some(user) = self.users.get(&attempt.request) else { return false };
         let is_gone = |site: &SiteId| names::index_of(site).is_some_and(|site| self.nodes[site].is_gone());
         let with = self.nodes[user.entry_point].running();
-        if let Some(carried) = with.and_then(|running| running.negotiations.get(&attempt.request)) {
-            let stands = matches!(carried.negotiation.stage(), Stage::Stands(_) | Stage::Degraded { .. });
+        if let Some(negotiation) = with.and_then(|running| running.machines.negotiations.get(&attempt.request)) {
+            let stands = matches!(negotiation.stage(), Stage::Stands(_) | Stage::Degraded { .. });
             let site = &self.nodes[index].site;
-            if stands && carried.negotiation.statuses().of(attempt, site) == AttemptStatus::Confirmed {
+            if stands && negotiation.statuses().of(attempt, site) == AttemptStatus::Confirmed {
                 return true;
             }
         }
@@ -176,14 +176,14 @@ impl World {
     /// At the end the schedules of every ledger are what its bookings and the owner's own work add up to: what was given
     /// back early is free.
     pub(in super::super) fn check_books(&mut self) {
-        let from = clock::true_utc(self.now) + CLOCKS_DIFFER;
+        let from = self.utc() + CLOCKS_DIFFER;
         let mut found = None;
         for (index, node) in self.nodes.iter().enumerate() {
             let Some(running) = node.running() else { continue };
-            for host in running.ledger.hosts() {
+            for host in running.machines.ledger.hosts() {
                 let mut sum = host.own().clone();
                 let confirmed = |booking: &&Booking| !matches!(booking.state, BookingState::Held { .. });
-                for booking in running.ledger.bookings().filter(confirmed) {
+                for booking in running.machines.ledger.bookings().filter(confirmed) {
                     for grant in booking.grants.iter().filter(|grant| grant.host == host.host().id) {
                         sum.add(booking.window, &grant.amounts);
                     }
@@ -202,11 +202,11 @@ impl World {
     }
 
     fn unsettled_view(&self, index: usize, node: &Node, running: &Running) -> Option<String> {
-        let now = node.clock.now(self.now).monotonic;
+        let now = node.clock.now(self.now()).monotonic;
         for (other, of_other) in self.nodes.iter().enumerate().filter(|(other, _)| *other != index) {
             let Some(there) = of_other.running() else { continue };
             let known = running.views.get(&other).and_then(|view| view.fresh_schedules(now, Millis(u64::MAX)));
-            if known.map(|known| known.version) != Some(there.ledger.version()) {
+            if known.map(|known| known.version) != Some(there.machines.ledger.version()) {
                 return Some(format!("the view that s{index} has of s{other} is not up to date"));
             }
         }

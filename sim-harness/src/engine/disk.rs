@@ -1,0 +1,69 @@
+//! The disk of a simulated node: what its ledger and its negotiations have written.
+//!
+//! Invariant: a record replaces the earlier one of the same attempt or request, and nothing else.
+
+use std::collections::BTreeMap;
+
+use broker::{
+    ids::RequestId,
+    ledger::{Record, Reservation},
+    negotiation::RequestRecord,
+    protocol::AttemptId,
+};
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Disk {
+    /// The ledger's journal.
+    pub reservations: BTreeMap<AttemptId, Reservation>,
+    /// The decisions of the node as a coordinator.
+    pub requests: BTreeMap<RequestId, RequestRecord>,
+    /// Number of the last start.
+    pub incarnation: u64,
+}
+
+/// The state machine whose output a write is: its later outputs wait for the write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Actor {
+    /// The ledger.
+    Ledger,
+    /// The negotiation of a request.
+    Request(RequestId),
+}
+
+/// A record on its way to the disk.
+#[derive(Debug)]
+pub enum Write {
+    /// Of the ledger.
+    Ledger(Record),
+    /// Of a request.
+    Request(Box<RequestRecord>),
+}
+
+impl Write {
+    /// The request whose reservation it changes, if it changes one.
+    pub fn about(&self) -> Option<&RequestId> {
+        match self {
+            Write::Ledger(Record::Put(reservation)) => Some(&reservation.attempt.request),
+            Write::Ledger(Record::Remove(attempt)) => Some(&attempt.request),
+            Write::Request(_) => None,
+        }
+    }
+}
+
+impl Disk {
+    /// A write has reached the disk.
+    pub fn apply(&mut self, write: Write) {
+        match write {
+            Write::Ledger(Record::Put(reservation)) => {
+                self.reservations.insert(reservation.attempt.clone(), reservation);
+            }
+            Write::Ledger(Record::Remove(attempt)) => {
+                self.reservations.remove(&attempt);
+            }
+            Write::Request(record) => {
+                self.requests.insert(record.id.clone(), *record);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The product's state machines in one simulated node: its ledger, and the negotiation of each request that it coordinates.
+//!
+//! Invariant: all of it is lost when the node stops; [`Machines::open`] makes it again from the disk.
+
+use std::collections::BTreeMap;
+
+use broker::{
+    host::Host,
+    ids::{RequestId, SiteId},
+    ledger::{Ledger, LedgerLimits, Reservation},
+    negotiation::{Negotiation, NegotiationSettings, RequestRecord, Statuses},
+    protocol::{AttemptId, AttemptStatus},
+    schedule::Schedule,
+    time::Now,
+    trust::Gate,
+};
+
+use super::{disk::Disk, moment::Moment};
+
+/// What a node starts with, besides its disk.
+#[derive(Debug)]
+pub struct Setup {
+    /// Its name.
+    pub site: SiteId,
+    /// Its hosts with the owner's own work.
+    pub hosts: Vec<(Host, Schedule)>,
+    /// Whom it trusts.
+    pub gate: Gate,
+    /// Limits of its ledger.
+    pub limits: LedgerLimits,
+    /// Settings of its negotiations.
+    pub negotiation: NegotiationSettings,
+}
+
+/// See the module's documentation. `A` says where the answer to a question goes that the ledger was asked.
+#[derive(Debug)]
+pub struct Machines<A> {
+    /// The site side.
+    pub ledger: Ledger,
+    /// The coordinator side.
+    pub negotiations: BTreeMap<RequestId, Negotiation>,
+    /// Questions that the ledger has not answered yet, by token.
+    pub askers: BTreeMap<u64, A>,
+    /// When the node wakes up next.
+    pub wake_at: Option<Moment>,
+    /// What participants that ask about the attempts of a request are answered. Behind its negotiation while a write is under
+    /// way.
+    statuses: BTreeMap<RequestId, Statuses>,
+    settings: NegotiationSettings,
+}
+
+impl<A> Machines<A> {
+    /// Makes the state machines of a node that starts: the ledger with `reservations`, and a negotiation of each request on
+    /// the disk. `seed_of` gives the seed of each negotiation by its place. Returns the reservations as well that have no
+    /// room any more.
+    pub fn open(
+        setup: Setup,
+        disk: &Disk,
+        reservations: Vec<Reservation>,
+        is_resumed: bool,
+        seed_of: impl Fn(u64) -> u64,
+        now: Now,
+    ) -> (Machines<A>, Vec<Reservation>) {
+        let Setup { site, hosts, gate, limits, negotiation: settings } = setup;
+        let (ledger, misfits) = Ledger::open(site, limits, disk.incarnation, gate, hosts, reservations, now);
+        let mut machines = Machines {
+            ledger,
+            negotiations: BTreeMap::new(),
+            askers: BTreeMap::new(),
+            wake_at: None,
+            statuses: BTreeMap::new(),
+            settings,
+        };
+        for (place, record) in (0..).zip(disk.requests.values()) {
+            machines.begin(record.clone(), is_resumed, seed_of(place), now);
+        }
+        (machines, misfits)
+    }
+
+    /// Begins with a request, unless it is there already.
+    pub fn begin(&mut self, record: RequestRecord, is_resumed: bool, seed: u64, now: Now) {
+        let id = record.id.clone();
+        if self.negotiations.contains_key(&id) {
+            return;
+        }
+        let (site, settings) = (self.ledger.site().clone(), self.settings.clone());
+        self.negotiations.insert(id.clone(), Negotiation::new(site, settings, record, is_resumed, seed, now));
+        self.refresh_statuses(&id);
+    }
+
+    /// What the node, as the coordinator of an attempt or its entry point, answers a site about it; none when it is neither.
+    pub fn decision_of(&self, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus> {
+        match self.statuses.get(&attempt.request).filter(|_| self.negotiations.contains_key(&attempt.request)) {
+            None => (attempt.entry_point == *self.ledger.site()).then_some(AttemptStatus::Unknown),
+            Some(statuses) => Some(statuses.of(attempt, asker)),
+        }
+    }
+
+    /// The statuses of a request are those of its negotiation as it is now.
+    pub fn refresh_statuses(&mut self, id: &RequestId) {
+        if let Some(negotiation) = self.negotiations.get(id) {
+            self.statuses.insert(id.clone(), negotiation.statuses());
+        }
+    }
+}

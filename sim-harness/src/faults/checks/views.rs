@@ -1,0 +1,49 @@
+//! Views show what was: each is compared with what the ledger of its site showed at the version that the view names.
+//!
+//! Invariant: a view never goes back to an earlier version.
+
+use broker::{
+    protocol::LedgerVersion,
+    schedule::Schedule,
+    time::{Span, Time},
+    view::Schedules,
+};
+
+use super::super::{node::known_version, world::World};
+
+/// Clocks differ by less; before this much after the true time nothing is compared, since each may have forgotten it.
+const FORGOTTEN: Span = Span(60);
+
+fn shown(version: LedgerVersion) -> String {
+    format!("version {}.{}", version.incarnation, version.change)
+}
+
+fn after(schedule: &Schedule, time: Time) -> Schedule {
+    let mut schedule = schedule.clone();
+    schedule.forget_before(time);
+    schedule
+}
+
+impl World {
+    /// The view that `node` has of `site` has changed; before, it showed version `before`.
+    pub(in super::super) fn check_view(&mut self, node: usize, site: usize, before: Option<LedgerVersion>) {
+        let from = self.utc() + FORGOTTEN;
+        let Some(view) = self.nodes[node].running().and_then(|running| running.views.get(&site)) else { return };
+        let Schedules::Known(known) = view.schedules() else { return };
+        let what = if known_version(view) < before {
+            let before = before.map_or_else(|| "nothing".to_owned(), shown);
+            Some(format!("went back from {before} to {}", shown(known.version)))
+        } else if let Some(truth) = self.truth.at(site, known.version) {
+            let differs = truth.iter().find(|(host, schedule)| {
+                let believed = known.by_host.get(host).cloned().unwrap_or_default();
+                after(&believed, from) != after(schedule, from)
+            });
+            differs.map(|(host, _)| format!("shows {host} otherwise than the site did at {}", shown(known.version)))
+        } else {
+            Some(format!("shows {}, which the site never had", shown(known.version)))
+        };
+        if let Some(what) = what {
+            self.violate("a view shows what was", None, format!("the view that s{node} has of s{site} {what}"));
+        }
+    }
+}

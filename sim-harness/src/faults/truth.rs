@@ -1,0 +1,60 @@
+//! What was really so, whatever nodes believe: what the ledger of each site showed at each of its versions, and which attempts
+//! all participants had confirmed at some time.
+//!
+//! Invariant: filled from ledgers and disks only, never from a view or an answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::{
+    ids::{HostId, RequestId, SiteId},
+    ledger::Ledger,
+    protocol::{AttemptId, LedgerVersion},
+    schedule::Schedule,
+    time::Now,
+};
+
+use super::{names, node::Node};
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Truth {
+    by_version: BTreeMap<(usize, LedgerVersion), Vec<(HostId, Schedule)>>,
+    complete: BTreeSet<AttemptId>,
+    /// Hosts of requests that their owners have taken away.
+    lost: BTreeSet<(RequestId, usize, HostId)>,
+}
+
+impl Truth {
+    /// Notes what the ledger of a site shows now.
+    pub fn note(&mut self, node: usize, ledger: &Ledger, now: Now) {
+        self.by_version.entry((node, ledger.version())).or_insert_with(|| ledger.snapshot(now).hosts);
+    }
+
+    /// What the ledger of a site showed at a version, if it ever had it.
+    pub fn at(&self, site: usize, version: LedgerVersion) -> Option<&[(HostId, Schedule)]> {
+        self.by_version.get(&(site, version)).map(Vec::as_slice)
+    }
+
+    /// Notes that an attempt is on the disks of all its participants if it is: its last one has just written it.
+    pub fn note_confirmed(&mut self, nodes: &[Node], attempt: &AttemptId, participants: &[SiteId]) {
+        let mut sites = participants.iter().filter_map(names::index_of);
+        if sites.all(|site| nodes[site].disk.reservations.contains_key(attempt)) {
+            self.complete.insert(attempt.clone());
+        }
+    }
+
+    /// Notes that the owner of a host has taken it away from a request.
+    pub fn note_lost(&mut self, request: &RequestId, site: usize, host: &HostId) {
+        self.lost.insert((request.clone(), site, host.clone()));
+    }
+
+    /// Whether the owner of a host has taken it away from a request.
+    pub fn is_lost(&self, request: &RequestId, site: usize, host: &HostId) -> bool {
+        self.lost.contains(&(request.clone(), site, host.clone()))
+    }
+
+    /// Whether all participants of an attempt had confirmed it at some time.
+    pub fn was_complete(&self, attempt: &AttemptId) -> bool {
+        self.complete.contains(attempt)
+    }
+}
