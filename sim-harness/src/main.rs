@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Command::Faults(args) => ("faults", Ok(faults::run(&args))),
         Command::Grid(args) => ("grid", Ok(grid::run(&args))),
         Command::Replay(args) => ("replay", replay::run(&args)),
-        Command::Scale(args) => ("scale", Ok(scale::run(&args))),
+        Command::Scale(args) => ("scale", scale::run(&args)),
         Command::Scenario(args) => ("scenario", Ok(scenario::run(&args))),
         Command::Tables(args) => {
             ("tables", tables::run(&args).map(|()| ExitCode::SUCCESS).map_err(|error| BadUsage::new(error).into()))

@@ -60,7 +60,6 @@ impl Progress {
     }
 
     /// Begins a new stage and says so.
-    #[allow(dead_code, reason = "for real grids and scale, which change over to this display")]
     pub fn begin(&self, name: &str, steps: u64) {
         if let Some(stage) = &self.stage {
             *stage.lock().unwrap_or_else(PoisonError::into_inner) = Stage::new(name, steps);

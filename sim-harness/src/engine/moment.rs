@@ -1,12 +1,14 @@
 //! Virtual time, in microseconds.
 //!
 //! Invariant: a moment counts from the beginning of its run (in a replay, from the first submission of the trace); sums and
-//! differences stop at the ends of what can be told.
+//! differences saturate.
 
 use std::{
     ops::{Add, Sub},
     time::Duration,
 };
+
+use broker::time::Millis;
 
 /// Microseconds in a second.
 pub const SECOND_US: i64 = 1_000_000;
@@ -37,14 +39,9 @@ impl Moment {
         u64::try_from(self.0 / MILLISECOND_US).unwrap_or(0)
     }
 
-    /// A microsecond.
-    pub fn of_us(us: u64) -> Moment {
-        Moment(i64::try_from(us).unwrap_or(i64::MAX))
-    }
-
-    /// Microseconds since the beginning; 0 before it.
-    pub fn us(self) -> u64 {
-        u64::try_from(self.0).unwrap_or(0)
+    /// What a monotonic clock shows that shows 0 at the beginning.
+    pub fn millis(self) -> Millis {
+        Millis(self.ms())
     }
 
     /// This moment, some whole seconds later.
@@ -60,6 +57,11 @@ impl Moment {
     /// Whole milliseconds that have passed since an earlier moment; 0 when that is later.
     pub fn ms_since(self, earlier: Moment) -> u64 {
         Moment(self.0.saturating_sub(earlier.0)).ms()
+    }
+
+    /// This moment, so much earlier.
+    pub fn before(self, length: Duration) -> Moment {
+        Moment(self.0.saturating_sub(us(length)))
     }
 }
 

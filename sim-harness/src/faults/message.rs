@@ -155,7 +155,7 @@ impl fmt::Display for Message {
             ),
             Body::Departure => f.write_str("leaves"),
             Body::Fetch => f.write_str("fetch schedules"),
-            Body::Schedules(told) => write!(f, "schedules at {}", version(told.1.version)),
+            Body::Schedules(schedules) => write!(f, "schedules at {}", version(schedules.1.version)),
         }
     }
 }

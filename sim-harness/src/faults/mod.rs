@@ -71,14 +71,14 @@ pub fn run(args: &FaultsArgs) -> ExitCode {
         eprintln!("seed {seed}: violated: {}{request}: {}", violation.invariant, violation.what);
         eprintln!("replay: {}", report::replay_command(*seed, args.canary));
     }
-    let told = match args.output {
+    let printed = match args.output {
         OutputForm::Table => say(&report::table(&result.figures, seconds)),
         OutputForm::Json => match report::json(&result, args.canary, seconds) {
             Ok(line) => say(&line),
             Err(error) => complain(&error),
         },
     };
-    if result.found.is_some() { ExitCode::FAILURE } else { told }
+    if result.found.is_some() { ExitCode::FAILURE } else { printed }
 }
 
 /// Prints the result.

@@ -44,14 +44,14 @@ pub fn run_seed(seed: u64, canary: Option<Canary>, keeps_history: bool) -> SeedR
     if let Err(payload) = outcome {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        world.violate("nothing panics", None, text.unwrap_or_else(|| "a panic without words".to_owned()));
+        world.violate("nothing panics", None, text.unwrap_or_else(|| "a panic without a message".to_owned()));
         world.figures.violations = 1;
     }
     let request = world.violation.as_ref().and_then(|violation| violation.request.as_ref());
     SeedResult { history: world.history.of(request), figures: world.figures, violation: world.violation }
 }
 
-/// Runs `seeds` seeds from `from` on; `at` hears how many are done. Stops at the first violation.
+/// Runs `seeds` seeds from `from` on; calls `at` with the number of seeds that are done. Stops at the first violation.
 pub fn run_seeds(from: u64, seeds: u64, canary: Option<Canary>, at: &(impl Fn(u64) + Sync)) -> RunResult {
     let next = AtomicU64::new(from);
     let end = AtomicU64::new(from.saturating_add(seeds));

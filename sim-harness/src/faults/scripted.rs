@@ -159,7 +159,7 @@ impl play::World for Scripted {
         let Some(negotiation) = running.machines.negotiations.get(&id) else {
             return under_way("unknown at its entry point");
         };
-        // What is not on disk is told to nobody.
+        // Users learn only what is on disk.
         if self.world.is_writing(node, &Actor::Request(id)) {
             return under_way("being written down");
         }

@@ -1,17 +1,13 @@
-//! Flags of `kolo-sim scale`: as written, and checked.
+//! Flags of `kolo-sim scale`.
 //!
 //! Invariant: what cannot be simulated is bad usage, found before anything runs.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, builder::RangedU64ValueParser, value_parser};
 
-use super::error::ScaleError;
-use super::geography::NetworkKind;
-use crate::{
-    grid::{args::in_range, scenario::duration},
-    print::OutputForm,
-};
+use super::{geography::NetworkKind, settings::HOUR};
+use crate::{duration, print::OutputForm};
 
 /// Most sites.
 pub const SITES_MAX: usize = 20_000;
@@ -20,56 +16,58 @@ pub const HOSTS_PER_SITE_MAX: usize = 64;
 /// Most shards: one byte tells them apart.
 const SHARDS_MAX: usize = 256;
 /// Longest run.
-const HOURS_MAX: u64 = 24;
+const DURATION_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// Longest write, and longest wait for the next message.
+const WAIT_MAX: Duration = HOUR;
 
-/// Simulate discovery and negotiation of large grids in virtual time, and print what a node has to bear and a user gets.
+/// Simulate discovery and negotiation of large grids in virtual time: the load of a node, and what users get.
 #[derive(Debug, Args)]
 pub struct ScaleArgs {
     /// Sites; several sizes are run one after another.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [100, 1_000, 10_000])]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["100", "1000", "10000"], value_parser = up_to(SITES_MAX))]
     pub sites: Vec<usize>,
     /// Shards that gossip is split into; several are run one after another.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 16, 64])]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["1", "16", "64"], value_parser = up_to(SHARDS_MAX))]
     pub shards: Vec<usize>,
     /// Hosts of a site.
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = up_to(HOSTS_PER_SITE_MAX))]
     pub hosts_per_site: usize,
     /// Hosts that a node wants to know; it takes part in as many shards as give it so many.
-    #[arg(long, value_name = "N", default_value_t = 2_500)]
+    #[arg(long, value_name = "N", default_value = "2500", value_parser = up_to(SITES_MAX * HOSTS_PER_SITE_MAX))]
     pub view_hosts: usize,
     /// Virtual time to simulate.
-    #[arg(long, value_name = "DURATION", default_value = "1h")]
-    pub duration: String,
+    #[arg(long, default_value = "1h", value_parser = duration::within(Duration::from_micros(1)..=DURATION_MAX))]
+    pub duration: Duration,
     /// Requests an hour for each site, at random moments through random entry points.
-    #[arg(long, value_name = "R", default_value_t = 3.6)]
+    #[arg(long, value_name = "R", default_value = "3.6", value_parser = parse_rate)]
     pub rate: f64,
     /// Hosts that a request asks for.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub hosts_per_request: u32,
     /// Of a hundred sites, how many stop within an hour and come back later.
-    #[arg(long, value_name = "PERCENT", default_value_t = 20)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = value_parser!(u64).range(..=1_000))]
     pub churn: u64,
     /// What lies between the sites.
     #[arg(long, value_enum, default_value_t = NetworkKind::Wan)]
     pub network: NetworkKind,
     /// Of a million frames, how many are lost and sent again.
-    #[arg(long, value_name = "PPM", default_value_t = 1_000)]
+    #[arg(long, value_name = "PPM", default_value_t = 1_000, value_parser = value_parser!(u64).range(..=200_000))]
     pub loss: u64,
     /// How long a write takes until it is on disk.
-    #[arg(long, value_name = "DURATION", default_value = "4ms")]
-    pub disk: String,
+    #[arg(long, value_name = "DURATION", default_value = "4ms", value_parser = duration::within(Duration::ZERO..=WAIT_MAX))]
+    pub disk: Duration,
     /// Least time between two gossip messages with schedule changes of a site [default: a node's].
-    #[arg(long, value_name = "DURATION")]
-    pub gossip: Option<String>,
-    /// Everything random comes from this number.
+    #[arg(long, value_name = "DURATION", value_parser = duration::within(Duration::ZERO..=WAIT_MAX))]
+    pub gossip: Option<Duration>,
+    /// The start of all random draws.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Run what the real grid has run whose result is in this file (`kolo-sim grid --free --output json`), and print how the
+    /// Repeat the run of a real grid whose result is in this file (`kolo-sim grid --free --output json`), and print how the
     /// two differ; sites, hosts, requests and seed are taken from it.
     #[arg(long, value_name = "GRID_RESULT.json", conflicts_with_all = ["sites", "shards", "hosts_per_site", "rate", "churn"])]
     pub compare: Option<PathBuf>,
     /// With --compare: requests that were submitted at the same moment.
-    #[arg(long, value_name = "K", default_value_t = 8, requires = "compare")]
+    #[arg(long, value_name = "K", default_value = "8", requires = "compare", value_parser = up_to(SITES_MAX))]
     pub entry_points: usize,
     /// Write a report here: one self-contained page.
     #[arg(long, value_name = "FILE.html")]
@@ -79,53 +77,14 @@ pub struct ScaleArgs {
     pub output: OutputForm,
 }
 
-/// Times that the flags name, in microseconds.
-#[derive(Debug, Clone, Copy)]
-pub struct Times {
-    /// Virtual time to simulate.
-    pub duration_us: u64,
-    /// A write.
-    pub disk_us: u64,
-    /// Between two gossip messages, if not as a node's.
-    pub gossip: Option<std::time::Duration>,
+fn up_to(most: usize) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most as u64)
 }
 
-impl ScaleArgs {
-    /// Checks the flags and reads the times.
-    ///
-    /// # Errors
-    /// [`ScaleError`] naming the flag and what was expected.
-    pub fn check(&self) -> Result<Times, ScaleError> {
-        for sites in &self.sites {
-            in_range("--sites", *sites, 1, SITES_MAX)?;
-        }
-        for shards in &self.shards {
-            in_range("--shards", *shards, 1, SHARDS_MAX)?;
-        }
-        in_range("--hosts-per-site", self.hosts_per_site, 1, HOSTS_PER_SITE_MAX)?;
-        in_range("--view-hosts", self.view_hosts, 1, SITES_MAX * HOSTS_PER_SITE_MAX)?;
-        in_range("--entry-points", self.entry_points, 1, SITES_MAX)?;
-        in_range("--churn", usize::try_from(self.churn).unwrap_or(usize::MAX), 0, 1_000)?;
-        in_range("--loss", usize::try_from(self.loss).unwrap_or(usize::MAX), 0, 200_000)?;
-        // A tenth of a request an hour to two requests a second for each site.
-        if !(0.1..=7_200.0).contains(&self.rate) {
-            return Err(ScaleError::Rate(self.rate));
-        }
-        let us =
-            |flag, text: &str| duration(flag, text).map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-        let duration_us = us("--duration", &self.duration)?;
-        in_range(
-            "--duration, in hours",
-            usize::try_from(duration_us.div_ceil(3_600_000_000)).unwrap_or(usize::MAX),
-            1,
-            HOURS_MAX as usize,
-        )?;
-        Ok(Times {
-            duration_us,
-            disk_us: us("--disk", &self.disk)?,
-            gossip: self.gossip.as_deref().map(|text| duration("--gossip", text)).transpose()?,
-        })
-    }
+/// From a tenth of a request an hour to two requests a second for each site.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.1..=7_200.0).contains(rate));
+    rate.ok_or_else(|| "expected 0.1 to 7200 requests an hour for each site".to_owned())
 }
 
 #[cfg(test)]
@@ -140,28 +99,29 @@ mod tests {
         args: ScaleArgs,
     }
 
-    fn check(flags: &str) -> Result<Times, String> {
-        let cli = Cli::try_parse_from(format!("x {flags}").split_whitespace()).map_err(|error| error.to_string())?;
-        cli.args.check().map_err(|error| error.to_string())
+    fn parse(flags: &str) -> Result<ScaleArgs, String> {
+        let words = format!("x {flags}");
+        Cli::try_parse_from(words.split_whitespace()).map(|cli| cli.args).map_err(|error| error.to_string())
     }
 
     #[test]
     fn bad_flags_are_named() {
-        assert_eq!(check("").unwrap().duration_us, 3_600_000_000);
+        let defaults = parse("").unwrap();
+        assert_eq!((defaults.duration, defaults.sites), (HOUR, vec![100, 1_000, 10_000]));
         for (flags, expected) in [
-            ("--sites 0", "--sites: expected 1 to"),
-            ("--sites 100,30000", "--sites"),
-            ("--shards 257", "--shards: expected 1 to 256, got 257"),
+            ("--sites 0", "'--sites <N>'"),
+            ("--sites 100,30000", "30000 is not in 1..=20000"),
+            ("--shards 257", "257 is not in 1..=256"),
             ("--hosts-per-site 0", "--hosts-per-site"),
-            ("--rate 0", "--rate: expected"),
-            ("--rate NaN", "--rate: expected"),
-            ("--duration 1", "--duration: expected a number with a unit"),
+            ("--rate 0", "--rate <R>': expected 0.1"),
+            ("--rate NaN", "--rate <R>': expected 0.1"),
+            ("--duration 1", "--duration"),
             ("--duration 25h", "--duration"),
             ("--loss 300000", "--loss"),
             ("--compare a.json --sites 5", "--sites"),
             ("--entry-points 5", "--compare"),
         ] {
-            let error = check(flags).unwrap_err();
+            let error = parse(flags).unwrap_err();
             assert!(error.contains(expected), "{flags}: {error}");
         }
     }

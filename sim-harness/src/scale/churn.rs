@@ -3,9 +3,9 @@
 //! Half of them crash and are back soon, half leave in order and come back later. Invariant: a node that comes back has
 //! what was on its disk, and nothing else.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use broker::{ledger::Ledger, negotiation::Negotiation, trust::testing};
+use broker::{time::Millis, trust::testing};
 use discovery::{
     costs,
     outbox::{Pacer, PendingChanges},
@@ -13,12 +13,13 @@ use discovery::{
 use rand::RngExt;
 
 use super::{
-    geography::mix,
-    settings::{SECOND_US, Settings},
+    chance::drawn,
+    settings::Settings,
     site::{Life, Site},
     traffic::Kind,
-    world::{Event, World, millis},
+    world::{Event, World, clocks},
 };
+use crate::engine::{Machines, Medium, Moment, Setup};
 
 /// How long a crashed node is away, in seconds.
 const CRASHED_S: std::ops::Range<u64> = 5..180;
@@ -29,12 +30,9 @@ impl World {
     /// Plans the next end of a node.
     pub(super) fn plan_stop(&mut self) {
         let stops_per_hour = self.sites.len() as f64 * self.settings.churn_percent as f64 / 100.0;
-        if stops_per_hour <= 0.0 {
-            return;
+        if let Some(gap) = self.gap(stops_per_hour) {
+            self.after(gap, Event::Stop);
         }
-        let share: f64 = self.random.random_range(f64::MIN_POSITIVE..1.0);
-        let gap_us = (-share.ln() * 3_600.0 / stops_per_hour * SECOND_US as f64) as u64;
-        self.at(self.now + gap_us, Event::Stop);
     }
 
     /// A node ends, if the one that is drawn runs.
@@ -46,46 +44,39 @@ impl World {
         if !self.sites[site].is_up() {
             return;
         }
-        let now = self.now;
+        let now = self.now();
         let own = &mut self.sites[site];
-        own.ledger = None;
+        own.machines = None;
         own.run += 1;
         own.has_left = leaves;
         if let Some(life) = own.lives.last_mut() {
             life.stopped = Some(now);
         }
-        own.askers.clear();
         (own.silent, own.touched, own.contacted) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         own.wanted.clear();
-        (own.is_telling, own.timer_at) = (false, None);
+        own.is_publishing = false;
         own.pending = pending(&self.settings);
-        for carried in self.carried.iter_mut().filter(|carried| carried.entry == site) {
-            (carried.negotiation, carried.search) = (None, None);
+        for submitted in self.requests.iter_mut().filter(|submitted| submitted.entry == site) {
+            submitted.search = None;
         }
         if leaves {
             self.counts.leaves += 1;
         } else {
             self.counts.crashes += 1;
         }
-        self.at(now + away_s * SECOND_US, Event::Start { site });
+        self.after(Duration::from_secs(away_s), Event::Start { site });
     }
 
     /// A node starts with what is on its disk.
     pub(super) fn start(&mut self, site: usize) {
-        let now = self.clock();
         let was_away = self.sites[site].has_left;
-        open(&mut self.sites[site], &self.settings, self.now, was_away);
-        self.sites[site].disk_free_at = self.now;
+        let now = self.now();
+        open(&mut self.sites[site], &self.settings, now, was_away);
+        self.sites[site].disk_free_at = now;
         self.perform_ledger(site);
-        let numbers: Vec<usize> =
-            (0..self.carried.len()).filter(|number| self.carried[*number].entry == site).collect();
-        for number in numbers {
-            let carried = &mut self.carried[number];
-            let seed = mix(self.settings.seed ^ self.now, number as u64);
-            let (id, settings) = (self.sites[site].id.clone(), self.settings.negotiation.clone());
-            carried.negotiation = Some(Negotiation::new(id, settings, (*carried.record).clone(), true, seed, now));
-            carried.restart();
-            self.perform_request(number);
+        let ids: Vec<_> = self.sites[site].disk.requests.keys().cloned().collect();
+        for id in ids {
+            self.perform_request(site, &id);
         }
         self.rebuild_view(site);
     }
@@ -95,7 +86,8 @@ impl World {
         let known: Vec<usize> = (0..self.sites.len())
             .filter(|site| *site != node && !self.sites[*site].has_left && self.knows(node, *site))
             .collect();
-        let Some(neighbour) = known.get(mix(self.now, node as u64) as usize % known.len().max(1)).copied() else {
+        let neighbour = drawn([self.settings.seed, self.now().0 as u64, node as u64]) as usize % known.len().max(1);
+        let Some(neighbour) = known.get(neighbour).copied() else {
             return;
         };
         let adverts: u64 = known.iter().map(|site| self.sites[*site].advert_bytes).sum();
@@ -106,9 +98,9 @@ impl World {
         }
     }
 
-    /// After the first change that a restarted site tells, everybody who knows it sees that something was missed.
+    /// After the first change that a restarted site publishes, everybody who knows it sees that something was missed.
     pub(super) fn everybody_fetches(&mut self, site: usize) {
-        let nodes: Vec<usize> = self.topics[self.sites[site].shard].subscribers.clone();
+        let nodes = self.topics[self.sites[site].shard].subscribers().to_vec();
         for node in nodes {
             if node != site && self.sites[node].is_up() && self.knows(node, site) {
                 self.count_fetch(node, site);
@@ -128,25 +120,25 @@ impl World {
     }
 }
 
-/// Opens the ledger of a site at `now`; the others must be told of the site when it `is_introduced`.
-pub fn open(site: &mut Site, settings: &Settings, now: u64, is_introduced: bool) {
-    let clock = broker::time::Now { monotonic: millis(now), utc: super::world::utc(now) };
-    let (incarnation, gate) = (now / 1000, testing::open_gate());
-    let reservations = site.reservations.values().cloned().collect();
-    let (ledger, misfits) = Ledger::open(
-        site.id.clone(),
-        settings.ledger.clone(),
-        incarnation,
-        gate,
-        site.hosts.clone(),
-        reservations,
-        clock,
-    );
+/// Starts the node of a site with what is on its disk; the site is new to the others when it `is_introduced`.
+pub fn open(site: &mut Site, settings: &Settings, at: Moment, is_introduced: bool) {
+    let now = clocks(at);
+    site.disk.incarnation = at.ms();
+    let setup = Setup {
+        site: site.id.clone(),
+        hosts: site.hosts.clone(),
+        gate: testing::open_gate(),
+        limits: settings.ledger.clone(),
+        negotiation: settings.negotiation.clone(),
+    };
+    let reservations = site.disk.reservations.values().cloned().collect();
+    let seed_of = |place| drawn([settings.seed, at.0 as u64, place]);
+    let (machines, misfits) = Machines::open(setup, &site.disk, reservations, true, seed_of, now);
     debug_assert!(misfits.is_empty(), "the hosts of a site stay as they are");
-    let base = ledger.snapshot(clock);
+    let base = machines.ledger.snapshot(now);
     site.schedules_bytes = costs::schedules_bytes(base.clone());
-    site.lives.push(Life { started: now, stopped: None, is_introduced, base, changes: Vec::new() });
-    site.ledger = Some(ledger);
+    site.lives.push(Life { started: at, stopped: None, is_introduced, base, changes: Vec::new() });
+    site.machines = Some(machines);
     site.has_left = false;
 }
 
@@ -157,6 +149,6 @@ pub fn pending(settings: &Settings) -> PendingChanges {
 
 /// The pace of a site's gossip.
 pub fn pacer(settings: &Settings) -> Pacer {
-    let interval = broker::time::Millis(u64::try_from(settings.intervals.gossip.as_millis()).unwrap_or(u64::MAX));
+    let interval = Millis(u64::try_from(settings.intervals.gossip.as_millis()).unwrap_or(u64::MAX));
     Pacer::new(interval, settings.limits.gossip_budget_per_s)
 }

@@ -4,19 +4,19 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{
     args::{HOSTS_PER_SITE_MAX, SITES_MAX},
-    error::ScaleError,
     figures::Figures,
     geography::NetworkKind,
-    settings::{Pace, SECOND_US, Settings},
+    settings::{Pace, Settings},
 };
-use crate::grid::measure::Percentiles;
+use crate::{error::BadUsage, grid::measure::Percentiles};
 
 /// The longest that a compared run may take in virtual time; it ends as soon as all requests are settled.
-const LONGEST_US: u64 = 24 * 3_600 * SECOND_US;
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 /// Most requests of a compared run; they take some minutes.
 const REQUESTS_MAX: usize = 100_000;
 
@@ -61,34 +61,36 @@ impl RealGrid {
     /// Reads a result: the last line that is not empty.
     ///
     /// # Errors
-    /// [`ScaleError`] naming the file, and what in it is missing or too large.
-    pub fn read(path: &Path) -> Result<RealGrid, ScaleError> {
-        let text = fs::read_to_string(path).map_err(|source| ScaleError::Read { path: path.to_owned(), source })?;
+    /// [`BadUsage`] naming the file, and what in it is missing or too large.
+    pub fn read(path: &Path) -> anyhow::Result<RealGrid> {
+        let named = || BadUsage::new(format!("--compare {}", path.display()));
+        let text = fs::read_to_string(path).with_context(named)?;
         let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        let read = serde_json::from_str(line);
-        let real: RealGrid = read.map_err(|source| ScaleError::NotAResult { path: path.to_owned(), source })?;
+        let real: RealGrid = serde_json::from_str(line)
+            .context("the last line is not the result of `kolo-sim grid --output json`")
+            .with_context(named)?;
         for (key, got, least, most) in [
             ("nodes", real.nodes, 1, SITES_MAX),
             ("hosts", real.hosts, real.nodes, SITES_MAX * HOSTS_PER_SITE_MAX),
             ("requests", real.requests, 1, REQUESTS_MAX),
         ] {
-            if !(least..=most).contains(&got) {
-                return Err(ScaleError::Beyond { path: path.to_owned(), key, least, most, got });
-            }
+            let expected =
+                BadUsage::new(format!("--compare {}: {key}: expected {least} to {most}, got {got}", path.display()));
+            ensure!((least..=most).contains(&got), expected);
         }
         Ok(real)
     }
 
     /// The same run for the simulation: one machine, and `at_once` requests at the same moment. Nodes of the real grid
-    /// gossip every 200 ms unless told otherwise.
+    /// gossip every 200 ms by default.
     ///
     /// # Errors
-    /// [`ScaleError::SetUp`] when no node could start.
-    pub fn settings(&self, at_once: usize, gossip: Option<Duration>) -> Result<Settings, ScaleError> {
+    /// When no node could start.
+    pub fn settings(&self, at_once: usize, gossip: Option<Duration>) -> anyhow::Result<Settings> {
         let mut settings = Settings::new(self.nodes, self.hosts)?;
         settings.seed = self.seed;
         settings.network = NetworkKind::Loopback;
-        settings.duration_us = LONGEST_US;
+        settings.duration = LONGEST;
         settings.pace = Pace::Rounds { at_once: at_once.clamp(1, self.nodes), requests: self.requests };
         settings.intervals.gossip = gossip.unwrap_or(Duration::from_millis(200));
         Ok(settings)
@@ -107,7 +109,7 @@ impl RealGrid {
             simulated.reserved as f64,
             "the same requests on the same free hosts; samples of hosts differ, since a node draws its own seeds",
         );
-        row("tries", self.attempts as f64, simulated.attempts as f64, "follows from the conflicts");
+        row("attempts", self.attempts as f64, simulated.attempts as f64, "follows from the conflicts");
         row(
             "conflicts",
             self.conflicts as f64,
@@ -155,7 +157,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("grid.json");
         fs::write(&path, text).unwrap();
-        RealGrid::read(&path).map_err(|error| error.to_string())
+        RealGrid::read(&path).map_err(|error| format!("{error:#}"))
     }
 
     fn result(nodes: u64, hosts: u64, requests: u64) -> String {

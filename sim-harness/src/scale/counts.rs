@@ -2,6 +2,8 @@
 //!
 //! Invariant: every request that was submitted is counted once at the end: reserved, rejected, failed or still open.
 
+use std::time::Duration;
+
 /// How long a change had been unseen when a hold arrived: the upper ends, in milliseconds, of all classes but the first
 /// (nothing unseen) and the last.
 pub const LAG_MS: [u64; 4] = [500, 2_000, 10_000, 60_000];
@@ -24,22 +26,18 @@ pub struct Counts {
     pub events: u64,
     /// Requests submitted.
     pub requests: u64,
-    /// Requests whose users found no entry point that runs.
-    pub no_entry_point: u64,
     /// Reserved.
     pub reserved: u64,
-    /// Of these, at the first try.
-    pub first_try: u64,
+    /// Of these, at the first attempt.
+    pub first_attempt: u64,
     /// Without a placement.
     pub rejected: u64,
     /// Given up.
     pub failed: u64,
-    /// Tries of all settled requests.
-    pub tries: u64,
-    /// Tries that a site refused because the amounts were taken.
+    /// Attempts of all settled requests.
+    pub attempts: u64,
+    /// Attempts that a site refused because the amounts were taken.
     pub conflicts: u64,
-    /// Reservations taken back.
-    pub cancelled: u64,
     /// From submission to the confirmation.
     pub latency_ms: Vec<f64>,
     /// The same in round trips to the farthest site of the reservation, where that is another one.
@@ -58,15 +56,15 @@ pub struct Counts {
     pub repairs: u64,
     /// Gossip messages published.
     pub gossip_published: u64,
-    /// In rounds: from the submission of a lonely request until every node knew of its change.
+    /// In rounds: from the submission of a request that is alone until every node knew of its change.
     pub spread_ms: Vec<f64>,
     /// Until a message reaches a node.
     pub gossip_delay_ms: Vec<f64>,
     /// Until it has reached the last one.
     pub gossip_last_ms: Vec<f64>,
-    /// Of the spreads worked out: nodes that a message should have reached and did not, and all.
+    /// Of the spreads worked out: nodes that a message should have reached and did not.
     pub gossip_missed: u64,
-    /// See there.
+    /// All nodes that it should have reached.
     pub gossip_expected: u64,
     /// Nodes that crashed.
     pub crashes: u64,
@@ -75,22 +73,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts the answer to a hold whose plan had not seen a change for `lag_ms` (none: nothing was unseen).
-    pub fn note_hold(&mut self, lag_ms: Option<u64>, is_taken: bool, by_hold: bool) {
-        let class = lag_ms.map_or(0, |lag| 1 + LAG_MS.partition_point(|end| *end <= lag));
+    /// Counts the answer to a hold whose plan had not seen a change for so long (none: nothing was unseen).
+    pub fn count_hold(&mut self, unseen: Option<Duration>, is_taken: bool, by_hold: bool) {
+        let class = unseen.map_or(0, |lag| 1 + LAG_MS.partition_point(|end| u128::from(*end) <= lag.as_millis()));
         let holds = &mut self.holds[class];
         holds.asked += 1;
         holds.taken += u64::from(is_taken);
         holds.by_holds += u64::from(by_hold);
-    }
-
-    /// All holds together.
-    pub fn all_holds(&self) -> Holds {
-        self.holds.iter().fold(Holds::default(), |sum, holds| Holds {
-            asked: sum.asked + holds.asked,
-            taken: sum.taken + holds.taken,
-            by_holds: sum.by_holds + holds.by_holds,
-        })
     }
 }
 
@@ -101,11 +90,10 @@ mod tests {
     #[test]
     fn holds_are_sorted_by_what_their_plans_had_not_seen() {
         let mut counts = Counts::default();
-        for (lag, class) in [(None, 0), (Some(0), 1), (Some(499), 1), (Some(500), 2), (Some(60_000), 5)] {
+        for (lag_ms, class) in [(None, 0), (Some(0), 1), (Some(499), 1), (Some(500), 2), (Some(60_000), 5)] {
             let before = counts.holds[class].asked;
-            counts.note_hold(lag, true, false);
-            assert_eq!(counts.holds[class].asked, before + 1, "{lag:?}");
+            counts.count_hold(lag_ms.map(Duration::from_millis), true, false);
+            assert_eq!(counts.holds[class].asked, before + 1, "{lag_ms:?}");
         }
-        assert_eq!(counts.all_holds(), Holds { asked: 5, taken: 5, by_holds: 0 });
     }
 }

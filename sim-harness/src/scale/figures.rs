@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{
     counts::{Counts, Holds, LAG_MS},
     memory::Memory,
-    settings::Settings,
-    traffic::{KINDS, Kind},
+    settings::{BEGIN, Settings},
+    traffic::{Flow, KINDS, Kind},
     world::World,
 };
 use crate::grid::measure::{Percentiles, percentiles};
@@ -37,7 +37,7 @@ pub struct LagFigures {
     pub holds: u64,
     /// Of these, refused because the amounts were reserved.
     pub taken_by_reservations: u64,
-    /// Of these, refused because the amounts were held for somebody else.
+    /// Of these, refused because the amounts were held for another request.
     pub taken_by_holds: u64,
     /// Share that was refused.
     pub conflict_rate: f64,
@@ -70,11 +70,11 @@ pub struct Figures {
     pub failed: u64,
     /// Not settled when the run ended.
     pub still_open: u64,
-    /// Of the requests that were settled, those reserved at the first try.
+    /// Of the requests that were settled, those reserved at the first attempt.
     pub first_try_share: f64,
-    /// Tries of all settled requests.
+    /// Attempts of all settled requests.
     pub attempts: u64,
-    /// Tries that a site refused because the amounts were taken.
+    /// Attempts that a site refused because the amounts were taken.
     pub conflicts: u64,
     /// Share of holds refused because the amounts were taken.
     pub conflict_rate: f64,
@@ -90,7 +90,7 @@ pub struct Figures {
     pub latency_ms: Option<Percentiles>,
     /// The same in round trips to the farthest site of the reservation.
     pub latency_round_trips: Option<Percentiles>,
-    /// In rounds: from the submission of a lonely request until every node knew of its change.
+    /// In rounds: from the submission of a request that is alone until every node knew of its change.
     pub spread_ms: Option<Percentiles>,
     /// Until a gossip message reaches a node.
     pub gossip_delay_ms: Option<Percentiles>,
@@ -149,8 +149,9 @@ impl World {
         let Settings { sites, hosts, shards, seed, .. } = self.settings;
         let counts = &self.counts;
         let settled = counts.reserved + counts.rejected + counts.failed;
-        let holds = counts.all_holds();
-        let seconds = (self.now - super::settings::BEGIN_US) as f64 / 1e6;
+        let taken = counts.holds.iter().map(|holds| holds.taken).sum();
+        let asked = counts.holds.iter().map(|holds| holds.asked).sum();
+        let seconds = (self.now() - BEGIN).as_secs_f64();
         Figures {
             sites,
             hosts,
@@ -164,10 +165,10 @@ impl World {
             rejected: counts.rejected,
             failed: counts.failed,
             still_open: counts.requests - settled,
-            first_try_share: share(counts.first_try, settled),
-            attempts: counts.tries,
+            first_try_share: share(counts.first_attempt, settled),
+            attempts: counts.attempts,
             conflicts: counts.conflicts,
-            conflict_rate: share(holds.taken, holds.asked),
+            conflict_rate: share(taken, asked),
             staleness: staleness(counts),
             stale_hosts_share: share(counts.stale_hosts, counts.planned_hosts),
             view_age_ms: percentiles(&counts.view_age_ms),
@@ -178,7 +179,7 @@ impl World {
             gossip_delay_ms: percentiles(&counts.gossip_delay_ms),
             gossip_ms: percentiles(&counts.gossip_last_ms),
             gossip_missed_share: share(counts.gossip_missed, counts.gossip_expected),
-            mesh_degree: rounded(self.topics.iter().map(super::gossip::Topic::degree).sum::<f64>() / shards as f64),
+            mesh_degree: rounded(self.mesh_degree()),
             connections: rounded(self.connections()),
             traffic: KINDS.iter().map(|kind| self.kind_figures(*kind, seconds.max(1.0))).collect(),
             memory: self.memory(),
@@ -191,7 +192,7 @@ impl World {
     }
 
     fn kind_figures(&self, kind: Kind, seconds: f64) -> KindFigures {
-        let column = |of: fn(&super::traffic::Flow) -> u64| {
+        let column = |of: fn(&Flow) -> u64| {
             let values: Vec<f64> =
                 (0..self.sites.len()).map(|node| rounded(of(&self.traffic.of(node, kind)) as f64 / seconds)).collect();
             percentiles(&values)

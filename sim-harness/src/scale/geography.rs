@@ -5,9 +5,13 @@
 //! again after the time-out of TCP. Invariant: the delay between two sites is the same both ways and never zero; a draw
 //! follows from the seed and the name of the message alone, so nothing depends on the order in which delays are asked for.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use rand::RngExt;
-use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
+use rand_xoshiro::SplitMix64;
+
+use super::chance::{chance, pair};
 
 /// What lies between two sites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,18 +39,20 @@ const REGIONS: [(f64, f64, u32); 8] = [
 const SCATTER_DEGREES: f64 = 7.0;
 const EARTH_RADIUS_KM: f64 = 6_371.0;
 /// Two thirds of the speed of light, with half of the way on top.
-const KM_PER_MS: f64 = 200.0 / 1.5;
+const KM_PER_S: f64 = 200_000.0 / 1.5;
 /// An access line takes so many microseconds.
 const ACCESS_US: std::ops::Range<u64> = 500..8_000;
-/// Every message is up to this share of its way later than the fastest, in hundredths.
-const JITTER_PERCENT: u64 = 10;
+/// Every message is later than the fastest by up to this share of its way.
+const JITTER_MAX: f64 = 0.1;
 /// A direct request of 1 KiB on an open connection takes 0.21 to 0.28 ms there and back on the machine that the real
 /// grid was measured on, with 15 to 100 nodes.
-const LOOPBACK_US: u64 = 120;
+const LOOPBACK: Duration = Duration::from_micros(120);
 /// TCP sends again after this and one way there and back.
-const RETRANSMIT_US: u64 = 200_000;
+const RETRANSMIT: Duration = Duration::from_millis(200);
 /// Sites that a typical distance is taken over.
-const SAMPLED: u64 = 16;
+const SAMPLED: usize = 16;
+/// Names the draw of all places.
+const PLACES: u64 = 0x9e0;
 /// Losses in a row that a message meets at most; later frames are not lost.
 const LOSSES_MAX: u32 = 4;
 
@@ -55,7 +61,7 @@ struct Place {
     x: f64,
     y: f64,
     z: f64,
-    access_us: u64,
+    access: Duration,
 }
 
 /// See the module's documentation.
@@ -67,11 +73,11 @@ pub struct Geography {
     places: Vec<Place>,
 }
 
-/// One message under way.
+/// How one message fares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passage {
     /// Until it arrives.
-    pub delay_us: u64,
+    pub delay: Duration,
     /// How often it was lost before.
     pub losses: u32,
 }
@@ -79,47 +85,47 @@ pub struct Passage {
 impl Geography {
     /// Places for `sites` sites. Of a million frames `loss_ppm` are lost.
     pub fn new(kind: NetworkKind, seed: u64, sites: usize, loss_ppm: u64) -> Geography {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(mix(seed, 0x9e0));
+        let mut random = chance([seed, PLACES]);
         let places = (0..sites).map(|_| Place::draw(&mut random)).collect();
         Geography { kind, seed, loss_ppm, places }
     }
 
     /// The shortest time one way.
-    pub fn one_way_us(&self, a: usize, b: usize) -> u64 {
+    pub fn one_way(&self, a: usize, b: usize) -> Duration {
         match (self.kind, self.places.get(a), self.places.get(b)) {
-            (NetworkKind::Wan, Some(from), Some(to)) => from.access_us + to.access_us + from.travel_us(to),
-            (NetworkKind::Instant, ..) => 0,
-            _ => LOOPBACK_US,
+            (NetworkKind::Wan, Some(from), Some(to)) => from.access + to.access + from.travel(to),
+            (NetworkKind::Instant, ..) => Duration::ZERO,
+            _ => LOOPBACK,
         }
     }
 
     /// There and back.
-    pub fn round_trip_us(&self, a: usize, b: usize) -> u64 {
-        2 * self.one_way_us(a, b)
+    pub fn round_trip(&self, a: usize, b: usize) -> Duration {
+        2 * self.one_way(a, b)
     }
 
-    /// There and back to somebody, on average.
-    pub fn typical_round_trip_us(&self, own: usize) -> u64 {
-        let others = (0..SAMPLED).map(|number| mix(own as u64, number) as usize % self.places.len().max(1));
-        others.map(|other| self.round_trip_us(own, other)).sum::<u64>() / SAMPLED
+    /// There and back to a site as far away as others are on average.
+    pub fn typical_round_trip(&self, a: usize) -> Duration {
+        let sites = self.places.len();
+        let others = (0..SAMPLED).map(|sample| (a + 1 + sample * sites / SAMPLED) % sites.max(1));
+        others.map(|other| self.round_trip(a, other)).sum::<Duration>() / SAMPLED as u32
     }
 
-    /// How the message called `name` passes from `a` to `b`.
+    /// How the message called `name` fares between two sites.
     pub fn passage(&self, a: usize, b: usize, name: u64) -> Passage {
-        let way_us = self.one_way_us(a, b);
-        let drawn = mix(self.seed ^ name, ((a as u64) << 32) | b as u64);
-        let jitter_us = way_us * JITTER_PERCENT / 100 * (drawn & 0xffff) / 0x1_0000;
+        let way = self.one_way(a, b);
+        let mut chance = chance([self.seed, name, pair(a, b)]);
+        let jitter = way.mul_f64(chance.random_range(0.0..JITTER_MAX));
         let mut losses = 0;
-        while losses < LOSSES_MAX && mix(drawn, u64::from(losses) + 1) % 1_000_000 < self.loss_ppm {
+        while losses < LOSSES_MAX && chance.random_range(0..1_000_000) < self.loss_ppm {
             losses += 1;
         }
-        let again_us = u64::from(losses) * (RETRANSMIT_US + 2 * way_us);
-        Passage { delay_us: way_us + jitter_us + again_us, losses }
+        Passage { delay: way + jitter + losses * (RETRANSMIT + 2 * way), losses }
     }
 }
 
 impl Place {
-    fn draw(random: &mut Xoshiro256PlusPlus) -> Place {
+    fn draw(random: &mut SplitMix64) -> Place {
         let mut ticket = random.random_range(0..100);
         let mut region = REGIONS[0];
         for candidate in REGIONS {
@@ -132,21 +138,13 @@ impl Place {
         let mut degrees = |middle: f64| (middle + random.random_range(-SCATTER_DEGREES..SCATTER_DEGREES)).to_radians();
         let (latitude, longitude) = (degrees(region.0), degrees(region.1));
         let (x, y) = (latitude.cos() * longitude.cos(), latitude.cos() * longitude.sin());
-        Place { x, y, z: latitude.sin(), access_us: random.random_range(ACCESS_US) }
+        Place { x, y, z: latitude.sin(), access: Duration::from_micros(random.random_range(ACCESS_US)) }
     }
 
-    fn travel_us(&self, to: &Place) -> u64 {
+    fn travel(&self, to: &Place) -> Duration {
         let cosine = (self.x * to.x + self.y * to.y + self.z * to.z).clamp(-1.0, 1.0);
-        (cosine.acos() * EARTH_RADIUS_KM / KM_PER_MS * 1000.0) as u64
+        Duration::from_secs_f64(cosine.acos() * EARTH_RADIUS_KM / KM_PER_S)
     }
-}
-
-/// A number that follows from two others and looks like chance (the finaliser of `SplitMix64`).
-pub fn mix(a: u64, b: u64) -> u64 {
-    let mut z = a.wrapping_add(b.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -156,14 +154,14 @@ mod tests {
     #[test]
     fn delays_are_those_of_the_world() {
         let earth = Geography::new(NetworkKind::Wan, 1, 300, 10_000);
-        let mut round_trips_ms: Vec<u64> = (0..150)
+        let mut round_trips_ms: Vec<u128> = (0..150)
             .flat_map(|a| (150..300).map(move |b| (a, b)))
-            .map(|(a, b)| earth.round_trip_us(a, b) / 1000)
+            .map(|(a, b)| earth.round_trip(a, b).as_millis())
             .collect();
         round_trips_ms.sort_unstable();
         let (median, most) = (round_trips_ms[round_trips_ms.len() / 2], round_trips_ms[round_trips_ms.len() - 1]);
         assert!((80..160).contains(&median) && (200..400).contains(&most), "{median} ms, at most {most} ms");
-        assert_eq!(earth.one_way_us(3, 9), earth.one_way_us(9, 3));
+        assert_eq!(earth.one_way(3, 9), earth.one_way(9, 3));
     }
 
     #[test]
@@ -172,7 +170,7 @@ mod tests {
         let passages: Vec<Passage> = (0..20_000).map(|name| earth.passage(1, 2, name)).collect();
         let lost = passages.iter().filter(|passage| passage.losses > 0).count();
         assert!((800..1200).contains(&lost), "{lost}");
-        assert!(passages.iter().all(|passage| passage.losses == 0 || passage.delay_us > RETRANSMIT_US));
+        assert!(passages.iter().all(|passage| passage.losses == 0 || passage.delay > RETRANSMIT));
         assert_eq!(earth.passage(1, 2, 7), earth.passage(1, 2, 7));
     }
 }

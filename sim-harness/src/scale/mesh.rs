@@ -1,32 +1,34 @@
-//! One gossip topic for a while: who is in it, who is whose neighbour, and how a message spreads.
+//! One gossip topic for a while: its members, their neighbours, and how a message spreads.
 //!
 //! The mesh is drawn as gossipsub keeps it in rest: every node has at least the wanted number of neighbours, none more
-//! than the most. An advert passes from neighbour to neighbour, each of which sends it on at once to all others that it
-//! has not got it from. An update goes to all neighbours with the next bundle of its node, see [`Passing`].
+//! than the most. An advert passes from neighbour to neighbour, each of which sends it on at once to all its
+//! other neighbours. An update goes to all neighbours with the next bundle of its node, see [`Passing`].
 //!
 //! A message that spreads is a [`Spread`]: when it arrives where, and how many copies each node sends and gets. A few are
 //! worked out, exactly, for each topic and minute; every message of that minute is taken to spread like one of them.
 //! Invariant: copies sent are copies received and copies lost.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use discovery::costs::GossipShape;
 use rand::{RngExt, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::geography::{Geography, mix};
+use super::{chance::drawn, geography::Geography};
 
 /// From the arrival of a message until it is sent on: a signature and a look at the view (measured in real grids).
 const HANDLING_US: u64 = 300;
-/// Draws after which a node has to do with the neighbours that it has.
+/// Draws of neighbours by a node at most.
 const DRAWS_MAX: usize = 40;
+/// Names the draws of waits for a bundle.
+const WAITS: u64 = 0x7761_6974;
 /// A node that the message does not reach.
 pub const NEVER: u32 = u32::MAX;
 
-/// How a node passes on what it has heard.
+/// How a node passes on what it has received.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Passing {
-    /// Each message at once, by itself, to whom it has not come from.
+    /// Each message at once, by itself, to all neighbours but the one that it has come from.
     Each,
     /// In bundles to all neighbours: a part of the updates waits, for up to an interval.
     Bundled {
@@ -38,20 +40,20 @@ pub enum Passing {
 }
 
 impl Passing {
-    /// How a node bundles that hears `per_s` updates a second, and how many go with one bundle. A bundle goes at once if
+    /// How a node bundles that receives `per_s` updates a second, and how many go with one bundle. A bundle goes at once if
     /// the last was longer ago than the interval, else when that is over; so with updates that come by chance, of those
     /// around one interval all in it wait, and the one that comes first when it stayed empty does not.
-    pub fn bundled(per_s: f64, interval_us: u64) -> (Passing, f64) {
-        let in_interval = per_s * interval_us as f64 / 1e6;
+    pub fn bundled(per_s: f64, interval: Duration) -> (Passing, f64) {
+        let in_interval = per_s * interval.as_secs_f64();
         let in_bundle = in_interval + (-in_interval).exp();
         let waits_ppm = (in_interval / in_bundle * 1e6) as u64;
-        (Passing::Bundled { waits_ppm, interval_us }, in_bundle)
+        (Passing::Bundled { waits_ppm, interval_us: interval.as_micros() as u64 }, in_bundle)
     }
 
     /// How long the message called `name` waits at a node.
     fn wait_us(self, name: u64, own: usize) -> u64 {
         let Passing::Bundled { waits_ppm, interval_us } = self else { return 0 };
-        let chance = mix(name ^ 0x7761_6974, own as u64);
+        let chance = drawn([name, WAITS, own as u64]);
         if chance % 1_000_000 < waits_ppm { (chance >> 32) % interval_us.max(1) } else { 0 }
     }
 }
@@ -145,7 +147,7 @@ impl Mesh {
                 shares[own].sent += 1 + passage.losses;
                 shares[own].lost += passage.losses;
                 shares[other].received += 1;
-                let arrives = leaves + passage.delay_us;
+                let arrives = leaves + passage.delay.as_micros() as u64;
                 if arrives < delay_us[other] {
                     delay_us[other] = arrives;
                     parent[other] = own as u32;
@@ -205,7 +207,7 @@ mod tests {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mesh = Mesh::draw((0..count).collect(), &shape(), &mut random);
             let earth = Geography::new(NetworkKind::Wan, seed, count, 100_000);
-            let believes = |own: usize| !mix(seed, own as u64).is_multiple_of(doubters + 1);
+            let believes = |own: usize| !drawn([seed, own as u64]).is_multiple_of(doubters + 1);
             let bundled = Passing::Bundled { waits_ppm, interval_us: 100_000 };
             let reached = reachable(&mesh, 0, &believes);
             let spreads = [Passing::Each, bundled].map(|passing| mesh.spread(0, seed, (passing, &earth), believes));
@@ -217,7 +219,7 @@ mod tests {
             }
             prop_assert!(mesh.neighbours.iter().all(|neighbours| neighbours.len() <= shape().mesh_max));
             let delays = spreads[0].delay_us.iter().zip(&spreads[1].delay_us);
-            prop_assert!(delays.clone().all(|(at_once, later)| at_once <= later), "who waits is not earlier");
+            prop_assert!(delays.clone().all(|(at_once, later)| at_once <= later), "a wait makes nothing earlier");
         }
     }
 
@@ -237,10 +239,10 @@ mod tests {
 
     #[test]
     fn bundles_of_a_busy_node_are_full_and_those_of_a_quiet_one_do_not_wait() {
-        let (quiet, in_bundle) = Passing::bundled(0.001, 100_000);
+        let (quiet, in_bundle) = Passing::bundled(0.001, Duration::from_millis(100));
         assert_eq!(quiet.wait_us(1, 1), 0);
         assert!((in_bundle - 1.0).abs() < 1e-3);
-        let (busy, in_bundle) = Passing::bundled(1000.0, 100_000);
+        let (busy, in_bundle) = Passing::bundled(1000.0, Duration::from_millis(100));
         assert!((in_bundle - 100.0).abs() < 1e-3);
         let waits: Vec<u64> = (0..1000).map(|own| busy.wait_us(7, own)).collect();
         let mean = waits.iter().sum::<u64>() / 1000;

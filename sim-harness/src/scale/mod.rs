@@ -8,20 +8,18 @@
 
 pub mod args;
 mod belief;
+mod chance;
 mod churn;
 mod compare;
 mod counts;
-mod entry;
-mod error;
 mod figures;
 mod geography;
 mod gossip;
-mod kademlia;
-mod ledger;
 mod memory;
 mod mesh;
-mod progress;
+mod nodes;
 mod report;
+mod requests;
 mod rounds;
 mod search;
 mod settings;
@@ -29,106 +27,78 @@ mod setup;
 mod site;
 #[cfg(test)]
 mod tests;
+mod topic;
 mod traffic;
 mod upkeep;
 mod world;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-    time::Instant,
-};
+use std::{process::ExitCode, time::Instant};
+
+use anyhow::Context as _;
 
 use self::{
     args::ScaleArgs,
     compare::RealGrid,
-    error::ScaleError,
     figures::Figures,
-    progress::Progress,
     settings::{Pace, Settings},
 };
-use crate::{
-    error::BAD_USAGE,
-    print::OutputForm,
-    report::{PlaceError, check_places},
-};
+use crate::{error::BadUsage, print::OutputForm, progress::Progress, report::check_places};
 
 /// Runs the command.
-pub fn run(args: &ScaleArgs) -> ExitCode {
-    match all(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kolo-sim scale: {error}");
-            ExitCode::from(BAD_USAGE)
-        }
-    }
-}
-
-fn all(args: &ScaleArgs) -> Result<(), ScaleError> {
-    check_places(&args.html).map_err(|PlaceError { path, source }| ScaleError::Write { path, source })?;
+///
+/// # Errors
+/// [`BadUsage`] when the flags name what cannot be read, written or simulated.
+pub fn run(args: &ScaleArgs) -> anyhow::Result<ExitCode> {
+    check_places(&args.html).map_err(BadUsage::new)?;
     let real = args.compare.as_deref().map(RealGrid::read).transpose()?;
     let plans = match &real {
-        Some(real) => {
-            let times = args.check()?;
-            vec![real.settings(args.entry_points, times.gossip)?]
-        }
+        Some(real) => vec![real.settings(args.entry_points, args.gossip)?],
         None => plans(args)?,
     };
-    let progress = Progress::new(&plans);
+    let progress = Progress::new("thousandths of the virtual time", 1000);
     let mut runs = Vec::with_capacity(plans.len());
-    for (number, settings) in plans.into_iter().enumerate() {
-        runs.push(simulate(settings, |passed| progress.at(number, passed))?);
+    for settings in plans {
+        let Settings { sites, shards, .. } = settings;
+        progress.begin(&format!("{sites} sites, shards: {shards}; thousandths of the virtual time"), 1000);
+        runs.push(simulate(settings, |passed| progress.at(passed))?);
     }
     progress.end();
-    let comparison = match (&real, runs.first()) {
-        (Some(real), Some(figures)) => Some(real.compare(figures)),
-        _ => None,
-    };
+    let comparison = real.as_ref().zip(runs.first()).map(|(real, figures)| real.compare(figures));
     if let Some(path) = &args.html {
-        let page = report::page(&runs, comparison.as_ref());
-        page.write(path).map_err(|source| ScaleError::Write { path: path.clone(), source })?;
+        report::page(&runs, comparison.as_ref()).write(path).with_context(|| BadUsage::new(path.display()))?;
     }
     let text = report::for_people(&runs, comparison.as_ref());
-    // When the terminal is gone there is nobody to tell.
-    let _ = match args.output {
-        OutputForm::Table => io::stdout().lock().write_all(text.as_bytes()),
-        OutputForm::Json => print_json(&text, &report::Document::new(&runs, comparison.as_ref())),
-    };
-    Ok(())
-}
-
-fn print_json(text: &str, document: &report::Document<'_>) -> io::Result<()> {
-    io::stderr().lock().write_all(text.as_bytes())?;
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, document)?;
-    out.write_all(b"\n")
+    if args.output == OutputForm::Json {
+        eprint!("{text}");
+    }
+    args.output.print(|| text, &report::Document::new(&runs, comparison.as_ref()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// One run for each size and number of shards, the small ones first.
-fn plans(args: &ScaleArgs) -> Result<Vec<Settings>, ScaleError> {
-    let times = args.check()?;
+fn plans(args: &ScaleArgs) -> anyhow::Result<Vec<Settings>> {
     let mut plans = Vec::new();
     for sites in &args.sites {
         for shards in &args.shards {
             let mut settings = Settings::new(*sites, sites * args.hosts_per_site)?;
             settings.shards = *shards;
             settings.view_hosts = args.view_hosts;
-            settings.duration_us = times.duration_us;
+            settings.duration = args.duration;
             settings.seed = args.seed;
             settings.pace = Pace::Open { per_second: args.rate * *sites as f64 / 3_600.0 };
             settings.hosts_per_request = args.hosts_per_request;
             settings.network = args.network;
             settings.loss_ppm = args.loss;
-            settings.disk_us = times.disk_us;
+            settings.disk = args.disk;
             settings.churn_percent = args.churn;
-            settings.intervals.gossip = times.gossip.unwrap_or(settings.intervals.gossip);
+            settings.intervals.gossip = args.gossip.unwrap_or(settings.intervals.gossip);
             plans.push(settings);
         }
     }
     Ok(plans)
 }
 
-fn simulate(settings: Settings, at: impl FnMut(u64)) -> Result<Figures, ScaleError> {
+fn simulate(settings: Settings, at: impl FnMut(u64)) -> anyhow::Result<Figures> {
     let begun = Instant::now();
     let mut world = setup::world(settings)?;
     world.run(at);

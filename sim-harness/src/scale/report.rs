@@ -12,14 +12,14 @@ use crate::{
     report::{Axis, Page, Plot, Table},
 };
 
-/// What is said of every result.
-const NOTE: &str = "Gossip by shard is a plan, not yet a part of the node: with 1 shard the simulation does what a node does, \
-                    with more what one would do that takes part in the shards of its view.";
+/// A remark that belongs to every result.
+const NOTE: &str = "A node of today has one shard. Runs with more show a node that takes part in the shards of its view only, \
+                    which is a plan.";
 
 /// The object on the last line.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
-    /// What the shards are.
+    /// A remark about shards.
     pub note: &'static str,
     /// One object a run.
     pub runs: &'a [Figures],
@@ -44,7 +44,7 @@ const ROWS: [Row; 23] = [
     ("sites that a node knows", |run| run.view_sites.to_string()),
     ("requests", |run| run.requests.to_string()),
     ("reserved / rejected / failed", |run| format!("{} / {} / {}", run.reserved, run.rejected, run.failed)),
-    ("reserved at the first try, %", |run| percent(run.first_try_share)),
+    ("reserved at the first attempt, %", |run| percent(run.first_try_share)),
     ("holds refused, %", |run| percent(run.conflict_rate)),
     ("hosts planned on that had changed, %", |run| percent(run.stale_hosts_share)),
     ("age of what was planned on, s", |run| pair(run.view_age_ms, 1000.0)),

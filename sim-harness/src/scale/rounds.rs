@@ -1,28 +1,25 @@
 //! Requests in rounds, as `kolo-sim grid` sends them: one alone, then some at the same moment, in turn.
 //!
-//! After a lonely request the next round waits until every node knows of its change, the first few times: the real grid
+//! After a request that is alone the next round waits until every node knows of its change, the first few times: the real grid
 //! measures there how long that takes, and so does this. Invariant: the requests of a round have different entry points,
 //! the same as in the real grid of that seed.
 
-use std::{collections::VecDeque, ops::Range};
+use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use broker::{negotiation::Stage, protocol::LedgerVersion};
 use discovery::outbox::advance;
 use rand::seq::SliceRandom;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
-use super::{
-    settings::SECOND_US,
-    world::{Event, World},
-};
-use crate::grid::drive;
+use super::world::{Event, World};
+use crate::{engine::Moment, grid::drive};
 
-/// Between two looks at whether a site has told its change.
-const LOOK_US: u64 = 2_000;
-/// A change that nobody tells for so long is not waited for.
-const TELL_LIMIT_US: u64 = 60 * SECOND_US;
+/// From one look at whether a site has published its change to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// A change that is not published for so long is not waited for.
+const PUBLISHED_WITHIN: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// The rounds of a run.
 #[derive(Debug, Default)]
 pub struct Rounds {
     /// Requests of the rounds to come, by number.
@@ -33,7 +30,7 @@ pub struct Rounds {
     present: usize,
     /// Requests of the present round that are not settled.
     open: usize,
-    /// News of a lonely request is waited for.
+    /// The next round waits until all nodes know of a change.
     is_waiting: bool,
 }
 
@@ -43,7 +40,7 @@ pub struct Change {
     site: usize,
     version: LedgerVersion,
     /// When the request was submitted that made it.
-    since: u64,
+    since: Moment,
 }
 
 impl Rounds {
@@ -67,7 +64,7 @@ impl Rounds {
 
 impl World {
     /// Submits the requests of the next round.
-    pub(super) fn begin_round(&mut self, at: u64) {
+    pub(super) fn begin_round(&mut self, at: Moment) {
         let Some(round) = self.rounds.left.pop_front() else { return };
         (self.rounds.present, self.rounds.open) = (round.len(), round.len());
         for number in round {
@@ -85,17 +82,16 @@ impl World {
             self.rounds.present == 1 && self.counts.spread_ms.len() < drive::SPREADS_MAX && self.sites.len() > 1;
         match self.change_of(request).filter(|_| is_measured) {
             Some(change) => self.look_for(change),
-            None => self.begin_round(self.now),
+            None => self.begin_round(self.now()),
         }
     }
 
     /// What a reservation has changed at the site of its first host.
     fn change_of(&self, request: usize) -> Option<Change> {
-        let carried = &self.carried[request];
-        let Stage::Stands(allocation) = carried.negotiation.as_ref()?.stage() else { return None };
+        let Stage::Stands(allocation) = self.negotiation(request)?.stage() else { return None };
         let site = *self.index.get(&allocation.grants.first()?.site)?;
-        let version = self.sites[site].ledger.as_ref()?.version();
-        Some(Change { site, version, since: carried.submitted })
+        let version = self.sites[site].ledger()?.version();
+        Some(Change { site, version, since: self.requests[request].at })
     }
 
     /// Begins the next round when every node knows of the change.
@@ -104,20 +100,20 @@ impl World {
         self.rounds.is_waiting = false;
         let own = &self.sites[site];
         let covers = |from: LedgerVersion, count: usize| advance(from, count) >= version;
-        let told = own.told.iter().find(|told| covers(told.update.from, told.update.changes.len()));
-        if let Some(told) = told {
+        let published = own.published.iter().find(|one| covers(one.update.from, one.update.changes.len()));
+        if let Some(published) = published {
             let topic = &self.topics[own.shard];
             let others = (0..self.sites.len()).filter(|node| *node != site);
-            let last_us = others.filter_map(|node| topic.delay_us(told.name, told.at, node)).max().unwrap_or(0);
-            // Nobody looks before the user has been told.
-            let known = (told.at + last_us).max(self.now);
-            self.counts.spread_ms.push((known - since) as f64 / 1000.0);
+            let last = others.filter_map(|node| topic.delay(published.name, published.at, node)).max();
+            // Nobody looks before the user knows the outcome.
+            let known = (published.at + last.unwrap_or_default()).max(self.now());
+            self.counts.spread_ms.push((known - since).as_secs_f64() * 1000.0);
             self.begin_round(known);
-        } else if self.now < since + TELL_LIMIT_US {
+        } else if self.now() < since + PUBLISHED_WITHIN {
             self.rounds.is_waiting = true;
-            self.at(self.now + LOOK_US, Event::Look { change });
+            self.after(LOOK_EVERY, Event::Look { change });
         } else {
-            self.begin_round(self.now);
+            self.begin_round(self.now());
         }
     }
 }

@@ -1,16 +1,15 @@
-//! Phase I at an entry point: draws hosts from the view, and fetches the schedules that are too old to plan on.
+//! Phase I at a coordinator: draws hosts from the view, and fetches the schedules that are too old to plan on.
 //!
 //! The same rules as a node's find: every fitting host that is known has the same chance; what is stale is asked for, in
 //! parallel, for a second at most; hosts whose schedules cannot be had are replaced by others a few times. The search in
 //! the DHT index that follows when the view is too small is not simulated: a view of thousands of hosts suffices here.
-//! Invariant: a host is handed out with a schedule that its site has told, never with what it has at this moment.
+//! Invariant: a host is handed out with a schedule that its site has sent, never with what it has at this moment.
 
 use std::collections::BTreeSet;
 
 use broker::{
-    host::Host,
-    ids::SiteId,
-    negotiation::{Event as Heard, Found, FoundHost, Negotiation},
+    ids::{HostId, SiteId},
+    negotiation::{Event as Input, Found, FoundHost, Negotiation},
     protocol::{LedgerVersion, ScheduleSnapshot},
     schedule::Schedule,
     time::Millis,
@@ -27,11 +26,15 @@ use super::{
     belief,
     site::Touch,
     traffic::Kind,
-    world::{Body, Event, Wish, World, millis},
+    world::{Body, Event, Wish, World},
 };
+use crate::engine::{Medium, Moment};
 
 /// Blind draws for each host wanted before all hosts are gone through.
 const DRAWS_EACH: usize = 12;
+
+/// A host: its site, and its position there.
+type Place = (usize, usize);
 
 /// A search under way.
 #[derive(Debug)]
@@ -40,13 +43,13 @@ pub struct Search {
     pub name: u64,
     wanted: usize,
     rounds_left: usize,
-    deadline: u64,
+    deadline: Moment,
     random: Xoshiro256PlusPlus,
     exclude: BTreeSet<usize>,
-    /// Hosts drawn so far: site, and position among its hosts.
-    drawn: BTreeSet<(usize, usize)>,
+    /// Hosts drawn so far.
+    drawn: BTreeSet<Place>,
     /// Hosts of the present round whose schedules are asked for.
-    sample: Vec<(usize, usize)>,
+    sample: Vec<Place>,
     waiting: BTreeSet<usize>,
     found: Vec<FoundHost>,
     without_schedule: usize,
@@ -55,137 +58,121 @@ pub struct Search {
 impl World {
     /// Begins to look for `count` hosts.
     pub(super) fn search(&mut self, request: usize, count: usize, seed: u64, exclude: &BTreeSet<SiteId>) {
-        let exclude = exclude.iter().filter_map(|site| self.index.get(site).copied()).collect();
-        let name = self.name();
-        self.carried[request].search = Some(Search {
-            name,
+        let search = Search {
+            name: self.name(),
             wanted: count,
             rounds_left: FIND_ROUNDS_MAX,
-            deadline: self.now + FIND_TIMEOUT.0 * 1000,
+            deadline: self.now().plus_ms(FIND_TIMEOUT.0),
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
-            exclude,
+            exclude: exclude.iter().filter_map(|site| self.index.get(site).copied()).collect(),
             drawn: BTreeSet::new(),
             sample: Vec::new(),
             waiting: BTreeSet::new(),
             found: Vec::new(),
             without_schedule: 0,
-        });
-        self.search_round(request);
+        };
+        self.search_round(request, search);
     }
 
-    fn search_round(&mut self, request: usize) {
-        let Some(mut search) = self.carried[request].search.take() else { return };
-        let node = self.carried[request].entry;
+    fn search_round(&mut self, request: usize, mut search: Search) {
+        let node = self.requests[request].entry;
         search.rounds_left -= 1;
-        let record = self.carried[request].negotiation.as_ref().map(Negotiation::record);
-        let has_met_conflict = record.is_some_and(|record| record.history.conflicts > 0);
+        let has_met_conflict = self.negotiation(request).is_some_and(|own| own.record().history.conflicts > 0);
         let age_max = if has_met_conflict { SCHEDULE_AGE_MAX_AFTER_CONFLICT } else { SCHEDULE_AGE_MAX };
-        let sample = self.sample(request, &mut search);
-        let mut stale: BTreeSet<(usize, Option<LedgerVersion>)> = BTreeSet::new();
-        for (site, host) in sample {
-            if search.waiting.contains(&site) {
-                search.sample.push((site, host));
-                continue;
-            }
-            match self.fresh_host(node, site, host, age_max) {
-                Ok(found) => search.found.push(found),
-                Err(known) => {
-                    stale.insert((site, known));
-                    search.waiting.insert(site);
-                    search.sample.push((site, host));
+        let mut stale = Vec::new();
+        for place in self.sample(request, &mut search) {
+            let site = place.0;
+            if !search.waiting.contains(&site) {
+                match self.fresh_host(node, place, age_max) {
+                    Ok(found) => {
+                        search.found.push(found);
+                        continue;
+                    }
+                    Err(known) => {
+                        stale.push((site, known));
+                        search.waiting.insert(site);
+                    }
                 }
             }
+            search.sample.push(place);
         }
         let name = search.name;
-        let is_waiting = !search.waiting.is_empty();
-        self.carried[request].search = Some(search);
+        self.requests[request].search = Some(search);
+        if stale.is_empty() {
+            return self.finish_search_round(request);
+        }
         for (site, known) in stale {
             self.counts.fetches += 1;
             self.fetch(node, site, Wish::Search { request, search: name }, known);
         }
-        if is_waiting {
-            self.at(self.now + FETCH_TIMEOUT.0 * 1000, Event::SearchOver { request, search: name });
-        } else {
-            self.finish_search_round(request);
-        }
+        self.at(self.now().plus_ms(FETCH_TIMEOUT.0), Event::SearchOver { request, search: name });
     }
 
     /// A host with the schedule that the node believes, or the version that it knows of a schedule that is too old.
-    fn fresh_host(
-        &mut self,
-        node: usize,
-        site: usize,
-        host: usize,
-        age_max: Millis,
-    ) -> Result<FoundHost, Option<LedgerVersion>> {
-        if node == site {
-            let Some(own) = self.sites[site].ledger.as_ref().map(|ledger| ledger.snapshot(self.clock())) else {
-                return Err(None);
-            };
-            return Ok(self.found_host(site, host, &own.hosts, own.version));
+    fn fresh_host(&mut self, node: usize, place: Place, age_max: Millis) -> Result<FoundHost, Option<LedgerVersion>> {
+        let now = self.now().millis();
+        if node == place.0 {
+            let own = self.sites[node].ledger().map(|ledger| ledger.snapshot(self.clocks())).ok_or(None)?;
+            return Ok(self.found_host(place, &own));
         }
-        let Some(view) = self.belief(node, site) else { return Err(None) };
-        let Some(known) = view.fresh_schedules(millis(self.now), age_max) else {
-            let version = match view.schedules() {
+        let view = self.belief(node, place.0).ok_or(None)?;
+        let Some(known) = view.fresh_schedules(now, age_max) else {
+            return Err(match view.schedules() {
                 Schedules::Known(known) if !known.has_gap => Some(known.version),
                 _ => None,
-            };
-            return Err(version);
+            });
         };
         if let Some(at) = belief::learnt(&view) {
-            self.counts.view_age_ms.push((millis(self.now) - at).0 as f64);
+            self.counts.view_age_ms.push((now - at).0 as f64);
         }
-        let id = &self.sites[site].hosts[host].0.id;
-        let schedule = known.by_host.get(id).cloned().unwrap_or_default();
-        Ok(self.with_schedule(site, host, schedule, known.version))
+        let schedule = known.by_host.get(self.host_id(place)).cloned().unwrap_or_default();
+        Ok(self.with_schedule(place, schedule, known.version))
     }
 
-    fn found_host(
-        &self,
-        site: usize,
-        host: usize,
-        schedules: &[(broker::ids::HostId, Schedule)],
-        version: LedgerVersion,
-    ) -> FoundHost {
-        let id = &self.sites[site].hosts[host].0.id;
-        let schedule = schedules.iter().find(|(of, _)| of == id).map(|(_, schedule)| schedule.clone());
-        self.with_schedule(site, host, schedule.unwrap_or_default(), version)
+    fn host_id(&self, (site, host): Place) -> &HostId {
+        &self.sites[site].hosts[host].0.id
     }
 
-    fn with_schedule(&self, site: usize, host: usize, schedule: Schedule, version: LedgerVersion) -> FoundHost {
+    fn found_host(&self, place: Place, snapshot: &ScheduleSnapshot) -> FoundHost {
+        let id = self.host_id(place);
+        let schedule = snapshot.hosts.iter().find(|(of, _)| of == id).map(|(_, schedule)| schedule.clone());
+        self.with_schedule(place, schedule.unwrap_or_default(), snapshot.version)
+    }
+
+    fn with_schedule(&self, (site, host): Place, schedule: Schedule, version: LedgerVersion) -> FoundHost {
         let own = &self.sites[site];
         FoundHost { site: own.id.clone(), host: own.hosts[host].0.clone(), schedule, version }
     }
 
     /// Draws as many more hosts as are wanted.
-    fn sample(&self, request: usize, search: &mut Search) -> Vec<(usize, usize)> {
+    fn sample(&self, request: usize, search: &mut Search) -> Vec<Place> {
         let missing = search.wanted.saturating_sub(search.found.len());
-        let node = self.carried[request].entry;
-        let subscribed = &self.sites[node].subscribed;
+        let subscribed = &self.sites[self.requests[request].entry].subscribed;
         let hosts: usize = subscribed.iter().map(|shard| self.hosts_by_shard[*shard].len()).sum();
         let mut sample = Vec::with_capacity(missing);
         for _ in 0..missing * DRAWS_EACH {
             if sample.len() == missing || hosts == 0 {
                 return sample;
             }
-            let mut place = search.random.random_range(0..hosts);
+            let mut position = search.random.random_range(0..hosts);
             for shard in subscribed {
                 let of_shard = &self.hosts_by_shard[*shard];
-                if let Some(drawn) = of_shard.get(place) {
+                if let Some(drawn) = of_shard.get(position) {
                     if self.is_candidate(request, search, *drawn, false) && search.drawn.insert(*drawn) {
                         sample.push(*drawn);
                     }
                     break;
                 }
-                place -= of_shard.len();
+                position -= of_shard.len();
             }
         }
-        // Hardly any host is left that was not drawn: look at all of them, at last also those that were silent.
+        // Hardly any host is left that was not drawn: look at all of them, at last also at those of silent sites.
         for even_silent in [false, true] {
             let all = subscribed.iter().flat_map(|shard| &self.hosts_by_shard[*shard]).copied();
-            let mut left: Vec<(usize, usize)> =
-                all.filter(|drawn| self.is_candidate(request, search, *drawn, even_silent)).collect();
-            left.retain(|drawn| !search.drawn.contains(drawn));
+            let fits = |drawn: &Place| {
+                self.is_candidate(request, search, *drawn, even_silent) && !search.drawn.contains(drawn)
+            };
+            let mut left: Vec<Place> = all.filter(fits).collect();
             left.shuffle(&mut search.random);
             left.truncate(missing - sample.len());
             search.drawn.extend(left.iter().copied());
@@ -194,28 +181,30 @@ impl World {
         sample
     }
 
-    fn is_candidate(&self, request: usize, search: &Search, (site, host): (usize, usize), even_silent: bool) -> bool {
-        let node = self.carried[request].entry;
-        let own = &self.sites[node];
-        let is_silent = || !even_silent && own.silent.get(&site).is_some_and(|until| *until > self.now);
+    fn is_candidate(&self, request: usize, search: &Search, (site, host): Place, even_silent: bool) -> bool {
+        let node = self.requests[request].entry;
+        let is_silent = || !even_silent && self.sites[node].silent.get(&site).is_some_and(|until| *until > self.now());
         let is_known = || node == site || (!self.sites[site].has_left && self.knows(node, site));
-        !search.exclude.contains(&site) && !is_silent() && is_known() && {
-            let host: &Host = &self.sites[site].hosts[host].0;
-            let wanted = self.carried[request].wanted();
-            host.could_ever_satisfy(wanted.per_host(), wanted.attributes())
-        }
+        let wanted = self.negotiation(request).map(Negotiation::wanted);
+        !search.exclude.contains(&site)
+            && !is_silent()
+            && is_known()
+            && wanted.is_some_and(|wanted| {
+                self.sites[site].hosts[host].0.could_ever_satisfy(wanted.per_host(), wanted.attributes())
+            })
     }
 
     /// Asks a site for its schedules.
     pub(super) fn fetch(&mut self, node: usize, site: usize, wish: Wish, known: Option<LedgerVersion>) {
-        let kind = if wish == Wish::Repair { Kind::Upkeep } else { Kind::Direct };
-        self.send(self.now, node, site, (kind, costs::fetch_bytes(known)), Body::Fetch { wish, known });
+        let sizes = (kind_of(wish), costs::fetch_bytes(known));
+        self.send(self.now(), node, site, sizes, Body::Fetch { wish, known });
     }
 
     /// Fetches the schedules of a site of which something was missed, unless it has come meanwhile.
     pub(super) fn repair(&mut self, node: usize, site: usize) {
-        let patience = Millis(u64::try_from(self.settings.intervals.repair_patience.as_millis()).unwrap_or(u64::MAX));
-        let has_come = |view: SiteView| view.fresh_schedules(millis(self.now), patience).is_some();
+        let patience = self.settings.intervals.repair_patience;
+        let patience = Millis(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
+        let has_come = |view: SiteView| view.fresh_schedules(self.now().millis(), patience).is_some();
         if self.belief(node, site).is_some_and(has_come) {
             self.sites[node].wanted.remove(&site);
         } else {
@@ -224,17 +213,16 @@ impl World {
         }
     }
 
-    pub(super) fn answer_fetch(&mut self, site: usize, asker: usize, wish: Wish, known: Option<LedgerVersion>) {
-        let now = self.clock();
-        let Some(snapshot) = self.sites[site].ledger.as_ref().map(|ledger| ledger.snapshot(now)) else { return };
+    pub(super) fn answer_fetch(&mut self, site: usize, to: usize, wish: Wish, known: Option<LedgerVersion>) {
+        let Some(snapshot) = self.sites[site].ledger().map(|ledger| ledger.snapshot(self.clocks())) else { return };
         let bytes = if known == Some(snapshot.version) {
             costs::unchanged_bytes(snapshot.version)
         } else {
             costs::schedules_bytes(snapshot.clone())
         };
-        let kind = if wish == Wish::Repair { Kind::Upkeep } else { Kind::Direct };
-        let body = Body::Schedules { wish, as_of: self.now, snapshot: Box::new(snapshot) };
-        self.send(self.now, site, asker, (kind, bytes), body);
+        let as_of = self.now();
+        let body = Body::Schedules { wish, as_of, snapshot: Box::new(snapshot) };
+        self.send(as_of, site, to, (kind_of(wish), bytes), body);
     }
 
     pub(super) fn arrive_schedules(
@@ -242,72 +230,75 @@ impl World {
         node: usize,
         site: usize,
         wish: Wish,
-        as_of: u64,
+        as_of: Moment,
         snapshot: &ScheduleSnapshot,
     ) {
-        let now = self.now;
+        let at = self.now();
         let own = &mut self.sites[node];
         own.wanted.remove(&site);
-        own.touched.insert(site, Touch { at: now, as_of });
+        own.touched.insert(site, Touch { at, as_of });
         let Wish::Search { request, search: name } = wish else { return };
-        let mut found = Vec::new();
-        if let Some(search) = self.carried[request].search.as_mut().filter(|search| search.name == name)
-            && search.waiting.remove(&site)
-        {
-            let of_site = |(own, _): &mut (usize, usize)| *own == site;
-            let hosts: Vec<(usize, usize)> = search.sample.extract_if(.., of_site).collect();
-            found.extend(
-                hosts.into_iter().map(|(site, host)| self.found_host(site, host, &snapshot.hosts, snapshot.version)),
-            );
-        }
-        if let Some(search) = self.carried[request].search.as_mut().filter(|search| search.name == name) {
-            search.found.extend(found);
-            if search.waiting.is_empty() {
-                self.finish_search_round(request);
+        let Some(search) = self.search_named(request, name) else { return };
+        if search.waiting.remove(&site) {
+            let places: Vec<Place> = search.sample.extract_if(.., |place| place.0 == site).collect();
+            let found: Vec<FoundHost> = places.into_iter().map(|place| self.found_host(place, snapshot)).collect();
+            if let Some(search) = self.search_named(request, name) {
+                search.found.extend(found);
             }
         }
+        if self.search_named(request, name).is_some_and(|search| search.waiting.is_empty()) {
+            self.finish_search_round(request);
+        }
+    }
+
+    fn search_named(&mut self, request: usize, name: u64) -> Option<&mut Search> {
+        self.requests[request].search.as_mut().filter(|search| search.name == name)
     }
 
     /// Sites that have not answered a search by now are left out for a while.
     pub(super) fn end_search_round(&mut self, request: usize, name: u64) {
-        let now = self.now;
-        let node = self.carried[request].entry;
-        let Some(search) = self.carried[request].search.as_mut().filter(|search| search.name == name) else { return };
+        let until = self.now().plus_ms(SILENT_FOR.0);
+        let node = self.requests[request].entry;
+        let Some(search) = self.search_named(request, name) else { return };
         let waiting = std::mem::take(&mut search.waiting);
         if waiting.is_empty() {
             return;
         }
         search.without_schedule += waiting.len();
         search.sample.clear();
-        self.sites[node].silent.extend(waiting.into_iter().map(|site| (site, now + SILENT_FOR.0 * 1000)));
+        self.sites[node].silent.extend(waiting.into_iter().map(|site| (site, until)));
         self.finish_search_round(request);
     }
 
     fn finish_search_round(&mut self, request: usize) {
-        let Some(search) = &mut self.carried[request].search else { return };
+        let Some(mut search) = self.requests[request].search.take() else { return };
         let goes_on = search.found.len() < search.wanted && search.without_schedule > 0;
-        if goes_on && search.rounds_left > 0 && self.now < search.deadline {
-            search.name += 1 << 40;
-            return self.search_round(request);
+        if goes_on && search.rounds_left > 0 && self.now() < search.deadline {
+            search.name = self.name();
+            return self.search_round(request, search);
         }
-        let Some(search) = self.carried[request].search.take() else { return };
-        let node = self.carried[request].entry;
-        let known_hosts = self.sites[node].subscribed.iter().map(|shard| self.hosts_by_shard[*shard].len()).sum();
+        let entry = self.requests[request].entry;
+        let known_hosts = self.sites[entry].subscribed.iter().map(|shard| self.hosts_by_shard[*shard].len()).sum();
         let Search { found: hosts, without_schedule, .. } = search;
         self.note_planned(request, &hosts);
         let found = Found { hosts, known_hosts, without_schedule, ..Found::default() };
-        self.feed_request(request, Heard::Found(found));
+        let id = self.requests[request].id.clone();
+        self.feed_request(entry, &id, Input::Found(found));
     }
 
     /// Notes on what a plan will rest, and how much of it is not true any more.
     fn note_planned(&mut self, request: usize, hosts: &[FoundHost]) {
-        self.carried[request].planned.clear();
+        self.requests[request].planned.clear();
         for host in hosts {
             let Some(site) = self.index.get(&host.site).copied() else { continue };
             self.counts.planned_hosts += 1;
             self.counts.stale_hosts += u64::from(self.sites[site].went_beyond(host.version).is_some());
-            let planned = self.carried[request].planned.entry(site).or_insert(host.version);
+            let planned = self.requests[request].planned.entry(site).or_insert(host.version);
             *planned = host.version.min(*planned);
         }
     }
+}
+
+fn kind_of(wish: Wish) -> Kind {
+    if wish == Wish::Repair { Kind::Upkeep } else { Kind::Direct }
 }

@@ -3,6 +3,8 @@
 //! Invariant: limits, intervals, patience and time-outs are the defaults of a node, from the same code; only what a flag
 //! names differs.
 
+use std::time::Duration;
+
 use broker::{ledger::LedgerLimits, negotiation::NegotiationSettings};
 use discovery::{
     GridId, Intervals, Limits, SetUpError,
@@ -10,11 +12,11 @@ use discovery::{
 };
 
 use super::geography::NetworkKind;
+use crate::engine::{Moment, SECOND_US};
 
-/// Virtual microseconds in a second.
-pub const SECOND_US: u64 = 1_000_000;
-/// When runs begin on every clock of the simulation: late enough that something can have been learnt before.
-pub const BEGIN_US: u64 = 10_000 * SECOND_US;
+/// When runs begin on every clock of the simulation: late enough that nodes can have learnt something before.
+pub const BEGIN: Moment = Moment(10_000 * SECOND_US);
+pub const HOUR: Duration = Duration::from_secs(3_600);
 
 /// How requests come.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,21 +47,21 @@ pub struct Settings {
     /// Hosts that a node wants to know: it takes part in as many shards as give it so many.
     pub view_hosts: usize,
     /// Virtual time that passes.
-    pub duration_us: u64,
+    pub duration: Duration,
     /// Everything random follows from it.
     pub seed: u64,
     /// How requests come.
     pub pace: Pace,
     /// Hosts that a request asks for.
     pub hosts_per_request: u32,
-    /// With more reservations than this standing, the oldest is taken back.
-    pub standing_max: usize,
+    /// With more reservations than this, the oldest is cancelled.
+    pub reservations_max: usize,
     /// What lies between sites.
     pub network: NetworkKind,
     /// Of a million frames, how many are lost.
     pub loss_ppm: u64,
     /// How long a write takes until it is on disk.
-    pub disk_us: u64,
+    pub disk: Duration,
     /// Of a hundred sites, how many stop within an hour (and come back).
     pub churn_percent: u64,
     /// The grid's name.
@@ -88,14 +90,14 @@ impl Settings {
             hosts,
             shards: 1,
             view_hosts: 2_500,
-            duration_us: 3_600 * SECOND_US,
+            duration: HOUR,
             seed: 1,
             pace: Pace::Open { per_second: 1.0 },
             hosts_per_request: 5,
-            standing_max: 2 * sites,
+            reservations_max: 2 * sites,
             network: NetworkKind::Wan,
             loss_ppm: 0,
-            disk_us: 4_000,
+            disk: Duration::from_millis(4),
             churn_percent: 0,
             gossip: costs::gossip_shape(&grid)?,
             grid,
@@ -111,9 +113,14 @@ impl Settings {
         (self.view_hosts * self.shards).div_ceil(self.hosts.max(1)).clamp(1, self.shards)
     }
 
-    /// Sites whose schedules a node hears of.
+    /// Sites of the shards that a node takes part in.
+    pub fn sites_in_reach(&self) -> usize {
+        (self.sites * self.subscriptions() / self.shards).max(1)
+    }
+
+    /// Sites whose schedules a node knows.
     pub fn view_sites(&self) -> usize {
-        let heard = (self.sites * self.subscriptions()).div_ceil(self.shards);
-        heard.min(self.limits.sites_max)
+        let in_reach = (self.sites * self.subscriptions()).div_ceil(self.shards);
+        in_reach.min(self.limits.sites_max)
     }
 }

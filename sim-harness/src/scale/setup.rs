@@ -3,6 +3,9 @@
 //! Hosts and requests are those of the generator that the real grid uses too, so the two can be compared.
 //! Invariant: the hosts of a site, its name and its shard depend on the seed and its position only.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
 use broker::{protocol::Advert, request::Request, schedule::Schedule, time::Millis, trust::testing};
 use discovery::{
     costs,
@@ -11,15 +14,16 @@ use discovery::{
 };
 
 use super::{
+    chance::drawn,
     churn,
-    error::ScaleError,
-    geography::mix,
-    settings::{BEGIN_US, Settings},
+    settings::{BEGIN, Settings},
     site::Site,
     upkeep,
     world::World,
 };
 use crate::{
+    engine::Disk,
+    error::BadUsage,
     generate::{self, Kind},
     grid::workload::deal,
 };
@@ -28,15 +32,18 @@ use crate::{
 const FIRST_SITE_KEY: u64 = 1_000_000;
 /// Requests drawn; a longer run begins again with the first.
 const POOL: usize = 2_048;
+/// Names the draws of the shards that nodes take part in.
+const SHARDS: u64 = 0x7368;
 
 /// The grid of a run at rest, before its first event.
 ///
 /// # Errors
-/// [`ScaleError::Requests`] when no request can be drawn.
-pub fn world(settings: Settings) -> Result<World, ScaleError> {
+/// When no request can be drawn.
+pub fn world(settings: Settings) -> anyhow::Result<World> {
     let snapshot = generate::free_grid(settings.seed, settings.hosts);
     let pool: Vec<Request> =
-        generate::requests(settings.seed, settings.hosts_per_request, POOL, Kind::Collective, &snapshot)?;
+        generate::requests(settings.seed, settings.hosts_per_request, POOL, Kind::Collective, &snapshot)
+            .context(BadUsage::new("--hosts-per-request"))?;
     let sites = deal(snapshot, settings.sites)
         .into_iter()
         .enumerate()
@@ -72,32 +79,30 @@ fn site(settings: &Settings, position: usize, hosts: Vec<(broker::host::Host, Sc
         shard,
         subscribed: subscriptions(settings, position, shard),
         hosts,
-        ledger: None,
-        reservations: std::collections::BTreeMap::new(),
+        machines: None,
+        disk: Disk::default(),
         run: 0,
         has_left: false,
         lives: Vec::new(),
-        told: Vec::new(),
+        published: Vec::new(),
         pending: churn::pending(settings),
         pacer: churn::pacer(settings),
-        is_telling: false,
-        disk_free_at: 0,
-        timer_at: None,
-        askers: std::collections::BTreeMap::new(),
-        silent: std::collections::BTreeMap::new(),
-        wanted: std::collections::BTreeSet::new(),
-        touched: std::collections::BTreeMap::new(),
-        contacted: std::collections::BTreeMap::new(),
+        is_publishing: false,
+        disk_free_at: BEGIN,
+        silent: BTreeMap::new(),
+        wanted: BTreeSet::new(),
+        touched: BTreeMap::new(),
+        contacted: BTreeMap::new(),
         id,
     };
-    churn::open(&mut site, settings, BEGIN_US, false);
+    churn::open(&mut site, settings, BEGIN, false);
     site
 }
 
 /// The shards that a node takes part in: its own, so that it can publish, and others by chance, ascending.
 fn subscriptions(settings: &Settings, position: usize, own: usize) -> Vec<usize> {
     let mut others: Vec<usize> = (0..settings.shards).filter(|shard| *shard != own).collect();
-    others.sort_by_key(|shard| mix(settings.seed ^ 0x7368, ((position as u64) << 16) | *shard as u64));
+    others.sort_by_key(|shard| drawn([settings.seed, SHARDS, position as u64, *shard as u64]));
     others.truncate(settings.subscriptions() - 1);
     others.push(own);
     others.sort_unstable();

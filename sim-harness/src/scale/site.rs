@@ -1,39 +1,42 @@
-//! One simulated site: its real ledger, what it has told, and what its node has to remember by itself.
+//! One simulated site: its real state machines, what it has published, and what its node remembers besides.
 //!
 //! Invariant: [`Life::changes`] are all changes of the ledger in one run of the node, so the schedules at any past moment
-//! can be told; what is in a [`Told`] went out as one gossip message.
+//! can be worked out; a [`Published`] went out as one gossip message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     host::Host,
-    ids::SiteId,
-    ledger::{Ledger, Reservation, ScheduleUpdateParts},
+    ids::{RequestId, SiteId},
+    ledger::{Ledger, ScheduleUpdateParts},
+    negotiation::{Negotiation, Purpose},
     protocol::{Advert, AttemptId, ChangeKind, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
 };
 use discovery::outbox::{Pacer, PendingChanges};
 
+use crate::engine::{Disk, Machines, Moment};
+
 /// One run of a site's node.
 #[derive(Debug)]
 pub struct Life {
     /// When it began.
-    pub started: u64,
+    pub started: Moment,
     /// When it ended.
-    pub stopped: Option<u64>,
+    pub stopped: Option<Moment>,
     /// The site had taken its leave before, so the others know nothing of it any more.
     pub is_introduced: bool,
     /// The schedules at the beginning.
     pub base: ScheduleSnapshot,
     /// Changes of the ledger with their times.
-    pub changes: Vec<(u64, ScheduleUpdateParts)>,
+    pub changes: Vec<(Moment, ScheduleUpdateParts)>,
 }
 
 /// One gossip message with schedule changes.
 #[derive(Debug)]
-pub struct Told {
+pub struct Published {
     /// When it went out.
-    pub at: u64,
+    pub at: Moment,
     /// Its name.
     pub name: u64,
     /// What it says.
@@ -43,36 +46,34 @@ pub struct Told {
 /// Schedules of another site that were confirmed directly.
 #[derive(Debug, Clone, Copy)]
 pub struct Touch {
-    /// When this node heard.
-    pub at: u64,
-    /// The moment at the other site that was told of.
-    pub as_of: u64,
+    /// When the answer arrived.
+    pub at: Moment,
+    /// The moment at the other site that the answer shows.
+    pub as_of: Moment,
 }
 
-/// Where the answer to a question that the ledger was asked goes.
-#[derive(Debug, Clone, Copy)]
+/// The sender of a question to a ledger, which is to get the answer.
+#[derive(Debug, Clone)]
 pub enum Asker {
-    /// To the entry point that carries this request.
-    Negotiation {
-        /// The request.
+    /// The coordinator of a request.
+    Coordinator {
+        /// The number of the request.
         request: usize,
-        /// The try.
+        /// The attempt.
         attempt: u32,
-        /// What about.
-        purpose: broker::negotiation::Purpose,
-        /// Until when an answer is waited for.
-        until: u64,
+        /// What it is about.
+        purpose: Purpose,
+        /// Until when the coordinator waits for an answer.
+        until: Moment,
         /// The version of the schedules that the plan rests on.
         planned: Option<LedgerVersion>,
     },
-    /// To another participant.
+    /// Another participant, which asks for the outcome of this attempt.
     Participant {
-        /// Who asked.
+        /// Its position.
         from: usize,
-        /// About this request.
-        request: usize,
-        /// And this try.
-        attempt: u32,
+        /// The attempt.
+        attempt: AttemptId,
     },
 }
 
@@ -87,16 +88,16 @@ pub struct Site {
     pub advert: Advert,
     /// The size of that in its envelope.
     pub advert_bytes: u64,
-    /// The size of its schedules on the wire, when it last told a change.
+    /// The size of its schedules on the wire, when it last published a change.
     pub schedules_bytes: u64,
     /// The shard that its gossip belongs to.
     pub shard: usize,
     /// The shards that its node takes part in.
     pub subscribed: Vec<usize>,
-    /// The real ledger, while the node runs.
-    pub ledger: Option<Ledger>,
+    /// The real ledger and negotiations, while the node runs.
+    pub machines: Option<Machines<Asker>>,
     /// What survives the end of the node.
-    pub reservations: BTreeMap<AttemptId, Reservation>,
+    pub disk: Disk,
     /// Counts starts: what was under way before the last one does not happen.
     pub run: u64,
     /// The site has said that it leaves.
@@ -104,52 +105,58 @@ pub struct Site {
     /// All runs, the present one last.
     pub lives: Vec<Life>,
     /// All gossip messages with changes.
-    pub told: Vec<Told>,
-    /// Changes that wait to be told.
+    pub published: Vec<Published>,
+    /// Changes that wait to be published.
     pub pending: PendingChanges,
     /// When they may be.
     pub pacer: Pacer,
-    /// Whether the telling is planned.
-    pub is_telling: bool,
+    /// Whether that is planned.
+    pub is_publishing: bool,
     /// Until when the disk is busy.
-    pub disk_free_at: u64,
-    /// When the ledger wakes up next.
-    pub timer_at: Option<u64>,
-    /// Who asked what the ledger is to answer.
-    pub askers: BTreeMap<u64, Asker>,
+    pub disk_free_at: Moment,
     /// Until when sites that did not answer are left out.
-    pub silent: BTreeMap<usize, u64>,
+    pub silent: BTreeMap<usize, Moment>,
     /// Sites whose schedules are being fetched because a change was missed.
     pub wanted: BTreeSet<usize>,
-    /// What was heard of other sites directly.
+    /// What other sites have answered directly.
     pub touched: BTreeMap<usize, Touch>,
-    /// When this node last had to do with another directly.
-    pub contacted: BTreeMap<usize, u64>,
+    /// When this node last exchanged a direct message with another.
+    pub contacted: BTreeMap<usize, Moment>,
 }
 
 impl Site {
     /// Whether the node runs.
     pub fn is_up(&self) -> bool {
-        self.ledger.is_some()
+        self.machines.is_some()
+    }
+
+    /// The ledger, while the node runs.
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.machines.as_ref().map(|machines| &machines.ledger)
+    }
+
+    /// The negotiation of a request, while the node that coordinates it runs.
+    pub fn negotiation(&self, id: &RequestId) -> Option<&Negotiation> {
+        self.machines.as_ref()?.negotiations.get(id)
     }
 
     /// When the node last began to run.
-    pub fn started(&self) -> u64 {
-        self.lives.last().map_or(0, |life| life.started)
+    pub fn started(&self) -> Moment {
+        self.lives.last().map_or(Moment::default(), |life| life.started)
     }
 
     /// The run of the node at `at`, or the last one before it.
-    pub fn life_at(&self, at: u64) -> Option<&Life> {
+    pub fn life_at(&self, at: Moment) -> Option<&Life> {
         self.lives.iter().rev().find(|life| life.started <= at).or(self.lives.first())
     }
 
     /// Whether the node ran at `at`.
-    pub fn was_up(&self, at: u64) -> bool {
+    pub fn was_up(&self, at: Moment) -> bool {
         self.life_at(at).is_some_and(|life| life.started <= at && life.stopped.is_none_or(|stopped| stopped > at))
     }
 
-    /// The schedules that the ledger told at `at`.
-    pub fn snapshot_at(&self, at: u64) -> Option<ScheduleSnapshot> {
+    /// The schedules of the ledger at `at`.
+    pub fn snapshot_at(&self, at: Moment) -> Option<ScheduleSnapshot> {
         let life = self.life_at(at)?;
         let mut version = life.base.version;
         let mut hosts: BTreeMap<_, _> = life.base.hosts.iter().cloned().collect();
@@ -160,7 +167,7 @@ impl Site {
                     ChangeKind::Added => schedule.add(change.window, &change.amounts),
                     ChangeKind::Removed => {
                         let removed = schedule.remove(change.window, &change.amounts);
-                        debug_assert!(removed.is_ok(), "a ledger takes back what it has told before");
+                        debug_assert!(removed.is_ok(), "a ledger removes what it has added before");
                     }
                 }
                 version.change += 1;
@@ -170,11 +177,11 @@ impl Site {
     }
 
     /// When the ledger went beyond `version`; none while it has not.
-    pub fn went_beyond(&self, version: LedgerVersion) -> Option<u64> {
+    pub fn went_beyond(&self, version: LedgerVersion) -> Option<Moment> {
         let later = self.lives.iter().find(|life| life.base.version > version).map(|life| life.started);
         let same = self.lives.iter().find(|life| life.base.version.incarnation == version.incarnation);
         let changed = same.and_then(|life| {
-            let beyond = |(_, parts): &&(u64, ScheduleUpdateParts)| {
+            let beyond = |(_, parts): &&(Moment, ScheduleUpdateParts)| {
                 parts.from.change + parts.changes.len() as u64 > version.change
             };
             life.changes.iter().find(beyond).map(|(at, _)| *at)

@@ -1,19 +1,22 @@
 //! Small grids: what must hold of every run, whatever its figures.
 
+use std::time::Duration;
+
 use super::{
     figures::Figures,
     geography::NetworkKind,
     report,
-    settings::{Pace, SECOND_US, Settings},
+    settings::{Pace, Settings},
     setup,
     traffic::{KINDS, Kind},
     world::World,
 };
+use crate::engine::Moment;
 
 fn settings(sites: usize, shards: usize) -> Settings {
     let mut settings = Settings::new(sites, 4 * sites).unwrap();
     settings.shards = shards;
-    settings.duration_us = 300 * SECOND_US;
+    settings.duration = Duration::from_secs(300);
     settings.pace = Pace::Open { per_second: 0.5 };
     settings.loss_ppm = 5_000;
     settings.churn_percent = 300;
@@ -58,13 +61,13 @@ fn bytes_sent_are_received_or_lost() {
 fn ledgers_stay_sound_through_crashes() {
     let world = run(settings(20, 1));
     for site in &world.sites {
-        let ledger = site.ledger.as_ref();
+        let ledger = site.ledger();
         assert_eq!(ledger.map_or(Ok(()), broker::ledger::Ledger::sanity_check), Ok(()));
-        // What can be told of the past ends with the present.
-        if let (Some(ledger), Some(told)) = (ledger, site.snapshot_at(world.now)) {
-            assert_eq!(told.version, ledger.version());
+        // What is worked out of the past ends with the present.
+        if let (Some(ledger), Some(last)) = (ledger, site.snapshot_at(world.now())) {
+            assert_eq!(last.version, ledger.version());
             let schedules = ledger.hosts().map(|host| (host.host().id.clone(), host.reserved().clone()));
-            assert_eq!(told.hosts, schedules.collect::<Vec<_>>());
+            assert_eq!(last.hosts, schedules.collect::<Vec<_>>());
         }
     }
 }
@@ -72,8 +75,9 @@ fn ledgers_stay_sound_through_crashes() {
 #[test]
 fn without_delay_views_are_true_and_lonely_requests_never_conflict() {
     let mut settings = settings(25, 1);
-    (settings.network, settings.disk_us, settings.loss_ppm, settings.churn_percent) = (NetworkKind::Instant, 0, 0, 0);
-    settings.intervals.gossip = std::time::Duration::ZERO;
+    (settings.network, settings.disk) = (NetworkKind::Instant, Duration::ZERO);
+    (settings.loss_ppm, settings.churn_percent) = (0, 0);
+    settings.intervals.gossip = Duration::ZERO;
     settings.pace = Pace::Open { per_second: 0.2 };
     let figures = figures(settings);
     assert_eq!((figures.failed, figures.conflicts), (0, 0), "{figures:?}");
@@ -88,7 +92,7 @@ fn slow_gossip_makes_plans_stale_and_holds_fail() {
         let mut settings = Settings { seed: 3, ..settings(12, 1) };
         (settings.churn_percent, settings.loss_ppm) = (0, 0);
         settings.pace = Pace::Open { per_second: 1.0 };
-        settings.intervals.gossip = std::time::Duration::from_secs(seconds);
+        settings.intervals.gossip = Duration::from_secs(seconds);
         figures(settings)
     };
     let (fast, slow) = (with_gossip_every(1), with_gossip_every(60));
@@ -127,7 +131,7 @@ fn rounds_go_as_in_the_real_grid_and_after_a_lonely_request_all_wait_for_its_new
     (settings.network, settings.churn_percent, settings.loss_ppm) = (NetworkKind::Loopback, 0, 0);
     settings.pace = Pace::Rounds { at_once: 3, requests: 13 };
     let world = run(settings);
-    let submitted: Vec<u64> = world.carried.iter().map(|carried| carried.submitted).collect();
+    let submitted: Vec<Moment> = world.requests.iter().map(|submitted| submitted.at).collect();
     let rounds = [0..1, 1..4, 4..5, 5..8, 8..9, 9..12, 12..13];
     assert_eq!((submitted.len(), world.counts.reserved), (13, 13));
     for round in &rounds {
@@ -135,7 +139,8 @@ fn rounds_go_as_in_the_real_grid_and_after_a_lonely_request_all_wait_for_its_new
             submitted[round.clone()].iter().all(|at| *at == submitted[round.start]),
             "{round:?} at the same moment"
         );
-        let mut entry_points: Vec<usize> = world.carried[round.clone()].iter().map(|carried| carried.entry).collect();
+        let mut entry_points: Vec<usize> =
+            world.requests[round.clone()].iter().map(|submitted| submitted.entry).collect();
         entry_points.sort_unstable();
         entry_points.dedup();
         assert_eq!(entry_points.len(), round.len(), "{round:?} through different entry points");
@@ -145,7 +150,7 @@ fn rounds_go_as_in_the_real_grid_and_after_a_lonely_request_all_wait_for_its_new
     let lonely = rounds.iter().filter(|round| round.len() == 1);
     assert_eq!(spreads.len(), 4);
     for (round, spread_ms) in lonely.zip(spreads).take(3) {
-        let waited_us = submitted[round.end] - submitted[round.start];
-        assert_eq!(waited_us as f64 / 1000.0, *spread_ms, "{round:?}");
+        let waited = submitted[round.end] - submitted[round.start];
+        assert_eq!(waited.as_secs_f64() * 1000.0, *spread_ms, "{round:?}");
     }
 }

@@ -1,68 +1,68 @@
 //! The simulated grid: one queue of events in virtual time, everything in it drawn from one seed.
 //!
 //! The core of the product runs here as it is: a real ledger for each site, a real negotiation with its planner for each
-//! request, real views for what an entry point plans on. The network, the disk and libp2p are models.
+//! request, real views for what a coordinator plans on. The network, the disk and libp2p are models.
 //! Invariant: the same settings give the same run, event for event; no clock is read.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use broker::{
     ids::SiteId,
     protocol::{LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
     request::Request,
-    time::{Millis, Now, Time},
+    time::{Now, Time},
 };
-use discovery::costs::DhtShape;
 use rand::RngExt;
+use rand_distr::{Distribution, Exp};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
+    chance::{drawn, pair},
     counts::Counts,
-    entry::{Carried, Standing},
-    geography::{Geography, mix},
-    gossip::Topic,
-    kademlia::{self, Lookup},
+    geography::Geography,
+    requests::Submitted,
     rounds::{Change, Rounds},
-    settings::{BEGIN_US, Pace, SECOND_US, Settings},
+    settings::{BEGIN, HOUR, Pace, Settings},
     site::{Asker, Site},
+    topic::{EPOCH, Topic},
     traffic::{Kind, Traffic},
 };
-use crate::engine::{EventQueue, Moment};
+use crate::engine::{EventQueue, Medium, Moment};
 
-/// How long a mesh is taken to stay as it is, and one spread to stand for the messages of a topic.
-pub const EPOCH_US: u64 = 60 * SECOND_US;
-
-/// What a message between two nodes says.
+/// The content of a message between two nodes.
 #[derive(Debug)]
 pub enum Body {
-    /// A question of a negotiation or of another participant.
+    /// A question of a coordinator or of another participant.
     Ask {
-        /// Where the answer goes.
+        /// The receiver of the answer.
         asker: Asker,
         /// The question.
         request: SiteRequest,
     },
     /// Its answer.
     Answer {
-        /// Where it goes.
+        /// The receiver.
         asker: Asker,
         /// The answer.
         answer: SiteAnswer,
     },
     /// The question for all schedules.
     Fetch {
-        /// What waits for them.
+        /// What they are for.
         wish: Wish,
         /// The version that is known already.
         known: Option<LedgerVersion>,
     },
     /// All schedules, as they were at a moment.
     Schedules {
-        /// What waited for them.
+        /// What they are for.
         wish: Wish,
         /// The moment.
-        as_of: u64,
-        /// What they were.
+        as_of: Moment,
+        /// The schedules.
         snapshot: Box<ScheduleSnapshot>,
     },
 }
@@ -70,7 +70,7 @@ pub enum Body {
 /// Why schedules are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// A request is to be planned on them: its number and that of its search.
+    /// A request is to be planned on them: its number and the name of its search.
     Search {
         /// The request.
         request: usize,
@@ -92,7 +92,7 @@ pub struct Message {
     pub bytes: u64,
     /// What it is for.
     pub kind: Kind,
-    /// What it says.
+    /// Its content.
     pub body: Body,
 }
 
@@ -101,25 +101,23 @@ pub struct Message {
 pub enum Event {
     /// A message arrives.
     Arrival(Box<Message>),
-    /// A question has got no answer in time.
+    /// The time for an answer is over.
     Unanswered { asker: Asker, site: usize },
-    /// A negotiation's timer.
-    RequestTimer { request: usize },
-    /// A ledger's timer.
-    SiteTimer { site: usize, run: u64 },
-    /// A site may tell its changes.
-    Tell { site: usize, run: u64 },
-    /// A change was missed: the site is asked.
+    /// A node's timer.
+    Wake { site: usize, run: u64 },
+    /// A site may publish its changes.
+    Publish { site: usize, run: u64 },
+    /// A change was missed: its site is asked.
     Repair { node: usize, run: u64, site: usize },
-    /// A search has waited long enough.
+    /// The time for a round of a search is over.
     SearchOver { request: usize, search: u64 },
-    /// A user asks.
+    /// A user submits a request.
     Submit { number: usize },
-    /// A request is settled, and its user told.
+    /// The outcome of a request is on disk, and reported to its user.
     Settled { request: usize },
-    /// Whether a change has been told is looked at.
+    /// From time to time: has this change been published?
     Look { change: Change },
-    /// A user takes a reservation back.
+    /// A user cancels a reservation.
     Cancel { request: usize },
     /// A node stops.
     Stop,
@@ -133,7 +131,6 @@ pub enum Event {
 pub struct World {
     pub(super) settings: Settings,
     pub(super) random: Xoshiro256PlusPlus,
-    pub(super) now: u64,
     queue: EventQueue<Event>,
     last_name: u64,
     pub(super) sites: Vec<Site>,
@@ -142,43 +139,39 @@ pub struct World {
     pub(super) hosts_by_shard: Vec<Vec<(usize, usize)>>,
     pub(super) earth: Geography,
     pub(super) topics: Vec<Topic>,
-    pub(super) dht: (DhtShape, Lookup),
     pub(super) pool: Vec<Request>,
-    pub(super) carried: Vec<Carried>,
-    pub(super) standing: VecDeque<Standing>,
+    pub(super) requests: Vec<Submitted>,
+    /// Requests whose reservations are not cancelled, oldest first.
+    pub(super) reserved: VecDeque<usize>,
     pub(super) rounds: Rounds,
     pub(super) traffic: Traffic,
     /// Until when regular traffic has been counted.
-    pub(super) counted_until: u64,
+    pub(super) counted_until: Moment,
     pub(super) counts: Counts,
 }
 
 impl World {
     /// A grid whose nodes all run and know each other. Requests are drawn from `pool`, again and again.
     pub fn new(settings: Settings, sites: Vec<Site>, pool: Vec<Request>) -> World {
-        let count = sites.len();
         let index = sites.iter().enumerate().map(|(position, site)| (site.id.clone(), position)).collect();
         let mut hosts_by_shard = vec![Vec::new(); settings.shards];
         for (position, site) in sites.iter().enumerate() {
             hosts_by_shard[site.shard].extend((0..site.hosts.len()).map(|host| (position, host)));
         }
-        let shape = discovery::costs::dht_shape();
         let mut world = World {
-            random: Xoshiro256PlusPlus::seed_from_u64(mix(settings.seed, 1)),
-            now: BEGIN_US,
-            queue: EventQueue::new(Moment::of_us(BEGIN_US)),
+            random: Xoshiro256PlusPlus::seed_from_u64(settings.seed),
+            queue: EventQueue::new(BEGIN),
             last_name: 0,
             index,
             hosts_by_shard,
-            earth: Geography::new(settings.network, settings.seed, count, settings.loss_ppm),
+            earth: Geography::new(settings.network, settings.seed, sites.len(), settings.loss_ppm),
             topics: Topic::all(&sites, settings.shards),
-            dht: (shape, kademlia::measure(count, shape, settings.seed)),
             pool,
-            carried: Vec::new(),
-            standing: VecDeque::new(),
+            requests: Vec::new(),
+            reserved: VecDeque::new(),
             rounds: Rounds::default(),
-            traffic: Traffic::new(count),
-            counted_until: BEGIN_US,
+            traffic: Traffic::new(sites.len()),
+            counted_until: BEGIN,
             counts: Counts::default(),
             sites,
             settings,
@@ -189,63 +182,47 @@ impl World {
 
     fn begin(&mut self) {
         self.draw_meshes();
-        self.at(self.now + EPOCH_US, Event::Epoch);
+        self.at(BEGIN + EPOCH, Event::Epoch);
         match self.settings.pace {
             Pace::Open { .. } => self.plan_submission(0),
             Pace::Rounds { at_once, requests } => {
                 self.rounds = Rounds::new(requests, at_once, self.sites.len(), self.settings.seed);
-                self.begin_round(self.now + SECOND_US);
+                self.begin_round(BEGIN + Duration::from_secs(1));
             }
         }
         self.plan_stop();
     }
 
-    /// The end of the run, as far as it is known.
-    fn end(&self) -> u64 {
-        BEGIN_US + self.settings.duration_us
-    }
-
-    /// Lets everything happen; `at` hears now and then how much of the virtual time, in thousandths, has passed.
+    /// Lets everything happen; now and then calls `at` with the thousandths of virtual time that have passed.
     pub fn run(&mut self, mut at: impl FnMut(u64)) {
-        let mut told = 0;
-        let end = Moment::of_us(self.end());
-        while let Some(event) = self.queue.next_until(end) {
-            self.now = self.queue.now().us();
+        let mut reported = 0;
+        while let Some(event) = self.queue.next_until(BEGIN + self.settings.duration) {
             self.counts.events += 1;
             self.happen(event);
-            let passed = (self.now - BEGIN_US) * 1000 / self.settings.duration_us;
-            if passed > told {
-                told = passed;
-                at(passed);
+            let passed = (self.now() - BEGIN).as_secs_f64() / self.settings.duration.as_secs_f64();
+            let thousandths = (passed * 1000.0) as u64;
+            if thousandths > reported {
+                reported = thousandths;
+                at(thousandths);
             }
-            if self.is_done() {
-                return self.count_epoch();
+            if matches!(self.settings.pace, Pace::Rounds { .. }) && self.rounds.is_over() {
+                break;
             }
         }
-        self.now = self.end();
         self.count_epoch();
-    }
-
-    /// Rounds end when all requests are settled.
-    fn is_done(&self) -> bool {
-        match self.settings.pace {
-            Pace::Open { .. } => false,
-            Pace::Rounds { .. } => self.rounds.is_over(),
-        }
     }
 
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrival(message) => self.arrive(*message),
-            Event::Unanswered { asker, site } => self.hear_silence(asker, site),
-            Event::RequestTimer { request } => self.wake_request(request),
-            Event::SiteTimer { site, run } if self.sites[site].run == run => self.wake_ledger(site),
-            Event::Tell { site, run } if self.sites[site].run == run => self.tell(site),
+            Event::Unanswered { asker, site } => self.give_up(&asker, site),
+            Event::Wake { site, run } if self.sites[site].run == run => self.wake(site),
+            Event::Publish { site, run } if self.sites[site].run == run => self.publish_changes(site),
             Event::Repair { node, run, site } if self.sites[node].run == run => self.repair(node, site),
-            Event::SiteTimer { .. } | Event::Tell { .. } | Event::Repair { .. } => {}
+            Event::Wake { .. } | Event::Publish { .. } | Event::Repair { .. } => {}
             Event::SearchOver { request, search } => self.end_search_round(request, search),
             Event::Submit { number } => self.submit(number),
-            Event::Settled { request } => self.tell_user(request),
+            Event::Settled { request } => self.report_to_user(request),
             Event::Look { change } => self.look_for(change),
             Event::Cancel { request } => self.cancel(request),
             Event::Stop => self.stop_some_site(),
@@ -253,14 +230,29 @@ impl World {
             Event::Epoch => {
                 self.count_epoch();
                 self.draw_meshes();
-                self.at(self.now + EPOCH_US, Event::Epoch);
+                self.after(EPOCH, Event::Epoch);
             }
         }
     }
 
     /// Plans an event.
-    pub(super) fn at(&mut self, time: u64, event: Event) {
-        self.queue.plan(Moment::of_us(time), event);
+    pub(super) fn at(&mut self, at: Moment, event: Event) {
+        self.queue.plan(at, event);
+    }
+
+    /// Plans an event for some time from now.
+    pub(super) fn after(&mut self, length: Duration, event: Event) {
+        self.at(self.now() + length, event);
+    }
+
+    /// Virtual time.
+    pub(super) fn now(&self) -> Moment {
+        self.queue.now()
+    }
+
+    /// What all clocks show; nobody's is wrong here.
+    pub(super) fn clocks(&self) -> Now {
+        clocks(self.now())
     }
 
     /// A name that nothing else has.
@@ -269,20 +261,29 @@ impl World {
         self.last_name
     }
 
-    /// What all clocks show; nobody's is wrong here.
-    pub(super) fn clock(&self) -> Now {
-        Now { monotonic: millis(self.now), utc: utc(self.now) }
+    /// The gap to the next of events that come by chance, so many in an hour.
+    pub(super) fn gap(&mut self, per_hour: f64) -> Option<Duration> {
+        let gap_h: f64 = Exp::new(per_hour).ok().filter(|_| per_hour > 0.0)?.sample(&mut self.random);
+        Some(HOUR.mul_f64(gap_h))
     }
 
-    /// Sends a message that leaves at `at`. What a node says to itself needs no network.
-    pub(super) fn send(&mut self, at: u64, from: usize, to: usize, (kind, bytes): (Kind, u64), body: Body) {
-        let mut arrives = at.max(self.now);
+    /// The next request of an open load.
+    pub(super) fn plan_submission(&mut self, number: usize) {
+        let Pace::Open { per_second } = self.settings.pace else { return };
+        if let Some(gap) = self.gap(per_second * HOUR.as_secs_f64()) {
+            self.after(gap, Event::Submit { number });
+        }
+    }
+
+    /// Sends a message that leaves at `at`. A node's message to itself needs no network.
+    pub(super) fn send(&mut self, at: Moment, from: usize, to: usize, (kind, bytes): (Kind, u64), body: Body) {
+        let mut arrives = at.max(self.now());
         if from != to {
             let name = self.name();
             let passage = self.earth.passage(from, to, name);
-            arrives += passage.delay_us;
+            arrives = arrives + passage.delay;
             if matches!(body, Body::Ask { .. } | Body::Fetch { .. }) {
-                arrives += self.preparation_us(from, to);
+                arrives = arrives + self.preparation(from, to);
             }
             if passage.losses > 0 {
                 self.traffic.loses(kind, from, bytes * u64::from(passage.losses));
@@ -293,16 +294,15 @@ impl World {
     }
 
     /// What passes before a request leaves: a new stream is agreed on, on a new connection if there is none.
-    fn preparation_us(&mut self, from: usize, to: usize) -> u64 {
-        let idle_us = u64::try_from(self.settings.intervals.idle_connection.as_micros()).unwrap_or(u64::MAX);
-        let last = self.sites[from].contacted.insert(to, self.now);
-        let was_contacted = last.is_some_and(|at| at + idle_us > self.now);
-        self.sites[to].contacted.insert(from, self.now);
-        let pair = ((from.min(to) as u64) << 32) | from.max(to) as u64;
-        let is_neighbour = mix(self.settings.seed ^ 0x6e65, pair) % (self.sites.len() as u64)
-            < self.settings.limits.connections_kept as u64;
+    fn preparation(&mut self, from: usize, to: usize) -> Duration {
+        let now = self.now();
+        let last = self.sites[from].contacted.insert(to, now);
+        let was_contacted = last.is_some_and(|at| at + self.settings.intervals.idle_connection > now);
+        self.sites[to].contacted.insert(from, now);
+        let chance = drawn([self.settings.seed, NEIGHBOURS, pair(from.min(to), from.max(to))]);
+        let is_neighbour = chance % (self.sites.len() as u64) < self.settings.limits.connections_kept as u64;
         let dials = if was_contacted || is_neighbour { 0 } else { discovery::costs::DIAL_ROUND_TRIPS };
-        self.earth.round_trip_us(from, to) * (discovery::costs::STREAM_ROUND_TRIPS + dials)
+        self.earth.round_trip(from, to) * (discovery::costs::STREAM_ROUND_TRIPS + dials) as u32
     }
 
     fn arrive(&mut self, message: Message) {
@@ -312,10 +312,13 @@ impl World {
             if from != to {
                 self.traffic.loses(kind, from, bytes);
             }
-            // Who waits for an answer hears nothing.
-            if let Body::Ask { asker, .. } | Body::Answer { asker, .. } = body {
-                let site = if matches!(body, Body::Ask { .. }) { to } else { from };
-                self.expect_silence(asker, site);
+            let (asker, site) = match body {
+                Body::Ask { asker, .. } => (asker, to),
+                Body::Answer { asker, .. } => (asker, from),
+                Body::Fetch { .. } | Body::Schedules { .. } => return,
+            };
+            if let Asker::Coordinator { until, .. } = asker {
+                self.at(until, Event::Unanswered { asker, site });
             }
             return;
         }
@@ -330,21 +333,20 @@ impl World {
         }
     }
 
-    /// The next request of an open load.
-    pub(super) fn plan_submission(&mut self, number: usize) {
-        let Pace::Open { per_second } = self.settings.pace else { return };
-        let share: f64 = self.random.random_range(f64::MIN_POSITIVE..1.0);
-        let gap_us = (-share.ln() / per_second * SECOND_US as f64) as u64;
-        self.at(self.now + gap_us, Event::Submit { number });
+    /// A site that runs, by chance; none when several draws find none.
+    pub(super) fn draw_running_site(&mut self) -> Option<usize> {
+        let sites = self.sites.len();
+        let mut drawn = (0..DRAWS_MAX).map(|_| self.random.random_range(0..sites));
+        drawn.find(|site| self.sites[*site].is_up())
     }
 }
 
-/// A time of the simulation on the monotonic clocks.
-pub fn millis(time: u64) -> Millis {
-    Millis(time / 1000)
-}
+/// Names the draws of connections that are kept.
+const NEIGHBOURS: u64 = 0x6e65;
+/// Draws of a site until one runs.
+const DRAWS_MAX: u32 = 20;
 
-/// A time of the simulation on the wall clocks.
-pub fn utc(time: u64) -> Time {
-    Time(i64::try_from(time / SECOND_US).unwrap_or(i64::MAX / 4))
+/// What clocks show that are right.
+pub fn clocks(at: Moment) -> Now {
+    Now { monotonic: at.millis(), utc: Time(at.second()) }
 }
