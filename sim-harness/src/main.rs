@@ -2,7 +2,6 @@
 //!
 //! Invariant: bad usage ends with exit code 64, whichever subcommand it is about.
 
-mod compare;
 mod duration;
 mod engine;
 mod error;
@@ -37,7 +36,6 @@ enum Command {
     /// One hostile peer; `grid --hostile` starts it.
     #[command(hide = true)]
     Attacker(grid::attacker::AttackerArgs),
-    Compare(compare::CompareArgs),
     Faults(faults::args::FaultsArgs),
     Grid(Box<grid::args::GridArgs>),
     Replay(replay::args::ReplayArgs),
@@ -57,7 +55,6 @@ fn main() -> ExitCode {
     };
     let (name, result) = match cli.command {
         Command::Attacker(args) => ("attacker", Ok(grid::attacker::run(&args))),
-        Command::Compare(args) => ("compare", Ok(compare::run(&args))),
         Command::Faults(args) => ("faults", Ok(faults::run(&args))),
         Command::Grid(args) => ("grid", Ok(grid::run(&args))),
         Command::Replay(args) => ("replay", replay::run(&args)),

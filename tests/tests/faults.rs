@@ -94,7 +94,4 @@ fn nodes_that_are_far_apart_reserve_as_late_as_that_costs() {
     let written: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(written, figures);
     assert!(std::fs::read_to_string(&html).unwrap().contains("A grid of 4 nodes and 16 hosts"));
-    let output = Command::new(binary("kolo-sim")).arg("compare").args([&json, &json]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && told.contains("latency_ms.p50"), "{told}");
 }
