@@ -15,7 +15,9 @@ mod replay;
 mod report;
 mod scale;
 mod scenario;
+mod shift;
 mod tables;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -35,7 +37,7 @@ struct Cli {
 enum Command {
     /// One hostile peer; `grid --hostile` starts it.
     #[command(hide = true)]
-    Attacker(grid::attacker::AttackerArgs),
+    Attacker(grid::faults::attacker::AttackerArgs),
     Faults(faults::args::FaultsArgs),
     Grid(Box<grid::args::GridArgs>),
     Replay(replay::args::ReplayArgs),
@@ -54,12 +56,12 @@ fn main() -> ExitCode {
         }
     };
     let (name, result) = match cli.command {
-        Command::Attacker(args) => ("attacker", Ok(grid::attacker::run(&args))),
+        Command::Attacker(args) => ("attacker", Ok(grid::faults::attacker::run(&args))),
         Command::Faults(args) => ("faults", Ok(faults::run(&args))),
-        Command::Grid(args) => ("grid", Ok(grid::run(&args))),
+        Command::Grid(args) => ("grid", grid::run(&args)),
         Command::Replay(args) => ("replay", replay::run(&args)),
         Command::Scale(args) => ("scale", scale::run(&args)),
-        Command::Scenario(args) => ("scenario", Ok(scenario::run(&args))),
+        Command::Scenario(args) => ("scenario", scenario::run(&args)),
         Command::Tables(args) => {
             ("tables", tables::run(&args).map(|()| ExitCode::SUCCESS).map_err(|error| BadUsage::new(error).into()))
         }

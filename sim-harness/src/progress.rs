@@ -13,7 +13,6 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// A bar of steps.
 const BAR: &str = "{msg} {wide_bar} {pos}/{len} {elapsed}, {eta} left";
 /// Lines that are replaced again and again.
-#[allow(dead_code, reason = "see `Progress::live`")]
 const LIVE: &str = "{spinner} {msg}";
 
 /// A display of one stage after another. Threads may share it.
@@ -91,7 +90,6 @@ impl Progress {
     }
 
     /// Shows lines in the place of the bar; all in one line where there is no terminal.
-    #[allow(dead_code, reason = "for real grids and scale, which change over to this display")]
     pub fn live(&self, lines: &[String]) {
         if self.stage.is_some() {
             eprintln!("{}", lines.join("; "));
@@ -101,7 +99,6 @@ impl Progress {
     }
 
     /// How often [`Progress::live`] is worth calling.
-    #[allow(dead_code, reason = "for real grids and scale, which change over to this display")]
     pub fn live_every(&self) -> Duration {
         if self.stage.is_some() { LINE_EVERY } else { Duration::from_millis(500) }
     }

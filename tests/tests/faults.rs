@@ -49,10 +49,10 @@ fn each_half_of_a_cut_grid_goes_on_and_all_agree_after_it_is_healed() {
 fn impossible_scenarios_are_refused_with_the_flag() {
     for (arguments, expected) in [
         (&["--kill", "5", "--partition", "5s"][..], "--partition"),
-        (&["--partition", "60"], "--partition: expected a number with a unit"),
+        (&["--partition", "60"], "--partition <DURATION>': expected a duration with its unit"),
         (&["--rate", "5"], "--rate needs --duration"),
-        (&["--rate", "0", "--duration", "5s"], "--rate: expected"),
-        (&["--hostile", "0"], "--hostile: expected 1 to"),
+        (&["--rate", "0", "--duration", "5s"], "--rate <R>': expected 0.01 to 10000 requests a second"),
+        (&["--hostile", "0"], "--hostile <N>': 0 is not in 1..=64"),
         (&["--churn"], "--rate"),
         (&["--churn", "--rate", "5", "--duration", "5s", "--hostile", "1"], "--hostile"),
         (&["--closed", "--in-process"], "--in-process"),

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
+use anyhow::{Context, anyhow};
 use broker::{
     ids::RequestId,
     ledger::{BookingState, LedgerLimits},
@@ -24,11 +25,11 @@ use super::{
 };
 use crate::{
     engine::{Actor, Medium, Moment},
-    grid::{error::GridError, workload::shifted_request},
     scenario::{
-        play::{self, Bookings, Outcomes, Played, Sight, WorldError},
+        play::{self, Bookings, Outcomes, Played, Sight},
         step::{Action, Asked, GridSettings, Outcome, ScenarioFile, Site, Submission},
     },
+    shift::shifted_request,
 };
 
 /// Longest delay of a message: nodes are as near as on one machine, and still messages overtake each other.
@@ -39,16 +40,16 @@ const DISK_MS_MAX: u64 = 5;
 /// Plays a scenario. When something did not come true, what happened is written down; where.
 ///
 /// # Errors
-/// [`GridError::System`] when it cannot be written.
-pub fn play(file: &ScenarioFile, tell: &impl Fn(&Played)) -> Result<(Outcomes, Option<PathBuf>), GridError> {
+/// When it cannot be written.
+pub fn play(file: &ScenarioFile, progress: &impl Fn(&Played)) -> anyhow::Result<(Outcomes, Option<PathBuf>)> {
     let mut scripted = Scripted::new(&file.grid);
-    let outcomes = play::play(file, &mut scripted, tell)?;
+    let outcomes = play::play(file, &mut scripted, progress)?;
     if outcomes.is_good() {
         return Ok((outcomes, None));
     }
-    let failed = |source| GridError::System { what: "cannot write the history".to_owned(), source };
-    let folder = tempfile::Builder::new().prefix("kolo-sim-scenario-").tempdir().map_err(failed)?.keep();
-    fs::write(folder.join("history.txt"), scripted.world.history.of(None)).map_err(failed)?;
+    let failed = || "cannot write the history";
+    let folder = tempfile::Builder::new().prefix("kolo-sim-scenario-").tempdir().with_context(failed)?.keep();
+    fs::write(folder.join("history.txt"), scripted.world.history.of(None)).with_context(failed)?;
     Ok((outcomes, Some(folder)))
 }
 
@@ -99,10 +100,10 @@ impl Scripted {
     }
 
     /// Fails when an invariant does not hold.
-    fn checked(&self) -> Result<(), WorldError> {
+    fn checked(&self) -> anyhow::Result<()> {
         match self.found() {
             None => Ok(()),
-            Some(what) => Err(WorldError::Violated(what)),
+            Some(what) => Err(anyhow!("violated: {what}")),
         }
     }
 
@@ -118,39 +119,39 @@ impl play::World for Scripted {
         Duration::from_millis(self.world.now().ms())
     }
 
-    fn pass(&mut self, until: Duration) -> Result<(), WorldError> {
+    fn pass(&mut self, until: Duration) -> anyhow::Result<()> {
         self.world.advance(Moment::of_ms(u64::try_from(until.as_millis()).unwrap_or(u64::MAX)));
         self.checked()
     }
 
-    fn act(&mut self, action: &Action) -> Result<(), WorldError> {
+    fn act(&mut self, action: &Action) -> anyhow::Result<()> {
         self.note(&action.to_string());
         match action {
-            Action::Start(sites) => sites.iter().for_each(|site| self.world.start(site.0)),
-            Action::Stop(sites) => sites.iter().for_each(|site| {
+            Action::Start { start } => start.0.iter().for_each(|site| self.world.start(site.0)),
+            Action::Stop { stop } => stop.0.iter().for_each(|site| {
                 self.world.leave(site.0);
             }),
-            Action::Kill(sites) => sites.iter().for_each(|site| {
+            Action::Kill { kill } => kill.0.iter().for_each(|site| {
                 self.world.kill(site.0);
             }),
-            Action::Shrink { site, hosts } => {
+            Action::Shrink { shrink: site, hosts } => {
                 self.world.leave(site.0);
                 self.world.nodes[site.0].hosts.truncate(*hosts);
                 self.world.start(site.0);
             }
             Action::Submit(all) => all.iter().for_each(|one| self.submit(one)),
-            Action::Cancel(asked) => self.world.cancel(asked.number as u64),
-            Action::Repair { asked, through } => self.go_to(asked, *through),
-            Action::Cut { part, one_way } => {
-                let part: BTreeSet<usize> = part.iter().map(|site| site.0).collect();
-                self.world.network.cut(self.world.nodes.len(), &part, *one_way);
+            Action::Cancel { cancel } => self.world.cancel(cancel.number as u64),
+            Action::Repair { repair, through } => self.go_to(repair, *through),
+            Action::Cut { cut, one_way } => {
+                let part: BTreeSet<usize> = cut.0.iter().map(|site| site.0).collect();
+                self.world.network.cut(self.world.nodes.len(), &part, one_way.unwrap_or_default());
             }
-            Action::Heal => self.world.network.heal(),
+            Action::Heal { .. } => self.world.network.heal(),
         }
         self.checked()
     }
 
-    fn sight(&mut self, asked: &Asked) -> Result<Sight, WorldError> {
+    fn sight(&mut self, asked: &Asked) -> anyhow::Result<Sight> {
         let id = request_id(asked);
         let under_way = |words: &str| Ok(Sight::UnderWay(words.to_owned()));
         let Some(user) = self.world.users.get(&id) else { return under_way("never asked") };
@@ -179,7 +180,7 @@ impl play::World for Scripted {
         })
     }
 
-    fn bookings(&mut self, asked: Option<&Asked>, at: &[Site]) -> Result<Bookings, WorldError> {
+    fn bookings(&mut self, asked: Option<&Asked>, at: &[Site]) -> anyhow::Result<Bookings> {
         let id = asked.map(request_id);
         let mut found = Bookings::default();
         let running = at.iter().filter_map(|site| self.world.nodes[site.0].running());
@@ -194,17 +195,17 @@ impl play::World for Scripted {
         Ok(found)
     }
 
-    fn missing_knowledge(&mut self, at: &[Site], sites: &[Site]) -> Result<Option<String>, WorldError> {
+    fn missing_knowledge(&mut self, at: &[Site], sites: &[Site]) -> anyhow::Result<Option<String>> {
         let pairs = at.iter().flat_map(|one| sites.iter().map(move |other| (one, other)));
         let mut unknown = pairs.filter(|(one, other)| one != other && !self.world.knows(one.0, other.0));
         Ok(unknown.next().map(|(one, other)| format!("{one} does not know {other} as it is")))
     }
 
-    fn violation(&mut self) -> Result<Option<String>, WorldError> {
+    fn violation(&mut self) -> anyhow::Result<Option<String>> {
         Ok(self.found())
     }
 
-    fn settle(&mut self) -> Result<Vec<String>, WorldError> {
+    fn settle(&mut self) -> anyhow::Result<Vec<String>> {
         self.note("everything is healed, and has to settle");
         // The time for settling counts from here.
         self.world.options.faulty_ms = self.world.now().ms();

@@ -1,224 +1,140 @@
 //! `kolo-sim grid`: a grid of real node processes on loopback, driven with requests, measured, and checked.
 //!
-//! Not deterministic, unlike the simulation: the seed decides hosts, requests and entry points; processes, network and
-//! clocks do the rest. Invariants: every wait has a deadline and looks for crashes; no process is left behind; what
-//! users were told is checked against all ledgers by code that shares nothing with the nodes' own.
+//! Not deterministic, unlike the simulation: the seed decides hosts, requests and entry points; processes, network and clocks do
+//! the rest. Invariants: every wait has a deadline and looks for crashes; no process is left behind; what was acknowledged to users
+//! is compared with all ledgers by code that shares nothing with the nodes' own.
 //!
-//! Reading order: `args` and `scenario`, `workload`, `cluster` and `process` (the nodes), `knowledge` and `drive` (a run
-//! without faults), `load`, `crashes` and `newcomers` (one with them), `invariants`, `aftermath` and `findings` (what is checked),
-//! `report`. `scripted` plays scenario files on the same processes.
+//! Rooms, each of which imports only those before it: `nodes` (processes, their APIs, networks between them), `load` (requests and
+//! users), `faults` (crashes, newcomers, cuts, attackers), `checks` (reservations and ledgers), `report`. `args` and `experiment`
+//! are the flags; `run` is the way through an experiment. [`crate::scenario`] plays files with steps on the same nodes.
 
-mod aftermath;
 pub mod args;
-pub mod attacker;
-mod client;
-mod cluster;
-mod crashes;
-pub mod drive;
-pub mod error;
-mod findings;
-mod hostile;
-mod interrupt;
-mod invariants;
-mod knowledge;
-mod live;
-mod load;
-mod load_figures;
-pub mod measure;
-mod members;
-pub mod memory;
-mod network;
-mod newcomers;
-mod nodes;
-mod page;
-mod partition;
-mod place;
-mod poll;
-mod process;
-mod progress;
+pub mod checks;
+mod experiment;
+pub mod faults;
+pub mod load;
+pub mod nodes;
 mod report;
-mod rest;
 mod run;
-pub mod scenario;
-pub mod scripted;
-mod search;
-mod settle;
-mod wait;
-mod wan;
-mod wire;
-pub mod workload;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::process::ExitCode;
 
 use broker::{request::Request, time::Span};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tempfile::TempDir;
 
-use args::{Checked, GridArgs};
-use cluster::{Cluster, Launch};
-use error::{GridError, UsageError};
-use findings::Findings;
-use interrupt::Interrupt;
-use network::{Network, side_of};
-use place::Place;
-use process::{NodeTiming, system};
-use progress::Progress;
-use run::Run;
-use scenario::Scenario;
-use wan::Wan;
-use workload::{Workload, shifted_request};
+use self::{
+    args::{GridArgs, find_kolo},
+    experiment::Experiment,
+    load::workload::Workload,
+    nodes::{
+        cluster::Cluster,
+        launch::{Launch, NodeTiming},
+        network::{self, Network, side_of},
+        place::Place,
+        process::Crashed,
+        run_files::{Files, allow_open_files, seconds_since_epoch},
+        wait::{Interrupt, Interrupted},
+        wan::Wan,
+    },
+    report::findings::Findings,
+    run::Run,
+};
+use crate::{progress::Progress, report::check_places, shift::shifted_request};
 
-use crate::report::{PlaceError, check_places};
-
-/// Runs the command. The exit code is 0 when all checks hold, 64 for bad flags or files, otherwise 1.
-pub fn run(args: &GridArgs) -> ExitCode {
-    match execute(args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
-}
-
-/// Whether all checks held.
-fn execute(args: &GridArgs) -> Result<bool, GridError> {
-    let checked = args.check()?;
-    let places = checked.json.iter().chain(&checked.html);
-    check_places(places).map_err(|PlaceError { path, source }| UsageError::Write { path, source })?;
-    if matches!(checked.scenario, Scenario::Partition { .. }) {
+/// Runs the command. The exit code is 0 when all checks hold, otherwise 1.
+pub fn run(args: &GridArgs) -> anyhow::Result<ExitCode> {
+    let experiment = args.check()?;
+    check_places(args.json.iter().chain(&args.html))?;
+    if matches!(experiment, Experiment::Partition { .. }) {
         network::enter()?;
     }
     allow_open_files();
-    let workload = Workload::prepare(&checked)?;
-    let files = Files::make(checked.keep_logs.as_deref())?;
+    let nodes = (args.nodes, args.newcomers(&experiment));
+    let limit = args.limit.unwrap_or(usize::MAX);
+    let workload = Workload::prepare(args.seed, nodes, args.host_source(), args.request_source(), limit)?;
+    let files = Files::make(args.keep_logs.as_deref())?;
     let interrupt = Interrupt::install()?;
-    let result = run_in(&files, &checked, &workload, &interrupt);
-    if !matches!(result, Ok(true) | Err(GridError::Interrupted)) {
+    let result = run_in(&files, args, &experiment, &workload, &interrupt);
+    let is_clean = match &result {
+        Ok(is_good) => *is_good,
+        Err(error) => error.is::<Interrupted>(),
+    };
+    if !is_clean {
         eprintln!("the nodes' data and logs are kept: {}", files.keep().join(", "));
     }
-    result
+    result.map(|is_good| if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run_in(files: &Files, checked: &Checked, workload: &Workload, interrupt: &Interrupt) -> Result<bool, GridError> {
-    let progress = Progress::new();
+/// Whether all checks held.
+fn run_in(
+    files: &Files,
+    args: &GridArgs,
+    experiment: &Experiment,
+    workload: &Workload,
+    interrupt: &Interrupt,
+) -> anyhow::Result<bool> {
+    let kolo = find_kolo(args.kolo.as_deref())?;
+    let progress = Progress::new("starting nodes", args.nodes as u64);
     let epoch = seconds_since_epoch();
-    let network = match checked.scenario {
-        Scenario::Partition { .. } => Some(Network::make(2)?),
-        Scenario::Rounds
-        | Scenario::Crashes { .. }
-        | Scenario::Hostile { .. }
-        | Scenario::Open { .. }
-        | Scenario::FindRate { .. } => None,
-    };
-    let wan = checked.distance.map(|distance| Wan::start(distance, checked.seed)).transpose()?;
+    let network = matches!(experiment, Experiment::Partition { .. }).then(|| Network::make(2)).transpose()?;
+    let wan = args.distance().map(|distance| Wan::start(distance, args.seed)).transpose()?;
+    let all = 0..workload.nodes.len();
     let places = match (&network, &wan) {
         (Some(network), _) => {
-            let halves: Vec<usize> = (0..checked.nodes).map(|index| side_of(index, checked.nodes)).collect();
+            let halves: Vec<usize> = all.map(|index| side_of(index, args.nodes)).collect();
             network.places(&halves)?
         }
-        (None, Some(wan)) => (0..workload.nodes.len()).map(|index| wan.place(index)).collect::<Result<_, _>>()?,
-        (None, None) if checked.in_process => (0..checked.nodes).map(Place::in_process).collect(),
-        (None, None) => (0..workload.nodes.len()).map(Place::loopback).collect(),
+        (None, Some(wan)) => all.map(|index| wan.place(index)).collect::<Result<_, _>>()?,
+        (None, None) if args.in_process => all.map(Place::in_process).collect(),
+        (None, None) => all.map(Place::loopback).collect(),
     };
     let grid = format!("kolo-sim-{epoch}-{}", std::process::id());
     let names: Vec<String> = (1..=workload.nodes.len()).map(|number| format!("node-{number:03}")).collect();
     let launch = Launch {
-        kolo: &checked.kolo,
+        kolo: &kolo,
         places: &places,
-        in_process: checked.in_process,
-        timing: NodeTiming { gossip: checked.gossip, losses: None, asking: checked.asking() },
+        in_process: args.in_process,
+        timing: NodeTiming { gossip: args.gossip, losses: None, asking: args.asking() },
         run_dir: files.run_dir.path(),
         log_dir: files.log_dir(),
         nodes: &workload.nodes,
         names: &names,
         epoch: Span(epoch),
         grid: &grid,
-        is_closed: checked.is_closed,
+        is_closed: args.closed,
     };
-    progress.stage("starting nodes", checked.nodes);
-    let cluster = Cluster::start(&launch, checked.nodes, interrupt, |started| progress.at(started))?;
+    let cluster = Cluster::start(&launch, args.nodes, interrupt, |started| progress.at(started as u64))?;
     let mut findings = Findings {
-        nodes: checked.nodes,
-        hosts: workload.hosts(checked.nodes),
-        conditions: checked.conditions(),
-        seed: checked.seed,
+        nodes: args.nodes,
+        hosts: workload.hosts(args.nodes),
+        conditions: args.conditions(experiment),
+        seed: args.seed,
         ..Findings::default()
     };
     let requests: Vec<Request> =
         workload.requests.iter().map(|request| shifted_request(request, Span(epoch))).collect();
-    let ended = Run {
+    let run = Run {
         cluster: &cluster,
         launch: &launch,
-        checked,
+        args,
+        experiment,
         requests: &requests,
         network: network.as_ref(),
         grid: &grid,
         progress: &progress,
-    }
-    .drive_and_check(&mut findings);
+    };
+    let ended = run.drive_and_check(&mut findings);
     findings.crashes = cluster.crashes();
-    progress.stage("stopping nodes", checked.nodes);
+    progress.begin("stopping nodes", args.nodes as u64);
     findings.failed_checks.extend(cluster.stop());
     progress.end();
     match ended {
-        Err(GridError::Interrupted) => return Err(GridError::Interrupted),
-        // Stopping has told it already, with every other process that did not end well.
-        Err(GridError::Crashed { .. }) | Ok(()) => {}
-        Err(error) => findings.failed_checks.push(error.to_string()),
+        Err(error) if error.is::<Interrupted>() => return Err(error),
+        // Stopping has reported it already, with every other process that did not end well.
+        Err(error) if error.is::<Crashed>() => {}
+        Err(error) => findings.failed_checks.push(format!("{error:#}")),
+        Ok(()) => {}
     }
     findings.check_answers();
-    report::tell(&findings, checked)?;
+    report::publish(&findings, args)?;
     Ok(findings.is_good())
-}
-
-/// Raises the soft limit on open files, for this process and those that it starts, as far as the system lets it: large grids
-/// have thousands of connections. Where that is not enough, whatever cannot be opened says so.
-fn allow_open_files() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-    {
-        // A refusal changes nothing.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
-}
-
-/// Now, in whole seconds since the Unix epoch.
-fn seconds_since_epoch() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Where a run keeps its files.
-struct Files {
-    run_dir: TempDir,
-    keep_logs: Option<PathBuf>,
-}
-
-impl Files {
-    fn make(keep_logs: Option<&Path>) -> Result<Files, GridError> {
-        if let Some(path) = keep_logs {
-            fs::create_dir_all(path).map_err(|source| UsageError::LogDirectory { path: path.to_owned(), source })?;
-        }
-        let made = tempfile::Builder::new().prefix("kolo-sim-grid-").tempdir();
-        Ok(Files {
-            run_dir: made.map_err(system("cannot make a temporary directory"))?,
-            keep_logs: keep_logs.map(Path::to_owned),
-        })
-    }
-
-    fn log_dir(&self) -> &Path {
-        self.keep_logs.as_deref().unwrap_or(self.run_dir.path())
-    }
-
-    /// Keeps everything, and says where it is.
-    fn keep(self) -> Vec<String> {
-        let kept = [Some(self.run_dir.keep()), self.keep_logs];
-        kept.into_iter().flatten().map(|path| path.display().to_string()).collect()
-    }
 }

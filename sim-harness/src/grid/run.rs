@@ -1,41 +1,44 @@
-//! What a run does between the start of the nodes and their end, scenario by scenario.
+//! What a run does between the start of the nodes and their end, experiment by experiment.
 //!
-//! Invariant: whatever the scenario, all ledgers are checked at the end, with all nodes up.
+//! Invariant: whatever the experiment, all ledgers are checked at the end, with all nodes up.
 
 use std::{
-    io,
     panic::resume_unwind,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
+use anyhow::Context;
 use broker::request::Request;
+use discovery::hostile::Attack;
 
 use super::{
-    aftermath,
-    args::Checked,
-    cluster::{Cluster, Launch},
-    crashes::{Crashes, Pattern},
-    drive,
-    error::GridError,
-    findings::Findings,
-    hostile::{self, Attackers, Phase, PhaseFigures},
-    knowledge,
-    live::{self, Pulse},
-    load::{self, Load, Pace, Placed},
-    load_figures::Before,
-    memory,
-    network::{HALVES, Network},
-    newcomers::Newcomers,
-    partition::{Cut, PartitionFigures},
-    process::system,
-    progress::Progress,
-    rest,
-    scenario::Scenario,
-    search::RateSearch,
-    settle,
+    args::GridArgs,
+    checks::aftermath,
+    experiment::Experiment,
+    faults::{
+        attack::{self, Attackers, Phase, PhaseFigures},
+        crashes::{Crashes, Pattern},
+        newcomers::Newcomers,
+        partition::{Cut, PartitionFigures},
+    },
+    load::{
+        figures::Before,
+        live::{self, Pulse},
+        rounds,
+        search::RateSearch,
+        users::{self, Load, Pace, Placed},
+    },
+    nodes::{
+        cluster::Cluster,
+        knowledge,
+        launch::Launch,
+        network::{HALVES, Network},
+    },
+    report::findings::{Findings, Memory},
 };
+use crate::progress::Progress;
 
 /// How long the load runs before a cut, so that some reservations reach across it.
 const BEFORE_CUT: Duration = Duration::from_secs(3);
@@ -47,10 +50,12 @@ pub struct Run<'a> {
     /// How they were started, with what is to be started later.
     pub launch: &'a Launch<'a>,
     /// What was asked for.
-    pub checked: &'a Checked,
+    pub args: &'a GridArgs,
+    /// What happens under load.
+    pub experiment: &'a Experiment,
     /// The requests, in the time of the run.
     pub requests: &'a [Request],
-    /// What can be cut, where the scenario needs that.
+    /// What can be cut, where the experiment needs that.
     pub network: Option<&'a Network>,
     /// Name of the grid.
     pub grid: &'a str,
@@ -59,55 +64,52 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Waits for the grid to form, drives it through the scenario, and checks what is left.
-    ///
-    /// # Errors
-    /// [`GridError`] when something ends the run early; what was found until then is in `findings`.
-    pub fn drive_and_check(&self, findings: &mut Findings) -> Result<(), GridError> {
-        self.progress.stage("forming the grid", self.checked.nodes);
-        findings.formation = knowledge::formation(self.cluster, findings.hosts, |known| self.progress.at(known))?;
-        match self.checked.scenario {
-            Scenario::Rounds => self.rounds(findings)?,
-            Scenario::Crashes { kills } => self.crashes(kills, findings)?,
-            Scenario::Partition { cut } => self.partition(cut, findings)?,
-            Scenario::Hostile { attackers, per_second, duration } => {
-                self.hostile(attackers, Pace::Open { per_second }, duration, findings)?;
+    /// Waits for the grid to form, drives it through the experiment, and checks what is left.
+    pub fn drive_and_check(&self, findings: &mut Findings) -> anyhow::Result<()> {
+        self.stage("forming the grid", self.args.nodes);
+        findings.formation = knowledge::formation(self.cluster, findings.hosts, |known| self.at(known))?;
+        match self.experiment {
+            Experiment::Rounds => self.rounds(findings)?,
+            Experiment::Crashes { kills } => self.crashes(*kills, findings)?,
+            Experiment::Partition { cut } => self.partition(*cut, findings)?,
+            Experiment::Hostile { attackers, attacks, per_second, duration } => {
+                let pace = Pace::Open { per_second: *per_second };
+                self.hostile((*attackers, attacks), pace, *duration, findings)?;
             }
-            Scenario::Open { per_second, duration, churn } => {
-                let placed = self.open("load", per_second, duration, churn, findings)?;
+            Experiment::Open { per_second, duration, churn } => {
+                let placed = self.open("load", *per_second, *duration, *churn, findings)?;
                 self.examine(placed, findings)?;
             }
-            Scenario::FindRate { first, duration, p99 } => self.find_rate(first, duration, p99, findings)?,
+            Experiment::FindRate { first, duration, p99 } => self.find_rate(*first, *duration, *p99, findings)?,
         }
-        findings.memory = Some(memory::measure(&self.cluster.pids(), self.cluster.nodes.len()));
+        findings.memory = Some(Memory::measure(&self.cluster.pids(), self.cluster.nodes.len()));
         Ok(())
     }
 
-    fn rounds(&self, findings: &mut Findings) -> Result<(), GridError> {
-        let (cluster, checked) = (self.cluster, self.checked);
-        self.progress.stage("requests", self.requests.len());
-        let at = |done| self.progress.at(done);
-        drive::drive(cluster, self.requests, checked.at_once, checked.seed, &mut findings.driven, at)?;
-        self.progress.stage("checking ledgers", checked.nodes);
-        findings.violations = settle::check_ledgers(cluster, &findings.driven.answers)?;
+    fn rounds(&self, findings: &mut Findings) -> anyhow::Result<()> {
+        let (cluster, args) = (self.cluster, self.args);
+        self.stage("requests", self.requests.len());
+        let at = |done| self.at(done);
+        rounds::drive(cluster, self.requests, args.at_once(), args.seed, &mut findings.driven, at)?;
+        self.stage("checking ledgers", args.nodes);
+        findings.violations = aftermath::check_ledgers(cluster, &findings.driven.answers)?;
         Ok(())
     }
 
-    fn crashes(&self, kills: usize, findings: &mut Findings) -> Result<(), GridError> {
-        self.progress.stage("kills under load", kills);
+    fn crashes(&self, kills: usize, findings: &mut Findings) -> anyhow::Result<()> {
+        self.stage("kills under load", kills);
         let newcomers = Newcomers::new(self.cluster, self.launch);
         let crashes = Crashes::new(self.cluster, Pattern::kills(kills), &newcomers);
-        let (seed, never) = (self.checked.seed, AtomicBool::new(false));
-        let kill = || crashes.run(seed, &never, |done| self.progress.at(done));
+        let (seed, never) = (self.args.seed, AtomicBool::new(false));
+        let kill = || crashes.run(seed, &never, |done| self.at(done));
         let (placed, recoveries) = self.under_load("load", self.users(), kill)?;
         findings.recoveries = Some(recoveries);
         self.examine(placed, findings)
     }
 
-    fn partition(&self, cut: Duration, findings: &mut Findings) -> Result<(), GridError> {
-        let missing = || system("cannot cut the grid")(io::Error::other("its nodes share one network"));
-        let network = self.network.ok_or_else(missing)?;
-        self.progress.stage("cut in two under load", self.checked.nodes);
+    fn partition(&self, cut: Duration, findings: &mut Findings) -> anyhow::Result<()> {
+        let network = self.network.context("cannot cut the grid: its nodes share one network")?;
+        self.stage("cut in two under load", self.args.nodes);
         let (placed, cut) = self.under_load("load", self.users(), || {
             self.cluster.pass(BEFORE_CUT)?;
             network.cut(&HALVES)?;
@@ -118,7 +120,7 @@ impl Run<'_> {
             let agreed = knowledge::agreement(self.cluster, healed)?;
             Ok(Cut { begun, healed, agreed })
         })?;
-        let figures = PartitionFigures::new(&cut, &placed, self.checked.nodes);
+        let figures = PartitionFigures::new(&cut, &placed, self.args.nodes);
         findings.failed_checks.extend(figures.failed_checks());
         findings.partition = Some(figures);
         self.examine(placed, findings)
@@ -126,21 +128,21 @@ impl Run<'_> {
 
     fn hostile(
         &self,
-        attackers: usize,
+        (attackers, attacks): (usize, &[Attack]),
         pace: Pace,
         duration: Duration,
         findings: &mut Findings,
-    ) -> Result<(), GridError> {
+    ) -> anyhow::Result<()> {
         self.wait_for_rest(findings)?;
         let mut all = Vec::new();
         for phase in Phase::ALL {
-            self.progress.stage(phase.name(), self.checked.nodes);
-            let attackers = Attackers::start(self.cluster, self.grid, phase, attackers, &self.checked.attacks)?;
-            let attack = || hostile::watch(self.cluster, attackers, duration);
+            self.stage(phase.name(), self.args.nodes);
+            let attackers = Attackers::start(self.cluster, self.grid, phase, attackers, attacks)?;
+            let attack = || attack::watch(self.cluster, attackers, duration);
             let (mut placed, measured) = self.under_load(phase.name(), pace, attack)?;
             findings.hostile.push(PhaseFigures::new(phase, &placed, measured, findings.hostile.first()));
             // The next phase finds the grid as this one did.
-            load::take_all_back(self.cluster, &mut placed)?;
+            users::cancel_all(self.cluster, &mut placed)?;
             all.extend(placed);
         }
         self.examine(all, findings)
@@ -154,9 +156,9 @@ impl Run<'_> {
         duration: Duration,
         churn: bool,
         findings: &mut Findings,
-    ) -> Result<Vec<Placed>, GridError> {
+    ) -> anyhow::Result<Vec<Placed>> {
         self.wait_for_rest(findings)?;
-        self.progress.stage(&format!("open load, {per_second:.1} a second"), self.checked.nodes);
+        self.stage(&format!("open load, {per_second:.1} a second"), self.args.nodes);
         let before = Before::look(self.cluster);
         let newcomers = Newcomers::new(self.cluster, self.launch);
         let (placed, recoveries) = self.under_load(name, Pace::Open { per_second }, || {
@@ -166,7 +168,7 @@ impl Run<'_> {
             let over = AtomicBool::new(false);
             thread::scope(|scope| {
                 let crashes = Crashes::new(self.cluster, Pattern::churn(), &newcomers);
-                let churning = scope.spawn(|| crashes.run(self.checked.seed, &over, |_| ()));
+                let churning = scope.spawn(|| crashes.run(self.args.seed, &over, |_| ()));
                 let passed = self.cluster.pass(duration);
                 over.store(true, Ordering::Relaxed);
                 let recoveries = churning.join().unwrap_or_else(|panic| resume_unwind(panic))?;
@@ -179,25 +181,19 @@ impl Run<'_> {
         Ok(placed)
     }
 
-    fn wait_for_rest(&self, findings: &mut Findings) -> Result<(), GridError> {
-        self.progress.stage("waiting for rest", self.checked.nodes);
-        findings.rest = Some(rest::wait(self.cluster)?);
+    fn wait_for_rest(&self, findings: &mut Findings) -> anyhow::Result<()> {
+        self.stage("waiting for rest", self.args.nodes);
+        findings.rest = Some(self.cluster.rest()?);
         Ok(())
     }
 
-    fn find_rate(
-        &self,
-        first: f64,
-        duration: Duration,
-        p99: Duration,
-        findings: &mut Findings,
-    ) -> Result<(), GridError> {
+    fn find_rate(&self, first: f64, duration: Duration, p99: Duration, findings: &mut Findings) -> anyhow::Result<()> {
         let mut search = RateSearch::new(first);
         let mut all = Vec::new();
         while let Some(rate) = search.next() {
             let name = format!("step-{}", findings.loads.len() + 1);
             let mut placed = self.open(&name, rate, duration, false, findings)?;
-            load::take_all_back(self.cluster, &mut placed)?;
+            users::cancel_all(self.cluster, &mut placed)?;
             all.extend(placed);
             search.tried(rate, findings.loads.last().is_some_and(|load| load.has_kept_up(p99)));
         }
@@ -205,9 +201,17 @@ impl Run<'_> {
         self.examine(all, findings)
     }
 
-    /// As many users as requests go out at the same moment in a run without faults.
+    /// As many users as a run without faults has requests at the same moment.
     fn users(&self) -> Pace {
-        Pace::Closed { users: self.checked.at_once }
+        Pace::Closed { users: self.args.at_once() }
+    }
+
+    fn stage(&self, name: &str, steps: usize) {
+        self.progress.begin(name, steps as u64);
+    }
+
+    fn at(&self, done: usize) {
+        self.progress.at(done as u64);
     }
 
     /// Keeps users busy for as long as `happening` lasts.
@@ -215,11 +219,11 @@ impl Run<'_> {
         &self,
         name: &str,
         pace: Pace,
-        happening: impl FnOnce() -> Result<T, GridError>,
-    ) -> Result<(Vec<Placed>, T), GridError> {
-        let (cluster, requests, seed) = (self.cluster, self.requests, self.checked.seed);
+        happening: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<(Vec<Placed>, T)> {
+        let (cluster, requests, seed) = (self.cluster, self.requests, self.args.seed);
         let pulse = Pulse::new();
-        let standing_max = 2 * self.checked.nodes;
+        let standing_max = 2 * self.args.nodes;
         let load = Load { cluster, requests, name, seed, pace, standing_max, pulse: &pulse };
         let (over, is_answered) = (AtomicBool::new(false), AtomicBool::new(false));
         let (placed, happened) = thread::scope(|scope| {
@@ -236,8 +240,8 @@ impl Run<'_> {
         Ok((placed?, happened))
     }
 
-    fn examine(&self, mut placed: Vec<Placed>, findings: &mut Findings) -> Result<(), GridError> {
-        self.progress.stage("checking promises and ledgers", self.checked.nodes);
+    fn examine(&self, mut placed: Vec<Placed>, findings: &mut Findings) -> anyhow::Result<()> {
+        self.stage("checking promises and ledgers", self.args.nodes);
         let examined = aftermath::examine(self.cluster, &mut placed);
         findings.driven.answers.extend(placed.into_iter().map(|one| one.answer));
         let examined = examined?;

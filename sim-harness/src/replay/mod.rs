@@ -37,7 +37,7 @@ use self::{
     series::Series,
     trace::{Rules, Trace},
 };
-use crate::{error::BadUsage, grid::memory, progress::Progress, report::check_places};
+use crate::{error::BadUsage, progress::Progress, report::check_places, usage};
 
 /// Jobs between two looks at the display.
 const SHOWN_EVERY: usize = 256;
@@ -73,7 +73,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         let page = page::page(&metrics, &setting, &series, &growth, metrics::processors_of(&clusters));
         page.write(path).with_context(|| BadUsage::new(path.display()))?;
     }
-    let cost = Cost { speed, memory_mib_max: memory::peak(), growth };
+    let cost = Cost { speed, memory_mib_max: usage::peak_mib(), growth };
     let document = Document { metrics: &metrics, setting: &setting, cost: &cost };
     args.output.print(|| output::table(&metrics, &setting, &cost), &document).context("standard output")?;
     Ok(ExitCode::SUCCESS)

@@ -11,7 +11,7 @@ use super::{
     traffic::{Flow, KINDS, Kind},
     world::World,
 };
-use crate::grid::measure::{Percentiles, percentiles};
+use crate::grid::load::measure::{Percentiles, percentiles};
 
 /// Traffic of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{compare::Comparison, figures::Figures};
 use crate::{
-    grid::measure::Percentiles,
+    grid::load::measure::Percentiles,
     report::{Axis, Page, Plot, Table},
 };
 

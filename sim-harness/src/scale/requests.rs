@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     engine::{Medium, Moment, Write},
-    grid::workload::shifted_request,
+    shift::shifted_request,
 };
 
 /// Users, each with a key.

@@ -12,7 +12,7 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::world::{Event, World};
-use crate::{engine::Moment, grid::drive};
+use crate::{engine::Moment, grid::load::rounds as real_rounds};
 
 /// From one look at whether a site has published its change to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -48,7 +48,7 @@ impl Rounds {
     pub fn new(requests: usize, at_once: usize, sites: usize, seed: u64) -> Rounds {
         let mut entry_points: Vec<usize> = (0..sites).collect();
         entry_points.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
-        Rounds { left: drive::rounds(requests, at_once).into(), entry_points, ..Rounds::default() }
+        Rounds { left: real_rounds::rounds(requests, at_once).into(), entry_points, ..Rounds::default() }
     }
 
     /// Through which site the request with this number goes.
@@ -79,7 +79,7 @@ impl World {
             return;
         }
         let is_measured =
-            self.rounds.present == 1 && self.counts.spread_ms.len() < drive::SPREADS_MAX && self.sites.len() > 1;
+            self.rounds.present == 1 && self.counts.spread_ms.len() < real_rounds::SPREADS_MAX && self.sites.len() > 1;
         match self.change_of(request).filter(|_| is_measured) {
             Some(change) => self.look_for(change),
             None => self.begin_round(self.now()),

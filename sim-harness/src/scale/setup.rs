@@ -25,7 +25,7 @@ use crate::{
     engine::Disk,
     error::BadUsage,
     generate::{self, Kind},
-    grid::workload::deal,
+    grid::load::workload::deal,
 };
 
 /// Keys of sites begin here, after those of users.

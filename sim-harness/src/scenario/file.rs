@@ -1,11 +1,11 @@
 //! Reads a scenario file and checks that it makes sense.
 //!
-//! Invariant: nothing is guessed. Unknown keys and verbs, sites that do not run when they are needed and requests that
-//! nobody has submitted are refused with their line, before anything is played.
+//! Invariant: nothing is guessed. Unknown keys and verbs, sites that do not run when a step needs them, and requests that no
+//! step has submitted are refused with their line, before anything is played.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::RangeInclusive,
+    ops::{Range, RangeInclusive},
     time::Duration,
 };
 
@@ -16,286 +16,422 @@ use broker::{
     resources::{Amounts, Attributes, ResourceName},
     time::Time,
 };
-use toml::de::{DeTable, DeValue};
-
-use super::{
-    step::{Action, Asked, Expectation, GridSettings, Outcome, SITES_MAX, ScenarioFile, Site, Step, Submission, Verb},
-    table::{Entry, Table, Wrong, line_of},
+use serde::{Deserialize, de::DeserializeOwned};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, ValueDeserializer},
 };
 
+use super::step::{Action, Asked, Expectation, GridSettings, Many, ScenarioFile, Site, Step, Submission, Verb, What};
+use crate::duration;
+
+/// Most sites: they are called by letters.
+const SITES_MAX: u64 = 26;
 /// Most steps.
 const STEPS_MAX: usize = 1_000;
 /// Most requests.
 const REQUESTS_MAX: usize = 200;
-/// Longest wait, and longest time for anything to come true.
-const WAIT_MAX: Duration = Duration::from_secs(600);
-/// Longest reservation, and farthest start.
-const REACH_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Longest wait, and longest time for anything to come true, in seconds.
+const WAIT_MAX_S: u64 = 600;
+/// Longest reservation, and farthest start, in seconds.
+const REACH_MAX_S: u64 = 24 * 3600;
 /// How soon something has to come true when not given.
 const WITHIN: Duration = Duration::from_secs(30);
 /// How far after the earliest start the latest one is when not given.
 const WINDOW: Duration = Duration::from_secs(3600);
-/// Accepted numbers of hosts of a site, and of a request.
-const HOSTS: RangeInclusive<u64> = 1..=50;
-/// Accepted numbers of cores of a host.
-const CORES: RangeInclusive<u64> = 1..=1024;
+/// Most hosts of a site, and of a request.
+const HOSTS_MAX: u64 = 50;
+/// Most cores of a host.
+const CORES_MAX: u64 = 1024;
 
 /// What a step can be; each is a key.
 const VERBS: [&str; 11] =
     ["start", "stop", "kill", "shrink", "submit", "cancel", "repair", "cut", "heal", "wait", "expect"];
+
+/// What is wrong in a file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{line}: {what}, in `{written}`")]
+pub struct Wrong {
+    /// Line, from 1.
+    pub line: usize,
+    what: String,
+    /// The line as it is written.
+    written: String,
+}
+
+/// The text of a file.
+#[derive(Clone, Copy)]
+struct Source<'a>(&'a str);
+
+impl<'a> Source<'a> {
+    /// Line, from 1, of a place.
+    fn line(self, place: usize) -> usize {
+        1 + self.0.bytes().take(place).filter(|byte| *byte == b'\n').count()
+    }
+
+    fn wrong(self, place: Range<usize>, what: impl Into<String>) -> Wrong {
+        let line = self.line(place.start);
+        let written = self.0.lines().nth(line - 1).unwrap_or_default().trim().to_owned();
+        Wrong { line, what: what.into(), written }
+    }
+
+    /// A value that its type describes; `place` is where it stands.
+    fn read<T: DeserializeOwned>(self, value: Spanned<DeValue<'a>>) -> Result<T, Wrong> {
+        let place = value.span();
+        T::deserialize(ValueDeserializer::from(value))
+            .map_err(|error| self.wrong(error.span().unwrap_or(place), error.message().replace('\n', ", ")))
+    }
+}
 
 /// Reads a scenario. `seed` replaces the file's.
 ///
 /// # Errors
 /// [`Wrong`] with the line.
 pub fn read(text: &str, seed: Option<u64>) -> Result<ScenarioFile, Wrong> {
-    let table = DeTable::parse(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| line_of(text, span.start));
-        Wrong::at(line, "the file", "TOML", error.message().replace('\n', ", "))
-    })?;
-    let mut file = Table::new(text, "the file", 0, table.get_ref());
-    let written = file.need("grid", "a table [grid]")?;
-    let DeValue::Table(keys) = written.value() else { return Err(written.wrong("a table [grid]")) };
-    let grid = grid(Table::new(text, "grid", written.start(), keys), seed)?;
-    let mut state = State { sites: grid.sites, hosts: vec![grid.hosts_per_site; grid.sites], ..State::default() };
-    let steps = file.need("step", "tables [[step]]")?;
-    let DeValue::Array(list) = steps.value() else { return Err(steps.wrong("tables [[step]]")) };
-    if list.len() > STEPS_MAX {
-        return Err(Wrong::at(steps.line, "step", format!("at most {STEPS_MAX} steps"), list.len().to_string()));
-    }
-    let mut read = Vec::new();
-    for one in list.iter() {
-        let DeValue::Table(keys) = one.get_ref() else { return Err(steps.wrong("tables [[step]]")) };
-        read.push(state.step(Table::new(text, "step", one.span().start, keys))?);
-    }
-    file.end()?;
-    Ok(ScenarioFile { grid, steps: read })
-}
-
-fn grid(mut table: Table<'_>, seed: Option<u64>) -> Result<GridSettings, Wrong> {
-    let sites = table.need("sites", "the number of sites")?.number(&(1..=SITES_MAX))?;
-    let hosts = table.get("hosts_per_site").map_or(Ok(1), |entry| entry.number(&HOSTS))?;
-    let cores = table.get("cpu").map_or(Ok(4), |entry| entry.number(&CORES))?;
-    let memory = table.get("memory");
-    let memory_text = memory.as_ref().map_or(Ok("8GiB"), Entry::text)?;
-    let of_file = table.get("seed").map_or(Ok(1), |entry| entry.number(&(0..=u64::MAX)))?;
-    let mut duration = |key, default_s| {
-        let entry = table.get(key);
-        entry.map_or(Ok(Duration::from_secs(default_s)), |entry| entry.duration(WAIT_MAX))
+    let source = Source(text);
+    let table = DeTable::parse(text)
+        .map_err(|error| source.wrong(error.span().unwrap_or_default(), error.message().replace('\n', ", ")))?;
+    let (place, mut table) = (table.span(), table.into_inner());
+    let steps = match table.remove("step").map(|steps| (steps.span(), steps.into_inner())) {
+        Some((place, DeValue::Array(steps))) if steps.len() > STEPS_MAX => {
+            return Err(source.wrong(place, format!("expected at most {STEPS_MAX} steps, got {}", steps.len())));
+        }
+        Some((_, DeValue::Array(steps))) => steps,
+        Some((place, _)) => return Err(source.wrong(place, "expected tables [[step]]")),
+        None => return Err(source.wrong(place, "expected tables [[step]], got none")),
     };
-    let (check, lost_after) = (duration("check", 3)?, duration("lost_after", 1)?);
-    let mut capacity = Amounts::new();
-    for (name, text) in [("cpu", cores.to_string().as_str()), ("memory", memory_text)] {
-        let wrong =
-            |why: String| Wrong::at(memory.as_ref().map_or(table.line(), |entry| entry.line), name, "an amount", why);
-        let resource = ResourceName::new(name).map_err(|error| wrong(error.to_string()))?;
-        let amount = parse_amount(&resource, text).map_err(|error| wrong(error.to_string()))?;
-        capacity.insert(resource, amount);
-    }
-    table.end()?;
-    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let (sites, hosts_per_site) = (count(sites), count(hosts));
-    Ok(GridSettings { sites, hosts_per_site, capacity, seed: seed.unwrap_or(of_file), check, lost_after })
+    let FileText { grid } = source.read(Spanned::new(place, DeValue::Table(table)))?;
+    let grid = grid.settings(seed).map_err(|error| source.wrong(0..0, error))?;
+    let hosts = vec![grid.hosts_per_site; grid.sites];
+    let mut state = State { source, hosts, running: BTreeSet::new(), requests: BTreeMap::new() };
+    let steps = steps.into_iter().map(|step| state.step(step)).collect::<Result<_, _>>()?;
+    Ok(ScenarioFile { grid, steps })
 }
 
-/// How things stand when a step comes, as far as the file alone tells it.
-#[derive(Default)]
-struct State {
-    sites: usize,
-    /// Hosts of each.
+/// A whole number in a range.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "u64")]
+struct Count<const MIN: u64, const MAX: u64>(usize);
+
+impl<const MIN: u64, const MAX: u64> TryFrom<u64> for Count<MIN, MAX> {
+    type Error = String;
+
+    fn try_from(number: u64) -> Result<Self, String> {
+        let count = usize::try_from(number).ok().filter(|_| (MIN..=MAX).contains(&number));
+        count.map(Count).ok_or_else(|| format!("expected a whole number from {MIN} to {MAX}, got {number}"))
+    }
+}
+
+/// A duration of at most so many seconds.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+struct Length<const MAX_S: u64>(Duration);
+
+impl<const MAX_S: u64> TryFrom<String> for Length<MAX_S> {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        duration::within(Duration::from_millis(1)..=Duration::from_secs(MAX_S))(&text).map(Length)
+    }
+}
+
+/// Amounts with units, such as `{ cpu = "2.5", memory = "4GiB" }`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(try_from = "BTreeMap<ResourceName, String>")]
+struct AmountTexts(Amounts);
+
+impl TryFrom<BTreeMap<ResourceName, String>> for AmountTexts {
+    type Error = String;
+
+    fn try_from(texts: BTreeMap<ResourceName, String>) -> Result<Self, String> {
+        let read = |(name, text): (ResourceName, String)| {
+            let amount = parse_amount(&name, &text).map_err(|error| format!("{name}: {error}"))?;
+            Ok((name, amount))
+        };
+        texts.into_iter().map(read).collect::<Result<_, String>>().map(AmountTexts)
+    }
+}
+
+/// Memory of a host.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+struct Memory(AmountTexts);
+
+impl TryFrom<String> for Memory {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let name = ResourceName::new("memory").map_err(|error| error.to_string())?;
+        AmountTexts::try_from(BTreeMap::from([(name, text)])).map(Memory)
+    }
+}
+
+/// The file, without its steps.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    grid: GridText,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GridText {
+    sites: Count<1, SITES_MAX>,
+    hosts_per_site: Option<Count<1, HOSTS_MAX>>,
+    cpu: Option<Count<1, CORES_MAX>>,
+    memory: Option<Memory>,
+    seed: Option<u64>,
+    check: Option<Length<WAIT_MAX_S>>,
+    lost_after: Option<Length<WAIT_MAX_S>>,
+}
+
+impl GridText {
+    fn settings(self, seed: Option<u64>) -> Result<GridSettings, String> {
+        let cores = self.cpu.map_or(4, |cores| cores.0).to_string();
+        let cpu = ResourceName::new("cpu").map_err(|error| error.to_string())?;
+        let AmountTexts(mut capacity) = AmountTexts::try_from(BTreeMap::from([(cpu, cores)]))?;
+        let Memory(AmountTexts(memory)) = self.memory.map_or_else(|| Memory::try_from("8GiB".to_owned()), Ok)?;
+        capacity.extend(memory);
+        Ok(GridSettings {
+            sites: self.sites.0,
+            hosts_per_site: self.hosts_per_site.map_or(1, |hosts| hosts.0),
+            capacity,
+            seed: seed.or(self.seed).unwrap_or(1),
+            check: self.check.map_or(Duration::from_secs(3), |check| check.0),
+            lost_after: self.lost_after.map_or(Duration::from_secs(1), |lost| lost.0),
+        })
+    }
+}
+
+/// A step that waits.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WaitText {
+    wait: Length<WAIT_MAX_S>,
+}
+
+/// A step that submits requests; times count from then.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SubmitText {
+    submit: Many<Asked>,
+    through: Many<Site>,
+    hosts: Count<1, HOSTS_MAX>,
+    duration: Length<REACH_MAX_S>,
+    earliest: Option<Length<REACH_MAX_S>>,
+    latest: Option<Length<REACH_MAX_S>>,
+    #[serde(default)]
+    per_host: AmountTexts,
+    #[serde(default)]
+    total: AmountTexts,
+    #[serde(default)]
+    move_on_loss: bool,
+}
+
+/// A step that expects something.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectText {
+    expect: What,
+    within: Option<Length<WAIT_MAX_S>>,
+    request: Option<Many<Asked>>,
+    count: Option<usize>,
+    hosts: Option<usize>,
+    at: Option<Many<Site>>,
+    sites: Option<Many<Site>>,
+}
+
+impl SubmitText {
+    fn request(&self) -> Result<Request, String> {
+        let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        let earliest = self.earliest.map(|earliest| earliest.0);
+        let latest = self.latest.map_or_else(|| earliest.unwrap_or_default() + WINDOW, |latest| latest.0);
+        let document = RequestDocument {
+            id: None,
+            hosts: u32::try_from(self.hosts.0).unwrap_or(u32::MAX),
+            duration: seconds(self.duration.0),
+            earliest: earliest.map(|earliest| Time(seconds(earliest))),
+            latest: Some(Time(seconds(latest))),
+            per_host: self.per_host.0.clone(),
+            total: self.total.0.clone(),
+            attributes: Attributes::new(),
+            candidates: None,
+            effort: None,
+            move_on_loss: self.move_on_loss,
+        };
+        Request::try_from(document).map_err(|error| error.to_string())
+    }
+}
+
+/// The state of the grid when a step comes, as far as the file alone says it.
+struct State<'a> {
+    source: Source<'a>,
+    /// Hosts of each site.
     hosts: Vec<usize>,
     running: BTreeSet<Site>,
     /// The requests, with the site that each is with.
     requests: BTreeMap<String, (Asked, Site)>,
 }
 
-impl State {
-    fn step(&mut self, mut table: Table<'_>) -> Result<Step, Wrong> {
-        let line = table.line();
-        let [verb] = table.present(&VERBS)[..] else {
-            let found = match &table.present(&VERBS)[..] {
-                [] => table.names(),
+impl<'a> State<'a> {
+    fn step(&mut self, step: Spanned<DeValue<'a>>) -> Result<Step, Wrong> {
+        let (source, place) = (self.source, step.span());
+        let wrong = |what: String| source.wrong(place.clone(), what);
+        let DeValue::Table(keys) = step.get_ref() else { return Err(wrong("expected tables [[step]]".to_owned())) };
+        let verbs: Vec<&str> = VERBS.into_iter().filter(|verb| keys.contains_key(*verb)).collect();
+        let [verb] = verbs[..] else {
+            let found = match &verbs[..] {
+                [] => keys.keys().map(|key| key.get_ref().as_ref()).collect::<Vec<_>>().join(", "),
                 several => several.join(" and "),
             };
-            return Err(Wrong::at(line, "step", format!("exactly one of {}", VERBS.join(", ")), found));
+            return Err(wrong(format!("expected exactly one of {}, got {found}", VERBS.join(", "))));
         };
         let verb = match verb {
-            "wait" => Verb::Wait(table.need("wait", "a duration")?.duration(WAIT_MAX)?),
-            "expect" => {
-                let what = self.expectation(&mut table)?;
-                let within = table.get("within").map_or(Ok(WITHIN), |entry| entry.duration(WAIT_MAX))?;
-                Verb::Expect { what, within }
+            "wait" => Verb::Wait(source.read::<WaitText>(step)?.wait.0),
+            "expect" => Verb::Expect(self.expectation(source.read(step)?).map_err(wrong)?),
+            "submit" => Verb::Act(Action::Submit(self.submissions(&source.read(step)?).map_err(wrong)?)),
+            verb => {
+                let named = DeTable::from_iter([(Spanned::new(place.clone(), verb.into()), step)]);
+                let mut action = source.read(Spanned::new(place.clone(), DeValue::Table(named)))?;
+                self.check(&mut action).map_err(wrong)?;
+                Verb::Act(action)
             }
-            action => Verb::Act(self.action(action, &mut table)?),
         };
-        table.end()?;
-        Ok(Step { line, verb })
+        Ok(Step { line: source.line(place.start), verb })
     }
 
-    fn action(&mut self, verb: &'static str, table: &mut Table<'_>) -> Result<Action, Wrong> {
-        Ok(match verb {
-            "start" => {
-                let written = table.need(verb, "sites")?;
-                let sites = self.sites(&written)?;
-                if let Some(site) = sites.iter().find(|site| !self.running.insert(**site)) {
-                    return Err(written.wrong(format!("sites that do not run, unlike {site}")));
+    /// Checks an action, and notes what it changes.
+    fn check(&mut self, action: &mut Action) -> Result<(), String> {
+        match action {
+            Action::Start { start } => {
+                self.exist(start)?;
+                match start.0.iter().find(|site| !self.running.insert(**site)) {
+                    Some(site) => Err(format!("{site} runs already")),
+                    None => Ok(()),
                 }
-                Action::Start(sites)
             }
-            "stop" | "kill" => {
-                let sites = self.running_sites(&table.need(verb, "sites")?)?;
-                self.running.retain(|site| !sites.contains(site));
-                if verb == "stop" { Action::Stop(sites) } else { Action::Kill(sites) }
+            Action::Stop { stop: sites } | Action::Kill { kill: sites } => {
+                self.run(sites)?;
+                self.running.retain(|site| !sites.0.contains(site));
+                Ok(())
             }
-            "shrink" => {
-                let site = self.one_running(&table.need(verb, "a site")?)?;
-                let fewest = table.need("hosts", "how many hosts are left")?;
-                let most = self.hosts[site.0].saturating_sub(1) as u64;
-                let hosts = usize::try_from(fewest.number(&(1..=most))?).unwrap_or(usize::MAX);
-                self.hosts[site.0] = hosts;
-                Action::Shrink { site, hosts }
+            Action::Shrink { shrink: site, hosts } => {
+                self.run(&Many(vec![*site]))?;
+                in_range("hosts", *hosts, 1..=self.hosts[site.0].saturating_sub(1))?;
+                self.hosts[site.0] = *hosts;
+                Ok(())
             }
-            "submit" => Action::Submit(self.submissions(table)?),
-            "cancel" => {
-                let written = table.need(verb, "a request")?;
-                let (asked, with) = self.request(&written, written.text()?)?;
-                if !self.running.contains(&with) {
-                    return Err(written.wrong(format!("a request whose entry point runs, which {with} does not")));
+            Action::Cancel { cancel } => {
+                let with = self.resolve(cancel)?;
+                let runs = self.running.contains(&with);
+                if runs { Ok(()) } else { Err(format!("the entry point of {cancel}, {with}, does not run")) }
+            }
+            Action::Repair { repair, through } => {
+                self.resolve(repair)?;
+                self.run(&Many(vec![*through]))?;
+                self.requests.insert(repair.name.clone(), (repair.clone(), *through));
+                Ok(())
+            }
+            Action::Cut { cut, .. } => self.exist(cut),
+            Action::Heal { heal } => {
+                if *heal {
+                    Ok(())
+                } else {
+                    Err("heal: expected true".to_owned())
                 }
-                Action::Cancel(asked)
             }
-            "repair" => {
-                let written = table.need(verb, "a request")?;
-                let (asked, _) = self.request(&written, written.text()?)?;
-                let through = self.one_running(&table.need("through", "the site to go to")?)?;
-                self.requests.insert(asked.name.clone(), (asked.clone(), through));
-                Action::Repair { asked, through }
-            }
-            "cut" => {
-                let part = self.sites(&table.need(verb, "sites")?)?;
-                let one_way = table.get("one_way").map(|entry| entry.yes()).transpose()?.is_some();
-                Action::Cut { part, one_way }
-            }
-            _ => {
-                table.need(verb, "true")?.yes()?;
-                Action::Heal
-            }
-        })
-    }
-
-    fn submissions(&mut self, table: &mut Table<'_>) -> Result<Vec<Submission>, Wrong> {
-        let written = table.need("submit", "a name")?;
-        let entry_points = table.need("through", "the site that is asked")?;
-        let through = self.running_sites(&entry_points)?;
-        let names = written.texts()?;
-        if names.len() != through.len() {
-            return Err(entry_points.wrong(format!("as many sites as requests, {}", names.len())));
+            Action::Submit(_) => Ok(()),
         }
-        let request = request(table)?;
+    }
+
+    fn submissions(&mut self, text: &SubmitText) -> Result<Vec<Submission>, String> {
+        self.run(&text.through)?;
+        let (names, sites) = (&text.submit.0, &text.through.0);
+        if names.len() != sites.len() {
+            return Err(format!("expected as many sites as requests: {} and {}", sites.len(), names.len()));
+        }
+        let request = text.request()?;
         let mut submissions = Vec::new();
-        for (name, through) in names.into_iter().zip(through) {
-            let id = RequestId::new(name).map_err(|error| written.wrong(error.to_string()))?;
-            let asked = Asked { number: self.requests.len(), name: name.to_owned() };
+        for (Asked { name, .. }, through) in names.iter().zip(sites) {
+            let id = RequestId::new(name).map_err(|error| error.to_string())?;
+            let asked = Asked { number: self.requests.len(), name: name.clone() };
             if asked.number >= REQUESTS_MAX {
-                return Err(written.wrong(format!("at most {REQUESTS_MAX} requests")));
+                return Err(format!("expected at most {REQUESTS_MAX} requests"));
             }
-            if self.requests.insert(name.to_owned(), (asked.clone(), through)).is_some() {
-                return Err(written.wrong("a name that no other request has"));
+            if self.requests.insert(name.clone(), (asked.clone(), *through)).is_some() {
+                return Err(format!("{name}: expected a name that no other request has"));
             }
-            submissions.push(Submission { asked, through, request: request.clone().with_id(id) });
+            submissions.push(Submission { asked, through: *through, request: request.clone().with_id(id) });
         }
         Ok(submissions)
     }
 
-    fn expectation(&self, table: &mut Table<'_>) -> Result<Expectation, Wrong> {
-        let written = table.need("expect", "what is expected")?;
-        let word = written.text()?;
-        if let Some(outcome) = Outcome::ALL.into_iter().find(|outcome| outcome.name() == word) {
-            let names = table.need("request", "the request or requests meant")?;
-            let asked = names.texts()?.into_iter().map(|name| self.request(&names, name).map(|(asked, _)| asked));
-            let asked = asked.collect::<Result<Vec<_>, _>>()?;
-            let all = asked.len() as u64;
-            let count = table.get("count").map_or(Ok(all), |entry| entry.number(&(0..=all)))?;
-            return Ok(Expectation::Outcome { asked, outcome, count: usize::try_from(count).unwrap_or(usize::MAX) });
-        }
-        let all: Vec<Site> = self.running.iter().copied().collect();
-        let sites =
-            |table: &mut Table<'_>, key| table.get(key).map_or(Ok(all.clone()), |entry| self.running_sites(&entry));
-        let named = |table: &mut Table<'_>| {
-            let entry = table.get("request");
-            entry.map(|entry| self.request(&entry, entry.text()?).map(|(asked, _)| asked)).transpose()
+    fn expectation(&self, text: ExpectText) -> Result<Expectation, String> {
+        let ExpectText { expect: what, within, request, count, hosts, at, sites } = text;
+        let given = [
+            ("request", request.is_some()),
+            ("count", count.is_some()),
+            ("hosts", hosts.is_some()),
+            ("at", at.is_some()),
+            ("sites", sites.is_some()),
+        ];
+        let (needed, optional): (&[&str], &[&str]) = match what {
+            _ if what.outcome().is_some() => (&["request"], &["count"]),
+            What::Booked => (&["request", "hosts"], &["at"]),
+            What::NothingBooked => (&[], &["request", "at"]),
+            What::SitesKnown => (&[], &["sites", "at"]),
+            _ => (&[], &[]),
         };
-        Ok(match word {
-            "booked" => {
-                let missing = || written.wrong("a request, under the key request, for booked");
-                let asked = named(table)?.ok_or_else(missing)?;
-                let hosts = table.need("hosts", "on how many hosts")?.number(&(0..=*HOSTS.end()))?;
-                let hosts = usize::try_from(hosts).unwrap_or(usize::MAX);
-                Expectation::Booked { asked, hosts, at: sites(table, "at")? }
+        for (key, is_given) in given {
+            if needed.contains(&key) && !is_given {
+                return Err(format!("this expectation needs the key {key}"));
             }
-            "nothing_booked" => Expectation::NothingBooked { asked: named(table)?, at: sites(table, "at")? },
-            "sites_known" => Expectation::SitesKnown { at: sites(table, "at")?, sites: sites(table, "sites")? },
-            "no_violation" => Expectation::NoViolation,
-            _ => {
-                let outcomes = Outcome::ALL.map(Outcome::name).join(", ");
-                let expected = format!("one of {outcomes}, booked, nothing_booked, sites_known, no_violation");
-                return Err(written.wrong(expected));
+            if is_given && !needed.contains(&key) && !optional.contains(&key) {
+                return Err(format!("this expectation has no key {key}"));
             }
-        })
+        }
+        let mut asked = request.unwrap_or(Many(Vec::new()));
+        asked.0.iter_mut().try_for_each(|asked| self.resolve(asked).map(|_| ()))?;
+        if what.outcome().is_none() && asked.0.len() > 1 {
+            return Err("expected one request".to_owned());
+        }
+        let count = count.unwrap_or(asked.0.len());
+        in_range("count", count, 0..=asked.0.len())?;
+        let all = || Many(self.running.iter().copied().collect());
+        let (at, sites) = (at.unwrap_or_else(all), sites.unwrap_or_else(all));
+        self.run(&at)?;
+        self.run(&sites)?;
+        let within = within.map_or(WITHIN, |within| within.0);
+        Ok(Expectation { what, within, asked, count, hosts: hosts.unwrap_or_default(), at, sites })
     }
 
-    fn request(&self, entry: &Entry<'_>, name: &str) -> Result<(Asked, Site), Wrong> {
-        self.requests.get(name).cloned().ok_or_else(|| entry.wrong("a request that was submitted before"))
+    /// Completes the name of a request that was submitted before; the site that it is with.
+    fn resolve(&self, asked: &mut Asked) -> Result<Site, String> {
+        let missing = || format!("{asked}: expected a request that was submitted before");
+        let (known, with) = self.requests.get(&asked.name).ok_or_else(missing)?;
+        asked.number = known.number;
+        Ok(*with)
     }
 
-    fn sites(&self, entry: &Entry<'_>) -> Result<Vec<Site>, Wrong> {
-        let last = Site(self.sites.saturating_sub(1));
-        let all = entry.texts()?.into_iter().map(|name| {
-            let site = Site::named(name).filter(|site| *site <= last);
-            site.ok_or_else(|| entry.wrong(format!("sites, which are called a to {last}")))
-        });
-        all.collect()
-    }
-
-    fn running_sites(&self, entry: &Entry<'_>) -> Result<Vec<Site>, Wrong> {
-        let sites = self.sites(entry)?;
-        match sites.iter().find(|site| !self.running.contains(site)) {
-            Some(site) => Err(entry.wrong(format!("sites that run, unlike {site}"))),
-            None => Ok(sites),
+    fn exist(&self, sites: &Many<Site>) -> Result<(), String> {
+        let last = Site(self.hosts.len() - 1);
+        match sites.0.iter().find(|site| **site > last) {
+            Some(site) => Err(format!("expected sites, which are called a to {last}, got {site}")),
+            None if sites.0.is_empty() => Err("expected at least one site".to_owned()),
+            None => Ok(()),
         }
     }
 
-    fn one_running(&self, entry: &Entry<'_>) -> Result<Site, Wrong> {
-        let [site] = self.running_sites(entry)?[..] else { return Err(entry.wrong("one site")) };
-        Ok(site)
+    fn run(&self, sites: &Many<Site>) -> Result<(), String> {
+        self.exist(sites)?;
+        let idle = sites.0.iter().find(|site| !self.running.contains(site));
+        idle.map_or(Ok(()), |site| Err(format!("{site} does not run then")))
     }
 }
 
-/// What is asked; its times count from the submission.
-fn request(table: &mut Table<'_>) -> Result<Request, Wrong> {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    let hosts = table.need("hosts", "the number of hosts")?.number(&HOSTS)?;
-    let duration = table.need("duration", "how long")?.duration(REACH_MAX)?;
-    let mut offset = |key| table.get(key).map(|entry| entry.duration(REACH_MAX)).transpose();
-    let (earliest, latest) = (offset("earliest")?, offset("latest")?);
-    let latest = latest.unwrap_or_else(|| earliest.unwrap_or_default() + WINDOW);
-    let mut amounts = |key| table.get(key).map_or(Ok(Amounts::new()), |entry| entry.amounts());
-    let (per_host, total) = (amounts("per_host")?, amounts("total")?);
-    let move_on_loss = table.get("move_on_loss").map(|entry| entry.yes()).transpose()?.is_some();
-    let document = RequestDocument {
-        id: None,
-        hosts: u32::try_from(hosts).unwrap_or(u32::MAX),
-        duration: seconds(duration),
-        earliest: earliest.map(|earliest| Time(seconds(earliest))),
-        latest: Some(Time(seconds(latest))),
-        per_host,
-        total,
-        attributes: Attributes::new(),
-        candidates: None,
-        effort: None,
-        move_on_loss,
-    };
-    Request::try_from(document).map_err(|error| Wrong::at(table.line(), "submit", "a request", error.to_string()))
+fn in_range(key: &str, number: usize, range: RangeInclusive<usize>) -> Result<(), String> {
+    let (min, max) = (range.start(), range.end());
+    if range.contains(&number) { Ok(()) } else { Err(format!("{key}: expected {min} to {max}, got {number}")) }
 }
 
 #[cfg(test)]
@@ -336,41 +472,47 @@ mod tests {
         for (steps, expected) in [
             (
                 "[[step]]\nexplode = \"a\"\n",
-                "6: step: expected exactly one of start, stop, kill, shrink, submit, cancel, repair, cut, heal, wait, \
-                 expect, got explode",
+                "6: expected exactly one of start, stop, kill, shrink, submit, cancel, repair, cut, heal, wait, expect, got \
+                 explode",
             ),
-            ("[[step]]\nheal = true\nkill = \"a\"\n", "6: step: expected exactly one of start"),
-            ("[[step]]\nkill = \"c\"\n", "7: kill: expected sites that run, unlike c, got \"c\""),
-            ("[[step]]\nkill = \"d\"\n", "7: kill: expected sites, which are called a to c"),
-            ("[[step]]\nstart = [\"c\", \"a\"]\n", "7: start: expected sites that do not run, unlike a"),
-            ("[[step]]\nkill = []\n", "7: kill: expected a text or a list of texts"),
-            ("[[step]]\nwait = 5\n", "7: wait: expected a text such as"),
-            ("[[step]]\nwait = \"601s\"\n", "7: wait: expected a text such as"),
-            ("[[step]]\nshrink = \"a\"\nhosts = 2\n", "8: hosts: expected a whole number from 1 to 1, got 2"),
-            ("[[step]]\nheal = false\n", "7: heal: expected true, got false"),
-            ("[[step]]\nheal = true\nnow = 1\n", "8: step: expected one of heal, got \"now\""),
-            ("[[step]]\nexpect = \"reserved\"\nrequest = \"x\"\n", "8: request: expected a request that was submitted"),
-            ("[[step]]\nexpect = \"happy\"\n", "7: expect: expected one of reserved,"),
-            ("[[step]]\nsubmit = \"x\"\nthrough = \"a\"\n", "6: hosts: expected the number of hosts, got nothing"),
+            ("[[step]]\nheal = true\nkill = \"a\"\n", "6: expected exactly one of start"),
+            ("[[step]]\nkill = \"c\"\n", "6: c does not run then"),
+            ("[[step]]\nkill = \"d\"\n", "6: expected sites, which are called a to c, got d"),
+            ("[[step]]\nstart = [\"c\", \"a\"]\n", "6: a runs already"),
+            ("[[step]]\nkill = []\n", "6: expected at least one site"),
+            ("[[step]]\nkill = 5\n", "7: expected a name or a list of names; sites are called a to z, in `kill = 5`"),
+            ("[[step]]\nwait = 5\n", "7: invalid type: integer `5`, expected a string, in `wait = 5`"),
+            ("[[step]]\nwait = \"5\"\n", "7: expected a duration with its unit"),
+            ("[[step]]\nwait = \"601s\"\n", "7: expected a duration from 1ms to 600s"),
+            ("[[step]]\nshrink = \"a\"\nhosts = 2\n", "6: hosts: expected 1 to 1, got 2"),
+            ("[[step]]\nheal = false\n", "6: heal: expected true"),
+            ("[[step]]\nheal = true\nnow = 1\n", "8: unexpected keys in table: now, available keys: heal"),
+            (
+                "[[step]]\nexpect = \"reserved\"\nrequest = \"x\"\n",
+                "6: x: expected a request that was submitted before",
+            ),
+            ("[[step]]\nexpect = \"reserved\"\nat = \"a\"\n", "6: this expectation needs the key request"),
+            ("[[step]]\nexpect = \"no_violation\"\nhosts = 1\n", "6: this expectation has no key hosts"),
+            ("[[step]]\nexpect = \"happy\"\n", "7: unknown variant `happy`, expected one of `reserved`,"),
+            ("[[step]]\nsubmit = \"x\"\nthrough = \"a\"\n", "6: missing field `hosts`"),
             (
                 &format!("{submit}[[step]]\nkill = \"a\"\n[[step]]\ncancel = \"x\"\n"),
-                "14: cancel: expected a request whose entry point runs",
+                "13: the entry point of x, a, does not run",
             ),
-            (&format!("{submit}{submit}"), "12: submit: expected a name that no other request has"),
-            (&format!("{submit}total = {{ cpu = \"4x\" }}\n"), "11: total.cpu: expected an amount"),
-            (&format!("{submit}total = {{ memory = 4 }}\n"), "11: total.memory: expected an amount"),
-            (&format!("{submit}within = \"5s\"\n"), "11: step: expected one of submit, through"),
-            ("[[step]\n", "6: the file: expected TOML"),
-            ("[more]\n", "6: the file: expected one of grid, step, got \"more\""),
+            (&format!("{submit}{submit}"), "11: x: expected a name that no other request has"),
+            (&format!("{submit}total = {{ cpu = \"4x\" }}\n"), "11: cpu: "),
+            (&format!("{submit}total = {{ memory = 4 }}\n"), "11: invalid type: integer `4`, expected a string"),
+            (&format!("{submit}within = \"5s\"\n"), "11: unknown field `within`, expected one of `submit`, `through`"),
+            ("[[step]\n", "6: "),
+            ("[more]\n", "6: unknown field `more`, expected `grid`"),
         ] {
-            let told = wrong(steps);
-            assert!(told.starts_with(expected), "{steps}: {told}");
+            let refused = wrong(steps);
+            assert!(refused.starts_with(expected), "{steps}: {refused}");
         }
-        assert_eq!(read("", None).unwrap_err().to_string(), "1: grid: expected a table [grid], got nothing");
-        let sites = read("[grid]\nsites = 27\n", None).unwrap_err().to_string();
-        assert_eq!(sites, "2: sites: expected a whole number from 1 to 26, got 27");
-        let memory = read("[grid]\nsites = 2\nmemory = \"4\"\n", None).unwrap_err().to_string();
-        assert!(memory.starts_with("3: memory: expected an amount"), "{memory}");
+        let refused = |text: &str| read(&format!("step = []\n{text}"), None).unwrap_err().to_string();
+        assert_eq!(refused(""), "1: missing field `grid`, in `step = []`");
+        assert_eq!(refused("[grid]\nsites = 27\n"), "3: expected a whole number from 1 to 26, got 27, in `sites = 27`");
+        assert!(refused("[grid]\nsites = 2\nmemory = \"4\"\n").starts_with("4: memory: "));
     }
 
     proptest! {

@@ -1,30 +1,30 @@
 //! `kolo-sim scenario`: a list of steps from a file, played in the simulator or on real processes.
 //!
 //! One format and two worlds: [`crate::faults::scripted`] plays a file in virtual time, wholly from one seed, with the
-//! checkers of the fault simulator looking at every step; [`crate::grid::scripted`] plays it on `kolo` processes, and holds
-//! what users were told against all ledgers in the end. Invariant: a file means the same in both; nothing in it names one.
+//! checkers of the fault simulator looking at every step; [`processes`] plays it on `kolo` processes, and holds
+//! what was acknowledged to users against all ledgers in the end. Invariant: a file means the same in both; nothing in it names one.
 //!
-//! Reading order: `step` (what a scenario says), `table` and `file` (how it is written), `play` (how it is played).
+//! Reading order: `step` (what a scenario says), `file` (how it is written), `play` (how it is played).
 
 mod file;
 pub mod play;
+mod processes;
 pub mod step;
-mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{fs, io, path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode};
 
+use anyhow::{Context, bail};
 use serde::Serialize;
 
 use self::{
     play::{Outcomes, Played},
     step::ScenarioFile,
-    table::Wrong,
 };
 use crate::{
+    error::BadUsage,
     faults::scripted as simulator,
-    grid::{error::GridError, scripted as processes},
     print::{OutputForm, print},
 };
 
@@ -61,47 +61,6 @@ pub enum On {
     Processes,
 }
 
-/// Why a scenario was not played to an end.
-#[derive(Debug, thiserror::Error)]
-pub enum ScenarioError {
-    /// The file cannot be read.
-    #[error("{path}: {source}", path = .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file is too large.
-    #[error("{path}: expected at most {FILE_BYTES_MAX} bytes, got {bytes}", path = .path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its size.
-        bytes: u64,
-    },
-    /// The file is not a scenario.
-    #[error("{path}:{wrong}", path = .path.display())]
-    Wrong {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        wrong: Wrong,
-    },
-    /// Real nodes could not be run.
-    #[error(transparent)]
-    Grid(#[from] GridError),
-}
-
-impl ScenarioError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            ScenarioError::Grid(error) => error.exit_code(),
-            _ => crate::error::BAD_USAGE,
-        }
-    }
-}
-
 #[derive(Serialize)]
 struct Document<'a> {
     scenario: String,
@@ -113,51 +72,18 @@ struct Document<'a> {
     outcomes: &'a Outcomes,
 }
 
-/// Runs the command. The exit code is 0 when everything came true, 1 when not, 64 for a bad file or flag.
-pub fn run(args: &ScenarioArgs) -> ExitCode {
-    match execute(args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
-}
-
-/// Reads the scenario in a file.
-///
-/// # Errors
-/// [`ScenarioError`] with file and line.
-fn read(path: &std::path::Path, seed: Option<u64>) -> Result<ScenarioFile, ScenarioError> {
-    let failed = |source| ScenarioError::Read { path: path.to_owned(), source };
-    let bytes = fs::metadata(path).map_err(failed)?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(ScenarioError::TooLarge { path: path.to_owned(), bytes });
-    }
-    let text = fs::read_to_string(path).map_err(failed)?;
-    file::read(&text, seed).map_err(|wrong| ScenarioError::Wrong { path: path.to_owned(), wrong })
-}
-
-/// Prints a line; what came of the file is told by the exit code as well.
-fn say(line: &str) {
-    if let Err(error) = print(&format!("{line}\n")) {
-        eprintln!("standard output: {error}");
-    }
-}
-
-/// Whether everything came true.
-fn execute(args: &ScenarioArgs) -> Result<bool, ScenarioError> {
+/// Runs the command. The exit code is 0 when everything came true, otherwise 1.
+pub fn run(args: &ScenarioArgs) -> anyhow::Result<ExitCode> {
     let file = read(&args.file, args.seed)?;
-    let tell = |played: &Played| {
+    let progress = |played: &Played| {
         if args.output == OutputForm::Table {
             let Played { line, step, at_ms, took_ms } = played;
-            say(&format!("{:>9.3} s  line {line:<4} {step} ({took_ms} ms)", *at_ms as f64 / 1000.0));
+            show(&format!("{:>9.3} s  line {line:<4} {step} ({took_ms} ms)", *at_ms as f64 / 1000.0));
         }
     };
     let (outcomes, kept) = match args.on {
-        On::Simulator => simulator::play(&file, &tell)?,
-        On::Processes => processes::play(&file, args.kolo.clone(), &tell)?,
+        On::Simulator => simulator::play(&file, &progress)?,
+        On::Processes => processes::play(&file, args.kolo.as_deref(), &progress)?,
     };
     let name = args.file.display();
     if let Some(failed) = &outcomes.failed {
@@ -171,13 +97,31 @@ fn execute(args: &ScenarioArgs) -> Result<bool, ScenarioError> {
         eprintln!("what happened is in {}", kept.display());
     }
     match args.output {
-        OutputForm::Table if outcomes.is_good() => say("all of it came true"),
+        OutputForm::Table if outcomes.is_good() => show("all of it came true"),
         OutputForm::Table => {}
         OutputForm::Json => {
             let (scenario, held, steps) = (name.to_string(), outcomes.is_good(), file.steps.len());
             let document = Document { scenario, on: args.on, seed: file.grid.seed, held, steps, outcomes: &outcomes };
-            say(&serde_json::to_string(&document).expect("texts, numbers and lists of them are JSON"));
+            show(&serde_json::to_string(&document)?);
         }
     }
-    Ok(outcomes.is_good())
+    Ok(if outcomes.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads the scenario in a file; errors name file and line.
+fn read(path: &std::path::Path, seed: Option<u64>) -> anyhow::Result<ScenarioFile> {
+    let name = || BadUsage::new(path.display());
+    let bytes = fs::metadata(path).with_context(name)?.len();
+    if bytes > FILE_BYTES_MAX {
+        bail!(BadUsage::new(format!("{}: expected at most {FILE_BYTES_MAX} bytes, got {bytes}", path.display())));
+    }
+    let text = fs::read_to_string(path).with_context(name)?;
+    file::read(&text, seed).map_err(|wrong| BadUsage::new(format!("{}:{wrong}", path.display())).into())
+}
+
+/// Prints a line; the exit code says what came of the file as well.
+fn show(line: &str) {
+    if let Err(error) = print(&format!("{line}\n")) {
+        eprintln!("standard output: {error}");
+    }
 }

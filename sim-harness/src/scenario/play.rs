@@ -1,14 +1,14 @@
 //! Plays a scenario step by step in whichever world.
 //!
-//! Invariant: a world only does what it is told and shows what there is; what an expectation means is decided here, once
-//! for all worlds.
+//! Invariant: a world only plays actions and shows what there is; what an expectation means is decided here, once for all
+//! worlds.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::step::{Action, Asked, Expectation, Outcome, ScenarioFile, Site, Step, Verb};
-use crate::grid::error::GridError;
+use super::step::{Action, Asked, Expectation, Many, Outcome, ScenarioFile, Site, Step, Verb, What};
+use crate::grid::nodes::{client::ClientError, wait::Interrupted};
 
 /// A request as its entry point shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,64 +28,32 @@ pub struct Bookings {
     pub held: usize,
 }
 
-/// Why a world cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum WorldError {
-    /// An invariant does not hold.
-    #[error("violated: {0}")]
-    Violated(String),
-    /// Real processes could not be started, asked or ended.
-    #[error(transparent)]
-    Grid(#[from] GridError),
-}
-
 /// A grid in which scenarios can be played.
 pub trait World {
     /// Time since the beginning.
     fn now(&self) -> Duration;
 
     /// Lets a moment pass: until something happens, or a short while, at most until `until`.
-    ///
-    /// # Errors
-    /// [`WorldError`].
-    fn pass(&mut self, until: Duration) -> Result<(), WorldError>;
+    fn pass(&mut self, until: Duration) -> anyhow::Result<()>;
 
     /// Does something.
-    ///
-    /// # Errors
-    /// [`WorldError`].
-    fn act(&mut self, action: &Action) -> Result<(), WorldError>;
+    fn act(&mut self, action: &Action) -> anyhow::Result<()>;
 
     /// What the entry point of a request shows.
-    ///
-    /// # Errors
-    /// [`WorldError`].
-    fn sight(&mut self, asked: &Asked) -> Result<Sight, WorldError>;
+    fn sight(&mut self, asked: &Asked) -> anyhow::Result<Sight>;
 
     /// What the ledgers of these sites, which run, have of one request, or of all.
-    ///
-    /// # Errors
-    /// [`WorldError`].
-    fn bookings(&mut self, asked: Option<&Asked>, at: &[Site]) -> Result<Bookings, WorldError>;
+    fn bookings(&mut self, asked: Option<&Asked>, at: &[Site]) -> anyhow::Result<Bookings>;
 
     /// What one of the sites `at` does not know of one of `sites`; nothing when each knows the ledgers of all as they are.
-    ///
-    /// # Errors
-    /// [`WorldError`].
-    fn missing_knowledge(&mut self, at: &[Site], sites: &[Site]) -> Result<Option<String>, WorldError>;
+    fn missing_knowledge(&mut self, at: &[Site], sites: &[Site]) -> anyhow::Result<Option<String>>;
 
-    /// An invariant that does not hold, as far as can be told while things go on.
-    ///
-    /// # Errors
-    /// [`WorldError`].
-    fn violation(&mut self) -> Result<Option<String>, WorldError>;
+    /// An invariant that does not hold, as far as it can be checked while things go on.
+    fn violation(&mut self) -> anyhow::Result<Option<String>>;
 
     /// Joins all links, starts every site that ever ran, waits until all is settled, and checks the invariants. What does
     /// not hold.
-    ///
-    /// # Errors
-    /// [`WorldError`].
-    fn settle(&mut self) -> Result<Vec<String>, WorldError>;
+    fn settle(&mut self) -> anyhow::Result<Vec<String>>;
 }
 
 /// A step that was played.
@@ -130,11 +98,11 @@ impl Outcomes {
     }
 }
 
-/// Plays all steps, settles, and tells of each step that is over.
+/// Plays all steps, settles, and calls `progress` after each step.
 ///
 /// # Errors
-/// Only [`GridError::Interrupted`]: whatever else goes wrong is part of the outcome.
-pub fn play(file: &ScenarioFile, world: &mut impl World, tell: &impl Fn(&Played)) -> Result<Outcomes, GridError> {
+/// Only [`Interrupted`]: whatever else goes wrong is part of the outcome.
+pub fn play(file: &ScenarioFile, world: &mut impl World, progress: &impl Fn(&Played)) -> anyhow::Result<Outcomes> {
     let mut outcomes = Outcomes::default();
     let failed = |line, step: String, seen| Some(Failed { line, step, seen });
     for step in &file.steps {
@@ -143,30 +111,30 @@ pub fn play(file: &ScenarioFile, world: &mut impl World, tell: &impl Fn(&Played)
             Ok(None) => {
                 let (line, now) = (step.line, world.now());
                 let played = Played { line, step: step.verb.to_string(), at_ms: ms(now), took_ms: ms(now - begun) };
-                tell(&played);
+                progress(&played);
                 outcomes.played.push(played);
             }
             Ok(Some(seen)) => {
                 outcomes.failed = failed(Some(step.line), step.verb.to_string(), seen);
                 return Ok(outcomes);
             }
-            Err(WorldError::Grid(GridError::Interrupted)) => return Err(GridError::Interrupted),
+            Err(error) if error.is::<Interrupted>() => return Err(error),
             Err(error) => {
-                outcomes.failed = failed(Some(step.line), step.verb.to_string(), error.to_string());
+                outcomes.failed = failed(Some(step.line), step.verb.to_string(), format!("{error:#}"));
                 return Ok(outcomes);
             }
         }
     }
     match world.settle() {
         Ok(violations) => outcomes.violations = violations,
-        Err(WorldError::Grid(GridError::Interrupted)) => return Err(GridError::Interrupted),
-        Err(error) => outcomes.failed = failed(None, "everything settles in the end".to_owned(), error.to_string()),
+        Err(error) if error.is::<Interrupted>() => return Err(error),
+        Err(error) => outcomes.failed = failed(None, "everything settles in the end".to_owned(), format!("{error:#}")),
     }
     Ok(outcomes)
 }
 
 /// Plays one step. What was seen instead of what is expected, if it did not come true.
-fn one(step: &Step, world: &mut impl World) -> Result<Option<String>, WorldError> {
+fn one(step: &Step, world: &mut impl World) -> anyhow::Result<Option<String>> {
     let begun = world.now();
     match &step.verb {
         Verb::Act(action) => world.act(action).map(|()| None),
@@ -176,17 +144,18 @@ fn one(step: &Step, world: &mut impl World) -> Result<Option<String>, WorldError
             }
             Ok(None)
         }
-        Verb::Expect { what, within } => {
-            let until = begun + *within;
+        Verb::Expect(expectation) => {
+            let until = begun + expectation.within;
             loop {
-                let seen = match missing(what, world) {
+                let seen = match missing(expectation, world) {
                     // A node that does not answer may answer when asked again.
-                    Err(WorldError::Grid(error @ GridError::Client { .. })) => Some(error.to_string()),
+                    Err(error) if error.is::<ClientError>() => Some(format!("{error:#}")),
                     found => found?,
                 };
                 let Some(seen) = seen else { return Ok(None) };
                 if world.now() >= until {
-                    return Ok(Some(format!("not within {} ms; seen: {seen}", within.as_millis())));
+                    let limit_ms = expectation.within.as_millis();
+                    return Ok(Some(format!("not within {limit_ms} ms; seen: {seen}")));
                 }
                 world.pass(until)?;
             }
@@ -195,34 +164,33 @@ fn one(step: &Step, world: &mut impl World) -> Result<Option<String>, WorldError
 }
 
 /// What is seen instead of what is expected; nothing when it is true.
-fn missing(what: &Expectation, world: &mut impl World) -> Result<Option<String>, WorldError> {
+fn missing(expectation: &Expectation, world: &mut impl World) -> anyhow::Result<Option<String>> {
+    let Expectation { what, asked: Many(asked), count, hosts, at: Many(at), sites: Many(sites), .. } = expectation;
     match what {
-        Expectation::Outcome { asked, outcome, count } => {
-            let mut seen = Vec::new();
-            let (mut as_expected, mut under_way) = (0, 0);
+        What::Booked => {
+            let found = world.bookings(asked.first(), at)?;
+            Ok((found.confirmed != *hosts).then(|| words(found)))
+        }
+        What::NothingBooked => {
+            let found = world.bookings(asked.first(), at)?;
+            Ok((found != Bookings::default()).then(|| words(found)))
+        }
+        What::SitesKnown => world.missing_knowledge(at, sites),
+        What::NoViolation => world.violation(),
+        What::Reserved | What::Rejected | What::Failed | What::Degraded | What::Cancelled => {
+            let (mut seen, mut as_expected, mut under_way) = (Vec::new(), 0, 0);
             for one in asked {
                 let sight = world.sight(one)?;
-                let words = match &sight {
-                    Sight::UnderWay(words) => words,
-                    Sight::Decided(outcome) => outcome.name(),
-                };
-                seen.push(format!("{one} {words}"));
-                as_expected += usize::from(sight == Sight::Decided(*outcome));
+                as_expected += usize::from(matches!(&sight, Sight::Decided(found) if Some(*found) == what.outcome()));
                 under_way += usize::from(matches!(sight, Sight::UnderWay(_)));
+                seen.push(match sight {
+                    Sight::UnderWay(words) => format!("{one} {words}"),
+                    Sight::Decided(found) => format!("{one} {found}"),
+                });
             }
             let is_met = as_expected == *count && under_way == 0;
             Ok((!is_met).then(|| seen.join(", ")))
         }
-        Expectation::Booked { asked, hosts, at } => {
-            let found = world.bookings(Some(asked), at)?;
-            Ok((found.confirmed != *hosts).then(|| words(found)))
-        }
-        Expectation::NothingBooked { asked, at } => {
-            let found = world.bookings(asked.as_ref(), at)?;
-            Ok((found != Bookings::default()).then(|| words(found)))
-        }
-        Expectation::SitesKnown { at, sites } => world.missing_knowledge(at, sites),
-        Expectation::NoViolation => world.violation(),
     }
 }
 

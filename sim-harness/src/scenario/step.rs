@@ -1,7 +1,7 @@
-//! What a scenario says: a grid, and steps one after another.
+//! What a scenario says: a grid, and steps one after another. Files are read into these types.
 //!
 //! Invariant: a [`ScenarioFile`] makes sense: what a step names is there when the step comes, and every time in it is
-//! bounded. Nothing in it knows in which world it is going to be played.
+//! bounded. Nothing in it depends on the world in which it is going to be played.
 
 use std::{fmt, time::Duration};
 
@@ -11,20 +11,20 @@ use broker::{
     request::Request,
     resources::{Amounts, Attributes},
 };
-
-/// Most sites: they are called by letters.
-pub const SITES_MAX: u64 = 26;
+use serde::Deserialize;
 
 /// A site, called by a letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Site(pub usize);
 
-impl Site {
-    /// The site with this name.
-    pub fn named(name: &str) -> Option<Site> {
+impl TryFrom<String> for Site {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Site, String> {
         match name.as_bytes() {
-            [letter @ b'a'..=b'z'] => Some(Site(usize::from(letter - b'a'))),
-            _ => None,
+            [letter @ b'a'..=b'z'] => Ok(Site(usize::from(letter - b'a'))),
+            _ => Err(format!("expected a site, which is called by a letter, got {name:?}")),
         }
     }
 }
@@ -37,7 +37,8 @@ impl fmt::Display for Site {
 }
 
 /// A request, called as the scenario calls it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(from = "String")]
 pub struct Asked {
     /// Its place among all requests of the scenario.
     pub number: usize,
@@ -45,9 +46,42 @@ pub struct Asked {
     pub name: String,
 }
 
+impl From<String> for Asked {
+    fn from(name: String) -> Asked {
+        Asked { number: 0, name }
+    }
+}
+
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
+    }
+}
+
+/// One thing or a list of them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "OneOrMany<T>")]
+pub struct Many<T>(pub Vec<T>);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a name or a list of names; sites are called a to z")]
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> From<OneOrMany<T>> for Many<T> {
+    fn from(written: OneOrMany<T>) -> Many<T> {
+        match written {
+            OneOrMany::One(one) => Many(vec![one]),
+            OneOrMany::Many(many) => Many(many),
+        }
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Many<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().map(T::to_string).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -58,7 +92,7 @@ pub struct GridSettings {
     pub sites: usize,
     /// Hosts of each.
     pub hosts_per_site: usize,
-    /// What each host has.
+    /// Capacity of each host.
     pub capacity: Amounts,
     /// Everything random comes from this, except what real processes do.
     pub seed: u64,
@@ -88,124 +122,100 @@ impl GridSettings {
     }
 }
 
-/// A request and the site that it goes to.
+/// A request and its entry point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
     /// The request's name.
     pub asked: Asked,
     /// The entry point.
     pub through: Site,
-    /// What is asked; its times count from the submission.
+    /// The request; its times count from the submission.
     pub request: Request,
 }
 
 /// Something that is done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
     /// Sites start, for the first time or again.
-    Start(Vec<Site>),
+    Start { start: Many<Site> },
     /// Sites leave in order.
-    Stop(Vec<Site>),
+    Stop { stop: Many<Site> },
     /// Sites die without a word.
-    Kill(Vec<Site>),
-    /// The owner of a site starts it again with fewer hosts.
-    Shrink {
-        /// The site.
-        site: Site,
-        /// How many of its hosts are left, the first ones.
-        hosts: usize,
-    },
+    Kill { kill: Many<Site> },
+    /// The owner of a site starts it again with only its first so many hosts.
+    Shrink { shrink: Site, hosts: usize },
     /// Users ask, all at the same moment.
+    #[serde(skip)]
     Submit(Vec<Submission>),
-    /// A user takes a request back.
-    Cancel(Asked),
-    /// A user goes with a request to another site.
-    Repair {
-        /// The request.
-        asked: Asked,
-        /// The site that is to act for it from now on.
-        through: Site,
-    },
-    /// Nothing passes any more between these sites and the others.
-    Cut {
-        /// The sites.
-        part: Vec<Site>,
-        /// Only what these sites send is lost.
-        one_way: bool,
-    },
+    /// A user cancels a request.
+    Cancel { cancel: Asked },
+    /// A user goes with a request to another site, which becomes its coordinator.
+    Repair { repair: Asked, through: Site },
+    /// Nothing passes any more between these sites and the others; one way: only what these send is lost.
+    Cut { cut: Many<Site>, one_way: Option<bool> },
     /// All links work again.
-    Heal,
+    Heal { heal: bool },
 }
 
-/// What has become of a request, as its entry point tells it.
+/// The state of a request, as its entry point reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It stands.
     Reserved,
     /// There is no placement.
     Rejected,
     /// It was given up or refused.
     Failed,
-    /// It stands, with hosts that are lost.
+    /// Reserved, with hosts that are lost.
     Degraded,
-    /// Its user has taken it back.
     Cancelled,
 }
 
-impl Outcome {
-    /// All of them.
-    pub const ALL: [Outcome; 5] =
-        [Outcome::Reserved, Outcome::Rejected, Outcome::Failed, Outcome::Degraded, Outcome::Cancelled];
+/// What can be expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    Reserved,
+    Rejected,
+    Failed,
+    Degraded,
+    Cancelled,
+    /// The ledgers of the sites `at` have confirmed a request on so many hosts.
+    Booked,
+    /// The ledgers of the sites `at` hold and have confirmed nothing, or nothing of a request.
+    NothingBooked,
+    /// The sites `at` know `sites`, and the ledgers of these as they are at this moment.
+    SitesKnown,
+    /// No invariant is broken.
+    NoViolation,
+}
 
-    /// What it is called.
-    pub fn name(self) -> &'static str {
+impl What {
+    /// The state that requests are expected to be in, if that is what is expected.
+    pub fn outcome(self) -> Option<Outcome> {
         match self {
-            Outcome::Reserved => "reserved",
-            Outcome::Rejected => "rejected",
-            Outcome::Failed => "failed",
-            Outcome::Degraded => "degraded",
-            Outcome::Cancelled => "cancelled",
+            What::Reserved => Some(Outcome::Reserved),
+            What::Rejected => Some(Outcome::Rejected),
+            What::Failed => Some(Outcome::Failed),
+            What::Degraded => Some(Outcome::Degraded),
+            What::Cancelled => Some(Outcome::Cancelled),
+            What::Booked | What::NothingBooked | What::SitesKnown | What::NoViolation => None,
         }
     }
 }
 
-/// What is expected.
+/// Something that comes true in time. Which of the fields count is up to `what`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expectation {
-    /// So many of these have become this, and the others something else.
-    Outcome {
-        /// The requests.
-        asked: Vec<Asked>,
-        /// What.
-        outcome: Outcome,
-        /// How many.
-        count: usize,
-    },
-    /// The ledgers of these sites have confirmed a request on so many hosts.
-    Booked {
-        /// The request.
-        asked: Asked,
-        /// How many.
-        hosts: usize,
-        /// The sites.
-        at: Vec<Site>,
-    },
-    /// The ledgers of these sites hold and have confirmed nothing.
-    NothingBooked {
-        /// Of this request only.
-        asked: Option<Asked>,
-        /// The sites.
-        at: Vec<Site>,
-    },
-    /// Sites know others, and the ledgers of these as they are at this moment.
-    SitesKnown {
-        /// Who knows.
-        at: Vec<Site>,
-        /// Who is known.
-        sites: Vec<Site>,
-    },
-    /// No invariant is broken.
-    NoViolation,
+pub struct Expectation {
+    pub what: What,
+    pub within: Duration,
+    /// The requests it is about.
+    pub asked: Many<Asked>,
+    /// How many of these.
+    pub count: usize,
+    pub hosts: usize,
+    pub at: Many<Site>,
+    pub sites: Many<Site>,
 }
 
 /// What a step is about.
@@ -216,29 +226,21 @@ pub enum Verb {
     /// Time passes.
     Wait(Duration),
     /// Something comes true in time.
-    Expect {
-        /// What.
-        what: Expectation,
-        /// How soon.
-        within: Duration,
-    },
+    Expect(Expectation),
 }
 
 /// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Where it is written.
+    /// Its line in the file.
     pub line: usize,
-    /// What it is about.
     pub verb: Verb,
 }
 
 /// A whole scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioFile {
-    /// The grid.
     pub grid: GridSettings,
-    /// The steps.
     pub steps: Vec<Step>,
 }
 
@@ -247,7 +249,7 @@ impl ScenarioFile {
     pub fn starting_order(&self) -> Vec<Site> {
         let mut order = Vec::new();
         for step in &self.steps {
-            if let Verb::Act(Action::Start(sites)) = &step.verb {
+            if let Verb::Act(Action::Start { start: Many(sites) }) = &step.verb {
                 for site in sites {
                     if !order.contains(site) {
                         order.push(*site);
@@ -264,16 +266,12 @@ impl ScenarioFile {
     }
 }
 
-fn list<T: fmt::Display>(all: &[T]) -> String {
-    all.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
-}
-
 impl fmt::Display for Verb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Verb::Act(action) => action.fmt(f),
             Verb::Wait(time) => write!(f, "wait {} ms", time.as_millis()),
-            Verb::Expect { what, .. } => write!(f, "expect {what}"),
+            Verb::Expect(expectation) => write!(f, "expect {expectation}"),
         }
     }
 }
@@ -281,39 +279,46 @@ impl fmt::Display for Verb {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Action::Start(sites) => write!(f, "start {}", list(sites)),
-            Action::Stop(sites) => write!(f, "stop {}", list(sites)),
-            Action::Kill(sites) => write!(f, "kill {}", list(sites)),
-            Action::Shrink { site, hosts } => write!(f, "shrink {site} to {hosts} hosts"),
+            Action::Start { start } => write!(f, "start {start}"),
+            Action::Stop { stop } => write!(f, "stop {stop}"),
+            Action::Kill { kill } => write!(f, "kill {kill}"),
+            Action::Shrink { shrink, hosts } => write!(f, "shrink {shrink} to {hosts} hosts"),
             Action::Submit(all) => {
                 let each = all.iter().map(|one| format!("{} through {}", one.asked, one.through));
                 write!(f, "submit {}", each.collect::<Vec<_>>().join(", "))
             }
-            Action::Cancel(asked) => write!(f, "cancel {asked}"),
-            Action::Repair { asked, through } => write!(f, "repair {asked} through {through}"),
-            Action::Cut { part, one_way: false } => write!(f, "cut {} off", list(part)),
-            Action::Cut { part, one_way: true } => write!(f, "cut what {} send", list(part)),
-            Action::Heal => f.write_str("heal"),
+            Action::Cancel { cancel } => write!(f, "cancel {cancel}"),
+            Action::Repair { repair, through } => write!(f, "repair {repair} through {through}"),
+            Action::Cut { cut, one_way: Some(true) } => write!(f, "cut what {cut} send"),
+            Action::Cut { cut, .. } => write!(f, "cut {cut} off"),
+            Action::Heal { .. } => f.write_str("heal"),
         }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Outcome::Reserved => "reserved",
+            Outcome::Rejected => "rejected",
+            Outcome::Failed => "failed",
+            Outcome::Degraded => "degraded",
+            Outcome::Cancelled => "cancelled",
+        })
     }
 }
 
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Expectation::Outcome { asked, outcome, count } if *count == asked.len() => {
-                write!(f, "{}: {}", list(asked), outcome.name())
-            }
-            Expectation::Outcome { asked, outcome, count } => {
-                write!(f, "{}: {count} of them {}", list(asked), outcome.name())
-            }
-            Expectation::Booked { asked, hosts, at } => write!(f, "{asked}: booked on {hosts} hosts of {}", list(at)),
-            Expectation::NothingBooked { asked: Some(asked), at } => {
-                write!(f, "{asked}: nothing booked at {}", list(at))
-            }
-            Expectation::NothingBooked { asked: None, at } => write!(f, "nothing booked at {}", list(at)),
-            Expectation::SitesKnown { at, sites } => write!(f, "{} known at {}", list(sites), list(at)),
-            Expectation::NoViolation => f.write_str("no violation"),
+        let Expectation { what, asked, count, hosts, at, sites, .. } = self;
+        match (what, what.outcome()) {
+            (_, Some(outcome)) if *count == asked.0.len() => write!(f, "{asked}: {outcome}"),
+            (_, Some(outcome)) => write!(f, "{asked}: {count} of them {outcome}"),
+            (What::Booked, _) => write!(f, "{asked}: booked on {hosts} hosts of {at}"),
+            (What::NothingBooked, _) if asked.0.is_empty() => write!(f, "nothing booked at {at}"),
+            (What::NothingBooked, _) => write!(f, "{asked}: nothing booked at {at}"),
+            (What::SitesKnown, _) => write!(f, "{sites} known at {at}"),
+            _ => f.write_str("no violation"),
         }
     }
 }

@@ -66,7 +66,7 @@ fn what_is_wrong_is_told_with_file_and_line() {
     let file = write(folder.path(), "wrong.toml", &format!("{head}[[step]]\nexplode = \"a\"\n"));
     let (code, _, err) = play(&file, &[]);
     assert_eq!(code, Some(64), "{err}");
-    assert!(err.contains("wrong.toml:5: step: expected exactly one of start"), "{err}");
+    assert!(err.contains("wrong.toml:5: expected exactly one of start"), "{err}");
 
     let submit = "[[step]]\nsubmit = \"job\"\nthrough = \"a\"\nhosts = 2\nduration = \"1h\"\n";
     let expect = "[[step]]\nexpect = \"reserved\"\nrequest = \"job\"\nwithin = \"1s\"\n";

@@ -1,0 +1,10 @@
+//! Requests: read or generated, sent by users in rounds or at random moments, and what they measure.
+
+pub mod answer;
+pub mod figures;
+pub mod live;
+pub mod measure;
+pub mod rounds;
+pub mod search;
+pub mod users;
+pub mod workload;
