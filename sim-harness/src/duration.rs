@@ -1,6 +1,6 @@
 //! Durations on the command line and in files, such as `90s`, `2h30m`, `500ms` or `2:00:00`.
 //!
-//! Invariant: a bare number is refused, because it means something else to everybody.
+//! Invariant: a bare number is refused, because it means minutes to one scheduler and hours to another.
 
 use std::{ops::RangeInclusive, time::Duration};
 

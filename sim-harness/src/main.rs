@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // When the terminal is gone, nobody can read the message.
+            // Without a terminal the message cannot be read anyway.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { BAD_USAGE } else { 0 });
         }

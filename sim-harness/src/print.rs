@@ -37,7 +37,7 @@ pub fn counted(count: u64, what: &str) -> String {
 /// Prints a text.
 ///
 /// # Errors
-/// When standard output cannot be written, for other reasons than that nobody reads it any more.
+/// When standard output cannot be written, unless its reader has gone away.
 pub fn print(text: &str) -> io::Result<()> {
     print_to(&mut io::stdout().lock(), text)
 }

@@ -18,11 +18,11 @@ const LIVE: &str = "{spinner} {msg}";
 /// A display of one stage after another. Threads may share it.
 pub struct Progress {
     bar: ProgressBar,
-    /// The stage as lines tell of it, where the bar cannot be seen.
+    /// The stage that lines report, where the bar cannot be seen.
     stage: Option<Mutex<Stage>>,
 }
 
-/// What lines say of the present stage.
+/// The present stage, for lines about it.
 struct Stage {
     name: String,
     steps: u64,

@@ -4,9 +4,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, builder::PossibleValuesParser};
+use clap::{Args, builder::PossibleValuesParser};
 
-use super::{policy, trace::JOBS_MAX};
+use super::{
+    policy,
+    rules::{JOBS_MAX, Overrun, Runtimes},
+};
 use crate::{duration, print::OutputForm};
 
 /// Longest teardown, in seconds.
@@ -42,6 +45,9 @@ pub struct ReplayArgs {
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+    /// Ignore the tags cl_X (only on cluster X) and ^cl_X (not on cluster X) of extended traces.
+    #[arg(long)]
+    pub ignore_tags: bool,
     /// How the metrics are printed.
     #[arg(long, value_enum, default_value_t = OutputForm::Table)]
     pub output: OutputForm,
@@ -54,22 +60,4 @@ pub struct ReplayArgs {
     /// Seed of all random choices: made-up jobs, and those that `kolo` makes.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-}
-
-/// What the scheduler knows of run times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Runtimes {
-    /// How long the job will run.
-    True,
-    /// The user's limit.
-    Estimates,
-}
-
-/// What happens at the limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Overrun {
-    /// The job ends there.
-    Kill,
-    /// The job runs on.
-    Extend,
 }

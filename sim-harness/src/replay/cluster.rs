@@ -1,25 +1,12 @@
-//! Clusters of equal hosts: what is free on each host now, and when the running jobs are expected to end.
+//! Clusters of equal hosts: what is free on each host now, and what will be free when running jobs end as expected.
 //!
-//! Hosts are taken in the order of their numbers, the first that fit. Invariant: no host ever has less than nothing
-//! free, and everything taken is given back when the job ends.
+//! A job takes the first hosts that fit, in the order of their numbers. Invariant: the jobs on a host never take more than
+//! it has, and a job gives everything back when it ends.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use super::{
-    job::{JobIndex, Shape},
-    moment::Moment,
-};
-
-/// Number of a cluster, in the order in which clusters are tried: most processors first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClusterIndex(pub u32);
-
-impl ClusterIndex {
-    /// The number as a position in an array.
-    pub fn at(self) -> usize {
-        self.0 as usize
-    }
-}
+use super::job::{JobIndex, Known, Shape};
+use crate::engine::Moment;
 
 /// What a machines file says of one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +27,7 @@ impl ClusterSpec {
         u64::from(self.hosts) * u64::from(self.processors_per_host)
     }
 
-    /// Whether a job of this shape runs here when nothing else does.
+    /// Whether a job of this shape fits here when nothing runs.
     pub fn could_ever_run(&self, shape: &Shape) -> bool {
         shape.hosts <= self.hosts
             && shape.processors_per_host <= self.processors_per_host
@@ -59,6 +46,25 @@ impl Free {
     fn holds(&self, shape: &Shape) -> bool {
         self.processors >= shape.processors_per_host && self.memory_kib >= shape.memory_per_host_kib
     }
+
+    fn take(&mut self, shape: &Shape) {
+        self.processors -= shape.processors_per_host;
+        self.memory_kib -= shape.memory_per_host_kib;
+    }
+
+    fn give_back(&mut self, shape: &Shape) {
+        self.processors += shape.processors_per_host;
+        self.memory_kib += shape.memory_per_host_kib;
+    }
+}
+
+/// A job that runs.
+#[derive(Debug, Clone)]
+struct Running {
+    shape: Shape,
+    hosts: Box<[u32]>,
+    /// What follows its end before its hosts are free, in seconds.
+    teardown_s: i64,
 }
 
 /// A cluster in use.
@@ -68,8 +74,8 @@ pub struct Cluster {
     pub spec: ClusterSpec,
     free: Vec<Free>,
     free_processors: u64,
-    /// Running jobs by the end that the scheduler expects, with their processors.
-    running: BTreeSet<(Moment, JobIndex, u64)>,
+    /// Running jobs by the end that the scheduler expects, without the teardown.
+    running: BTreeMap<(Moment, JobIndex), Running>,
 }
 
 impl Cluster {
@@ -77,7 +83,7 @@ impl Cluster {
     pub fn new(spec: ClusterSpec) -> Cluster {
         let free = Free { processors: spec.processors_per_host, memory_kib: spec.memory_per_host_kib };
         let free_processors = spec.processors();
-        Cluster { free: vec![free; spec.hosts as usize], free_processors, running: BTreeSet::new(), spec }
+        Cluster { free: vec![free; spec.hosts as usize], free_processors, running: BTreeMap::new(), spec }
     }
 
     /// Processors that no job holds.
@@ -112,28 +118,84 @@ impl Cluster {
     /// The running jobs by expected end: the end, and the processors that it frees. Jobs that run longer than expected
     /// come first.
     pub fn expected_ends(&self) -> impl Iterator<Item = (Moment, u64)> {
-        self.running.iter().map(|(end, _, processors)| (*end, *processors))
+        self.running.iter().map(|((end, _), running)| (*end, running.shape.processors()))
     }
 
-    /// Takes the hosts for a job. They hold it, which [`Cluster::first_fit`] or [`Cluster::holds_on`] has said.
-    pub(super) fn take(&mut self, job: JobIndex, hosts: &[u32], shape: &Shape, expected_end: Moment) {
-        for host in hosts {
-            let free = &mut self.free[*host as usize];
-            free.processors -= shape.processors_per_host;
-            free.memory_kib -= shape.memory_per_host_kib;
+    /// When a job of this shape fits at the earliest, from `now` on, if all running jobs end as expected and none starts.
+    /// `None` when even the empty cluster cannot hold it.
+    pub fn earliest_fit(&self, shape: &Shape, now: Moment) -> Option<EarliestFit> {
+        let mut fit = EarliestFit {
+            at: now,
+            shape: *shape,
+            free: self.free.clone(),
+            free_processors: self.free_processors,
+            holding: 0,
+        };
+        fit.holding = fit.free.iter().map(|free| u32::from(free.holds(shape))).sum();
+        let ends = self.running.iter().map(|((end, _), job)| (end.plus_seconds(job.teardown_s).max(now), job));
+        for (end, job) in ends {
+            if fit.holding >= shape.hosts && end > fit.at {
+                break;
+            }
+            fit.at = end;
+            fit.free_processors += job.shape.processors();
+            for host in &job.hosts {
+                let free = &mut fit.free[*host as usize];
+                let held = free.holds(shape);
+                free.give_back(&job.shape);
+                fit.holding += u32::from(free.holds(shape)) - u32::from(held);
+            }
         }
-        self.free_processors -= shape.processors();
-        self.running.insert((expected_end, job, shape.processors()));
+        (fit.holding >= shape.hosts).then_some(fit)
     }
 
-    /// Gives back what [`Cluster::take`] took with the same arguments.
-    pub(super) fn give_back(&mut self, job: JobIndex, hosts: &[u32], shape: &Shape, expected_end: Moment) {
-        for host in hosts {
-            let free = &mut self.free[*host as usize];
-            free.processors += shape.processors_per_host;
-            free.memory_kib += shape.memory_per_host_kib;
+    /// Takes the hosts for a job. They hold it, as [`Cluster::first_fit`] or [`Cluster::holds_on`] has found.
+    pub(super) fn take(&mut self, job: JobIndex, hosts: Box<[u32]>, known: &Known, expected_end: Moment) {
+        for host in &hosts {
+            self.free[*host as usize].take(&known.shape);
+        }
+        self.free_processors -= known.shape.processors();
+        let running = Running { shape: known.shape, hosts, teardown_s: known.teardown_s };
+        self.running.insert((expected_end, job), running);
+    }
+
+    /// Gives back what the job took when it started with this expected end.
+    pub(super) fn give_back(&mut self, job: JobIndex, expected_end: Moment) {
+        let Some(Running { shape, hosts, .. }) = self.running.remove(&(expected_end, job)) else { return };
+        for host in &hosts {
+            self.free[*host as usize].give_back(&shape);
         }
         self.free_processors += shape.processors();
-        self.running.remove(&(expected_end, job, shape.processors()));
+    }
+}
+
+/// When a waiting job fits on a cluster at the earliest, and what is free there then.
+#[derive(Debug)]
+pub struct EarliestFit {
+    /// When.
+    pub at: Moment,
+    shape: Shape,
+    free: Vec<Free>,
+    free_processors: u64,
+    /// Hosts that hold their part of the waiting job then.
+    holding: u32,
+}
+
+impl EarliestFit {
+    /// Processors of the cluster that the job leaves over then.
+    pub fn extra_processors(&self) -> u64 {
+        self.free_processors.saturating_sub(self.shape.processors())
+    }
+
+    /// Whether the job still fits then if another one, which fits on these hosts now, is still on them.
+    pub fn is_kept_beside(&self, other: &Shape, hosts: &[u32]) -> bool {
+        let is_lost = |host: &&u32| {
+            let mut free = self.free[**host as usize];
+            let held = free.holds(&self.shape);
+            free.take(other);
+            held && !free.holds(&self.shape)
+        };
+        let lost = hosts.iter().filter(is_lost).count();
+        (self.holding as usize) >= lost + self.shape.hosts as usize
     }
 }

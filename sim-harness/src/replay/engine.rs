@@ -6,13 +6,17 @@
 //! Invariant: events are handled in the order of their moments, equal ones in the order in which they were made; every
 //! job ends exactly once.
 
+use anyhow::{Context, bail};
+
 use super::{
-    cluster::{Cluster, ClusterIndex, ClusterSpec},
-    job::{Job, JobIndex},
-    moment::{Moment, START_US},
+    cluster::{Cluster, ClusterSpec},
+    job::{ClusterIndex, Job, JobIndex},
     policy::{Policy, Start, View},
 };
-use crate::engine::EventQueue;
+use crate::engine::{EventQueue, Moment};
+
+/// How long a start takes: long enough to give simultaneous starts an order, too short to be seen in any figure.
+pub const START_US: i64 = 1;
 
 /// When and where a job ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,39 +29,16 @@ pub struct Run {
     pub cluster: ClusterIndex,
 }
 
-/// A policy that leaves jobs behind or starts what does not fit.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EngineError {
-    /// Nothing happens any more, but jobs wait.
-    #[error("the policy never starts job {id} (line {line}); {waiting} jobs wait for ever")]
-    Stuck {
-        /// The first such job.
-        id: i64,
-        /// Its line in the trace.
-        line: u32,
-        /// How many there are.
-        waiting: usize,
-    },
-    /// A start that its cluster cannot hold.
-    #[error("the policy starts job {id} (line {line}) where it does not fit or for the second time")]
-    Impossible {
-        /// The job.
-        id: i64,
-        /// Its line in the trace.
-        line: u32,
-    },
-}
-
 /// Replays all jobs. Returns when each ran, in the order of the jobs. `watch` gets the number of jobs that have ended.
 ///
 /// # Errors
-/// [`EngineError`] when the policy is broken.
+/// When the policy never starts a job, starts one that does not fit, or cannot handle one.
 pub fn replay(
     jobs: &[Job],
     clusters: &[ClusterSpec],
     policy: &mut dyn Policy,
     watch: impl Fn(usize),
-) -> Result<Vec<Run>, EngineError> {
+) -> anyhow::Result<Vec<Run>> {
     let clusters = clusters.iter().cloned().map(Cluster::new).collect();
     let mut engine = Engine {
         jobs,
@@ -66,7 +47,6 @@ pub fn replay(
         submitted: 0,
         is_starting: false,
         runs: vec![None; jobs.len()],
-        hosts: vec![Box::default(); jobs.len()],
         ended: 0,
     };
     while engine.step(policy)? {
@@ -91,15 +71,13 @@ struct Engine<'a> {
     /// A start is under way.
     is_starting: bool,
     runs: Vec<Option<Run>>,
-    /// The hosts of running jobs.
-    hosts: Vec<Box<[u32]>>,
     ended: usize,
 }
 
 impl Engine<'_> {
     /// Handles the next event and asks the policy; false when there is none.
-    fn step(&mut self, policy: &mut dyn Policy) -> Result<bool, EngineError> {
-        let submission = self.jobs.get(self.submitted).map(|job| Moment::of_second(job.submit_s));
+    fn step(&mut self, policy: &mut dyn Policy) -> anyhow::Result<bool> {
+        let submission = self.jobs.get(self.submitted).map(|job| Moment::of_second(job.known.submit_s));
         let now = self.events.now();
         // A policy that is asked while a start is under way would be asked again right after it.
         let wake = if self.is_starting { None } else { policy.wake_after(now).filter(|at| *at > now) };
@@ -111,7 +89,7 @@ impl Engine<'_> {
             self.events.skip_to(next);
             let job = JobIndex(self.submitted as u32);
             self.submitted += 1;
-            policy.submitted(job, &self.view());
+            policy.submitted(job, &self.view()).with_context(|| self.name_of(job))?;
         } else {
             match self.events.next_until(next) {
                 Some(Event::End(job)) => self.end(job, policy),
@@ -130,44 +108,47 @@ impl Engine<'_> {
     }
 
     fn view(&self) -> View<'_> {
-        View { now: self.events.now(), jobs: self.jobs, clusters: &self.clusters }
+        View::new(self.events.now(), &self.jobs[..self.submitted], &self.clusters)
     }
 
-    fn start(&mut self, Start { job: index, cluster, hosts }: Start) -> Result<(), EngineError> {
+    fn start(&mut self, Start { job: index, cluster, hosts }: Start) -> anyhow::Result<()> {
         self.is_starting = false;
         let now = self.events.now();
         let job = &self.jobs[index.at()];
-        let impossible = EngineError::Impossible { id: job.id, line: job.line };
         let is_new = index.at() < self.submitted && self.runs[index.at()].is_none();
-        let target = self.clusters.get_mut(cluster.at()).filter(|_| is_new).ok_or_else(|| impossible.clone())?;
-        let hosts = match hosts {
-            Some(hosts) => Some(hosts).filter(|hosts| target.holds_on(hosts, &job.shape)),
-            None => target.first_fit(&job.shape),
+        let target = self.clusters.get_mut(cluster.at()).filter(|_| is_new && job.known.may_run_on(cluster));
+        let hosts = target.as_deref().and_then(|target| match hosts {
+            Some(hosts) => Some(hosts).filter(|hosts| target.holds_on(hosts, &job.known.shape)),
+            None => target.first_fit(&job.known.shape),
+        });
+        let hosts = hosts.filter(|hosts| hosts.len() == job.known.shape.hosts as usize);
+        let (Some(target), Some(hosts)) = (target, hosts) else {
+            bail!("{} is started where it does not fit or for the second time", self.name_of(index));
         };
-        let hosts = hosts.filter(|hosts| hosts.len() == job.shape.hosts as usize).ok_or(impossible)?;
-        target.take(index, &hosts, &job.shape, now.plus_seconds(job.expected_s()));
+        target.take(index, hosts, &job.known, now.plus_seconds(job.known.expected_s()));
         let end = now.plus_seconds(job.held_s);
         self.events.plan(end, Event::End(index));
-        self.hosts[index.at()] = hosts;
         self.runs[index.at()] = Some(Run { start: now, end, cluster });
         Ok(())
     }
 
     fn end(&mut self, index: JobIndex, policy: &mut dyn Policy) {
-        let job = &self.jobs[index.at()];
         let Some(run) = self.runs[index.at()] else { return };
-        let hosts = std::mem::take(&mut self.hosts[index.at()]);
-        let expected_end = run.start.plus_seconds(job.expected_s());
-        self.clusters[run.cluster.at()].give_back(index, &hosts, &job.shape, expected_end);
+        let expected_end = run.start.plus_seconds(self.jobs[index.at()].known.expected_s());
+        self.clusters[run.cluster.at()].give_back(index, expected_end);
         self.ended += 1;
         policy.ended(index, &self.view());
     }
 
-    fn finish(self) -> Result<Vec<Run>, EngineError> {
+    fn name_of(&self, index: JobIndex) -> String {
+        let Job { id, line, .. } = &self.jobs[index.at()];
+        format!("job {id} (line {line})")
+    }
+
+    fn finish(self) -> anyhow::Result<Vec<Run>> {
         let waiting = self.runs.iter().filter(|run| run.is_none()).count();
         if let Some(first) = self.runs.iter().position(Option::is_none) {
-            let job = &self.jobs[first];
-            return Err(EngineError::Stuck { id: job.id, line: job.line, waiting });
+            bail!("{} is never started; {waiting} jobs wait for ever", self.name_of(JobIndex(first as u32)));
         }
         Ok(self.runs.into_iter().flatten().collect())
     }

@@ -4,14 +4,21 @@
 
 use serde::Serialize;
 
-use super::output::Speed;
-
 /// The fewest jobs that are worth measuring.
 const JOBS_MIN: usize = 1000;
 /// A size is measured again until so many seconds are spent on it, so that a clock tick or another process does not decide.
 const SECONDS_MIN: f64 = 0.1;
 /// Most measurements of one size.
 const MEASUREMENTS_MAX: usize = 100;
+
+/// How long a replay took on this machine, without reading the trace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Speed {
+    /// Seconds of real time.
+    pub replay_seconds: f64,
+    /// Jobs in one of them.
+    pub jobs_per_second: f64,
+}
 
 /// One prefix of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -16,7 +16,7 @@ use crate::error::BadUsage;
 /// The longest line accepted; records have about a hundred bytes.
 pub const LINE_BYTES_MAX: u64 = 64 * 1024;
 
-/// See the module.
+/// A text file that is being read.
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,

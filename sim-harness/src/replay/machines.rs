@@ -1,74 +1,87 @@
 //! Reads a `.machines` file: one cluster a line, tab separated `id name nodes cpus_per_node speed memory_per_node_KiB`.
 //!
-//! Invariant: at least one cluster, at most [`HOSTS_MAX`] hosts, no id twice; clusters come out with the most processors first, which
-//! is the order in which they are tried (equal ones as they stand in the file).
+//! Invariant: at least one cluster, at most [`HOSTS_MAX`] hosts, no id twice; clusters come out with the most processors first,
+//! which is the order in which they are tried (equal ones in the order of the file).
 
-use std::{collections::BTreeSet, path::Path};
+use std::{cmp::Reverse, collections::BTreeSet, path::Path};
 
+use anyhow::{Context, bail, ensure};
 use broker::amount::Amount;
+use csv::{ErrorKind, StringRecord, Trim};
+use serde::Deserialize;
 
-use super::{cluster::ClusterSpec, lines::Lines};
+use super::cluster::ClusterSpec;
+use crate::error::BadUsage;
 
 /// Most hosts of all clusters together, the planner's largest pool.
-pub const HOSTS_MAX: u64 = 1 << 17;
+const HOSTS_MAX: u64 = 1 << 17;
+/// The columns.
+const COLUMNS: [&str; 6] = ["id", "name", "nodes", "cpus_per_node", "speed", "memory_per_node_KiB"];
+
+/// One line.
+#[derive(Deserialize)]
+struct Row {
+    id: String,
+    name: String,
+    nodes: u32,
+    cpus_per_node: u32,
+    speed: f64,
+    memory_per_node_kib: u64,
+}
 
 /// Reads the clusters.
 ///
 /// # Errors
 /// Bad usage with file and line for anything that is not as described above.
 pub fn read(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
-    let mut lines = Lines::open(path)?;
+    clusters(path).with_context(|| BadUsage::new(path.display()))
+}
+
+fn clusters(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
+    let mut builder = csv::ReaderBuilder::new();
+    builder.delimiter(b'\t').comment(Some(b';')).has_headers(false).flexible(true).trim(Trim::All);
+    let mut rows = builder.from_path(path)?;
     let mut clusters: Vec<ClusterSpec> = Vec::new();
     let (mut hosts, mut ids) = (0, BTreeSet::new());
-    while let Some((text, _)) = lines.next()? {
-        if text.is_empty() || text.starts_with(b";") {
-            continue;
-        }
-        let (id, cluster) = parse(text).map_err(|message| lines.wrong(message))?;
-        if !ids.insert(id.clone()) {
-            return Err(lines.wrong(format!("id: {id} is that of a cluster above; ids are unique")));
-        }
+    for row in rows.records() {
+        let row = row?;
+        let line = row.position().map_or(0, csv::Position::line);
+        let (id, cluster) = cluster(&row).with_context(|| format!("line {line}"))?;
+        ensure!(!ids.contains(&id), "line {line}: id: {id} is that of a cluster above; ids are unique");
+        ids.insert(id);
         hosts += u64::from(cluster.hosts);
-        if hosts > HOSTS_MAX {
-            return Err(lines.wrong(format!("more than {HOSTS_MAX} hosts in all")));
-        }
+        ensure!(hosts <= HOSTS_MAX, "line {line}: more than {HOSTS_MAX} hosts in all");
         clusters.push(cluster);
     }
-    if clusters.is_empty() {
-        return Err(
-            lines.unusable("no cluster; expected lines `id name nodes cpus_per_node speed memory_per_node_KiB`")
-        );
-    }
-    clusters.sort_by_key(|cluster| std::cmp::Reverse(cluster.processors()));
+    ensure!(!clusters.is_empty(), "no cluster; expected lines of {}, tab separated", COLUMNS.join(", "));
+    clusters.sort_by_key(|cluster| Reverse(cluster.processors()));
     Ok(clusters)
 }
 
 /// A cluster and its id.
-fn parse(line: &[u8]) -> Result<(String, ClusterSpec), String> {
-    let text = std::str::from_utf8(line).map_err(|_| "not a text")?;
-    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
-    let [id, name, hosts, processors, speed, memory] = fields[..] else {
-        return Err(format!(
-            "expected 6 fields (id name nodes cpus_per_node speed memory_per_node_KiB), got {}",
-            fields.len()
-        ));
-    };
-    let positive = |key: &str, value: &str, most: u64| {
-        let number = value.parse::<u32>().ok().filter(|number| *number > 0 && u64::from(*number) <= most);
-        number.ok_or_else(|| format!("{key}: expected a whole number from 1 to {most}, got {value}"))
-    };
-    if speed.parse::<f64>().is_ok_and(|speed| speed != 1.0) || speed.parse::<f64>().is_err() {
-        return Err(format!("speed: only clusters of equal speed (1) can be replayed, got {speed}"));
+fn cluster(row: &StringRecord) -> anyhow::Result<(String, ClusterSpec)> {
+    let (expected, got) = (COLUMNS.len(), row.len());
+    ensure!(got == expected, "expected {expected} fields ({}), tab separated, got {got}", COLUMNS.join(", "));
+    let row: Row = row.deserialize(None).map_err(|error| match error.kind() {
+        ErrorKind::Deserialize { err, .. } => {
+            let column = err.field().and_then(|field| COLUMNS.get(usize::try_from(field).ok()?));
+            anyhow::anyhow!("{}: {}", column.unwrap_or(&"a field"), err.kind())
+        }
+        _ => error.into(),
+    })?;
+    for (column, count) in [("nodes", row.nodes), ("cpus_per_node", row.cpus_per_node)] {
+        ensure!(count > 0, "{column}: expected at least 1, got 0");
     }
-    let memory_per_host_kib = match memory.parse::<u64>() {
-        Ok(kib) if kib <= Amount::MAX.0 => kib,
-        _ => return Err(format!("memory_per_node_KiB: expected 0 to {}, got {memory}", Amount::MAX.0)),
+    if row.speed != 1.0 {
+        bail!("speed: only clusters of equal speed (1) can be replayed, got {}", row.speed);
+    }
+    let (memory, most) = (row.memory_per_node_kib, Amount::MAX.0);
+    ensure!(memory <= most, "memory_per_node_KiB: expected at most {most}, got {memory}");
+    let spec = ClusterSpec {
+        name: row.name,
+        hosts: row.nodes,
+        processors_per_host: row.cpus_per_node,
+        memory_per_host_kib: memory,
     };
-    let cluster = ClusterSpec {
-        name: name.to_owned(),
-        hosts: positive("nodes", hosts, HOSTS_MAX)?,
-        processors_per_host: positive("cpus_per_node", processors, u64::from(u32::MAX))?,
-        memory_per_host_kib,
-    };
-    Ok((id.to_owned(), cluster))
+    Ok((row.id, spec))
 }

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// The bound of the bounded slowdown, in seconds.
-const BOUND_S: f64 = 10.0;
+const BOUND_S: i64 = 10;
 
 /// One metric over all jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -74,28 +74,27 @@ pub struct Metrics {
 #[derive(Debug, Clone, Copy)]
 pub struct Experience {
     /// Seconds from submission to start.
-    pub wait_s: f64,
+    pub wait_s: i64,
     /// Seconds from submission to end.
-    pub response_s: f64,
+    pub response_s: i64,
     /// Seconds on its hosts.
-    pub held_s: f64,
+    pub held_s: i64,
 }
 
 impl Experience {
     /// Of one job.
     pub fn of(job: &Job, run: &Run) -> Experience {
         let (start_s, end_s) = (run.start.second(), run.end.second());
-        let seconds = |seconds: i64| seconds as f64;
         Experience {
-            wait_s: seconds(start_s - job.submit_s),
-            response_s: seconds(end_s - job.submit_s),
-            held_s: seconds(end_s - start_s),
+            wait_s: start_s - job.known.submit_s,
+            response_s: end_s - job.known.submit_s,
+            held_s: end_s - start_s,
         }
     }
 
     /// The slowdown.
     pub fn slowdown(&self) -> f64 {
-        self.slowdown_bounded_by(1.0)
+        self.slowdown_bounded_by(1)
     }
 
     /// The slowdown, bounded by ten seconds.
@@ -103,8 +102,8 @@ impl Experience {
         self.slowdown_bounded_by(BOUND_S)
     }
 
-    fn slowdown_bounded_by(&self, least_s: f64) -> f64 {
-        (self.response_s / self.held_s.max(least_s)).max(1.0)
+    fn slowdown_bounded_by(&self, least_s: i64) -> f64 {
+        (self.response_s as f64 / self.held_s.max(least_s) as f64).max(1.0)
     }
 }
 
@@ -125,7 +124,7 @@ pub fn measure(trace: &Trace, runs: &[Run], clusters: &[ClusterSpec]) -> Metrics
         Spread::of(jobs.iter().zip(runs).map(|(job, run)| value(&Experience::of(job, run))))
     };
     let makespan_s = last_end_s(runs) as f64;
-    let used = |(job, run): (&Job, &Run)| job.shape.processors() as f64 * Experience::of(job, run).held_s;
+    let used = |(job, run): (&Job, &Run)| job.known.shape.processors() as f64 * Experience::of(job, run).held_s as f64;
     let held: f64 = jobs.iter().zip(runs).map(used).sum();
     Metrics {
         jobs: runs.len(),
@@ -133,8 +132,8 @@ pub fn measure(trace: &Trace, runs: &[Run], clusters: &[ClusterSpec]) -> Metrics
         rejected: trace.findings.rejected.count,
         makespan_s,
         utilisation: held / (makespan_s * processors_of(clusters) as f64),
-        wait_s: over(|experience| experience.wait_s),
-        response_s: over(|experience| experience.response_s),
+        wait_s: over(|experience| experience.wait_s as f64),
+        response_s: over(|experience| experience.response_s as f64),
         slowdown: over(Experience::slowdown),
         bounded_slowdown: over(Experience::bounded_slowdown),
         findings: trace.findings.clone(),

@@ -11,11 +11,11 @@ mod job;
 mod lines;
 mod machines;
 mod metrics;
-mod moment;
 mod output;
 mod page;
 mod policy;
 mod record;
+mod rules;
 mod series;
 mod synthetic;
 #[cfg(test)]
@@ -27,15 +27,16 @@ use std::{process::ExitCode, time::Instant};
 use anyhow::Context;
 
 use self::{
-    args::{Overrun, ReplayArgs, Runtimes},
+    args::ReplayArgs,
     cluster::ClusterSpec,
     engine::Run,
-    growth::Point,
+    growth::{Point, Speed},
     job::Job,
-    output::{Cost, Document, Setting, Speed},
+    output::{Cost, Document, Setting},
     policy::Setup,
+    rules::Rules,
     series::Series,
-    trace::{Rules, Trace},
+    trace::Trace,
 };
 use crate::{error::BadUsage, progress::Progress, report::check_places, usage};
 
@@ -49,7 +50,8 @@ const SHOWN_EVERY: usize = 256;
 pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     check_places(args.jobs_csv.iter().chain(&args.report)).map_err(BadUsage::new)?;
     let clusters = machines::read(&args.machines)?;
-    let trace = trace_of(args, &clusters)?;
+    let setting = setting(args);
+    let trace = trace_of(args, &clusters, &setting.rules)?;
     eprint!("{}", output::findings(&trace.findings));
     let mut growth = Vec::new();
     if args.growth {
@@ -63,10 +65,8 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         growth.push(Point { jobs: runs.len(), speed });
     }
     let metrics = metrics::measure(&trace, &runs, &clusters);
-    let setting = setting(args);
     if let Some(path) = &args.jobs_csv {
-        let names: Vec<String> = clusters.iter().map(|cluster: &ClusterSpec| cluster.name.clone()).collect();
-        output::write_jobs(path, &trace, &runs, &names).with_context(|| BadUsage::new(path.display()))?;
+        output::write_jobs(path, &trace, &runs, &clusters).with_context(|| BadUsage::new(path.display()))?;
     }
     if let Some(path) = &args.report {
         let series = Series::of(&trace.jobs, &runs);
@@ -80,20 +80,18 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The jobs of the trace's file, or made-up ones.
-fn trace_of(args: &ReplayArgs, clusters: &[ClusterSpec]) -> anyhow::Result<Trace> {
-    let jobs_max = args.limit.map(|jobs| jobs as usize);
-    let rules = Rules { runtimes: args.runtimes, overrun: args.overrun, teardown_s: args.teardown, jobs_max };
+fn trace_of(args: &ReplayArgs, clusters: &[ClusterSpec], rules: &Rules) -> anyhow::Result<Trace> {
     if let Some(path) = &args.trace {
-        return trace::read(path, clusters, &rules);
+        return trace::read(path, clusters, rules);
     }
     let jobs = args.synthetic.into_iter().chain(args.limit).min().unwrap_or_default();
-    Ok(trace::of_records(synthetic::records(args.seed, jobs as usize, clusters), clusters, &rules))
+    Ok(trace::of_records(synthetic::records(args.seed, jobs as usize, clusters), clusters, rules))
 }
 
 /// Replays these jobs; how long that took.
 fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> anyhow::Result<(Vec<Run>, Speed)> {
     // The name was checked when the flags were read.
-    let setup = Setup { jobs, clusters, seed: args.seed };
+    let setup = Setup { clusters, seed: args.seed };
     let Some(mut policy) = policy::named(&args.policy, &setup) else { return Ok((Vec::new(), Speed::default())) };
     let progress = Progress::new("jobs", jobs.len() as u64);
     let watch = |ended: usize| {
@@ -112,21 +110,19 @@ fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> anyhow::Re
 
 fn setting(args: &ReplayArgs) -> Setting {
     Setting {
-        trace: match (&args.trace, args.synthetic) {
-            (Some(path), _) => path.display().to_string(),
-            (None, jobs) => format!("{} made-up jobs", jobs.unwrap_or_default()),
+        trace: match &args.trace {
+            Some(path) => path.display().to_string(),
+            None => format!("{} made-up jobs", args.synthetic.unwrap_or_default()),
         },
         machines: args.machines.display().to_string(),
         policy: args.policy.clone(),
-        runtimes: match args.runtimes {
-            Runtimes::True => "true",
-            Runtimes::Estimates => "estimates",
+        rules: Rules {
+            runtimes: args.runtimes,
+            overrun: args.overrun,
+            teardown_s: args.teardown,
+            ignores_tags: args.ignore_tags,
+            jobs_max: args.limit.map(|jobs| jobs as usize),
         },
-        overrun: match args.overrun {
-            Overrun::Kill => "kill",
-            Overrun::Extend => "extend",
-        },
-        teardown_s: args.teardown,
         seed: args.seed,
     }
 }

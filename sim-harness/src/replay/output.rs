@@ -7,9 +7,11 @@ use std::{io, path::Path};
 use serde::Serialize;
 
 use super::{
+    cluster::ClusterSpec,
     engine::Run,
-    growth::Point,
+    growth::{Point, Speed},
     metrics::{Experience, Metrics, Spread},
+    rules::{Rules, name_of},
     trace::{Findings, Trace},
 };
 use crate::{
@@ -26,23 +28,11 @@ pub struct Setting {
     pub machines: String,
     /// The policy.
     pub policy: String,
-    /// `true` or `estimates`.
-    pub runtimes: &'static str,
-    /// `kill` or `extend`.
-    pub overrun: &'static str,
-    /// Seconds that a job holds its hosts after its end.
-    pub teardown_s: i64,
+    /// How its records became jobs.
+    #[serde(flatten)]
+    pub rules: Rules,
     /// The seed.
     pub seed: u64,
-}
-
-/// How long the replay took on this machine, without reading the trace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Speed {
-    /// Seconds of real time.
-    pub replay_seconds: f64,
-    /// Jobs in one of them.
-    pub jobs_per_second: f64,
 }
 
 /// What the command cost.
@@ -51,7 +41,7 @@ pub struct Cost {
     /// Of replaying the whole trace.
     #[serde(flatten)]
     pub speed: Speed,
-    /// The most memory that the process has had so far, in MiB, where the system tells it.
+    /// The most memory that the process has had so far, in MiB, where the system reports it.
     pub memory_mib_max: Option<f64>,
     /// Of replaying its beginnings, if that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -83,8 +73,8 @@ pub fn table(metrics: &Metrics, setting: &Setting, cost: &Cost) -> String {
         jobs = counted(*jobs as u64, "job"),
         policy = setting.policy,
         trace = setting.trace,
-        runtimes = setting.runtimes,
-        overrun = setting.overrun,
+        runtimes = name_of(&setting.rules.runtimes),
+        overrun = name_of(&setting.rules.overrun),
         percent = 100.0 * utilisation,
         spreads = spreads(metrics).text(),
         seconds = cost.speed.replay_seconds,
@@ -133,36 +123,49 @@ pub fn findings(findings: &Findings) -> String {
     text
 }
 
-/// Writes one line a job, in the order of submission.
+/// One line of the file of jobs.
+#[derive(Serialize)]
+struct Row<'a> {
+    id: i64,
+    line: u32,
+    submit_s: i64,
+    start_s: i64,
+    end_s: i64,
+    cluster: &'a str,
+    hosts: u32,
+    processors: u64,
+    wait_s: i64,
+    response_s: i64,
+    slowdown: String,
+    bounded_slowdown: String,
+    killed: u8,
+}
+
+/// Writes one line a job as comma-separated values, in the order of submission.
 ///
 /// # Errors
 /// When that is not possible.
-pub fn write_jobs(path: &Path, trace: &Trace, runs: &[Run], clusters: &[String]) -> io::Result<()> {
+pub fn write_jobs(path: &Path, trace: &Trace, runs: &[Run], clusters: &[ClusterSpec]) -> io::Result<()> {
     write_whole(path, |file| {
-        writeln!(
-            file,
-            "id,line,submit_s,start_s,end_s,cluster,hosts,processors,wait_s,response_s,slowdown,bounded_slowdown,killed"
-        )?;
+        let mut rows = csv::Writer::from_writer(file);
         for (job, run) in trace.jobs.iter().zip(runs) {
-            let seen = Experience::of(job, run);
-            writeln!(
-                file,
-                "{},{},{},{},{},{},{},{},{},{},{:.4},{:.4},{}",
-                job.id,
-                job.line,
-                job.submit_s,
-                run.start.second(),
-                run.end.second(),
-                clusters[run.cluster.at()],
-                job.shape.hosts,
-                job.shape.processors(),
-                seen.wait_s,
-                seen.response_s,
-                seen.slowdown(),
-                seen.bounded_slowdown(),
-                u8::from(job.is_killed),
-            )?;
+            let (known, seen) = (&job.known, Experience::of(job, run));
+            rows.serialize(Row {
+                id: job.id,
+                line: job.line,
+                submit_s: known.submit_s,
+                start_s: run.start.second(),
+                end_s: run.end.second(),
+                cluster: &clusters[run.cluster.at()].name,
+                hosts: known.shape.hosts,
+                processors: known.shape.processors(),
+                wait_s: seen.wait_s,
+                response_s: seen.response_s,
+                slowdown: format!("{:.4}", seen.slowdown()),
+                bounded_slowdown: format!("{:.4}", seen.bounded_slowdown()),
+                killed: u8::from(job.is_killed),
+            })?;
         }
-        Ok(())
+        rows.flush()
     })
 }

@@ -4,6 +4,7 @@ use super::{
     growth::{self, Point},
     metrics::Metrics,
     output::{self, Setting},
+    rules::{Overrun, Runtimes},
     series::Series,
 };
 use crate::{
@@ -24,8 +25,8 @@ pub fn page(metrics: &Metrics, setting: &Setting, series: &Series, points: &[Poi
         processors = counted(processors, "processor"),
         killed = metrics.killed,
         rejected = metrics.rejected,
-        known = if setting.runtimes == "true" { "the true run times" } else { "the users' limits" },
-        at_limit = if setting.overrun == "kill" { "ended there" } else { "ran on" },
+        known = if setting.rules.runtimes == Runtimes::True { "the true run times" } else { "the users' limits" },
+        at_limit = if setting.rules.overrun == Overrun::Kill { "ended there" } else { "ran on" },
         utilisation = 100.0 * metrics.utilisation,
     ));
     page.table(&output::spreads(metrics));

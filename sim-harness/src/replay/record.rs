@@ -3,6 +3,10 @@
 //!
 //! Invariant: a record that was read has a submission at or after zero; nothing else is promised.
 
+use std::str::from_utf8;
+
+use anyhow::{Context, bail, ensure};
+
 /// Fields of the format; see the format's definition, version 2.2.
 const FIELDS: usize = 18;
 /// Fields of the extended lines, at least.
@@ -36,67 +40,53 @@ pub struct Record {
 }
 
 /// What an extended line asks of its nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSpec {
     /// `ppn=`; unknown in specifications of several different nodes, which are put on one node.
     pub processors_per_node: Option<u32>,
+    /// Tags that name clusters.
+    pub tags: Vec<ClusterTag>,
 }
 
-/// Why a line is no record.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// Too few fields.
-    #[error("expected at least {FIELDS} fields, got {0}")]
-    TooFewFields(usize),
-    /// A field is no number, or an absurd one.
-    #[error("field {field}: expected a number of at most {NUMBER_MAX:.0}, got {text:?}")]
-    NoNumber {
-        /// Number of the field, from 1.
-        field: usize,
-        /// What is there, cut after some letters.
-        text: String,
-    },
-    /// A time that nobody will live to see.
-    #[error("field {field}: expected at most {most} seconds, got {got}")]
-    TooLong {
-        /// Number of the field, from 1.
-        field: usize,
-        /// The largest that is accepted.
-        most: i64,
-        /// What is there.
-        got: i64,
-    },
-    /// The node specification says nothing that could be read.
-    #[error(
-        "field {FIELDS_EXTENDED}: expected what is asked of the nodes, such as 2 or 2:ppn=4 (at least 1 processor), got {0:?}"
-    )]
-    NoNodeSpec(String),
-    /// The job was never submitted.
-    #[error("field 2: expected a submission time of 0 or later, got {0}")]
-    NoSubmission(i64),
+/// A tag that names a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterTag {
+    /// `cl_X`: on cluster X.
+    Only(String),
+    /// `^cl_X`: not on cluster X.
+    Never(String),
+}
+
+impl ClusterTag {
+    /// Whether it allows a cluster of this name.
+    pub fn allows(&self, name: &str) -> bool {
+        match self {
+            ClusterTag::Only(only) => only == name,
+            ClusterTag::Never(never) => never != name,
+        }
+    }
 }
 
 impl Record {
     /// Reads a line that is neither empty nor a comment.
     ///
     /// # Errors
-    /// [`RecordError`] says what is wrong with which field.
-    pub fn read(line: &[u8]) -> Result<Record, RecordError> {
+    /// What is wrong with which field.
+    pub fn read(line: &[u8]) -> anyhow::Result<Record> {
         let mut numbers = [0_i64; FIELDS];
         let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
         for (index, number) in numbers.iter_mut().enumerate() {
-            let field = fields.next().ok_or(RecordError::TooFewFields(index))?;
-            *number = parse(field).ok_or_else(|| RecordError::NoNumber { field: index + 1, text: cut(field) })?;
+            let field = fields.next().with_context(|| format!("expected at least {FIELDS} fields, got {index}"))?;
+            *number = parse(field).with_context(|| {
+                let (field, text) = (index + 1, cut(field));
+                format!("field {field}: expected a number of at most {NUMBER_MAX:.0}, got {text:?}")
+            })?;
         }
         let nodes = fields.nth(FIELDS_EXTENDED - FIELDS - 1).map(NodeSpec::read).transpose()?;
         let [id, submit_s, _, run_s, allocated, _, _, asked, limit_s, memory, ..] = numbers;
-        if submit_s < 0 {
-            return Err(RecordError::NoSubmission(submit_s));
-        }
+        ensure!(submit_s >= 0, "field 2: expected a submission time of 0 or later, got {submit_s}");
         for (field, most, got) in [(2, SUBMIT_S_MAX, submit_s), (4, RUN_S_MAX, run_s), (9, RUN_S_MAX, limit_s)] {
-            if got > most {
-                return Err(RecordError::TooLong { field, most, got });
-            }
+            ensure!(got <= most, "field {field}: expected at most {most} seconds, got {got}");
         }
         let processors = if allocated > 0 { allocated } else { asked };
         Ok(Record { id, submit_s, run_s, processors, limit_s, memory, nodes })
@@ -104,7 +94,7 @@ impl Record {
 }
 
 fn parse(field: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(field).ok()?;
+    let text = from_utf8(field).ok()?;
     if let Ok(number) = text.parse::<i64>() {
         return (number as f64).abs().le(&NUMBER_MAX).then_some(number);
     }
@@ -113,31 +103,43 @@ fn parse(field: &[u8]) -> Option<i64> {
     (number.abs() <= NUMBER_MAX).then_some(number as i64)
 }
 
-/// The beginning of a field, for a complaint.
+/// The beginning of a field, for a message.
 fn cut(field: &[u8]) -> String {
     String::from_utf8_lossy(field).chars().take(24).collect()
 }
 
 impl NodeSpec {
-    /// Reads a count of nodes, `ppn=`, or both, with tags between colons; what stands behind the number of `ppn=`, a fraction or
-    /// a mark, plays no role. With `+` there are several kinds of nodes.
-    fn read(field: &[u8]) -> Result<NodeSpec, RecordError> {
+    /// Reads a count of nodes, `ppn=`, or both, with tags between colons or behind `#`; what follows the number of `ppn=`, a
+    /// fraction or a mark, plays no role. With `+` there are several kinds of nodes.
+    fn read(field: &[u8]) -> anyhow::Result<NodeSpec> {
         let text = String::from_utf8_lossy(field);
+        let wrong = || {
+            let text = cut(field);
+            format!(
+                "field {FIELDS_EXTENDED}: expected what is asked of the nodes, such as 2 or 2:ppn=4 (at least 1 processor), \
+                 got {text:?}"
+            )
+        };
+        let tag = |part: &str| match part.strip_prefix("^cl_") {
+            Some(name) => Some(ClusterTag::Never(name.to_owned())),
+            None => part.strip_prefix("cl_").map(|name| ClusterTag::Only(name.to_owned())),
+        };
+        let tags = text.split([':', '#']).filter_map(tag).collect();
+        let part = text.split(':').find_map(|part| part.strip_prefix("ppn="));
         if text.contains('+') {
-            let part = text.split(':').find_map(|part| part.strip_prefix("ppn=")).filter(|part| !part.contains('+'));
-            return Ok(NodeSpec { processors_per_node: part.and_then(leading_count) });
+            let processors_per_node = part.filter(|part| !part.contains('+')).and_then(leading_count);
+            return Ok(NodeSpec { processors_per_node, tags });
         }
-        let wrong = || RecordError::NoNodeSpec(cut(field));
-        let Some(part) = text.split(':').find_map(|part| part.strip_prefix("ppn=")) else {
-            let count = text.split([':', '#']).next().unwrap_or_default();
-            return match count.parse::<u32>() {
-                Ok(count) if count > 0 => Ok(NodeSpec { processors_per_node: None }),
-                _ => Err(wrong()),
-            };
+        let Some(part) = part else {
+            let count = text.split([':', '#']).next().and_then(|count| count.parse::<u32>().ok());
+            if count.is_none_or(|count| count == 0) {
+                bail!(wrong());
+            }
+            return Ok(NodeSpec { processors_per_node: None, tags });
         };
         let number = part.split(['.', '#']).next().unwrap_or_default();
         let count = leading_count(number).filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()));
-        Ok(NodeSpec { processors_per_node: Some(count.ok_or_else(wrong)?) })
+        Ok(NodeSpec { processors_per_node: Some(count.with_context(wrong)?), tags })
     }
 }
 

@@ -25,8 +25,8 @@ impl Series {
         let (mut processors, mut waiting) = (Sums::new(piece_s), Sums::new(piece_s));
         for (job, run) in jobs.iter().zip(runs) {
             let (start_s, end_s) = (run.start.second() as f64, run.end.second() as f64);
-            processors.add(start_s, end_s, job.shape.processors() as f64);
-            waiting.add(job.submit_s as f64, start_s, 1.0);
+            processors.add(start_s, end_s, job.known.shape.processors() as f64);
+            waiting.add(job.known.submit_s as f64, start_s, 1.0);
         }
         Series { piece_s, processors: processors.means(), waiting: waiting.means() }
     }

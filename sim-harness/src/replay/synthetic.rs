@@ -1,4 +1,4 @@
-//! A made-up trace, drawn from a seed: as many jobs as nobody has published.
+//! A made-up trace, drawn from a seed, with more jobs than any published one.
 //!
 //! Jobs come as a Poisson process at the rate that loads the clusters to [`LOAD`]. A job has a power of two processors,
 //! up to an eighth of the largest cluster; it runs for a log-normal time, and its user asks for a round multiple of that.

@@ -1,4 +1,4 @@
-//! Reads a whole trace into jobs that can be replayed on given clusters, and tells what was wrong with it.
+//! Reads a whole trace into jobs that can be replayed on given clusters, and notes what was wrong with it.
 //!
 //! Invariant: every line of the file is a comment, a job, or counted in the [`Findings`]; jobs come out in the order of
 //! submission, and each fits some cluster when that is empty.
@@ -8,31 +8,16 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{
-    args::{Overrun, Runtimes},
     cluster::ClusterSpec,
-    job::{Job, Shape},
+    job::{ClusterIndex, Job, Known, Shape},
     lines::Lines,
     record::{FIELDS_EXTENDED, Record},
+    rules::{JOBS_MAX, Overrun, Rules, Runtimes},
 };
 use crate::print::counted;
 
-/// Most jobs in one replay; about 200 bytes each.
-pub const JOBS_MAX: u32 = 4_000_000;
 /// Line numbers kept of each kind of finding.
 const LINES_KEPT: usize = 10;
-
-/// How records become jobs.
-#[derive(Debug, Clone, Copy)]
-pub struct Rules {
-    /// What the scheduler knows.
-    pub runtimes: Runtimes,
-    /// What happens at the limit.
-    pub overrun: Overrun,
-    /// How long a job holds its hosts after it has ended, in seconds.
-    pub teardown_s: i64,
-    /// Read no more jobs than this.
-    pub jobs_max: Option<usize>,
-}
 
 /// Lines of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -75,7 +60,7 @@ impl Findings {
             ("record", " without a run, left out", &self.incomplete),
             ("absurd run time", ", taken for 1 second", &self.absurd_run_time),
             ("record", " out of order, sorted by submission", &self.out_of_order),
-            ("job", " larger than any cluster, rejected", &self.rejected),
+            ("job", " that no cluster could ever run, rejected", &self.rejected),
         ]
     }
 }
@@ -118,8 +103,8 @@ pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> anyhow::Res
         }
         is_extended |= record.nodes.is_some();
         if record.submit_s < latest_s {
-            let told = || format!("submitted at {}, after one at {latest_s}", record.submit_s);
-            trace.findings.out_of_order.note(number, told);
+            let what = || format!("submitted at {}, after one at {latest_s}", record.submit_s);
+            trace.findings.out_of_order.note(number, what);
         }
         latest_s = latest_s.max(record.submit_s);
         if trace.jobs.len() == JOBS_MAX as usize {
@@ -155,24 +140,25 @@ pub fn of_records(records: impl Iterator<Item = Record>, clusters: &[ClusterSpec
 impl Trace {
     /// Brings the jobs into the order of submission, and counts time from the first of them.
     fn begin_at_zero(&mut self) {
-        self.jobs.sort_by_key(|job| job.submit_s);
-        let first_s = self.jobs.first().map_or(0, |job| job.submit_s);
-        self.jobs.iter_mut().for_each(|job| job.submit_s -= first_s);
+        self.jobs.sort_by_key(|job| job.known.submit_s);
+        let first_s = self.jobs.first().map_or(0, |job| job.known.submit_s);
+        self.jobs.iter_mut().for_each(|job| job.known.submit_s -= first_s);
     }
 
     fn add(&mut self, line: u64, record: &Record, clusters: &[ClusterSpec], rules: &Rules) {
         if record.run_s == -1 || record.processors <= 0 {
-            let told = || format!("job {}: run time {}, processors {}", record.id, record.run_s, record.processors);
-            self.findings.incomplete.note(line, told);
+            let what = || format!("job {}: run time {}, processors {}", record.id, record.run_s, record.processors);
+            self.findings.incomplete.note(line, what);
             return;
         }
         if record.run_s < 0 {
-            let told = || format!("job {}: run time {}", record.id, record.run_s);
-            self.findings.absurd_run_time.note(line, told);
+            let what = || format!("job {}: run time {}", record.id, record.run_s);
+            self.findings.absurd_run_time.note(line, what);
         }
-        let Some(shape) = shape_of(record, clusters) else {
-            let told = || format!("job {}: {} processors, memory {}", record.id, record.processors, record.memory);
-            self.findings.rejected.note(line, told);
+        let excluded = if rules.ignores_tags { Box::default() } else { excluded_by(record, clusters) };
+        let Some(shape) = shape_of(record, clusters, &excluded) else {
+            let what = || format!("job {}: {} processors, memory {}", record.id, record.processors, record.memory);
+            self.findings.rejected.note(line, what);
             return;
         };
         let run_s = record.run_s.max(1);
@@ -187,24 +173,35 @@ impl Trace {
             id: record.id,
             // At most JOBS_MAX lines are jobs, but comments count as well.
             line: u32::try_from(line).unwrap_or(u32::MAX),
-            submit_s: record.submit_s,
+            known: Known {
+                submit_s: record.submit_s,
+                planned_s: planned_s + rules.teardown_s,
+                teardown_s: rules.teardown_s,
+                length_s,
+                limit_s,
+                shape,
+                excluded,
+            },
             held_s: held_s + rules.teardown_s,
-            planned_s: planned_s + rules.teardown_s,
-            teardown_s: rules.teardown_s,
-            length_s,
-            limit_s,
-            shape,
             is_killed,
         });
     }
 }
 
-/// What a record needs of each host, if some cluster has that.
-fn shape_of(record: &Record, clusters: &[ClusterSpec]) -> Option<Shape> {
+/// The clusters that a record's tags exclude.
+fn excluded_by(record: &Record, clusters: &[ClusterSpec]) -> Box<[ClusterIndex]> {
+    let Some(nodes) = &record.nodes else { return Box::default() };
+    let is_excluded = |(_, spec): &(u32, &ClusterSpec)| nodes.tags.iter().any(|tag| !tag.allows(&spec.name));
+    (0_u32..).zip(clusters).filter(is_excluded).map(|(index, _)| ClusterIndex(index)).collect()
+}
+
+/// What a record needs of each host, if some cluster that is not excluded has that.
+fn shape_of(record: &Record, clusters: &[ClusterSpec], excluded: &[ClusterIndex]) -> Option<Shape> {
     let processors = u32::try_from(record.processors).ok()?;
     let memory = u64::try_from(record.memory).unwrap_or(0);
-    let fits = |shape: &Shape| clusters.iter().any(|cluster| cluster.could_ever_run(shape));
-    if let Some(nodes) = record.nodes {
+    let allowed = || (0_u32..).zip(clusters).filter(|(index, _)| !excluded.contains(&ClusterIndex(*index)));
+    let fits = |shape: &Shape| allowed().any(|(_, cluster)| cluster.could_ever_run(shape));
+    if let Some(nodes) = &record.nodes {
         // The whole job on one node where nothing is said. A few records ask more of a node than they have in all.
         let per_host = nodes.processors_per_node.unwrap_or(processors);
         let memory_per_host_kib = (memory + 512) / 1024;

@@ -1,10 +1,10 @@
 //! Waiting jobs in the order of submission, with a quick search for the next one that is narrow or short enough.
 //!
-//! A binary tree over all jobs of the trace keeps, for every part of it, the fewest processors and the shortest planned
-//! time of the jobs that wait there; a search passes over parts in which nobody can qualify. That keeps backfilling
+//! A binary tree over all jobs submitted keeps, for every part of it, the fewest processors and the shortest planned
+//! time of the jobs that wait there; a search passes over parts in which no job can qualify. That keeps backfilling
 //! affordable when a hundred thousand jobs wait. Invariant: a part without waiting jobs has the largest values of both.
 
-use crate::replay::job::{Job, JobIndex};
+use crate::replay::job::{JobIndex, Known};
 
 /// Fewest processors and shortest planned time in a part of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,7 @@ struct Least {
     planned_s: u32,
 }
 
-const NOBODY: Least = Least { processors: u32::MAX, planned_s: u32::MAX };
+const NO_JOB: Least = Least { processors: u32::MAX, planned_s: u32::MAX };
 
 /// What a job may take to qualify.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +34,8 @@ impl Room {
     }
 }
 
-/// See the module.
-#[derive(Debug)]
+/// The waiting jobs.
+#[derive(Debug, Default)]
 pub struct Backlog {
     /// The root is at 1, the children of `i` at `2 i` and `2 i + 1`, the jobs at `leaves..`.
     tree: Vec<Least>,
@@ -43,23 +43,28 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// An empty backlog for a trace of `jobs` jobs.
-    pub fn new(jobs: usize) -> Backlog {
-        let leaves = jobs.max(1).next_power_of_two();
-        Backlog { tree: vec![NOBODY; 2 * leaves], leaves }
+    /// A job begins to wait.
+    pub fn insert(&mut self, index: JobIndex, job: &Known) {
+        // The largest value means "no job"; a job of 2^32 seconds or processors does not exist.
+        let processors = u32::try_from(job.shape.processors()).unwrap_or(u32::MAX - 1);
+        let planned_s = u32::try_from(job.planned_s).unwrap_or(u32::MAX - 1);
+        if index.at() >= self.leaves {
+            self.grow((index.at() + 1).next_power_of_two());
+        }
+        self.set(index, Least { processors, planned_s });
     }
 
-    /// A job begins to wait.
-    pub fn insert(&mut self, index: JobIndex, job: &Job) {
-        // The largest value stands for "nobody"; a job of 2^32 seconds or processors is none.
-        let processors = u32::try_from(job.shape.processors()).unwrap_or(u32::MAX - 1);
-        let planned_s = u32::try_from(job.expected_s()).unwrap_or(u32::MAX - 1);
-        self.set(index, Least { processors, planned_s });
+    fn grow(&mut self, leaves: usize) {
+        let waiting = self.tree.split_off(self.leaves);
+        self.tree = vec![NO_JOB; 2 * leaves];
+        self.tree[leaves..leaves + waiting.len()].copy_from_slice(&waiting);
+        self.leaves = leaves;
+        (1..leaves).rev().for_each(|at| self.join(at));
     }
 
     /// A job no longer waits.
     pub fn remove(&mut self, index: JobIndex) {
-        self.set(index, NOBODY);
+        self.set(index, NO_JOB);
     }
 
     /// The job that waits longest.
@@ -77,12 +82,14 @@ impl Backlog {
         self.tree[at] = least;
         while at > 1 {
             at /= 2;
-            let (left, right) = (self.tree[2 * at], self.tree[2 * at + 1]);
-            self.tree[at] = Least {
-                processors: left.processors.min(right.processors),
-                planned_s: left.planned_s.min(right.planned_s),
-            };
+            self.join(at);
         }
+    }
+
+    fn join(&mut self, at: usize) {
+        let (left, right) = (self.tree[2 * at], self.tree[2 * at + 1]);
+        self.tree[at] =
+            Least { processors: left.processors.min(right.processors), planned_s: left.planned_s.min(right.planned_s) };
     }
 
     fn find_from(&self, first: usize, room: &Room) -> Option<JobIndex> {
@@ -117,7 +124,7 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
-    use crate::replay::tests::job;
+    use crate::replay::{job::Job, tests::job};
 
     /// Whether a search by looking at every waiting job gives the same answer.
     #[test]
@@ -126,14 +133,14 @@ mod tests {
         for size in [1, 2, 5, 64, 77] {
             let jobs: Vec<Job> =
                 (0..size).map(|_| job(0, random.random_range(1..50), 1, random.random_range(1..9))).collect();
-            let mut backlog = Backlog::new(jobs.len());
+            let mut backlog = Backlog::default();
             let mut waiting = vec![false; jobs.len()];
             for _ in 0..400 {
                 let at = random.random_range(0..jobs.len());
                 waiting[at] = !waiting[at];
                 let index = JobIndex(at as u32);
                 if waiting[at] {
-                    backlog.insert(index, &jobs[at]);
+                    backlog.insert(index, &jobs[at].known);
                 } else {
                     backlog.remove(index);
                 }
@@ -144,9 +151,9 @@ mod tests {
                 };
                 let after = random.random_range(0..jobs.len());
                 let qualifies = |job: &Job| {
-                    let processors = job.shape.processors();
+                    let processors = job.known.shape.processors();
                     processors <= room.any_processors
-                        || (processors <= room.short_processors && job.expected_s() < room.short_s)
+                        || (processors <= room.short_processors && job.known.planned_s < room.short_s)
                 };
                 let walked = (after + 1..jobs.len()).find(|at| waiting[*at] && qualifies(&jobs[*at]));
                 let found = backlog.next_after(JobIndex(after as u32), &room);

@@ -1,21 +1,23 @@
 //! Conservative backfilling: every waiting job has a place in the plan of a cluster, given when it is submitted: the
-//! first gap that delays nobody who is there already.
+//! first gap that delays no job that is there already.
 //!
 //! A plan is a list of jobs in the order of their planned starts. It is dealt out like cards: each job in turn gets the
 //! processors that are free earliest, and what stays idle before it is a gap. A new job goes in front of the job before
 //! which its gap is. The list is dealt out anew whenever a job comes, so that it follows what really happened, and
-//! compressed when a job ends earlier than planned: all jobs are taken out and put back one by one, in their order. Like
-//! EASY's reservation a plan counts processors, neither hosts nor memory; so its first job may find the processors, but
-//! not on the hosts that it needs. Then nobody passes it.
+//! compressed when a job ends earlier than planned: all jobs are taken out and put back one by one, in their order. A plan
+//! counts processors, neither hosts nor memory; so its first job may find the processors, but not on the hosts that it needs.
+//! Then no job passes it.
 //! Invariant: only the first job of a plan starts, and every job is on the plan of one cluster until then.
 
 use std::collections::BTreeMap;
 
-use super::{Policy, Setup, Start, View};
-use crate::replay::{
-    cluster::{Cluster, ClusterIndex},
-    job::{Job, JobIndex},
-    moment::Moment,
+use super::view::{Policy, Setup, Start, View};
+use crate::{
+    engine::Moment,
+    replay::{
+        cluster::Cluster,
+        job::{ClusterIndex, JobIndex, Known},
+    },
 };
 
 /// Processors that are idle before a job starts.
@@ -24,7 +26,7 @@ struct Gap {
     from: Moment,
     to: Moment,
     processors: u64,
-    /// The job for which they wait; nobody behind the last one.
+    /// The job for which they wait; none behind the last one.
     before: Option<JobIndex>,
 }
 
@@ -61,8 +63,8 @@ impl Plan {
         }
     }
 
-    /// Takes the processors that are free earliest; tells when there are enough of them.
-    fn place(&mut self, index: JobIndex, job: &Job) -> Moment {
+    /// Takes the processors that are free earliest. Returns when there are enough of them.
+    fn place(&mut self, index: JobIndex, job: &Known) -> Moment {
         let processors = job.shape.processors();
         let (mut taken, mut start) = (0, None);
         while let Some(mut earliest) = self.free_from.first_entry().filter(|_| taken < processors) {
@@ -97,7 +99,7 @@ impl Plan {
 
     /// In front of which job the first gap is that is large and long enough; gaps that follow upon each other count as
     /// one.
-    fn position_for(&self, job: &Job, all: u64) -> usize {
+    fn position_for(&self, job: &Known, all: u64) -> usize {
         let mut found: Option<(Gap, Moment)> = None;
         for gap in self.gaps.iter().copied().chain(self.last_gaps(all)) {
             if gap.processors < job.shape.processors() {
@@ -120,7 +122,7 @@ impl Plan {
         self.list.iter().position(|(_, listed)| *listed == index).unwrap_or(self.list.len())
     }
 
-    /// Puts a job into the first gap that holds it; tells its planned start.
+    /// Puts a job into the first gap that holds it. Returns its planned start.
     fn insert(&mut self, index: JobIndex, cluster: &Cluster, view: &View<'_>) -> Moment {
         let job = view.job(index);
         let at = self.position_for(job, cluster.spec.processors());
@@ -148,7 +150,7 @@ impl Plan {
     }
 }
 
-/// See the module.
+/// The plans of all clusters.
 #[derive(Debug)]
 pub struct Conservative {
     plans: Vec<Plan>,
@@ -164,30 +166,28 @@ impl Conservative {
 }
 
 impl Policy for Conservative {
-    fn submitted(&mut self, index: JobIndex, view: &View<'_>) {
-        let shape = &view.job(index).shape;
-        let able = self.plans.iter_mut().zip(view.clusters).filter(|(_, cluster)| cluster.spec.could_ever_run(shape));
-        let mut best: Option<(Moment, &mut Plan)> = None;
-        for (plan, cluster) in able {
-            plan.deal(cluster, view);
-            let start = plan.insert(index, cluster, view);
-            match &mut best {
-                Some((earliest, _)) if *earliest <= start => plan.remove(index),
-                Some((_, other)) => {
-                    other.remove(index);
-                    best = Some((start, plan));
-                }
-                None => best = Some((start, plan)),
+    fn submitted(&mut self, index: JobIndex, view: &View<'_>) -> anyhow::Result<()> {
+        let mut best: Option<(Moment, ClusterIndex)> = None;
+        for (number, cluster) in view.clusters_for(index) {
+            self.plans[number.at()].deal(cluster, view);
+            let start = self.plans[number.at()].insert(index, cluster, view);
+            let worse = match best {
+                Some((earliest, _)) if earliest <= start => Some(number),
+                _ => best.replace((start, number)).map(|(_, other)| other),
+            };
+            if let Some(worse) = worse {
+                self.plans[worse.at()].remove(index);
             }
         }
+        Ok(())
     }
 
     fn next(&mut self, view: &View<'_>) -> Option<Start> {
-        let due = self.plans.iter_mut().zip(view.clusters_with_index()).find_map(|(plan, (cluster, state))| {
+        let due = (0_u32..).zip(&mut self.plans).zip(view.clusters).find_map(|((number, plan), state)| {
             let (_, job) = *plan.list.first()?;
             state.fits_now(&view.job(job).shape).then(|| {
                 plan.list.remove(0);
-                Start { job, cluster, hosts: None }
+                Start { job, cluster: ClusterIndex(number), hosts: None }
             })
         });
         let start = due?;

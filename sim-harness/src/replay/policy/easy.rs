@@ -1,59 +1,58 @@
 //! Aggressive backfilling (EASY): first come, first served, but while the first job waits, later ones may start if they
 //! do not delay it.
 //!
-//! The first job has a reservation on one cluster: the time at which enough processors will be free there, if running
-//! jobs end as planned (the earliest over the clusters; of two equal ones the later). A later job starts if it fits and
-//! is on another cluster, or is planned to end before that time, or needs no more processors than the first job leaves
-//! over then. Like the original, the reservation counts processors: neither on which hosts they are nor how much memory
-//! is there. Invariant: a job that starts out of order satisfies one of these three conditions.
+//! The first job has a reservation: the earliest time at which its hosts, with their processors and memory, are free on one of
+//! the clusters that could ever run it, if running jobs end as planned (of two equally early clusters the first). A later job
+//! starts on the first hosts that fit it, on another cluster, or if it is planned to end before that time, or if the first
+//! job fits beside it at that time. Jobs are planned with their teardown.
+//! Invariant: with true run times no job starts later than it was first promised as the first of the queue.
 
 use super::{
-    Policy, Setup, Start, View,
     backlog::{Backlog, Room},
+    view::{Policy, Start, View},
 };
-use crate::replay::{
-    cluster::{Cluster, ClusterIndex},
-    job::JobIndex,
-    moment::{Moment, SECOND_US},
+use crate::{
+    engine::SECOND_US,
+    replay::{
+        cluster::EarliestFit,
+        job::{ClusterIndex, JobIndex},
+    },
 };
 
-/// The reservation of the first job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Reservation {
-    cluster: ClusterIndex,
-    start: Moment,
-    /// Processors that are free at the start beside those of the job.
-    extra_processors: u64,
-}
-
-/// See the module.
-#[derive(Debug)]
+/// Waiting jobs in the order of submission.
+#[derive(Debug, Default)]
 pub struct Easy {
     backlog: Backlog,
 }
 
 impl Easy {
-    /// Nobody waits.
-    pub fn new(setup: &Setup<'_>) -> Easy {
-        Easy { backlog: Backlog::new(setup.jobs.len()) }
-    }
-
     /// The next job behind `head` that may start without delaying it.
-    fn backfill(&self, head: JobIndex, reservation: &Reservation, view: &View<'_>) -> Option<Start> {
-        let reserved = &view.clusters[reservation.cluster.at()];
-        let elsewhere = view.clusters_with_index().filter(|(index, _)| *index != reservation.cluster);
+    fn backfill(
+        &self,
+        head: JobIndex,
+        (reserved, fit): &(ClusterIndex, EarliestFit),
+        view: &View<'_>,
+    ) -> Option<Start> {
+        let elsewhere = (0..).zip(view.clusters).filter(|(index, _)| *index != reserved.0);
         let free_elsewhere = elsewhere.map(|(_, cluster)| cluster.free_processors()).max().unwrap_or(0);
-        let free_here = reserved.free_processors();
+        let free_here = view.clusters[reserved.at()].free_processors();
         let room = Room {
-            any_processors: free_elsewhere.max(free_here.min(reservation.extra_processors)),
+            any_processors: free_elsewhere.max(free_here.min(fit.extra_processors())),
             short_processors: free_here,
             // A job that ends in the second of the reservation is looked at below, to the microsecond.
-            short_s: (reservation.start.0 - view.now.0).div_euclid(SECOND_US).saturating_add(1),
+            short_s: (fit.at.0 - view.now.0).div_euclid(SECOND_US).saturating_add(1),
         };
         let mut after = head;
         while let Some(job) = self.backlog.next_after(after, &room) {
-            if let Some(cluster) = cluster_beside(job, reservation, view) {
-                return Some(Start { job, cluster, hosts: None });
+            let known = view.job(job);
+            let ends_before = view.now.plus_seconds(known.planned_s) < fit.at;
+            let start = view.clusters_for(job).find_map(|(cluster, state)| {
+                let hosts = state.first_fit(&known.shape)?;
+                let is_harmless = cluster != *reserved || ends_before || fit.is_kept_beside(&known.shape, &hosts);
+                is_harmless.then_some(Start { job, cluster, hosts: Some(hosts) })
+            });
+            if start.is_some() {
+                return start;
             }
             after = job;
         }
@@ -61,9 +60,18 @@ impl Easy {
     }
 }
 
+/// The reservation of the first job: its cluster, and what is free there then.
+fn reserve(head: JobIndex, view: &View<'_>) -> Option<(ClusterIndex, EarliestFit)> {
+    let shape = &view.job(head).shape;
+    view.clusters_for(head)
+        .filter_map(|(index, cluster)| Some((index, cluster.earliest_fit(shape, view.now)?)))
+        .min_by_key(|(index, fit)| (fit.at, *index))
+}
+
 impl Policy for Easy {
-    fn submitted(&mut self, job: JobIndex, view: &View<'_>) {
+    fn submitted(&mut self, job: JobIndex, view: &View<'_>) -> anyhow::Result<()> {
         self.backlog.insert(job, view.job(job));
+        Ok(())
     }
 
     fn next(&mut self, view: &View<'_>) -> Option<Start> {
@@ -78,35 +86,72 @@ impl Policy for Easy {
     }
 }
 
-/// The first cluster on which `job` may start beside the reservation.
-fn cluster_beside(job: JobIndex, reservation: &Reservation, view: &View<'_>) -> Option<ClusterIndex> {
-    let job = view.job(job);
-    let is_harmless = |index: ClusterIndex| {
-        index != reservation.cluster
-            || view.now.plus_seconds(job.expected_s()) < reservation.start
-            || job.shape.processors() <= reservation.extra_processors
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{
+        engine::Moment,
+        replay::{
+            cluster::ClusterSpec,
+            engine::{START_US, replay},
+            job::Job,
+            tests::{random, traces},
+        },
     };
-    view.clusters_with_index()
-        .find(|(index, cluster)| is_harmless(*index) && cluster.fits_now(&job.shape))
-        .map(|(index, _)| index)
-}
 
-/// The earliest reservation for `job`; of equally early ones the last cluster's.
-fn reserve(job: JobIndex, view: &View<'_>) -> Option<Reservation> {
-    let processors = view.job(job).shape.processors();
-    view.clusters_with_index()
-        .filter(|(_, cluster)| cluster.spec.processors() >= processors)
-        .map(|(index, cluster)| reserve_on(index, cluster, processors, view.now))
-        .min_by_key(|reservation| (reservation.start, std::cmp::Reverse(reservation.cluster)))
-}
-
-fn reserve_on(index: ClusterIndex, cluster: &Cluster, processors: u64, now: Moment) -> Reservation {
-    let mut free = cluster.free_processors();
-    let mut start = now;
-    let mut ends = cluster.expected_ends().map(|(end, freed)| (end.max(now), freed)).peekable();
-    while let Some((end, freed)) = ends.next_if(|(end, _)| free < processors || *end <= start) {
-        start = end;
-        free += freed;
+    /// EASY, and what it promised each first job when that did not fit for the first time.
+    #[derive(Default)]
+    struct Watched {
+        easy: Easy,
+        promised: BTreeMap<JobIndex, Moment>,
     }
-    Reservation { cluster: index, start, extra_processors: free.saturating_sub(processors) }
+
+    impl Policy for Watched {
+        fn submitted(&mut self, job: JobIndex, view: &View<'_>) -> anyhow::Result<()> {
+            self.easy.submitted(job, view)
+        }
+
+        fn next(&mut self, view: &View<'_>) -> Option<Start> {
+            if let Some(head) = self.easy.backlog.first()
+                && view.cluster_for(head).is_none()
+                && let Some((_, fit)) = reserve(head, view)
+            {
+                self.promised.entry(head).or_insert(fit.at);
+            }
+            self.easy.next(view)
+        }
+    }
+
+    /// How many first jobs got a promise, and how many of them started later. Up to two starts of other jobs may be under way
+    /// at the promised moment.
+    fn promises(jobs: &[Job], clusters: &[ClusterSpec]) -> (usize, usize) {
+        let mut watched = Watched::default();
+        let runs = replay(jobs, clusters, &mut watched, |_| ()).unwrap();
+        let is_late = |(job, at): &(&JobIndex, &Moment)| runs[job.at()].start.0 > at.0 + 2 * START_US;
+        (watched.promised.len(), watched.promised.iter().filter(is_late).count())
+    }
+
+    #[test]
+    fn with_true_run_times_no_first_job_starts_later_than_first_promised() {
+        let mut promised = 0;
+        for seed in 0..150 {
+            let (jobs, clusters) = random::exact(seed);
+            let (count, late) = promises(&jobs, &clusters);
+            assert_eq!(late, 0, "seed {seed}: {late} of {count} late");
+            promised += count;
+        }
+        assert!(promised > 1500, "only {promised} promises");
+    }
+
+    #[test]
+    fn promises_are_kept_on_published_traces() {
+        let Some(folder) = traces::folder("promises_are_kept_on_published_traces") else { return };
+        for (name, least) in [("hpc2n", 500), ("wagap-2013", 200)] {
+            let (trace, clusters) = traces::load(&folder, name, &traces::RULES);
+            let (count, late) = promises(&trace.jobs, &clusters);
+            assert!(late == 0 && count > least, "{name}: {late} of {count} late");
+        }
+    }
 }

@@ -1,29 +1,44 @@
-//! A queue in the order of a number: the job with the smallest starts first, and while it does not fit nobody passes it.
+//! A queue in the order of a number: the job with the smallest starts first, and no other passes it while it does not fit.
 //!
 //! Invariant: equal numbers keep the order of submission.
 
 use std::collections::BTreeSet;
 
-use super::{Policy, Start, View};
-use crate::replay::job::{Job, JobIndex};
+use super::view::{Policy, Start, View};
+use crate::replay::job::{JobIndex, Known};
 
-/// See the module.
+/// A queue in ascending order of a rank.
 #[derive(Debug)]
 pub struct Ordered {
-    rank: fn(&Job) -> i64,
+    rank: fn(&Known) -> i64,
     waiting: BTreeSet<(i64, JobIndex)>,
 }
 
 impl Ordered {
-    /// A queue in ascending order of `rank`.
-    pub fn by(rank: fn(&Job) -> i64) -> Ordered {
+    fn by(rank: fn(&Known) -> i64) -> Ordered {
         Ordered { rank, waiting: BTreeSet::new() }
+    }
+
+    /// First come, first served.
+    pub fn fcfs() -> Ordered {
+        Ordered::by(|_| 0)
+    }
+
+    /// Shortest job first, by the run time that the scheduler expects.
+    pub fn sjf() -> Ordered {
+        Ordered::by(|job| job.length_s)
+    }
+
+    /// Earliest due date first. Traces have no due dates, so it is the submission plus twice the user's limit.
+    pub fn edf() -> Ordered {
+        Ordered::by(|job| job.submit_s.saturating_add(job.limit_s.saturating_mul(2)))
     }
 }
 
 impl Policy for Ordered {
-    fn submitted(&mut self, job: JobIndex, view: &View<'_>) {
+    fn submitted(&mut self, job: JobIndex, view: &View<'_>) -> anyhow::Result<()> {
         self.waiting.insert(((self.rank)(view.job(job)), job));
+        Ok(())
     }
 
     fn next(&mut self, view: &View<'_>) -> Option<Start> {

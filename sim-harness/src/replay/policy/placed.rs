@@ -4,9 +4,9 @@
 //! A job becomes a co-allocation: N hosts of one cluster, its processors and memory on each as per-host minima. Each
 //! cluster that could hold it is planned on by itself (all its hosts as candidates, the earliest start
 //! in the window); the earliest plan wins, of equally early ones the first cluster's. A job that ends early frees its
-//! hosts for requests that come later; plans already made do not move. An answer that is no solution is not taken, and
-//! the job is left behind, which the engine reports. Windows that had passed when hosts became free
-//! late (a job ran past its planned time) start as soon as their hosts are free.
+//! hosts for requests that come later; plans already made do not move. A request that is refused, or whose answer is no
+//! solution, ends the replay with an error. Windows that had passed when hosts became free late (a job ran past its planned
+//! time) start as soon as their hosts are free.
 //! Invariant: the schedules hold exactly what waiting jobs have reserved and running ones hold.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,21 +16,21 @@ use broker::{
     host::{Host, REFERENCE_SPEED},
     ids::{HostId, SiteId},
     phases::Candidate,
-    request::Request,
+    request::{Request, RequestDocument, RequestError},
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
     time::{Time, Window},
 };
 
-use serde_json::json;
+use anyhow::{Context, bail};
 
-use super::{Policy, Setup, Start, View};
+use super::view::{Policy, Setup, Start, View};
 use crate::{
+    engine::Moment,
     placement::{Asked, Placement},
     replay::{
-        cluster::{ClusterIndex, ClusterSpec},
-        job::{Job, JobIndex, Shape},
-        moment::Moment,
+        cluster::ClusterSpec,
+        job::{ClusterIndex, JobIndex, Known, Shape},
     },
 };
 
@@ -44,7 +44,6 @@ struct Pool {
     site: SiteId,
     hosts: Vec<Host>,
     schedules: Vec<Schedule>,
-    spec: ClusterSpec,
     /// End of everything reserved.
     horizon: Time,
 }
@@ -57,7 +56,7 @@ struct Reserved {
     window: Window,
 }
 
-/// See the module.
+/// The schedules of all hosts, and what is reserved on them.
 pub struct Placed {
     placement: Box<dyn Placement>,
     pools: Vec<Pool>,
@@ -89,7 +88,6 @@ impl Pool {
             site: SiteId::new(&format!("c{number:08}")).expect("a letter and a number are a short, plain text"),
             hosts: (0..spec.hosts).map(host).collect(),
             schedules: vec![Schedule::default(); spec.hosts as usize],
-            spec: spec.clone(),
             horizon: Time::ZERO,
         }
     }
@@ -102,7 +100,7 @@ impl Pool {
         request: &Request,
         now_s: i64,
         seed: u64,
-    ) -> Option<(Time, Box<[u32]>)> {
+    ) -> anyhow::Result<(Time, Box<[u32]>)> {
         let hosts = self.hosts.iter().zip(&self.schedules);
         let candidates: Vec<Candidate<'_>> =
             hosts.map(|(host, schedule)| Candidate { site: &self.site, host, schedule }).collect();
@@ -112,13 +110,13 @@ impl Pool {
             let latest = Time(earliest.0.saturating_add(reach)).min(last);
             let asked = Asked { request, earliest, latest, candidates: &candidates, seed };
             if let Some(choice) = placement.place(&asked) {
-                asked.judge(&choice).ok()?;
-                return Some((choice.start, choice.hosts.into_iter().map(|at| at as u32).collect()));
+                asked.judge(&choice)?;
+                return Ok((choice.start, choice.hosts.into_iter().map(|at| at as u32).collect()));
             }
             earliest = Time(latest.0 + 1);
             reach = reach.saturating_mul(8);
         }
-        None
+        bail!("no start was found even when all hosts are free")
     }
 
     fn add(&mut self, hosts: &[u32], window: Window, amounts: &Amounts) {
@@ -161,11 +159,21 @@ impl Placed {
         [processors, memory].into_iter().filter(|(_, amount)| *amount > Amount::ZERO).collect()
     }
 
-    /// The job as somebody would write it down; its window is given to the planner apart.
-    fn request(&self, job: &Job) -> Option<Request> {
-        let shape = &job.shape;
-        let document = json!({"hosts": shape.hosts, "duration": job.planned_s, "per_host": self.amounts(shape)});
-        serde_json::from_value(document).ok()
+    /// The job as a request; the planner gets its window apart.
+    fn request(&self, job: &Known) -> Result<Request, RequestError> {
+        Request::try_from(RequestDocument {
+            id: None,
+            hosts: job.shape.hosts,
+            duration: job.planned_s,
+            earliest: None,
+            latest: None,
+            per_host: self.amounts(&job.shape),
+            total: Amounts::new(),
+            attributes: Attributes::new(),
+            candidates: None,
+            effort: None,
+            move_on_loss: false,
+        })
     }
 
     /// Gives the window of a reservation another place or another length; what is before `now_s` stays as it is.
@@ -199,24 +207,27 @@ fn clipped(window: Window, now_s: i64) -> Window {
 }
 
 impl Policy for Placed {
-    fn submitted(&mut self, index: JobIndex, view: &View<'_>) {
+    fn submitted(&mut self, index: JobIndex, view: &View<'_>) -> anyhow::Result<()> {
         self.extend_overdue(view);
         let now_s = view.now.second();
         let job = view.job(index);
-        let Some(request) = self.request(job) else { return };
-        let able = self.pools.iter_mut().zip(0_u32..).filter(|(pool, _)| pool.spec.could_ever_run(&job.shape));
-        let plans = able.filter_map(|(pool, number)| {
+        let request = self.request(job)?;
+        let seed = self.seed.wrapping_add(u64::from(index.0));
+        let mut plans = Vec::new();
+        for (cluster, _) in view.clusters_for(index) {
+            let pool = &mut self.pools[cluster.at()];
             pool.schedules.iter_mut().for_each(|schedule| schedule.forget_before(Time(now_s)));
-            let (start, hosts) =
-                pool.plan(self.placement.as_mut(), &request, now_s, self.seed.wrapping_add(u64::from(index.0)))?;
-            Some((start, ClusterIndex(number), hosts))
-        });
-        let Some((start, cluster, hosts)) = plans.min_by_key(|(start, ..)| *start) else { return };
+            let (start, hosts) = pool.plan(self.placement.as_mut(), &request, now_s, seed)?;
+            plans.push((start, cluster, hosts));
+        }
+        let earliest = plans.into_iter().min_by_key(|(start, ..)| *start);
+        let (start, cluster, hosts) = earliest.context("no cluster could ever run it")?;
         let window = Window::starting(start, request.duration());
         let amounts = self.amounts(&job.shape);
         self.pools[cluster.at()].add(&hosts, window, &amounts);
         self.reserved.insert(index, Reserved { cluster, hosts, window });
         self.waiting.insert((start.0, index));
+        Ok(())
     }
 
     fn next(&mut self, view: &View<'_>) -> Option<Start> {
@@ -248,7 +259,7 @@ impl Policy for Placed {
     }
 
     fn wake_after(&self, now: Moment) -> Option<Moment> {
-        // Those whose second has begun wait for their hosts, and an end tells of these.
+        // Those whose second has begun wait for their hosts, whose ends are events.
         let later = self.waiting.range((now.second() + 1, JobIndex(0))..).next();
         later.map(|(start_s, _)| Moment::of_second(*start_s))
     }

@@ -5,10 +5,10 @@
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
-use super::{Policy, Start, View};
+use super::view::{Policy, Start, View};
 use crate::replay::job::JobIndex;
 
-/// See the module.
+/// Waiting jobs by width.
 #[derive(Debug, Default)]
 pub struct Widest {
     /// Widest first, then in the order of submission.
@@ -16,8 +16,9 @@ pub struct Widest {
 }
 
 impl Policy for Widest {
-    fn submitted(&mut self, job: JobIndex, view: &View<'_>) {
+    fn submitted(&mut self, job: JobIndex, view: &View<'_>) -> anyhow::Result<()> {
         self.waiting.insert((Reverse(view.job(job).shape.processors()), job));
+        Ok(())
     }
 
     fn next(&mut self, view: &View<'_>) -> Option<Start> {

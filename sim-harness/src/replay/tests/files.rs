@@ -2,22 +2,22 @@
 
 use std::{fs, path::PathBuf};
 
-use super::{cluster, job, replay};
+use super::{cluster, job, replay, traces::RULES};
 use crate::{
     error::BadUsage,
     replay::{
-        args::{Overrun, Runtimes},
-        growth::Point,
+        cluster::ClusterSpec,
+        growth::{Point, Speed},
+        job::ClusterIndex,
         machines,
         metrics::{self, Experience},
         output::{self, Setting},
         page, policy,
+        rules::{Overrun, Rules, Runtimes},
         series::Series,
-        trace::{self, Findings, Rules, Trace},
+        trace::{self, Findings, Trace},
     },
 };
-
-const RULES: Rules = Rules { runtimes: Runtimes::True, overrun: Overrun::Kill, teardown_s: 1, jobs_max: None };
 
 /// A plain record.
 fn record(id: i64, submit_s: i64, run_s: i64, processors: i64, limit_s: i64) -> String {
@@ -39,7 +39,7 @@ fn machines_error(text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.machines");
     fs::write(&path, text).unwrap();
-    machines::read(&path).unwrap_err().to_string()
+    format!("{:#}", machines::read(&path).unwrap_err())
 }
 
 #[test]
@@ -62,10 +62,10 @@ fn lines_that_are_no_jobs_are_counted_with_their_numbers() {
     assert_eq!((out_of_order.count, out_of_order.first[0].0), (2, 3));
     assert_eq!((rejected.count, rejected.first[0].0), (1, 8));
     // By submission, counted from the first of them.
-    assert_eq!(jobs.iter().map(|job| (job.id, job.submit_s)).collect::<Vec<_>>(), [(3, 0), (1, 5), (6, 45)]);
+    assert_eq!(jobs.iter().map(|job| (job.id, job.known.submit_s)).collect::<Vec<_>>(), [(3, 0), (1, 5), (6, 45)]);
     // Killed at its limit, and a second of teardown.
     assert_eq!((jobs[2].held_s, jobs[2].is_killed), (61, true));
-    assert_eq!((jobs[0].held_s, jobs[0].limit_s), (2, 1));
+    assert_eq!((jobs[0].held_s, jobs[0].known.limit_s), (2, 1));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn limits_bind_or_not_as_asked() {
         (rules(Runtimes::Estimates, Overrun::Extend), 501, 61, 500),
     ] {
         let job = &read_with(&text, &rules).unwrap().jobs[0];
-        assert_eq!((job.held_s, job.planned_s, job.length_s), (held_s, planned_s, length_s), "{rules:?}");
+        assert_eq!((job.held_s, job.known.planned_s, job.known.length_s), (held_s, planned_s, length_s), "{rules:?}");
     }
     let few = Rules { jobs_max: Some(1), ..RULES };
     assert_eq!(read_with(&(text.clone() + &text), &few).unwrap().jobs.len(), 1);
@@ -89,7 +89,7 @@ fn limits_bind_or_not_as_asked() {
 fn processors_are_spread_over_hosts() {
     // Evenly, as many a host as divide the job; unevenly only if that needs too many hosts (11 of 10).
     for (processors, hosts, per_host) in [(1, 1, 1), (3, 1, 3), (8, 2, 4), (6, 2, 3), (7, 7, 1), (11, 3, 4)] {
-        let shape = read(&record(1, 0, 5, processors, 9)).unwrap().jobs[0].shape;
+        let shape = read(&record(1, 0, 5, processors, 9)).unwrap().jobs[0].known.shape;
         assert_eq!((shape.hosts, shape.processors_per_host), (hosts, per_host), "{processors}");
     }
     for (spec, processors, hosts, per_host) in [
@@ -101,7 +101,7 @@ fn processors_are_spread_over_hosts() {
         ("1", 3, 1, 3),
     ] {
         let line = record(1, 0, 5, processors, 9).replace(" -1 1 1 1 1 -1 1", " 2048 1 1 1 1 -1 1");
-        let shape = read(&format!("{} q {spec}\n", line.trim_end())).unwrap().jobs[0].shape;
+        let shape = read(&format!("{} q {spec}\n", line.trim_end())).unwrap().jobs[0].known.shape;
         assert_eq!((shape.hosts, shape.processors_per_host, shape.memory_per_host_kib), (hosts, per_host, 2), "{spec}");
     }
 }
@@ -195,12 +195,13 @@ fn jobs_of_the_longest_times_are_replayed_under_every_policy() {
 fn machines_files_are_checked() {
     for (text, expected) in [
         ("", "no cluster"),
-        ("0\ta\t1\t2\t1\n", "line 1: expected 6 fields"),
-        ("0\ta\t1\t2\t1\t5\n1\tb\t0\t2\t1\t5\n", "line 2: nodes: expected a whole number from 1 to 131072, got 0"),
-        ("0\ta\t1\tx\t1\t5\n", "cpus_per_node"),
-        ("0\ta\t1\t1\t2\t5\n", "speed"),
-        ("0\ta\t1\t1\t1\t-5\n", "memory_per_node_KiB"),
-        ("0\ta\t99999999999\t1\t1\t5\n", "nodes: expected a whole number from 1 to 131072, got 99999999999"),
+        ("0\ta\t1\t2\t1\n", "line 1: expected 6 fields (id, name, nodes, "),
+        ("0 a 1 2 1 5\n", "tab separated, got 1"),
+        ("0\ta\t1\t2\t1\t5\n1\tb\t0\t2\t1\t5\n", "line 2: nodes: expected at least 1, got 0"),
+        ("0\ta\t1\tx\t1\t5\n", "cpus_per_node: invalid digit"),
+        ("0\ta\t1\t1\t2\t5\n", "speed: only clusters of equal speed (1) can be replayed, got 2"),
+        ("0\ta\t1\t1\t1\t-5\n", "memory_per_node_KiB: invalid digit"),
+        ("0\ta\t99999999999\t1\t1\t5\n", "nodes: number too large"),
         ("0\ta\t131072\t1\t1\t5\n1\tb\t1\t1\t1\t5\n", "line 2: more than 131072 hosts"),
         ("0\ta\t1\t1\t1\t5\n0\tb\t1\t1\t1\t5\n", "line 2: id: 0 is that of a cluster above"),
     ] {
@@ -216,7 +217,7 @@ fn metrics_series_and_files_say_what_happened() {
     let jobs = vec![job(0, 10, 1, 2), job(0, 5, 1, 1)];
     let runs = replay("fcfs", &jobs, &clusters);
     let seen = Experience::of(&jobs[1], &runs[1]);
-    assert_eq!((seen.wait_s, seen.response_s, seen.slowdown(), seen.bounded_slowdown()), (10.0, 15.0, 3.0, 1.5));
+    assert_eq!((seen.wait_s, seen.response_s, seen.slowdown(), seen.bounded_slowdown()), (10, 15, 3.0, 1.5));
     let trace = Trace { jobs, findings: Findings::default() };
     let metrics = metrics::measure(&trace, &runs, &clusters);
     assert_eq!((metrics.jobs, metrics.makespan_s), (2, 15.0));
@@ -229,14 +230,12 @@ fn metrics_series_and_files_say_what_happened() {
         trace: "<a>.swf".to_owned(),
         machines: "m".to_owned(),
         policy: "fcfs".to_owned(),
-        runtimes: "true",
-        overrun: "kill",
-        teardown_s: 0,
+        rules: RULES,
         seed: 1,
     };
     let page = page::page(&metrics, &setting, &series, &[], 2).html();
     assert!(page.contains("&lt;a&gt;.swf") && page.matches("<svg").count() == 2 && !page.contains("http"));
-    let speed = output::Speed { replay_seconds: 1.0, jobs_per_second: 2.0 };
+    let speed = Speed { replay_seconds: 1.0, jobs_per_second: 2.0 };
     let mut cost = output::Cost { speed, memory_mib_max: Some(1.5), growth: Vec::new() };
     let json = |cost: &output::Cost| -> serde_json::Value {
         serde_json::to_value(output::Document { metrics: &metrics, setting: &setting, cost }).unwrap()
@@ -251,7 +250,29 @@ fn metrics_series_and_files_say_what_happened() {
     assert!(page.matches("<svg").count() == 3);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.csv");
-    output::write_jobs(&path, &trace, &runs, &["c".to_owned()]).unwrap();
+    let clusters = [ClusterSpec { name: "a,\"b\"".to_owned(), ..clusters[0].clone() }];
+    output::write_jobs(&path, &trace, &runs, &clusters).unwrap();
     let csv = fs::read_to_string(&path).unwrap();
-    assert_eq!(csv.lines().nth(2), Some("0,1,0,10,15,c,1,1,10,15,3.0000,1.5000,0"));
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].starts_with("id,line,submit_s,start_s,end_s,cluster,hosts,") && lines[0].ends_with(",killed"));
+    assert_eq!(lines[2], r#"0,1,0,10,15,"a,""b""",1,1,10,15,3.0000,1.5000,0"#);
+}
+
+#[test]
+fn tags_exclude_clusters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.swf");
+    let line = |id, spec: &str| format!("{} q {spec}\n", record(id, 0, 5, 1, 9).trim_end());
+    let specs = ["1:ppn=1:cl_b#excl", "1:ppn=1:x86:^cl_b", "1:ppn=1:^cl_c", "1:ppn=1:cl_c", "1:ppn=1#cl_b"];
+    fs::write(&path, (1..).zip(specs).map(|(id, spec)| line(id, spec)).collect::<String>()).unwrap();
+    let named = |name: &str| ClusterSpec { name: name.to_owned(), ..cluster(1, 1, 1) };
+    let clusters = [named("a"), named("b")];
+    let trace = trace::read(&path, &clusters, &RULES).unwrap();
+    let excluded: Vec<(i64, Vec<ClusterIndex>)> =
+        trace.jobs.iter().map(|job| (job.id, job.known.excluded.to_vec())).collect();
+    let (a, b) = (ClusterIndex(0), ClusterIndex(1));
+    assert_eq!(excluded, [(1, vec![a]), (2, vec![b]), (3, vec![]), (5, vec![a])]);
+    assert_eq!(trace.findings.rejected.first[0].0, 4, "there is no cluster c");
+    let trace = trace::read(&path, &clusters, &Rules { ignores_tags: true, ..RULES }).unwrap();
+    assert!(trace.jobs.len() == 5 && trace.jobs.iter().all(|job| job.known.excluded.is_empty()));
 }

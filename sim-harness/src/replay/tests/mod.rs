@@ -5,29 +5,40 @@ mod flags;
 mod golden;
 mod oracle;
 mod plans;
-mod traces;
+pub mod random;
+pub mod traces;
 
 use super::{
     cluster::ClusterSpec,
     engine::{self, Run},
-    job::{Job, Shape},
+    job::{Job, Known, Shape},
     policy::{self, Setup},
 };
 
 /// A job that is planned as long as it runs.
 pub fn job(submit_s: i64, run_s: i64, hosts: u32, processors_per_host: u32) -> Job {
-    Job {
-        id: submit_s,
-        line: 1,
+    let known = Known {
         submit_s,
-        held_s: run_s,
         planned_s: run_s,
         teardown_s: 0,
         length_s: run_s,
         limit_s: run_s,
         shape: Shape { hosts, processors_per_host, memory_per_host_kib: 0 },
-        is_killed: false,
-    }
+        excluded: Box::default(),
+    };
+    Job { id: submit_s, line: 1, known, held_s: run_s, is_killed: false }
+}
+
+/// The same job, planned with this time.
+pub fn planned(planned_s: i64, mut job: Job) -> Job {
+    job.known.planned_s = planned_s;
+    job
+}
+
+/// The same job, with so much memory on each host.
+pub fn with_memory(memory_per_host_kib: u64, mut job: Job) -> Job {
+    job.known.shape.memory_per_host_kib = memory_per_host_kib;
+    job
 }
 
 /// A cluster.
@@ -35,18 +46,26 @@ pub fn cluster(hosts: u32, processors_per_host: u32, memory_per_host_kib: u64) -
     ClusterSpec { name: format!("{hosts}x{processors_per_host}"), hosts, processors_per_host, memory_per_host_kib }
 }
 
-/// Replays and checks what must hold under every policy: nobody starts too early, and no host is over-committed in sum.
+/// Replays and checks what must hold under every policy: no job starts too early, on a cluster that its tags exclude, or where
+/// too few processors are free in sum.
 pub fn replay(policy: &str, jobs: &[Job], clusters: &[ClusterSpec]) -> Vec<Run> {
-    let mut policy = policy::named(policy, &Setup { jobs, clusters, seed: 1 }).unwrap();
+    let mut policy = policy::named(policy, &Setup { clusters, seed: 1 }).unwrap();
     let runs = engine::replay(jobs, clusters, policy.as_mut(), |_| ()).unwrap();
     for (job, run) in jobs.iter().zip(&runs) {
-        assert!(run.start.second() >= job.submit_s && run.end.second() == run.start.second() + job.held_s);
-        for (number, spec) in clusters.iter().enumerate() {
-            let is_held = |(_, other): &(&Job, &Run)| {
-                other.cluster.at() == number && other.start <= run.start && run.start < other.end
-            };
-            let held: u64 = jobs.iter().zip(&runs).filter(is_held).map(|(job, _)| job.shape.processors()).sum();
-            assert!(held <= spec.processors(), "{held} processors held at {:?}", run.start);
+        assert!(run.start.second() >= job.known.submit_s && run.end.second() == run.start.second() + job.held_s);
+        assert!(job.known.may_run_on(run.cluster));
+    }
+    for (number, spec) in clusters.iter().enumerate() {
+        let here = || jobs.iter().zip(&runs).filter(|(_, run)| run.cluster.at() == number);
+        // Ends before starts, which come at least a microsecond later.
+        let starts = here().map(|(job, run)| (run.start, true, job.known.shape.processors()));
+        let mut changes: Vec<_> =
+            here().map(|(job, run)| (run.end, false, job.known.shape.processors())).chain(starts).collect();
+        changes.sort_unstable();
+        let mut held = 0;
+        for (at, is_start, processors) in changes {
+            held = if is_start { held + processors } else { held - processors };
+            assert!(held <= spec.processors(), "{held} processors held at {at:?}");
         }
     }
     runs

@@ -1,179 +1,237 @@
-//! FCFS and EASY once more, slow and obvious, on random traces and on a file: everything is counted anew at every event.
+//! FCFS and EASY once more, slow and obvious, on random traces and on files: everything is counted anew at every event.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
-
-use super::{cluster, job, starts};
+use super::{cluster, random, replay, traces};
 use crate::replay::{
-    args::{Overrun, Runtimes},
-    job::Job,
-    trace::{self, Rules},
+    cluster::ClusterSpec,
+    job::{Job, Shape},
+    rules::{Overrun, Rules, Runtimes},
+    trace,
 };
-
-pub const PROCESSORS: u32 = 16;
-
-pub fn random_trace(seed: u64) -> Vec<Job> {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut at = 0;
-    let next = |_| {
-        at += random.random_range(0..40_000);
-        let planned_s = random.random_range(1..200_000);
-        let held_s = if random.random_range(0..3) == 0 { planned_s } else { random.random_range(1..=planned_s) };
-        Job { held_s, planned_s, ..job(at, held_s, random.random_range(1..=PROCESSORS), 1) }
-    };
-    (0..60).map(next).collect()
-}
-
-/// Processors in use at `at` by jobs whose start is known.
-pub fn used(jobs: &[Job], starts: &[Option<i64>], at: i64) -> u32 {
-    let is_running =
-        |(job, start): &(&Job, &Option<i64>)| start.is_some_and(|start| start <= at && at < start + job.held_s);
-    jobs.iter().zip(starts).filter(is_running).map(|(job, _)| job.shape.hosts).sum()
-}
 
 /// Microseconds in a second.
 const SECOND: i64 = 1_000_000;
 
+/// What is free on the hosts of one cluster: processors and memory.
+type Free = Vec<(u64, u64)>;
+
+/// A job that runs.
+struct Running {
+    job: usize,
+    /// In microseconds.
+    at: i64,
+    cluster: usize,
+    hosts: Vec<usize>,
+}
+
+/// A decision: a job and its cluster, and its hosts if they are not to be chosen when it really starts.
+type Decision = (usize, usize, Option<Vec<usize>>);
+
 /// The model once more: events one by one, and everything counted anew at each.
 struct Slow<'a> {
     jobs: &'a [Job],
-    processors: u32,
+    clusters: &'a [ClusterSpec],
     submitted: usize,
-    /// In microseconds.
-    starts: Vec<Option<i64>>,
-    /// Started jobs in the order of their starts, and whether they have ended.
-    started: Vec<(usize, bool)>,
+    /// In the order of their starts.
+    running: Vec<Running>,
+    /// When, in microseconds, and where each job started.
+    starts: Vec<Option<(i64, usize)>>,
+    /// When each first job was to start at the latest when it did not fit for the first time, in microseconds.
+    promised: BTreeMap<usize, i64>,
+}
+
+fn holds((processors, memory): (u64, u64), shape: &Shape) -> bool {
+    processors >= u64::from(shape.processors_per_host) && memory >= shape.memory_per_host_kib
+}
+
+/// The first hosts that fit.
+fn first_fit(free: &Free, shape: &Shape) -> Option<Vec<usize>> {
+    let hosts: Vec<usize> = (0..free.len()).filter(|host| holds(free[*host], shape)).collect();
+    (hosts.len() >= shape.hosts as usize).then(|| hosts[..shape.hosts as usize].to_vec())
+}
+
+fn take(free: &mut Free, hosts: &[usize], shape: &Shape) {
+    for host in hosts {
+        free[*host].0 -= u64::from(shape.processors_per_host);
+        free[*host].1 -= shape.memory_per_host_kib;
+    }
 }
 
 impl Slow<'_> {
-    fn running(&self) -> impl Iterator<Item = &Job> {
-        self.started.iter().filter(|(_, has_ended)| !has_ended).map(|(index, _)| &self.jobs[*index])
+    fn shape(&self, job: usize) -> &Shape {
+        &self.jobs[job].known.shape
     }
 
-    fn free(&self) -> u32 {
-        self.processors - self.running().map(|job| job.shape.hosts).sum::<u32>()
+    /// When a job that runs is planned to be gone.
+    fn planned_end(&self, running: &Running) -> i64 {
+        running.at + self.jobs[running.job].known.planned_s * SECOND
     }
 
+    /// What is free on a cluster while those of the running jobs are there that `stays` names.
+    fn free_while(&self, cluster: usize, stays: impl Fn(&Running) -> bool) -> Free {
+        let spec = &self.clusters[cluster];
+        let mut free = vec![(u64::from(spec.processors_per_host), spec.memory_per_host_kib); spec.hosts as usize];
+        for running in self.running.iter().filter(|running| running.cluster == cluster && stays(running)) {
+            take(&mut free, &running.hosts, self.shape(running.job));
+        }
+        free
+    }
+
+    fn allowed(&self, job: usize) -> Vec<usize> {
+        let excluded = &self.jobs[job].known.excluded;
+        (0..self.clusters.len()).filter(|cluster| excluded.iter().all(|index| index.0 as usize != *cluster)).collect()
+    }
+
+    /// Submitted jobs that have not started, in order.
     fn waiting(&self) -> Vec<usize> {
-        (0..self.submitted).filter(|index| self.starts[*index].is_none()).collect()
+        (0..self.submitted).filter(|job| self.starts[*job].is_none()).collect()
     }
 
-    fn fits(&self, index: usize) -> bool {
-        self.jobs[index].shape.hosts <= self.free()
+    fn fcfs(&self) -> Option<Decision> {
+        let head = *self.waiting().first()?;
+        let fits = |cluster: &usize| first_fit(&self.free_while(*cluster, |_| true), self.shape(head)).is_some();
+        self.allowed(head).into_iter().find(fits).map(|cluster| (head, cluster, None))
     }
 
-    /// When, as far as is known at `now`, enough processors are free for `needed`, and how many are left over then.
-    fn shadow(&self, now: i64, needed: u32) -> (i64, u32) {
-        let running = self.started.iter().filter(|(_, has_ended)| !has_ended);
-        let expected: Vec<(i64, u32)> = running
-            .map(|(index, _)| {
-                let end = self.starts[*index].unwrap() + self.jobs[*index].expected_s() * SECOND;
-                (end.max(now), self.jobs[*index].shape.hosts)
-            })
-            .collect();
-        let mut times: Vec<i64> = expected.iter().map(|(end, _)| *end).chain([now]).collect();
+    fn easy(&mut self, now: i64) -> Option<Decision> {
+        if let Some(start) = self.fcfs() {
+            return Some(start);
+        }
+        let waiting = self.waiting();
+        let head = *waiting.first()?;
+        let ends = self.running.iter().map(|running| self.planned_end(running).max(now));
+        let mut times: Vec<i64> = ends.chain([now]).collect();
         times.sort_unstable();
-        let busy_at = |at: i64| expected.iter().filter(|(end, _)| *end > at).map(|(_, width)| width).sum::<u32>();
-        let at = times.into_iter().find(|at| self.processors - busy_at(*at) >= needed).unwrap();
-        (at, self.processors - busy_at(at) - needed)
+        times.dedup();
+        let free_then = |cluster, at| self.free_while(cluster, |running| self.planned_end(running) > at);
+        let is_free = |cluster, at| first_fit(&free_then(cluster, at), self.shape(head)).is_some();
+        let reservations = times.iter().flat_map(|at| self.allowed(head).into_iter().map(|cluster| (*at, cluster)));
+        let (at, reserved) = reservations.into_iter().find(|(at, cluster)| is_free(*cluster, *at)).unwrap();
+        let then = free_then(reserved, at);
+        let free: Vec<Free> = (0..self.clusters.len()).map(|cluster| self.free_while(cluster, |_| true)).collect();
+        let start = waiting[1..].iter().find_map(|job| {
+            let (known, shape) = (&self.jobs[*job].known, self.shape(*job));
+            self.allowed(*job).into_iter().find_map(|cluster| {
+                let hosts = first_fit(&free[cluster], shape)?;
+                let delays = cluster == reserved && now + known.planned_s * SECOND >= at && {
+                    let mut beside = then.clone();
+                    take(&mut beside, &hosts, shape);
+                    first_fit(&beside, self.shape(head)).is_none()
+                };
+                (!delays).then_some((*job, cluster, Some(hosts)))
+            })
+        });
+        self.promised.entry(head).or_insert(at);
+        start
     }
 }
 
-fn fcfs(state: &Slow<'_>, _: i64) -> Option<usize> {
-    state.waiting().first().copied().filter(|head| state.fits(*head))
+#[derive(Clone, Copy, PartialEq)]
+enum Rule {
+    Fcfs,
+    Easy,
 }
 
-fn easy(state: &Slow<'_>, now: i64) -> Option<usize> {
-    let waiting = state.waiting();
-    let head = *waiting.first()?;
-    if state.fits(head) {
-        return Some(head);
-    }
-    let (at, extra) = state.shadow(now, state.jobs[head].shape.hosts);
-    let harmless = |job: &Job| now + job.expected_s() * SECOND < at || job.shape.hosts <= extra;
-    waiting[1..].iter().copied().find(|index| state.fits(*index) && harmless(&state.jobs[*index]))
-}
-
-/// The seconds in which the jobs start, when `rule` says who is next. A start takes a microsecond, in which nobody is asked; of
-/// events of one microsecond submissions come first, then ends in the order of their starts, then the start.
-fn slow_starts(jobs: &[Job], processors: u32, rule: fn(&Slow<'_>, i64) -> Option<usize>) -> Vec<i64> {
-    let mut state = Slow { jobs, processors, submitted: 0, starts: vec![None; jobs.len()], started: Vec::new() };
-    let mut under_way = None;
+/// When, in microseconds, and where the jobs start. A start takes a microsecond, in which there is no decision; of events of one
+/// microsecond submissions come first, then ends in the order of their starts, then the start.
+fn slow<'a>(jobs: &'a [Job], clusters: &'a [ClusterSpec], rule: Rule) -> (Vec<(i64, usize)>, Slow<'a>) {
+    let starts = vec![None; jobs.len()];
+    let mut state = Slow { jobs, clusters, submitted: 0, running: Vec::new(), starts, promised: BTreeMap::new() };
+    let mut under_way: Option<(i64, Decision)> = None;
     loop {
-        let submission = jobs.get(state.submitted).map(|job| (job.submit_s * SECOND, 0, state.submitted));
-        let ends = state.started.iter().enumerate().filter(|(_, (_, has_ended))| !has_ended);
-        let end = ends
-            .map(|(order, (index, _))| (state.starts[*index].unwrap() + jobs[*index].held_s * SECOND, 1, order))
-            .min();
-        let start = under_way.map(|(at, index)| (at, 2, index));
+        let submission = jobs.get(state.submitted).map(|job| (job.known.submit_s * SECOND, 0, state.submitted));
+        let ends = state.running.iter().enumerate();
+        let end = ends.map(|(order, running)| (running.at + jobs[running.job].held_s * SECOND, 1, order)).min();
+        let start = under_way.as_ref().map(|(at, _)| (*at, 2, 0));
         let Some((now, kind, which)) = [submission, end, start].into_iter().flatten().min() else {
-            return state.starts.into_iter().map(|start| start.unwrap() / SECOND).collect();
+            return (state.starts.iter().map(|start| start.unwrap()).collect(), state);
         };
         match kind {
             0 => state.submitted += 1,
-            1 => state.started[which].1 = true,
+            1 => drop(state.running.remove(which)),
             _ => {
-                state.starts[which] = Some(now);
-                state.started.push((which, false));
-                under_way = None;
+                let (_, (job, cluster, hosts)) = under_way.take().unwrap();
+                let choose = || first_fit(&state.free_while(cluster, |_| true), state.shape(job)).unwrap();
+                let hosts = hosts.unwrap_or_else(choose);
+                state.running.push(Running { job, at: now, cluster, hosts });
+                state.starts[job] = Some((now, cluster));
             }
         }
         if under_way.is_none() {
-            under_way = rule(&state, now).map(|index| (now + 1, index));
+            let decision = if rule == Rule::Fcfs { state.fcfs() } else { state.easy(now) };
+            under_way = decision.map(|decision| (now + 1, decision));
         }
     }
 }
 
-/// Both policies against the slow method, on one cluster of `processors` hosts with a processor each.
-fn check(jobs: &[Job], processors: u32, what: &str) {
-    let clusters = [cluster(processors, 1, 0)];
-    assert_eq!(starts("fcfs", jobs, &clusters), slow_starts(jobs, processors, fcfs), "fcfs, {what}");
-    assert_eq!(starts("easy", jobs, &clusters), slow_starts(jobs, processors, easy), "easy, {what}");
+/// Both policies against the slow method, start by start; the number of promises made. With true run times they are kept: up
+/// to two starts of other jobs, a microsecond each, may be under way at the promised moment.
+fn check(jobs: &[Job], clusters: &[ClusterSpec], is_exact: bool, what: &str) -> usize {
+    let fast = |policy| -> Vec<(i64, usize)> {
+        replay(policy, jobs, clusters).iter().map(|run| (run.start.0, run.cluster.at())).collect()
+    };
+    assert_eq!(fast("fcfs"), slow(jobs, clusters, Rule::Fcfs).0, "fcfs, {what}");
+    let (starts, state) = slow(jobs, clusters, Rule::Easy);
+    assert_eq!(fast("easy"), starts, "easy, {what}");
+    for (job, at) in state.promised.iter().filter(|_| is_exact) {
+        assert!(starts[*job].0 <= at + 2, "{what}: job {job} starts at {}, was promised {at}", starts[*job].0);
+    }
+    state.promised.len()
 }
 
 #[test]
 fn fcfs_and_easy_are_what_a_slow_method_finds() {
-    for seed in 0..150 {
-        check(&random_trace(seed), PROCESSORS, &format!("seed {seed}"));
+    let (mut plain, mut varied, mut exact) = (0, 0, 0);
+    for seed in 0..60 {
+        plain += check(&random::plain(seed), &[cluster(random::HOSTS, 1, 0)], false, &format!("plain, seed {seed}"));
+        let (jobs, clusters) = random::varied(seed);
+        varied += check(&jobs, &clusters, false, &format!("varied, seed {seed}"));
+        let (jobs, clusters) = random::exact(seed);
+        exact += check(&jobs, &clusters, true, &format!("exact, seed {seed}"));
     }
+    assert!(plain.min(varied).min(exact) > 500, "only {plain}, {varied} and {exact} first jobs had to wait");
 }
 
 /// The jobs of a trace under all rules: what is known of run times, what happens at limits, with and without teardown.
-pub fn check_file(path: &Path, processors: u32, jobs_max: usize) {
+fn check_file(path: &Path, clusters: &[ClusterSpec], jobs_max: usize, waiting_min: usize) {
+    let mut waiting = 0;
     for runtimes in [Runtimes::True, Runtimes::Estimates] {
-        for overrun in [Overrun::Kill, Overrun::Extend] {
-            for teardown_s in [0, 1] {
-                let rules = Rules { runtimes, overrun, teardown_s, jobs_max: Some(jobs_max) };
-                let trace = trace::read(path, &[cluster(processors, 1, 0)], &rules).unwrap();
-                assert!(trace.jobs.len() > 250, "{} jobs", trace.jobs.len());
-                check(&trace.jobs, processors, &format!("{rules:?}"));
-            }
+        for (overrun, teardown_s) in [(Overrun::Kill, 1), (Overrun::Extend, 0)] {
+            let rules = Rules { runtimes, overrun, teardown_s, ignores_tags: false, jobs_max: Some(jobs_max) };
+            let trace = trace::read(path, clusters, &rules).unwrap();
+            assert!(trace.jobs.len() > 250, "{} jobs", trace.jobs.len());
+            waiting += check(&trace.jobs, clusters, runtimes == Runtimes::True, &format!("{rules:?}"));
         }
     }
+    assert!(waiting >= waiting_min, "only {waiting} first jobs had to wait");
 }
 
 /// Made up, but as logs are: bursts in one second, round limits, jobs that overrun, jobs that never ran, fractions.
 #[test]
 fn fcfs_and_easy_are_what_a_slow_method_finds_on_a_trace() {
-    check_file(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/replay/tests/made-up.swf"), 64, 1000);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/replay/tests/made-up.swf");
+    check_file(&path, &[cluster(64, 1, 0)], 1000, 40);
+}
+
+#[test]
+fn fcfs_and_easy_are_what_a_slow_method_finds_on_real_prefixes() {
+    let Some(folder) = traces::folder("fcfs_and_easy_are_what_a_slow_method_finds_on_real_prefixes") else { return };
+    for (name, jobs_max) in [("hpc2n", 400), ("wagap-2013", 4000)] {
+        let clusters = traces::clusters(&folder, name);
+        check_file(&folder.join(format!("{name}.swf")), &clusters, jobs_max, 40);
+    }
 }
 
 #[test]
 fn every_policy_ends_every_random_trace() {
-    let clusters = [cluster(4, 3, 0), cluster(2, 2, 0)];
     for seed in 0..40 {
-        let mut jobs = random_trace(seed);
-        for (index, job) in jobs.iter_mut().enumerate() {
-            job.shape.hosts = job.shape.hosts % 4 + 1;
-            job.shape.processors_per_host = index as u32 % 3 + 1;
-            // Some run past what was planned.
-            job.held_s += if index % 5 == 0 { 3_000 } else { 0 };
-        }
+        let (mut jobs, clusters) = random::varied(seed);
+        // Some run past what was planned.
+        jobs.iter_mut().step_by(5).for_each(|job| job.held_s += 3_000);
         for policy in crate::replay::policy::names() {
-            let first = starts(policy, &jobs, &clusters);
-            assert_eq!(first, starts(policy, &jobs, &clusters), "{policy}, seed {seed}");
+            let first = replay(policy, &jobs, &clusters);
+            assert_eq!(first, replay(policy, &jobs, &clusters), "{policy}, seed {seed}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //! the definition of the textbooks, in which a place once given never moves.
 
 use super::{
-    cluster,
-    oracle::{PROCESSORS, random_trace, used},
+    cluster, planned,
+    random::{HOSTS as PROCESSORS, plain},
     starts,
 };
 use crate::replay::job::Job;
@@ -16,14 +16,14 @@ fn deal(jobs: &[Job], list: &[usize], mut free_at: Vec<i64>) -> (Vec<(i64, usize
     let (mut places, mut gaps) = (Vec::new(), Vec::new());
     for index in list {
         free_at.sort_unstable();
-        let taken = &mut free_at[..jobs[*index].shape.hosts as usize];
+        let taken = &mut free_at[..jobs[*index].known.shape.hosts as usize];
         for count in 1..taken.len() {
             if taken[count - 1] < taken[count] {
                 gaps.push((taken[count - 1], taken[count], count, Some(*index)));
             }
         }
         let start = *taken.last().unwrap();
-        taken.fill(start + jobs[*index].planned_s);
+        taken.fill(start + jobs[*index].known.planned_s);
         places.push((start, *index));
     }
     let (first, last) = (*free_at.iter().min().unwrap(), *free_at.iter().max().unwrap());
@@ -32,15 +32,22 @@ fn deal(jobs: &[Job], list: &[usize], mut free_at: Vec<i64>) -> (Vec<(i64, usize
     (places, gaps)
 }
 
+/// Processors in use at `at` by jobs whose start is known.
+fn used(jobs: &[Job], starts: &[Option<i64>], at: i64) -> u32 {
+    let is_running =
+        |(job, start): &(&Job, &Option<i64>)| start.is_some_and(|start| start <= at && at < start + job.held_s);
+    jobs.iter().zip(starts).filter(is_running).map(|(job, _)| job.known.shape.hosts).sum()
+}
+
 fn position(job: &Job, list: &[usize], gaps: &[Gap]) -> usize {
     for (number, first) in gaps.iter().enumerate() {
         let mut until = first.0;
         for gap in &gaps[number..] {
-            if gap.2 < job.shape.hosts as usize || gap.0 > until {
+            if gap.2 < job.known.shape.hosts as usize || gap.0 > until {
                 break;
             }
             until = until.max(gap.1);
-            if until >= first.0.saturating_add(job.planned_s) {
+            if until >= first.0.saturating_add(job.known.planned_s) {
                 return first.3.map_or(list.len(), |before| list.iter().position(|index| *index == before).unwrap());
             }
         }
@@ -52,10 +59,11 @@ fn slow_conservative(jobs: &[Job]) -> Vec<i64> {
     let mut found: Vec<Option<i64>> = vec![None; jobs.len()];
     let (mut list, mut now, mut submitted) = (Vec::new(), 0, 0);
     loop {
-        if submitted < jobs.len() && jobs[submitted].submit_s == now {
+        if submitted < jobs.len() && jobs[submitted].known.submit_s == now {
             let mut free_at = vec![now; PROCESSORS as usize];
             let ends = jobs.iter().zip(&found).filter_map(|(job, start)| Some((start.as_ref()? + job.held_s, job)));
-            let running = ends.filter(|(end, _)| *end > now).flat_map(|(end, job)| vec![end; job.shape.hosts as usize]);
+            let running =
+                ends.filter(|(end, _)| *end > now).flat_map(|(end, job)| vec![end; job.known.shape.hosts as usize]);
             for (processor, end) in running.enumerate() {
                 free_at[processor] = end;
             }
@@ -70,11 +78,11 @@ fn slow_conservative(jobs: &[Job]) -> Vec<i64> {
             (list, _) = sorted(&list);
             submitted += 1;
         }
-        while list.first().is_some_and(|first| used(jobs, &found, now) + jobs[*first].shape.hosts <= PROCESSORS) {
+        while list.first().is_some_and(|first| used(jobs, &found, now) + jobs[*first].known.shape.hosts <= PROCESSORS) {
             found[list.remove(0)] = Some(now);
         }
         let ends = jobs.iter().zip(&found).filter_map(|(job, start)| Some((*start)? + job.held_s));
-        let next = ends.chain(jobs[submitted..].iter().map(|job| job.submit_s)).filter(|at| *at > now).min();
+        let next = ends.chain(jobs[submitted..].iter().map(|job| job.known.submit_s)).filter(|at| *at > now).min();
         match next {
             Some(at) => now = at,
             None => return found.into_iter().flatten().collect(),
@@ -82,7 +90,7 @@ fn slow_conservative(jobs: &[Job]) -> Vec<i64> {
     }
 }
 
-/// The earliest start at which everybody who came before keeps his place.
+/// The earliest start at which all jobs that came before keep their places.
 fn textbook_conservative(jobs: &[Job]) -> Vec<i64> {
     let mut found: Vec<Option<i64>> = vec![None; jobs.len()];
     for index in 0..jobs.len() {
@@ -91,11 +99,11 @@ fn textbook_conservative(jobs: &[Job]) -> Vec<i64> {
             jobs.iter().zip(&found).filter_map(move |(job, start)| Some((*start)? + length(job))).collect::<Vec<i64>>()
         };
         let (begins, ends) = (edges(|_| 0), edges(|job| job.held_s));
-        let fits_at = |at: i64| used(jobs, &found, at) + job.shape.hosts <= PROCESSORS;
+        let fits_at = |at: i64| used(jobs, &found, at) + job.known.shape.hosts <= PROCESSORS;
         let fits = |from: i64| {
             fits_at(from) && begins.iter().filter(|at| (from..from + job.held_s).contains(*at)).all(|at| fits_at(*at))
         };
-        let starts = ends.into_iter().filter(|at| *at > job.submit_s).chain([job.submit_s]);
+        let starts = ends.into_iter().filter(|at| *at > job.known.submit_s).chain([job.known.submit_s]);
         found[index] = starts.filter(|from| fits(*from)).min();
     }
     found.into_iter().flatten().collect()
@@ -106,15 +114,15 @@ fn conservative_is_what_a_slow_method_finds_and_close_to_the_textbook() {
     let clusters = [cluster(PROCESSORS, 1, 0)];
     let (mut same, mut all, mut wait, mut textbook_wait) = (0, 0, 0, 0);
     for seed in 0..60 {
-        let jobs: Vec<Job> = random_trace(seed).into_iter().map(|job| Job { planned_s: job.held_s, ..job }).collect();
+        let jobs: Vec<Job> = plain(seed).into_iter().map(|job| planned(job.held_s, job)).collect();
         let found = starts("conservative", &jobs, &clusters);
         assert_eq!(found, slow_conservative(&jobs), "seed {seed}");
         let textbook = textbook_conservative(&jobs);
         for (job, (start, expected)) in jobs.iter().zip(found.iter().zip(&textbook)) {
             same += u32::from(start == expected);
             all += 1;
-            wait += start - job.submit_s;
-            textbook_wait += expected - job.submit_s;
+            wait += start - job.known.submit_s;
+            textbook_wait += expected - job.known.submit_s;
         }
     }
     assert!(f64::from(same) > 0.9 * f64::from(all), "{same} of {all}");
