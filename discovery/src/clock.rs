@@ -7,6 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use broker::time::{Millis, Time};
 
+/// A length of time in whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> Millis {
+    Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Reads the machine's clocks. All parts of one node share one, so that their ages can be compared.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {

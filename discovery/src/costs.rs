@@ -14,19 +14,19 @@ use broker::{
 use libp2p::{Multiaddr, kad};
 use serde::Serialize;
 
-pub use crate::{
-    behaviour::PING_EVERY,
-    find::{FETCH_TIMEOUT, ROUNDS_MAX as FIND_ROUNDS_MAX, SILENT_FOR},
-    relay::{NAME_BYTES as BUNDLE_NAME_BYTES, bundled_bytes},
-    shared::UPDATE_TIME_TO_LIVE,
-};
 use crate::{
-    behaviour::{self, SetUpError},
-    codec::{WireAnswer, WireRequest, WireSchedules},
     config::GridId,
-    index,
+    dht::index,
+    dissemination::exchange::KNOWN_MAX,
     membership::Badge,
-    wire::{self, Payload, Stamp},
+    swarm_task::{DHT_PARALLEL, SetUpError, gossip_config},
+    wire::{self, Payload, Stamp, WireAnswer, WireRequest, WireSchedules, names},
+};
+pub use crate::{
+    dht::find::{FETCH_TIMEOUT, ROUNDS_MAX as FIND_ROUNDS_MAX, SILENT_FOR},
+    shared::UPDATE_TIME_TO_LIVE,
+    swarm_task::PING_EVERY,
+    wire::bundle::{NAME_BYTES as BUNDLE_NAME_BYTES, bundled_bytes},
 };
 
 /// A peer id: two bytes of hash code and length, and an Ed25519 key with its four bytes of framing.
@@ -63,7 +63,7 @@ pub struct GossipShape {
 /// # Errors
 /// [`SetUpError`] when no node of the grid could start.
 pub fn gossip_shape(grid: &GridId) -> Result<GossipShape, SetUpError> {
-    let config = behaviour::gossip_config(grid)?;
+    let config = gossip_config(grid)?;
     Ok(GossipShape {
         mesh: config.mesh_n(),
         mesh_max: config.mesh_n_high(),
@@ -85,7 +85,7 @@ pub struct DhtShape {
 /// How the DHT of a node is set up.
 #[must_use]
 pub fn dht_shape() -> DhtShape {
-    DhtShape { copies: kad::K_VALUE.get(), parallel: behaviour::DHT_PARALLEL.map_or(1, NonZeroUsize::get) }
+    DhtShape { copies: kad::K_VALUE.get(), parallel: DHT_PARALLEL.map_or(1, NonZeroUsize::get) }
 }
 
 /// A field of a protobuf message: its key, its length, its bytes.
@@ -100,7 +100,7 @@ fn varint(value: usize) -> usize {
 /// A gossip message with `data_bytes` of content on the wire, in a frame of its own.
 #[must_use]
 pub fn gossip_frame_bytes(grid: &GridId, data_bytes: usize) -> u64 {
-    let topic = behaviour::schedules_topic(grid).hash().as_str().len();
+    let topic = names::schedules_topic(grid).hash().as_str().len();
     let frame = field(field(data_bytes) + field(topic));
     (varint(frame) + frame) as u64
 }
@@ -166,7 +166,7 @@ pub fn unchanged_bytes(version: LedgerVersion) -> u64 {
 /// The question of an exchange of adverts, from a node that knows so many sites.
 #[must_use]
 pub fn exchange_bytes(known: usize) -> u64 {
-    encoded(&WireRequest::Adverts(vec![(u64::MAX, SOME_TIME_MS); known.min(crate::exchange::KNOWN_MAX)]))
+    encoded(&WireRequest::Adverts(vec![(u64::MAX, SOME_TIME_MS); known.min(KNOWN_MAX)]))
 }
 
 /// The answer to it that tells nothing new.
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(update_bytes(&grid, update), sealed.len() as u64);
         assert!(gossip_frame_bytes(&grid, sealed.len()) > sealed.len() as u64);
         assert!(exchange_bytes(100) > exchange_bytes(10) + 90 * 16);
-        assert_eq!(exchange_bytes(usize::MAX), exchange_bytes(crate::exchange::KNOWN_MAX));
+        assert_eq!(exchange_bytes(usize::MAX), exchange_bytes(KNOWN_MAX));
         assert_eq!(index_keys(&grid, &SiteId::new("s").unwrap(), &[]), 0);
     }
 
@@ -237,7 +237,7 @@ mod tests {
     fn the_shape_of_gossip_is_that_of_a_node() {
         let shape = gossip_shape(&GridId::new("test").unwrap()).unwrap();
         assert!(shape.mesh < shape.mesh_max);
-        let config = behaviour::gossip_config(&GridId::new("test").unwrap()).unwrap();
+        let config = gossip_config(&GridId::new("test").unwrap()).unwrap();
         assert_eq!((config.gossip_lazy(), config.gossip_factor(), config.history_gossip()), (0, 0.0, 0));
         assert!(!config.flood_publish());
         assert_eq!(dht_shape(), DhtShape { copies: 20, parallel: 3 });

@@ -61,8 +61,6 @@ counters! {
     Gaps => "gaps",
     /// Dropped: larger than its kind may be.
     DroppedOversized => "dropped_oversized",
-    /// Connections closed because of a gossip frame that is larger than any.
-    ConnectionsClosedOversized => "connections_closed_oversized",
     /// Dropped: does not decode.
     DroppedMalformed => "dropped_malformed",
     /// Dropped: not signed by the author it names.
@@ -79,7 +77,7 @@ counters! {
     DroppedWrongAuthor => "dropped_wrong_author",
     /// Dropped: breaks a limit on names, numbers or amounts.
     DroppedInvalid => "dropped_invalid",
-    /// Dropped: its author says more than its share.
+    /// Dropped: its author sends more than its share.
     DroppedFlood => "dropped_flood",
     /// Dropped: its author is banned.
     DroppedBanned => "dropped_banned",
@@ -91,7 +89,7 @@ counters! {
     SitesExpelled => "sites_expelled",
     /// Dropped unchecked: the neighbour brings more than any honest one.
     DroppedOverload => "dropped_overload",
-    /// Dropped: of a site never heard of, more of which are introduced than may be.
+    /// Dropped: of a new site, when too many were introduced.
     DroppedNewcomers => "dropped_newcomers",
     /// Dropped: the view is full of sites that answer, and this one is new.
     DroppedViewFull => "dropped_view_full",
@@ -107,13 +105,9 @@ counters! {
     ConnectionsRefusedTooFast => "connections_refused_too_fast",
     /// Connections refused because too many are open or in their handshake.
     ConnectionsRefusedFull => "connections_refused_full",
-    /// Connections that waited for their handshake, because others from their address have misbehaved.
-    ConnectionsWaited => "connections_waited",
-    /// Connections sent away because they waited for too long, or with too many.
-    ConnectionsRefusedWaiting => "connections_refused_waiting",
     /// Connections that others have opened from other machines.
     ConnectionsFromElsewhere => "connections_from_elsewhere",
-    /// Connections closed because the other side did not say which grid it is of.
+    /// Connections closed because the peer did not name its grid.
     ConnectionsClosedSilent => "connections_closed_silent",
     /// Connections closed because the other side is of another grid.
     StrangersDisconnected => "strangers_disconnected",
@@ -137,7 +131,7 @@ counters! {
     AskDecodeFailures => "ask_decode_failures",
     /// Records and index entries put into the DHT.
     DhtPuts => "dht_puts",
-    /// Puts that reached nobody.
+    /// Puts that reached no node.
     DhtPutsFailed => "dht_puts_failed",
     /// Look-ups in the DHT.
     DhtGets => "dht_gets",

@@ -1,7 +1,7 @@
 //! A node's Ed25519 key: its name in the grid, and what it signs with.
 //!
 //! The same key gives the libp2p peer id, and the peer id is the site's name. Invariant: the key leaves the process only
-//! into a file that nobody but its owner can read; a file that others could have read is refused, not repaired.
+//! into a file that nobody but its owner can read; a file that other users could have read is refused, not repaired.
 
 use std::{
     fmt, fs,
@@ -41,7 +41,9 @@ pub enum IdentityError {
         source: io::Error,
     },
     /// Others can read the file.
-    #[error("{path}: mode {mode:03o} lets others at the identity key; expected 600 (chmod 600 it, or make a new one)")]
+    #[error(
+        "{path}: mode {mode:03o} lets others read the identity key; expected 600 (chmod 600 it, or make a new one)"
+    )]
     TooOpen {
         /// The file.
         path: PathBuf,
@@ -118,7 +120,11 @@ impl Identity {
         self.signing.sign(message).to_bytes()
     }
 
-    pub(crate) fn keypair(&self) -> Result<Keypair, IdentityError> {
+    /// The key as libp2p wants it.
+    ///
+    /// # Errors
+    /// [`IdentityError::Generate`] when libp2p refuses it.
+    pub fn keypair(&self) -> Result<Keypair, IdentityError> {
         Keypair::ed25519_from_bytes(self.signing.to_bytes()).map_err(|error| IdentityError::Generate(error.to_string()))
     }
 
@@ -162,7 +168,7 @@ impl Identity {
         temporary.push(format!(".{}.new", std::process::id()));
         let temporary = PathBuf::from(temporary);
         let written = self.write_to(&temporary).and_then(|()| fs::hard_link(&temporary, path));
-        // The temporary name is of no use any more, whether or not the link stands; what counts is the outcome above.
+        // The temporary name is of no use any more, whether or not the link was made; what counts is the outcome above.
         let removed = fs::remove_file(&temporary);
         written?;
         removed?;

@@ -1,75 +1,61 @@
-//! The peer-to-peer layer of Kolo: finding hosts of sites that trust nobody in the middle.
+//! The peer-to-peer layer of Kolo: finding hosts of sites without anything in the middle.
 //!
 //! libp2p carries it: Kademlia holds signed adverts and a sharded index, gossipsub carries hints about changes, and
 //! direct requests carry what must be right (holds, confirms, schedules). Wire types live only here. What the ledger of
-//! a site grants is decided elsewhere; this crate only says what others seem to have, and passes messages on.
+//! a site grants is decided elsewhere; this crate only holds what other sites seem to have, and carries messages.
 //!
-//! Reading order: [`identity`], [`config`], [`wire`] (what is signed), [`check`] (what is refused), [`view`] (what is
-//! believed), [`index`] (what is looked up), [`find`](Query), then the tasks: the swarm task, repair, and the exchange of
-//! adverts.
+//! Reading order, each importing only what stands before it: [`identity`], [`config`], [`wire`] (what is signed and what is
+//! refused), [`view`] (what is believed), [`dht`] (the index, and finding hosts), [`dissemination`] (how news spread),
+//! `direct` (requests), and the task that owns the swarm.
 //!
 //! Invariants: everything that travels beyond one hop is signed by its author; every queue, store and message is
 //! bounded; the task that owns the swarm never waits for another one.
 
-pub mod check;
 pub mod clock;
-pub mod conduct;
 pub mod config;
 pub mod costs;
 pub mod counters;
+pub mod dht;
+pub mod dissemination;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-#[cfg(any(test, feature = "hostile"))]
-pub mod hostile;
 pub mod identity;
-pub mod index;
 pub mod membership;
-pub mod outbox;
-pub mod relay;
 pub mod view;
 pub mod wire;
 
-mod behaviour;
-mod codec;
-mod doorkeeper;
-mod exchange;
-mod find;
-mod frames;
-mod gate;
+mod admission;
+mod command;
+mod core;
+mod direct;
 mod handle;
-mod inbound;
-mod offsets;
-mod pace;
-mod prefix;
-mod probation;
-mod rate;
-mod reach;
-mod repair;
-mod revocations;
-mod seen;
+mod health;
 mod shared;
 mod start;
+mod status;
 mod swarm_task;
-mod throttle;
 mod transport;
-mod waiting_room;
 
 pub use libp2p::{Multiaddr, PeerId};
 
 pub use crate::{
-    behaviour::SetUpError,
-    config::{DiscoveryConfig, GridId, Intervals, Limits, TransportKind},
-    find::{Constraint, Found, Query},
-    handle::{AskError, BannedPeer, Discovery, OfferError, Status},
+    admission::prefix_of,
+    command::AskError,
+    config::{DhtUpkeep, DiscoveryConfig, GridId, Intervals, Limits, ScheduleSource, TransportKind},
+    dht::{
+        find::{Constraint, Found, Query},
+        index,
+    },
+    direct::{Inbound, InboundRequest, Responder, reach::Reach},
+    dissemination::outbox,
+    handle::{BannedPeer, Discovery, OfferError, Status},
     identity::Identity,
-    inbound::{Inbound, InboundRequest, Responder, ScheduleSource},
     membership::Membership,
-    offsets::ClockOffset,
-    pace::Leisure,
-    prefix::prefix_of,
-    reach::Reach,
     start::{StartError, start},
+    status::ClockOffset,
+    swarm_task::SetUpError,
     view::{HostView, SharedView, SiteSummary},
+    wire::check,
 };
 
 #[cfg(test)]

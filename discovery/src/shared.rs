@@ -1,4 +1,4 @@
-//! What all tasks of one node share: identity, clocks, view, counters, and what waits to be told.
+//! What all tasks of one node share: identity, clocks, view, health of peers, counters, and what waits to be published.
 //!
 //! Invariant: locks in here are held for a few instructions only and never across an `await`.
 
@@ -21,20 +21,17 @@ use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 use tokio::sync::Notify;
 
 use crate::{
-    check::ADDRESSES_MAX,
-    clock::Clock,
-    conduct::Ban,
-    config::DiscoveryConfig,
+    admission::Ban,
+    clock::{Clock, millis},
+    config::{DhtUpkeep, DiscoveryConfig},
     counters::{Counter, Counters},
+    dissemination::outbox::{Offer, PendingChanges},
+    health::PeerHealth,
     identity::{Identity, site_of_peer},
-    membership::Badge,
-    offsets::Offsets,
-    outbox::{Offer, PendingChanges},
-    pace::Leisure,
-    revocations::Differing,
-    seen::SeenAs,
+    membership::{Badge, DifferingDigests},
+    status::{Offsets, SeenAs},
     view::SharedView,
-    wire::{self, Dropped, Payload, Stamp, Terms},
+    wire::{self, Dropped, Payload, Stamp, Terms, check::ADDRESSES_MAX},
 };
 
 pub(crate) struct Shared {
@@ -43,15 +40,16 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) view: SharedView,
+    pub(crate) health: PeerHealth,
     /// Something was put into the outbox.
     pub(crate) outbox_changed: Notify,
     /// A neighbour of the same grid was met for the first time.
     pub(crate) neighbour_met: Notify,
     /// Sites that know other revocations.
-    pub(crate) differing: Differing,
+    pub(crate) differing_digests: DifferingDigests,
     /// How far the clocks of others are from this one's.
     pub(crate) offsets: Offsets,
-    /// What others say this node's address is.
+    /// This node's address as other nodes see it.
     pub(crate) seen_as: SeenAs,
     outbox: Mutex<Outbox>,
     last_sequence: AtomicU64,
@@ -70,16 +68,12 @@ pub(crate) struct Outbox {
 
 /// How long an envelope with schedule changes may travel. Later its receivers have asked the site anyway.
 pub const UPDATE_TIME_TO_LIVE: Millis = Millis(60_000);
-/// How long the news of a departure may travel.
+/// How long a departure may travel.
 const DEPARTURE_TIME_TO_LIVE: Millis = Millis(600_000);
 
 fn valid<T>(lock: Result<T, PoisonError<T>>) -> T {
     // Everything behind these locks is valid after each single operation, so a panic elsewhere does not spoil it.
     lock.unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn millis(duration: Duration) -> Millis {
-    Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The peers that are connected.
@@ -95,6 +89,7 @@ impl Shared {
         identity: Identity,
         config: DiscoveryConfig,
         view: SharedView,
+        health: PeerHealth,
         counters: Arc<Counters>,
     ) -> Shared {
         let changes = PendingChanges::new(config.limits.changes_pending_max);
@@ -103,9 +98,10 @@ impl Shared {
             clock: Clock::starting_now(),
             counters,
             view,
+            health,
             outbox_changed: Notify::new(),
             neighbour_met: Notify::new(),
-            differing: Differing::default(),
+            differing_digests: DifferingDigests::default(),
             offsets: Offsets::default(),
             seen_as: SeenAs::default(),
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, changes }),
@@ -126,7 +122,7 @@ impl Shared {
         valid(self.outbox.lock())
     }
 
-    /// Addresses that this node listens on, without the peer id. Others are told these unless it has others to announce.
+    /// Addresses that this node listens on, without the peer id. They are advertised unless others are to be announced.
     pub(crate) fn set_listen(&self, addresses: Vec<Multiaddr>) {
         let announced = &self.config.announce;
         *valid(self.listen.write()) = if announced.is_empty() { addresses } else { announced.clone() };
@@ -155,9 +151,9 @@ impl Shared {
         valid(self.connected.read()).peers.iter().copied().collect()
     }
 
-    /// Whether the index may wait.
-    pub(crate) fn leisure(&self) -> Leisure {
-        Leisure::of(self.config.gossip, self.view.site_count(), &self.config.limits)
+    /// How often this node renews what it has in the DHT.
+    pub(crate) fn dht_upkeep(&self) -> DhtUpkeep {
+        DhtUpkeep::of(self.config.gossip, self.view.site_count(), &self.config.limits)
     }
 
     pub(crate) fn is_alone(&self) -> bool {
@@ -221,11 +217,11 @@ impl Shared {
     pub(crate) fn publishable_advert(&self, advert: Advert) -> Option<Vec<u8>> {
         let time_to_live = self.advert_time_to_live();
         let envelope = self.seal_advert(advert.clone(), millis(time_to_live))?;
-        self.view.hear_advert(advert, &envelope, self.clock.now(), millis(time_to_live));
+        self.view.receive_advert(advert, &envelope, self.clock.now(), millis(time_to_live));
         Some(envelope)
     }
 
-    /// Signs the news that this site leaves.
+    /// Signs the departure of this site.
     pub(crate) fn departure(&self) -> Option<Vec<u8>> {
         let advert = Advert { time_to_live_s: 0, ..self.advert(&Offer::default()) };
         self.seal_advert(advert, DEPARTURE_TIME_TO_LIVE)
@@ -259,7 +255,7 @@ impl Shared {
     }
 
     /// Checks an envelope and believes it if it is news; counts it if it is dropped.
-    pub(crate) fn hear(&self, envelope: &[u8]) -> Result<SiteId, Dropped> {
+    pub(crate) fn receive(&self, envelope: &[u8]) -> Result<SiteId, Dropped> {
         let heard = self.open(envelope).and_then(|opened| self.believe(opened, envelope));
         if let Err(dropped) = &heard {
             self.counters.count(dropped.counter());
@@ -267,7 +263,7 @@ impl Shared {
         heard
     }
 
-    /// Believes what an envelope says if it is news.
+    /// Believes an envelope if it is news.
     pub(crate) fn believe(&self, opened: wire::Opened, envelope: &[u8]) -> Result<SiteId, Dropped> {
         let wire::Opened { author, remaining, badge, payload, .. } = opened;
         let now = self.clock.now();
@@ -280,12 +276,12 @@ impl Shared {
             Payload::Advert(advert) if !self.view.make_room_for(&advert.site) => return Err(Dropped::ViewFull),
             Payload::Advert(advert) => {
                 if badge.revocations_digest != self.config.membership.revocations_digest() {
-                    self.differing.note(&author, badge.revocations_digest);
+                    self.differing_digests.note(&author, badge.revocations_digest);
                 }
-                self.view.hear_advert(advert, envelope, now, remaining)
+                self.view.receive_advert(advert, envelope, now, remaining)
             }
             Payload::Update(_) if author == *self.site() => Heard::Old,
-            Payload::Update(update) => self.view.hear_update(&update, now),
+            Payload::Update(update) => self.view.receive_update(&update, now),
         };
         match heard {
             Heard::Old => Err(Dropped::Stale),
@@ -301,7 +297,7 @@ impl Shared {
         self.view.drop_unless(is_member);
     }
 
-    /// Whether an envelope says something newer than what is known, by its own unchecked word.
+    /// Whether an envelope claims, unchecked, to be newer than what is known.
     pub(crate) fn may_be_news(&self, envelope: &[u8]) -> bool {
         wire::peek(envelope)
             .is_some_and(|(author, sequence)| self.view.sequence(&author).is_none_or(|known| sequence > known))

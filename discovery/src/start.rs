@@ -1,6 +1,6 @@
 //! Starting the peer-to-peer layer: listening first, everything else behind it.
 //!
-//! Invariant: when [`start`] returns, the node listens on every address it was told to; if it cannot, nothing runs.
+//! Invariant: when [`start`] returns, the node listens on every configured address; if it cannot, nothing runs.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -9,18 +9,17 @@ use libp2p::{Multiaddr, Swarm, TransportError, multiaddr::Protocol, swarm::Swarm
 use tokio::{sync::mpsc, time};
 
 use crate::{
-    behaviour::{Behaviour, build_swarm},
     config::{ConfigError, DiscoveryConfig},
+    core::Core,
     counters::Counters,
-    doorkeeper::{self, Doorkeeper},
-    exchange,
-    handle::{Core, Discovery, Tasks},
-    identity::Identity,
-    inbound::{Inbound, InboundQueue, ScheduleServer},
-    repair::{self, Wanted},
-    revocations,
+    direct::{Doorkeeper, Inbound, Serving, doorkeeper, inbound::InboundQueue, schedules::ScheduleServer},
+    dissemination::{exchange, fetch_queue::FetchQueue, fetching},
+    handle::{Discovery, Tasks},
+    health::PeerHealth,
+    identity::{Identity, IdentityError},
+    membership::revocations,
     shared::Shared,
-    swarm_task::{Serving, SwarmTask},
+    swarm_task::{Behaviour, SetUpError, SwarmTask, build_swarm},
     view::SharedView,
 };
 
@@ -36,25 +35,26 @@ pub async fn start(identity: Identity, config: DiscoveryConfig) -> Result<(Disco
     config.announce.iter().for_each(|address| swarm.add_external_address(address.clone()));
 
     let times = &config.intervals;
-    let wanted = Wanted::new(config.limits.sites_max, times.repair_jitter, times.repair_patience);
+    let health = PeerHealth::default();
+    let fetches = FetchQueue::new(health.clone(), config.limits.sites_max, times.repair_jitter, times.repair_patience);
     let view = SharedView::new(
         identity.site_id().clone(),
         (config.limits.sites_max, config.limits.sites_eager_max),
-        wanted.clone(),
+        fetches.clone(),
         Arc::clone(&counters),
     );
     let (queue, inbound) = InboundQueue::new(config.limits.inbound_queue);
     let schedules = ScheduleServer::start(Arc::clone(&config.schedules), Arc::clone(&counters));
     let (commands, command_queue) = mpsc::channel(config.limits.commands);
     let exchanges = config.gossip;
-    let shared = Arc::new(Shared::new(identity, config, view, counters));
+    let shared = Arc::new(Shared::new(identity, config, view, health, counters));
     shared.set_listen(swarm.listeners().cloned().collect());
 
     let core = Core::new(Arc::clone(&shared), commands, queue.clone(), schedules.clone());
     let (doorkeeper, visitors) = Doorkeeper::new();
     let serving = Serving::new(Arc::clone(&shared), queue, schedules, doorkeeper);
     let task = SwarmTask::new(swarm, shared, command_queue, serving);
-    let mut tasks = vec![tokio::spawn(task.run()), tokio::spawn(repair::run(core.clone(), wanted))];
+    let mut tasks = vec![tokio::spawn(task.run()), tokio::spawn(fetching::run(core.clone(), fetches))];
     tasks.push(tokio::spawn(revocations::run(core.clone())));
     tasks.push(tokio::spawn(doorkeeper::run(core.clone(), visitors)));
     if exchanges {
@@ -95,7 +95,7 @@ pub enum StartError {
     /// A setting cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Somebody else listens on the address.
+    /// Another process listens on the address.
     #[error("{address} is in use: stop what listens there (another node of this site?), or listen on another port")]
     AddressInUse {
         /// The address.
@@ -111,14 +111,14 @@ pub enum StartError {
     },
     /// The protocols could not be set up.
     #[error(transparent)]
-    SetUp(#[from] crate::behaviour::SetUpError),
+    SetUp(#[from] SetUpError),
     /// The key cannot be used.
     #[error(transparent)]
-    Identity(#[from] crate::identity::IdentityError),
+    Identity(#[from] IdentityError),
 }
 
 /// libp2p listens with `SO_REUSEPORT` (it dials from the listening port), so that a second node of the same user on the
-/// same port would not fail but take half of the first one's connections. A plain bind tells.
+/// same port would not fail but take half of the first one's connections. A plain bind finds out.
 fn refuse_address_in_use(address: &Multiaddr) -> Result<(), StartError> {
     let mut parts = address.iter();
     let ip = match parts.next() {
@@ -135,7 +135,7 @@ fn refuse_address_in_use(address: &Multiaddr) -> Result<(), StartError> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             Err(StartError::AddressInUse { address: address.clone() })
         }
-        // Any other trouble is met again, and told, by the real attempt.
+        // Any other trouble appears again, with its reason, when libp2p listens.
         _ => Ok(()),
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Hints only: the pure rules for one site are [`broker::view::SiteView`]; this adds the bound on the number of sites,
 //! expiry, departures, the signed adverts for passing on, and the list of sites whose schedules must be asked for.
-//! Invariants: at most `sites_max` sites are kept and this node's own is never evicted; when there are more, those go that
-//! never told their schedules, and a newcomer gets no place that a site which did so has, so that made-up names push
-//! nobody out; a departed site comes back only with a later advert; no guard of the map is held across a call into anything else, so readers cannot block the swarm.
+//! Invariants: at most `sites_max` sites are kept and this node's own is never evicted; when there are more, those without
+//! known schedules go first, and a new site never takes the place of one whose schedules are known, so that made-up names
+//! push no real site out; a departed site comes back only with a later advert; no guard of the map is held across a call
+//! into anything else, so readers cannot block the swarm.
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +26,10 @@ use broker::{
 use dashmap::{DashMap, Entry as MapEntry, mapref::multiple::RefMulti};
 
 use crate::{
-    check::{STEPS_PER_SITE_MAX, steps_of},
     counters::{Counter, Counters},
-    index::sha256,
-    repair::Wanted,
+    dht::index::sha256,
+    dissemination::fetch_queue::FetchQueue,
+    wire::check::{STEPS_PER_SITE_MAX, steps_of},
 };
 
 /// The view of all sites.
@@ -39,7 +40,7 @@ pub struct SharedView {
     sites_max: usize,
     sites_eager_max: usize,
     departed: Mutex<BTreeMap<SiteId, Departure>>,
-    wanted: Wanted,
+    fetches: FetchQueue,
     counters: Arc<Counters>,
     /// Before this, on the monotonic clock, no advert expires.
     expires_from: AtomicU64,
@@ -74,9 +75,9 @@ pub struct SiteSummary {
     pub expires_in: Millis,
     /// The ledger version that is known, `None` when the schedules are not.
     pub version: Option<LedgerVersion>,
-    /// Since when the schedules were not confirmed.
+    /// How long ago the schedules were last confirmed.
     pub schedule_age: Option<Millis>,
-    /// Whether a later version than the known one was heard of.
+    /// Whether a later version than the known one exists.
     pub has_gap: bool,
 }
 
@@ -89,7 +90,7 @@ pub struct HostView {
     pub schedule: Schedule,
     /// The site's ledger version that the schedule shows.
     pub version: LedgerVersion,
-    /// Since when it was not confirmed.
+    /// How long ago it was last confirmed.
     pub age: Millis,
 }
 
@@ -97,12 +98,12 @@ impl SharedView {
     pub(crate) fn new(
         own: SiteId,
         (sites_max, sites_eager_max): (usize, usize),
-        wanted: Wanted,
+        fetches: FetchQueue,
         counters: Arc<Counters>,
     ) -> SharedView {
         let departed = Mutex::new(BTreeMap::new());
         let expires_from = AtomicU64::new(u64::MAX);
-        SharedView { sites: DashMap::new(), own, sites_max, sites_eager_max, departed, wanted, counters, expires_from }
+        SharedView { sites: DashMap::new(), own, sites_max, sites_eager_max, departed, fetches, counters, expires_from }
     }
 
     /// How many sites are known, this node's own included.
@@ -143,8 +144,8 @@ impl SharedView {
         self.site_ids().into_iter().filter_map(summary).collect()
     }
 
-    /// Looks at all hosts, site by site, in no particular order. The flag says whether the site has ever told its
-    /// schedules.
+    /// Looks at all hosts, site by site, in no particular order. The flag tells whether the site's schedules
+    /// are known.
     pub(crate) fn for_each_host(&self, mut look: impl FnMut(&SiteId, &Host, bool)) {
         for entry in &self.sites {
             let has_answered = matches!(entry.view.schedules(), Schedules::Known(_));
@@ -176,7 +177,7 @@ impl SharedView {
         let entry = self.sites.get(site)?;
         let known = schedules(&entry.view)?;
         let described = entry.view.advert().hosts.iter().find(|described| described.id == *host)?;
-        // A host that the ledger says nothing of is free.
+        // A host that the ledger does not mention is free.
         let schedule = known.by_host.get(host).cloned().unwrap_or_default();
         Some(HostView { host: described.clone(), schedule, version: known.version, age: now - known.learnt })
     }
@@ -203,7 +204,7 @@ impl SharedView {
         self.with_site(site, |view| view.advert().addresses.clone()).unwrap_or_default()
     }
 
-    /// The sequence of the latest advert or departure heard of a site.
+    /// The sequence of the latest advert or departure received of a site.
     #[must_use]
     pub fn sequence(&self, site: &SiteId) -> Option<u64> {
         let present = self.with_site(site, |view| view.advert().sequence);
@@ -240,7 +241,7 @@ impl SharedView {
         (envelopes, true)
     }
 
-    /// Whether an advert of the site finds a place, if need be that of a site which never told its schedules.
+    /// Whether an advert of the site finds a place, if need be that of a site without known schedules.
     pub(crate) fn make_room_for(&self, site: &SiteId) -> bool {
         if self.sites.len() < self.sites_max || self.knows(site) {
             return true;
@@ -253,7 +254,7 @@ impl SharedView {
         !is_proven
     }
 
-    /// The site to give up first: whether it has told its schedules, when its advert expires, its name.
+    /// The site to give up first: whether its schedules are known, when its advert expires, its name.
     fn least_worth(&self) -> Option<(bool, Millis, SiteId)> {
         let others = self.sites.iter().filter(|entry| *entry.key() != self.own);
         let worth = |view: &SiteView| (matches!(view.schedules(), Schedules::Known(_)), view.expires());
@@ -261,8 +262,8 @@ impl SharedView {
         ranked.min().map(|((is_proven, expires), site)| (is_proven, expires, site))
     }
 
-    /// Hears an advert that was checked. One without time to live is a departure: the site goes.
-    pub(crate) fn hear_advert(&self, advert: Advert, envelope: &[u8], now: Millis, remaining: Millis) -> Heard {
+    /// Takes in an advert that was checked. One without time to live is a departure: the site goes.
+    pub(crate) fn receive_advert(&self, advert: Advert, envelope: &[u8], now: Millis, remaining: Millis) -> Heard {
         let site = advert.site.clone();
         if self.sequence(&site).is_some_and(|known| advert.sequence <= known) {
             return Heard::Old;
@@ -293,22 +294,22 @@ impl SharedView {
             self.evict_above_limit();
         }
         if is_new && (site == self.own || self.is_small()) {
-            self.wanted.want(&site, now);
+            self.fetches.want(&site, now);
         } else {
-            self.wanted.heard_of(&site, now);
+            self.fetches.sign_of_life(&site, now);
         }
         heard
     }
 
-    /// Hears changes that were checked.
-    pub(crate) fn hear_update(&self, update: &ScheduleUpdate, now: Millis) -> Heard {
+    /// Takes in changes that were checked.
+    pub(crate) fn receive_update(&self, update: &ScheduleUpdate, now: Millis) -> Heard {
         let heard = match self.sites.get_mut(&update.site) {
             Some(mut entry) => {
                 let heard = entry.view.hear_update(update, now);
                 entry.note_steps(update);
                 heard
             }
-            // Nothing is kept of a site that has not introduced itself.
+            // Nothing is kept of a site without an advert.
             None => return Heard::Gap,
         };
         self.follow_up(&update.site, heard, now);
@@ -318,8 +319,8 @@ impl SharedView {
         heard
     }
 
-    /// Hears fetched schedules that were checked.
-    pub(crate) fn hear_snapshot(&self, snapshot: ScheduleSnapshot, now: Millis) -> Heard {
+    /// Takes in fetched schedules that were checked.
+    pub(crate) fn receive_snapshot(&self, snapshot: ScheduleSnapshot, now: Millis) -> Heard {
         let site = snapshot.site.clone();
         let steps = snapshot.hosts.iter().map(|(_, schedule)| steps_of(schedule)).sum();
         let Some(mut entry) = self.sites.get_mut(&site) else { return Heard::Old };
@@ -332,19 +333,19 @@ impl SharedView {
         heard
     }
 
-    /// Hears from a direct answer which version the site has now.
-    pub(crate) fn hear_version(&self, site: &SiteId, version: LedgerVersion, now: Millis) {
+    /// Takes in the ledger version that a direct answer carried.
+    pub(crate) fn receive_version(&self, site: &SiteId, version: LedgerVersion, now: Millis) {
         let Some(heard) = self.sites.get_mut(site).map(|mut entry| entry.view.hear_version(version, now)) else {
             return;
         };
         self.follow_up(site, heard, now);
     }
 
-    /// Hears that a connection with a site was made; `was_lost` if an earlier one had been given up for want of an answer.
-    pub(crate) fn hear_connected(&self, site: &SiteId, was_lost: bool, now: Millis) {
-        self.wanted.connected(site, now);
+    /// Takes note of a connection with a site; `was_lost` if an earlier one was given up because the site did not answer.
+    pub(crate) fn receive_connected(&self, site: &SiteId, was_lost: bool, now: Millis) {
+        self.fetches.connected(site, now);
         if was_lost && self.version(site).is_some() {
-            self.wanted.want(site, now);
+            self.fetches.want(site, now);
         }
     }
 
@@ -352,9 +353,9 @@ impl SharedView {
         if heard == Heard::Gap {
             self.counters.count(Counter::Gaps);
             if self.version(site).is_some() {
-                self.wanted.want_missed(site, now);
+                self.fetches.want_missed(site, now);
             } else if self.is_small() {
-                self.wanted.want(site, now);
+                self.fetches.want(site, now);
             }
         }
     }
@@ -412,12 +413,12 @@ impl SharedView {
         self.sites
             .iter()
             .filter_map(|entry| Some((learnt(&entry.view)?, entry.key().clone())))
-            .filter(|(learnt, site)| now - *learnt > age_min && !self.wanted.wants(site))
+            .filter(|(learnt, site)| now - *learnt > age_min && !self.fetches.wants(site))
             .min()
             .map(|(_, site)| site)
     }
 
-    /// A site that has not told its schedules and is not about to be asked for them, any of them.
+    /// Any site whose schedules are neither known nor about to be fetched.
     pub(crate) fn any_unknown(&self) -> Option<SiteId> {
         // Whoever comes next behind a random place, since looking at all of a large grid's takes a while.
         let place = rand::random_range(0..self.sites.len().max(1));
@@ -427,7 +428,7 @@ impl SharedView {
 
     fn first_unknown<'a>(&self, mut sites: impl Iterator<Item = RefMulti<'a, SiteId, Entry>>) -> Option<SiteId> {
         let is_unknown = |view: &SiteView| matches!(view.schedules(), Schedules::Unknown);
-        let unknown = sites.find(|entry| is_unknown(&entry.view) && !self.wanted.wants(entry.key()));
+        let unknown = sites.find(|entry| is_unknown(&entry.view) && !self.fetches.wants(entry.key()));
         unknown.map(|entry| entry.key().clone())
     }
 

@@ -8,6 +8,7 @@ mod error;
 mod faults;
 mod generate;
 mod grid;
+mod hostile;
 mod placement;
 mod print;
 mod progress;

@@ -20,10 +20,8 @@ use libp2p::{StreamProtocol, request_response::Codec as _};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    check,
-    codec::{Asked, Codec, WireAnswer, WireRequest, WireSchedules},
     counters::Counters,
-    wire,
+    wire::{self, Asked, Codec, WireAnswer, WireRequest, WireSchedules, check},
 };
 
 /// Requests of peers.

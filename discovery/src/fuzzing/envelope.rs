@@ -14,13 +14,11 @@ use ed25519_dalek::{Signer as _, SigningKey};
 use fuzz_support::{Input, Seed, Target};
 
 use crate::{
-    check,
     config::GridId,
+    dht::index,
     identity::{peer_of_key, site_of_peer},
-    index,
     membership::Badge,
-    relay,
-    wire::{self, Opened, Payload, Terms},
+    wire::{self, Opened, Payload, Terms, bundle, check},
 };
 
 /// Envelopes from outside.
@@ -50,8 +48,8 @@ fn signed(sequence: u64, body: &[u8]) -> Vec<u8> {
 
 fn run(data: &[u8]) {
     // A bundle is read before anything in it is.
-    for envelope in relay::unbundle(data).unwrap_or_default() {
-        assert!(!envelope.is_empty() && envelope.len() + relay::NAME_BYTES < data.len());
+    for envelope in bundle::unbundle(data).unwrap_or_default() {
+        assert!(!envelope.is_empty() && envelope.len() + bundle::NAME_BYTES < data.len());
     }
     let mut input = Input::new(data);
     let is_signed = input.flag();

@@ -1,4 +1,5 @@
-//! Which nodes this one is connected to, finding some again when there are too few, and letting go of too many.
+//! The nodes that this one is connected to: more are dialled when there are too few, and unused connections are closed when
+//! there are too many.
 //!
 //! Without trimming, every node ends up connected to every other, since look-ups in the DHT meet them all; that costs
 //! CPU for nothing. Invariant: a connection that gossip or an open request uses, or that was used in the last
@@ -13,18 +14,28 @@ use broker::time::Millis;
 use libp2p::{Multiaddr, PeerId};
 use rand::seq::{IndexedRandom as _, IteratorRandom as _};
 
-use crate::shared::{Shared, with_peer};
+use crate::{
+    clock::millis,
+    identity::peer_of_site,
+    shared::{Shared, with_peer},
+};
 
 /// What is known of the nodes that this one met.
 pub(crate) struct Peers {
     shared: Arc<Shared>,
-    connected: BTreeMap<PeerId, Millis>,
-    /// Connected nodes that have not said yet which grid they are of, and since when.
-    silent: BTreeMap<PeerId, Millis>,
-    /// Where connected nodes listen, as they say.
+    connected: BTreeMap<PeerId, Connected>,
+    /// Where connected nodes listen, by their own account.
     addresses: BTreeMap<PeerId, Vec<Multiaddr>>,
     dial_again_at: Millis,
     back_off: Millis,
+}
+
+/// A node that is connected.
+struct Connected {
+    since: Millis,
+    last_used: Millis,
+    /// Whether it has named its grid.
+    is_introduced: bool,
 }
 
 /// With fewer neighbours than this a node looks for more.
@@ -46,7 +57,6 @@ impl Peers {
         Peers {
             shared,
             connected: BTreeMap::new(),
-            silent: BTreeMap::new(),
             addresses: BTreeMap::new(),
             dial_again_at,
             back_off: BACK_OFF_FIRST,
@@ -57,9 +67,8 @@ impl Peers {
     pub(crate) fn opened(&mut self, peer: PeerId) -> bool {
         let is_first = self.connected.is_empty();
         let now = self.shared.clock.now();
-        if self.connected.insert(peer, now).is_none() {
-            self.silent.insert(peer, now);
-        }
+        let fresh = Connected { since: now, last_used: now, is_introduced: false };
+        self.connected.entry(peer).or_insert(fresh).last_used = now;
         self.shared.set_connected(peer, true);
         is_first
     }
@@ -67,14 +76,13 @@ impl Peers {
     /// Notes that the last connection to a peer is gone.
     pub(crate) fn closed(&mut self, peer: &PeerId) {
         self.connected.remove(peer);
-        self.silent.remove(peer);
         self.shared.set_connected(*peer, false);
     }
 
     /// Notes that a connection is of use.
     pub(crate) fn used(&mut self, peer: &PeerId) {
-        if let Some(last_used) = self.connected.get_mut(peer) {
-            *last_used = self.shared.clock.now();
+        if let Some(connected) = self.connected.get_mut(peer) {
+            connected.last_used = self.shared.clock.now();
         }
     }
 
@@ -83,11 +91,12 @@ impl Peers {
         self.connected.keys()
     }
 
-    /// Peers that have been silent about their grid for longer than they may.
-    pub(crate) fn silent_for_long(&self) -> Vec<PeerId> {
+    /// Peers that have not named their grid for longer than they may.
+    pub(crate) fn not_introduced(&self) -> Vec<PeerId> {
+        let may_take = millis(self.shared.config.intervals.introduction);
         let now = self.shared.clock.now();
-        let may_be = crate::shared::millis(self.shared.config.intervals.introduction);
-        self.silent.iter().filter(|(_, since)| now - **since > may_be).map(|(peer, _)| *peer).collect()
+        let is_late = |known: &Connected| !known.is_introduced && now - known.since > may_take;
+        self.connected.iter().filter(|(_, known)| is_late(known)).map(|(peer, _)| *peer).collect()
     }
 
     pub(crate) fn is_alone(&self) -> bool {
@@ -96,7 +105,9 @@ impl Peers {
 
     /// Notes where a peer listens; true when it was not known.
     pub(crate) fn met(&mut self, peer: PeerId, addresses: &[Multiaddr]) -> bool {
-        self.silent.remove(&peer);
+        if let Some(connected) = self.connected.get_mut(&peer) {
+            connected.is_introduced = true;
+        }
         let addresses: Vec<Multiaddr> =
             addresses.iter().take(ADDRESSES_PER_PEER_MAX).map(|address| with_peer(address.clone(), peer)).collect();
         let is_new = self.addresses.insert(peer, addresses).is_none();
@@ -145,11 +156,11 @@ impl Peers {
             .sample(&mut rng, DIALS_AT_ONCE)
             .iter()
             .filter_map(|site| {
-                let peer = crate::identity::peer_of_site(site)?;
+                let peer = peer_of_site(site)?;
                 Some(with_peer(self.shared.addresses_of(site).first()?.clone(), peer))
             })
             .collect();
-        // Bootstrap nodes only while nobody is there: they may be busy, and are known to the others.
+        // Bootstrap nodes only while there is no connection: they may be busy, and are known to the others.
         if self.connected.is_empty() {
             let told: Vec<&Multiaddr> = config.bootstrap.iter().chain(&config.known_peers).collect();
             dials.extend(told.sample(&mut rng, DIALS_AT_ONCE).map(|address| (*address).clone()));
@@ -157,7 +168,7 @@ impl Peers {
         dials
     }
 
-    /// Peers to let go of, those unused for longest first. `is_needed` says of a peer whether something uses it.
+    /// Peers to disconnect, those unused for longest first. `is_needed` tells whether something uses a peer.
     pub(crate) fn to_trim(&self, is_needed: impl Fn(&PeerId) -> bool) -> BTreeSet<PeerId> {
         let excess = self.connected.len().saturating_sub(self.shared.config.limits.connections_kept);
         if excess == 0 {
@@ -168,8 +179,8 @@ impl Peers {
         let mut idle: Vec<(Millis, PeerId)> = self
             .connected
             .iter()
-            .filter(|(peer, last_used)| now - **last_used > lately && !is_needed(peer))
-            .map(|(peer, last_used)| (*last_used, *peer))
+            .filter(|(peer, known)| now - known.last_used > lately && !is_needed(peer))
+            .map(|(peer, known)| (known.last_used, *peer))
             .collect();
         idle.sort_unstable();
         idle.into_iter().take(excess).map(|(_, peer)| peer).collect()

@@ -5,7 +5,7 @@ use broker::protocol::{Refusal, RefusalReason};
 use super::*;
 use crate::{
     AskError, StartError,
-    codec::{WireAnswer, WireRequest},
+    wire::{WireAnswer, WireRequest},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -49,7 +49,7 @@ impl Membership for Members {
     fn revocations(&self) -> Vec<Vec<u8>> {
         self.revoked.lock().unwrap().iter().cloned().collect()
     }
-    fn hear_revocations(&self, revocations: &[Vec<u8>]) -> usize {
+    fn learn_revocations(&self, revocations: &[Vec<u8>]) -> usize {
         revocations.iter().filter(|site| self.revoke(site)).count()
     }
 }

@@ -1,12 +1,11 @@
 //! Whole nodes in one process, over the in-memory transport where TCP is not the point. These tests run against real
 //! timers and are not deterministic; they wait for conditions with a deadline, never for a time.
 
-mod attacks;
-mod cost;
+mod ban;
 mod dht;
 mod direct;
 mod gossip;
-pub(crate) mod hostile;
+mod gossip_checks;
 mod membership;
 
 use std::{
@@ -20,7 +19,8 @@ use broker::{
     host::Host,
     ids::{HostId, RequestId, SiteId},
     protocol::{
-        AttemptId, ChangeKind, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest,
+        Advert, AttemptId, ChangeKind, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate, SiteAnswer,
+        SiteRequest,
     },
     resources::{Amounts, ResourceName},
     schedule::Schedule,
@@ -29,8 +29,10 @@ use broker::{
 use libp2p::Multiaddr;
 
 use crate::{
-    Discovery, DiscoveryConfig, GridId, Identity, Inbound, Query, ScheduleSource, TransportKind, counters::Counter,
+    Discovery, DiscoveryConfig, GridId, Identity, Inbound, Query, ScheduleSource, TransportKind,
+    counters::Counter,
     start,
+    wire::{self, Payload, Stamp},
 };
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -182,4 +184,21 @@ async fn answer_next(node: &mut Node, answer: SiteAnswer) -> SiteId {
     let request = tokio::time::timeout(DEADLINE, node.inbound.next()).await.unwrap().unwrap();
     request.reply.answer(answer);
     request.from
+}
+
+pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
+    Advert {
+        site: of.site_id().clone(),
+        name: "stranger".to_owned(),
+        sequence,
+        time_to_live_s: 60,
+        contact: None,
+        hosts: vec![host("h1", 4, "x86_64")],
+        addresses: Vec::new(),
+    }
+}
+
+pub(crate) fn sealed(by: &Identity, grid: &str, sent_ms: u64, advert: Advert) -> Vec<u8> {
+    let stamp = Stamp { sequence: advert.sequence, sent_ms, time_to_live: Millis(60_000) };
+    wire::seal(by, &GridId::new(grid).unwrap(), stamp, Payload::Advert(advert)).unwrap()
 }

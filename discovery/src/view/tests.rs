@@ -10,6 +10,7 @@ use broker::{
 };
 
 use super::*;
+use crate::health::PeerHealth;
 
 fn site(name: &str) -> SiteId {
     SiteId::new(name).unwrap()
@@ -38,12 +39,12 @@ fn view(sites_max: usize) -> SharedView {
 }
 
 fn view_of(limits: (usize, usize)) -> SharedView {
-    let wanted = Wanted::new(limits.0, Duration::ZERO, Duration::ZERO);
+    let wanted = FetchQueue::new(PeerHealth::default(), limits.0, Duration::ZERO, Duration::ZERO);
     SharedView::new(site("own"), limits, wanted, Arc::new(Counters::default()))
 }
 
-fn hear(view: &SharedView, name: &str, sequence: u64, remaining: u64) -> Heard {
-    view.hear_advert(advert(name, sequence, 60), name.as_bytes(), Millis(0), Millis(remaining))
+fn receive(view: &SharedView, name: &str, sequence: u64, remaining: u64) -> Heard {
+    view.receive_advert(advert(name, sequence, 60), name.as_bytes(), Millis(0), Millis(remaining))
 }
 
 fn snapshot(name: &str, change: u64) -> ScheduleSnapshot {
@@ -57,10 +58,10 @@ fn snapshot(name: &str, change: u64) -> ScheduleSnapshot {
 #[test]
 fn the_site_that_expires_first_is_evicted_but_never_the_own() {
     let view = view(3);
-    hear(&view, "own", 1, 1);
-    hear(&view, "late", 1, 900);
-    hear(&view, "soon", 1, 100);
-    hear(&view, "later", 1, 950);
+    receive(&view, "own", 1, 1);
+    receive(&view, "late", 1, 900);
+    receive(&view, "soon", 1, 100);
+    receive(&view, "later", 1, 950);
     assert_eq!(view.site_ids(), [site("late"), site("later"), site("own")]);
     assert_eq!(view.counters.get(Counter::SitesEvicted), 1);
     view.drop_expired(Millis(920));
@@ -70,12 +71,12 @@ fn the_site_that_expires_first_is_evicted_but_never_the_own() {
 #[test]
 fn a_departed_site_returns_only_with_a_later_advert() {
     let view = view(10);
-    hear(&view, "a", 5, 60_000);
-    assert_eq!(view.hear_advert(advert("a", 7, 0), b"", Millis(0), Millis(1)), Heard::Applied);
+    receive(&view, "a", 5, 60_000);
+    assert_eq!(view.receive_advert(advert("a", 7, 0), b"", Millis(0), Millis(1)), Heard::Applied);
     assert!(!view.knows(&site("a")));
-    assert_eq!(hear(&view, "a", 6, 60_000), Heard::Old);
+    assert_eq!(receive(&view, "a", 6, 60_000), Heard::Old);
     assert!(!view.knows(&site("a")));
-    assert_eq!(hear(&view, "a", 8, 60_000), Heard::Applied);
+    assert_eq!(receive(&view, "a", 8, 60_000), Heard::Applied);
     assert_eq!(view.host_count(), 1);
 }
 
@@ -84,7 +85,7 @@ fn departures_are_bounded_as_well() {
     let view = view(2);
     for number in 0..10 {
         let name = format!("s{number}");
-        view.hear_advert(advert(&name, 1, 0), b"", Millis(number), Millis(1));
+        view.receive_advert(advert(&name, 1, 0), b"", Millis(number), Millis(1));
     }
     assert_eq!(view.departures().len(), 2);
 }
@@ -93,12 +94,12 @@ fn departures_are_bounded_as_well() {
 fn a_host_is_handed_out_only_with_a_fresh_schedule() {
     let view = view(10);
     let host = HostId::new("h1").unwrap();
-    hear(&view, "a", 1, 60_000);
+    receive(&view, "a", 1, 60_000);
     assert!(view.fresh_host(&site("a"), &host, Millis(10), Millis(100)).is_none());
-    view.hear_snapshot(snapshot("a", 1), Millis(10));
+    view.receive_snapshot(snapshot("a", 1), Millis(10));
     assert!(view.fresh_host(&site("a"), &host, Millis(110), Millis(100)).is_some());
     assert!(view.fresh_host(&site("a"), &host, Millis(111), Millis(100)).is_none());
-    view.hear_version(&site("a"), LedgerVersion { incarnation: 1, change: 2 }, Millis(20));
+    view.receive_version(&site("a"), LedgerVersion { incarnation: 1, change: 2 }, Millis(20));
     assert!(view.fresh_host(&site("a"), &host, Millis(20), Millis(100)).is_none());
     assert_eq!(view.counters.get(Counter::Gaps), 1);
 }
@@ -108,7 +109,7 @@ fn pages_of_adverts_cover_all_sites_once() {
     let teller = view(100);
     let names: Vec<String> = (10..40).map(|number| format!("site{number}")).collect();
     for name in &names {
-        hear(&teller, name, 1, 60_000);
+        receive(&teller, name, 1, 60_000);
     }
     let asker = view(100);
     let mut paged = Vec::new();
@@ -116,7 +117,7 @@ fn pages_of_adverts_cover_all_sites_once() {
         let known = asker.known_sequences().into_iter().collect();
         let (envelopes, is_complete) = teller.envelopes_later_than(&known, 20);
         for name in envelopes.into_iter().map(|envelope| String::from_utf8(envelope).unwrap()) {
-            hear(&asker, &name, 1, 60_000);
+            receive(&asker, &name, 1, 60_000);
             paged.push(name);
         }
         if is_complete {
@@ -130,8 +131,8 @@ fn pages_of_adverts_cover_all_sites_once() {
 #[test]
 fn a_site_cannot_grow_its_schedules_without_end() {
     let view = view(10);
-    hear(&view, "a", 1, 60_000);
-    view.hear_snapshot(snapshot("a", 0), Millis(0));
+    receive(&view, "a", 1, 60_000);
+    view.receive_snapshot(snapshot("a", 0), Millis(0));
     let cpu = BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(1))]);
     let mut next = 0;
     while view.version(&site("a")).is_some() {
@@ -146,7 +147,7 @@ fn a_site_cannot_grow_its_schedules_without_end() {
             })
             .collect();
         let from = LedgerVersion { incarnation: 1, change: next };
-        view.hear_update(&ScheduleUpdate { site: site("a"), from, changes }, Millis(0));
+        view.receive_update(&ScheduleUpdate { site: site("a"), from, changes }, Millis(0));
         next += 1000;
     }
 }
@@ -155,17 +156,17 @@ fn a_site_cannot_grow_its_schedules_without_end() {
 fn in_a_large_grid_new_sites_wait_until_they_are_asked_in_turn() {
     let view = view_of((10, 2));
     for name in ["a", "b", "c", "own"] {
-        hear(&view, name, 1, 1000);
+        receive(&view, name, 1, 1000);
     }
-    let wanted = |name: &str| view.wanted.wants(&site(name));
+    let wanted = |name: &str| view.fetches.wants(&site(name));
     assert!(wanted("a") && wanted("b") && !wanted("c"), "the first two were met while there were few");
     assert!(wanted("own"), "a node knows its own schedules");
     assert_eq!(view.any_unknown(), Some(site("c")));
     let update =
         ScheduleUpdate { site: site("c"), from: LedgerVersion { incarnation: 1, change: 3 }, changes: Vec::new() };
-    assert_eq!(view.hear_update(&update, Millis(0)), Heard::Gap);
+    assert_eq!(view.receive_update(&update, Millis(0)), Heard::Gap);
     assert!(!wanted("c"), "nor are they asked because they have changed");
-    view.hear_snapshot(snapshot("c", 4), Millis(0));
+    view.receive_snapshot(snapshot("c", 4), Millis(0));
     assert_eq!(view.any_unknown(), None);
 }
 
@@ -173,37 +174,37 @@ fn in_a_large_grid_new_sites_wait_until_they_are_asked_in_turn() {
 fn a_site_that_is_to_be_asked_holds_up_no_recheck_and_one_that_was_lost_is_asked_when_it_is_back() {
     let view = view(10);
     for (name, heard) in [("a", 1_000), ("b", 2_000)] {
-        hear(&view, name, 1, 100_000);
-        view.hear_snapshot(snapshot(name, 1), Millis(heard));
-        let taken = view.wanted.take_due(Millis(0), |_| true, |_| true);
-        view.wanted.finished(&taken.unwrap(), Millis(0), true);
+        receive(&view, name, 1, 100_000);
+        view.receive_snapshot(snapshot(name, 1), Millis(heard));
+        let taken = view.fetches.take_due(Millis(0), |_| true, |_| true);
+        view.fetches.finished(&taken.unwrap(), Millis(0), true);
     }
     let unconfirmed = || view.longest_unconfirmed(Millis(90_000), Millis(60_000));
     assert_eq!(unconfirmed(), Some(site("a")));
-    view.hear_connected(&site("a"), false, Millis(90_000));
-    view.hear_connected(&site("nobody"), true, Millis(90_000));
-    assert!(!view.wanted.wants(&site("a")) && !view.wanted.wants(&site("nobody")));
-    view.hear_connected(&site("a"), true, Millis(90_000));
-    assert!(view.wanted.wants(&site("a")));
+    view.receive_connected(&site("a"), false, Millis(90_000));
+    view.receive_connected(&site("nobody"), true, Millis(90_000));
+    assert!(!view.fetches.wants(&site("a")) && !view.fetches.wants(&site("nobody")));
+    view.receive_connected(&site("a"), true, Millis(90_000));
+    assert!(view.fetches.wants(&site("a")));
     assert_eq!(unconfirmed(), Some(site("b")), "however often the first one fails");
 }
 
 #[test]
 fn an_unknown_site_is_found_wherever_it_is() {
     let view = view_of((1_000, 1));
-    hear(&view, "own", 1, 60_000);
+    receive(&view, "own", 1, 60_000);
     for number in 0..50 {
         let name = format!("told-{number}");
-        hear(&view, &name, 1, 60_000);
-        view.hear_snapshot(snapshot(&name, 1), Millis(0));
+        receive(&view, &name, 1, 60_000);
+        view.receive_snapshot(snapshot(&name, 1), Millis(0));
     }
-    view.hear_snapshot(snapshot("own", 1), Millis(0));
+    view.receive_snapshot(snapshot("own", 1), Millis(0));
     assert_eq!(view.any_unknown(), None);
-    hear(&view, "silent", 1, 60_000);
+    receive(&view, "silent", 1, 60_000);
     for _ in 0..200 {
         assert_eq!(view.any_unknown(), Some(site("silent")));
     }
-    view.wanted.want(&site("silent"), Millis(0));
+    view.fetches.want(&site("silent"), Millis(0));
     assert_eq!(view.any_unknown(), None, "it is about to be asked");
 }
 
@@ -217,7 +218,7 @@ proptest::proptest! {
         let mut now = 0;
         for (sequence, (name, time, looks)) in (1..).zip(steps) {
             let name = format!("s{name}");
-            view.hear_advert(advert(&name, sequence, 60), b"signed", Millis(now), Millis(time));
+            view.receive_advert(advert(&name, sequence, 60), b"signed", Millis(now), Millis(time));
             oracle.insert(site(&name), now + time);
             now += time / 3;
             if looks {

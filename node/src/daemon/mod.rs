@@ -32,7 +32,6 @@ use crate::{
         bookings::Bookings,
         driver::Carrier,
         requests::{Observers, Requests},
-        silence::SilentSites,
     },
     net::membership::Membership,
     runtime::{
@@ -107,7 +106,6 @@ async fn run_until(
         discovery: discovery.clone(),
         own_site,
         store: store.clone(),
-        silent: SilentSites::default(),
         clock,
         failed: failed.clone(),
     };

@@ -51,8 +51,6 @@ pub struct Told {
     pub version: Option<LedgerVersion>,
     /// When, on the monotonic clock; none when it never answered.
     pub told: Option<Millis>,
-    /// When it was last asked in vain.
-    silent: Option<Millis>,
     /// Whether more was told than is kept.
     pub is_cut: bool,
     /// Whether its owner does not want them told.
@@ -118,7 +116,7 @@ impl Bookings {
         let by_site = self.lock();
         let is_due = |site: &&SiteId| {
             let Some(known) = by_site.get(site) else { return true };
-            let is_silent = known.silent.is_some_and(|silent| now - silent < SILENT_FOR);
+            let is_silent = carrier.discovery.is_silent(site, SILENT_FOR);
             let is_old = known.told.is_none_or(|told| now - told >= ANSWER_LIFE);
             !is_silent && (is_old || known.version != carrier.discovery.view().version(site))
         };
@@ -132,10 +130,7 @@ impl Bookings {
         let mut by_site = self.lock();
         let others: usize = by_site.iter().filter(|(id, _)| *id != site).map(|(_, told)| told.parts).sum();
         let known = by_site.entry(site.clone()).or_default();
-        let Some(answer) = answer else {
-            known.silent = Some(now.monotonic);
-            return;
-        };
+        let Some(answer) = answer else { return };
         let room = PARTS_OF_SITE_MAX.min(PARTS_MAX.saturating_sub(others));
         *known = known.replaced(answer, now.utc, now.monotonic, room);
     }
@@ -204,7 +199,6 @@ impl Told {
             bookings: Arc::new(bookings),
             version,
             told: Some(monotonic),
-            silent: None,
             is_cut,
             is_withheld: answer.is_withheld,
             parts,

@@ -14,7 +14,10 @@ use broker::{
     request::Request,
     time::{Millis, Now},
 };
-use discovery::{Constraint, Discovery, Query, config::FIND_TIMEOUT};
+use discovery::{
+    Constraint, Discovery, Query,
+    config::{FIND_TIMEOUT, SILENCE_REMEMBERED},
+};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, info};
 
@@ -22,7 +25,6 @@ use crate::{
     entry::{
         request::{Carried, Command, ShownStage, Snapshot, SubmitError},
         requests::Requests,
-        silence::SilentSites,
     },
     runtime::clock::{Clock, duration},
     site::task::OwnSite,
@@ -50,8 +52,6 @@ pub struct Carrier {
     pub own_site: OwnSite,
     /// The disk.
     pub store: Store,
-    /// Sites that have not answered lately.
-    pub silent: SilentSites,
     /// The clocks.
     pub clock: Clock,
     /// Told when the disk has failed.
@@ -278,9 +278,7 @@ impl Carrier {
         if site == self.discovery.site_id() {
             return self.own_site.ask(request, duration(timeout)).await;
         }
-        let answer = self.discovery.ask(site, request, timeout).await;
-        self.silent.note(site, answer.is_ok(), self.clock.now().monotonic);
-        answer.map_err(|error| error.to_string())
+        self.discovery.ask(site, request, timeout).await.map_err(|error| error.to_string())
     }
 
     /// Phase I, without sites that have not answered lately as long as there are enough others.
@@ -292,7 +290,7 @@ impl Carrier {
         exclude: BTreeSet<SiteId>,
         age_max: Millis,
     ) -> Found {
-        let silent = self.silent.now(self.clock.now().monotonic);
+        let silent = self.discovery.silent_sites(SILENCE_REMEMBERED);
         if !silent.is_subset(&exclude) {
             let without = exclude.union(&silent).cloned().collect();
             let found = find(&self.discovery, request, (count, enough), seed, without, age_max).await;

@@ -8,5 +8,4 @@ pub mod driver;
 pub mod extensions;
 pub mod request;
 pub mod requests;
-pub mod silence;
 pub mod takeover;

@@ -310,7 +310,7 @@ impl discovery::Membership for Membership {
         locked(&self.gate).revocations().all().filter_map(encode).collect()
     }
 
-    fn hear_revocations(&self, revocations: &[Vec<u8>]) -> usize {
+    fn learn_revocations(&self, revocations: &[Vec<u8>]) -> usize {
         let read = |bytes: &Vec<u8>| decode_revocation(bytes);
         // What is lapsed, false or signed by somebody revoked is left out; there is nobody to complain to.
         let is_news = |revocation: &SignedRevocation| self.put_in_force(revocation).unwrap_or(false);

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use discovery::hostile::Attack;
 
 use super::load::search::{RATE_MAX, RATE_MIN};
+use crate::hostile::Attack;
 use crate::{duration, error::BadUsage};
 
 /// Requests a second under attack when not given: what the grid carries easily.

@@ -11,7 +11,6 @@ use std::{
 
 use anyhow::Context;
 use broker::request::Request;
-use discovery::hostile::Attack;
 
 use super::{
     args::GridArgs,
@@ -38,6 +37,7 @@ use super::{
     },
     report::findings::{Findings, Memory},
 };
+use crate::hostile::Attack;
 use crate::progress::Progress;
 
 /// How long the load runs before a cut, so that some reservations reach across it.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use broker::protocol::LedgerVersion;
-use discovery::{Leisure, Multiaddr, costs};
+use discovery::{DhtUpkeep, Multiaddr, costs};
 
 use super::{settings::Settings, site::Site, topic::Topic, traffic::Kind, world::World};
 
@@ -78,14 +78,14 @@ impl World {
         let record = costs::dht_record_bytes(mean(&|site| site.advert_bytes as f64) as u64) as f64;
         let provider = (costs::dht_question_bytes() + answer / copies.max(1) as u64) as f64;
         let known = settings.view_sites();
-        let leisure = Leisure::of(true, known, &settings.limits);
+        let upkeep = DhtUpkeep::of(true, known, &settings.limits);
         let keys = mean(&|site| self.index_keys(site) as f64);
-        let key = every(settings.intervals.index_refresh_at(leisure), 1.0, provider);
+        let key = every(settings.intervals.index_refresh_at(upkeep), 1.0, provider);
         let index = Load { bytes_per_s: key.bytes_per_s * keys, messages_per_s: key.messages_per_s * keys };
         // In a large grid only the nearest are looked for, in others each distance at which there is anybody.
-        let distances = if leisure == Leisure::Index { 0.0 } else { (sites.len().max(1) as f64).log2() };
+        let distances = if upkeep == DhtUpkeep::Rare { 0.0 } else { (sites.len().max(1) as f64).log2() };
         every(settings.intervals.advert_refresh_among(known), 1.0, record).plus(index).plus(every(
-            settings.intervals.neighbours_refresh_at(leisure),
+            settings.intervals.neighbours_refresh_at(upkeep),
             1.0 + distances,
             0.0,
         ))

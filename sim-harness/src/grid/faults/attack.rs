@@ -15,7 +15,6 @@ use std::{
 };
 
 use anyhow::Context;
-use discovery::hostile::Attack;
 use serde::Serialize;
 
 use super::attacker::Deeds;
@@ -28,6 +27,7 @@ use crate::{
         },
         nodes::cluster::Cluster,
     },
+    hostile::Attack,
     usage,
 };
 

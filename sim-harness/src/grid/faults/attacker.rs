@@ -10,11 +10,10 @@ use std::{
     sync::Arc,
 };
 
-use discovery::{
-    GridId, Multiaddr, TransportKind,
-    hostile::{self, Attack, AttackPlan, Tally},
-};
+use discovery::{GridId, Multiaddr};
 use serde::{Deserialize, Serialize};
+
+use crate::hostile::{self, Attack, AttackPlan, Tally};
 
 /// Flags of the hidden subcommand.
 #[derive(Debug, clap::Args)]
@@ -75,12 +74,7 @@ pub fn run(args: &AttackerArgs) -> ExitCode {
 fn attack(args: &AttackerArgs) -> Result<Deeds, Box<dyn std::error::Error>> {
     let attacks =
         if args.attack.is_empty() { Attack::ALL.into_iter().collect() } else { args.attack.iter().copied().collect() };
-    let plan = AttackPlan {
-        grid: GridId::new(&args.grid)?,
-        targets: args.target.clone(),
-        transport: TransportKind::TcpAndQuic,
-        attacks,
-    };
+    let plan = AttackPlan { grid: GridId::new(&args.grid)?, targets: args.target.clone(), attacks };
     let tally = Arc::new(Tally::default());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {

@@ -1,0 +1,251 @@
+//! Direct requests, look-ups and fetches, as the parts of a node use them.
+//!
+//! Invariant: no call waits for the swarm task except for an answer that was asked for, and then at most for the caller's
+//! time-out. When the swarm task has no room, the caller gets an error at once.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use broker::{
+    ids::SiteId,
+    protocol::{SiteAnswer, SiteRequest},
+    time::Millis,
+};
+use libp2p::{Multiaddr, PeerId, kad::RecordKey};
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot},
+    time,
+};
+
+use crate::{
+    admission::Offence,
+    command::{AskCommand, AskError, Command},
+    counters::Counter,
+    dht::index,
+    direct::{inbound::InboundQueue, schedules::ScheduleServer},
+    identity::peer_of_site,
+    shared::Shared,
+    wire::{
+        WireAnswer, WireRequest,
+        check::{check_snapshot, check_version},
+    },
+};
+
+/// A site that does not answer within less than this is not taken for silent.
+const PATIENCE_MIN: Millis = Millis(500);
+
+/// What the handle and the background tasks work with. Unlike the handle it does not keep the tasks alive.
+#[derive(Clone)]
+pub(crate) struct Core {
+    shared: Arc<Shared>,
+    commands: mpsc::Sender<Command>,
+    inbound: InboundQueue,
+    schedules: ScheduleServer,
+    lookups: Arc<Semaphore>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        commands: mpsc::Sender<Command>,
+        inbound: InboundQueue,
+        schedules: ScheduleServer,
+    ) -> Core {
+        let lookups = Arc::new(Semaphore::new(shared.config.limits.dht_lookups_max));
+        Core { shared, commands, inbound, schedules, lookups }
+    }
+
+    /// Opens connections to peers, at these addresses. A hint: a full queue means that the swarm has more urgent work.
+    pub(crate) fn connect(&self, peers: Vec<(PeerId, Vec<Multiaddr>)>) {
+        let _ = self.commands.try_send(Command::Connect(peers));
+    }
+
+    /// Says good-bye and ends the swarm task.
+    pub(crate) async fn leave(&self) {
+        let (sender, receiver) = oneshot::channel();
+        if self.commands.send(Command::Leave(sender)).await.is_ok() {
+            // An error means that the swarm task ended already, which is what was wanted.
+            let _ = receiver.await;
+        }
+    }
+
+    /// Signs the own advert again and publishes it.
+    pub(crate) fn renew_advert(&self) {
+        // A full queue means that the swarm has more urgent things to do; the advert is renewed in its time.
+        let _ = self.commands.try_send(Command::Renew);
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn schedules(&self) -> &ScheduleServer {
+        &self.schedules
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        site: &SiteId,
+        request: SiteRequest,
+        timeout: Millis,
+    ) -> Result<SiteAnswer, AskError> {
+        if site == self.shared.site() {
+            let answer = self.inbound.offer(site.clone(), request).ok_or(AskError::Busy)?;
+            return within(timeout, answer).await?.map_err(|_| AskError::Busy);
+        }
+        match self.request(site, WireRequest::Site(request), timeout).await? {
+            WireAnswer::Site(answer) => {
+                self.note_version(site, &answer);
+                Ok(answer)
+            }
+            WireAnswer::Busy => Err(AskError::Busy),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn note_version(&self, site: &SiteId, answer: &SiteAnswer) {
+        let Some(version) = answer.version() else { return };
+        if check_version(version).is_ok() {
+            self.shared.view.receive_version(site, version, self.shared.clock.now());
+        }
+    }
+
+    pub(crate) async fn fetch_schedule(&self, site: &SiteId, timeout: Millis) -> Result<(), AskError> {
+        let fetched = within(timeout, self.fetch_schedule_unhurried(site, timeout)).await.and_then(|fetched| fetched);
+        if let Err(error) = &fetched {
+            self.note_failure(site, error, timeout);
+        }
+        let counter = if fetched.is_ok() { Counter::SchedulesFetched } else { Counter::ScheduleFetchesFailed };
+        self.shared.count(counter);
+        fetched
+    }
+
+    async fn fetch_schedule_unhurried(&self, site: &SiteId, timeout: Millis) -> Result<(), AskError> {
+        let view = &self.shared.view;
+        // With a gap, "unchanged" would be no news.
+        let known = view.version(site).filter(|_| view.is_fresh(site, self.shared.clock.now(), Millis(u64::MAX)));
+        let answer = if site == self.shared.site() {
+            self.schedules.ask(known).ok_or(AskError::Busy)?.await.map_err(|_| AskError::Stopped)?
+        } else {
+            if !view.knows(site) {
+                self.learn_site(site, timeout).await?;
+            }
+            self.request(site, WireRequest::Schedules(known), timeout).await?
+        };
+        let now = self.shared.clock.now();
+        match answer {
+            WireAnswer::Unchanged(version) if Some(version) == known => view.receive_version(site, version, now),
+            WireAnswer::Schedules(schedules) => {
+                let snapshot = Arc::unwrap_or_clone(schedules).into_snapshot(site.clone());
+                check_snapshot(&snapshot).map_err(|invalid| AskError::Protocol(invalid.to_string()))?;
+                view.receive_snapshot(snapshot, now);
+            }
+            WireAnswer::Busy => return Err(AskError::Busy),
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    /// Gets the signed advert of a site from the DHT, or from the site itself, into the view.
+    pub(crate) async fn learn_site(&self, site: &SiteId, timeout: Millis) -> Result<(), AskError> {
+        let record = self.lookup_record(index::advert_key(&self.shared.config.grid, site)).await;
+        if record.is_some_and(|record| self.shared.receive(&record).is_ok()) && self.shared.view.knows(site) {
+            return Ok(());
+        }
+        match self.request(site, WireRequest::Advert, timeout).await? {
+            WireAnswer::Adverts { envelopes, .. } => {
+                for envelope in envelopes.iter().take(1) {
+                    self.receive_from(peer_of_site(site), envelope);
+                }
+                if self.shared.view.knows(site) { Ok(()) } else { Err(AskError::Unreachable) }
+            }
+            WireAnswer::Busy => Err(AskError::Busy),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes in an envelope that `from` sent in an answer; returns whether it was news, and blames `from` for an envelope
+    /// that it could have refused itself.
+    pub(crate) fn receive_from(&self, from: Option<PeerId>, envelope: &[u8]) -> bool {
+        let received = self.shared.receive(envelope);
+        if let (Err(dropped), Some(from)) = (&received, from)
+            && dropped.is_forwarders_fault()
+        {
+            // A full queue means that the swarm has more urgent things to do; there will be another occasion.
+            let _ = self.commands.try_send(Command::Blame(from, Offence::InvalidAnswer));
+        }
+        received.is_ok()
+    }
+
+    /// Sends a request to another site and waits for its answer.
+    pub(crate) async fn request(
+        &self,
+        site: &SiteId,
+        request: WireRequest,
+        timeout: Millis,
+    ) -> Result<WireAnswer, AskError> {
+        let peer = peer_of_site(site).ok_or_else(|| AskError::NotASite(site.clone()))?;
+        let addresses = if self.shared.is_connected(site) { Vec::new() } else { self.shared.addresses_of(site) };
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Ask(Box::new(AskCommand { peer, addresses, request, reply }));
+        self.commands.try_send(command).map_err(|error| {
+            self.shared.count(Counter::AsksRefused);
+            match error {
+                mpsc::error::TrySendError::Full(_) => AskError::Busy,
+                mpsc::error::TrySendError::Closed(_) => AskError::Stopped,
+            }
+        })?;
+        let answer = within(timeout, answer).await.and_then(|answer| answer.unwrap_or(Err(AskError::Stopped)));
+        match &answer {
+            Ok(_) => self.shared.health.answered(site),
+            Err(error) => {
+                self.shared.count(Counter::AsksFailed);
+                self.note_failure(site, error, timeout);
+            }
+        }
+        answer
+    }
+
+    fn note_failure(&self, site: &SiteId, error: &AskError, timeout: Millis) {
+        // A site that was given no time has not failed.
+        let is_proven = *error != AskError::TimedOut || timeout >= PATIENCE_MIN;
+        if error.is_sites_fault() && is_proven && site != self.shared.site() {
+            self.shared.health.failed(site, self.shared.clock.now());
+        }
+    }
+
+    /// The providers of an index key; empty when there are none or the swarm has no room.
+    pub(crate) async fn lookup_providers(&self, key: RecordKey) -> BTreeSet<PeerId> {
+        self.lookup(|reply| Command::Providers { key, reply }).await.unwrap_or_default()
+    }
+
+    /// A record of the DHT, unchecked.
+    pub(crate) async fn lookup_record(&self, key: RecordKey) -> Option<Vec<u8>> {
+        self.lookup(|reply| Command::Record { key, reply }).await.flatten()
+    }
+
+    async fn lookup<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        // Closed never: the semaphore lives as long as this.
+        let _permit = self.lookups.acquire().await.ok()?;
+        let (reply, answer) = oneshot::channel();
+        self.commands.try_send(command(reply)).ok()?;
+        answer.await.ok()
+    }
+}
+
+fn unexpected(answer: &WireAnswer) -> AskError {
+    let kind = match answer {
+        WireAnswer::Schedules(_) => "schedules",
+        WireAnswer::Unchanged(_) => "unchanged",
+        WireAnswer::Site(_) => "an answer about an attempt",
+        WireAnswer::Adverts { .. } => "adverts",
+        WireAnswer::Busy => "busy",
+        WireAnswer::Revocations { .. } => "revocations",
+        WireAnswer::Reached(_) => "whether this node is reached",
+    };
+    AskError::Protocol(format!("answered with {kind}"))
+}
+
+/// Waits for `future` at most `timeout`.
+pub(crate) async fn within<T>(timeout: Millis, future: impl Future<Output = T>) -> Result<T, AskError> {
+    time::timeout(Duration::from_millis(timeout.0), future).await.map_err(|_| AskError::TimedOut)
+}

@@ -1,0 +1,392 @@
+//! Finding hosts for a request: from the view, then from the DHT index, with current schedules.
+//!
+//! Several entry points must not all pick the same hosts, so a find samples: every fitting host has the same chance,
+//! regardless of its schedule. Hosts of sites without known schedules come last, since any peer can make up sites that
+//! never answer; the schedules of a real one are fetched in the background as soon as it is known. Invariant: a host is
+//! handed out only when its site's signed advert was checked and its schedules are without a gap and confirmed within the
+//! age that was asked for; work and time are bounded by the limits on keys, sites and fan-out and by the query's time-out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use broker::{
+    amount::{Amount, format_amount},
+    host::Host,
+    ids::{HostId, SiteId},
+    negotiation::FoundHost,
+    resources::{Amounts, Attributes, ResourceName, amount_of},
+    time::Millis,
+};
+use futures::{StreamExt as _, stream};
+use libp2p::kad::RecordKey;
+use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
+
+use super::index;
+use crate::{
+    core::{Core, within},
+    counters::Counter,
+    identity::site_of_peer,
+    shared::Shared,
+    view::{HostView, SharedView},
+};
+
+/// The hosts that are wanted.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// How many hosts, at most (all of them when candidates are named).
+    pub count: usize,
+    /// With this many fitting hosts in the view the find does not wait for the DHT index; the index is then searched in
+    /// the background, for the next time. At most `count`.
+    pub enough: usize,
+    /// Capacity that each host must have.
+    pub per_host: Amounts,
+    /// Attributes that each host must have.
+    pub attributes: Attributes,
+    /// Only these: a host id (of any site), or `site/host`.
+    pub candidates: Option<Vec<HostId>>,
+    /// How long ago a schedule may have been confirmed.
+    pub max_schedule_age: Millis,
+    /// How long the find may take.
+    pub timeout: Millis,
+    /// Sites to leave out.
+    pub exclude: BTreeSet<SiteId>,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The sample, in random order.
+    pub hosts: Vec<FoundHost>,
+    /// How many hosts are known, fitting or not.
+    pub known_hosts: usize,
+    /// How many of them each constraint cut; a host counts for the first that it fails.
+    pub cut: Vec<(Constraint, usize)>,
+    /// Sites that had a place in the sample, but whose schedules could not be fetched.
+    pub without_schedule: usize,
+}
+
+/// Something that hosts must fulfil.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Constraint {
+    /// The site is not left out.
+    NotExcluded,
+    /// The host is one of those named.
+    Candidates,
+    /// The attribute has the value.
+    Attribute(String, String),
+    /// The capacity is at least this.
+    PerHost(ResourceName, Amount),
+}
+
+impl fmt::Display for Constraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Constraint::NotExcluded => f.write_str("excluded sites"),
+            Constraint::Candidates => f.write_str("candidates"),
+            Constraint::Attribute(key, value) => write!(f, "attribute {key}={value}"),
+            Constraint::PerHost(name, amount) => write!(f, "per_host {name}>={}", format_amount(name, *amount)),
+        }
+    }
+}
+
+/// Fitting hosts of the view.
+#[derive(Debug, Default)]
+struct Matching {
+    hosts: Vec<(SiteId, HostId)>,
+    /// Those of sites without known schedules.
+    unanswered: Vec<(SiteId, HostId)>,
+    known_hosts: usize,
+    cut: BTreeMap<Constraint, usize>,
+    /// Named candidates that no known host bears.
+    missing: BTreeSet<HostId>,
+}
+
+impl Matching {
+    fn count(&self) -> usize {
+        self.hosts.len() + self.unanswered.len()
+    }
+}
+
+/// What searches of the index remember of each other.
+#[derive(Debug, Default)]
+struct Searches {
+    /// Queries (by their first key) whose keys were all looked at lately.
+    exhausted: Mutex<BTreeMap<Vec<u8>, Millis>>,
+    /// One search in the background at a time.
+    background: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// The index is not walked again for the same property within this time. A walk costs up to 96 look-ups of some 20
+/// messages each, and new sites arrive meanwhile by gossip and by the exchange of adverts.
+const EXHAUSTED_FOR: Millis = Millis(120_000);
+/// The same for a node that has just started, in a grid that may be forming; it grows with the node's age.
+const EXHAUSTED_FOR_FIRST: Millis = Millis(2_000);
+/// How long a search in the background may go on when its find has got what it needed.
+const BACKGROUND_FOR: Millis = Millis(30_000);
+/// How long the schedules of one site are waited for: a site that needs longer would not hold in time either, and the
+/// others are as good.
+pub const FETCH_TIMEOUT: Millis = Millis(1_000);
+/// A site that did not answer is not asked for its schedules again by finds within this time.
+pub const SILENT_FOR: Millis = Millis(5_000);
+/// A provider that could not be verified is not looked at again within this time, so that an index full of made-up
+/// providers costs its look-ups once.
+const UNVERIFIED_FOR: Millis = Millis(60_000);
+/// Queries remembered.
+const REMEMBERED_MAX: usize = 1024;
+/// Index keys looked at together; then what they brought is looked at.
+const KEYS_AT_ONCE: usize = 4;
+/// How often hosts without a schedule are replaced by others.
+pub const ROUNDS_MAX: usize = 3;
+
+/// Finds hosts; clones share what they remember of searches.
+#[derive(Clone)]
+pub(crate) struct Finder {
+    core: Core,
+    searches: Arc<Searches>,
+}
+
+impl Finder {
+    pub(crate) fn new(core: Core) -> Finder {
+        Finder { core, searches: Arc::default() }
+    }
+
+    fn shared(&self) -> &Shared {
+        self.core.shared()
+    }
+
+    pub(crate) async fn find(&self, query: Query, seed: u64) -> Found {
+        let started = self.shared().clock.now();
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut matching = matching(&self.shared().view, &query);
+        if !is_sufficient(&query, &matching, query.count) {
+            if query.candidates.is_none() && matching.count() >= query.enough.min(query.count) {
+                self.search_in_background(query.clone(), StdRng::seed_from_u64(seed));
+            } else {
+                // Half of the time for the search, half for the schedules.
+                let until = started + Millis(query.timeout.0 / 2);
+                self.search_index(&query, &mut rng, until).await;
+                matching = self::matching(&self.shared().view, &query);
+            }
+        }
+        let Matching { mut hosts, mut unanswered, known_hosts, cut, .. } = matching;
+        for hosts in [&mut hosts, &mut unanswered] {
+            // The map has no order; the same view must give the same sample.
+            hosts.sort_unstable();
+            hosts.shuffle(&mut rng);
+        }
+        hosts.append(&mut unanswered);
+        let wanted = if query.candidates.is_some() { usize::MAX } else { query.count };
+        let (hosts, without_schedule) = self.with_schedules(&query, hosts, wanted, started).await;
+        Found { hosts, known_hosts, cut: cut.into_iter().collect(), without_schedule }
+    }
+
+    /// Takes hosts from the front until `wanted` of them have a current schedule.
+    async fn with_schedules(
+        &self,
+        query: &Query,
+        hosts: Vec<(SiteId, HostId)>,
+        wanted: usize,
+        started: Millis,
+    ) -> (Vec<FoundHost>, usize) {
+        let deadline = started + query.timeout;
+        let mut found = Vec::new();
+        let mut silent: BTreeSet<SiteId> = BTreeSet::new();
+        let mut hosts = hosts.into_iter();
+        for _ in 0..ROUNDS_MAX {
+            let sample: Vec<(SiteId, HostId)> =
+                hosts.by_ref().take(wanted.saturating_sub(found.len()).min(broker::request::MAX_CANDIDATES)).collect();
+            if sample.is_empty() {
+                break;
+            }
+            let sites: BTreeSet<&SiteId> = sample.iter().map(|(site, _)| site).collect();
+            self.refresh_schedules(query, &sites, deadline).await;
+            let now = self.shared().clock.now();
+            // The query's age counts from the beginning: what was current then stays so while others are asked.
+            let age_max = query.max_schedule_age + (now - started);
+            for (site, host) in sample {
+                let view = &self.shared().view;
+                let fresh = view.fresh_host(&site, &host, now, age_max);
+                match fresh.or_else(|| view.host_since(&site, &host, now, started)) {
+                    Some(view) => {
+                        let HostView { host, schedule, version, .. } = view;
+                        found.push(FoundHost { site, host, schedule, version });
+                    }
+                    None => {
+                        silent.insert(site);
+                    }
+                }
+            }
+            if now >= deadline {
+                break;
+            }
+        }
+        (found, silent.len())
+    }
+
+    /// Fetches what is missing, old or has a gap, in parallel.
+    async fn refresh_schedules(&self, query: &Query, sites: &BTreeSet<&SiteId>, deadline: Millis) {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let stale: Vec<SiteId> = sites
+            .iter()
+            .filter(|site| !shared.view.is_fresh(site, now, query.max_schedule_age))
+            .filter(|site| !shared.health.is_silent(site, now, SILENT_FOR))
+            .map(|site| (*site).clone())
+            .collect();
+        stream::iter(stale)
+            .for_each_concurrent(shared.config.limits.find_fan_out, |site| async move {
+                let left = (deadline - self.shared().clock.now()).min(FETCH_TIMEOUT);
+                // One that fails is left out of the sample.
+                let _ = self.core.fetch_schedule(&site, left).await;
+            })
+            .await;
+    }
+
+    fn search_in_background(&self, query: Query, mut rng: StdRng) {
+        let Ok(guard) = Arc::clone(&self.searches.background).try_lock_owned() else { return };
+        let finder = self.clone();
+        tokio::spawn(async move {
+            let until = finder.shared().clock.now() + query.timeout + BACKGROUND_FOR;
+            finder.search_index(&query, &mut rng, until).await;
+            drop(guard);
+        });
+    }
+
+    /// Walks the index until the view suffices, the keys are used up, or the time is over.
+    async fn search_index(&self, query: &Query, rng: &mut StdRng, until: Millis) {
+        let shared = self.shared();
+        let mut seen = BTreeSet::new();
+        for group in self.keys_to_search(query, rng) {
+            for keys in group.chunks(KEYS_AT_ONCE) {
+                let left = until - shared.clock.now();
+                if left == Millis(0)
+                    || within(left, self.learn_providers(keys, &mut seen, left)).await.is_err()
+                    || seen.len() >= shared.config.limits.find_sites_max
+                    || is_sufficient(query, &matching(&shared.view, query), query.count)
+                {
+                    return;
+                }
+            }
+            if let Some(first) = group.first() {
+                self.searches.note_exhausted(first, shared.clock.now());
+            }
+        }
+    }
+
+    /// Groups of keys, each in random order; without those that were walked in vain lately.
+    fn keys_to_search(&self, query: &Query, rng: &mut StdRng) -> Vec<Vec<RecordKey>> {
+        let shared = self.shared();
+        let grid = &shared.config.grid;
+        let keys_max = shared.config.limits.find_keys_max;
+        if query.candidates.is_some() {
+            let missing = matching(&shared.view, query).missing;
+            return vec![missing.iter().take(keys_max).map(|host| index::key_of_host(grid, host)).collect()];
+        }
+        let keys = index::keys_of_query(grid, &query.per_host, &query.attributes);
+        let now = shared.clock.now();
+        let mut groups: Vec<Vec<RecordKey>> = [keys.precise, keys.fallback]
+            .into_iter()
+            .filter(|keys| keys.first().is_some_and(|first| !self.searches.is_exhausted(first, now)))
+            .collect();
+        for keys in &mut groups {
+            // The first key names the group in the memory of searches, so it keeps its place.
+            if let Some((_, others)) = keys.split_first_mut() {
+                others.shuffle(rng);
+            }
+            keys.truncate(keys_max);
+        }
+        groups
+    }
+
+    async fn learn_providers(&self, keys: &[RecordKey], seen: &mut BTreeSet<SiteId>, left: Millis) {
+        let shared = self.shared();
+        let providers = futures::future::join_all(keys.iter().map(|key| self.core.lookup_providers(key.clone()))).await;
+        let (now, sites_max) = (shared.clock.now(), shared.config.limits.find_sites_max);
+        let new: Vec<SiteId> = providers
+            .into_iter()
+            .flatten()
+            .filter_map(|peer| site_of_peer(&peer))
+            .filter(|site| site != shared.site() && !shared.view.knows(site))
+            .filter(|site| !shared.health.is_silent(site, now, UNVERIFIED_FOR))
+            .filter(|site| seen.len() < sites_max && seen.insert(site.clone()))
+            .collect();
+        stream::iter(new)
+            .for_each_concurrent(shared.config.limits.find_fan_out, |site| async move {
+                if let Err(error) = self.core.learn_site(&site, left).await {
+                    tracing::debug!(%site, %error, "a provider of the index could not be verified");
+                    self.shared().count(Counter::ProvidersUnverified);
+                    self.shared().health.failed(&site, self.shared().clock.now());
+                }
+            })
+            .await;
+    }
+}
+
+fn is_sufficient(query: &Query, matching: &Matching, count: usize) -> bool {
+    if query.candidates.is_some() { matching.missing.is_empty() } else { matching.count() >= count }
+}
+
+/// Splits the hosts of the view into those that fit and those that a constraint cuts.
+fn matching(view: &SharedView, query: &Query) -> Matching {
+    let mut matching = Matching::default();
+    let named: Option<BTreeSet<&str>> =
+        query.candidates.as_ref().map(|candidates| candidates.iter().map(HostId::as_str).collect());
+    let mut met: BTreeSet<String> = BTreeSet::new();
+    view.for_each_host(|site, host, has_answered| {
+        matching.known_hosts += 1;
+        if let Some(named) = &named {
+            let names = [host.id.as_str().to_owned(), format!("{site}/{}", host.id)];
+            let borne: Vec<String> = names.into_iter().filter(|name| named.contains(name.as_str())).collect();
+            if borne.is_empty() {
+                *matching.cut.entry(Constraint::Candidates).or_default() += 1;
+                return;
+            }
+            met.extend(borne);
+        }
+        match first_unmet(query, site, host) {
+            Some(constraint) => *matching.cut.entry(constraint).or_default() += 1,
+            None => {
+                let hosts = if has_answered { &mut matching.hosts } else { &mut matching.unanswered };
+                hosts.push((site.clone(), host.id.clone()));
+            }
+        }
+    });
+    let candidates = query.candidates.iter().flatten();
+    matching.missing = candidates.filter(|name| !met.contains(name.as_str())).cloned().collect();
+    matching
+}
+
+fn first_unmet(query: &Query, site: &SiteId, host: &Host) -> Option<Constraint> {
+    if query.exclude.contains(site) {
+        return Some(Constraint::NotExcluded);
+    }
+    let attribute = query.attributes.iter().find(|(key, value)| host.attributes.get(*key) != Some(value));
+    if let Some((key, value)) = attribute {
+        return Some(Constraint::Attribute(key.clone(), value.clone()));
+    }
+    let short = query.per_host.iter().find(|(name, minimum)| amount_of(&host.capacity, name) < **minimum);
+    short.map(|(name, minimum)| Constraint::PerHost(name.clone(), *minimum))
+}
+
+impl Searches {
+    fn is_exhausted(&self, first: &RecordKey, now: Millis) -> bool {
+        self.exhausted().get(&first.to_vec()).is_some_and(|until| *until > now)
+    }
+
+    fn note_exhausted(&self, first: &RecordKey, now: Millis) {
+        let how_long = Millis(now.0 / 4).clamp(EXHAUSTED_FOR_FIRST, EXHAUSTED_FOR);
+        let mut exhausted = self.exhausted();
+        exhausted.retain(|_, until| *until > now);
+        if exhausted.len() < REMEMBERED_MAX {
+            exhausted.insert(first.to_vec(), now + how_long);
+        }
+    }
+
+    fn exhausted(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Millis>> {
+        // The map is valid after every single operation, so a panic elsewhere does not make it worthless.
+        self.exhausted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,17 @@
+//! Direct requests: those of this node to others, and those of others to this node.
+
+mod asks;
+mod dial_backs;
+pub(crate) mod doorkeeper;
+pub(crate) mod inbound;
+pub(crate) mod reach;
+pub(crate) mod schedules;
+mod serving;
+
+pub use self::inbound::{Inbound, InboundRequest, Responder};
+pub(crate) use self::{
+    asks::{Asks, Wire, ask_error},
+    dial_backs::dial_outcome,
+    doorkeeper::Doorkeeper,
+    serving::Serving,
+};

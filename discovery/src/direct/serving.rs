@@ -1,0 +1,170 @@
+//! Requests of others: queued for the node, or answered from what is at hand.
+//!
+//! Invariant: at most `inbound_open_max` are open; every one gets an answer, "busy" at worst. A peer that asks faster than
+//! its tokens come back is answered "busy" before anything is looked at.
+
+use std::sync::Arc;
+
+use broker::{
+    ids::SiteId,
+    protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer},
+};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use libp2p::{PeerId, request_response::ResponseChannel};
+use tokio::time;
+
+use super::{dial_backs::DialBacks, doorkeeper::Doorkeeper, inbound::InboundQueue, schedules::ScheduleServer};
+use crate::{
+    admission::{Buckets, Rate},
+    config::HEAVY_ANSWER,
+    counters::Counter,
+    identity::peer_of_site,
+    membership::Membership,
+    shared::Shared,
+    wire::{ANSWER_BYTES_MAX, WireAnswer, WireRequest},
+};
+
+/// An answer and the stream that waits for it.
+pub(crate) type Served = (ResponseChannel<WireAnswer>, WireAnswer);
+
+/// The requests of others that are being answered.
+pub(crate) struct Serving {
+    shared: Arc<Shared>,
+    inbound: InboundQueue,
+    schedules: ScheduleServer,
+    doorkeeper: Doorkeeper,
+    open: FuturesUnordered<BoxFuture<'static, Served>>,
+    tokens: Buckets<PeerId>,
+    pub(crate) dial_backs: DialBacks,
+}
+
+/// Adverts in one answer, in bytes; half of what an answer may have.
+const ADVERTS_PAGE_BYTES: usize = ANSWER_BYTES_MAX / 2;
+
+/// Revocations in one answer, in bytes.
+const REVOCATIONS_PAGE_BYTES: usize = ANSWER_BYTES_MAX / 2;
+
+impl Serving {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        inbound: InboundQueue,
+        schedules: ScheduleServer,
+        doorkeeper: Doorkeeper,
+    ) -> Serving {
+        let limits = &shared.config.limits;
+        let per_s = limits.asks_per_peer_per_s;
+        let tokens = Buckets::new(Rate::per_s(per_s, per_s.saturating_mul(2)), limits.sites_max);
+        let (open, dial_backs) = (FuturesUnordered::new(), DialBacks::default());
+        Serving { shared, inbound, schedules, doorkeeper, open, tokens, dial_backs }
+    }
+
+    /// Takes the tokens of a request; when its peer has too few, the answer is handed back.
+    pub(crate) fn admit(&mut self, from: PeerId, request: &WireRequest) -> Result<(), WireAnswer> {
+        let is_site = matches!(request, WireRequest::Site(_));
+        let tokens = if is_site { 1 } else { HEAVY_ANSWER };
+        if self.tokens.take(from, tokens, self.shared.clock.now()) {
+            return Ok(());
+        }
+        self.shared.count(Counter::AsksIn);
+        self.shared.count(Counter::AsksInRefused);
+        Err(if is_site { site_is_busy() } else { WireAnswer::Busy })
+    }
+
+    /// Takes a request; an answer that is ready at once is handed back.
+    pub(crate) fn accept(
+        &mut self,
+        from: SiteId,
+        request: WireRequest,
+        channel: ResponseChannel<WireAnswer>,
+    ) -> Option<Served> {
+        self.shared.count(Counter::AsksIn);
+        if self.open.len() >= self.shared.config.limits.inbound_open_max {
+            self.shared.count(Counter::AsksInBusy);
+            let answer = if matches!(request, WireRequest::Site(_)) { site_is_busy() } else { WireAnswer::Busy };
+            return Some((channel, answer));
+        }
+        let answer = match request {
+            WireRequest::Site(request) => {
+                let Some(answer) = self.inbound.offer(from, request) else {
+                    self.shared.count(Counter::AsksInBusy);
+                    return Some((channel, site_is_busy()));
+                };
+                answer.map(|answer| answer.map_or_else(|_| site_is_busy(), WireAnswer::Site)).boxed()
+            }
+            WireRequest::Schedules(known) => {
+                let is_stranger = self.shared.config.membership.is_closed() && !self.shared.view.knows(&from);
+                let answer = if is_stranger { self.doorkeeper.ask(from, known) } else { self.schedules.ask(known) };
+                let Some(answer) = answer else {
+                    self.shared.count(Counter::AsksInBusy);
+                    return Some((channel, WireAnswer::Busy));
+                };
+                answer.map(|answer| answer.unwrap_or(WireAnswer::Busy)).boxed()
+            }
+            WireRequest::Advert => {
+                let own = self.shared.view.envelope(self.shared.site());
+                let envelopes = own.map(|envelope| envelope.to_vec()).into_iter().collect();
+                return Some((channel, WireAnswer::Adverts { envelopes, is_complete: true }));
+            }
+            WireRequest::Adverts(known) => {
+                let shared = Arc::clone(&self.shared);
+                // Comparing some thousand sites is not the swarm task's work.
+                let page = tokio::spawn(async move {
+                    let known = known.into_iter().collect();
+                    let (envelopes, is_complete) = shared.view.envelopes_later_than(&known, ADVERTS_PAGE_BYTES);
+                    WireAnswer::Adverts { envelopes, is_complete }
+                });
+                page.map(|page| page.unwrap_or(WireAnswer::Busy)).boxed()
+            }
+            WireRequest::Revocations { from } => {
+                let membership = Arc::clone(&self.shared.config.membership);
+                // Encoding some thousand of them is not the swarm task's work.
+                let page = tokio::spawn(async move {
+                    let (revocations, total) = revocations_page(&*membership, from);
+                    WireAnswer::Revocations { revocations, total }
+                });
+                page.map(|page| page.unwrap_or(WireAnswer::Busy)).boxed()
+            }
+            WireRequest::Reach => {
+                let now = self.shared.clock.now();
+                let outcome = peer_of_site(&from).and_then(|peer| self.dial_backs.ask(peer, now));
+                let Some(outcome) = outcome else {
+                    self.shared.count(Counter::AsksInBusy);
+                    return Some((channel, WireAnswer::Busy));
+                };
+                outcome.map(|outcome| outcome.ok().flatten().map_or(WireAnswer::Busy, WireAnswer::Reached)).boxed()
+            }
+        };
+        let patience = self.shared.config.intervals.request;
+        self.open
+            .push(async move { (channel, time::timeout(patience, answer).await.unwrap_or(WireAnswer::Busy)) }.boxed());
+        None
+    }
+
+    /// The next answer that is ready; never, while nothing is open.
+    pub(crate) async fn next(&mut self) -> Served {
+        match self.open.next().await {
+            Some(served) => served,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+fn site_is_busy() -> WireAnswer {
+    WireAnswer::Site(SiteAnswer::Refused(Refusal {
+        reason: RefusalReason::Busy,
+        version: LedgerVersion::default(),
+        hosts: Vec::new(),
+    }))
+}
+
+/// The revocations from number `from` on that fit into an answer, and how many there are in all.
+fn revocations_page(membership: &dyn Membership, from: u32) -> (Vec<Vec<u8>>, u32) {
+    let all = membership.revocations();
+    let total = u32::try_from(all.len()).unwrap_or(u32::MAX);
+    let mut bytes = 0;
+    let fits = |revocation: &Vec<u8>| {
+        bytes += revocation.len() + 8;
+        bytes <= REVOCATIONS_PAGE_BYTES
+    };
+    (all.into_iter().skip(usize::try_from(from).unwrap_or(usize::MAX)).take_while(fits).collect(), total)
+}

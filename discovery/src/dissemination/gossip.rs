@@ -1,0 +1,336 @@
+//! Gossip: sending adverts and changes of this site, and receiving those of others.
+//!
+//! Adverts are passed on by gossipsub, message by message. Schedule changes are many more: each node passes them on itself,
+//! in bundles (see [`Bundler`]) that go no further than its neighbours.
+//!
+//! Invariant: a message is passed on only when it was checked, was news, and its author keeps to its share; every
+//! message that is not is counted by its reason. Checks come cheapest first: what can be refused by its size, its header
+//! or its sender is refused before its signature (the dearest check) is looked at, and such a refusal never rests
+//! on an unproven author: only budgets that were spent by signed messages are held against it.
+//!
+//! A neighbour is to blame for what it could have checked, an author for what it signed. All budgets are bounded tables of
+//! counts: 3 x `sites_max` x 50 bytes.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use broker::{ids::SiteId, protocol::ScheduleUpdate, time::Millis};
+use libp2p::{
+    PeerId,
+    gossipsub::{self, MessageAcceptance, PublishError, TopicHash},
+};
+
+use super::{
+    bundler::Bundler,
+    outbox::{Pacer, advance},
+};
+use crate::{
+    admission::{Buckets, Conduct, Offence, Rate, TokenBucket},
+    clock::millis,
+    counters::Counter,
+    identity::peer_of_site,
+    shared::{Shared, UPDATE_TIME_TO_LIVE},
+    wire::{
+        self, Dropped, Payload,
+        bundle::{BUNDLE_BYTES_MAX, unbundle},
+        names::{adverts_topic, schedules_topic},
+    },
+};
+
+/// The state of this node's gossip.
+pub(crate) struct Gossip {
+    shared: Arc<Shared>,
+    adverts: TopicHash,
+    schedules: TopicHash,
+    authors: Buckets<PeerId>,
+    neighbours: Buckets<PeerId>,
+    introducers: Buckets<PeerId>,
+    /// New sites, introduced by all neighbours together.
+    newcomers: TokenBucket,
+    /// Messages that were accepted.
+    accepted: TokenBucket,
+    pacer: Pacer,
+    bundler: Bundler,
+    /// An advert that no neighbour was there to take.
+    unsent_advert: Option<Vec<u8>>,
+}
+
+/// What to do with a message, and the offence of a peer if there is one.
+pub(crate) struct Verdict {
+    pub(crate) acceptance: MessageAcceptance,
+    /// The peer, and what no honest node does.
+    pub(crate) blame: Option<(PeerId, Offence)>,
+}
+
+/// A message that is not passed on, and whose fault it is.
+struct Refused {
+    dropped: Dropped,
+    blame: Option<(PeerId, Offence)>,
+}
+
+impl From<Dropped> for Refused {
+    fn from(dropped: Dropped) -> Refused {
+        Refused { dropped, blame: None }
+    }
+}
+
+impl Gossip {
+    pub(crate) fn new(shared: Arc<Shared>) -> Gossip {
+        let (config, now) = (&shared.config, shared.clock.now());
+        let limits = &config.limits;
+        let newcomers = limits.newcomers_per_neighbour_in_10_s;
+        Gossip {
+            adverts: adverts_topic(&config.grid).hash(),
+            schedules: schedules_topic(&config.grid).hash(),
+            authors: Buckets::new(Rate::in_10_s(limits.gossip_per_author_in_10_s), limits.sites_max),
+            // Twice what an honest neighbour accepts, as its bucket may have been full when this one was empty.
+            neighbours: Buckets::new(Rate::in_10_s(limits.gossip_in_10_s.saturating_mul(2)), limits.sites_max),
+            introducers: Buckets::new(Rate::in_10_s(newcomers), limits.sites_max),
+            newcomers: TokenBucket::new(Rate::in_10_s(newcomers.saturating_mul(4)), now),
+            accepted: TokenBucket::new(Rate::in_10_s(limits.gossip_in_10_s), now),
+            pacer: Pacer::new(millis(config.intervals.gossip), limits.gossip_budget_per_s),
+            bundler: Bundler::new(
+                millis(config.intervals.relay),
+                limits.relay_bytes_max,
+                // What is believed within the life of an update.
+                (UPDATE_TIME_TO_LIVE, limits.gossip_in_10_s as usize * 6),
+                rand::random(),
+            ),
+            unsent_advert: None,
+            shared,
+        }
+    }
+
+    /// Sends an advert, or a departure.
+    pub(crate) fn publish_advert(&mut self, gossip: &mut gossipsub::Behaviour, envelope: Vec<u8>) {
+        if !self.shared.config.gossip {
+            return;
+        }
+        match gossip.publish(self.adverts.clone(), envelope.clone()) {
+            Ok(_) => {
+                self.shared.count(Counter::GossipPublished);
+                self.unsent_advert = None;
+            }
+            Err(PublishError::Duplicate) => self.unsent_advert = None,
+            Err(_) => {
+                self.shared.count(Counter::GossipPublishFailed);
+                self.unsent_advert = Some(envelope);
+            }
+        }
+    }
+
+    /// Tries again what no neighbour was there to take.
+    pub(crate) fn retry(&mut self, gossip: &mut gossipsub::Behaviour) {
+        if let Some(envelope) = self.unsent_advert.take() {
+            self.publish_advert(gossip, envelope);
+        }
+    }
+
+    /// The neighbours to which schedule changes go.
+    pub(crate) fn mesh(&self, gossip: &gossipsub::Behaviour) -> BTreeSet<PeerId> {
+        gossip.mesh_peers(&self.schedules).copied().collect()
+    }
+
+    /// When something may be sent next, if anything waits.
+    pub(crate) fn due(&self) -> Option<Millis> {
+        let own = (!self.shared.outbox().changes.is_empty()).then(|| self.pacer.due());
+        own.into_iter().chain(self.bundler.due()).min()
+    }
+
+    /// Sends the changes that wait and passes on what was received, as far as it is time.
+    pub(crate) fn publish_due(&mut self, gossip: &mut gossipsub::Behaviour) {
+        let now = self.shared.clock.now();
+        if self.pacer.due() <= now
+            && let Some(envelope) = self.sealed_changes()
+        {
+            self.pacer.sent(now);
+            self.pass_on(envelope);
+        }
+        if self.bundler.due().is_some_and(|due| due <= now) {
+            self.publish_bundle(gossip, now);
+        }
+    }
+
+    /// Sends all that waits, since there is no later.
+    pub(crate) fn publish_all(&mut self, gossip: &mut gossipsub::Behaviour) {
+        let now = self.shared.clock.now();
+        if let Some(envelope) = self.sealed_changes() {
+            self.pass_on(envelope);
+        }
+        while self.bundler.due().is_some() {
+            self.publish_bundle(gossip, now);
+        }
+    }
+
+    /// The changes that wait, signed. Changes too large for a message are left out: a receiver sees the gap and asks.
+    fn sealed_changes(&mut self) -> Option<Vec<u8>> {
+        let (from, changes) = self.shared.outbox().changes.take()?;
+        let end = advance(from, changes.len());
+        let site = self.shared.site().clone();
+        let update = ScheduleUpdate { site: site.clone(), from, changes };
+        let absence = || self.shared.seal_update(ScheduleUpdate { site, from: end, changes: Vec::new() });
+        self.shared.seal_update(update).or_else(absence)
+    }
+
+    fn pass_on(&mut self, envelope: Vec<u8>) {
+        if !self.shared.config.gossip {
+            return;
+        }
+        for _ in 0..self.bundler.push(envelope) {
+            self.shared.count(Counter::UpdatesNotPassedOn);
+        }
+    }
+
+    fn publish_bundle(&mut self, gossip: &mut gossipsub::Behaviour, now: Millis) {
+        let Some(bundle) = self.bundler.take(now) else { return };
+        let is_published = gossip.publish(self.schedules.clone(), bundle).is_ok();
+        self.shared.count(if is_published { Counter::GossipPublished } else { Counter::GossipPublishFailed });
+    }
+
+    /// Receives a message that a neighbour brought.
+    pub(crate) fn receive(
+        &mut self,
+        from: PeerId,
+        message: &gossipsub::Message,
+        conduct: &Conduct,
+        now: Millis,
+    ) -> Verdict {
+        // What it sent last is still on its way through this node when it is shut out.
+        if conduct.is_banned(&from, now) {
+            return self.verdict_on(from, &Dropped::Banned.into());
+        }
+        self.shared.count(Counter::GossipReceived);
+        if message.topic == self.schedules {
+            return self.receive_bundle(from, &message.data, conduct, now);
+        }
+        match self.receive_envelope(from, (&message.data, true), conduct, now) {
+            Ok(()) => Verdict { acceptance: MessageAcceptance::Accept, blame: None },
+            Err(refused) => self.verdict_on(from, &refused),
+        }
+    }
+
+    /// Takes in the updates of a bundle up to the first that its bringer could have refused; what was news waits for the next
+    /// bundle of this node. The bundle itself goes no further.
+    fn receive_bundle(&mut self, from: PeerId, bundle: &[u8], conduct: &Conduct, now: Millis) -> Verdict {
+        let mut verdict = Verdict { acceptance: MessageAcceptance::Ignore, blame: None };
+        if bundle.len() > BUNDLE_BYTES_MAX {
+            return self.verdict_on(from, &Dropped::Oversized.into());
+        }
+        let Some(envelopes) = unbundle(bundle) else { return self.verdict_on(from, &Dropped::Malformed.into()) };
+        for envelope in envelopes {
+            match self.receive_envelope(from, (envelope, false), conduct, now) {
+                Ok(()) => self.pass_on(envelope.to_vec()),
+                Err(refused) => {
+                    let of_envelope = self.verdict_on(from, &refused);
+                    verdict.blame = verdict.blame.or(of_envelope.blame);
+                    if refused.dropped.is_forwarders_fault() {
+                        return of_envelope;
+                    }
+                }
+            }
+        }
+        verdict
+    }
+
+    /// Checks an envelope, an advert's or an update's as it was brought, and believes it if it is news.
+    fn receive_envelope(
+        &mut self,
+        from: PeerId,
+        (envelope, is_advert): (&[u8], bool),
+        conduct: &Conduct,
+        now: Millis,
+    ) -> Result<(), Refused> {
+        let (author, sequence) = self.judge_unopened(from, (envelope, is_advert), conduct, now)?;
+        let opened = self.shared.open(envelope).inspect_err(|dropped| {
+            // The signature is good, only the time is not: it shows how wrong the clock of a known site is.
+            if matches!(dropped, Dropped::Expired | Dropped::FromFuture)
+                && let Some((sent_ms, payload)) = wire::sent_of(envelope)
+            {
+                self.note_time(&author, &payload, sent_ms, now);
+            }
+        })?;
+        if matches!(opened.payload, Payload::Advert(_)) != is_advert {
+            return Err(Dropped::Invalid.into());
+        }
+        self.judge_opened(from, opened, (envelope, sequence), now)?;
+        self.pacer.received(now);
+        Ok(())
+    }
+
+    /// Counts a refusal, and decides what follows.
+    fn verdict_on(&self, from: PeerId, refused: &Refused) -> Verdict {
+        let Refused { dropped, blame } = *refused;
+        self.shared.count(dropped.counter());
+        if dropped.is_forwarders_fault() {
+            let is_large = dropped == Dropped::Oversized;
+            let offence = if is_large { Offence::OversizedGossip } else { Offence::InvalidGossip };
+            return Verdict { acceptance: MessageAcceptance::Reject, blame: Some((from, offence)) };
+        }
+        Verdict { acceptance: MessageAcceptance::Ignore, blame }
+    }
+
+    /// Everything that can be refused without looking at the signature; costs a few microseconds.
+    fn judge_unopened(
+        &mut self,
+        from: PeerId,
+        (envelope, is_advert): (&[u8], bool),
+        conduct: &Conduct,
+        now: Millis,
+    ) -> Result<(SiteId, u64), Refused> {
+        if !self.neighbours.take(from, 1, now) {
+            return Err(Refused { dropped: Dropped::Overload, blame: Some((from, Offence::GossipOverload)) });
+        }
+        let (author_site, sequence) = wire::peek_in(envelope, &self.shared.config.grid).map_err(Refused::from)?;
+        // Copies come from every neighbour, and this node's own updates come back to it.
+        if !is_advert && (author_site == *self.shared.site() || self.bundler.is_noted(&author_site, sequence)) {
+            return Err(Dropped::Copy.into());
+        }
+        let author = peer_of_site(&author_site).ok_or(Dropped::Malformed)?;
+        if conduct.is_banned(&author, now) {
+            return Err(Dropped::Banned.into());
+        }
+        if self.authors.is_spent(&author, now) {
+            // The connection proves the author when it is the neighbour itself; from others its name may be forged.
+            let blame = (author == from).then_some((author, Offence::GossipFlood));
+            return Err(Refused { dropped: Dropped::Flood, blame });
+        }
+        match self.shared.view.sequence(&author_site) {
+            Some(known) if is_advert && sequence <= known => Err(Dropped::Stale.into()),
+            // An unknown site's changes are of no use before its advert has come.
+            None if !is_advert => Err(Dropped::Stale.into()),
+            None if self.introducers.is_spent(&from, now) || self.newcomers.is_empty(now) => {
+                Err(Dropped::Newcomer.into())
+            }
+            _ => Ok((author_site, sequence)),
+        }
+    }
+
+    fn judge_opened(
+        &mut self,
+        from: PeerId,
+        opened: wire::Opened,
+        (envelope, sequence): (&[u8], u64),
+        now: Millis,
+    ) -> Result<(), Refused> {
+        let author = peer_of_site(&opened.author).ok_or(Dropped::Malformed)?;
+        if matches!(opened.payload, Payload::Update(_)) {
+            self.bundler.note(opened.author.clone(), sequence, now);
+        }
+        if !self.authors.take(author, 1, now) {
+            return Err(Refused { dropped: Dropped::Flood, blame: Some((author, Offence::GossipFlood)) });
+        }
+        let is_newcomer = self.shared.view.sequence(&opened.author).is_none();
+        if is_newcomer && !(self.introducers.take(from, 1, now) && self.newcomers.take(1, now)) {
+            return Err(Dropped::Newcomer.into());
+        }
+        self.note_time(&opened.author, &opened.payload, opened.sent_ms, now);
+        self.shared.believe(opened, envelope)?;
+        if self.accepted.take(1, now) { Ok(()) } else { Err(Dropped::Overload.into()) }
+    }
+
+    /// Takes note of the time that a site in the view signed.
+    fn note_time(&self, author: &SiteId, payload: &Payload, sent_ms: u64, now: Millis) {
+        if self.shared.view.sequence(author).is_some() {
+            self.shared.offsets.note(author, payload, sent_ms, self.shared.clock.utc_ms(), now);
+        }
+    }
+}

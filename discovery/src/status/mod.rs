@@ -1,0 +1,10 @@
+//! What a node finds out about its own clock and address, for people; nothing is decided by it.
+
+mod offsets;
+mod seen_as;
+
+pub use self::offsets::ClockOffset;
+pub(crate) use self::{
+    offsets::Offsets,
+    seen_as::{SeenAs, ip_of},
+};

@@ -1,0 +1,511 @@
+//! The one task that owns the swarm.
+//!
+//! Invariant: the loop never waits for anything but the network, its timers and its bounded command queue: everything it
+//! hands out goes through `try_send` or a one-shot channel, and what does not fit is refused with an error to the
+//! caller. Answers that are ready go out before new requests are taken in. A banned peer has no connection, and the list of
+//! bans that others read is the one that is enforced.
+//!
+//! What one hostile connection can cost before it is cut off, by the default limits. Memory: 64 MiB of unread streams at
+//! the very most (see `transport`), 4 KiB for each request being read and 16 MiB for all large ones together (see
+//! `codec`). CPU: what the throttle lets through, 8 MiB and 1,000 streams a second; 20 invalid gossip messages, 10 invalid
+//! requests or 1,000 requests above the share end in a ban. What one address costs: 64 connections and ten more a
+//! second, at about 1 ms a handshake. What all cost: 384 inbound connections, 200 handshakes a second, and the tables: half
+//! a MiB of points and bans (`conduct`), 0.6 MiB of budgets (`gossip`), 0.3 MiB of tokens (`serving`), `sites_max` sites in
+//! the view, 16,384 index entries of made-up sites at some 200 bytes.
+
+use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
+
+use broker::time::Millis;
+use futures::StreamExt as _;
+use libp2p::{
+    Multiaddr, PeerId, Swarm,
+    allow_block_list::Blocked,
+    connection_limits::Exceeded,
+    core::ConnectedPoint,
+    gossipsub, identify,
+    kad::{self, QueryResult},
+    ping,
+    request_response::{self, OutboundFailure, OutboundRequestId},
+    swarm::{
+        ConnectionDenied, DialError, ListenError, SwarmEvent,
+        dial_opts::{DialOpts, PeerCondition},
+    },
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{self, Instant},
+};
+use tracing::{debug, warn};
+
+use super::{
+    behaviour::{Behaviour, BehaviourEvent, FAVOUR, GOSSIP_SCORE_MIN, MESH},
+    peers::{ADDRESSES_PER_PEER_MAX, Peers},
+    publisher::Publisher,
+};
+use crate::{
+    admission::{BanTerms, Conduct, Offence},
+    command::Command,
+    counters::Counter,
+    direct::{Asks, Serving, Wire, ask_error, dial_outcome},
+    dissemination::{Favour, Reunion},
+    identity::site_of_peer,
+    shared::{Shared, peer_of_address},
+    status::ip_of,
+    wire::{Asked, Codec, WireAnswer, WireRequest, names::identify_protocol},
+};
+
+impl Wire for request_response::Behaviour<Codec> {
+    fn send(&mut self, peer: &PeerId, request: WireRequest, addresses: Vec<Multiaddr>) -> OutboundRequestId {
+        self.send_request_with_addresses(peer, Asked::Request(request), addresses)
+    }
+}
+
+/// The task's state.
+pub(crate) struct SwarmTask {
+    swarm: Swarm<Behaviour>,
+    shared: Arc<Shared>,
+    commands: mpsc::Receiver<Command>,
+    asks: Asks,
+    serving: Serving,
+    publisher: Publisher,
+    peers: Peers,
+    reunion: Reunion,
+    conduct: Conduct,
+    past_forgotten_at: Millis,
+    leaving: Option<(Instant, oneshot::Sender<()>)>,
+}
+
+/// How often the past of schedules is dropped.
+const FORGET_PAST_EVERY: Millis = Millis(60_000);
+
+impl SwarmTask {
+    pub(crate) fn new(
+        swarm: Swarm<Behaviour>,
+        shared: Arc<Shared>,
+        commands: mpsc::Receiver<Command>,
+        serving: Serving,
+    ) -> SwarmTask {
+        let now = shared.clock.now();
+        SwarmTask {
+            swarm,
+            commands,
+            asks: Asks::new(shared.config.limits.clone()),
+            serving,
+            publisher: Publisher::new(Arc::clone(&shared)),
+            peers: Peers::new(Arc::clone(&shared)),
+            reunion: Reunion::default(),
+            conduct: Conduct::new(BanTerms {
+                first: shared.config.intervals.ban_first,
+                longest: shared.config.intervals.ban_longest,
+                bans_max: shared.config.limits.bans_max,
+            }),
+            past_forgotten_at: now,
+            leaving: None,
+            shared,
+        }
+    }
+
+    /// Runs until the command to leave, or until all handles are gone.
+    pub(crate) async fn run(mut self) {
+        self.dial_bootstrap();
+        let mut housekeeping = time::interval(self.shared.config.intervals.housekeeping);
+        housekeeping.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let shared = Arc::clone(&self.shared);
+        loop {
+            let pause = self.pause();
+            tokio::select! {
+                (channel, answer) = self.serving.next() => self.answer(channel, answer),
+                event = self.swarm.select_next_some() => self.on_event(event),
+                command = self.commands.recv() => match command {
+                    Some(command) => self.on_command(command),
+                    None => return,
+                },
+                () = shared.outbox_changed.notified() => self.publisher.on_outbox(self.swarm.behaviour_mut()),
+                () = time::sleep(pause) => self.publisher.on_timer(self.swarm.behaviour_mut()),
+                _ = housekeeping.tick() => self.on_housekeeping(),
+            }
+            if self.leaving.as_ref().is_some_and(|(until, _)| Instant::now() >= *until) {
+                if let Some((_, reply)) = self.leaving.take() {
+                    // An error means that no caller waits for the end.
+                    let _ = reply.send(());
+                }
+                return;
+            }
+        }
+    }
+
+    /// How long nothing but events is due.
+    fn pause(&self) -> Duration {
+        let now = self.shared.clock.now();
+        let due = self.publisher.due(self.peers.is_alone()).map(|due| Duration::from_millis((due - now).0));
+        let farewell = self.leaving.as_ref().map(|(until, _)| until.saturating_duration_since(Instant::now()));
+        due.into_iter().chain(farewell).min().unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(1))
+    }
+
+    fn on_command(&mut self, command: Command) {
+        if let Command::Ask(ask) = &command {
+            self.note_request(&ask.request);
+        }
+        let behaviour = self.swarm.behaviour_mut();
+        match command {
+            Command::Ask(ask) => {
+                self.peers.used(&ask.peer);
+                self.shared.count(Counter::AsksOut);
+                if !self.asks.submit(*ask, &mut behaviour.ask) {
+                    self.shared.count(Counter::AsksRefused);
+                }
+            }
+            Command::Providers { key, reply } => self.publisher.dht.find_providers(&mut behaviour.kad, key, reply),
+            Command::Record { key, reply } => self.publisher.dht.find_record(&mut behaviour.kad, key, reply),
+            Command::Connect(peers) => {
+                for (peer, addresses) in peers {
+                    self.dial_peer(peer, addresses);
+                }
+            }
+            Command::Blame(peer, offence) => self.blame(peer, offence),
+            Command::Renew => self.publisher.refresh(behaviour),
+            Command::Leave(reply) => self.leave(reply),
+        }
+    }
+
+    fn leave(&mut self, reply: oneshot::Sender<()>) {
+        let mut wait = Duration::ZERO;
+        if let Some(departure) = self.shared.departure()
+            && !self.peers.is_alone()
+        {
+            self.publisher.leave(self.swarm.behaviour_mut(), departure);
+            wait = self.shared.config.intervals.farewell;
+        }
+        self.leaving = Some((Instant::now() + wait, reply));
+    }
+
+    fn on_housekeeping(&mut self) {
+        let now = self.shared.clock.now();
+        self.shared.view.drop_expired(now);
+        if now - self.past_forgotten_at >= FORGET_PAST_EVERY {
+            self.past_forgotten_at = now;
+            self.shared.view.forget_before(self.shared.clock.utc());
+        }
+        let behaviour = self.swarm.behaviour_mut();
+        self.publisher.dht.drop_expired(&mut behaviour.kad);
+        self.publisher.gossip.retry(&mut behaviour.gossip);
+        self.publisher.look_for_neighbours(behaviour);
+        for address in self.peers.choose_to_dial() {
+            self.dial_address(&address);
+        }
+        self.trim();
+        self.join_meshes();
+        self.police();
+    }
+
+    fn trim(&mut self) {
+        let mesh: BTreeSet<PeerId> = self.swarm.behaviour().gossip.all_mesh_peers().copied().collect();
+        let asks = &self.asks;
+        for peer in self.peers.to_trim(|peer| mesh.contains(peer) || asks.is_open_to(peer)) {
+            self.shared.count(Counter::ConnectionsTrimmed);
+            // An error means that it is gone already.
+            let _ = self.swarm.disconnect_peer_id(peer);
+        }
+    }
+
+    /// After a cut of the network, takes some of the other side into the mesh of gossip.
+    fn join_meshes(&mut self) {
+        let now = self.shared.clock.now();
+        let gossip = &mut self.swarm.behaviour_mut().gossip;
+        let mesh = self.publisher.gossip.mesh(gossip);
+        let Favour { given, taken } = self.reunion.choose(MESH, &mesh, now);
+        for (peers, score) in [(taken, 0.0), (given, FAVOUR)] {
+            for peer in peers {
+                debug!(%peer, score, "back after a cut of the network");
+                gossip.set_application_score(&peer, score);
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        match event {
+            SwarmEvent::Behaviour(BehaviourEvent::Ask(event)) => self.on_ask_event(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Gossip(event)) => self.on_gossip_event(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Kad(event)) => self.on_kad_event(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Ping(ping::Event { peer, connection, result: Err(failure) }))
+                if !matches!(failure, ping::Failure::Unsupported) =>
+            {
+                debug!(%peer, %failure, "connection closed: no answer to a ping");
+                if let Some(site) = site_of_peer(&peer) {
+                    self.shared.health.lost(&site, self.shared.clock.now());
+                }
+                self.swarm.close_connection(connection);
+            }
+            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
+                self.on_identified(peer_id, &info);
+            }
+            SwarmEvent::ConnectionEstablished { peer_id, endpoint, connection_id, num_established, .. } => {
+                // A dial back has served its purpose.
+                if self.serving.dial_backs.ended(connection_id, Some(true)) {
+                    self.swarm.close_connection(connection_id);
+                }
+                self.on_connected(peer_id, &endpoint, num_established.get() == 1);
+            }
+            SwarmEvent::ConnectionClosed { peer_id, num_established: 0, cause, .. } => {
+                debug!(peer = %peer_id, ?cause, "disconnected");
+                self.peers.closed(&peer_id);
+            }
+            SwarmEvent::OutgoingConnectionError { peer_id, error, connection_id } => {
+                self.serving.dial_backs.ended(connection_id, dial_outcome(&error));
+                self.shared.count(Counter::DialsFailed);
+                debug!(?peer_id, %error, "dial failed");
+                if let DialError::Denied { cause } = &error {
+                    self.on_denied(cause);
+                }
+            }
+            SwarmEvent::IncomingConnectionError { error, .. } => {
+                debug!(%error, "connection refused");
+                if let ListenError::Denied { cause } = &error {
+                    self.on_denied(cause);
+                }
+            }
+            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
+                self.shared.set_listen(self.swarm.listeners().cloned().collect());
+            }
+            SwarmEvent::ListenerClosed { addresses, reason: Err(error), .. } => {
+                warn!(?addresses, %error, "no longer listening");
+                self.shared.set_listen(self.swarm.listeners().cloned().collect());
+            }
+            _ => {}
+        }
+    }
+
+    fn on_connected(&mut self, peer: PeerId, endpoint: &ConnectedPoint, is_first_with_it: bool) {
+        let now = self.shared.clock.now();
+        debug!(%peer, dialled = endpoint.is_dialer(), "connected");
+        let from = endpoint.is_listener().then(|| ip_of(endpoint.get_remote_address())).flatten();
+        if from.is_some_and(|from| !from.is_loopback()) {
+            self.shared.count(Counter::ConnectionsFromElsewhere);
+        }
+        if let Some(site) = site_of_peer(&peer) {
+            let was_lost = self.shared.health.connected(&site);
+            if was_lost {
+                self.reunion.back(peer, now);
+            }
+            if is_first_with_it {
+                self.shared.view.receive_connected(&site, was_lost, now);
+            }
+        }
+        if self.peers.opened(peer) {
+            self.publisher.first_connected();
+        }
+    }
+
+    fn on_identified(&mut self, peer: PeerId, info: &identify::Info) {
+        if info.protocol_version != identify_protocol(&self.shared.config.grid) {
+            warn!(%peer, protocol = info.protocol_version, "disconnected: not of this grid");
+            self.shared.count(Counter::StrangersDisconnected);
+            // An error means that it is gone already.
+            let _ = self.swarm.disconnect_peer_id(peer);
+            return;
+        }
+        if let Some(ip) = ip_of(&info.observed_addr) {
+            self.shared.seen_as.note(peer, ip);
+        }
+        let is_new = self.peers.met(peer, &info.listen_addrs);
+        let addresses = &info.listen_addrs[..info.listen_addrs.len().min(ADDRESSES_PER_PEER_MAX)];
+        self.route_to(peer, addresses);
+        if is_new {
+            self.shared.neighbour_met.notify_one();
+        }
+    }
+
+    /// Takes a peer into the routing table of the DHT, unless it is banned. Others learn of it from there.
+    fn route_to(&mut self, peer: PeerId, addresses: &[Multiaddr]) {
+        if self.conduct.is_banned(&peer, self.shared.clock.now()) {
+            return;
+        }
+        for address in addresses {
+            self.swarm.behaviour_mut().kad.add_address(&peer, address.clone());
+        }
+    }
+
+    fn on_gossip_event(&mut self, event: gossipsub::Event) {
+        let now = self.shared.clock.now();
+        let behaviour = self.swarm.behaviour_mut();
+        match event {
+            gossipsub::Event::Message { propagation_source, message_id, message } => {
+                let verdict = self.publisher.gossip.receive(propagation_source, &message, &self.conduct, now);
+                let acceptance = verdict.acceptance;
+                behaviour.gossip.report_message_validation_result(&message_id, &propagation_source, acceptance);
+                if let Some((peer, offence)) = verdict.blame {
+                    self.blame(peer, offence);
+                }
+            }
+            gossipsub::Event::Subscribed { .. } => self.publisher.gossip.retry(&mut behaviour.gossip),
+            _ => {}
+        }
+    }
+
+    fn on_kad_event(&mut self, event: kad::Event) {
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        match event {
+            kad::Event::OutboundQueryProgressed { id, result: QueryResult::Bootstrap(_), step, .. } if !step.last => {
+                self.publisher.dht.neighbours_found(kad, id);
+            }
+            kad::Event::OutboundQueryProgressed { id, result, step, .. } => {
+                self.publisher.dht.progressed(kad, id, result, step.last);
+            }
+            kad::Event::InboundRequest { request } => {
+                if let Some(peer) = self.publisher.dht.store(kad, request) {
+                    self.blame(peer, Offence::InvalidRecord);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_ask_event(&mut self, event: request_response::Event<Asked, WireAnswer>) {
+        match event {
+            request_response::Event::Message { peer, message, .. } => {
+                self.peers.used(&peer);
+                match message {
+                    request_response::Message::Request { request, channel, .. } => {
+                        self.on_request(peer, request, channel);
+                    }
+                    request_response::Message::Response { request_id, response } => {
+                        self.asks.finished(request_id, Ok(response), &mut self.swarm.behaviour_mut().ask);
+                    }
+                }
+            }
+            request_response::Event::OutboundFailure { request_id, error, peer, .. } => {
+                debug!(%peer, %error, "ask failed");
+                if let Some(offence) = offence_in_answer(&error) {
+                    self.blame(peer, offence);
+                }
+                let error = ask_error(&error);
+                self.asks.finished(request_id, Err(error), &mut self.swarm.behaviour_mut().ask);
+            }
+            request_response::Event::InboundFailure { peer, error, .. } => {
+                debug!(%peer, %error, "could not answer");
+            }
+            request_response::Event::ResponseSent { .. } => {}
+        }
+    }
+
+    fn on_request(&mut self, peer: PeerId, asked: Asked, channel: request_response::ResponseChannel<WireAnswer>) {
+        let Some(from) = site_of_peer(&peer) else { return };
+        let request = match asked {
+            Asked::Request(request) => request,
+            Asked::TooLargeForNow => {
+                self.shared.count(Counter::AsksInBusy);
+                return self.answer(channel, WireAnswer::Busy);
+            }
+            Asked::Unreadable(offence) => return self.blame(peer, offence),
+        };
+        self.note_request(&request);
+        if let Err(busy) = self.serving.admit(peer, &request) {
+            self.answer(channel, busy);
+            self.blame(peer, Offence::RequestFlood);
+        } else if let Some((channel, answer)) = self.serving.accept(from, request, channel) {
+            self.answer(channel, answer);
+        }
+        self.serving.dial_backs.begin(&mut self.swarm, &self.shared);
+    }
+
+    fn note_request(&mut self, request: &WireRequest) {
+        if matches!(request, WireRequest::Site(_)) {
+            self.publisher.requested();
+        }
+    }
+
+    fn answer(&mut self, channel: request_response::ResponseChannel<WireAnswer>, answer: WireAnswer) {
+        // An error means that the asker has gone or did not wait so long.
+        let _ = self.swarm.behaviour_mut().ask.send_response(channel, answer);
+    }
+
+    fn dial_peer(&mut self, peer: PeerId, addresses: Vec<Multiaddr>) {
+        self.peers.used(&peer);
+        let options = DialOpts::peer_id(peer)
+            .condition(PeerCondition::DisconnectedAndNotDialing)
+            .addresses(addresses)
+            .extend_addresses_through_behaviour()
+            .build();
+        // Connected already, or being dialled: that is what was wanted. Without an address the request fails by itself.
+        if let Err(error) = self.swarm.dial(options) {
+            debug!(%peer, %error, "not dialled");
+        }
+    }
+
+    fn dial_bootstrap(&mut self) {
+        let config = &self.shared.config;
+        let addresses: Vec<Multiaddr> = config.bootstrap.iter().chain(&config.known_peers).cloned().collect();
+        for address in &addresses {
+            self.dial_address(address);
+        }
+    }
+
+    fn dial_address(&mut self, address: &Multiaddr) {
+        if peer_of_address(address) == Some(self.shared.identity.peer_id()) {
+            return;
+        }
+        if let Err(error) = self.swarm.dial(address.clone()) {
+            debug!(%address, %error, "not dialled");
+        }
+    }
+
+    /// Notes an offence, and bans the peer when it is one too many.
+    fn blame(&mut self, peer: PeerId, offence: Offence) {
+        // A node may receive nonsense in its own name, but must not ban itself.
+        if peer == self.shared.identity.peer_id() {
+            return;
+        }
+        self.shared.count(Counter::Offences);
+        let now = self.shared.clock.now();
+        let Some(ban) = self.conduct.note(peer, offence, now) else { return };
+        warn!(%peer, why = offence.as_str(), seconds = (ban.until - now).0 / 1000, times = ban.times, "banned");
+        self.shared.count(Counter::PeersBanned);
+        let behaviour = self.swarm.behaviour_mut();
+        behaviour.banned.block_peer(peer);
+        behaviour.kad.remove_peer(&peer);
+        self.peers.forget(&peer);
+        self.shared.set_bans(self.conduct.bans(now));
+    }
+
+    /// Ends bans that are over, looks at the scores of gossip, and closes connections whose peer has not named its grid.
+    fn police(&mut self) {
+        let gossip = &self.swarm.behaviour().gossip;
+        let breaks_rules = |peer: &PeerId| gossip.peer_score(peer).is_some_and(|score| score <= GOSSIP_SCORE_MIN);
+        let bad: Vec<PeerId> = self.peers.connected().filter(|peer| breaks_rules(peer)).copied().collect();
+        for peer in bad {
+            self.blame(peer, Offence::GossipRules);
+        }
+        for peer in self.peers.not_introduced() {
+            self.shared.count(Counter::ConnectionsClosedSilent);
+            // An error means that it is gone already.
+            let _ = self.swarm.disconnect_peer_id(peer);
+        }
+        let now = self.shared.clock.now();
+        self.conduct.forget(now);
+        let blocked = &mut self.swarm.behaviour_mut().banned;
+        let over = |peer: &&PeerId| !self.conduct.is_banned(peer, now);
+        let pardoned: Vec<PeerId> = blocked.blocked_peers().iter().filter(over).copied().collect();
+        for peer in pardoned {
+            blocked.unblock_peer(peer);
+        }
+        self.shared.set_bans(self.conduct.bans(now));
+    }
+
+    /// Counts a connection that was refused because its peer is banned or too many are open; the gate counts its own
+    /// refusals.
+    fn on_denied(&mut self, cause: &ConnectionDenied) {
+        if cause.downcast_ref::<Blocked>().is_some() {
+            self.shared.count(Counter::ConnectionsRefusedBanned);
+        } else if cause.downcast_ref::<Exceeded>().is_some() {
+            self.shared.count(Counter::ConnectionsRefusedFull);
+        }
+    }
+}
+
+/// The offence in a failed answer, if it is one.
+fn offence_in_answer(failure: &OutboundFailure) -> Option<Offence> {
+    match failure {
+        OutboundFailure::Io(error) if error.kind() == io::ErrorKind::InvalidData => Some(Offence::InvalidAnswer),
+        _ => None,
+    }
+}

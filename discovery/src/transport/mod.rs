@@ -1,0 +1,6 @@
+//! What carries connections, and how fast it is read.
+
+mod stack;
+mod throttle;
+
+pub(crate) use self::{stack::build, throttle::Throttle};

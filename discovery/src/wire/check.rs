@@ -1,0 +1,150 @@
+//! Limits on what other sites publish, checked before anything is stored.
+//!
+//! Invariant: what passed here has bounded counts, lengths and amounts, and its windows are valid, so that the view can
+//! use it without looking again. The limits on bytes (see `wire`) come first and bound the cost of decoding.
+
+use std::collections::BTreeSet;
+
+use broker::{
+    amount::Amount,
+    host::Host,
+    protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    request::MAX_NAMES,
+    resources::Amounts,
+};
+use libp2p::Multiaddr;
+
+pub use crate::config::TIME_TO_LIVE_MAX;
+
+/// Most hosts of a site.
+pub const HOSTS_PER_SITE_MAX: usize = 1024;
+/// Longest name of a site, in bytes.
+pub const SITE_NAME_BYTES_MAX: usize = 128;
+/// Longest contact of a site, in bytes.
+pub const CONTACT_BYTES_MAX: usize = 256;
+/// Longest key of an attribute, in bytes.
+pub const ATTRIBUTE_KEY_BYTES_MAX: usize = 64;
+/// Longest value of an attribute, in bytes.
+pub const ATTRIBUTE_VALUE_BYTES_MAX: usize = 128;
+/// Most addresses of a site.
+pub const ADDRESSES_MAX: usize = 16;
+/// Longest address, in bytes.
+const ADDRESS_BYTES_MAX: usize = 256;
+/// Most changes in one update.
+pub const CHANGES_MAX: usize = 1024;
+/// Most steps of all schedules of one site; at 16 bytes each, 4 MiB.
+pub const STEPS_PER_SITE_MAX: usize = 1 << 18;
+/// Largest number in a ledger version; far beyond any ledger, and far from overflow.
+const VERSION_MAX: u64 = 1 << 53;
+
+/// What breaks a limit, in words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(String);
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Invalid> {
+    if holds { Ok(()) } else { Err(Invalid(what())) }
+}
+
+fn is_clean(text: &str, bytes_max: usize) -> bool {
+    text.len() <= bytes_max && !text.chars().any(char::is_control)
+}
+
+/// Checks an advert.
+///
+/// # Errors
+/// [`Invalid`] names the limit that it breaks.
+pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
+    ensure(is_clean(&advert.name, SITE_NAME_BYTES_MAX), || {
+        format!("site name: more than {SITE_NAME_BYTES_MAX} bytes, or control characters")
+    })?;
+    ensure(advert.contact.as_ref().is_none_or(|contact| is_clean(contact, CONTACT_BYTES_MAX)), || {
+        format!("contact: more than {CONTACT_BYTES_MAX} bytes, or control characters")
+    })?;
+    ensure(advert.time_to_live_s <= u32::try_from(TIME_TO_LIVE_MAX.as_secs()).unwrap_or(u32::MAX), || {
+        "time to live: more than a day".to_owned()
+    })?;
+    ensure(advert.sequence <= VERSION_MAX, || "sequence: out of range".to_owned())?;
+    ensure(advert.hosts.len() <= HOSTS_PER_SITE_MAX, || {
+        format!("{} hosts; at most {HOSTS_PER_SITE_MAX} are taken from one site", advert.hosts.len())
+    })?;
+    ensure(advert.addresses.len() <= ADDRESSES_MAX, || format!("more than {ADDRESSES_MAX} addresses"))?;
+    for address in &advert.addresses {
+        ensure(address.len() <= ADDRESS_BYTES_MAX && address.parse::<Multiaddr>().is_ok(), || {
+            "an address is too long or malformed".to_owned()
+        })?;
+    }
+    let mut ids = BTreeSet::new();
+    for host in &advert.hosts {
+        ensure(ids.insert(&host.id), || format!("host {} is named twice", host.id))?;
+        check_host(host)?;
+    }
+    Ok(())
+}
+
+/// Checks a host of an advert.
+///
+/// # Errors
+/// [`Invalid`] names the limit that it breaks.
+pub fn check_host(host: &Host) -> Result<(), Invalid> {
+    check_amounts(&host.capacity).map_err(|error| Invalid(format!("host {}: {error}", host.id)))?;
+    ensure(host.attributes.len() <= MAX_NAMES, || format!("host {}: more than {MAX_NAMES} attributes", host.id))?;
+    for (key, value) in &host.attributes {
+        let is_good = is_clean(key, ATTRIBUTE_KEY_BYTES_MAX) && is_clean(value, ATTRIBUTE_VALUE_BYTES_MAX);
+        ensure(is_good, || {
+            format!(
+                "host {}: attribute {key:?} = {value:?}: expected at most {ATTRIBUTE_KEY_BYTES_MAX} bytes before and \
+                 {ATTRIBUTE_VALUE_BYTES_MAX} behind the =, without control characters",
+                host.id
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn check_amounts(amounts: &Amounts) -> Result<(), Invalid> {
+    ensure(amounts.len() <= MAX_NAMES && amounts.values().all(|amount| *amount <= Amount::MAX), || {
+        format!("more than {MAX_NAMES} resources, or an amount above {}", Amount::MAX)
+    })
+}
+
+/// Checks a version.
+///
+/// # Errors
+/// [`Invalid`] when a number is out of range.
+pub fn check_version(version: LedgerVersion) -> Result<(), Invalid> {
+    ensure(version.incarnation <= VERSION_MAX && version.change <= VERSION_MAX, || "version: out of range".to_owned())
+}
+
+/// Checks an update of schedules.
+///
+/// # Errors
+/// [`Invalid`] names the limit that it breaks.
+pub fn check_update(update: &ScheduleUpdate) -> Result<(), Invalid> {
+    check_version(update.from)?;
+    ensure(update.changes.len() <= CHANGES_MAX, || format!("more than {CHANGES_MAX} changes"))?;
+    for change in &update.changes {
+        ensure(change.window.is_valid(), || format!("window {:?} is empty or out of range", change.window))?;
+        check_amounts(&change.amounts)?;
+    }
+    Ok(())
+}
+
+/// Checks fetched schedules.
+///
+/// # Errors
+/// [`Invalid`] names the limit that they break.
+pub fn check_snapshot(snapshot: &ScheduleSnapshot) -> Result<(), Invalid> {
+    check_version(snapshot.version)?;
+    ensure(snapshot.hosts.len() <= HOSTS_PER_SITE_MAX, || {
+        format!("schedules of more than {HOSTS_PER_SITE_MAX} hosts")
+    })?;
+    let steps: usize = snapshot.hosts.iter().map(|(_, schedule)| steps_of(schedule)).sum();
+    ensure(steps <= STEPS_PER_SITE_MAX, || format!("schedules of more than {STEPS_PER_SITE_MAX} steps"))
+}
+
+/// How many steps a schedule has, over all resources.
+#[must_use]
+pub fn steps_of(schedule: &broker::schedule::Schedule) -> usize {
+    schedule.occupancies().map(|(_, occupancy)| occupancy.len()).sum()
+}

@@ -1,0 +1,113 @@
+//! Direct requests and their answers.
+//!
+//! Invariant: the order of the variants is the format.
+
+use std::sync::Arc;
+
+use broker::{
+    ids::{HostId, SiteId},
+    protocol::{LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
+    schedule::Schedule,
+};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use super::check::HOSTS_PER_SITE_MAX;
+
+/// What one node asks another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum WireRequest {
+    /// Something about an attempt, for the node.
+    Site(SiteRequest),
+    /// All schedules, unless the version is the one named.
+    Schedules(Option<LedgerVersion>),
+    /// The site's own signed advert.
+    Advert,
+    /// Signed adverts of all sites, unless the asker has one of the same sequence or a later one: by short site hash.
+    Adverts(Vec<(u64, u64)>),
+    /// The revocations that the site knows, from this number on.
+    Revocations {
+        /// How many are had already.
+        from: u32,
+    },
+    /// Whether the asked site can open a connection to the asker, at the addresses in the asker's advert.
+    Reach,
+}
+
+/// The answer.
+///
+/// The order of the variants is the format: the first byte of an answer is its kind, and with it its largest size.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum WireAnswer {
+    /// All schedules at a version.
+    Schedules(Arc<WireSchedules>),
+    /// Nothing changed since the version that was named.
+    Unchanged(LedgerVersion),
+    /// The node's answer about an attempt.
+    Site(SiteAnswer),
+    /// Signed adverts.
+    Adverts {
+        /// Envelopes.
+        envelopes: Vec<Vec<u8>>,
+        /// Whether these are all; else ask again.
+        is_complete: bool,
+    },
+    /// Too busy to answer now.
+    Busy,
+    /// Revocations, for the node to check.
+    Revocations {
+        /// Those that fit into an answer, encoded.
+        revocations: Vec<Vec<u8>>,
+        /// How many there are in all.
+        total: u32,
+    },
+    /// Whether a connection to the asker could be opened.
+    Reached(bool),
+}
+
+/// All schedules of a site. Its list of hosts is bounded while it is read: a host that takes three bytes on the wire
+/// takes a hundred in memory, so the limit on bytes alone would let a hostile site fill a few hundred MiB.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WireSchedules {
+    version: LedgerVersion,
+    #[serde(deserialize_with = "bounded_hosts")]
+    hosts: Vec<(HostId, Schedule)>,
+}
+
+impl WireSchedules {
+    /// From a snapshot of the ledger.
+    #[must_use]
+    pub fn from_snapshot(snapshot: ScheduleSnapshot) -> WireSchedules {
+        WireSchedules { version: snapshot.version, hosts: snapshot.hosts }
+    }
+
+    /// The snapshot of `site`, which is the one that was asked.
+    #[must_use]
+    pub fn into_snapshot(self, site: SiteId) -> ScheduleSnapshot {
+        ScheduleSnapshot { site, version: self.version, hosts: self.hosts }
+    }
+}
+
+struct BoundedHosts;
+
+impl<'de> de::Visitor<'de> for BoundedHosts {
+    type Value = Vec<(HostId, Schedule)>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "at most {HOSTS_PER_SITE_MAX} hosts with their schedules")
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+        let mut hosts = Vec::new();
+        while let Some(host) = sequence.next_element()? {
+            if hosts.len() == HOSTS_PER_SITE_MAX {
+                return Err(de::Error::invalid_length(hosts.len() + 1, &self));
+            }
+            hosts.push(host);
+        }
+        Ok(hosts)
+    }
+}
+
+fn bounded_hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(HostId, Schedule)>, D::Error> {
+    deserializer.deserialize_seq(BoundedHosts)
+}

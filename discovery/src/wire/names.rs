@@ -1,0 +1,58 @@
+//! Names of the protocols and topics of a grid.
+//!
+//! Invariant: every name carries the grid, so nodes of different grids have nothing to say to each other even when they
+//! are connected.
+
+use libp2p::{StreamProtocol, gossipsub::IdentTopic};
+
+use crate::config::GridId;
+
+/// The grid's name makes no name of a protocol.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} cannot be the name of a protocol")]
+pub struct NameError(String);
+
+/// What identify calls the protocols of this grid.
+#[must_use]
+pub fn identify_protocol(grid: &GridId) -> String {
+    format!("/kolo/{grid}/identify/1")
+}
+
+/// The DHT's protocol.
+///
+/// # Errors
+/// [`NameError`] when libp2p refuses the name.
+pub fn kad_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
+    protocol(grid, "kad/1")
+}
+
+/// The protocol of direct requests.
+///
+/// # Errors
+/// [`NameError`] when libp2p refuses the name.
+pub fn ask_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
+    protocol(grid, "ask/3")
+}
+
+fn protocol(grid: &GridId, name: &str) -> Result<StreamProtocol, NameError> {
+    let name = format!("/kolo/{grid}/{name}");
+    StreamProtocol::try_from_owned(name.clone()).map_err(|_| NameError(name))
+}
+
+/// How the names of the gossip protocols begin.
+#[must_use]
+pub fn gossip_prefix(grid: &GridId) -> String {
+    format!("/kolo/{grid}/gossip")
+}
+
+/// The topic of adverts.
+#[must_use]
+pub fn adverts_topic(grid: &GridId) -> IdentTopic {
+    IdentTopic::new(format!("kolo/{grid}/adverts/1"))
+}
+
+/// The topic of bundles of schedule changes.
+#[must_use]
+pub fn schedules_topic(grid: &GridId) -> IdentTopic {
+    IdentTopic::new(format!("kolo/{grid}/schedules/2"))
+}

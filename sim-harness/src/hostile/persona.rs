@@ -1,0 +1,349 @@
+//! One identity of an attacker: it connects to all targets and does everything of its plan until they have thrown it
+//! out, or for [`LIFE`]; then the next one comes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    net::Ipv4Addr,
+    num::NonZeroUsize,
+    time::{Duration, Instant},
+};
+
+use broker::{host::Host, ids::SiteId};
+use discovery::{
+    Identity, Multiaddr, PeerId,
+    identity::site_of_peer,
+    index,
+    wire::{self, names},
+};
+use futures::{FutureExt as _, StreamExt as _};
+use libp2p::{
+    Swarm, gossipsub, identify,
+    kad::{self, ProviderRecord, Record, RecordKey, store::RecordStore as _},
+    multiaddr::Protocol,
+    ping,
+    request_response::{self, ProtocolSupport},
+    swarm::{self, NetworkBehaviour, SwarmEvent},
+};
+use tokio::time;
+
+use super::{
+    Attack, AttackError, AttackPlan, Tally, count,
+    raw::{RawAsk, RawCodec},
+    set_up, transport,
+    words::{Words, hosts_in},
+};
+
+#[derive(NetworkBehaviour)]
+struct Behaviour {
+    identify: identify::Behaviour,
+    ping: ping::Behaviour,
+    kad: kad::Behaviour<kad::store::MemoryStore>,
+    gossip: gossipsub::Behaviour,
+    ask: request_response::Behaviour<RawCodec>,
+}
+
+/// How long one identity goes on when nobody throws it out.
+const LIFE: Duration = Duration::from_secs(60);
+/// How long it waits for a first connection.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Requests under way to one target.
+const ASKS_OPEN_MAX: usize = 200;
+/// Queries of the DHT under way.
+const QUERIES_OPEN_MAX: usize = 16;
+/// Messages of each kind in one round; between rounds the network gets its turn.
+const ROUND: usize = 16;
+/// Events taken between two rounds.
+const EVENTS: usize = 256;
+/// Providers that do not exist under each key.
+const BOGUS_PROVIDERS: usize = 200;
+
+/// Attacks under one identity after the other, for ever.
+pub(super) async fn one_after_the_other(plan: &AttackPlan, tally: &Tally) -> Result<Infallible, AttackError> {
+    loop {
+        count(&tally.identities);
+        let identity = Identity::generate()?;
+        let Some(words) = Words::new(plan.grid.clone(), identity.clone()) else { return std::future::pending().await };
+        let swarm = swarm(plan, &identity)?;
+        Persona { plan, tally, swarm, words, open: BTreeMap::new(), slow: BTreeSet::new(), offers: BTreeMap::new() }
+            .live()
+            .await;
+    }
+}
+
+struct Persona<'a> {
+    plan: &'a AttackPlan,
+    tally: &'a Tally,
+    swarm: Swarm<Behaviour>,
+    words: Words,
+    /// Connected targets and the requests under way to them.
+    open: BTreeMap<PeerId, usize>,
+    /// Targets that have their slow requests.
+    slow: BTreeSet<PeerId>,
+    /// What the targets offer.
+    offers: BTreeMap<PeerId, (SiteId, Vec<Host>)>,
+}
+
+impl Persona<'_> {
+    async fn live(mut self) {
+        self.listen().await;
+        for target in &self.plan.targets {
+            // An address that cannot be dialled is tried again by the next identity.
+            let _ = self.swarm.dial(target.clone());
+        }
+        let born = Instant::now();
+        let mut was_connected = false;
+        while born.elapsed() < LIFE {
+            if self.open.is_empty() {
+                if was_connected || born.elapsed() > PATIENCE {
+                    return;
+                }
+                if let Ok(event) = time::timeout(PATIENCE, self.swarm.select_next_some()).await {
+                    self.on_event(event);
+                }
+                continue;
+            }
+            if !was_connected {
+                self.poison_store();
+            }
+            was_connected = true;
+            for _ in 0..EVENTS {
+                let Some(event) = self.swarm.select_next_some().now_or_never() else { break };
+                self.on_event(event);
+            }
+            self.gossip();
+            self.ask();
+            self.put();
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Only who says from the beginning where it listens gets into the routing tables of others.
+    async fn listen(&mut self) {
+        if self.swarm.listen_on(Multiaddr::from(Ipv4Addr::UNSPECIFIED).with(Protocol::Tcp(0))).is_ok() {
+            let listening =
+                async { while !matches!(self.swarm.select_next_some().await, SwarmEvent::NewListenAddr { .. }) {} };
+            // Without, the other attacks go on.
+            let _ = time::timeout(PATIENCE, listening).await;
+        }
+    }
+
+    fn does(&self, attack: Attack) -> bool {
+        self.plan.attacks.contains(&attack)
+    }
+
+    fn gossip(&mut self) {
+        let (adverts, schedules) = (names::adverts_topic(&self.plan.grid), names::schedules_topic(&self.plan.grid));
+        for _ in 0..ROUND {
+            for attack in self.plan.attacks.clone() {
+                let (topic, data) = match attack {
+                    Attack::GossipGarbage => (&schedules, self.words.garbage(200)),
+                    Attack::GossipForged => (&adverts, self.words.forged()),
+                    Attack::GossipFreshIdentities => (&adverts, self.words.fresh_advert()),
+                    Attack::GossipFlood => (&adverts, self.words.own_advert()),
+                    _ => continue,
+                };
+                self.publish(attack, topic, data);
+            }
+        }
+        if self.does(Attack::GossipOversized) {
+            let large = self.words.large(wire::UPDATE_BYTES_MAX + 10_000);
+            self.publish(Attack::GossipOversized, &schedules, large);
+        }
+    }
+
+    fn publish(&mut self, attack: Attack, topic: &gossipsub::IdentTopic, data: Vec<u8>) {
+        if self.swarm.behaviour_mut().gossip.publish(topic.clone(), data).is_ok() {
+            self.tally.add(attack, 1);
+        }
+    }
+
+    fn ask(&mut self) {
+        let targets: Vec<PeerId> = self.open.keys().copied().collect();
+        for target in targets {
+            if self.does(Attack::AskSlow) && self.slow.insert(target) {
+                (0..ROUND).for_each(|_| self.send(Attack::AskSlow, target, RawAsk::Slowly));
+            }
+            for _ in 0..ROUND {
+                if self.does(Attack::AskFlood) {
+                    let ask = self.words.ask();
+                    self.send(Attack::AskFlood, target, RawAsk::Bytes(ask));
+                }
+                if self.does(Attack::AskGarbage) {
+                    let garbage = self.words.garbage(100);
+                    self.send(Attack::AskGarbage, target, RawAsk::Bytes(garbage));
+                }
+                if self.does(Attack::Holds) {
+                    let bytes = match self.offers.get(&target) {
+                        Some((site, hosts)) => self.words.hold(site, hosts),
+                        None => Words::ask_for_advert(),
+                    };
+                    self.send(Attack::Holds, target, RawAsk::Bytes(bytes));
+                }
+            }
+            if self.does(Attack::AskGarbage) {
+                let large = self.words.large(wire::REQUEST_BYTES_MAX + 100_000);
+                self.send(Attack::AskGarbage, target, RawAsk::Bytes(large));
+            }
+        }
+    }
+
+    fn send(&mut self, attack: Attack, target: PeerId, ask: RawAsk) {
+        let Some(open) = self.open.get_mut(&target) else { return };
+        if *open < ASKS_OPEN_MAX {
+            *open += 1;
+            self.swarm.behaviour_mut().ask.send_request(&target, ask);
+            self.tally.add(attack, 1);
+        }
+    }
+
+    /// Puts providers that do not exist under the keys that every find may fall back on, to answer readers with.
+    fn poison_store(&mut self) {
+        if !self.does(Attack::DhtProviders) {
+            return;
+        }
+        let keys = index::keys_of_query(&self.plan.grid, &BTreeMap::new(), &BTreeMap::new()).fallback;
+        let store = self.swarm.behaviour_mut().kad.store_mut();
+        // A provider without an address would not be told to anybody.
+        let nowhere = vec![Multiaddr::from(Ipv4Addr::LOCALHOST).with(Protocol::Tcp(9))];
+        for key in keys {
+            for _ in 0..BOGUS_PROVIDERS {
+                // A full store is as poisoned as it gets.
+                let _ = store.add_provider(ProviderRecord::new(key.clone(), PeerId::random(), nowhere.clone()));
+            }
+        }
+    }
+
+    fn put(&mut self) {
+        let does = (self.does(Attack::DhtRecords), self.does(Attack::DhtProviders));
+        if does == (false, false) || self.swarm.behaviour_mut().kad.iter_queries().count() >= QUERIES_OPEN_MAX {
+            return;
+        }
+        let garbage = self.words.garbage(400);
+        let kad = &mut self.swarm.behaviour_mut().kad;
+        if does.0
+            && let Some(site) = site_of_peer(&PeerId::random())
+        {
+            let record = Record::new(index::advert_key(&self.plan.grid, &site), garbage.clone());
+            self.tally.add(Attack::DhtRecords, u64::from(kad.put_record(record, kad::Quorum::One).is_ok()));
+        }
+        if does.1 {
+            let is_provided = kad.start_providing(RecordKey::new(&&garbage[..32])).is_ok();
+            self.tally.add(Attack::DhtProviders, u64::from(is_provided));
+        }
+    }
+
+    fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        match event {
+            SwarmEvent::ConnectionEstablished { peer_id, .. } => {
+                count(&self.tally.connections);
+                self.open.entry(peer_id).or_default();
+            }
+            SwarmEvent::ConnectionClosed { peer_id, num_established: 0, .. } => {
+                count(&self.tally.thrown_out);
+                self.open.remove(&peer_id);
+            }
+            SwarmEvent::OutgoingConnectionError { .. } => count(&self.tally.thrown_out),
+            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
+                for address in info.listen_addrs {
+                    self.swarm.behaviour_mut().kad.add_address(&peer_id, address);
+                }
+            }
+            SwarmEvent::Behaviour(BehaviourEvent::Ask(event)) => self.on_ask_event(event),
+            _ => {}
+        }
+    }
+
+    fn on_ask_event(&mut self, event: request_response::Event<RawAsk, Vec<u8>>) {
+        match event {
+            request_response::Event::Message {
+                peer,
+                message: request_response::Message::Response { response, .. },
+                ..
+            } => {
+                count(&self.tally.answers);
+                self.closed(&peer);
+                if self.does(Attack::Holds)
+                    && !self.offers.contains_key(&peer)
+                    && let Some(offer) = hosts_in(&response, &self.plan.grid)
+                {
+                    self.offers.insert(peer, offer);
+                }
+            }
+            request_response::Event::Message {
+                message: request_response::Message::Request { channel, .. }, ..
+            } if self.does(Attack::LyingAnswers) => {
+                self.tally.add(Attack::LyingAnswers, 1);
+                let lie = self.words.lie();
+                // An error says that the asker has gone.
+                let _ = self.swarm.behaviour_mut().ask.send_response(channel, lie);
+            }
+            request_response::Event::OutboundFailure { peer, .. } => self.closed(&peer),
+            _ => {}
+        }
+    }
+
+    fn closed(&mut self, peer: &PeerId) {
+        if let Some(open) = self.open.get_mut(peer) {
+            *open = open.saturating_sub(1);
+        }
+    }
+}
+
+fn swarm(plan: &AttackPlan, identity: &Identity) -> Result<Swarm<Behaviour>, AttackError> {
+    let keypair = identity.keypair()?;
+    let peer = keypair.public().to_peer_id();
+    let transport = transport::build(&keypair).map_err(|error| set_up("the transport")(&error))?;
+    let mut kad_config = kad::Config::new(names::kad_protocol(&plan.grid)?);
+    kad_config.set_max_packet_size(wire::ADVERT_BYTES_MAX + 4096);
+    let store = kad::store::MemoryStoreConfig {
+        max_providers_per_key: BOGUS_PROVIDERS.max(kad::K_VALUE.get()),
+        ..kad::store::MemoryStoreConfig::default()
+    };
+    let mut kad = kad::Behaviour::with_config(peer, kad::store::MemoryStore::with_config(peer, store), kad_config);
+    kad.set_mode(Some(kad::Mode::Server));
+    let behaviour = Behaviour {
+        identify: identify::Behaviour::new(identify::Config::new(
+            names::identify_protocol(&plan.grid),
+            keypair.public(),
+        )),
+        ping: ping::Behaviour::default(),
+        kad,
+        gossip: gossip(plan)?,
+        ask: request_response::Behaviour::with_codec(
+            RawCodec,
+            [(names::ask_protocol(&plan.grid)?, ProtocolSupport::Full)],
+            request_response::Config::default().with_request_timeout(LIFE).with_max_concurrent_streams(1000),
+        ),
+    };
+    let config = swarm::Config::with_tokio_executor()
+        .with_idle_connection_timeout(LIFE)
+        .with_notify_handler_buffer_size(NonZeroUsize::MIN.saturating_add(63));
+    Ok(Swarm::new(transport, behaviour, peer, config))
+}
+
+/// Gossip that sends anything of any size and takes everything.
+fn gossip(plan: &AttackPlan) -> Result<gossipsub::Behaviour, AttackError> {
+    let topics = [names::adverts_topic(&plan.grid), names::schedules_topic(&plan.grid)];
+    let config = gossipsub::ConfigBuilder::default()
+        .protocol_id_prefix(names::gossip_prefix(&plan.grid))
+        .validation_mode(gossipsub::ValidationMode::None)
+        .message_id_fn(|message| {
+            let mut hasher = DefaultHasher::new();
+            message.data.hash(&mut hasher);
+            gossipsub::MessageId::new(&hasher.finish().to_be_bytes())
+        })
+        .max_transmit_size(4 * wire::ADVERT_BYTES_MAX)
+        .max_transmit_size_for_topic(4 * wire::ADVERT_BYTES_MAX, topics[0].hash())
+        .max_transmit_size_for_topic(4 * wire::ADVERT_BYTES_MAX, topics[1].hash())
+        .heartbeat_initial_delay(Duration::from_millis(50))
+        .build()
+        .map_err(|error| set_up("gossip")(&error))?;
+    let mut gossip = gossipsub::Behaviour::new(gossipsub::MessageAuthenticity::Anonymous, config)
+        .map_err(|error| set_up("gossip")(&error))?;
+    for topic in &topics {
+        gossip.subscribe(topic).map_err(|error| set_up("gossip")(&error))?;
+    }
+    Ok(gossip)
+}

@@ -1,0 +1,222 @@
+//! What an attacker says: messages that are wrong in one way each, and valid ones of sites that do not exist.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use broker::{
+    amount::Amount,
+    host::Host,
+    ids::{HostId, RequestId, SiteId},
+    protocol::{Advert, AttemptId, Grant, HoldRequest, SiteRequest},
+    request::{Request, RequestDocument},
+    resources::{Amounts, ResourceName},
+    time::{Millis, Time, Window},
+    trust::{Authorization, RequestStatement, SignedText},
+};
+use discovery::{
+    GridId, Identity,
+    wire::{self, Payload, Stamp, WireAnswer, WireRequest},
+};
+use ed25519_dalek::SigningKey;
+
+/// Made-up things to say, numbered so that no two are the same.
+pub(super) struct Words {
+    grid: GridId,
+    foreign: GridId,
+    pub(super) own: Identity,
+    number: u64,
+}
+
+const TIME_TO_LIVE: Millis = Millis(600_000);
+/// How long a hold's window is.
+const HOLD_SECONDS: i64 = 3600;
+/// Adverts of made-up sites in one lying answer.
+const LIES_AT_ONCE: usize = 64;
+
+fn utc_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Words {
+    /// Words of `own` in `grid`; `None` when the name of another grid cannot be made of the grid's.
+    pub(super) fn new(grid: GridId, own: Identity) -> Option<Words> {
+        let tail: String = grid.as_str().chars().take(60).collect();
+        Some(Words { foreign: GridId::new(&format!("x-{tail}")).ok()?, grid, own, number: 0 })
+    }
+
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        utc_ms().wrapping_add(self.number)
+    }
+
+    /// Bytes without meaning, no two the same.
+    pub(super) fn garbage(&mut self, bytes: usize) -> Vec<u8> {
+        let mut garbage: Vec<u8> = (0..bytes).map(|_| rand::random()).collect();
+        let number = self.next().to_be_bytes();
+        for (place, byte) in garbage.iter_mut().zip(number) {
+            *place = byte;
+        }
+        garbage
+    }
+
+    /// Many bytes of little meaning, cheap to make.
+    pub(super) fn large(&mut self, bytes: usize) -> Vec<u8> {
+        let mut large = vec![1; bytes];
+        large.splice(..8.min(bytes), self.next().to_be_bytes());
+        large
+    }
+
+    /// A valid advert of the attacker itself.
+    pub(super) fn own_advert(&mut self) -> Vec<u8> {
+        let sequence = self.next();
+        let own = self.own.clone();
+        self.sealed(&own, own.site_id(), sequence, utc_ms(), false)
+    }
+
+    /// A valid advert of a site that nobody has heard of.
+    pub(super) fn fresh_advert(&mut self) -> Vec<u8> {
+        let sequence = self.next();
+        match Identity::generate() {
+            Ok(fresh) => self.sealed(&fresh, fresh.site_id(), sequence, utc_ms(), false),
+            Err(_) => self.own_advert(),
+        }
+    }
+
+    /// An envelope with something wrong in it, in turn: signature, grid, time, author.
+    pub(super) fn forged(&mut self) -> Vec<u8> {
+        let sequence = self.next();
+        let own = self.own.clone();
+        match self.number % 4 {
+            0 => {
+                let mut envelope = self.own_advert();
+                if let Some(last) = envelope.last_mut() {
+                    *last ^= 1;
+                }
+                envelope
+            }
+            1 => self.sealed(&own, own.site_id(), sequence, utc_ms(), true),
+            2 => self.sealed(&own, own.site_id(), sequence, utc_ms().saturating_sub(2 * TIME_TO_LIVE.0), false),
+            _ => {
+                let other =
+                    Identity::generate().map_or_else(|_| own.site_id().clone(), |other| other.site_id().clone());
+                self.sealed(&own, &other, sequence, utc_ms(), false)
+            }
+        }
+    }
+
+    fn sealed(&self, by: &Identity, site: &SiteId, sequence: u64, sent_ms: u64, is_foreign: bool) -> Vec<u8> {
+        let advert = Advert {
+            site: site.clone(),
+            name: "made up".to_owned(),
+            sequence,
+            time_to_live_s: u32::try_from(TIME_TO_LIVE.0 / 1000).unwrap_or(u32::MAX),
+            contact: None,
+            hosts: made_up_host().into_iter().collect(),
+            addresses: vec!["/ip4/127.0.0.1/tcp/9".to_owned()],
+        };
+        let grid = if is_foreign { &self.foreign } else { &self.grid };
+        let stamp = Stamp { sequence, sent_ms, time_to_live: TIME_TO_LIVE };
+        wire::seal(by, grid, stamp, Payload::Advert(advert)).unwrap_or_default()
+    }
+
+    /// A well-formed direct request, in turn: schedules, an advert, an inquiry.
+    pub(super) fn ask(&mut self) -> Vec<u8> {
+        let number = self.next();
+        let request = match number % 3 {
+            0 => Some(WireRequest::Schedules(None)),
+            1 => Some(WireRequest::Advert),
+            _ => self.attempt(number).map(|attempt| WireRequest::Site(SiteRequest::Inquire(attempt))),
+        };
+        request.and_then(|request| wire::encode(&request).ok()).unwrap_or_default()
+    }
+
+    /// A question for all adverts, from whose answer [`hosts_in`] reads what there is to hold.
+    pub(super) fn ask_for_advert() -> Vec<u8> {
+        wire::encode(&WireRequest::Advert).unwrap_or_default()
+    }
+
+    /// A hold on a little of each of `hosts`, signed by a user made up for it (an open grid takes it, a closed one looks at
+    /// the signature before it refuses), to be forgotten.
+    pub(super) fn hold(&mut self, of: &SiteId, hosts: &[Host]) -> Vec<u8> {
+        self.hold_request(of, hosts)
+            .and_then(|hold| wire::encode(&WireRequest::Site(SiteRequest::Hold(hold))).ok())
+            .unwrap_or_default()
+    }
+
+    fn hold_request(&mut self, of: &SiteId, hosts: &[Host]) -> Option<HoldRequest> {
+        let number = self.next();
+        let attempt = self.attempt(number)?;
+        let now = Time(i64::try_from(utc_ms() / 1000).ok()?);
+        let start = Time(now.0 + 3600 * i64::try_from(1 + number % 500).ok()?);
+        let resource = hosts.first()?.capacity.keys().next()?.clone();
+        let amounts: Amounts = [(resource, Amount(1))].into();
+        let document = RequestDocument {
+            id: Some(attempt.request.clone()),
+            hosts: u32::try_from(hosts.len()).ok()?,
+            duration: HOLD_SECONDS,
+            earliest: None,
+            latest: None,
+            per_host: amounts.clone(),
+            total: Amounts::new(),
+            attributes: BTreeMap::new(),
+            candidates: None,
+            effort: None,
+            move_on_loss: false,
+        };
+        let statement = RequestStatement {
+            grid: self.grid.as_str().to_owned(),
+            entry_point: self.own.site_id().clone(),
+            id: attempt.request.clone(),
+            request: Request::try_from(document).ok()?,
+            issued: now,
+            expires: start,
+        };
+        let request = SignedText::sign(&statement, &SigningKey::from_bytes(&rand::random())).ok()?;
+        Some(HoldRequest {
+            attempt,
+            window: Window { start, end: Time(start.0 + HOLD_SECONDS) },
+            grants: hosts.iter().map(|host| Grant { host: host.id.clone(), amounts: amounts.clone() }).collect(),
+            participants: vec![of.clone()],
+            hold_for: Millis(60_000),
+            authorization: Arc::new(Authorization { request, user: None, entry_point: None }),
+        })
+    }
+
+    fn attempt(&self, number: u64) -> Option<AttemptId> {
+        let request = RequestId::new(&format!("x{number}")).ok()?;
+        Some(AttemptId { entry_point: self.own.site_id().clone(), request, attempt: 1 })
+    }
+
+    /// An answer that nobody asked for in this form.
+    pub(super) fn lie(&mut self) -> Vec<u8> {
+        if self.next().is_multiple_of(2) {
+            return self.garbage(64);
+        }
+        let envelopes = (0..LIES_AT_ONCE).map(|_| self.fresh_advert()).collect();
+        wire::encode(&WireAnswer::Adverts { envelopes, is_complete: false }).unwrap_or_default()
+    }
+}
+
+/// A machine that is too good to be true, within all limits.
+fn made_up_host() -> Option<Host> {
+    let name = ResourceName::new("cpu").ok()?;
+    let capacity: Amounts = [(name, Amount(1 << 40))].into();
+    Some(Host { id: HostId::new("x").ok()?, capacity, attributes: BTreeMap::new(), speed: 1000, price: 0 })
+}
+
+/// The site and its hosts in an answer to [`Words::ask_for_advert`].
+pub(super) fn hosts_in(answer: &[u8], grid: &GridId) -> Option<(SiteId, Vec<Host>)> {
+    let Ok(WireAnswer::Adverts { envelopes, .. }) = wire::decode::<WireAnswer, { wire::ANSWER_BYTES_MAX }>(answer)
+    else {
+        return None;
+    };
+    let terms = wire::Terms { grid, utc_ms: utc_ms(), skew_max: TIME_TO_LIVE };
+    match wire::open(envelopes.first()?, terms).ok()?.payload {
+        Payload::Advert(advert) => Some((advert.site, advert.hosts)),
+        Payload::Update(_) => None,
+    }
+}
