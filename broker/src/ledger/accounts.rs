@@ -125,7 +125,8 @@ impl Ledger {
 
     /// Whether the user stays within the share of each host that the owner grants one user at any time.
     fn check_share(&self, hold: &HoldRequest, account: &Account) -> Result<(), Denial> {
-        let shares = &self.gate.policy().user_share_percent;
+        let gate = self.gate.lock();
+        let shares = &gate.policy().user_share_percent;
         if shares.is_empty() {
             return Ok(());
         }

@@ -67,7 +67,7 @@ impl Ledger {
             return self.refusal(RefusalReason::AttemptIsOver);
         }
         let hosts = &self.hosts;
-        let permit = match self.gate.admit(now.utc, from, &hold, |id| hosts.get(id).map(HostLedger::host)) {
+        let permit = match self.gate.lock().admit(now.utc, from, &hold, |id| hosts.get(id).map(HostLedger::host)) {
             Ok(permit) => permit,
             Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
         };

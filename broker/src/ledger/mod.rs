@@ -41,7 +41,7 @@ use crate::{
     resources::Amounts,
     schedule::{Schedule, Shortage},
     time::{Millis, Now, Time, Window},
-    trust::{Gate, SignedRevocation, TrustError},
+    trust::SharedGate,
 };
 
 /// One host of the site with its schedules.
@@ -96,7 +96,7 @@ pub struct Ledger {
     limits: LedgerLimits,
     version: LedgerVersion,
     /// Checks who asks for what before room is looked for.
-    gate: Gate,
+    gate: SharedGate,
     hosts: BTreeMap<HostId, HostLedger>,
     bookings: BTreeMap<AttemptId, Booking>,
     /// One entry for each booking that waits for something: a hold's deadline, or the time to ask for a final word.
@@ -122,7 +122,7 @@ impl Ledger {
         site: SiteId,
         limits: LedgerLimits,
         incarnation: u64,
-        gate: Gate,
+        gate: impl Into<SharedGate>,
         hosts: Vec<(Host, Schedule)>,
         reservations: Vec<Reservation>,
         now: Now,
@@ -134,7 +134,7 @@ impl Ledger {
             site,
             limits,
             version: LedgerVersion { incarnation, change: 0 },
-            gate,
+            gate: gate.into(),
             hosts,
             bookings: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -212,20 +212,6 @@ impl Ledger {
     #[must_use]
     pub fn version(&self) -> LedgerVersion {
         self.version
-    }
-
-    /// What is checked before room is looked for.
-    #[must_use]
-    pub fn gate(&self) -> &Gate {
-        &self.gate
-    }
-
-    /// Hears of a revocation; false when it was known. What stands stays.
-    ///
-    /// # Errors
-    /// [`TrustError`] when it must not be believed.
-    pub fn revoke(&mut self, revocation: &SignedRevocation, now: Now) -> Result<bool, TrustError> {
-        self.gate.revoke(revocation, now.utc)
     }
 
     /// The hosts.
@@ -338,7 +324,7 @@ impl Ledger {
             }
         }
         self.forgotten = self.forgotten.max(now.utc);
-        self.gate.prune(now.utc);
+        self.gate.lock().prune(now.utc);
         self.tombstones.forget(now.monotonic);
         self.words.forget(now.monotonic);
     }

@@ -197,8 +197,9 @@ impl Ledger {
         authorization: &Authorization,
     ) -> Result<Permit, RefusalReason> {
         let Authorization { request, user, entry_point } = authorization;
-        self.gate.check_member(from, entry_point.as_ref(), now.utc).map_err(RefusalReason::NotAllowed)?;
-        let permit = self.gate.check_submission(now.utc, from, request, user.as_ref());
+        let mut gate = self.gate.lock();
+        gate.check_member(from, entry_point.as_ref(), now.utc).map_err(RefusalReason::NotAllowed)?;
+        let permit = gate.check_submission(now.utc, from, request, user.as_ref());
         let permit = permit.map_err(RefusalReason::NotAllowed)?;
         if permit.statement.id != attempt.request {
             return Err(RefusalReason::Malformed("signed for another request".to_owned()));

@@ -19,7 +19,7 @@ impl Ledger {
     pub(super) fn tell_bookings(&self, after: Option<&AttemptId>) -> SiteAnswer {
         let mut bookings: Vec<ToldBooking> = Vec::new();
         let mut is_complete = true;
-        let is_withheld = !self.gate.policy().tells_bookings;
+        let is_withheld = !self.gate.lock().policy().tells_bookings;
         if !is_withheld {
             let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
             let mut bytes = 0;

@@ -14,7 +14,7 @@ use crate::{
     request::Request,
     resources::{ResourceName, amount_of},
     time::Span,
-    trust::{Limits, OwnerPolicy, Rule, Trust, testing},
+    trust::{Gate, Limits, OwnerPolicy, Rule, Trust, testing},
 };
 
 /// One hold in short: on hosts `h0`, `h1`, ... `amount` of cpu each, from `start` on for `duration` seconds.

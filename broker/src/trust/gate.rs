@@ -4,7 +4,7 @@
 //! Pure. Verified texts and chains are remembered (bounded), so a user's next hold costs no signature check. Invariant: a
 //! [`Permit`] is given only for a hold that its user's signed request covers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{
     Authorization, Chain, Denial, Holder, Limits, OwnerPolicy, PublicKey, RequestStatement, Revocations, Role, Rule,
@@ -57,6 +57,24 @@ pub struct Gate {
     revocations: Revocations,
     chains: Cache<Chain, Arc<Holder>>,
     requests: Cache<SignedText, Arc<RequestStatement>>,
+}
+
+/// The one gate of a site, for its ledger and for all else that checks credentials; clones share it.
+#[derive(Debug, Clone)]
+pub struct SharedGate(Arc<Mutex<Gate>>);
+
+impl SharedGate {
+    /// Waits for its turn at the gate. Keep it short: nothing but a few signature checks.
+    pub fn lock(&self) -> MutexGuard<'_, Gate> {
+        // The gate is valid after every single call, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<Gate> for SharedGate {
+    fn from(gate: Gate) -> SharedGate {
+        SharedGate(Arc::new(Mutex::new(gate)))
+    }
 }
 
 /// A hold may be granted, as far as the gate is concerned.

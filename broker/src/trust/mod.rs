@@ -31,7 +31,7 @@ pub use self::{
     chain::{Chain, Holder},
     credential::{Credential, Limits, Role, Subject},
     denial::{Denial, Rule},
-    gate::{Gate, Permit, Trust},
+    gate::{Gate, Permit, SharedGate, Trust},
     key::{PublicKey, Signature},
     policy::{DailyHours, OwnerPolicy},
     request_statement::{Authorization, RequestStatement},

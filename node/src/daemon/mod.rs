@@ -13,7 +13,7 @@ use std::{io, sync::Arc, time::Duration};
 use broker::{
     ids::SiteId,
     ledger::{Ledger, Reservation},
-    trust::Gate,
+    trust::{Gate, SharedGate},
 };
 use discovery::{Discovery, DiscoveryConfig, GridId, Inbound, Limits, TransportKind};
 use tokio::{
@@ -95,20 +95,16 @@ async fn run_until(
     let address = doors.address;
     let Remembered { reservations, requests: records, activations, known_peers, incarnation } = remembered;
     let site_id = identity.site_id().clone();
-    let ledger = open_ledger(&config, &grid, &site_id, incarnation, reservations, clock);
-    let membership = Membership::open(&data_dir, &site_id, grid.clone(), config.policy.clone(), ledger.clone(), clock)?;
+    let gate = SharedGate::from(Gate::new(grid.trust(), config.policy.clone()));
+    let ledger = open_ledger(&config, &gate, &site_id, incarnation, reservations, clock);
+    let membership = Membership::open(&data_dir, &site_id, grid.clone(), gate, clock)?;
     let membership = Arc::new(membership);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
     let (own_site, queue) = own_site(site_id.clone());
     let (failed, failures) = mpsc::channel(1);
-    let carrier = Carrier {
-        discovery: discovery.clone(),
-        own_site,
-        store: store.clone(),
-        clock,
-        failed: failed.clone(),
-    };
+    let carrier =
+        Carrier { discovery: discovery.clone(), own_site, store: store.clone(), clock, failed: failed.clone() };
     let changes = Changes::default();
     let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
     let told = Observers { changes: changes.clone(), metrics: metrics.clone() };
@@ -171,16 +167,15 @@ fn shares_of(open_files: u64) -> Shares {
 
 fn open_ledger(
     config: &NodeConfig,
-    grid: &GridFile,
+    gate: &SharedGate,
     site: &SiteId,
     incarnation: u64,
     reservations: Vec<Reservation>,
     clock: Clock,
 ) -> SharedLedger {
     let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
-    let gate = Gate::new(grid.trust(), config.policy.clone());
     let (ledger, misfits) =
-        Ledger::open(site.clone(), config.ledger.clone(), incarnation, gate, hosts, reservations, clock.now());
+        Ledger::open(site.clone(), config.ledger.clone(), incarnation, gate.clone(), hosts, reservations, clock.now());
     for misfit in misfits {
         warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
     }

@@ -2,7 +2,7 @@
 //! submits through the local API without a signature of their own.
 //!
 //! Invariant: a revocation that is in force here is on disk, and in force in the ledger as well as for adverts and
-//! submissions. The ledger has a gate of its own, so that adverts never wait for it.
+//! submissions, since all of them ask one gate.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -13,15 +13,14 @@ use broker::{
     ids::SiteId,
     request::Request,
     trust::{
-        Authorization, Chain, Denial, Gate, Holder, OwnerPolicy, Permit, PublicKey, Revocation, Role, Rule,
-        SignedRevocation, Subject, TrustError,
+        Authorization, Chain, Denial, Holder, Permit, PublicKey, Revocation, Role, Rule, SharedGate, SignedRevocation,
+        Subject, TrustError,
     },
 };
 use tracing::{info, warn};
 
 use crate::{
     runtime::clock::Clock,
-    site::task::SharedLedger,
     storage::data_dir::DataDir,
     trust::{self, GridFile, RevocationFile, Signer, TrustFileError, Wallet},
 };
@@ -70,9 +69,8 @@ pub struct Membership {
     grid: GridFile,
     credential: Option<Chain>,
     encoded_credential: Vec<u8>,
-    gate: Mutex<Gate>,
+    gate: SharedGate,
     digest: AtomicU64,
-    ledger: SharedLedger,
     clock: Clock,
     file: RevocationFile,
     /// Held while the file is written, so that an older list never replaces a newer one.
@@ -97,8 +95,7 @@ impl Membership {
         data_dir: &DataDir,
         site: &SiteId,
         grid: GridFile,
-        policy: OwnerPolicy,
-        ledger: SharedLedger,
+        gate: SharedGate,
         clock: Clock,
     ) -> Result<Membership, MembershipError> {
         let wallet = Wallet::at(data_dir.path());
@@ -115,12 +112,11 @@ impl Membership {
         let encoded_credential = encoded.transpose().ok().flatten().unwrap_or_default();
         let membership = Membership {
             site: site.clone(),
-            gate: Mutex::new(Gate::new(grid.trust(), policy)),
+            gate,
             grid,
             credential,
             encoded_credential,
             digest: AtomicU64::new(0),
-            ledger,
             clock,
             file: RevocationFile::at(data_dir.path()),
             writing: Mutex::new(()),
@@ -146,7 +142,7 @@ impl Membership {
     /// Says once when this node's own credential does not count, as at the start or after a revocation.
     fn check_own_credential(&self) {
         let now = self.clock.now().utc;
-        let checked = locked(&self.gate).check_member(&self.site, self.credential.as_ref(), now);
+        let checked = self.gate.lock().check_member(&self.site, self.credential.as_ref(), now);
         if let Err(denial) = checked
             && !self.is_warned.swap(true, Ordering::Relaxed)
         {
@@ -164,22 +160,16 @@ impl Membership {
 
     fn put_in_force(&self, revocation: &SignedRevocation) -> Result<bool, TrustError> {
         let now = self.clock.now();
-        let is_news = {
-            let mut gate = locked(&self.gate);
-            gate.prune(now.utc);
-            let is_news = gate.revoke(revocation, now.utc)?;
-            self.digest.store(gate.revocations().digest(), Ordering::Relaxed);
-            is_news
-        };
-        if is_news {
-            self.ledger.lock().revoke(revocation, now)?;
-        }
+        let mut gate = self.gate.lock();
+        gate.prune(now.utc);
+        let is_news = gate.revoke(revocation, now.utc)?;
+        self.digest.store(gate.revocations().digest(), Ordering::Relaxed);
         Ok(is_news)
     }
 
     fn write_down(&self) -> Result<(), TrustFileError> {
         let _writing = locked(&self.writing);
-        let all: Vec<SignedRevocation> = locked(&self.gate).revocations().all().cloned().collect();
+        let all: Vec<SignedRevocation> = self.gate.lock().revocations().all().cloned().collect();
         self.file.save(all.iter())
     }
 
@@ -198,20 +188,20 @@ impl Membership {
 
     /// What is revoked, with the key of who signed it.
     pub fn all_revocations(&self) -> Vec<(Revocation, PublicKey)> {
-        let gate = locked(&self.gate);
+        let gate = self.gate.lock();
         let open = |signed: &SignedRevocation| Some((signed.statement.open().ok()?, signed.statement.author));
         gate.revocations().all().filter_map(open).collect()
     }
 
     /// Whether anybody of a holder's line is revoked.
     pub fn is_revoked(&self, holder: &Holder) -> bool {
-        let gate = locked(&self.gate);
+        let gate = self.gate.lock();
         holder.lineage.iter().any(|subject| gate.revocations().is_revoked(subject))
     }
 
     /// Whether this very subject is revoked.
     pub fn is_subject_revoked(&self, subject: &Subject) -> bool {
-        locked(&self.gate).revocations().is_revoked(subject)
+        self.gate.lock().revocations().is_revoked(subject)
     }
 
     /// Who shows this credential in its adverts; none when it does not count, or in an open grid.
@@ -256,12 +246,8 @@ impl Membership {
     /// The rule that it breaks.
     pub fn admit(&self, mut authorization: Authorization) -> Result<(Authorization, Permit), Denial> {
         let now = self.clock.now().utc;
-        let permit = locked(&self.gate).check_submission(
-            now,
-            &self.site,
-            &authorization.request,
-            authorization.user.as_ref(),
-        )?;
+        let permit =
+            self.gate.lock().check_submission(now, &self.site, &authorization.request, authorization.user.as_ref())?;
         authorization.entry_point.clone_from(&self.credential);
         Ok((authorization, permit))
     }
@@ -299,7 +285,7 @@ impl discovery::Membership for Membership {
             return true;
         }
         let Some(chain) = decode(credential) else { return false };
-        locked(&self.gate).check_member(site, Some(&chain), self.clock.now().utc).is_ok()
+        self.gate.lock().check_member(site, Some(&chain), self.clock.now().utc).is_ok()
     }
 
     fn revocations_digest(&self) -> u64 {
@@ -307,7 +293,7 @@ impl discovery::Membership for Membership {
     }
 
     fn revocations(&self) -> Vec<Vec<u8>> {
-        locked(&self.gate).revocations().all().filter_map(encode).collect()
+        self.gate.lock().revocations().all().filter_map(encode).collect()
     }
 
     fn learn_revocations(&self, revocations: &[Vec<u8>]) -> usize {
