@@ -1,4 +1,4 @@
-//! Real nodes under faults: killed at any moment, cut off from each other. The harness checks promises and ledgers; these
+//! Real nodes under faults: killed at any moment, cut off from each other. The harness checks reservations and ledgers; these
 //! tests run it at a size that fits, and look at its figures.
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
@@ -12,18 +12,18 @@ use serde_json::Value;
 fn figures(arguments: &[&str]) -> Value {
     let output =
         Command::new(binary("kolo-sim")).arg("grid").args(arguments).args(["--output", "json"]).output().unwrap();
-    let told = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{told}");
+    let text = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}");
     let last = String::from_utf8_lossy(&output.stdout).trim().lines().last().unwrap().to_owned();
     let figures: Value = serde_json::from_str(&last).unwrap();
     for wrong in ["violations", "crashes", "failed_checks", "acknowledged_lost", "wedged"] {
-        assert_eq!(figures[wrong], 0, "{wrong}: {told}");
+        assert_eq!(figures[wrong], 0, "{wrong}: {text}");
     }
     figures
 }
 
 #[test]
-fn what_was_told_survives_kills_at_any_moment() {
+fn what_was_acknowledged_survives_kills_at_any_moment() {
     let size = ["--nodes", "5", "--hosts", "20", "--free", "--hosts-per-request", "3"];
     let figures = figures(&[&size[..], &["--kill", "10", "--seed", "3"]].concat());
     assert_eq!(figures["kills"], 10, "{figures}");
@@ -58,9 +58,9 @@ fn impossible_scenarios_are_refused_with_the_flag() {
         (&["--closed", "--in-process"], "--in-process"),
     ] {
         let output = Command::new(binary("kolo-sim")).arg("grid").args(arguments).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {told}");
-        assert!(told.contains(expected), "{arguments:?}: {told}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
     }
 }
 

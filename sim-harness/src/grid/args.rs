@@ -26,7 +26,7 @@ const NODES_MAX: u64 = 1000;
 const PROCESS_MIB: u64 = 40;
 /// What a node needs that shares a process with others, in MiB: measured 9 with 5, 11.5 with 60.
 const IN_PROCESS_MIB: u64 = 15;
-/// What every node needs besides, in KiB, for each host of the grid that has a day of generated occupancy, which all nodes know
+/// What every node needs in addition, in KiB, for each host of the grid that has a day of generated occupancy, which all nodes know
 /// of all hosts: measured with 60 nodes, and so what bounds large grids.
 const LOADED_HOST_KIB: u64 = 32;
 /// Most generated hosts or requests.

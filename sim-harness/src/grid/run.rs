@@ -241,7 +241,7 @@ impl Run<'_> {
     }
 
     fn examine(&self, mut placed: Vec<Placed>, findings: &mut Findings) -> anyhow::Result<()> {
-        self.stage("checking promises and ledgers", self.args.nodes);
+        self.stage("checking reservations and ledgers", self.args.nodes);
         let examined = aftermath::examine(self.cluster, &mut placed);
         findings.driven.answers.extend(placed.into_iter().map(|one| one.answer));
         let examined = examined?;

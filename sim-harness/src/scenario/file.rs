@@ -75,7 +75,7 @@ impl<'a> Source<'a> {
         Wrong { line, what: what.into(), written }
     }
 
-    /// A value that its type describes; `place` is where it stands.
+    /// A value that its type describes; `place` is where it is written.
     fn read<T: DeserializeOwned>(self, value: Spanned<DeValue<'a>>) -> Result<T, Wrong> {
         let place = value.span();
         T::deserialize(ValueDeserializer::from(value))

@@ -20,9 +20,9 @@ fn shipped() -> Vec<PathBuf> {
 
 fn played(file: &ScenarioFile) -> (Outcomes, String) {
     let mut world = Scripted::new(&file.grid);
-    let told = RefCell::new(0);
-    let outcomes = play::play(file, &mut world, &|_| *told.borrow_mut() += 1).unwrap();
-    assert_eq!(*told.borrow(), outcomes.played.len());
+    let seen = RefCell::new(0);
+    let outcomes = play::play(file, &mut world, &|_| *seen.borrow_mut() += 1).unwrap();
+    assert_eq!(*seen.borrow(), outcomes.played.len());
     (outcomes, world.history())
 }
 
@@ -64,7 +64,7 @@ fn two_sites(steps: &str) -> Outcomes {
 const SUBMIT: &str = "[[step]]\nsubmit = \"job\"\nthrough = \"a\"\nhosts = 2\nduration = \"1h\"\nearliest = \"1h\"\n";
 
 #[test]
-fn what_does_not_come_true_is_told_with_its_line_and_what_was_seen() {
+fn what_does_not_come_true_is_reported_with_its_line_and_what_was_seen() {
     let steps = "[[step]]\nexpect = \"rejected\"\nrequest = \"job\"\nwithin = \"5s\"\n";
     let failed = two_sites(&format!("{SUBMIT}{steps}")).failed.unwrap();
     assert_eq!((failed.line, failed.step.as_str()), (Some(13), "expect job: rejected"));

@@ -1,4 +1,4 @@
-//! The scenarios that are shipped, on real processes; and what is said of one that is wrong. In the simulator they are
+//! The scenarios that are shipped, on real processes; and the errors of one that is wrong. In the simulator they are
 //! played by the tests of the harness.
 
 use std::{fs, path::Path, process::Command};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
 
-/// Plays a scenario: the exit code, and everything that was said.
+/// Plays a scenario: the exit code, standard output and standard error.
 fn play(file: &Path, more: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(binary("kolo-sim")).arg("scenario").arg(file).args(more).output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
@@ -22,11 +22,11 @@ fn comes_true(name: &str) {
     }
     let (code, out, err) = play(&file, &["--on", "processes", "--output", "json"]);
     assert_eq!(code, Some(0), "{out}\n{err}");
-    let told: Value = serde_json::from_str(out.trim().lines().last().unwrap()).unwrap();
+    let document: Value = serde_json::from_str(out.trim().lines().last().unwrap()).unwrap();
     assert_eq!(
-        (&told["held"], told["played"].as_array().unwrap().len()),
-        (&true.into(), usize::try_from(told["steps"].as_u64().unwrap()).unwrap()),
-        "{told}"
+        (&document["held"], document["played"].as_array().unwrap().len()),
+        (&true.into(), usize::try_from(document["steps"].as_u64().unwrap()).unwrap()),
+        "{document}"
     );
 }
 
@@ -52,15 +52,15 @@ scenarios! {
     cancelling_frees_everything: "cancel.toml",
     from_any_site_a_request_becomes_a_reservation: "every-site-reserves.toml",
     each_half_of_a_cut_grid_goes_on: "halves.toml",
-    what_was_told_survives_a_crash: "kill-and-restart.toml",
-    another_site_goes_on_for_a_dead_entry_point: "lost-entry-point.toml",
+    what_was_acknowledged_survives_a_crash: "kill-and-restart.toml",
+    another_site_becomes_coordinator_for_a_dead_entry_point: "lost-entry-point.toml",
     two_entry_points_race_and_one_wins: "race.toml",
     a_host_that_its_owner_takes_away_is_replaced: "shrink.toml",
-    of_two_successors_the_one_asked_last_acts: "two-successors.toml",
+    of_two_successors_the_one_asked_last_is_the_coordinator: "two-successors.toml",
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_and_line() {
+fn what_is_wrong_is_reported_with_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let head = "[grid]\nsites = 1\n[[step]]\nstart = \"a\"\n";
     let file = write(folder.path(), "wrong.toml", &format!("{head}[[step]]\nexplode = \"a\"\n"));

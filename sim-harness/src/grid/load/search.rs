@@ -29,7 +29,7 @@ impl RateSearch {
         RateSearch { first, steps: 0, kept: None, missed: None }
     }
 
-    /// The next rate to try; `None` when the search is over.
+    /// The next rate; `None` when the search is over.
     pub fn next(&self) -> Option<f64> {
         let next = match (self.kept, self.missed) {
             (None, None) => self.first,

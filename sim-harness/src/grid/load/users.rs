@@ -1,4 +1,4 @@
-//! A steady load: users who submit requests through any node, wait for the end, and cancel most reservations.
+//! A steady load: users that submit requests through any node, wait for the end, and cancel most reservations.
 //!
 //! Entry points may die and come back under it: a request whose submission was not answered is looked up by its label
 //! and submitted again only when its entry point does not know it; one that was answered is asked for by its id.
@@ -37,7 +37,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(180);
 const CALL_WAIT: Duration = Duration::from_secs(1);
 /// Between two calls to an entry point that does not answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Longest sleep of a user who waits for the next request to be due.
+/// Longest sleep of a user that waits for the next request to be due.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// Users of an open load: requests under way at the same time. More would only queue, and their latency counts anyway.
 const OPEN_USERS: usize = 256;

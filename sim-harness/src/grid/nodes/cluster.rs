@@ -223,7 +223,7 @@ impl Cluster {
         self.processes().map(|node| node.process.pid()).collect()
     }
 
-    /// Processor time that all nodes have used; `None` where that cannot be told.
+    /// Processor time that all nodes have used; `None` where the system does not show it.
     pub fn processor_time(&self) -> Option<Duration> {
         self.pids().into_iter().filter_map(usage::processor_time).reduce(|sum, one| sum + one)
     }

@@ -33,7 +33,7 @@ const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Most nodes that are asked how far a change has come: a look at a node costs the more the larger the grid is.
 const SPREAD_NODES_MAX: usize = 200;
 
-/// How long agreement may take: more than is promised, so that a longer time is reported as a figure.
+/// How long agreement may take: more than the limit that a partition is held to, so that a miss is reported with its time.
 const AGREEMENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Between two looks at one of `looked_at` nodes, growing with their number, and with what one look costs, so that looking

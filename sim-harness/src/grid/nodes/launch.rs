@@ -20,8 +20,8 @@ use super::{
 };
 use crate::shift::shifted_snapshot;
 
-/// Nodes that find the grid through the same node. Were it the first one for all, hundreds would ask it at once, and it could not
-/// keep what it promises them.
+/// Nodes that find the grid through the same node. Were it the first one for all, hundreds would ask it at once, and it
+/// would answer them too late.
 const CHILDREN: usize = 8;
 
 /// How quick nodes are, where that is not the nodes' own choice.

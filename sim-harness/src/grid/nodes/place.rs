@@ -12,7 +12,7 @@ const BLOCK: usize = 250;
 pub struct Place {
     /// Multiaddr for other nodes; port 0 is chosen by the system.
     pub listen: String,
-    /// Multiaddr that other nodes are told instead, where something stands between.
+    /// Multiaddr to announce instead, where a proxy is between the nodes.
     pub announce: Option<String>,
     /// Address and port of the API; port 0 is chosen by the system.
     pub api: String,
