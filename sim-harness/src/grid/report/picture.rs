@@ -12,7 +12,7 @@ use crate::grid::nodes::wire::Reservation;
 const COLUMNS: usize = 72;
 /// Most rows; sites with fewer reservations are left out.
 const ROWS_MAX: usize = 20;
-/// How busy a site is: from none of its hosts to as many as were ever reserved at one site.
+/// How busy a site is: from no booking to as many as any site has in one column.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Between two times in the heading.
 const HEADING_COLUMNS: usize = 12;
@@ -29,7 +29,7 @@ pub fn picture(all: &[&Reservation], example: &Reservation) -> String {
         for host in &one.hosts {
             let (total, row) = rows.entry(&host.site_name).or_insert((0, [0; COLUMNS]));
             *total += 1;
-            row[columns(one)].iter_mut().for_each(|hosts| *hosts += 1);
+            row[columns(one)].iter_mut().for_each(|bookings| *bookings += 1);
         }
     }
     let most = rows.values().flat_map(|(_, row)| row).copied().max().unwrap_or(0).max(1);
@@ -46,9 +46,9 @@ pub fn picture(all: &[&Reservation], example: &Reservation) -> String {
     let mut lines = vec![format!("{:width$} {}", "", heading.collect::<String>().trim_end())];
     for (name, (_, row)) in busiest {
         let is_marked = example.hosts.iter().any(|host| host.site_name == **name);
-        let cells = row.iter().enumerate().map(|(at, hosts)| match hosts {
+        let cells = row.iter().enumerate().map(|(at, bookings)| match bookings {
             _ if is_marked && columns(example).contains(&at) => '#',
-            hosts => LEVELS[(hosts * (LEVELS.len() - 1)).div_ceil(most)],
+            bookings => LEVELS[(bookings * (LEVELS.len() - 1)).div_ceil(most)],
         });
         lines.push(format!("{name:width$} {}", cells.collect::<String>()));
     }
@@ -57,7 +57,8 @@ pub fn picture(all: &[&Reservation], example: &Reservation) -> String {
     }
     let [.., full] = LEVELS;
     let minutes = column_s as f64 / 60.0;
-    lines.push(format!("a column is {minutes:.0} min; {full} means {most} hosts reserved, # one reservation"));
+    lines
+        .push(format!("a column is {minutes:.0} min; {full} means {most} bookings of a site, # the reservation below"));
     lines.join("\n")
 }
 
@@ -88,7 +89,7 @@ mod tests {
             format!("a {}{}", "█".repeat(36), "#".repeat(36)),
             format!("b {half}{none}"),
             format!("c {none}{}", "#".repeat(36)),
-            "a column is 1 min; █ means 2 hosts reserved, # one reservation".to_owned(),
+            "a column is 1 min; █ means 2 bookings of a site, # the reservation below".to_owned(),
         ];
         assert_eq!(rows, expected, "{drawn}");
         let many: Vec<Reservation> = (0..30).map(|site| reservation(0, 1, &[&format!("site-{site}")])).collect();

@@ -33,7 +33,13 @@ pub fn for_people(findings: &Findings, figures: &Figures, with_reasons: bool) ->
     line(&mut text, &format!("\nGrid of {nodes} nodes and {hosts} hosts, seed {seed}"));
     line(&mut text, &counts(figures));
     text.push_str(&not_reserved(findings, with_reasons));
-    let reserved = || findings.driven.answers.iter().filter_map(|answer| Some((answer, answer.reservation()?)));
+    // Not those that their users have cancelled since.
+    let reserved = || {
+        findings.driven.answers.iter().filter_map(|answer| {
+            let view = answer.last_view().filter(|view| view.state.is_reserved())?;
+            Some((answer, view.reservation.as_ref()?))
+        })
+    };
     let sites = |reservation: &Reservation| hosts_by_site(reservation).len();
     // The earliest of those with the most sites.
     let example = reserved().max_by_key(|(_, found)| (sites(found), -found.start));
