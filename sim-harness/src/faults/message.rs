@@ -17,23 +17,11 @@ use super::options::{Options, UNLUCKY_PERCENT, Unlucky};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
     /// A coordinator asked.
-    Negotiation {
-        /// Its request.
-        request: RequestId,
-        /// The attempt.
-        attempt: u32,
-        /// What it is about.
-        purpose: Purpose,
-    },
+    Negotiation { request: RequestId, attempt: u32, purpose: Purpose },
     /// A participant asked for the outcome of an attempt.
     Inquiry(AttemptId),
-    /// A node asked what a site has of a request that it is to take over.
-    Lookup {
-        /// The request.
-        request: RequestId,
-        /// The question's name.
-        name: u64,
-    },
+    /// A node asked what a site has of a request that it is to take over; a look-up has a name.
+    Lookup { request: RequestId, name: u64 },
     /// An attacker asked for what it has no right to.
     Attack(AttemptId),
 }
@@ -60,24 +48,10 @@ pub struct Gossip {
 /// The content of a message.
 #[derive(Debug, Clone)]
 pub enum Body {
-    /// A direct request.
-    Ask {
-        /// Names the question among all of the run.
-        ask: u64,
-        /// What the asker waits for.
-        question: Question,
-        /// The request.
-        request: SiteRequest,
-    },
+    /// A direct request; `ask` is its name among all of the run.
+    Ask { ask: u64, question: Question, request: SiteRequest },
     /// Its answer.
-    Answer {
-        /// The question's name.
-        ask: u64,
-        /// What the asker waited for.
-        question: Question,
-        /// The answer.
-        answer: SiteAnswer,
-    },
+    Answer { ask: u64, question: Question, answer: SiteAnswer },
     /// Gossip of the sender about itself.
     Gossip(Rc<Gossip>),
     /// The sender leaves.

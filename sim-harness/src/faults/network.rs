@@ -22,12 +22,7 @@ pub enum Fate {
     /// It never arrives.
     Lost,
     /// It arrives after this time, and perhaps a second time.
-    Arrives {
-        /// After so many milliseconds.
-        after_ms: u64,
-        /// And again after so many.
-        again_after_ms: Option<u64>,
-    },
+    Arrives { after_ms: u64, again_after_ms: Option<u64> },
 }
 
 impl Network {

@@ -47,8 +47,9 @@ pub fn run_seed(seed: u64, canary: Option<Canary>, keeps_history: bool) -> SeedR
         world.violate("nothing panics", None, text.unwrap_or_else(|| "a panic without a message".to_owned()));
         world.figures.violations = 1;
     }
-    let request = world.violation.as_ref().and_then(|violation| violation.request.as_ref());
-    SeedResult { history: world.history.of(request), figures: world.figures, violation: world.violation }
+    let violation = world.violation().cloned();
+    let request = violation.as_ref().and_then(|violation| violation.request.as_ref());
+    SeedResult { history: world.history(request), figures: world.figures, violation }
 }
 
 /// Runs `seeds` seeds from `from` on; calls `at` with the number of seeds that are done. Stops at the first violation.

@@ -49,7 +49,7 @@ pub fn play(file: &ScenarioFile, progress: &impl Fn(&Played)) -> anyhow::Result<
     }
     let failed = || "cannot write the history";
     let folder = tempfile::Builder::new().prefix("kolo-sim-scenario-").tempdir().with_context(failed)?.keep();
-    fs::write(folder.join("history.txt"), scripted.world.history.of(None)).with_context(failed)?;
+    fs::write(folder.join("history.txt"), scripted.world.history(None)).with_context(failed)?;
     Ok((outcomes, Some(folder)))
 }
 
@@ -75,7 +75,7 @@ impl Scripted {
     /// Everything that has happened so far, for people.
     #[cfg(test)]
     pub fn history(&self) -> String {
-        self.world.history.of(None)
+        self.world.history(None)
     }
 
     fn note(&mut self, words: &str) {
@@ -108,7 +108,7 @@ impl Scripted {
     }
 
     fn found(&self) -> Option<String> {
-        let violation = self.world.violation.as_ref()?;
+        let violation = self.world.violation()?;
         let request = violation.request.as_ref().map_or_else(String::new, |id| format!(" ({id})"));
         Some(format!("{}{request}: {}", violation.invariant, violation.what))
     }

@@ -102,8 +102,8 @@ pub struct World {
     pub(super) users: Users,
     pub(super) truth: Truth,
     pub(super) figures: Figures,
-    pub(super) history: History,
-    pub(super) violation: Option<Violation>,
+    history: History,
+    violation: Option<Violation>,
     pub(super) is_healed: bool,
     is_over: bool,
 }
@@ -257,7 +257,17 @@ impl World {
         self.last_name
     }
 
-    /// The node's memory, if it runs.
+    /// What happened so far to a request and to the grid as a whole, or everything, for people.
+    pub fn history(&self, request: Option<&RequestId>) -> String {
+        self.history.of(request)
+    }
+
+    /// The first invariant that did not hold.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    /// The memory of a node, if it runs.
     pub(super) fn running(&mut self, node: usize) -> Option<&mut Running> {
         self.nodes[node].running_mut()
     }

@@ -60,9 +60,9 @@ impl World {
             submitted.search = None;
         }
         if leaves {
-            self.counts.leaves += 1;
+            self.counts.totals.leaves += 1;
         } else {
-            self.counts.crashes += 1;
+            self.counts.totals.crashes += 1;
         }
         self.after(Duration::from_secs(away_s), Event::Start { site });
     }
@@ -104,7 +104,7 @@ impl World {
         for node in nodes {
             if node != site && self.sites[node].is_up() && self.knows(node, site) {
                 self.count_fetch(node, site);
-                self.counts.repairs += 1;
+                self.counts.totals.repairs += 1;
             }
         }
     }

@@ -106,14 +106,14 @@ impl RealGrid {
         row(
             "reserved",
             self.reserved as f64,
-            simulated.reserved as f64,
+            simulated.totals.reserved as f64,
             "the same requests on the same free hosts; samples of hosts differ, since a node draws its own seeds",
         );
-        row("attempts", self.attempts as f64, simulated.attempts as f64, "follows from the conflicts");
+        row("attempts", self.attempts as f64, simulated.totals.attempts as f64, "follows from the conflicts");
         row(
             "conflicts",
             self.conflicts as f64,
-            simulated.conflicts as f64,
+            simulated.totals.conflicts as f64,
             "requests of a round meet by chance, so small numbers differ from run to run; where processes wait for processors \
              the requests of a round come one after the other and meet less",
         );

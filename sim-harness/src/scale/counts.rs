@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// How long a change had been unseen when a hold arrived: the upper ends, in milliseconds, of all classes but the first
 /// (nothing unseen) and the last.
 pub const LAG_MS: [u64; 4] = [500, 2_000, 10_000, 60_000];
@@ -19,25 +21,38 @@ pub struct Holds {
     pub by_holds: u64,
 }
 
-/// See the module's documentation.
-#[derive(Debug, Clone, Default)]
-pub struct Counts {
-    /// Events.
-    pub events: u64,
+/// Totals, as they are printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Totals {
     /// Requests submitted.
     pub requests: u64,
-    /// Reserved.
+    /// Requests reserved.
     pub reserved: u64,
-    /// Of these, at the first attempt.
-    pub first_attempt: u64,
-    /// Without a placement.
+    /// Requests without a placement.
     pub rejected: u64,
-    /// Given up.
+    /// Requests given up.
     pub failed: u64,
     /// Attempts of all settled requests.
     pub attempts: u64,
     /// Attempts that a site refused because the amounts were taken.
     pub conflicts: u64,
+    /// Schedules fetched because a change was missed, by all nodes.
+    pub repairs: u64,
+    /// Nodes that crashed.
+    pub crashes: u64,
+    /// Sites that left in order.
+    pub leaves: u64,
+    /// Events of the simulation.
+    pub events: u64,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Totals.
+    pub totals: Totals,
+    /// Requests reserved at the first attempt.
+    pub first_attempt: u64,
     /// From submission to the confirmation.
     pub latency_ms: Vec<f64>,
     /// The same in round trips to the farthest site of the reservation, where that is another one.
@@ -52,8 +67,6 @@ pub struct Counts {
     pub view_age_ms: Vec<f64>,
     /// Schedules fetched because they were too old to plan on.
     pub fetches: u64,
-    /// Schedules fetched because a change was missed.
-    pub repairs: u64,
     /// Gossip messages published.
     pub gossip_published: u64,
     /// In rounds: from the submission of a request that is alone until every node knew of its change.
@@ -66,10 +79,6 @@ pub struct Counts {
     pub gossip_missed: u64,
     /// All nodes that it should have reached.
     pub gossip_expected: u64,
-    /// Nodes that crashed.
-    pub crashes: u64,
-    /// Sites that left in order.
-    pub leaves: u64,
 }
 
 impl Counts {

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::{
-    counts::{Counts, Holds, LAG_MS},
+    counts::{Counts, Holds, LAG_MS, Totals},
     memory::Memory,
     settings::{BEGIN, Settings},
     traffic::{Flow, KINDS, Kind},
@@ -60,22 +60,13 @@ pub struct Figures {
     pub seed: u64,
     /// Virtual seconds.
     pub seconds: f64,
-    /// Requests submitted.
-    pub requests: u64,
-    /// Reserved.
-    pub reserved: u64,
-    /// Without a placement.
-    pub rejected: u64,
-    /// Given up.
-    pub failed: u64,
+    /// Counts of the whole run.
+    #[serde(flatten)]
+    pub totals: Totals,
     /// Not settled when the run ended.
     pub still_open: u64,
     /// Of the requests that were settled, those reserved at the first attempt.
     pub first_try_share: f64,
-    /// Attempts of all settled requests.
-    pub attempts: u64,
-    /// Attempts that a site refused because the amounts were taken.
-    pub conflicts: u64,
     /// Share of holds refused because the amounts were taken.
     pub conflict_rate: f64,
     /// Holds by how old the schedules were that they were planned on.
@@ -106,14 +97,6 @@ pub struct Figures {
     pub traffic: Vec<KindFigures>,
     /// Memory of a node.
     pub memory: Memory,
-    /// Schedules fetched because a change was missed, by all nodes.
-    pub repairs: u64,
-    /// Nodes that crashed.
-    pub crashes: u64,
-    /// Sites that left in order.
-    pub leaves: u64,
-    /// Events of the simulation.
-    pub events: u64,
     /// Real time that the simulation took.
     pub wall_s: f64,
 }
@@ -148,7 +131,8 @@ impl World {
     pub fn figures(&self, wall_s: f64) -> Figures {
         let Settings { sites, hosts, shards, seed, .. } = self.settings;
         let counts = &self.counts;
-        let settled = counts.reserved + counts.rejected + counts.failed;
+        let totals = counts.totals;
+        let settled = totals.reserved + totals.rejected + totals.failed;
         let taken = counts.holds.iter().map(|holds| holds.taken).sum();
         let asked = counts.holds.iter().map(|holds| holds.asked).sum();
         let seconds = (self.now() - BEGIN).as_secs_f64();
@@ -160,19 +144,14 @@ impl World {
             view_sites: self.settings.view_sites(),
             seed,
             seconds: rounded(seconds),
-            requests: counts.requests,
-            reserved: counts.reserved,
-            rejected: counts.rejected,
-            failed: counts.failed,
-            still_open: counts.requests - settled,
+            totals,
+            still_open: totals.requests - settled,
             first_try_share: share(counts.first_attempt, settled),
-            attempts: counts.attempts,
-            conflicts: counts.conflicts,
             conflict_rate: share(taken, asked),
             staleness: staleness(counts),
             stale_hosts_share: share(counts.stale_hosts, counts.planned_hosts),
             view_age_ms: percentiles(&counts.view_age_ms),
-            fetches_per_request: share(counts.fetches, counts.requests),
+            fetches_per_request: share(counts.fetches, totals.requests),
             latency_ms: percentiles(&counts.latency_ms),
             latency_round_trips: percentiles(&counts.round_trips),
             spread_ms: percentiles(&counts.spread_ms),
@@ -183,10 +162,6 @@ impl World {
             connections: rounded(self.connections()),
             traffic: KINDS.iter().map(|kind| self.kind_figures(*kind, seconds.max(1.0))).collect(),
             memory: self.memory(),
-            repairs: counts.repairs,
-            crashes: counts.crashes,
-            leaves: counts.leaves,
-            events: counts.events,
             wall_s,
         }
     }

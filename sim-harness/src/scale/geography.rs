@@ -42,8 +42,8 @@ const EARTH_RADIUS_KM: f64 = 6_371.0;
 const KM_PER_S: f64 = 200_000.0 / 1.5;
 /// An access line takes so many microseconds.
 const ACCESS_US: std::ops::Range<u64> = 500..8_000;
-/// Every message is later than the fastest by up to this share of its way.
-const JITTER_MAX: f64 = 0.1;
+/// Every message is later than the fastest by up to this share of its way, in millionths.
+const JITTER_PPM_MAX: u32 = 100_000;
 /// A direct request of 1 KiB on an open connection takes 0.21 to 0.28 ms there and back on the machine that the real
 /// grid was measured on, with 15 to 100 nodes.
 const LOOPBACK: Duration = Duration::from_micros(120);
@@ -115,7 +115,7 @@ impl Geography {
     pub fn passage(&self, a: usize, b: usize, name: u64) -> Passage {
         let way = self.one_way(a, b);
         let mut chance = chance([self.seed, name, pair(a, b)]);
-        let jitter = way.mul_f64(chance.random_range(0.0..JITTER_MAX));
+        let jitter = way * chance.random_range(0..JITTER_PPM_MAX) / 1_000_000;
         let mut losses = 0;
         while losses < LOSSES_MAX && chance.random_range(0..1_000_000) < self.loss_ppm {
             losses += 1;
@@ -143,7 +143,7 @@ impl Place {
 
     fn travel(&self, to: &Place) -> Duration {
         let cosine = (self.x * to.x + self.y * to.y + self.z * to.z).clamp(-1.0, 1.0);
-        Duration::from_secs_f64(cosine.acos() * EARTH_RADIUS_KM / KM_PER_S)
+        Duration::from_micros((cosine.acos() * EARTH_RADIUS_KM / KM_PER_S * 1e6) as u64)
     }
 }
 

@@ -19,7 +19,7 @@ const CONNECTION_BYTES: f64 = 0.06 * MIB;
 /// A step of a schedule after random changes, with its share of the block.
 const STEP_BYTES: usize = 27;
 /// A map whose only node is full, with its keys' text: of a host's capacities, its attributes, or its schedule.
-const MAP_BYTES: usize = 420;
+const MAP_BYTES: usize = 460;
 /// What an entry of a hash map or a store takes beside its key and value.
 const ENTRY_BYTES: usize = 64;
 

@@ -42,8 +42,10 @@ type Row = (&'static str, fn(&Figures) -> String);
 const ROWS: [Row; 23] = [
     ("shards that a node takes part in", |run| run.subscribed_shards.to_string()),
     ("sites that a node knows", |run| run.view_sites.to_string()),
-    ("requests", |run| run.requests.to_string()),
-    ("reserved / rejected / failed", |run| format!("{} / {} / {}", run.reserved, run.rejected, run.failed)),
+    ("requests", |run| run.totals.requests.to_string()),
+    ("reserved / rejected / failed", |run| {
+        format!("{} / {} / {}", run.totals.reserved, run.totals.rejected, run.totals.failed)
+    }),
     ("reserved at the first attempt, %", |run| percent(run.first_try_share)),
     ("holds refused, %", |run| percent(run.conflict_rate)),
     ("hosts planned on that had changed, %", |run| percent(run.stale_hosts_share)),

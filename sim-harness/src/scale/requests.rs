@@ -81,7 +81,7 @@ impl World {
         let authorization = testing::authorize(1 + number as u64 % USERS, &self.sites[entry].id, &id, &request);
         let user = format!("user {number}");
         let record = RequestRecord::arrived(id.clone(), user, request, authorization, now.ms(), starts);
-        self.counts.requests += 1;
+        self.counts.totals.requests += 1;
         self.requests.push(Submitted {
             id: id.clone(),
             entry,
@@ -124,17 +124,17 @@ impl World {
             Stage::Stands(allocation) => Ok(allocation.clone()),
             stage => Err(matches!(stage, Stage::Closed { outcome: Outcome::Rejected { .. }, .. })),
         };
-        self.counts.attempts += attempts;
-        self.counts.conflicts += conflicts;
+        self.counts.totals.attempts += attempts;
+        self.counts.totals.conflicts += conflicts;
         match reserved {
             Ok(allocation) => {
-                self.counts.reserved += 1;
+                self.counts.totals.reserved += 1;
                 self.counts.first_attempt += u64::from(attempts == 1);
                 self.note_latency(request, &allocation);
                 self.keep(request);
             }
-            Err(true) => self.counts.rejected += 1,
-            Err(false) => self.counts.failed += 1,
+            Err(true) => self.counts.totals.rejected += 1,
+            Err(false) => self.counts.totals.failed += 1,
         }
         if let Pace::Rounds { .. } = self.settings.pace {
             self.settled_in_round(request);

@@ -208,7 +208,7 @@ impl World {
         if self.belief(node, site).is_some_and(has_come) {
             self.sites[node].wanted.remove(&site);
         } else {
-            self.counts.repairs += 1;
+            self.counts.totals.repairs += 1;
             self.fetch(node, site, Wish::Repair, None);
         }
     }

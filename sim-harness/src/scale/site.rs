@@ -55,26 +55,10 @@ pub struct Touch {
 /// The sender of a question to a ledger, which is to get the answer.
 #[derive(Debug, Clone)]
 pub enum Asker {
-    /// The coordinator of a request.
-    Coordinator {
-        /// The number of the request.
-        request: usize,
-        /// The attempt.
-        attempt: u32,
-        /// What it is about.
-        purpose: Purpose,
-        /// Until when the coordinator waits for an answer.
-        until: Moment,
-        /// The version of the schedules that the plan rests on.
-        planned: Option<LedgerVersion>,
-    },
-    /// Another participant, which asks for the outcome of this attempt.
-    Participant {
-        /// Its position.
-        from: usize,
-        /// The attempt.
-        attempt: AttemptId,
-    },
+    /// The coordinator of a request, which waits `until` then, and has `planned` on that version of the schedules.
+    Coordinator { request: usize, attempt: u32, purpose: Purpose, until: Moment, planned: Option<LedgerVersion> },
+    /// Another participant, which asks for the outcome of an attempt.
+    Participant { from: usize, attempt: AttemptId },
 }
 
 /// See the module's documentation.

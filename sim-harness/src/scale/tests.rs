@@ -52,9 +52,9 @@ fn bytes_sent_are_received_or_lost() {
         assert!(world.traffic.sum(kind).lost > 0, "{kind:?}: frames are lost");
     }
     let figures = world.figures(0.0);
-    assert!(figures.crashes > 0 && figures.leaves > 0 && figures.reserved > 50, "{figures:?}");
-    let settled = figures.reserved + figures.rejected + figures.failed;
-    assert_eq!(figures.requests, settled + figures.still_open);
+    assert!(figures.totals.crashes > 0 && figures.totals.leaves > 0 && figures.totals.reserved > 50, "{figures:?}");
+    let settled = figures.totals.reserved + figures.totals.rejected + figures.totals.failed;
+    assert_eq!(figures.totals.requests, settled + figures.still_open);
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn without_delay_views_are_true_and_lonely_requests_never_conflict() {
     settings.intervals.gossip = Duration::ZERO;
     settings.pace = Pace::Open { per_second: 0.2 };
     let figures = figures(settings);
-    assert_eq!((figures.failed, figures.conflicts), (0, 0), "{figures:?}");
-    assert!(figures.reserved > 30, "{figures:?}");
+    assert_eq!((figures.totals.failed, figures.totals.conflicts), (0, 0), "{figures:?}");
+    assert!(figures.totals.reserved > 30, "{figures:?}");
     assert_eq!(figures.stale_hosts_share, 0.0);
     assert_eq!(figures.staleness[0].conflict_rate, 0.0);
 }
@@ -112,7 +112,7 @@ fn shards_cut_gossip_and_memory_where_the_view_is_smaller_than_the_grid() {
     assert_eq!((whole.view_sites, split.view_sites), (200, 25));
     assert!(received(&split) < received(&whole) / 3.0, "{} {}", received(&split), received(&whole));
     assert!(split.memory.view_mib < whole.memory.view_mib / 3.0);
-    assert!(split.reserved > 0, "a part of the grid is enough to reserve");
+    assert!(split.totals.reserved > 0, "a part of the grid is enough to reserve");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn rounds_go_as_in_the_real_grid_and_after_a_lonely_request_all_wait_for_its_new
     let world = run(settings);
     let submitted: Vec<Moment> = world.requests.iter().map(|submitted| submitted.at).collect();
     let rounds = [0..1, 1..4, 4..5, 5..8, 8..9, 9..12, 12..13];
-    assert_eq!((submitted.len(), world.counts.reserved), (13, 13));
+    assert_eq!((submitted.len(), world.counts.totals.reserved), (13, 13));
     for round in &rounds {
         assert!(
             submitted[round.clone()].iter().all(|at| *at == submitted[round.start]),

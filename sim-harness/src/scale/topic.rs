@@ -166,7 +166,7 @@ impl Topic {
             }
         }
         let missed = self.spreads.iter().zip(&updates).map(|(spread, batch)| batch.messages * spread.missed as u64);
-        counts.repairs += missed.sum::<u64>();
+        counts.totals.repairs += missed.sum::<u64>();
     }
 
     /// How nodes bundle when `updates` of their topic came in a time, and how many go with a bundle.

@@ -36,64 +36,32 @@ use crate::engine::{EventQueue, Medium, Moment};
 #[derive(Debug)]
 pub enum Body {
     /// A question of a coordinator or of another participant.
-    Ask {
-        /// The receiver of the answer.
-        asker: Asker,
-        /// The question.
-        request: SiteRequest,
-    },
+    Ask { asker: Asker, request: SiteRequest },
     /// Its answer.
-    Answer {
-        /// The receiver.
-        asker: Asker,
-        /// The answer.
-        answer: SiteAnswer,
-    },
-    /// The question for all schedules.
-    Fetch {
-        /// What they are for.
-        wish: Wish,
-        /// The version that is known already.
-        known: Option<LedgerVersion>,
-    },
+    Answer { asker: Asker, answer: SiteAnswer },
+    /// The question for all schedules, unless they are still those of the version that is known.
+    Fetch { wish: Wish, known: Option<LedgerVersion> },
     /// All schedules, as they were at a moment.
-    Schedules {
-        /// What they are for.
-        wish: Wish,
-        /// The moment.
-        as_of: Moment,
-        /// The schedules.
-        snapshot: Box<ScheduleSnapshot>,
-    },
+    Schedules { wish: Wish, as_of: Moment, snapshot: Box<ScheduleSnapshot> },
 }
 
 /// Why schedules are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// A request is to be planned on them: its number and the name of its search.
-    Search {
-        /// The request.
-        request: usize,
-        /// The search.
-        search: u64,
-    },
+    /// A request is to be planned on them; a search has a name.
+    Search { request: usize, search: u64 },
     /// A change was missed.
     Repair,
 }
 
-/// One message on its way.
+/// One message on its way: from a run of a node to a node.
 #[derive(Debug)]
 pub struct Message {
-    /// The sender, and its run.
-    pub from: (usize, u64),
-    /// The receiver.
-    pub to: usize,
-    /// Its size.
-    pub bytes: u64,
-    /// What it is for.
-    pub kind: Kind,
-    /// Its content.
-    pub body: Body,
+    from: (usize, u64),
+    to: usize,
+    bytes: u64,
+    kind: Kind,
+    body: Body,
 }
 
 /// Something that is going to happen.
@@ -197,7 +165,7 @@ impl World {
     pub fn run(&mut self, mut at: impl FnMut(u64)) {
         let mut reported = 0;
         while let Some(event) = self.queue.next_until(BEGIN + self.settings.duration) {
-            self.counts.events += 1;
+            self.counts.totals.events += 1;
             self.happen(event);
             let passed = (self.now() - BEGIN).as_secs_f64() / self.settings.duration.as_secs_f64();
             let thousandths = (passed * 1000.0) as u64;
