@@ -45,7 +45,8 @@ pub struct ReplayArgs {
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
-    /// Ignore the tags cl_X (only on cluster X) and ^cl_X (not on cluster X) of extended traces.
+    /// Ignore the tags cl_X (only on cluster X), ^cl_X (not on cluster X) and excl (start only while enough hosts are empty) of
+    /// extended traces.
     #[arg(long)]
     pub ignore_tags: bool,
     /// How the metrics are printed.

@@ -43,6 +43,10 @@ struct Free {
 }
 
 impl Free {
+    fn is_empty(&self, spec: &ClusterSpec) -> bool {
+        self.processors == spec.processors_per_host
+    }
+
     fn holds(&self, shape: &Shape) -> bool {
         self.processors >= shape.processors_per_host && self.memory_kib >= shape.memory_per_host_kib
     }
@@ -93,7 +97,7 @@ impl Cluster {
 
     /// Whether a job of this shape can start here now.
     pub fn fits_now(&self, shape: &Shape) -> bool {
-        if shape.processors() > self.free_processors {
+        if shape.processors() > self.free_processors || !self.is_empty_enough(shape) {
             return false;
         }
         let mut missing = shape.hosts;
@@ -103,8 +107,17 @@ impl Cluster {
         })
     }
 
-    /// The first hosts that hold a job of this shape now.
+    /// Whether enough hosts are empty for an exclusive job of this shape; always for any other.
+    fn is_empty_enough(&self, shape: &Shape) -> bool {
+        let empty = || self.free.iter().filter(|free| free.is_empty(&self.spec)).count();
+        !shape.is_exclusive || empty() >= shape.hosts as usize
+    }
+
+    /// The first hosts that hold a job of this shape, if it can start now.
     pub fn first_fit(&self, shape: &Shape) -> Option<Box<[u32]>> {
+        if !self.is_empty_enough(shape) {
+            return None;
+        }
         let holding = (0_u32..).zip(&self.free).filter(|(_, free)| free.holds(shape)).map(|(host, _)| host);
         let hosts: Box<[u32]> = holding.take(shape.hosts as usize).collect();
         (hosts.len() == shape.hosts as usize).then_some(hosts)
@@ -130,11 +143,13 @@ impl Cluster {
             free: self.free.clone(),
             free_processors: self.free_processors,
             holding: 0,
+            empty: 0,
         };
         fit.holding = fit.free.iter().map(|free| u32::from(free.holds(shape))).sum();
+        fit.empty = fit.free.iter().map(|free| u32::from(free.is_empty(&self.spec))).sum();
         let ends = self.running.iter().map(|((end, _), job)| (end.plus_seconds(job.teardown_s).max(now), job));
         for (end, job) in ends {
-            if fit.holding >= shape.hosts && end > fit.at {
+            if fit.is_enough() && end > fit.at {
                 break;
             }
             fit.at = end;
@@ -144,9 +159,11 @@ impl Cluster {
                 let held = free.holds(shape);
                 free.give_back(&job.shape);
                 fit.holding += u32::from(free.holds(shape)) - u32::from(held);
+                // It was not empty while this job was there.
+                fit.empty += u32::from(free.is_empty(&self.spec));
             }
         }
-        (fit.holding >= shape.hosts).then_some(fit)
+        fit.is_enough().then_some(fit)
     }
 
     /// Takes the hosts for a job. They hold it, as [`Cluster::first_fit`] or [`Cluster::holds_on`] has found.
@@ -179,6 +196,8 @@ pub struct EarliestFit {
     free_processors: u64,
     /// Hosts that hold their part of the waiting job then.
     holding: u32,
+    /// Hosts that are empty then.
+    empty: u32,
 }
 
 impl EarliestFit {
@@ -187,8 +206,12 @@ impl EarliestFit {
         self.free_processors.saturating_sub(self.shape.processors())
     }
 
-    /// Whether the job still fits then if another one, which fits on these hosts now, is still on them.
-    pub fn is_kept_beside(&self, other: &Shape, hosts: &[u32]) -> bool {
+    fn is_enough(&self) -> bool {
+        self.holding >= self.shape.hosts && (!self.shape.is_exclusive || self.empty >= self.shape.hosts)
+    }
+
+    /// Whether the job still fits then if another one, which fits on these hosts of its cluster now, is still on them.
+    pub fn is_kept_beside(&self, other: &Shape, hosts: &[u32], spec: &ClusterSpec) -> bool {
         let is_lost = |host: &&u32| {
             let mut free = self.free[**host as usize];
             let held = free.holds(&self.shape);
@@ -196,6 +219,8 @@ impl EarliestFit {
             held && !free.holds(&self.shape)
         };
         let lost = hosts.iter().filter(is_lost).count();
-        (self.holding as usize) >= lost + self.shape.hosts as usize
+        let filled = hosts.iter().filter(|host| self.free[**host as usize].is_empty(spec)).count();
+        let needed = self.shape.hosts as usize;
+        self.holding as usize >= lost + needed && (!self.shape.is_exclusive || self.empty as usize >= filled + needed)
     }
 }

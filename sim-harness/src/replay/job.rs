@@ -34,6 +34,8 @@ pub struct Shape {
     pub processors_per_host: u32,
     /// Memory on each host, in KiB.
     pub memory_per_host_kib: u64,
+    /// Whether it starts only while as many hosts as it has are empty, on whichever hosts it is then.
+    pub is_exclusive: bool,
 }
 
 impl Shape {

@@ -46,6 +46,8 @@ pub struct NodeSpec {
     pub processors_per_node: Option<u32>,
     /// Tags that name clusters.
     pub tags: Vec<ClusterTag>,
+    /// The tag `excl`.
+    pub is_exclusive: bool,
 }
 
 /// A tag that names a cluster.
@@ -125,21 +127,22 @@ impl NodeSpec {
             None => part.strip_prefix("cl_").map(|name| ClusterTag::Only(name.to_owned())),
         };
         let tags = text.split([':', '#']).filter_map(tag).collect();
+        let is_exclusive = text.split([':', '#']).any(|part| part == "excl");
         let part = text.split(':').find_map(|part| part.strip_prefix("ppn="));
         if text.contains('+') {
             let processors_per_node = part.filter(|part| !part.contains('+')).and_then(leading_count);
-            return Ok(NodeSpec { processors_per_node, tags });
+            return Ok(NodeSpec { processors_per_node, tags, is_exclusive });
         }
         let Some(part) = part else {
             let count = text.split([':', '#']).next().and_then(|count| count.parse::<u32>().ok());
             if count.is_none_or(|count| count == 0) {
                 bail!(wrong());
             }
-            return Ok(NodeSpec { processors_per_node: None, tags });
+            return Ok(NodeSpec { processors_per_node: None, tags, is_exclusive });
         };
         let number = part.split(['.', '#']).next().unwrap_or_default();
         let count = leading_count(number).filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()));
-        Ok(NodeSpec { processors_per_node: Some(count.with_context(wrong)?), tags })
+        Ok(NodeSpec { processors_per_node: Some(count.with_context(wrong)?), tags, is_exclusive })
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Rules {
     pub overrun: Overrun,
     /// How long a job holds its hosts after it has ended, in seconds.
     pub teardown_s: i64,
-    /// Whether tags that name clusters are ignored.
+    /// Whether the tags `cl_X`, `^cl_X` and `excl` are ignored.
     pub ignores_tags: bool,
     /// Read no more jobs than this.
     #[serde(skip)]

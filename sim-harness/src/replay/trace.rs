@@ -156,7 +156,7 @@ impl Trace {
             self.findings.absurd_run_time.note(line, what);
         }
         let excluded = if rules.ignores_tags { Box::default() } else { excluded_by(record, clusters) };
-        let Some(shape) = shape_of(record, clusters, &excluded) else {
+        let Some(shape) = shape_of(record, clusters, &excluded, rules) else {
             let what = || format!("job {}: {} processors, memory {}", record.id, record.processors, record.memory);
             self.findings.rejected.note(line, what);
             return;
@@ -196,7 +196,7 @@ fn excluded_by(record: &Record, clusters: &[ClusterSpec]) -> Box<[ClusterIndex]>
 }
 
 /// What a record needs of each host, if some cluster that is not excluded has that.
-fn shape_of(record: &Record, clusters: &[ClusterSpec], excluded: &[ClusterIndex]) -> Option<Shape> {
+fn shape_of(record: &Record, clusters: &[ClusterSpec], excluded: &[ClusterIndex], rules: &Rules) -> Option<Shape> {
     let processors = u32::try_from(record.processors).ok()?;
     let memory = u64::try_from(record.memory).unwrap_or(0);
     let allowed = || (0_u32..).zip(clusters).filter(|(index, _)| !excluded.contains(&ClusterIndex(*index)));
@@ -206,9 +206,13 @@ fn shape_of(record: &Record, clusters: &[ClusterSpec], excluded: &[ClusterIndex]
         let per_host = nodes.processors_per_node.unwrap_or(processors);
         let memory_per_host_kib = (memory + 512) / 1024;
         let hosts = (processors / per_host).max(1);
-        return Some(Shape { hosts, processors_per_host: per_host, memory_per_host_kib }).filter(fits);
+        let is_exclusive = nodes.is_exclusive && !rules.ignores_tags;
+        return Some(Shape { hosts, processors_per_host: per_host, memory_per_host_kib, is_exclusive }).filter(fits);
     }
-    let shape = |hosts, per_host: u32| Shape { hosts, processors_per_host: per_host, memory_per_host_kib: memory };
+    let shape = |hosts, processors_per_host| {
+        let memory_per_host_kib = memory;
+        Shape { hosts, processors_per_host, memory_per_host_kib, is_exclusive: false }
+    };
     // As many processors a host as divide the job evenly on the largest cluster; uneven shares only if that fails.
     let host = clusters.first()?.processors_per_host.min(processors);
     let even = (1..=host).rev().filter(|per_host| processors.is_multiple_of(*per_host));

@@ -48,7 +48,8 @@ impl Easy {
             let ends_before = view.now.plus_seconds(known.planned_s) < fit.at;
             let start = view.clusters_for(job).find_map(|(cluster, state)| {
                 let hosts = state.first_fit(&known.shape)?;
-                let is_harmless = cluster != *reserved || ends_before || fit.is_kept_beside(&known.shape, &hosts);
+                let is_harmless =
+                    cluster != *reserved || ends_before || fit.is_kept_beside(&known.shape, &hosts, &state.spec);
                 is_harmless.then_some(Start { job, cluster, hosts: Some(hosts) })
             });
             if start.is_some() {

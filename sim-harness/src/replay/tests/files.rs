@@ -8,7 +8,7 @@ use crate::{
     replay::{
         cluster::ClusterSpec,
         growth::{Point, Speed},
-        job::ClusterIndex,
+        job::{ClusterIndex, Job},
         machines,
         metrics::{self, Experience},
         output::{self, Setting},
@@ -273,6 +273,9 @@ fn tags_exclude_clusters() {
     let (a, b) = (ClusterIndex(0), ClusterIndex(1));
     assert_eq!(excluded, [(1, vec![a]), (2, vec![b]), (3, vec![]), (5, vec![a])]);
     assert_eq!(trace.findings.rejected.first[0].0, 4, "there is no cluster c");
+    let exclusive: Vec<i64> = trace.jobs.iter().filter(|job| job.known.shape.is_exclusive).map(|job| job.id).collect();
+    assert_eq!(exclusive, [1]);
     let trace = trace::read(&path, &clusters, &Rules { ignores_tags: true, ..RULES }).unwrap();
-    assert!(trace.jobs.len() == 5 && trace.jobs.iter().all(|job| job.known.excluded.is_empty()));
+    let is_free = |job: &Job| job.known.excluded.is_empty() && !job.known.shape.is_exclusive;
+    assert!(trace.jobs.len() == 5 && trace.jobs.iter().all(is_free));
 }

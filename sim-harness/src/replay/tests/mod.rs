@@ -23,7 +23,7 @@ pub fn job(submit_s: i64, run_s: i64, hosts: u32, processors_per_host: u32) -> J
         teardown_s: 0,
         length_s: run_s,
         limit_s: run_s,
-        shape: Shape { hosts, processors_per_host, memory_per_host_kib: 0 },
+        shape: Shape { hosts, processors_per_host, memory_per_host_kib: 0, is_exclusive: false },
         excluded: Box::default(),
     };
     Job { id: submit_s, line: 1, known, held_s: run_s, is_killed: false }

@@ -45,8 +45,12 @@ fn holds((processors, memory): (u64, u64), shape: &Shape) -> bool {
     processors >= u64::from(shape.processors_per_host) && memory >= shape.memory_per_host_kib
 }
 
-/// The first hosts that fit.
-fn first_fit(free: &Free, shape: &Shape) -> Option<Vec<usize>> {
+/// The first hosts that fit, if enough are empty for a job that asks for that.
+fn first_fit(spec: &ClusterSpec, free: &Free, shape: &Shape) -> Option<Vec<usize>> {
+    let empty = free.iter().filter(|(processors, _)| *processors == u64::from(spec.processors_per_host)).count();
+    if shape.is_exclusive && empty < shape.hosts as usize {
+        return None;
+    }
     let hosts: Vec<usize> = (0..free.len()).filter(|host| holds(free[*host], shape)).collect();
     (hosts.len() >= shape.hosts as usize).then(|| hosts[..shape.hosts as usize].to_vec())
 }
@@ -90,7 +94,9 @@ impl Slow<'_> {
 
     fn fcfs(&self) -> Option<Decision> {
         let head = *self.waiting().first()?;
-        let fits = |cluster: &usize| first_fit(&self.free_while(*cluster, |_| true), self.shape(head)).is_some();
+        let fits = |cluster: &usize| {
+            first_fit(&self.clusters[*cluster], &self.free_while(*cluster, |_| true), self.shape(head)).is_some()
+        };
         self.allowed(head).into_iter().find(fits).map(|cluster| (head, cluster, None))
     }
 
@@ -105,7 +111,8 @@ impl Slow<'_> {
         times.sort_unstable();
         times.dedup();
         let free_then = |cluster, at| self.free_while(cluster, |running| self.planned_end(running) > at);
-        let is_free = |cluster, at| first_fit(&free_then(cluster, at), self.shape(head)).is_some();
+        let is_free =
+            |cluster, at| first_fit(&self.clusters[cluster], &free_then(cluster, at), self.shape(head)).is_some();
         let reservations = times.iter().flat_map(|at| self.allowed(head).into_iter().map(|cluster| (*at, cluster)));
         let (at, reserved) = reservations.into_iter().find(|(at, cluster)| is_free(*cluster, *at)).unwrap();
         let then = free_then(reserved, at);
@@ -113,11 +120,11 @@ impl Slow<'_> {
         let start = waiting[1..].iter().find_map(|job| {
             let (known, shape) = (&self.jobs[*job].known, self.shape(*job));
             self.allowed(*job).into_iter().find_map(|cluster| {
-                let hosts = first_fit(&free[cluster], shape)?;
+                let hosts = first_fit(&self.clusters[cluster], &free[cluster], shape)?;
                 let delays = cluster == reserved && now + known.planned_s * SECOND >= at && {
                     let mut beside = then.clone();
                     take(&mut beside, &hosts, shape);
-                    first_fit(&beside, self.shape(head)).is_none()
+                    first_fit(&self.clusters[cluster], &beside, self.shape(head)).is_none()
                 };
                 (!delays).then_some((*job, cluster, Some(hosts)))
             })
@@ -152,7 +159,8 @@ fn slow<'a>(jobs: &'a [Job], clusters: &'a [ClusterSpec], rule: Rule) -> (Vec<(i
             1 => drop(state.running.remove(which)),
             _ => {
                 let (_, (job, cluster, hosts)) = under_way.take().unwrap();
-                let choose = || first_fit(&state.free_while(cluster, |_| true), state.shape(job)).unwrap();
+                let choose =
+                    || first_fit(&clusters[cluster], &state.free_while(cluster, |_| true), state.shape(job)).unwrap();
                 let hosts = hosts.unwrap_or_else(choose);
                 state.running.push(Running { job, at: now, cluster, hosts });
                 state.starts[job] = Some((now, cluster));

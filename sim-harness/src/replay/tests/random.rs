@@ -44,6 +44,7 @@ pub fn varied(seed: u64) -> (Vec<Job>, Vec<ClusterSpec>) {
         at += random.random_range(0..400) * random.random_range(0..=1);
         let plain = job(at, length_s, hosts, random.random_range(1..=spec.processors_per_host));
         let mut job = planned(length_s * random.random_range(1..=3), with_memory(memory, plain));
+        job.known.shape.is_exclusive = random.random_range(0..8) == 0;
         if random.random_range(0..3) == 0 {
             // Only the cluster that the shape was drawn for is sure to hold it.
             let others = (0_u32..).take(clusters.len()).filter(|number| *number as usize != target);
