@@ -14,7 +14,7 @@ use super::{
 use crate::{
     engine::SECOND_US,
     replay::{
-        cluster::EarliestFit,
+        cluster::{Cluster, EarliestFit},
         job::{ClusterIndex, JobIndex},
     },
 };
@@ -79,8 +79,12 @@ impl Policy for Easy {
         let head = self.backlog.first()?;
         let start = match view.cluster_for(head) {
             Some(cluster) => Start { job: head, cluster, hosts: None },
-            None if view.clusters.iter().all(|cluster| cluster.free_processors() == 0) => return None,
-            None => self.backfill(head, &reserve(head, view)?, view)?,
+            None => {
+                // Often no later job is narrow enough for any cluster; then no reservation is needed.
+                let any_processors = view.clusters.iter().map(Cluster::free_processors).max()?;
+                self.backlog.next_after(head, &Room { any_processors, short_processors: 0, short_s: 0 })?;
+                self.backfill(head, &reserve(head, view)?, view)?
+            }
         };
         self.backlog.remove(start.job);
         Some(start)
