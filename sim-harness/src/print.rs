@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_read_enough_is_no_error_but_a_full_disk_is() {
+    fn a_reader_that_goes_away_is_no_error_but_a_full_disk_is() {
         assert!(print_to(&mut Failing(io::ErrorKind::BrokenPipe), "x").is_ok());
         assert!(print_to(&mut Failing(io::ErrorKind::StorageFull), "x").is_err());
     }

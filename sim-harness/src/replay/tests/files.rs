@@ -107,7 +107,7 @@ fn processors_are_spread_over_hosts() {
 }
 
 #[test]
-fn broken_specifications_of_nodes_are_told_with_their_line_and_field() {
+fn broken_specifications_of_nodes_are_reported_with_line_and_field() {
     let good = record(1, 0, 5, 1, 9);
     for spec in
         ["ppn=abc", "1:ppn=0:x", "8:ppn=-1", "1:ppn=", "1:ppn=4x", "1:ppn=99999999999", "foo", "0", "-2:x", "#excl"]
