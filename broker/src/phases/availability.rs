@@ -1,19 +1,21 @@
 //! How many hosts could be had at which start, and how much they have free together: what a person asks before a request
 //! is written.
 //!
-//! Every host tells, for each start, whether it has the minima free for the whole duration, and how much it has free
-//! there; the sums over hosts change only where some host changes. Invariant: the steps are exact for the schedules that
-//! were given. Source: section 3.2 of the dissertation, for each start instead of the earliest one.
+//! The sums over hosts change only where some host changes, so one pass over the changes gives every start. Invariant:
+//! the steps are exact for the schedules that were given, and a host counts where the planner would take it: both read
+//! the same [`Problem`]. Source: section 3.2 of the dissertation, for each start instead of the earliest one.
 
-use std::collections::{BTreeMap, VecDeque};
+use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
-use super::Candidate;
+use super::{
+    Candidate, Limits, bounds::Judge, check, miss::Miss, problem::Problem, start_times::OpenRange, sweep::Sweep,
+    timeline::Timeline,
+};
 use crate::{
     amount::Amount,
-    request::Request,
-    resources::{Amounts, ResourceName, amount_of},
-    schedule::Schedule,
-    time::{Span, Time, Window},
+    request::{Effort, Request},
+    resources::{Amounts, amount_of},
+    time::{Span, Time},
 };
 
 /// From `start` on, until the next step.
@@ -27,45 +29,36 @@ pub struct AvailabilityStep {
     pub free: Amounts,
 }
 
+/// The start at which most hosts could be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Most {
+    /// The start.
+    pub start: Time,
+    /// No start with more hosts at which the request is possible exists.
+    pub is_proven: bool,
+}
+
 /// What could be had, over all starts of a window; never empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Availability {
+pub struct Availability<'a> {
+    problem: Problem<'a>,
     steps: Vec<AvailabilityStep>,
+    earliest: Time,
     latest: Time,
 }
 
-/// Change of a sum at one start: the number of hosts, then one amount for each resource.
-type Change = Vec<i128>;
-
-impl Availability {
+impl<'a> Availability<'a> {
     /// Looks at every start in `earliest..=latest` (both in range, and in this order). Every candidate has the attributes
     /// that the request asks for.
     #[must_use]
-    pub fn new(request: &Request, (earliest, latest): (Time, Time), candidates: &[Candidate<'_>]) -> Availability {
+    pub fn new(
+        request: &Request,
+        (earliest, latest): (Time, Time),
+        candidates: &'a [Candidate<'a>],
+    ) -> Availability<'a> {
         let latest = latest.max(earliest);
-        let names = request.resources();
-        let mut changes: BTreeMap<Time, Change> = BTreeMap::new();
-        changes.insert(earliest, vec![0; names.len() + 1]);
-        for candidate in candidates {
-            let mut before = vec![0; names.len() + 1];
-            for (start, now) in host_steps(request, &names, (earliest, latest), candidate) {
-                let change = changes.entry(start).or_insert_with(|| vec![0; names.len() + 1]);
-                for (change, (now, before)) in change.iter_mut().zip(now.iter().zip(&before)) {
-                    *change += now - before;
-                }
-                before = now;
-            }
-        }
-        let mut sums: Change = vec![0; names.len() + 1];
-        let mut steps: Vec<AvailabilityStep> = Vec::with_capacity(changes.len());
-        for (start, change) in changes {
-            sums.iter_mut().zip(&change).for_each(|(sum, change)| *sum += change);
-            let step = step_of(start, &names, &sums);
-            if steps.last().is_none_or(|last| (last.hosts, &last.free) != (step.hosts, &step.free)) {
-                steps.push(step);
-            }
-        }
-        Availability { steps, latest }
+        let problem = Problem::new(request, candidates);
+        let steps = steps(&problem, earliest, latest);
+        Availability { problem, steps, earliest, latest }
     }
 
     /// All steps in order; the last one holds until the latest start.
@@ -81,15 +74,17 @@ impl Availability {
         &self.steps[after.saturating_sub(1)]
     }
 
-    /// Where most hosts could be had, the earliest of such starts: no fewer than the request asks for, and with its totals
-    /// free on all of them together.
+    /// Where most hosts could be had, the earliest of such starts, among the starts at which the request is possible: some
+    /// N of the hosts reach all totals at once. `None` when no such start was found within the limits of `effort`.
     #[must_use]
-    pub fn most(&self, request: &Request) -> Option<&AvailabilityStep> {
-        let has_totals = |step: &&AvailabilityStep| {
-            request.total().iter().all(|(name, total)| amount_of(&step.free, name) >= *total)
-        };
-        let enough = self.steps.iter().filter(|step| step.hosts >= request.hosts()).filter(has_totals);
-        enough.max_by_key(|step| (step.hosts, std::cmp::Reverse(step.start)))
+    pub fn most(&self, effort: Effort, seed: u64) -> Option<Most> {
+        let mut judge = Judge::default();
+        check::check(&self.problem, &mut judge.picker).ok()?;
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (limits, miss) = (Limits::of(effort), Miss::new(self.earliest));
+        let all = OpenRange { first: self.earliest, last: self.latest, hosts: every_host(&self.problem) };
+        let most = Sweep::new(&self.problem, limits, random, judge, miss, &mut ()).most(&all);
+        most.map(|(start, is_proven)| Most { start, is_proven })
     }
 
     /// At most `count` steps (at least one) that promise no more than there is: neighbours are taken together, with the
@@ -120,94 +115,46 @@ impl Availability {
     }
 }
 
-fn step_of(start: Time, names: &[ResourceName], sums: &[i128]) -> AvailabilityStep {
-    let amount = |sum: &i128| Amount(u64::try_from(*sum).unwrap_or(u64::MAX));
-    let (hosts, free) = sums.split_first().map_or((0, &[][..]), |(hosts, free)| (*hosts, free));
-    AvailabilityStep {
-        start,
-        hosts: usize::try_from(hosts).unwrap_or(0),
-        free: names.iter().cloned().zip(free.iter().map(amount)).collect(),
-    }
+/// The pool has at most 2^17 hosts.
+fn every_host(problem: &Problem<'_>) -> Vec<u32> {
+    (0..problem.hosts.len() as u32).collect()
 }
 
-/// What one host adds to the sums, from each start at which that changes.
-fn host_steps(
-    request: &Request,
-    names: &[ResourceName],
-    starts: (Time, Time),
-    candidate: &Candidate<'_>,
-) -> Vec<(Time, Change)> {
-    let mut of_resource: Vec<Vec<(Time, u64)>> = Vec::with_capacity(names.len());
-    let mut changes: Vec<Time> = vec![starts.0];
-    for name in names {
-        let peaks = peaks_by_start(candidate.schedule, name, starts, request.duration());
-        changes.extend(peaks.iter().map(|(start, _)| *start));
-        of_resource.push(peaks);
-    }
-    changes.sort_unstable();
-    changes.dedup();
-    let mut positions = vec![0; names.len()];
-    let mut steps = Vec::with_capacity(changes.len());
-    for start in changes {
-        let mut sums: Change = vec![1];
-        for (resource, name) in names.iter().enumerate() {
-            let (peaks, position) = (&of_resource[resource], &mut positions[resource]);
-            while peaks.get(*position + 1).is_some_and(|(next, _)| *next <= start) {
-                *position += 1;
+fn steps(problem: &Problem<'_>, earliest: Time, latest: Time) -> Vec<AvailabilityStep> {
+    let hosts = every_host(problem);
+    let mut timeline = Timeline::new(problem);
+    let mut steps: Vec<AvailabilityStep> = Vec::new();
+    let mut first = earliest;
+    while first <= latest {
+        let last = timeline.begin(&hosts, first, latest);
+        let mut sums = vec![0_i128; problem.width()];
+        let add = |sums: &mut [i128], free: Option<&[i64]>, sign: i128| {
+            sums.iter_mut().zip(free.into_iter().flatten()).for_each(|(sum, free)| *sum += sign * i128::from(*free));
+        };
+        (0..hosts.len()).for_each(|host| add(&mut sums, timeline.free(host), 1));
+        note(problem, &mut steps, first, timeline.available(), &sums);
+        let changes = timeline.take_changes();
+        for same_time in changes.chunk_by(|a, b| a.time == b.time) {
+            for (host, changes) in timeline.by_host(same_time) {
+                add(&mut sums, timeline.free(host), -1);
+                timeline.apply(host, changes);
+                add(&mut sums, timeline.free(host), 1);
             }
-            let used = peaks.get(*position).map_or(0, |(_, used)| *used);
-            let free = amount_of(&candidate.host.capacity, name).saturating_sub(Amount(used));
-            if free < amount_of(request.per_host(), name) {
-                sums[0] = 0;
-            }
-            sums.push(i128::from(free.0));
+            note(problem, &mut steps, Time(same_time[0].time), timeline.available(), &sums);
         }
-        if sums[0] == 0 {
-            sums.fill(0);
-        }
-        steps.push((start, sums));
+        timeline.keep(changes);
+        first = Time(last.0 + 1);
     }
     steps
 }
 
-/// The largest use in `[s, s + duration)` as a function of the start s, for all starts of the range: `(s, use)` holds from s
-/// on. A piece of the occupancy lies in the windows that start less than a duration before it and before its end, so both
-/// its first and its last such start ascend with the pieces; a queue keeps those that may still be the largest.
-fn peaks_by_start(
-    schedule: &Schedule,
-    name: &ResourceName,
-    (earliest, latest): (Time, Time),
-    duration: Span,
-) -> Vec<(Time, u64)> {
-    let Some(occupancy) = schedule.occupancy(name) else { return vec![(earliest, 0)] };
-    let window = Window { start: earliest, end: latest + duration };
-    let pieces: Vec<(Time, u64)> = occupancy.segments(window).map(|(start, used)| (start, used.0)).collect();
-    let enters = |piece: usize| (Time(pieces[piece].0.0 + 1) - duration).max(earliest);
-    let leaves = |piece: usize| pieces.get(piece + 1).map_or(window.end, |(start, _)| *start);
-    let mut peaks: Vec<(Time, u64)> = Vec::new();
-    let mut largest: VecDeque<usize> = VecDeque::new();
-    let (mut next, mut now) = (0, earliest);
-    while now <= latest {
-        while next < pieces.len() && enters(next) <= now {
-            while largest.back().is_some_and(|last| pieces[*last].1 <= pieces[next].1) {
-                largest.pop_back();
-            }
-            largest.push_back(next);
-            next += 1;
-        }
-        while largest.front().is_some_and(|first| leaves(*first) <= now) {
-            largest.pop_front();
-        }
-        let used = largest.front().map_or(0, |first| pieces[*first].1);
-        if peaks.last().is_none_or(|(_, last)| *last != used) {
-            peaks.push((now, used));
-        }
-        let entry = (next < pieces.len()).then(|| enters(next));
-        let exit = largest.front().map(|first| leaves(*first));
-        let Some(change) = [entry, exit].into_iter().flatten().min() else { break };
-        now = change;
+/// Adds a step unless it says what the one before it says.
+fn note(problem: &Problem<'_>, steps: &mut Vec<AvailabilityStep>, start: Time, hosts: usize, sums: &[i128]) {
+    let amounts = sums.iter().map(|sum| Amount(u64::try_from(*sum).unwrap_or(u64::MAX)));
+    let free = problem.resources.iter().cloned().zip(amounts).collect();
+    if steps.last().is_none_or(|last| (last.hosts, &last.free) != (hosts, &free)) {
+        steps.push(AvailabilityStep { start, hosts, free });
     }
-    peaks
 }
 
 #[cfg(test)]
@@ -218,86 +165,140 @@ mod tests {
     use crate::{
         host::Host,
         ids::{HostId, SiteId},
+        phases::plan,
+        plan::{PlanOutcome, Reason},
+        resources::ResourceName,
+        schedule::Schedule,
+        time::Window,
     };
+
+    const NAMES: [&str; 2] = ["cpu", "gpu"];
+    /// Start, length and amounts of a use.
+    type Use = (i64, i64, [u64; 2]);
 
     fn request(text: &str) -> Request {
         serde_json::from_str(text).unwrap()
     }
 
-    fn host(cpu: u64, uses: &[(i64, i64, u64)]) -> (Host, Schedule) {
-        let name = ResourceName::new("cpu").unwrap();
-        let mut schedule = Schedule::default();
-        for (start, length, amount) in uses {
-            let window = Window { start: Time(*start), end: Time(start + length) };
-            schedule.add(window, &[(name.clone(), Amount(*amount))].into());
-        }
-        let id = HostId::new("h").unwrap();
-        let capacity = [(name, Amount(cpu))].into();
-        (Host { id, capacity, attributes: Default::default(), speed: 1000, price: 0 }, schedule)
+    fn named<T>(values: [T; 2]) -> impl Iterator<Item = (ResourceName, T)> {
+        NAMES.iter().map(|name| ResourceName::new(name).unwrap()).zip(values)
     }
 
-    fn availability(request: &Request, window: (i64, i64), hosts: &[(Host, Schedule)]) -> Availability {
-        let site = SiteId::new("s").unwrap();
-        let candidates: Vec<_> =
-            hosts.iter().map(|(host, schedule)| Candidate { site: &site, host, schedule }).collect();
-        Availability::new(request, (Time(window.0), Time(window.1)), &candidates)
-    }
-
-    /// Looks at every start by itself.
-    fn slowly(request: &Request, start: i64, hosts: &[(Host, Schedule)]) -> (usize, u64) {
-        let name = ResourceName::new("cpu").unwrap();
-        let window = Window::starting(Time(start), request.duration());
-        let free = |(host, schedule): &(Host, Schedule)| {
-            amount_of(&host.capacity, &name).saturating_sub(schedule.peak(&name, window)).0
+    fn hosts(raw: &[([u64; 2], Vec<Use>)]) -> Vec<(Host, Schedule)> {
+        let host = |(at, (capacity, uses)): (usize, &([u64; 2], Vec<Use>))| {
+            let mut schedule = Schedule::default();
+            for (start, length, amounts) in uses {
+                let window = Window { start: Time(*start), end: Time(start + length) };
+                schedule.add(window, &named(amounts.map(Amount)).collect());
+            }
+            let capacity = named(capacity.map(Amount)).collect();
+            let id = HostId::new(&format!("h{at}")).unwrap();
+            (Host { id, capacity, attributes: Default::default(), speed: 1000, price: 0 }, schedule)
         };
-        let minimum = amount_of(request.per_host(), &name).0;
-        let fitting: Vec<u64> = hosts.iter().map(free).filter(|free| *free >= minimum).collect();
-        (fitting.len(), fitting.iter().sum())
+        raw.iter().enumerate().map(host).collect()
+    }
+
+    fn candidates<'a>(site: &'a SiteId, hosts: &'a [(Host, Schedule)]) -> Vec<Candidate<'a>> {
+        hosts.iter().map(|(host, schedule)| Candidate { site, host, schedule }).collect()
+    }
+
+    /// What a look at one start alone tells; `d_i` is written out.
+    fn slowly(request: &Request, start: i64, hosts: &[(Host, Schedule)]) -> (usize, Vec<u64>) {
+        let window = Window::starting(Time(start), request.duration());
+        let names = request.resources();
+        let least = |name: &ResourceName| match request.per_host().get(name) {
+            Some(asked) => asked.0,
+            None if request.total()[name].0 >= request.hosts() as u64 => 1,
+            None => 0,
+        };
+        let free = |(host, schedule): &(Host, Schedule)| {
+            let free = |name: &ResourceName| host.capacity[name].0.checked_sub(schedule.peak(name, window).0);
+            let enough = |name: &ResourceName| free(name).filter(|free| *free >= least(name));
+            names.iter().map(enough).collect::<Option<Vec<u64>>>()
+        };
+        let fitting: Vec<Vec<u64>> = hosts.iter().filter_map(free).collect();
+        let sum = |resource: usize| fitting.iter().map(|free| free[resource]).sum();
+        (fitting.len(), (0..names.len()).map(sum).collect())
+    }
+
+    fn amounts_text(amounts: [Option<u64>; 2]) -> String {
+        let asked = NAMES.iter().zip(amounts).filter_map(|(name, amount)| Some(format!("\"{name}\":{}", amount?)));
+        asked.collect::<Vec<_>>().join(",")
     }
 
     proptest! {
         #[test]
-        fn every_start_tells_what_a_look_at_it_alone_tells(
-            hosts in prop::collection::vec(
-                (1_u64..9, prop::collection::vec((0_i64..60, 1_i64..20, 1_u64..5), 0..6)), 0..6),
+        fn every_start_tells_what_the_planner_and_a_look_at_it_alone_tell(
+            raw in prop::collection::vec((
+                [1_u64..9, 0_u64..4],
+                prop::collection::vec((0_i64..60, 1_i64..20, [0_u64..5, 0_u64..3]), 0..6),
+            ), 0..7),
+            n in 1_u32..4,
             duration in 1_i64..25,
-            minimum in 0_u64..6,
-            earliest in 0_i64..20,
-            reach in 0_i64..50,
+            per_host in [prop::option::of(0_u64..5), prop::option::of(0_u64..3)],
+            total in [prop::option::of(0_u64..14), prop::option::of(0_u64..6)],
+            (earliest, reach) in (0_i64..20, 0_i64..50),
             count in 1_usize..9,
         ) {
+            let (per_host, total) = (amounts_text(per_host), amounts_text(total));
             let request = request(&format!(
-                r#"{{"hosts":1,"duration":{duration},"per_host":{{"cpu":{minimum}}},"total":{{"cpu":0}}}}"#
+                r#"{{"hosts":{n},"duration":{duration},"per_host":{{{per_host}}},"total":{{{total}}}}}"#
             ));
-            let hosts: Vec<_> = hosts.iter().map(|(cpu, uses)| host(*cpu, uses)).collect();
+            let (site, hosts) = (SiteId::new("s").unwrap(), hosts(&raw));
+            let candidates = candidates(&site, &hosts);
             let latest = earliest + reach;
-            let availability = availability(&request, (earliest, latest), &hosts);
+            let availability = Availability::new(&request, (Time(earliest), Time(latest)), &candidates);
             let thinned = availability.thinned(count);
-            prop_assert!(thinned.len() <= count.max(1) || thinned == availability.steps());
+            prop_assert!(thinned.len() <= count || thinned == availability.steps());
+            let mut best: Option<(usize, i64)> = None;
             for start in earliest..=latest {
                 let step = availability.at(Time(start));
-                let cpu = step.free.values().next().map_or(0, |free| free.0);
-                prop_assert_eq!((step.hosts, cpu), slowly(&request, start, &hosts), "start {}", start);
+                let free: Vec<u64> = step.free.values().map(|free| free.0).collect();
+                prop_assert_eq!((step.hosts, free), slowly(&request, start, &hosts), "start {}", start);
                 let thin = thinned.iter().rev().find(|thin| thin.start <= Time(start)).unwrap();
                 prop_assert!(thin.hosts <= step.hosts && thin.free <= step.free);
+                match plan(&request, Time(start), Time(start), &candidates, Effort::Thorough, 1, &mut ()) {
+                    PlanOutcome::Allocated(_) => {
+                        prop_assert!(step.hosts >= request.hosts());
+                        if best.is_none_or(|(most, _)| step.hosts > most) {
+                            best = Some((step.hosts, start));
+                        }
+                    }
+                    PlanOutcome::Rejected(rejection) => {
+                        if let Reason::NoWindow { nearest, .. } = rejection.reason {
+                            prop_assert_eq!(nearest.hosts_available, step.hosts as u64);
+                        }
+                    }
+                }
             }
-            let best = (earliest..=latest).map(|start| slowly(&request, start, &hosts).0).max().unwrap();
-            let most = availability.most(&request);
-            prop_assert_eq!(most.map_or(0, |step| step.hosts), best);
-            if let Some(most) = most {
-                let first = (earliest..=latest).find(|start| slowly(&request, *start, &hosts).0 == best);
-                prop_assert_eq!(Some(most.start.0), first);
+            let most = availability.most(Effort::Balanced, 1);
+            prop_assert_eq!(most, best.map(|(_, start)| Most { start: Time(start), is_proven: true }));
+            if let Some((most, _)) = best {
+                prop_assert_eq!(availability.at(Time(best.unwrap().1)).hosts, most);
             }
         }
     }
 
     #[test]
-    fn most_wants_the_totals_as_well() {
-        let hosts = [host(4, &[(0, 10, 3)]), host(4, &[(0, 10, 3)]), host(4, &[(10, 90, 4)])];
+    fn most_is_where_some_n_hosts_reach_the_totals() {
+        let raw = [([4, 0], vec![(0, 10, [3, 0])]), ([4, 0], vec![(0, 10, [3, 0])]), ([4, 0], vec![(10, 90, [4, 0])])];
+        let (site, hosts) = (SiteId::new("s").unwrap(), hosts(&raw));
+        let candidates = candidates(&site, &hosts);
         let request = request(r#"{"hosts":2,"duration":5,"per_host":{"cpu":1},"total":{"cpu":8}}"#);
-        let availability = availability(&request, (0, 50), &hosts);
+        let availability = Availability::new(&request, (Time(0), Time(50)), &candidates);
         assert_eq!(availability.at(Time(0)).hosts, 3);
-        let most = availability.most(&request).unwrap();
-        assert_eq!((most.start, most.hosts), (Time(10), 2));
+        let most = availability.most(Effort::Fast, 1);
+        assert_eq!(most, Some(Most { start: Time(10), is_proven: true }));
+        assert_eq!(availability.at(Time(10)).hosts, 2);
+    }
+
+    #[test]
+    fn full_hosts_do_not_count_when_only_a_total_is_asked() {
+        let full = || ([8, 0], vec![(0, 100, [8, 0])]);
+        let (site, hosts) = (SiteId::new("s").unwrap(), hosts(&[([8, 0], vec![]), full(), full(), full(), full()]));
+        let candidates = candidates(&site, &hosts);
+        let request = request(r#"{"hosts":5,"duration":10,"total":{"cpu":8}}"#);
+        let availability = Availability::new(&request, (Time(0), Time(0)), &candidates);
+        assert_eq!((availability.at(Time(0)).hosts, availability.most(Effort::Balanced, 1)), (1, None));
     }
 }

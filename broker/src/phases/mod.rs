@@ -27,6 +27,7 @@ mod sweep;
 mod tests;
 #[cfg(any(test, feature = "textbook"))]
 pub mod textbook;
+mod timeline;
 mod windowed;
 
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};

@@ -18,14 +18,12 @@ use super::{
     problem::{Problem, Slot},
     select_and_swap::swap_until_feasible,
     start_times::OpenRange,
-    windowed::SlidingPeak,
+    timeline::{Change, Timeline},
 };
 use crate::time::Time;
 
 /// Guards kept at a time; the oldest makes room.
 const GUARDS_MAX: usize = 4;
-/// Changes gathered before they are swept; a longer range is taken in parts.
-const CHANGES_MAX: usize = 1 << 20;
 
 /// A start and N positions of its slot that reach every total.
 pub(crate) struct Solution {
@@ -33,15 +31,6 @@ pub(crate) struct Solution {
     pub slot: Slot,
     /// N positions of the slot.
     pub chosen: Vec<u32>,
-}
-
-/// A change of what one host has free of one resource.
-#[derive(Clone, Copy)]
-struct Change {
-    time: i64,
-    /// `host * width + resource`.
-    cell: u32,
-    used: i64,
 }
 
 /// The search for the earliest start.
@@ -63,12 +52,14 @@ pub(crate) struct Sweep<'s, 'a, O> {
     searches_left: u32,
     guards: Vec<Guard>,
     next_guard: usize,
-    /// `a_ij^t` of the hosts in the current range.
-    free: Vec<i64>,
-    /// Resources of a host whose free amount is below `d_i`; not 0 for hosts outside the range.
-    short: Vec<u32>,
-    available: usize,
-    changes: Vec<Change>,
+    /// Starts with fewer available hosts are passed over: N, or more once a start with N or more was found possible.
+    available_min: usize,
+    is_after_most: bool,
+    /// The start with most available hosts so far, and how many.
+    most: Option<(Time, usize)>,
+    /// Most hosts that were available at a start that was not settled.
+    unsettled_hosts: usize,
+    timeline: Timeline<'s, 'a>,
     observer: &'s mut O,
 }
 
@@ -93,12 +84,21 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             searches_left: limits.feasibility_searches,
             guards: Vec::new(),
             next_guard: 0,
-            free: Vec::new(),
-            short: Vec::new(),
-            available: 0,
-            changes: Vec::new(),
+            available_min: problem.pick,
+            is_after_most: false,
+            most: None,
+            unsettled_hosts: 0,
+            timeline: Timeline::new(problem),
             observer,
         }
+    }
+
+    /// The start with most available hosts at which the totals can be reached, the earliest of such starts; and whether
+    /// it is proven that no start with more hosts exists.
+    pub fn most(mut self, all: &OpenRange) -> Option<(Time, bool)> {
+        self.is_after_most = true;
+        self.range(all);
+        self.most.map(|(start, hosts)| (start, self.unsettled_hosts <= hosts))
     }
 
     /// Looks at one start by itself.
@@ -145,6 +145,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             Settled::Impossible => {}
             Settled::Unknown => {
                 self.is_proven = false;
+                self.unsettled_hosts = self.unsettled_hosts.max(slot.len());
                 self.first_unproven.get_or_insert(slot.start);
             }
         }
@@ -168,15 +169,8 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     /// Sweeps one open range.
     pub fn range(&mut self, range: &OpenRange) -> Option<Solution> {
         let mut first = range.first;
-        // A part is all that is left of the range, halved until its changes fit into memory.
-        let mut length = range.last.0 - range.first.0 + 1;
         while first <= range.last {
-            let last = Time((first.0 + length - 1).min(range.last.0));
-            self.gather(range, first, last);
-            if self.changes.len() >= CHANGES_MAX && last > first {
-                length = ((last.0 - first.0 + 1) / 2).max(1);
-                continue;
-            }
+            let last = self.timeline.begin(&range.hosts, first, range.last);
             let found = self.part(first);
             if found.is_some() {
                 return found;
@@ -186,68 +180,21 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         None
     }
 
-    /// The state at `first` and all changes until `last`.
-    fn gather(&mut self, range: &OpenRange, first: Time, last: Time) {
-        let problem = self.problem;
-        let (hosts, width) = (problem.hosts.len(), problem.width());
-        let Sweep { free, short, changes, .. } = self;
-        free.clear();
-        free.resize(hosts * width, 0);
-        short.clear();
-        short.resize(hosts, u32::MAX);
-        changes.clear();
-        let mut peak = SlidingPeak::default();
-        for host in range.hosts.iter().map(|host| *host as usize) {
-            let before = changes.len();
-            short[host] = 0;
-            for resource in 0..width {
-                let cell = host * width + resource;
-                let limit = problem.limit(host, resource);
-                let own = changes.len();
-                let used = match problem.occupancy[cell] {
-                    None => 0,
-                    Some(occupancy) => {
-                        peak.follow(occupancy, problem.duration, (first, last), limit, |time, used| {
-                            // The pool times the width of a request is below 2^32.
-                            changes.push(Change { time, cell: cell as u32, used });
-                        })
-                    }
-                };
-                free[cell] = problem.capacity[cell] - used;
-                short[host] += u32::from(used > limit);
-                if used > limit && changes.len() == own {
-                    // Short for good: its other resources do not matter.
-                    changes.truncate(before);
-                    short[host] = u32::MAX;
-                    break;
-                }
-            }
-            if changes.len() >= CHANGES_MAX && first < last {
-                return;
-            }
-        }
-        changes.sort_by_key(|change| change.time);
-    }
-
     fn part(&mut self, first: Time) -> Option<Solution> {
-        let problem = self.problem;
-        let width = problem.width();
-        self.available = self.short.iter().filter(|short| **short == 0).count();
         for guard in &mut self.guards {
-            for host in 0..problem.hosts.len() {
-                let free = (self.short[host] == 0).then(|| &self.free[host * width..][..width]);
-                guard.update(problem, host, free);
+            for host in 0..self.problem.hosts.len() {
+                guard.update(self.problem, host, self.timeline.free(host));
             }
         }
         if let Some(found) = self.look(first) {
             return Some(found);
         }
-        let changes = std::mem::take(&mut self.changes);
+        let changes = self.timeline.take_changes();
         let mut found = None;
         for same_time in changes.chunk_by(|a, b| a.time == b.time) {
             let mut rose = false;
-            for same_host in same_time.chunk_by(|a, b| a.cell as usize / width == b.cell as usize / width) {
-                rose |= self.apply(same_host);
+            for (host, same_host) in self.timeline.by_host(same_time) {
+                rose |= self.apply(host, same_host);
             }
             if rose {
                 found = self.look(Time(same_time[0].time));
@@ -256,41 +203,27 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
                 }
             }
         }
-        self.changes = changes;
+        self.timeline.keep(changes);
         found
     }
 
     /// Applies all changes of one host at one time; true when it is available now and something free rose.
-    fn apply(&mut self, changes: &[Change]) -> bool {
-        let problem = self.problem;
-        let width = problem.width();
-        let host = changes[0].cell as usize / width;
-        let was_available = self.short[host] == 0;
-        let mut rose = false;
-        for change in changes {
-            let cell = change.cell as usize;
-            let (before, after) = (self.free[cell], problem.capacity[cell] - change.used);
-            let minimum = problem.minimum[cell - host * width];
-            self.free[cell] = after;
-            rose |= after > before;
-            self.short[host] = self.short[host] + u32::from(after < minimum) - u32::from(before < minimum);
+    fn apply(&mut self, host: usize, changes: &[Change]) -> bool {
+        let was_available = self.timeline.free(host).is_some();
+        let rose = self.timeline.apply(host, changes);
+        let free = self.timeline.free(host);
+        if free.is_some() || was_available {
+            self.guards.iter_mut().for_each(|guard| guard.update(self.problem, host, free));
         }
-        let is_available = self.short[host] == 0;
-        self.available = self.available + usize::from(is_available) - usize::from(was_available);
-        if is_available || was_available {
-            let free = is_available.then(|| &self.free[host * width..][..width]);
-            for guard in &mut self.guards {
-                guard.update(problem, host, free);
-            }
-        }
-        rose && is_available
+        rose && free.is_some()
     }
 
     /// Settles a start unless the count or a guard excludes it.
     fn look(&mut self, start: Time) -> Option<Solution> {
         let problem = self.problem;
-        if self.available < problem.pick {
-            self.miss.note(start, Miss::too_few(self.available, problem.pick));
+        let available = self.timeline.available();
+        if available < self.available_min {
+            self.miss.note(start, Miss::too_few(available, problem.pick));
             return None;
         }
         let reach = self.guards.iter().map(|guard| guard.reach(problem)).fold(1.0, f64::min);
@@ -298,9 +231,20 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             self.miss.note(start, reach);
             return None;
         }
-        let width = problem.width();
-        let hosts: Vec<u32> = (0..problem.hosts.len() as u32).filter(|host| self.short[*host as usize] == 0).collect();
-        let free = hosts.iter().flat_map(|host| &self.free[*host as usize * width..][..width]).copied().collect();
-        self.settle(Slot { start, hosts, free })
+        let mut slot = Slot { start, hosts: Vec::with_capacity(available), free: Vec::new() };
+        slot.free.reserve(available * problem.width());
+        for host in 0..problem.hosts.len() {
+            if let Some(free) = self.timeline.free(host) {
+                slot.hosts.push(host as u32);
+                slot.free.extend_from_slice(free);
+            }
+        }
+        let found = self.settle(slot)?;
+        if !self.is_after_most {
+            return Some(found);
+        }
+        self.available_min = available + 1;
+        self.most = Some((start, available));
+        None
     }
 }

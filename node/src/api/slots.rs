@@ -177,12 +177,12 @@ impl Question<'_> {
         }
     }
 
-    fn verdict(&self, availability: &Availability, candidates: &[Candidate<'_>]) -> Verdict {
+    fn verdict(&self, availability: &Availability<'_>, candidates: &[Candidate<'_>]) -> Verdict {
         let (earliest, latest) = self.at.map_or(self.window, |at| (at, at));
         if self.mode == Mode::Most
-            && let Some(step) = availability.most(self.request)
+            && let Some(most) = availability.most(self.effort, self.seed)
         {
-            return Verdict { start: Some(step.start), is_possible: true, is_proven: true, reason: None };
+            return Verdict { start: Some(most.start), is_possible: true, is_proven: most.is_proven, reason: None };
         }
         match phases::plan(self.request, earliest, latest, candidates, self.effort, self.seed, &mut ()) {
             PlanOutcome::Allocated(allocation) => Verdict {
