@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     ids::HostId,
-    resources::{Amounts, Attributes, amount_of},
+    resources::{Amounts, Attributes},
 };
 
 /// The speed of the reference host, in thousandths.
@@ -24,13 +24,4 @@ pub struct Host {
     pub speed: u32,
     /// Price in thousandths of a credit an hour.
     pub price: u32,
-}
-
-impl Host {
-    /// Whether the host could ever satisfy the minima and attributes, regardless of its schedule (phase I).
-    #[must_use]
-    pub fn could_ever_satisfy(&self, per_host: &Amounts, attributes: &Attributes) -> bool {
-        per_host.iter().all(|(name, minimum)| amount_of(&self.capacity, name) >= *minimum)
-            && attributes.iter().all(|(key, value)| self.attributes.get(key) == Some(value))
-    }
 }

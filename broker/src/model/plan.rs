@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     amount::{Amount, format_amount},
     ids::{HostId, SiteId},
+    request::Unmet,
     resources::{Amounts, ResourceName},
     time::Time,
 };
@@ -66,6 +67,23 @@ pub struct CutCounts {
     pub attributes: Vec<(String, u64)>,
     /// By resource whose capacity is below `d_i`.
     pub resources: Vec<(ResourceName, u64)>,
+}
+
+impl CutCounts {
+    /// Counts `hosts` hosts that lack this.
+    pub fn add(&mut self, unmet: Unmet, hosts: u64) {
+        fn count<K: PartialEq>(counts: &mut Vec<(K, u64)>, key: K, hosts: u64) {
+            match counts.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, count)) => *count += hosts,
+                None => counts.push((key, hosts)),
+            }
+        }
+        match unmet {
+            Unmet::Candidates => self.candidates += hosts,
+            Unmet::Attribute(key, value) => count(&mut self.attributes, format!("{key}={value}"), hosts),
+            Unmet::Minimum(name, _) => count(&mut self.resources, name, hosts),
+        }
+    }
 }
 
 /// The start that came nearest to a solution.

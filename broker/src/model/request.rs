@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     amount::Amount,
-    ids::{HostId, RequestId},
+    host::Host,
+    ids::{HostId, RequestId, SiteId},
     resources::{Amounts, Attributes, ResourceName, amount_of},
     time::{Span, Time},
 };
@@ -33,7 +34,7 @@ pub enum Effort {
 }
 
 /// A request as it is written down (`formats.md`); unchecked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestDocument {
     /// The writer's name for the request.
@@ -297,11 +298,76 @@ impl Request {
         amount_of(self.total(), name).max(Amount(from_hosts))
     }
 
+    /// What every host of this request must be and have, whatever its schedule (phase I).
+    #[must_use]
+    pub fn host_needs(&self) -> HostNeeds<'_> {
+        let minima = self.resources().into_iter().map(|name| (self.minimum_on_each(&name), name));
+        let minima = minima.filter(|(least, _)| *least > Amount::ZERO).collect();
+        let names_sites = self.candidates().is_some_and(|named| named.iter().any(|name| name.as_str().contains('/')));
+        HostNeeds { request: self, minima, names_sites }
+    }
+
     /// The same request under another name.
     #[must_use]
     pub fn with_id(mut self, id: RequestId) -> Request {
         self.document.id = Some(id);
         self
+    }
+}
+
+/// Something that a host lacks to serve a request, whatever its schedule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unmet {
+    /// It is not one of the named candidates.
+    Candidates,
+    /// An attribute does not have this value.
+    Attribute(String, String),
+    /// The capacity is below this minimum.
+    Minimum(ResourceName, Amount),
+}
+
+/// The one definition of "could serve": the hosts of phase I, for the planner, for discovery and for the simulators.
+#[derive(Debug, Clone)]
+pub struct HostNeeds<'r> {
+    request: &'r Request,
+    /// `d_i` above zero, in the order of the resources.
+    minima: Vec<(Amount, ResourceName)>,
+    /// Whether some candidate is named as `site/host`.
+    names_sites: bool,
+}
+
+impl<'r> HostNeeds<'r> {
+    /// The candidates of the request that mean this host: its id (of any site), or `site/host`.
+    pub fn names_of(&self, site: &SiteId, host: &HostId) -> impl Iterator<Item = &'r HostId> + use<'r> {
+        let named = self.request.candidates().unwrap_or_default();
+        let qualified = self.names_sites.then(|| format!("{site}/{host}"));
+        [Some(host.as_str()), qualified.as_deref()]
+            .map(|name| {
+                let name = name?;
+                named.binary_search_by(|candidate| candidate.as_str().cmp(name)).ok().map(|at| &named[at])
+            })
+            .into_iter()
+            .flatten()
+    }
+
+    /// The first need that this host does not meet: candidates, then attributes, then minima.
+    #[must_use]
+    pub fn first_unmet(&self, site: &SiteId, host: &Host) -> Option<Unmet> {
+        if self.request.candidates().is_some() && self.names_of(site, &host.id).next().is_none() {
+            return Some(Unmet::Candidates);
+        }
+        let lacks = |(key, value): &(&String, &String)| host.attributes.get(*key) != Some(*value);
+        if let Some((key, value)) = self.request.attributes().iter().find(lacks) {
+            return Some(Unmet::Attribute(key.clone(), value.clone()));
+        }
+        let short = self.minima.iter().find(|(least, name)| amount_of(&host.capacity, name) < *least);
+        short.map(|(least, name)| Unmet::Minimum(name.clone(), *least))
+    }
+
+    /// Whether this host could serve the request if it were empty.
+    #[must_use]
+    pub fn are_met_by(&self, site: &SiteId, host: &Host) -> bool {
+        self.first_unmet(site, host).is_none()
     }
 }
 

@@ -3,48 +3,35 @@
 //! Invariant: every host chosen meets all minima by capacity and all attributes; a sample holds distinct hosts, in the
 //! order of the hosts given, and depends on the seed only.
 
+use std::collections::BTreeMap;
+
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{Candidate, select_and_swap::below};
 use crate::{
     plan::{CutCounts, Reason},
-    request::{MAX_CANDIDATES, Request},
-    resources::amount_of,
+    request::{MAX_CANDIDATES, Request, Unmet},
 };
 
-/// The hosts that could satisfy `request` whatever their schedules: indices into `candidates`, ascending.
+/// The hosts that could serve `request` whatever their schedules: indices into `candidates`, ascending.
 ///
 /// # Errors
 /// [`Reason::TooFewHosts`] when there are fewer than N, with how many each constraint cut.
 pub fn eligible(request: &Request, candidates: &[Candidate<'_>]) -> Result<Vec<usize>, Reason> {
-    let minima: Vec<_> = request.resources().into_iter().map(|name| (request.minimum_on_each(&name), name)).collect();
-    let mut not_named = 0;
-    let mut by_attribute = vec![0_u64; request.attributes().len()];
-    let mut by_resource = vec![0_u64; minima.len()];
+    let needs = request.host_needs();
+    let mut unmet: BTreeMap<Unmet, u64> = BTreeMap::new();
     let mut found = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
-        let host = candidate.host;
-        let lacks = |(key, value): (&String, &String)| host.attributes.get(key) != Some(value);
-        if request.candidates().is_some_and(|named| named.binary_search(&host.id).is_err()) {
-            not_named += 1;
-        } else if let Some(attribute) = request.attributes().iter().position(lacks) {
-            by_attribute[attribute] += 1;
-        } else if let Some(resource) = minima.iter().position(|(d, name)| amount_of(&host.capacity, name) < *d) {
-            by_resource[resource] += 1;
-        } else {
-            found.push(index);
+        match needs.first_unmet(candidate.site, candidate.host) {
+            Some(lacking) => *unmet.entry(lacking).or_default() += 1,
+            None => found.push(index),
         }
     }
     if found.len() >= request.hosts() {
         return Ok(found);
     }
-    let attributes = request.attributes().iter().map(|(key, value)| format!("{key}={value}")).zip(by_attribute);
-    let resources = minima.into_iter().map(|(_, name)| name).zip(by_resource);
-    let cut = CutCounts {
-        candidates: not_named,
-        attributes: attributes.filter(|(_, count)| *count > 0).collect(),
-        resources: resources.filter(|(_, count)| *count > 0).collect(),
-    };
+    let mut cut = CutCounts::default();
+    unmet.into_iter().for_each(|(lacking, hosts)| cut.add(lacking, hosts));
     Err(Reason::TooFewHosts { found: found.len() as u64, asked: request.hosts() as u64, cut })
 }
 

@@ -58,11 +58,7 @@ impl<'a> Problem<'a> {
         let minimum: Vec<i64> = resources.iter().map(|name| signed(request.minimum_on_each(name))).collect();
         let pick = request.hosts();
         // At most MAX_HOSTS minima of at most 2^48: inside 63 bits.
-        let needed: Vec<i64> = resources
-            .iter()
-            .zip(&minimum)
-            .map(|(name, d)| signed(amount_of(request.total(), name)).max(d * pick.cast_signed() as i64))
-            .collect();
+        let needed: Vec<i64> = resources.iter().map(|name| request.needed_in_sum(name).0.cast_signed()).collect();
         let is_binding = minimum.iter().zip(&needed).map(|(d, e)| *e > d * pick.cast_signed() as i64).collect();
         let mut hosts: Vec<&Candidate<'_>> = candidates.iter().collect();
         let key = |candidate: &&'a Candidate<'a>| (candidate.site, &candidate.host.id);

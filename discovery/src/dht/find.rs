@@ -13,11 +13,10 @@ use std::{
 };
 
 use broker::{
-    amount::{Amount, format_amount},
-    host::Host,
+    amount::format_amount,
     ids::{HostId, SiteId},
     negotiation::FoundHost,
-    resources::{Amounts, Attributes, ResourceName, amount_of},
+    request::{Request, Unmet},
     time::Millis,
 };
 use futures::{StreamExt as _, stream};
@@ -41,12 +40,8 @@ pub struct Query {
     /// With this many fitting hosts in the view the find does not wait for the DHT index; the index is then searched in
     /// the background, for the next time. At most `count`.
     pub enough: usize,
-    /// Capacity that each host must have.
-    pub per_host: Amounts,
-    /// Attributes that each host must have.
-    pub attributes: Attributes,
-    /// Only these: a host id (of any site), or `site/host`.
-    pub candidates: Option<Vec<HostId>>,
+    /// The request, which says what a host must be and have to serve it.
+    pub request: Request,
     /// How long ago a schedule may have been confirmed.
     pub max_schedule_age: Millis,
     /// How long the find may take.
@@ -73,21 +68,19 @@ pub struct Found {
 pub enum Constraint {
     /// The site is not left out.
     NotExcluded,
-    /// The host is one of those named.
-    Candidates,
-    /// The attribute has the value.
-    Attribute(String, String),
-    /// The capacity is at least this.
-    PerHost(ResourceName, Amount),
+    /// A need of the request that hosts do not meet.
+    Need(Unmet),
 }
 
 impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Constraint::NotExcluded => f.write_str("excluded sites"),
-            Constraint::Candidates => f.write_str("candidates"),
-            Constraint::Attribute(key, value) => write!(f, "attribute {key}={value}"),
-            Constraint::PerHost(name, amount) => write!(f, "per_host {name}>={}", format_amount(name, *amount)),
+            Constraint::Need(Unmet::Candidates) => f.write_str("candidates"),
+            Constraint::Need(Unmet::Attribute(key, value)) => write!(f, "attribute {key}={value}"),
+            Constraint::Need(Unmet::Minimum(name, least)) => {
+                write!(f, "per_host {name}>={}", format_amount(name, *least))
+            }
         }
     }
 }
@@ -162,7 +155,7 @@ impl Finder {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut matching = matching(&self.shared().view, &query);
         if !is_sufficient(&query, &matching, query.count) {
-            if query.candidates.is_none() && matching.count() >= query.enough.min(query.count) {
+            if query.request.candidates().is_none() && matching.count() >= query.enough.min(query.count) {
                 self.search_in_background(query.clone(), StdRng::seed_from_u64(seed));
             } else {
                 // Half of the time for the search, half for the schedules.
@@ -178,7 +171,7 @@ impl Finder {
             hosts.shuffle(&mut rng);
         }
         hosts.append(&mut unanswered);
-        let wanted = if query.candidates.is_some() { usize::MAX } else { query.count };
+        let wanted = if query.request.candidates().is_some() { usize::MAX } else { query.count };
         let (hosts, without_schedule) = self.with_schedules(&query, hosts, wanted, started).await;
         Found { hosts, known_hosts, cut: cut.into_iter().collect(), without_schedule }
     }
@@ -281,11 +274,11 @@ impl Finder {
         let shared = self.shared();
         let grid = &shared.config.grid;
         let keys_max = shared.config.limits.find_keys_max;
-        if query.candidates.is_some() {
+        if query.request.candidates().is_some() {
             let missing = matching(&shared.view, query).missing;
             return vec![missing.iter().take(keys_max).map(|host| index::key_of_host(grid, host)).collect()];
         }
-        let keys = index::keys_of_query(grid, &query.per_host, &query.attributes);
+        let keys = index::keys_of_query(grid, &query.request);
         let now = shared.clock.now();
         let mut groups: Vec<Vec<RecordKey>> = [keys.precise, keys.fallback]
             .into_iter()
@@ -326,27 +319,24 @@ impl Finder {
 }
 
 fn is_sufficient(query: &Query, matching: &Matching, count: usize) -> bool {
-    if query.candidates.is_some() { matching.missing.is_empty() } else { matching.count() >= count }
+    if query.request.candidates().is_some() { matching.missing.is_empty() } else { matching.count() >= count }
 }
 
 /// Splits the hosts of the view into those that fit and those that a constraint cuts.
 fn matching(view: &SharedView, query: &Query) -> Matching {
     let mut matching = Matching::default();
-    let named: Option<BTreeSet<&str>> =
-        query.candidates.as_ref().map(|candidates| candidates.iter().map(HostId::as_str).collect());
-    let mut met: BTreeSet<String> = BTreeSet::new();
+    let needs = query.request.host_needs();
+    let mut met: BTreeSet<&HostId> = BTreeSet::new();
     view.for_each_host(|site, host, has_answered| {
         matching.known_hosts += 1;
-        if let Some(named) = &named {
-            let names = [host.id.as_str().to_owned(), format!("{site}/{}", host.id)];
-            let borne: Vec<String> = names.into_iter().filter(|name| named.contains(name.as_str())).collect();
-            if borne.is_empty() {
-                *matching.cut.entry(Constraint::Candidates).or_default() += 1;
-                return;
-            }
-            met.extend(borne);
-        }
-        match first_unmet(query, site, host) {
+        met.extend(needs.names_of(site, &host.id));
+        let unmet = match needs.first_unmet(site, host) {
+            // Candidates come first, since a host that nobody asked for says nothing about what is left out.
+            Some(Unmet::Candidates) => Some(Constraint::Need(Unmet::Candidates)),
+            _ if query.exclude.contains(site) => Some(Constraint::NotExcluded),
+            unmet => unmet.map(Constraint::Need),
+        };
+        match unmet {
             Some(constraint) => *matching.cut.entry(constraint).or_default() += 1,
             None => {
                 let hosts = if has_answered { &mut matching.hosts } else { &mut matching.unanswered };
@@ -354,21 +344,9 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
             }
         }
     });
-    let candidates = query.candidates.iter().flatten();
-    matching.missing = candidates.filter(|name| !met.contains(name.as_str())).cloned().collect();
+    let candidates = query.request.candidates().unwrap_or_default().iter();
+    matching.missing = candidates.filter(|name| !met.contains(name)).cloned().collect();
     matching
-}
-
-fn first_unmet(query: &Query, site: &SiteId, host: &Host) -> Option<Constraint> {
-    if query.exclude.contains(site) {
-        return Some(Constraint::NotExcluded);
-    }
-    let attribute = query.attributes.iter().find(|(key, value)| host.attributes.get(*key) != Some(value));
-    if let Some((key, value)) = attribute {
-        return Some(Constraint::Attribute(key.clone(), value.clone()));
-    }
-    let short = query.per_host.iter().find(|(name, minimum)| amount_of(&host.capacity, name) < **minimum);
-    short.map(|(name, minimum)| Constraint::PerHost(name.clone(), *minimum))
 }
 
 impl Searches {

@@ -8,13 +8,13 @@
 //! Invariant: every site with hosts provides one of the keys that any query may fall back on, and a site has at most
 //! [`KEYS_PER_SITE_MAX`] keys whatever it offers.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use broker::{
-    amount::Amount,
     host::Host,
     ids::{HostId, SiteId},
-    resources::{Amounts, Attributes, ResourceName},
+    request::Request,
+    resources::ResourceName,
 };
 use libp2p::kad::{KBucketKey, RecordKey};
 
@@ -33,6 +33,11 @@ const HOST_KEYS_MAX: usize = 64;
 pub const KEYS_PER_SITE_MAX: usize = 1 + ATTRIBUTE_KEYS_MAX + CAPACITY_KEYS_MAX + HOST_KEYS_MAX;
 /// How many powers of two above the asked capacity a reader looks at: up to 256 times what was asked.
 const BUCKETS_READ: u32 = 8;
+
+/// How many powers of two below the average of a total.
+const BUCKETS_BELOW: u32 = 2;
+/// Resources that hardly any host lacks.
+const COMMON: [&str; 4] = ["cpu", "memory", "disk", "mhz"];
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Property<'a> {
@@ -91,10 +96,10 @@ pub fn keys_of_site(grid: &GridId, site: &SiteId, hosts: &[Host]) -> Vec<RecordK
         .collect()
 }
 
-/// The keys to look at for a query.
+/// The keys to look at for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryKeys {
-    /// Those of the query's first attribute, else of its largest minimum, else none. One property is enough, since
+    /// Those of the request's first attribute, else of its scarcest resource, else none. One property is enough, since
     /// every provider's advert is read anyway; attributes come first because they usually cut most.
     pub precise: Vec<RecordKey>,
     /// Those of all sites, for when the precise ones do not suffice: every site with a fitting host is under one.
@@ -103,20 +108,37 @@ pub struct QueryKeys {
 
 /// The keys under which the sites with fitting hosts are found, in no particular order of shards.
 #[must_use]
-pub fn keys_of_query(grid: &GridId, per_host: &Amounts, attributes: &Attributes) -> QueryKeys {
-    let minimum = per_host.iter().filter(|(_, amount)| **amount > Amount::ZERO).max_by_key(|(_, amount)| **amount);
-    let precise: Vec<Property<'_>> = if let Some((key, value)) = attributes.iter().next() {
-        vec![Property::Attribute(key, value)]
-    } else if let Some((name, amount)) = minimum {
-        let lowest = amount.0.ilog2();
-        (lowest..(lowest + BUCKETS_READ).min(u64::BITS)).map(|bucket| Property::Capacity(name, bucket)).collect()
-    } else {
-        Vec::new()
+pub fn keys_of_query(grid: &GridId, request: &Request) -> QueryKeys {
+    let scarcest = scarcest(request);
+    let precise: Vec<Property<'_>> = match (request.attributes().iter().next(), &scarcest) {
+        (Some((key, value)), _) => vec![Property::Attribute(key, value)],
+        (None, Some((name, buckets))) => buckets.clone().map(|bucket| Property::Capacity(name, bucket)).collect(),
+        (None, None) => Vec::new(),
     };
-    let all_shards = |properties: &[Property<'_>]| {
-        (0..SHARDS).flat_map(|shard| properties.iter().map(move |property| key_of(grid, property, shard))).collect()
-    };
-    QueryKeys { precise: all_shards(&precise), fallback: all_shards(&[Property::Present]) }
+    QueryKeys { precise: in_all_shards(grid, &precise), fallback: keys_of_all(grid) }
+}
+
+/// The keys under which all sites with hosts are found.
+#[must_use]
+pub fn keys_of_all(grid: &GridId) -> Vec<RecordKey> {
+    in_all_shards(grid, &[Property::Present])
+}
+
+fn in_all_shards(grid: &GridId, properties: &[Property<'_>]) -> Vec<RecordKey> {
+    (0..SHARDS).flat_map(|shard| properties.iter().map(move |property| key_of(grid, property, shard))).collect()
+}
+
+/// The resource by which hosts are looked for, and the powers of two of capacities: one that hardly any host lacks comes
+/// last, among others the one of which most is asked. Around what a host gives on average, since hosts may share a total
+/// unevenly, but not below what each must have.
+fn scarcest(request: &Request) -> Option<(ResourceName, Range<u32>)> {
+    let asked = request.resources().into_iter().filter_map(|name| {
+        let average = request.needed_in_sum(&name).0 / request.hosts() as u64;
+        let lowest = (average >> BUCKETS_BELOW).max(request.minimum_on_each(&name).0).checked_ilog2()?;
+        Some((!COMMON.contains(&name.as_str()), average, name, lowest))
+    });
+    let (_, _, name, lowest) = asked.max()?;
+    Some((name, lowest..(lowest + BUCKETS_READ).min(u64::BITS)))
 }
 
 /// The key under which the site of a named host is found.
@@ -150,6 +172,7 @@ fn hashed(grid: &GridId, parts: &[&str]) -> RecordKey {
 mod tests {
     use std::collections::BTreeMap;
 
+    use broker::{amount::Amount, request::RequestDocument};
     use proptest::prelude::*;
 
     use super::*;
@@ -168,6 +191,14 @@ mod tests {
         GridId::new("test").unwrap()
     }
 
+    fn request(document: RequestDocument) -> Request {
+        Request::try_from(RequestDocument { hosts: document.hosts.max(1), duration: 60, ..document }).unwrap()
+    }
+
+    fn amounts(cpu: u64) -> BTreeMap<ResourceName, Amount> {
+        BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(cpu))])
+    }
+
     proptest! {
         #[test]
         fn a_fitting_host_is_always_under_a_key_of_the_query(
@@ -175,15 +206,40 @@ mod tests {
         ) {
             let site = SiteId::new(&site).unwrap();
             let host = host("h1", cpu, "x86_64");
-            let per_host = BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(asked))]);
             let attributes = if by_attribute { host.attributes.clone() } else { BTreeMap::new() };
-            let fits = host.could_ever_satisfy(&per_host, &attributes);
+            let request = request(RequestDocument { per_host: amounts(asked), attributes, ..RequestDocument::default() });
+            let fits = request.host_needs().are_met_by(&site, &host);
             let provided = keys_of_site(&grid(), &site, &[host]);
-            let read = keys_of_query(&grid(), &per_host, &attributes);
+            let read = keys_of_query(&grid(), &request);
             let is_in_reach = by_attribute || cpu / asked < 128;
             prop_assert!(!fits || !is_in_reach || read.precise.iter().any(|key| provided.contains(key)));
             prop_assert!(read.fallback.iter().any(|key| provided.contains(key)));
         }
+
+        #[test]
+        fn a_host_with_about_its_share_of_a_total_is_under_a_key_of_the_query(
+            cpu in 1_u64..1 << 20, hosts in 1_u32..40, asked in 1_u64..1 << 24, site in "[a-z]{1,20}"
+        ) {
+            let site = SiteId::new(&site).unwrap();
+            let request = request(RequestDocument { hosts, total: amounts(asked), ..RequestDocument::default() });
+            let provided = keys_of_site(&grid(), &site, &[host("h1", cpu, "x86_64")]);
+            let read = keys_of_query(&grid(), &request);
+            let share = asked / u64::from(hosts);
+            prop_assert_eq!(share == 0, read.precise.is_empty());
+            if (share / 4..=share * 16).contains(&cpu) && share > 0 {
+                prop_assert!(read.precise.iter().any(|key| provided.contains(key)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_resource_that_few_hosts_have_is_looked_for_first() {
+        let gpu = BTreeMap::from([(ResourceName::new("gpu").unwrap(), Amount(8))]);
+        let total: BTreeMap<_, _> = gpu.iter().chain(&amounts(1 << 20)).map(|(n, a)| (n.clone(), *a)).collect();
+        let both = keys_of_query(&grid(), &request(RequestDocument { hosts: 4, total, ..RequestDocument::default() }));
+        let alone =
+            keys_of_query(&grid(), &request(RequestDocument { hosts: 4, total: gpu, ..RequestDocument::default() }));
+        assert_eq!(both.precise, alone.precise);
     }
 
     #[test]
@@ -191,7 +247,7 @@ mod tests {
         let other = GridId::new("other").unwrap();
         let site = SiteId::new("s").unwrap();
         assert_ne!(advert_key(&grid(), &site), advert_key(&other, &site));
-        let keys = keys_of_query(&grid(), &BTreeMap::new(), &BTreeMap::new());
+        let keys = keys_of_query(&grid(), &request(RequestDocument::default()));
         assert_eq!(keys.precise, Vec::new());
         assert_eq!(keys.fallback.iter().map(|key| key.to_vec()).collect::<BTreeSet<_>>().len(), usize::from(SHARDS));
         assert_ne!(hashed(&grid(), &["ab", "c"]), hashed(&grid(), &["a", "bc"]));

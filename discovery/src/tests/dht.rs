@@ -1,5 +1,7 @@
 //! Finding hosts, above all those of sites that were never heard of.
 
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
 use super::*;
 use crate::Constraint;
 
@@ -36,7 +38,8 @@ async fn hosts_of_sites_never_heard_of_are_found() {
     assert_eq!(all, (0..12).map(|number| format!("h{number}")).collect());
 
     let mut by_attribute = query(6);
-    by_attribute.attributes = BTreeMap::from([("arch".to_owned(), "aarch64".to_owned())]);
+    let attributes = BTreeMap::from([("arch".to_owned(), "aarch64".to_owned())]);
+    by_attribute.request = request(RequestDocument { attributes, ..RequestDocument::default() });
     let found = nodes[4].discovery.find(by_attribute, 1).await;
     assert!(!found.hosts.is_empty(), "{found:?}");
     assert!(found.hosts.iter().all(|found| found.host.attributes["arch"] == "aarch64"));
@@ -48,7 +51,8 @@ async fn named_candidates_are_found_by_their_names() {
     published(&nodes).await;
     let mut named = query(1);
     let qualified = HostId::new(&format!("{}/h2", nodes[2].discovery.site_id())).unwrap();
-    named.candidates = Some(vec![HostId::new("h3").unwrap(), HostId::new("h4").unwrap(), HostId::new("none").unwrap()]);
+    let naming = |candidates| RequestDocument { candidates: Some(candidates), ..RequestDocument::default() };
+    named.request = request(naming(["h3", "h4", "none"].map(|id| HostId::new(id).unwrap()).to_vec()));
     let mut found = BTreeSet::new();
     // A record just put may be missing for a reader in the first moments.
     for seed in 0..10 {
@@ -58,7 +62,7 @@ async fn named_candidates_are_found_by_their_names() {
         }
     }
     assert_eq!(found, BTreeSet::from(["h3".to_owned(), "h4".to_owned()]));
-    named.candidates = Some(vec![qualified]);
+    named.request = request(naming(vec![qualified]));
     let found = nodes[2].discovery.find(named, 1).await;
     assert_eq!(ids(&found), BTreeSet::from(["h2".to_owned()]));
 }
@@ -71,8 +75,8 @@ async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
     let node = node(&[]).await;
     node.discovery.publish_advert("a".to_owned(), None, hosts).unwrap();
     let mut query = query(5);
-    query.per_host = amounts(2000);
-    query.attributes = BTreeMap::from([("arch".to_owned(), "x86_64".to_owned())]);
+    let attributes = BTreeMap::from([("arch".to_owned(), "x86_64".to_owned())]);
+    query.request = request(RequestDocument { per_host: amounts(2000), attributes, ..RequestDocument::default() });
     let (one, again, other) = (
         node.discovery.find(query.clone(), 1).await,
         node.discovery.find(query.clone(), 1).await,
@@ -106,4 +110,58 @@ async fn a_silent_site_is_left_out_and_counted() {
     query.timeout = Millis(1_000);
     let found = nodes[0].discovery.find(query, 1).await;
     assert_eq!((found.hosts.len(), found.without_schedule), (2, 1), "{found:?}");
+}
+
+/// Phase I of the node against what a request means, written out: also with totals only, and with named candidates.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_are_found_that_could_serve_and_no_others() {
+    let mut random = StdRng::seed_from_u64(7);
+    let names = ["cpu", "gpu"].map(|name| ResourceName::new(name).unwrap());
+    let node = node(&[]).await;
+    let site = node.discovery.site_id().clone();
+    let mut hosts: Vec<Host> = (0..30).map(|number| host(&format!("h{number}"), 1, "x86_64")).collect();
+    for host in &mut hosts {
+        host.capacity = names.iter().map(|name| (name.clone(), Amount(random.random_range(0..4)))).collect();
+    }
+    node.discovery.publish_advert("a".to_owned(), None, hosts.clone()).unwrap();
+    let mut with_totals_only = 0;
+    for seed in 0..200 {
+        let mut some = |most: u64| -> Amounts {
+            let named = names.iter().filter(|_| random.random_bool(0.5)).cloned().collect::<Vec<_>>();
+            named.into_iter().map(|name| (name, Amount(random.random_range(0..most)))).collect()
+        };
+        let (per_host, total) = (some(3), some(8));
+        let n = random.random_range(1..4_u32);
+        let candidates = random.random_bool(0.3).then(|| {
+            let name = |number: usize| {
+                if number.is_multiple_of(2) { format!("h{number}") } else { format!("{site}/h{number}") }
+            };
+            (0..12).map(|number| HostId::new(&name(number)).unwrap()).collect::<Vec<HostId>>()
+        });
+        let fits = |(number, host): &(usize, &Host)| {
+            let least = |name: &ResourceName| match (per_host.get(name), total.get(name)) {
+                (Some(least), _) => least.0,
+                (None, Some(total)) if total.0 >= u64::from(n) => 1,
+                _ => 0,
+            };
+            names.iter().all(|name| host.capacity[name].0 >= least(name)) && (candidates.is_none() || *number < 12)
+        };
+        let expected: BTreeSet<String> =
+            hosts.iter().enumerate().filter(fits).map(|(_, host)| host.id.to_string()).collect();
+        with_totals_only += usize::from(per_host.is_empty() && expected.len() < hosts.len());
+        let document = RequestDocument {
+            hosts: n,
+            per_host: per_host.clone(),
+            total: total.clone(),
+            candidates: candidates.clone(),
+            ..RequestDocument::default()
+        };
+        let query = Query { request: request(document), enough: 0, ..query(100) };
+        assert_eq!(
+            ids(&node.discovery.find(query, seed).await),
+            expected,
+            "{n} hosts, {per_host:?} each, {total:?} in all"
+        );
+    }
+    assert!(with_totals_only > 10, "{with_totals_only}");
 }

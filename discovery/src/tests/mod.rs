@@ -22,6 +22,7 @@ use broker::{
         Advert, AttemptId, ChangeKind, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate, SiteAnswer,
         SiteRequest,
     },
+    request::{Request, RequestDocument},
     resources::{Amounts, ResourceName},
     schedule::Schedule,
     time::{Millis, Time, Window},
@@ -155,13 +156,15 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+fn request(document: RequestDocument) -> Request {
+    Request::try_from(RequestDocument { hosts: document.hosts.max(1), duration: 60, ..document }).unwrap()
+}
+
 fn query(count: usize) -> Query {
     Query {
         count,
         enough: count,
-        per_host: amounts(1000),
-        attributes: BTreeMap::new(),
-        candidates: None,
+        request: request(RequestDocument { per_host: amounts(1000), ..RequestDocument::default() }),
         max_schedule_age: Millis(60_000),
         timeout: Millis(5_000),
         exclude: BTreeSet::new(),

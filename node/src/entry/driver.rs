@@ -311,27 +311,15 @@ pub async fn find(
     exclude: BTreeSet<SiteId>,
     age_max: Millis,
 ) -> Found {
-    let query = Query {
-        count,
-        enough,
-        per_host: request.per_host().clone(),
-        attributes: request.attributes().clone(),
-        candidates: request.candidates().map(<[_]>::to_vec),
-        max_schedule_age: age_max,
-        timeout: FIND_TIMEOUT,
-        exclude,
-    };
+    let query =
+        Query { count, enough, request: request.clone(), max_schedule_age: age_max, timeout: FIND_TIMEOUT, exclude };
     let found = discovery.find(query, seed).await;
     discovery.prepare(found.hosts.iter().map(|host| host.site.clone()));
     let mut cut = CutCounts::default();
     for (constraint, hosts) in found.cut {
-        let hosts = hosts as u64;
-        match constraint {
-            // Sites that this request leaves out are told with the tries that they failed in.
-            Constraint::NotExcluded => {}
-            Constraint::Candidates => cut.candidates += hosts,
-            Constraint::Attribute(key, value) => cut.attributes.push((format!("{key}={value}"), hosts)),
-            Constraint::PerHost(name, _) => cut.resources.push((name, hosts)),
+        // Sites that this request leaves out are reported with the attempts that they failed in.
+        if let Constraint::Need(unmet) = constraint {
+            cut.add(unmet, hosts as u64);
         }
     }
     Found { hosts: found.hosts, known_hosts: found.known_hosts, without_schedule: found.without_schedule, cut }

@@ -3,13 +3,15 @@
 //!
 //! Invariant: what a node plans on comes out of its own [`SiteView`]s (and its own ledger) only.
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use broker::{
+    ids::SiteId,
     ledger::ScheduleUpdateParts,
     negotiation::{self, Found, FoundHost},
     plan::CutCounts,
     protocol::{Advert, ScheduleSnapshot, ScheduleUpdate, SiteAnswer},
+    request::Request,
     time::Millis,
     view::{Heard, SiteView},
 };
@@ -153,7 +155,7 @@ impl World {
 
     /// Phase I: with enough known it answers at once, else it asks for what is missing and waits a while.
     pub(super) fn search(&mut self, node: usize, search: Search, enough: usize) {
-        let (found, mut missing) = self.look_around(node, &search);
+        let (found, mut missing) = self.look_for(node, &search);
         if let Some(running) = self.nodes[node].running() {
             missing.extend((0..self.nodes.len()).filter(|site| *site != node && !running.views.contains_key(site)));
         }
@@ -167,7 +169,7 @@ impl World {
     }
 
     pub(super) fn found(&mut self, node: usize, search: &Search) {
-        let (mut found, _) = self.look_around(node, search);
+        let (mut found, _) = self.look_for(node, search);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(search.seed);
         while found.hosts.len() > search.count {
             let index = random.random_range(0..found.hosts.len());
@@ -187,27 +189,34 @@ impl World {
         })
     }
 
-    /// What the node believes, and the sites whose schedules it lacks.
-    fn look_around(&self, node: usize, search: &Search) -> (Found, Vec<usize>) {
+    fn look_for(&self, node: usize, search: &Search) -> (Found, Vec<usize>) {
+        let running = self.nodes[node].running();
+        let negotiation = running.and_then(|running| running.machines.negotiations.get(&search.request));
+        negotiation.map(|found| self.look_around(node, found.wanted(), &search.exclude)).unwrap_or_default()
+    }
+
+    /// What the node believes of hosts that could serve, and the sites whose schedules it lacks.
+    fn look_around(&self, node: usize, wanted: &Request, exclude: &BTreeSet<SiteId>) -> (Found, Vec<usize>) {
         let now = self.clock(node);
         let (mut found, mut missing) = (Found::default(), Vec::new());
         let Some(running) = self.nodes[node].running() else { return (found, missing) };
-        let Some(negotiation) = running.machines.negotiations.get(&search.request) else { return (found, missing) };
-        let request = &negotiation.record().request;
+        let needs = wanted.host_needs();
         let mut cut = CutCounts::default();
-        let own =
-            (!search.exclude.contains(running.machines.ledger.site())).then(|| running.machines.ledger.snapshot(now));
+        let own = (!exclude.contains(running.machines.ledger.site())).then(|| running.machines.ledger.snapshot(now));
         if let Some(own) = own {
             for (host, (_, schedule)) in running.machines.ledger.hosts().zip(own.hosts) {
                 found.known_hosts += 1;
                 let host = host.host().clone();
-                if host.could_ever_satisfy(request.per_host(), request.attributes()) {
-                    found.hosts.push(FoundHost { site: own.site.clone(), host, schedule, version: own.version });
+                match needs.first_unmet(&own.site, &host) {
+                    Some(unmet) => cut.add(unmet, 1),
+                    None => {
+                        found.hosts.push(FoundHost { site: own.site.clone(), host, schedule, version: own.version });
+                    }
                 }
             }
         }
         for (index, view) in &running.views {
-            let is_excluded = search.exclude.contains(&view.advert().site);
+            let is_excluded = exclude.contains(&view.advert().site);
             if is_excluded || view.expires() <= now.monotonic {
                 continue;
             }
@@ -217,8 +226,8 @@ impl World {
             }
             for host in &view.advert().hosts {
                 found.known_hosts += 1;
-                if !host.could_ever_satisfy(request.per_host(), request.attributes()) {
-                    cut.candidates += 1;
+                if let Some(unmet) = needs.first_unmet(&view.advert().site, host) {
+                    cut.add(unmet, 1);
                 } else if let Some(known) = fresh {
                     let schedule = known.by_host.get(&host.id).cloned().unwrap_or_default();
                     let (site, host) = (view.advert().site.clone(), host.clone());
@@ -230,5 +239,53 @@ impl World {
         }
         found.cut = cut;
         (found, missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Moment;
+
+    /// Phase I against what a request means, written out: also with totals only, and with named candidates.
+    #[test]
+    fn hosts_are_found_that_could_serve_and_no_others() {
+        let mut with_totals_only = 0;
+        for seed in 0..30 {
+            let mut world = World::of_seed(seed, None, false);
+            while world.advance(Moment(20_000_000)) {}
+            let anything = serde_json::from_str(r#"{"hosts":1,"duration":1}"#).unwrap();
+            let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+            for node in 0..world.nodes.len() {
+                let all = world.look_around(node, &anything, &BTreeSet::new()).0.hosts;
+                let names: Vec<_> = all.iter().flat_map(|found| found.host.capacity.keys()).cloned().collect();
+                for n in (1..=4_u64).filter(|_| !names.is_empty()) {
+                    let name = &names[random.random_range(0..names.len())];
+                    let (least, total) = (random.random_range(0..6_000_u64), random.random_range(0..6_u64));
+                    let with_least = random.random_bool(0.5);
+                    let per_host = if with_least { format!(r#""{name}":{least}"#) } else { String::new() };
+                    let named = random.random_bool(0.3) && all.len() as u64 > n;
+                    let few: Vec<String> =
+                        all[..all.len() / 2 + 1].iter().map(|f| format!("{}/{}", f.site, f.host.id)).collect();
+                    let candidates =
+                        if named && few.len() as u64 >= n { serde_json::json!(few) } else { serde_json::Value::Null };
+                    let request = format!(
+                        r#"{{"hosts":{n},"duration":1,"per_host":{{{per_host}}},"total":{{"{name}":{total}}},"candidates":{candidates}}}"#
+                    );
+                    let request: Request = serde_json::from_str(&request).unwrap();
+                    let least = if with_least { least } else { u64::from(total >= n) };
+                    let fits = |found: &&FoundHost| {
+                        found.host.capacity.get(name).map_or(0, |amount| amount.0) >= least
+                            && (candidates.is_null() || few.contains(&format!("{}/{}", found.site, found.host.id)))
+                    };
+                    let id = |found: &FoundHost| (found.site.clone(), found.host.id.clone());
+                    let expected: Vec<_> = all.iter().filter(fits).map(id).collect();
+                    let found = world.look_around(node, &request, &BTreeSet::new()).0;
+                    assert_eq!(found.hosts.iter().map(id).collect::<Vec<_>>(), expected, "seed {seed}: {request:?}");
+                    with_totals_only += usize::from(!with_least && !expected.is_empty());
+                }
+            }
+        }
+        assert!(with_totals_only > 20, "{with_totals_only}");
     }
 }

@@ -203,7 +203,7 @@ impl Persona<'_> {
         if !self.does(Attack::DhtProviders) {
             return;
         }
-        let keys = index::keys_of_query(&self.plan.grid, &BTreeMap::new(), &BTreeMap::new()).fallback;
+        let keys = index::keys_of_all(&self.plan.grid);
         let store = self.swarm.behaviour_mut().kad.store_mut();
         // A provider without an address would not be told to anybody.
         let nowhere = vec![Multiaddr::from(Ipv4Addr::LOCALHOST).with(Protocol::Tcp(9))];

@@ -83,9 +83,7 @@ fn query() -> Query {
     Query {
         count: 50,
         enough: 50,
-        per_host: Amounts::new(),
-        attributes: BTreeMap::new(),
-        candidates: None,
+        request: serde_json::from_str(r#"{"hosts":50,"duration":60}"#).unwrap(),
         max_schedule_age: Millis(60_000),
         timeout: Millis(5_000),
         exclude: BTreeSet::new(),

@@ -183,11 +183,7 @@ impl Asked<'_> {
 
     /// What the hosts must have in sum of each of the request's resources, per-host minima included.
     pub fn needed(&self) -> Vec<u128> {
-        let needed = |name: &ResourceName| {
-            let by_host = u128::from(self.request.minimum_on_each(name).0) * self.request.hosts() as u128;
-            u128::from(self.request.needed_in_sum(name).0).max(by_host)
-        };
-        self.request.resources().iter().map(needed).collect()
+        self.request.resources().iter().map(|name| u128::from(self.request.needed_in_sum(name).0)).collect()
     }
 }
 

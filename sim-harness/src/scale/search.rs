@@ -11,6 +11,7 @@ use broker::{
     ids::{HostId, SiteId},
     negotiation::{Event as Input, Found, FoundHost, Negotiation},
     protocol::{LedgerVersion, ScheduleSnapshot},
+    request::HostNeeds,
     schedule::Schedule,
     time::Millis,
     view::{Schedules, SiteView},
@@ -147,7 +148,10 @@ impl World {
     /// Draws as many more hosts as are wanted.
     fn sample(&self, request: usize, search: &mut Search) -> Vec<Place> {
         let missing = search.wanted.saturating_sub(search.found.len());
-        let subscribed = &self.sites[self.requests[request].entry].subscribed;
+        let node = self.requests[request].entry;
+        let Some(wanted) = self.negotiation(request).map(Negotiation::wanted) else { return Vec::new() };
+        let needs = wanted.host_needs();
+        let subscribed = &self.sites[node].subscribed;
         let hosts: usize = subscribed.iter().map(|shard| self.hosts_by_shard[*shard].len()).sum();
         let mut sample = Vec::with_capacity(missing);
         for _ in 0..missing * DRAWS_EACH {
@@ -158,7 +162,7 @@ impl World {
             for shard in subscribed {
                 let of_shard = &self.hosts_by_shard[*shard];
                 if let Some(drawn) = of_shard.get(position) {
-                    if self.is_candidate(request, search, *drawn, false) && search.drawn.insert(*drawn) {
+                    if self.is_candidate(node, &needs, search, *drawn, false) && search.drawn.insert(*drawn) {
                         sample.push(*drawn);
                     }
                     break;
@@ -170,7 +174,7 @@ impl World {
         for even_silent in [false, true] {
             let all = subscribed.iter().flat_map(|shard| &self.hosts_by_shard[*shard]).copied();
             let fits = |drawn: &Place| {
-                self.is_candidate(request, search, *drawn, even_silent) && !search.drawn.contains(drawn)
+                self.is_candidate(node, &needs, search, *drawn, even_silent) && !search.drawn.contains(drawn)
             };
             let mut left: Vec<Place> = all.filter(fits).collect();
             left.shuffle(&mut search.random);
@@ -181,17 +185,18 @@ impl World {
         sample
     }
 
-    fn is_candidate(&self, request: usize, search: &Search, (site, host): Place, even_silent: bool) -> bool {
-        let node = self.requests[request].entry;
+    fn is_candidate(
+        &self,
+        node: usize,
+        needs: &HostNeeds<'_>,
+        search: &Search,
+        (site, host): Place,
+        even_silent: bool,
+    ) -> bool {
         let is_silent = || !even_silent && self.sites[node].silent.get(&site).is_some_and(|until| *until > self.now());
         let is_known = || node == site || (!self.sites[site].has_left && self.knows(node, site));
-        let wanted = self.negotiation(request).map(Negotiation::wanted);
-        !search.exclude.contains(&site)
-            && !is_silent()
-            && is_known()
-            && wanted.is_some_and(|wanted| {
-                self.sites[site].hosts[host].0.could_ever_satisfy(wanted.per_host(), wanted.attributes())
-            })
+        let own = &self.sites[site];
+        !search.exclude.contains(&site) && !is_silent() && is_known() && needs.are_met_by(&own.id, &own.hosts[host].0)
     }
 
     /// Asks a site for its schedules.
