@@ -8,8 +8,6 @@
 
 pub mod canary;
 pub mod document;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzzing;
 pub mod ledger;
 pub mod model;
 pub mod negotiation;

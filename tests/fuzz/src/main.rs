@@ -10,8 +10,8 @@ use libfuzzer_sys::fuzz_target;
 static TARGET: LazyLock<&Target> = LazyLock::new(|| {
     let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
     let all = || {
-        let of_broker = broker::fuzzing::TARGETS.iter();
-        of_broker.chain(discovery::fuzzing::TARGETS).chain(node::fuzzing::TARGETS)
+        let of_core = fuzz_support::core::TARGETS.iter();
+        of_core.chain(discovery::fuzzing::TARGETS).chain(node::fuzzing::TARGETS)
     };
     if name == "list" {
         all().for_each(|target| println!("target {}", target.name));

@@ -2,10 +2,9 @@
 //!
 //! Whatever is accepted must be written down again such that it reads as the same.
 
-use fuzz_support::{Seed, Target};
+use crate::{Seed, Target};
 
-use super::words;
-use crate::{
+use broker::{
     amount::{Amount, format_amount, parse_amount},
     request::{Request, RequestDocument},
     snapshot::GridSnapshot,
@@ -82,16 +81,6 @@ fn snapshot(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(snapshot) = GridSnapshot::read(text) else { return };
     assert_eq!(GridSnapshot::read(&snapshot.write()).as_ref(), Ok(&snapshot));
-    let one = words::amounts([("cpu", 1)]);
-    for entry in &snapshot.hosts {
-        let capacity = &entry.host.capacity;
-        let (from, latest) = (Time(0), Time(100_000));
-        // What the search finds must be admitted, and nothing is admitted at `from` that it passes over.
-        if let Some(start) = entry.schedule.earliest_fit(capacity, &one, Span(600), from, latest) {
-            assert_eq!(entry.schedule.admits(capacity, words::window(start.0, 600), &one), Ok(()));
-            assert!(start == from || entry.schedule.admits(capacity, words::window(from.0, 600), &one).is_err());
-        }
-    }
 }
 
 fn snapshot_seeds() -> Vec<Seed> {
