@@ -1,16 +1,13 @@
-//! What phases II to V cost: by N, by hosts, and by steps of use on a host, beside the textbook version.
+//! What phases II to V cost: by N, by hosts, and by steps of use on a host.
 //!
-//! `cargo bench -p broker --features textbook --bench planning`. `full` asks so much that most or
-//! all starts must be excluded; `first` is a request that fits at its earliest start.
+//! `cargo bench -p broker --bench planning`; `kolo-sim tables` compares with the source's pseudo-code. `full` asks so much that
+//! most or all starts must be excluded; `first` is a request that fits at its earliest start.
 
 use broker::{
     amount::Amount,
-    host::{Host, REFERENCE_SPEED},
+    host::Host,
     ids::{HostId, SiteId},
-    phases::{
-        Candidate, plan,
-        textbook::{self, TextbookLimits},
-    },
+    phases::{Candidate, plan},
     request::{Effort, Request},
     resources::ResourceName,
     schedule::Schedule,
@@ -81,13 +78,7 @@ fn host(index: usize, steps: usize, random: &mut Xoshiro256PlusPlus) -> (Host, S
     let capacity =
         RESOURCES.iter().zip(capacities).map(|((resource, ..), capacity)| (name(resource), Amount(capacity)));
     let id = HostId::new(&format!("h{index:05}")).expect("a plain word");
-    let host = Host {
-        id,
-        capacity: capacity.collect(),
-        attributes: std::collections::BTreeMap::new(),
-        speed: REFERENCE_SPEED,
-        price: 0,
-    };
+    let host = Host { id, capacity: capacity.collect(), attributes: std::collections::BTreeMap::new() };
     (host, schedule)
 }
 
@@ -95,21 +86,6 @@ fn bench_kolo(bencher: Bencher, grid: &Grid, pool: usize, hosts: usize, percent:
     let (request, candidates) = (grid.request(hosts, percent), grid.candidates(pool));
     bencher.bench_local(|| {
         plan(&request, Time::ZERO, grid.latest(), black_box(&candidates), Effort::Balanced, 1, &mut ())
-    });
-}
-
-fn bench_textbook(bencher: Bencher, grid: &Grid, pool: usize, hosts: usize, percent: u64) {
-    let (request, candidates) = (grid.request(hosts, percent), grid.candidates(pool));
-    bencher.bench_local(|| {
-        textbook::plan(
-            &request,
-            Time::ZERO,
-            grid.latest(),
-            black_box(&candidates),
-            TextbookLimits::default(),
-            1,
-            &mut (),
-        )
     });
 }
 
@@ -125,18 +101,8 @@ mod by_hosts_asked {
     }
 
     #[divan::bench(args = N)]
-    fn textbook_first(bencher: Bencher, hosts: usize) {
-        bench_textbook(bencher, &Grid::new(3 * hosts, 288), 3 * hosts, hosts, 40);
-    }
-
-    #[divan::bench(args = N)]
     fn kolo_full(bencher: Bencher, hosts: usize) {
         bench_kolo(bencher, &Grid::new(3 * hosts, 288), 3 * hosts, hosts, 85);
-    }
-
-    #[divan::bench(args = N)]
-    fn textbook_full(bencher: Bencher, hosts: usize) {
-        bench_textbook(bencher, &Grid::new(3 * hosts, 288), 3 * hosts, hosts, 85);
     }
 }
 
@@ -156,11 +122,6 @@ mod by_pool {
     fn kolo_full(bencher: Bencher, pool: usize) {
         bench_kolo(bencher, &Grid::new(pool, 288), pool, 15, 85);
     }
-
-    #[divan::bench(args = POOLS, sample_count = 3)]
-    fn textbook_full(bencher: Bencher, pool: usize) {
-        bench_textbook(bencher, &Grid::new(pool, 288), pool, 15, 85);
-    }
 }
 
 /// Steps on each host, N = 15 of 45 hosts.
@@ -173,10 +134,5 @@ mod by_steps {
     #[divan::bench(args = STEPS)]
     fn kolo_full(bencher: Bencher, steps: usize) {
         bench_kolo(bencher, &Grid::new(45, steps), 45, 15, 85);
-    }
-
-    #[divan::bench(args = STEPS, sample_count = 5)]
-    fn textbook_full(bencher: Bencher, steps: usize) {
-        bench_textbook(bencher, &Grid::new(45, steps), 45, 15, 85);
     }
 }

@@ -17,6 +17,7 @@ mod report;
 mod scale;
 mod scenario;
 mod shift;
+mod stats;
 mod tables;
 mod usage;
 

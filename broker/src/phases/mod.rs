@@ -25,8 +25,6 @@ mod stopwatch;
 mod sweep;
 #[cfg(test)]
 mod tests;
-#[cfg(any(test, feature = "textbook"))]
-pub mod textbook;
 mod timeline;
 mod windowed;
 

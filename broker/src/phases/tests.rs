@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{
-    textbook::{self, TextbookLimits},
-    *,
-};
+use super::*;
 use crate::{
     amount::Amount,
     ids::HostId,
@@ -35,7 +32,7 @@ impl Grid {
                 occupancies.iter().map(|steps| steps.iter().map(|(t, used)| (Time(*t), Amount(*used))).collect());
             let schedule = Schedule::from_steps(&named(steps)).unwrap();
             let id = HostId::new(&format!("h{index:03}")).unwrap();
-            (Host { id, capacity, attributes: BTreeMap::new(), speed: 1000, price: 0 }, schedule)
+            (Host { id, capacity, attributes: BTreeMap::new() }, schedule)
         });
         Grid { site: SiteId::new("s").unwrap(), hosts: hosts.collect() }
     }
@@ -225,25 +222,6 @@ proptest! {
         candidates.rotate_left(turn % count);
         candidates.push(candidates[0]);
         prop_assert_eq!(first, answer(&candidates));
-    }
-
-    #[test]
-    fn the_textbook_is_never_better(
-        raw in hosts_strategy(4..12), hosts in 1_u32..5, per_host in amounts_strategy(4), total in amounts_strategy(36),
-    ) {
-        let grid = Grid::new(&raw);
-        let request = request(hosts, 6, &per_host, &total);
-        prop_assume!(!request.resources().is_empty());
-        let candidates = grid.candidates();
-        let outcome = plan(&request, Time(0), Time(40), &candidates, Effort::Balanced, 1, &mut ());
-        let textbook = textbook::plan(&request, Time(0), Time(40), &candidates, TextbookLimits::default(), 1, &mut ());
-        if let Some(textbook) = textbook {
-            let allocation = outcome.allocation().expect("the textbook's plan is feasible");
-            prop_assert!(allocation.start <= textbook.start);
-            if allocation.start == textbook.start {
-                prop_assert!(allocation.efficiency >= textbook.efficiency * (1.0 - 1e-12));
-            }
-        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 mod kolo;
 mod roomiest;
-mod textbook;
+pub mod textbook;
 
 use broker::{
     phases::Candidate,

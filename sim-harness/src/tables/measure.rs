@@ -7,10 +7,7 @@ use std::{collections::BTreeMap, path::Path, time::Instant};
 use broker::{
     ids::RequestId,
     offline::{LineError, OfflinePlanner, PlanLine},
-    phases::{
-        Candidate, PhaseStopwatch, Settings, find,
-        textbook::{self, TextbookLimits},
-    },
+    phases::{Candidate, PhaseStopwatch, Settings, find},
     request::Request,
     time::Time,
 };
@@ -22,7 +19,10 @@ use super::{
     workload::{Question, Workload, read},
 };
 use crate::{
-    placement::{self, Asked, MakePlacement},
+    placement::{
+        self, Asked, MakePlacement,
+        textbook::{self, TextbookLimits},
+    },
     progress::Progress,
 };
 

@@ -11,7 +11,6 @@ mod measure;
 mod page;
 mod present;
 mod source;
-mod stats;
 mod study;
 mod summary;
 #[cfg(test)]
@@ -30,7 +29,6 @@ use self::{
     args::TablesArgs,
     error::TablesError,
     measure::{Case, EXHAUSTIVE_HOSTS, Method},
-    stats::Spread,
     study::Study,
     summary::{Comparison, Optimality, Row, Version},
     workload::{Question, Workload},
@@ -39,6 +37,7 @@ use crate::{
     placement,
     progress::Progress,
     report::{PlaceError, check_places, write_whole},
+    stats::Spread,
 };
 
 /// Everything that is printed.

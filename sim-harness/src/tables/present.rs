@@ -4,11 +4,10 @@
 
 use super::{
     Tables, VersionTables, source,
-    stats::Spread,
     study::{Figures, Point, Study},
     summary::{BesideRow, Comparison, Optimality, Row},
 };
-use crate::report::Table;
+use crate::{report::Table, stats::Spread};
 
 /// A table with its title.
 pub struct Section {

@@ -8,10 +8,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use broker::{
-    phases::{
-        Candidate, Limits, Settings, plan_within,
-        textbook::{self, TextbookLimits},
-    },
+    phases::{Candidate, Limits, Settings, plan_within},
     request::{Request, RequestDocument},
     time::Time,
 };
@@ -19,10 +16,16 @@ use serde::Serialize;
 
 use super::{
     measure::{Answer, candidates},
-    stats::{mean, spread},
     workload::{Question, sample},
 };
-use crate::{placement::Asked, progress::Progress};
+use crate::{
+    placement::{
+        Asked,
+        textbook::{self, TextbookLimits},
+    },
+    progress::Progress,
+    stats::{mean, spread},
+};
 
 /// The source's values of `M_init`.
 const M_VALUES: [u32; 4] = [2, 3, 4, 6];

@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 use broker::plan::Allocation;
 use serde::Serialize;
 
-use super::{
-    measure::{Answer, Case, Run},
-    stats::{Spread, mean, median, spread},
-};
+use super::measure::{Answer, Case, Run};
+use crate::stats::{Spread, mean, median, spread};
 
 /// Smaller relative differences of factors are rounding.
 const SAME: f64 = 1e-9;
