@@ -193,7 +193,7 @@ mod tests {
             }
             let capacity = named(capacity.map(Amount)).collect();
             let id = HostId::new(&format!("h{at}")).unwrap();
-            (Host { id, capacity, attributes: Default::default(), speed: 1000, price: 0 }, schedule)
+            (Host { id, capacity, attributes: Default::default() }, schedule)
         };
         raw.iter().enumerate().map(host).collect()
     }

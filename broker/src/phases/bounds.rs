@@ -9,6 +9,10 @@
 
 use super::problem::{MAX_POOL, Problem, Slot};
 
+/// The largest worth of a host; a little above it by the rounding of multipliers.
+const WORTH_MAX: i64 = (1 << 44) + (1 << 10);
+/// The largest value that [`Picker::largest`] can pack beside a position.
+const PICKED_MAX: i64 = 1 << 46;
 /// All multipliers together, in the fixed-point form of [`Weights`].
 const SCALE: f64 = (1_u64 << 44) as f64;
 /// Bits of a packed key that hold the host's position.
@@ -40,7 +44,9 @@ impl Weights {
     /// What a host with these free amounts is worth.
     pub fn worth(&self, problem: &Problem<'_>, free: &[i64]) -> i64 {
         let amounts = free.iter().zip(&problem.needed);
-        self.per_unit.iter().zip(amounts).map(|(weight, (free, needed))| weight * free.min(needed)).sum()
+        let worth = self.per_unit.iter().zip(amounts).map(|(weight, (free, needed))| weight * free.min(needed)).sum();
+        debug_assert!((0..=WORTH_MAX).contains(&worth), "a worth of {worth}");
+        worth
     }
 }
 
@@ -57,7 +63,11 @@ impl Picker {
     /// `values` are not negative, at most 2^46, and there are at least `count` of them.
     pub fn largest(&mut self, count: usize, values: impl Iterator<Item = i64>) -> (impl Iterator<Item = u32>, i64) {
         self.keys.clear();
-        self.keys.extend(values.enumerate().map(|(at, value)| value.cast_unsigned() << POSITION_BITS | at as u64));
+        self.keys.extend(values.enumerate().map(|(at, value)| {
+            debug_assert!((0..=PICKED_MAX).contains(&value), "a value of {value}");
+            value.cast_unsigned() << POSITION_BITS | at as u64
+        }));
+        debug_assert!(count <= self.keys.len() && self.keys.len() <= MAX_POOL, "{count} of {}", self.keys.len());
         let cut = self.keys.len() - count;
         if cut > 0 && count > 0 {
             self.keys.select_nth_unstable(cut);
@@ -96,8 +106,16 @@ pub(crate) enum Verdict {
     Excluded(Weights, i64),
     /// These positions do.
     Reached(Vec<u32>),
-    /// Neither; the weights that came nearest to a proof, and the most promising positions.
-    Open(Weights, Vec<u32>),
+    /// Neither.
+    Open(Open),
+}
+
+/// What is known of a start that is neither excluded nor shown to be feasible.
+pub(crate) struct Open {
+    /// The weights under which N hosts are worth least beyond the target.
+    pub weights: Weights,
+    /// The positions that miss least of the totals.
+    pub nearest: Vec<u32>,
 }
 
 /// Judges starts, one after another; what excluded one is tried first on the next.
@@ -140,7 +158,8 @@ impl Judge {
 
     fn search(&mut self, problem: &Problem<'_>, slot: &Slot, binding: &[usize], steps_max: u32) -> Verdict {
         let width = problem.width();
-        let mut nearest = (f64::INFINITY, Weights::new(problem, &self.multipliers), Vec::new());
+        let mut nearest = (f64::INFINITY, Vec::new());
+        let mut tightest = (f64::INFINITY, Weights::new(problem, &self.multipliers));
         let mut gaps = vec![0.0; width];
         for _ in 0..steps_max.max(1) {
             let weights = Weights::new(problem, &self.multipliers);
@@ -161,16 +180,19 @@ impl Judge {
             }
             let surplus = (sum - weights.target) as f64 / SCALE;
             if violation < nearest.0 {
-                nearest = (violation, weights, chosen);
+                nearest = (violation, chosen);
+            }
+            if surplus < tightest.0 {
+                tightest = (surplus, weights);
             }
             if !step_towards_proof(&mut self.multipliers, &gaps, surplus) {
                 break;
             }
         }
-        if nearest.2.is_empty() {
-            nearest.2 = (0..problem.pick as u32).collect();
+        if nearest.1.is_empty() {
+            nearest.1 = (0..problem.pick as u32).collect();
         }
-        Verdict::Open(nearest.1, nearest.2)
+        Verdict::Open(Open { weights: tightest.1, nearest: nearest.1 })
     }
 }
 

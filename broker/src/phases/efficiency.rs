@@ -47,6 +47,8 @@ pub(crate) struct Proof<'f, const LANES: usize> {
     /// Where the tangents touch at first: `e_i + Z_i` of the best set.
     touch: [f64; LANES],
     root: Piece<LANES>,
+    /// The boxes that are not split yet; together they hold every set that may be better than the best one.
+    open: Vec<Piece<LANES>>,
     weights: Vec<f64>,
     chosen: Vec<u32>,
     /// The set among those that attained a bound that promises most, and what it promises.
@@ -73,10 +75,12 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
             at: sums.capacity,
         };
         let promising = (0.0, best.chosen.clone());
-        let mut proof = Proof { field, touch: sums.placed, root, weights: Vec::new(), chosen: Vec::new(), promising };
+        let (touch, open) = (sums.placed, Vec::new());
+        let mut proof = Proof { field, touch, root, open, weights: Vec::new(), chosen: Vec::new(), promising };
         if best.factor > 0.0 {
             let mut root = proof.root.clone();
             proof.tighten(&mut root, STEPS_ROOT, best, picker);
+            proof.open.push(root.clone());
             proof.root = root;
         }
         proof
@@ -133,13 +137,13 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
         self.promising.1.clone()
     }
 
-    /// Splits boxes until `boxes_max` were looked at or nothing is left above the best factor.
+    /// Splits boxes until `boxes_max` more were looked at or nothing is left above the best factor.
     pub fn bound(&mut self, best: &mut Best, boxes_max: u32, picker: &mut Picker) -> f64 {
         if best.factor <= 0.0 {
             // A feasible set never exceeds 1 in any resource, and a factor of 0 has no logarithm to start from.
             return 1.0;
         }
-        let mut open = vec![self.root.clone()];
+        let mut open = std::mem::take(&mut self.open);
         for _ in 0..boxes_max {
             let loosest = (0..open.len()).max_by(|a, b| open[*a].bound.total_cmp(&open[*b].bound));
             let Some(loosest) = loosest.filter(|at| open[*at].bound > best.factor.ln() + CLOSE_ENOUGH) else { break };
@@ -163,6 +167,7 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
             }
         }
         let loosest = open.iter().map(|piece| piece.bound).fold(f64::NEG_INFINITY, f64::max);
+        self.open = open;
         loosest.exp().min(1.0).max(best.factor)
     }
 

@@ -40,8 +40,8 @@ struct Tree<'t> {
     largest: Option<Vec<i64>>,
 }
 
-/// Settles one start within `nodes_max` nodes.
-pub(crate) fn search(problem: &Problem<'_>, slot: &Slot, weights: &Weights, nodes_max: u32) -> Settled {
+/// Settles one start within `nodes_max` nodes; tells how many it took.
+pub(crate) fn search(problem: &Problem<'_>, slot: &Slot, weights: &Weights, nodes_max: u32) -> (Settled, u32) {
     let tree = Tree::new(problem, slot, weights);
     tree.search(nodes_max)
 }
@@ -114,16 +114,16 @@ impl<'t> Tree<'t> {
         self.binding.iter().enumerate().all(|(kind, resource)| sums[kind] + row[kind] >= self.needed[*resource])
     }
 
-    fn search(&self, nodes_max: u32) -> Settled {
+    fn search(&self, nodes_max: u32) -> (Settled, u32) {
         let kinds = self.binding.len();
         let mut chosen: Vec<usize> = Vec::with_capacity(self.pick);
         let mut sums = vec![0_i64; kinds];
         let (mut next, mut worth) = (0, 0);
-        for _ in 0..nodes_max {
+        for nodes in 0..nodes_max {
             if chosen.len() == self.pick
                 && self.binding.iter().zip(&sums).all(|(resource, sum)| *sum >= self.needed[*resource])
             {
-                return Settled::Found(chosen.iter().map(|at| self.order[*at]).collect());
+                return (Settled::Found(chosen.iter().map(|at| self.order[*at]).collect()), nodes);
             }
             if chosen.len() < self.pick && self.can_complete(next, chosen.len(), worth, &sums) {
                 chosen.push(next);
@@ -133,11 +133,11 @@ impl<'t> Tree<'t> {
                 continue;
             }
             // Both bounds only fall with later hosts, so the whole rest of this level is cut as well.
-            let Some(last) = chosen.pop() else { return Settled::Impossible };
+            let Some(last) = chosen.pop() else { return (Settled::Impossible, nodes) };
             worth -= self.worth_before[last + 1] - self.worth_before[last];
             sums.iter_mut().zip(&self.free[last * kinds..]).for_each(|(sum, free)| *sum -= free);
             next = last + 1;
         }
-        Settled::Unknown
+        (Settled::Unknown, nodes_max)
     }
 }

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use rand::seq::index;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
-use super::{Candidate, select_and_swap::below};
+use super::Candidate;
 use crate::{
     plan::{CutCounts, Reason},
     request::{MAX_CANDIDATES, Request, Unmet},
@@ -39,17 +40,13 @@ pub fn eligible(request: &Request, candidates: &[Candidate<'_>]) -> Result<Vec<u
 #[must_use]
 pub fn sample(request: &Request, eligible: &[usize], m: u32, seed: u64) -> Vec<usize> {
     let wanted = request.hosts().saturating_mul(m as usize).min(MAX_CANDIDATES.max(request.hosts()));
-    let mut chosen = eligible.to_vec();
-    if wanted < chosen.len() {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        for place in 0..wanted {
-            let other = place + below(&mut random, chosen.len() - place);
-            chosen.swap(place, other);
-        }
-        chosen.truncate(wanted);
-        chosen.sort_unstable();
+    if wanted >= eligible.len() {
+        return eligible.to_vec();
     }
-    chosen
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut places = index::sample(&mut random, eligible.len(), wanted).into_vec();
+    places.sort_unstable();
+    places.into_iter().map(|place| eligible[place]).collect()
 }
 
 #[cfg(test)]

@@ -12,14 +12,18 @@ pub struct Limits {
     pub l2: u32,
     /// Iterations of the search for multipliers that exclude a start.
     pub multiplier_steps: u32,
-    /// Nodes of the exact search for a feasible host set at one start.
+    /// Nodes of the first exact search for a feasible host set at one start.
     pub feasibility_nodes: u32,
-    /// Exact searches in one planning run; later starts that need one stay unproven.
-    pub feasibility_searches: u32,
+    /// Nodes of the second one, for a start that the first one left open.
+    pub feasibility_nodes_max: u32,
+    /// Nodes of all exact searches of one planning run; later starts that need more stay unproven.
+    pub feasibility_nodes_in_all: u64,
     /// Nodes of the enumeration that proves a host set optimal.
     pub enumeration_nodes: u32,
     /// Boxes examined for the upper bound of the efficiency factor.
     pub bound_boxes: u32,
+    /// How often swaps and boxes are doubled while the bound is far above the best factor.
+    pub escalations: u32,
 }
 
 impl Limits {
@@ -32,27 +36,33 @@ impl Limits {
                 l2: 2,
                 multiplier_steps: 24,
                 feasibility_nodes: 5_000,
-                feasibility_searches: 8,
+                feasibility_nodes_max: 2_000_000,
+                feasibility_nodes_in_all: 10_000_000,
                 enumeration_nodes: 1_000,
                 bound_boxes: 1,
+                escalations: 0,
             },
             Effort::Balanced => Limits {
                 l1: 7,
                 l2: 10,
                 multiplier_steps: 48,
-                feasibility_nodes: 200_000,
-                feasibility_searches: 32,
+                feasibility_nodes: 20_000,
+                feasibility_nodes_max: 5_000_000,
+                feasibility_nodes_in_all: 40_000_000,
                 enumeration_nodes: 6_000,
                 bound_boxes: 16,
+                escalations: 5,
             },
             Effort::Thorough => Limits {
                 l1: 20,
                 l2: 100,
                 multiplier_steps: 200,
-                feasibility_nodes: 5_000_000,
-                feasibility_searches: 256,
+                feasibility_nodes: 200_000,
+                feasibility_nodes_max: 20_000_000,
+                feasibility_nodes_in_all: 1_280_000_000,
                 enumeration_nodes: 2_000_000,
                 bound_boxes: 512,
+                escalations: 0,
             },
         }
     }

@@ -4,6 +4,7 @@
 //! allows, keep the best set seen. [`super::efficiency`] bounds what any set can reach and, for small pools, proves the
 //! best one. Invariant: the set stays feasible, and its factor never falls below that of the set phase IV found.
 
+use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
@@ -12,7 +13,6 @@ use super::{
     field::{Field, Load, Sums},
     limits::Limits,
     problem::Problem,
-    select_and_swap::below,
     sweep::Solution,
 };
 
@@ -22,10 +22,14 @@ const ROUNDS_PER_L2: u64 = 2;
 const FIRST_ROUNDS: u64 = 16;
 /// Most swaps tried in one planning run, however large the pool.
 const TRIES_MAX: u64 = 1 << 26;
+/// While the bound is above the best factor by more than this, the search goes on as far as the limits allow.
+const FAR: f64 = 1.01;
 /// A factor must rise by this part to count as better; smaller differences are rounding.
 const LEAST_GAIN: f64 = 1e-12;
 /// Most random swaps before a new climb.
 const KICKS_MAX: usize = 6;
+/// Every second time up to this part of a large set may be swapped, to leave a region that small steps do not.
+const KICKED_PART: usize = 5;
 /// How heavily a missed total weighs. A climb over sets that miss a little gets past the places where every single swap
 /// would break a total; the one after it, with the strict penalty, leads back to sets that miss nothing.
 const PENALTIES: [f64; 3] = [2.0, 5.0, 20.0];
@@ -79,10 +83,17 @@ fn optimize_in<const LANES: usize>(
     climber.tries_left = (u64::from(limits.l2) * ROUNDS_PER_L2).saturating_mul(swaps).min(TRIES_MAX);
     climber.move_to(&proof.take_promising());
     climber.climb(STRICT);
-    let bound = proof.bound(&mut climber.best, limits.bound_boxes, picker);
-    climber.move_to(&proof.take_promising());
-    climber.climb(STRICT);
-    climber.explore(random);
+    let mut bound = f64::INFINITY;
+    for escalation in 0..=limits.escalations {
+        bound = proof.bound(&mut climber.best, limits.bound_boxes << escalation, picker).min(bound);
+        climber.move_to(&proof.take_promising());
+        climber.climb(STRICT);
+        climber.explore(random);
+        if bound <= climber.best.factor * FAR {
+            break;
+        }
+        climber.tries_left = (u64::from(limits.l2 << escalation) * ROUNDS_PER_L2).saturating_mul(swaps).min(TRIES_MAX);
+    }
     finish(problem, solution, climber.best, bound, first)
 }
 
@@ -187,9 +198,10 @@ impl<'f, const LANES: usize> Climber<'f, LANES> {
         let mut round = 0;
         while self.tries_left > 0 {
             self.move_to(&self.best.chosen.clone());
-            for _ in 0..=below(random, KICKS_MAX) {
-                let member = below(random, self.chosen.len());
-                let outsider = below(random, self.outside.len());
+            let most = if round % 2 == 1 { KICKS_MAX.max(self.chosen.len() / KICKED_PART) } else { KICKS_MAX };
+            for _ in 0..=random.random_range(0..most) {
+                let member = random.random_range(0..self.chosen.len());
+                let outsider = random.random_range(0..self.outside.len());
                 self.swap(member, outsider);
             }
             self.climb(PENALTIES[round % PENALTIES.len()]);

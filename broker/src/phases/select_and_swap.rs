@@ -5,7 +5,8 @@
 //! are swapped as in the source (no unsatisfied total gets worse, no satisfied one becomes unsatisfied), the best of the
 //! swaps looked at instead of the first. Invariant: positions that are returned reach every total.
 
-use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::Rng};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     bounds::Picker,
@@ -39,7 +40,7 @@ pub(crate) fn swap_until_feasible(
         });
         let tried = OUTSIDERS_TRIED.min(slot.len() - chosen.len());
         let outsiders: Vec<u32> = picker.largest(tried, amounts).0.collect();
-        let skip = below(random, chosen.len());
+        let skip = random.random_range(0..chosen.len());
         let mut best: Option<(f64, usize, u32)> = None;
         for outsider in outsiders {
             for turn in 0..chosen.len().min(MEMBERS_TRIED) {
@@ -83,9 +84,4 @@ fn gain(problem: &Problem<'_>, sums: &[i64], member: &[i64], outsider: &[i64]) -
         }
     }
     gain
-}
-
-/// A number below `bound`, which is not 0. The bias is below 2^-40 for every bound used here.
-pub(crate) fn below(random: &mut Xoshiro256PlusPlus, bound: usize) -> usize {
-    ((u128::from(random.next_u64()) * bound as u128) >> 64) as usize
 }

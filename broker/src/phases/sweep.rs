@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     Phase, PhaseObserver,
-    bounds::{Guard, Judge, Verdict, Weights},
+    bounds::{Guard, Judge, Open, Verdict},
     exact::{self, Settled},
     limits::Limits,
     miss::Miss,
@@ -24,6 +24,8 @@ use crate::time::Time;
 
 /// Guards kept at a time; the oldest makes room.
 const GUARDS_MAX: usize = 4;
+/// Steps of the second search for multipliers at one start.
+const ESCALATED_STEPS: u32 = 400;
 
 /// A start and N positions of its slot that reach every total.
 pub(crate) struct Solution {
@@ -49,7 +51,8 @@ pub(crate) struct Sweep<'s, 'a, O> {
     pub is_proven: bool,
     /// The first start that was not.
     pub first_unproven: Option<Time>,
-    searches_left: u32,
+    /// Nodes that exact searches may still take.
+    nodes_left: u64,
     guards: Vec<Guard>,
     next_guard: usize,
     /// Starts with fewer available hosts are passed over: N, or more once a start with N or more was found possible.
@@ -81,7 +84,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             miss,
             is_proven: true,
             first_unproven: None,
-            searches_left: limits.feasibility_searches,
+            nodes_left: limits.feasibility_nodes_in_all,
             guards: Vec::new(),
             next_guard: 0,
             available_min: problem.pick,
@@ -114,41 +117,47 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
                 self.keep(Guard::new(self.problem, weights, threshold), &slot);
                 None
             }
-            Verdict::Open(weights, nearest) => {
-                let swaps_max = self.limits.l1 as usize * self.problem.pick;
-                let found = swap_until_feasible(
-                    self.problem,
-                    &slot,
-                    nearest,
-                    swaps_max,
-                    &mut self.random,
-                    &mut self.judge.picker,
-                );
-                found.or_else(|| self.search(&slot, &weights))
-            }
+            Verdict::Open(open) => self.settle_open(&slot, open),
         };
         self.observer.enter(Phase::StartTimes);
         chosen.map(|chosen| Solution { slot, chosen })
     }
 
-    fn search(&mut self, slot: &Slot, weights: &Weights) -> Option<Vec<u32>> {
-        self.miss.note(slot.start, 1.0);
-        let settled = match self.searches_left.checked_sub(1) {
-            Some(left) => {
-                self.searches_left = left;
-                exact::search(self.problem, slot, weights, self.limits.feasibility_nodes)
+    /// Settles a start that the first look left open: by swaps and a small exact search, then by a longer search for a proof
+    /// and a large exact one.
+    fn settle_open(&mut self, slot: &Slot, mut open: Open) -> Option<Vec<u32>> {
+        let problem = self.problem;
+        let Limits { feasibility_nodes, feasibility_nodes_max, .. } = self.limits;
+        for nodes_max in [feasibility_nodes, feasibility_nodes_max] {
+            if nodes_max == feasibility_nodes_max {
+                match self.judge.judge(problem, slot, ESCALATED_STEPS) {
+                    Verdict::Reached(chosen) => return Some(chosen),
+                    Verdict::Excluded(weights, threshold) => {
+                        self.keep(Guard::new(problem, weights, threshold), slot);
+                        return None;
+                    }
+                    Verdict::Open(again) => open = again,
+                }
             }
-            None => Settled::Unknown,
-        };
-        match settled {
-            Settled::Found(chosen) => return Some(chosen),
-            Settled::Impossible => {}
-            Settled::Unknown => {
-                self.is_proven = false;
-                self.unsettled_hosts = self.unsettled_hosts.max(slot.len());
-                self.first_unproven.get_or_insert(slot.start);
+            let swaps_max = self.limits.l1 as usize * problem.pick;
+            let picker = &mut self.judge.picker;
+            let found = swap_until_feasible(problem, slot, open.nearest.clone(), swaps_max, &mut self.random, picker);
+            if found.is_some() {
+                return found;
+            }
+            self.miss.note(slot.start, 1.0);
+            let nodes_max = u32::try_from(self.nodes_left).unwrap_or(u32::MAX).min(nodes_max);
+            let (settled, nodes) = exact::search(problem, slot, &open.weights, nodes_max);
+            self.nodes_left -= u64::from(nodes);
+            match settled {
+                Settled::Found(chosen) => return Some(chosen),
+                Settled::Impossible => return None,
+                Settled::Unknown => {}
             }
         }
+        self.is_proven = false;
+        self.unsettled_hosts = self.unsettled_hosts.max(slot.len());
+        self.first_unproven.get_or_insert(slot.start);
         None
     }
 
