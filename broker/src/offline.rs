@@ -2,7 +2,7 @@
 //!
 //! A dry run: requests do not see each other's plans, unless commits are asked for; then each plan occupies the snapshot
 //! for the requests after it. Invariant: the same snapshot, lines, settings and seed give the same lines, up to the times
-//! that the caller's [`Stopwatch`] measures.
+//! that the caller's [`PhaseStopwatch`] measures.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,33 +18,6 @@ use crate::{
     snapshot::{GridSnapshot, SnapshotHost},
     time::{Time, Window},
 };
-
-/// Measures the phases for the caller; this crate has no clock.
-pub trait Stopwatch: PhaseObserver {
-    /// Forgets everything measured; a new request begins.
-    fn reset(&mut self);
-    /// Stops, and tells what phases I to V took, in microseconds.
-    fn stop(&mut self) -> [f64; 5];
-}
-
-impl<C: Fn() -> Duration> Stopwatch for PhaseStopwatch<C> {
-    fn reset(&mut self) {
-        self.reset();
-    }
-
-    fn stop(&mut self) -> [f64; 5] {
-        // The shares of phase VI are not reported: offline nothing is reserved.
-        let [find, check, start_times, select_and_swap, optimize, _] = self.stop();
-        [find, check, start_times, select_and_swap, optimize]
-    }
-}
-
-impl Stopwatch for () {
-    fn reset(&mut self) {}
-    fn stop(&mut self) -> [f64; 5] {
-        [0.0; 5]
-    }
-}
 
 /// What is wrong with a line of requests.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,7 +92,7 @@ impl OfflinePlanner {
         &mut self,
         line: usize,
         text: &str,
-        stopwatch: &mut impl Stopwatch,
+        stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>,
     ) -> Result<PlanLine, LineError> {
         let document = read_document(line, text)?;
         let id = match &document.id {
@@ -142,7 +115,8 @@ impl OfflinePlanner {
         }
         stopwatch.reset();
         let outcome = self.plan(&request, stopwatch);
-        let phases_us = stopwatch.stop();
+        // The shares of phase VI are not reported: offline nothing is reserved.
+        let [phases_us @ .., _] = stopwatch.stop();
         if self.commit
             && let PlanOutcome::Allocated(allocation) = &outcome
         {
@@ -297,7 +271,7 @@ mod tests {
     }
 
     fn line(planner: &mut OfflinePlanner, text: &str) -> serde_json::Value {
-        serde_json::to_value(planner.plan_line(7, text, &mut ()).unwrap()).unwrap()
+        serde_json::to_value(planner.plan_line(7, text, &mut PhaseStopwatch::new(|| Duration::ZERO)).unwrap()).unwrap()
     }
 
     #[test]
@@ -339,7 +313,9 @@ mod tests {
     #[test]
     fn bad_lines_name_line_and_key() {
         let mut planner = planner(false);
-        let mut error = |text: &str| planner.plan_line(3, text, &mut ()).unwrap_err().to_string();
+        let mut error = |text: &str| {
+            planner.plan_line(3, text, &mut PhaseStopwatch::new(|| Duration::ZERO)).unwrap_err().to_string()
+        };
         assert!(error(r#"{"hosts":0,"duration":1}"#).contains("line 3"));
         assert!(error(r#"{"hosts":1,"duration":1,"total":{"CPU":1}}"#).contains("total"));
         assert!(error(r#"{"hosts":1,"duration":1} x"#).contains("line 3"));
