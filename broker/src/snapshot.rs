@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     amount::Amount,
     document::{Misfit, read_object},
-    host::{Host, REFERENCE_SPEED},
+    host::Host,
     ids::{HostId, SiteId},
     resources::{Amounts, Attributes, ResourceName},
     schedule::{Schedule, ScheduleError},
@@ -106,10 +106,12 @@ struct ReadHost {
     resources: Amounts,
     #[serde(default)]
     attributes: Attributes,
-    #[serde(default = "reference_speed")]
-    speed: u32,
-    #[serde(default)]
-    price: u32,
+    /// Part of the format; nothing reads it yet.
+    #[serde(default, rename = "speed")]
+    _speed: u32,
+    /// Part of the format; nothing reads it yet.
+    #[serde(default, rename = "price")]
+    _price: u32,
     #[serde(default)]
     occupancy: BTreeMap<ResourceName, Vec<(Time, Amount)>>,
 }
@@ -126,17 +128,12 @@ struct WrittenHost<'a> {
     site: &'a SiteId,
     resources: &'a Amounts,
     attributes: &'a Attributes,
-    speed: u32,
-    price: u32,
     occupancy: &'a Schedule,
 }
 
-fn reference_speed() -> u32 {
-    REFERENCE_SPEED
-}
-
 impl GridSnapshot {
-    /// Reads a `kolo-grid/1` document. `resources`, `attributes` and `occupancy` may be left out when they are empty.
+    /// Reads a `kolo-grid/1` document. `resources`, `attributes` and `occupancy` may be left out when they are empty;
+    /// `speed` and `price` are accepted and not kept, since nothing reads them yet.
     ///
     /// # Errors
     /// [`SnapshotError`], which names the place and what was expected there.
@@ -165,8 +162,6 @@ impl GridSnapshot {
             site: &entry.site,
             resources: &entry.host.capacity,
             attributes: &entry.host.attributes,
-            speed: entry.host.speed,
-            price: entry.host.price,
             occupancy: &entry.schedule,
         });
         let document = WrittenDocument { format: Format::One, hosts: hosts.collect() };
@@ -186,13 +181,7 @@ impl ReadHost {
         }
         let schedule = Schedule::from_steps(&self.occupancy)
             .map_err(|error| SnapshotError::Occupancy { host: self.id.clone(), error })?;
-        let host = Host {
-            id: self.id,
-            capacity: self.resources,
-            attributes: self.attributes,
-            speed: self.speed,
-            price: self.price,
-        };
+        let host = Host { id: self.id, capacity: self.resources, attributes: self.attributes };
         Ok(SnapshotHost { site: self.site, host, schedule })
     }
 }
@@ -219,7 +208,6 @@ mod tests {
         let cpu = ResourceName::new("cpu").unwrap();
         assert_eq!(entry.site.as_str(), "s1");
         assert_eq!(entry.host.capacity[&cpu], Amount(4000));
-        assert_eq!((entry.host.speed, entry.host.price), (1500, 7));
         assert_eq!(entry.schedule.peak(&cpu, Window::starting(Time(200), Span(50))), Amount(1200));
         assert_eq!(entry.schedule.occupancy(&cpu).unwrap().len(), 3);
         assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
@@ -228,7 +216,6 @@ mod tests {
     #[test]
     fn what_is_optional_may_be_left_out_and_zero_capacities_are_legal() {
         let snapshot = GridSnapshot::read(&document(r#"{"id":"h1","site":"s","resources":{"cpu":0}}"#)).unwrap();
-        assert_eq!(snapshot.hosts[0].host.speed, REFERENCE_SPEED);
         assert!(snapshot.hosts[0].host.capacity.is_empty());
         assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
         assert_eq!(GridSnapshot::read(r#"{"format":"kolo-grid/1","hosts":[]}"#), Ok(GridSnapshot::default()));

@@ -25,7 +25,7 @@ pub(super) fn cpu(amount: u64) -> Amounts {
 }
 
 pub(super) fn host(name: &str) -> Host {
-    Host { id: HostId::new(name).unwrap(), capacity: cpu(4000), attributes: BTreeMap::new(), speed: 1000, price: 0 }
+    Host { id: HostId::new(name).unwrap(), capacity: cpu(4000), attributes: BTreeMap::new() }
 }
 
 pub(super) fn at(milliseconds: u64) -> Now {

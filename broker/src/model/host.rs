@@ -7,11 +7,8 @@ use crate::model::{
     resources::{Amounts, Attributes},
 };
 
-/// The speed of the reference host, in thousandths.
-pub const REFERENCE_SPEED: u32 = 1000;
-
-/// What a site says of one host: capacities, attributes, speed and price. Its schedule is kept apart, since that
-/// changes with every reservation.
+/// What a site says of one host: capacities and attributes. Its schedule is kept apart, since that changes with every
+/// reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// The host's name inside its site.
@@ -20,8 +17,4 @@ pub struct Host {
     pub capacity: Amounts,
     /// Qualitative properties.
     pub attributes: Attributes,
-    /// Speed in thousandths of the reference host.
-    pub speed: u32,
-    /// Price in thousandths of a credit an hour.
-    pub price: u32,
 }

@@ -110,8 +110,6 @@ impl Run {
                 id: HostId::new("h").unwrap(),
                 capacity: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]),
                 attributes: BTreeMap::new(),
-                speed: 1000,
-                price: 0,
             },
             schedule: schedule.clone(),
             version: version(0),

@@ -182,8 +182,6 @@ mod tests {
             id: HostId::new(id).unwrap(),
             capacity: BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(cpu))]),
             attributes: BTreeMap::from([("arch".to_owned(), attribute.to_owned())]),
-            speed: 1000,
-            price: 0,
         }
     }
 

@@ -91,8 +91,6 @@ fn host(id: &str, cores: u64, arch: &str) -> Host {
         id: HostId::new(id).unwrap(),
         capacity: amounts(cores * 1000),
         attributes: BTreeMap::from([("arch".to_owned(), arch.to_owned())]),
-        speed: 1000,
-        price: 0,
     }
 }
 

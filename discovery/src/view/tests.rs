@@ -23,13 +23,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
         sequence,
         time_to_live_s,
         contact: None,
-        hosts: vec![Host {
-            id: HostId::new("h1").unwrap(),
-            capacity: BTreeMap::new(),
-            attributes: BTreeMap::new(),
-            speed: 1000,
-            price: 0,
-        }],
+        hosts: vec![Host { id: HostId::new("h1").unwrap(), capacity: BTreeMap::new(), attributes: BTreeMap::new() }],
         addresses: Vec::new(),
     }
 }

@@ -268,8 +268,6 @@ struct HostView {
     resources: Amounts,
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     attributes: Attributes,
-    speed: u32,
-    price: u32,
     #[schema(value_type = Option<std::collections::BTreeMap<String, u64>>)]
     free_now: Option<Amounts>,
     schedule_age_s: Option<u64>,
@@ -323,8 +321,6 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
             host: host.id.clone(),
             resources: host.capacity.clone(),
             attributes: host.attributes.clone(),
-            speed: host.speed,
-            price: host.price,
             free_now: schedule.map(|schedule| free_at(&host.capacity, schedule, now)),
             schedule_age_s: known.map(|known| (monotonic - known.learnt).0 / 1000),
         }
@@ -360,8 +356,6 @@ struct LedgerHost {
     resources: Amounts,
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     attributes: Attributes,
-    speed: u32,
-    price: u32,
     /// The owner's own work and all reservations.
     #[schema(value_type = std::collections::BTreeMap<String, Vec<(i64, u64)>>)]
     occupancy: Steps,
@@ -411,8 +405,6 @@ fn ledger_host(ledger: &HostLedger) -> LedgerHost {
         id: host.id.clone(),
         resources: host.capacity.clone(),
         attributes: host.attributes.clone(),
-        speed: host.speed,
-        price: host.price,
         occupancy: steps(ledger.reserved()),
         own: steps(ledger.own()),
     }

@@ -79,7 +79,7 @@ mod tests {
     fn what_no_host_has_is_named_with_what_may_have_been_meant() {
         let list: HostList = serde_json::from_str(
             r#"{"hosts":[{"site":"s","site_name":null,"host":"h","resources":{"cpu":1,"bandwidth":1},
-            "attributes":{"arch":"x86_64","os":"linux"},"speed":1000,"price":0,"free_now":null,"schedule_age_s":null}]}"#,
+            "attributes":{"arch":"x86_64","os":"linux"},"free_now":null,"schedule_age_s":null}]}"#,
         )
         .unwrap();
         for (rest, expected) in [

@@ -229,8 +229,6 @@ pub struct HostSummary {
     pub host: String,
     pub resources: Amounts,
     pub attributes: Attributes,
-    pub speed: u32,
-    pub price: u32,
     pub free_now: Option<Amounts>,
     pub schedule_age_s: Option<f64>,
 }

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, collections::BTreeSet, path::Path};
 
 use broker::{
-    host::{Host, REFERENCE_SPEED},
+    host::Host,
     ids::HostId,
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
@@ -30,16 +30,6 @@ pub struct HostTable {
     /// Qualitative properties.
     #[serde(default)]
     pub attributes: Attributes,
-    /// Speed in thousandths of the reference host.
-    #[serde(default = "reference_speed")]
-    pub speed: u32,
-    /// Price in thousandths of a credit an hour.
-    #[serde(default)]
-    pub price: u32,
-}
-
-fn reference_speed() -> u32 {
-    REFERENCE_SPEED
 }
 
 /// Makes hosts of tables. `place` says where they are written.
@@ -63,13 +53,7 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
                 written.amount(name).map_err(|message| wrong(&table.id, &format!(": resources.{name}"), message))?;
             capacity.insert(name.clone(), amount);
         }
-        let host = Host {
-            id: table.id.clone(),
-            capacity,
-            attributes: table.attributes.clone(),
-            speed: table.speed,
-            price: table.price,
-        };
+        let host = Host { id: table.id.clone(), capacity, attributes: table.attributes.clone() };
         hosts.push(OwnHost { host, own_work: Schedule::default() });
     }
     check(&hosts, place)?;
@@ -121,13 +105,12 @@ mod tests {
     fn tables_take_texts_with_units() {
         let hosts = read(
             "[[hosts]]\nid = \"h1\"\nresources = { cpu = \"2.5\", memory = \"4GiB\", mhz = 2400, gpu = \"2\" }\n\
-             attributes = { arch = \"x86_64\" }\nprice = 7",
+             attributes = { arch = \"x86_64\" }",
         )
         .unwrap();
         let host = &hosts[0].host;
         let capacity: Vec<_> = host.capacity.iter().map(|(name, amount)| (name.as_str(), amount.0)).collect();
         assert_eq!(capacity, [("cpu", 2500), ("gpu", 2), ("memory", 4096), ("mhz", 2400)]);
-        assert_eq!((host.speed, host.price), (1000, 7));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{num::NonZeroUsize, path::Path, thread};
 
 use broker::{
     amount::Amount,
-    host::{Host, REFERENCE_SPEED},
+    host::Host,
     ids::HostId,
     resources::{Amounts, Attributes, ResourceName},
 };
@@ -71,7 +71,7 @@ fn offer(machine: &Machine, id: HostId, share: Percent, extra: &Attributes) -> H
     let mut attributes =
         Attributes::from([("arch".to_owned(), machine.arch.clone()), ("os".to_owned(), machine.os.clone())]);
     attributes.extend(extra.clone());
-    Host { id, capacity, attributes, speed: REFERENCE_SPEED, price: 0 }
+    Host { id, capacity, attributes }
 }
 
 #[cfg(test)]

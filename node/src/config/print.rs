@@ -350,8 +350,6 @@ fn host(page: &mut Page, table: &HostTable) {
     let resources = table.resources.iter().map(|(name, written)| (name.to_string(), written_value(written)));
     page.key("resources", &Value::Table(resources.collect()), "Capacities: cpu in cores, memory and disk with units.");
     page.key("attributes", &attribute_table(&table.attributes), "Qualitative properties. Default: none.");
-    page.number("speed", table.speed, "Thousandths of the reference speed. Default 1000.");
-    page.number("price", table.price, "Thousandths of a credit an hour. Default 0.");
 }
 
 fn written_value(written: &Written) -> Value {

@@ -222,7 +222,7 @@ pub fn draw_hosts(random: &mut Xoshiro256PlusPlus, options: &Options) -> Vec<(Ho
             own.add(Window::starting(start, Span(random.random_range(60..3_000))), &amounts(cores / 2, cores));
         }
         let id = names::host(index);
-        hosts.push((Host { id, capacity, attributes: BTreeMap::new(), speed: 1000, price: 0 }, own));
+        hosts.push((Host { id, capacity, attributes: BTreeMap::new() }, own));
     }
     hosts
 }

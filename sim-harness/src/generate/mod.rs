@@ -8,7 +8,7 @@ mod load;
 mod requests;
 
 use broker::{
-    host::{Host, REFERENCE_SPEED},
+    host::Host,
     ids::{HostId, SiteId},
     schedule::Schedule,
     snapshot::{GridSnapshot, SnapshotHost},
@@ -57,8 +57,6 @@ fn host(index: usize, capacities: &Capacities, schedule: Schedule) -> SnapshotHo
             id: HostId::new(&format!("host-{:03}", index + 1)).expect("a short text without control characters"),
             capacity: capacities.amounts(),
             attributes: capacities.attributes(),
-            speed: REFERENCE_SPEED,
-            price: 0,
         },
         schedule,
     }

@@ -205,7 +205,7 @@ impl Words {
 fn made_up_host() -> Option<Host> {
     let name = ResourceName::new("cpu").ok()?;
     let capacity: Amounts = [(name, Amount(1 << 40))].into();
-    Some(Host { id: HostId::new("x").ok()?, capacity, attributes: BTreeMap::new(), speed: 1000, price: 0 })
+    Some(Host { id: HostId::new("x").ok()?, capacity, attributes: BTreeMap::new() })
 }
 
 /// The site and its hosts in an answer to [`Words::ask_for_advert`].

@@ -6,7 +6,7 @@
 use std::{fmt, time::Duration};
 
 use broker::{
-    host::{Host, REFERENCE_SPEED},
+    host::Host,
     ids::{HostId, SiteId},
     request::Request,
     resources::{Amounts, Attributes},
@@ -115,8 +115,6 @@ impl GridSettings {
                 id: HostId::new(&format!("{site}{number}")).expect("a letter and a number are a short text"),
                 capacity: self.capacity.clone(),
                 attributes: Attributes::new(),
-                speed: REFERENCE_SPEED,
-                price: 0,
             })
             .collect()
     }

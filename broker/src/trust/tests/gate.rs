@@ -106,13 +106,7 @@ impl Case {
     /// What a new gate says, and that it says the same again from what it remembers.
     fn admit(&self) -> Result<Permit, Denial> {
         let arch = Attributes::from([("arch".to_owned(), "x86_64".to_owned())]);
-        let host = |name: &str, attributes| Host {
-            id: host_id(name),
-            capacity: cpu(4_000),
-            attributes,
-            speed: 1000,
-            price: 0,
-        };
+        let host = |name: &str, attributes| Host { id: host_id(name), capacity: cpu(4_000), attributes };
         let hosts =
             [host("h1", arch.clone()), host("h2", arch.clone()), host("h3", Attributes::new()), host("h4", arch)];
         let mut gate = self.gate();

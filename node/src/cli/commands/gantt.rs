@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn sites_hosts_and_reservations_come_together() {
         let hosts = r#"{"hosts":[{"site":"12D3a","site_name":"alpha","host":"a1","resources":{},"attributes":{},
-            "speed":1000,"price":0,"free_now":null,"schedule_age_s":null}]}"#;
+            "free_now":null,"schedule_age_s":null}]}"#;
         let bookings = r#"{"now":1763712000,"sites":[{"site":"12D3b","name":"beta","schedule":"unknown",
             "told_age_s":null,"is_cut":false},{"site":"12D3a","name":"alpha","schedule":"current","told_age_s":1,
             "is_cut":false}],"bookings":[{"site":"12D3a","request":"r1","entry_point":"x","attempt":1,"user":"ada",

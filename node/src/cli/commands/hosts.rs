@@ -30,7 +30,7 @@ impl Report for HostList {
     fn text(&self, look: &Look) -> String {
         columns(
             look,
-            ["HOST", "SITE", "CAPACITY", "FREE NOW", "ATTRIBUTES", "SPEED", "PRICE", "AGE"],
+            ["HOST", "SITE", "CAPACITY", "FREE NOW", "ATTRIBUTES", "AGE"],
             self.hosts.iter().map(|host| {
                 [
                     host.host.clone(),
@@ -38,8 +38,6 @@ impl Report for HostList {
                     amounts_text(&host.resources),
                     host.free_now.as_ref().map_or_else(|| "unknown".to_owned(), amounts_text),
                     attributes_text(&host.attributes),
-                    thousandths(host.speed),
-                    thousandths(host.price),
                     age_text(host.schedule_age_s),
                 ]
             }),
@@ -48,12 +46,6 @@ impl Report for HostList {
     fn ids(&self) -> Vec<String> {
         self.hosts.iter().map(|host| format!("{}/{}", host.site, host.host)).collect()
     }
-}
-
-/// Thousandths as a decimal number: 1000 is 1, 1500 is 1.5.
-fn thousandths(value: u32) -> String {
-    let text = format!("{}.{:03}", value / 1000, value % 1000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -65,20 +57,15 @@ mod tests {
     fn hosts_are_listed_with_capacity_and_what_is_free() {
         let list: HostList = serde_json::from_str(
             r#"{"hosts":[{"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h1","resources":{"cpu":4000,
-            "memory":3072},"attributes":{"arch":"x86_64"},"speed":1500,"price":0,"free_now":{"cpu":500},
+            "memory":3072},"attributes":{"arch":"x86_64"},"free_now":{"cpu":500},
             "schedule_age_s":3.2}]}"#,
         )
         .unwrap();
         assert_eq!(
             printed(&list, OutputFormat::Table),
-            "HOST  SITE                CAPACITY           FREE NOW  ATTRIBUTES   SPEED  PRICE  AGE\n\
-             h1    alpha (..aaaa1111)  cpu=4 memory=3GiB  cpu=0.5   arch=x86_64  1.5    0      3s\n"
+            "HOST  SITE                CAPACITY           FREE NOW  ATTRIBUTES   AGE\n\
+             h1    alpha (..aaaa1111)  cpu=4 memory=3GiB  cpu=0.5   arch=x86_64  3s\n"
         );
         assert_eq!(printed(&list, OutputFormat::Quiet), "12D3KooWaaaa1111/h1\n");
-    }
-
-    #[test]
-    fn thousandths_are_shown_as_numbers() {
-        assert_eq!([0, 1, 1000, 1500, 2_000_000].map(thousandths), ["0", "0.001", "1", "1.5", "2000"]);
     }
 }

@@ -18,7 +18,7 @@ impl Grid {
         let ledger = |site: &str, host: &str, cpu: u64| {
             json!({
                 "site": site, "ledger_version": {"incarnation": 1, "change": 2},
-                "hosts": [{"id": host, "resources": {"cpu": 1000}, "attributes": {"arch": "x86_64"}, "speed": 1000,
+                "hosts": [{"id": host, "resources": {"cpu": 1000}, "attributes": {"arch": "x86_64"},
                     "own": {"cpu": [[0, 200], [130, 400], [200, 0]]},
                     "occupancy": {"cpu": [[40, 200], [100, 200 + cpu], [130, 400 + cpu], [160, 400], [200, 0]]}}],
                 "bookings": [{"entry_point": "A", "request": "q1", "attempt": 1, "state": "confirmed", "settled": true,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     amount::Amount,
-    host::{Host, REFERENCE_SPEED},
+    host::Host,
     ids::{HostId, SiteId},
     phases::Candidate,
     request::{Request, RequestDocument, RequestError},
@@ -81,8 +81,6 @@ impl Pool {
             id: HostId::new(&format!("h{index:08}")).expect("a letter and a number are a short, plain text"),
             capacity: capacity.clone(),
             attributes: Attributes::new(),
-            speed: REFERENCE_SPEED,
-            price: 0,
         };
         Pool {
             site: SiteId::new(&format!("c{number:08}")).expect("a letter and a number are a short, plain text"),
