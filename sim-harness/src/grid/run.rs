@@ -45,19 +45,16 @@ const BEFORE_CUT: Duration = Duration::from_secs(3);
 
 /// A formed or forming grid and what is to be done with it.
 pub struct Run<'a> {
-    /// The nodes.
     pub cluster: &'a Cluster,
     /// How they were started, with what is to be started later.
     pub launch: &'a Launch<'a>,
     /// What was asked for.
     pub args: &'a GridArgs,
-    /// What happens under load.
     pub experiment: &'a Experiment,
     /// The requests, in the time of the run.
     pub requests: &'a [Request],
     /// What can be cut, where the experiment needs that.
     pub network: Option<&'a Network>,
-    /// Name of the grid.
     pub grid: &'a str,
     /// Shows how far it is.
     pub progress: &'a Progress,

@@ -54,7 +54,6 @@ pub struct Aftermath {
 /// What [`examine`] found.
 #[derive(Debug, Default)]
 pub struct Examined {
-    /// The counts.
     pub aftermath: Aftermath,
     /// Breaches of the invariants.
     pub violations: Vec<Violation>,

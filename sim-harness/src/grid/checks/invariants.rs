@@ -70,7 +70,6 @@ impl Violation {
 pub struct Reported<'a> {
     /// The request, in absolute time.
     pub request: &'a Request,
-    /// The report.
     pub view: &'a RequestView,
 }
 

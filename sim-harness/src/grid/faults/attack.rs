@@ -64,7 +64,6 @@ impl Phase {
 /// What a phase cost.
 #[derive(Debug, Clone, Serialize)]
 pub struct PhaseFigures {
-    /// Which phase.
     pub phase: &'static str,
     /// Requests that were due in it.
     pub requests: usize,
@@ -82,7 +81,6 @@ pub struct PhaseFigures {
     pub attackers_cpu: f64,
     /// Growth of the nodes' counters about bad behaviour, all nodes together.
     pub defence: BTreeMap<String, u64>,
-    /// What the attackers did.
     pub deeds: Deeds,
 }
 

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Read, Write},
+    io::{self, Read},
     process::ExitCode,
     sync::Arc,
 };
@@ -13,7 +13,10 @@ use std::{
 use discovery::{GridId, Multiaddr};
 use serde::{Deserialize, Serialize};
 
-use crate::hostile::{self, Attack, AttackPlan, Tally};
+use crate::{
+    hostile::{self, Attack, AttackPlan, Tally},
+    print::print,
+};
 
 /// Flags of the hidden subcommand.
 #[derive(Debug, clap::Args)]
@@ -57,21 +60,8 @@ impl Deeds {
     }
 }
 
-/// Attacks until standard input ends.
-pub fn run(args: &AttackerArgs) -> ExitCode {
-    match attack(args) {
-        Ok(deeds) => {
-            let written = serde_json::to_string(&deeds).map(|text| writeln!(io::stdout(), "{text}"));
-            if matches!(written, Ok(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(error) => {
-            eprintln!("kolo-sim attacker: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn attack(args: &AttackerArgs) -> Result<Deeds, Box<dyn std::error::Error>> {
+/// Attacks until standard input ends, and prints what it did.
+pub fn run(args: &AttackerArgs) -> anyhow::Result<ExitCode> {
     let attacks =
         if args.attack.is_empty() { Attack::ALL.into_iter().collect() } else { args.attack.iter().copied().collect() };
     let plan = AttackPlan { grid: GridId::new(&args.grid)?, targets: args.target.clone(), attacks };
@@ -87,11 +77,13 @@ fn attack(args: &AttackerArgs) -> Result<Deeds, Box<dyn std::error::Error>> {
     });
     runtime.shutdown_background();
     ended?;
-    Ok(Deeds {
+    let deeds = Deeds {
         sent: tally.sent().into_iter().map(|(attack, count)| (attack.to_owned(), count)).collect(),
         identities: tally.identities(),
         connections: tally.connections(),
         thrown_out: tally.thrown_out(),
         answers: tally.answers(),
-    })
+    };
+    print(&(serde_json::to_string(&deeds)? + "\n"))?;
+    Ok(ExitCode::SUCCESS)
 }

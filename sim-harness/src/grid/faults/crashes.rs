@@ -78,7 +78,6 @@ pub struct Crashes<'a> {
     cluster: &'a Cluster,
     pattern: Pattern,
     newcomers: &'a Newcomers<'a>,
-    /// Nodes that are down.
     down: Mutex<BTreeSet<usize>>,
     up_again: Condvar,
     /// How often each node has ended, so that a thread that watches one of its lives sees the next end.

@@ -99,7 +99,6 @@ pub struct JoinFigures {
     pub asked_at_newcomers: usize,
     /// Reservations with hosts of theirs.
     pub reserved_at_newcomers: usize,
-    /// Times of the joining.
     pub join_ms: JoinTimes,
 }
 

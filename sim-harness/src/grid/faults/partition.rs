@@ -18,9 +18,7 @@ pub const AGREE_MAX: Duration = Duration::from_secs(30);
 /// When a cut began and ended, and when all agreed.
 #[derive(Debug, Clone, Copy)]
 pub struct Cut {
-    /// Its begin.
     pub begun: Instant,
-    /// Its end.
     pub healed: Instant,
     /// From the end of the cut until every node knew all ledgers as they were then.
     pub agreed: Duration,

@@ -14,7 +14,6 @@ pub struct Answer {
     pub request: Request,
     /// Name of its entry point.
     pub entry_point: String,
-    /// How it ended.
     pub end: End,
     /// What the entry point reports when the run is over, where that can differ from `end`.
     pub after: Option<Box<RequestView>>,

@@ -59,7 +59,6 @@ pub enum Pace {
 
 /// What is put on the grid.
 pub struct Load<'a> {
-    /// The grid.
     pub cluster: &'a Cluster,
     /// What is asked for, again and again, under new labels.
     pub requests: &'a [Request],
@@ -67,7 +66,6 @@ pub struct Load<'a> {
     pub name: &'a str,
     /// Decides entry points, moments, and which reservations are kept.
     pub seed: u64,
-    /// How the requests come.
     pub pace: Pace,
     /// Most reservations at the same time. For one more the oldest is cancelled, so that each lives through
     /// much of what happens, and the grid never fills up.

@@ -41,7 +41,6 @@ pub enum RequestSource<'a> {
 pub struct Workload {
     /// The hosts of each node, those that come later last.
     pub nodes: Vec<GridSnapshot>,
-    /// The requests.
     pub requests: Vec<Request>,
 }
 

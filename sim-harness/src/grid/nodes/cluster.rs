@@ -54,7 +54,6 @@ pub struct Node {
     pub name: String,
     /// The process that it runs in, which it may share with others.
     pub process: Arc<NodeProcess>,
-    /// Its site.
     pub site: String,
     /// Where it keeps its data.
     pub data_dir: PathBuf,

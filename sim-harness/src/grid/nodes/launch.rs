@@ -115,7 +115,6 @@ struct Log {
 
 /// How to start the nodes of a grid.
 pub struct Launch<'a> {
-    /// The `kolo` binary.
     pub kolo: &'a Path,
     /// For data directories and configurations.
     pub run_dir: &'a Path,
@@ -133,7 +132,6 @@ pub struct Launch<'a> {
     pub timing: NodeTiming,
     /// Time 0 of the snapshots.
     pub epoch: Span,
-    /// Name of the grid.
     pub grid: &'a str,
     /// Whether the grid is one of members: the first node founds it and invites the others.
     pub is_closed: bool,

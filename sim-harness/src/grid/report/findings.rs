@@ -132,11 +132,9 @@ pub struct Figures {
 /// Absences of nodes.
 #[derive(Debug, Clone, Serialize)]
 pub struct CrashFigures {
-    /// Processes killed.
     pub kills: usize,
     /// Processes that left in order.
     pub leaves: usize,
-    /// Times of the recoveries.
     pub recovery_ms: RecoveryFigures,
 }
 
