@@ -13,7 +13,6 @@
 
 pub mod clock;
 pub mod config;
-pub mod costs;
 pub mod counters;
 pub mod dht;
 pub mod dissemination;
@@ -51,9 +50,10 @@ pub use crate::{
     handle::{BannedPeer, Discovery, OfferError, Status},
     identity::Identity,
     membership::Membership,
+    shared::UPDATE_TIME_TO_LIVE,
     start::{StartError, start},
     status::ClockOffset,
-    swarm_task::SetUpError,
+    swarm_task::{DHT_PARALLEL, PING_EVERY, SetUpError, gossip_config},
     view::{HostView, SharedView, SiteSummary},
     wire::check,
 };

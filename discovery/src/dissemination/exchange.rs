@@ -28,7 +28,7 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// Pages of half a MiB: room for tens of thousands of adverts, and an end to a neighbour that never ends.
 const PAGES_MAX: usize = 64;
 /// Sites that the asker lists: as many as fit into a request. Adverts of the others are sent in vain.
-pub(crate) const KNOWN_MAX: usize = REQUEST_BYTES_MAX / 20;
+pub const KNOWN_MAX: usize = REQUEST_BYTES_MAX / 20;
 const PAGE_TIMEOUT: Millis = Millis(5_000);
 
 /// Exchanges adverts until it is aborted.

@@ -2,7 +2,7 @@
 //! a start or a cut of the network.
 
 mod bundler;
-pub(crate) mod exchange;
+pub mod exchange;
 pub(crate) mod fetch_queue;
 pub(crate) mod fetching;
 mod gossip;

@@ -120,7 +120,7 @@ fn behaviour(keypair: &Keypair, config: &DiscoveryConfig, counters: Arc<Counters
 }
 
 /// Questions of one look-up at the same time.
-pub(crate) const DHT_PARALLEL: Option<NonZeroUsize> = NonZeroUsize::new(3);
+pub const DHT_PARALLEL: Option<NonZeroUsize> = NonZeroUsize::new(3);
 
 fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad::store::MemoryStore>, SetUpError> {
     let peer = keypair.public().to_peer_id();
@@ -157,10 +157,15 @@ const FRAME_BYTES_MAX: usize = wire::ADVERT_BYTES_MAX + 32 * 1024;
 /// Lists of ids that are read. This node sends none.
 const CONTROL_BYTES_MAX: usize = 64 * 1024;
 
+/// How the gossip of a node is set up.
+///
 /// Messages carry no libp2p signature: it would be checked again for each of the five to seven copies that a mesh
 /// delivers, and our envelopes are signed by their author anyway. Copies are recognised by the hash of their content before
 /// anything is checked, and a message is passed on only after its envelope was.
-pub(crate) fn gossip_config(grid: &GridId) -> Result<gossipsub::Config, SetUpError> {
+///
+/// # Errors
+/// [`SetUpError`] when gossipsub refuses the settings.
+pub fn gossip_config(grid: &GridId) -> Result<gossipsub::Config, SetUpError> {
     gossipsub::ConfigBuilder::default()
         .protocol_id_prefix(gossip_prefix(grid))
         .validation_mode(gossipsub::ValidationMode::Anonymous)

@@ -5,8 +5,8 @@ mod peers;
 mod publisher;
 mod task;
 
-pub use self::behaviour::{PING_EVERY, SetUpError};
+pub use self::behaviour::{DHT_PARALLEL, PING_EVERY, SetUpError, gossip_config};
 pub(crate) use self::{
-    behaviour::{Behaviour, DHT_PARALLEL, build_swarm, gossip_config},
+    behaviour::{Behaviour, build_swarm},
     task::SwarmTask,
 };

@@ -11,10 +11,10 @@ use broker::{
     time::Millis,
     view::{Heard, Schedules, SiteView},
 };
-use discovery::costs::{DIAL_ROUND_TRIPS, STREAM_ROUND_TRIPS};
 
 use super::{
     chance::{drawn, pair},
+    costs::{DIAL_ROUND_TRIPS, STREAM_ROUND_TRIPS},
     settings::BEGIN,
     site::{Site, Touch},
     world::World,

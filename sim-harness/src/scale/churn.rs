@@ -6,14 +6,12 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use broker::{time::Millis, trust::testing};
-use discovery::{
-    costs,
-    outbox::{Pacer, PendingChanges},
-};
+use discovery::outbox::{Pacer, PendingChanges};
 use rand::RngExt;
 
 use super::{
     chance::drawn,
+    costs,
     settings::Settings,
     site::{Life, Site},
     traffic::Kind,

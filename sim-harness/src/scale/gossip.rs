@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use broker::{ledger::ScheduleUpdateParts, protocol::ScheduleUpdate};
-use discovery::{costs, outbox::advance};
+use discovery::outbox::advance;
 use rand::RngExt;
 
 use super::{
     chance::chance,
+    costs,
     site::Published,
     world::{Event, World},
 };

@@ -5,10 +5,9 @@
 use std::mem::size_of;
 
 use broker::{host::Host, protocol::ScheduleSnapshot, schedule::Occupancy, view::SiteView};
-use discovery::costs;
 use serde::Serialize;
 
-use super::{site::Site, world::World};
+use super::{costs, site::Site, world::World};
 
 const MIB: f64 = 1_048_576.0;
 /// A process without neighbours, and one more connection: what fits real grids of 10 and 25 nodes on one machine (7.9 and

@@ -10,11 +10,10 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
-use discovery::costs::GossipShape;
 use rand::{RngExt, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{chance::drawn, geography::Geography};
+use super::{chance::drawn, costs::GossipShape, geography::Geography};
 
 /// From the arrival of a message until it is sent on: a signature and a look at the view (measured in real grids).
 const HANDLING_US: u64 = 300;
@@ -178,7 +177,7 @@ mod tests {
     use crate::scale::geography::NetworkKind;
 
     fn shape() -> GossipShape {
-        discovery::costs::gossip_shape(&discovery::GridId::new("test").unwrap()).unwrap()
+        crate::scale::costs::gossip_shape(&discovery::GridId::new("test").unwrap()).unwrap()
     }
 
     /// Whom a message can reach at all, by a plain search.

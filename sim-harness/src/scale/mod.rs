@@ -11,6 +11,7 @@ mod belief;
 mod chance;
 mod churn;
 mod compare;
+mod costs;
 mod counts;
 mod figures;
 mod geography;

@@ -12,10 +12,11 @@ use broker::{
     protocol::{AttemptId, RefusalReason, SiteAnswer, SiteRequest},
     time::{Millis, Now},
 };
-use discovery::{config::SILENCE_REMEMBERED, costs};
+use discovery::config::SILENCE_REMEMBERED;
 
 use super::{
     chance::drawn,
+    costs,
     requests::{Submitted, number_of},
     site::{Asker, Touch},
     traffic::Kind,

@@ -16,15 +16,13 @@ use broker::{
     time::Millis,
     view::{Schedules, SiteView},
 };
-use discovery::{
-    config::{FIND_TIMEOUT, SCHEDULE_AGE_MAX, SCHEDULE_AGE_MAX_AFTER_CONFLICT},
-    costs::{self, FETCH_TIMEOUT, FIND_ROUNDS_MAX, SILENT_FOR},
-};
+use discovery::config::{FIND_TIMEOUT, SCHEDULE_AGE_MAX, SCHEDULE_AGE_MAX_AFTER_CONFLICT};
 use rand::{RngExt, seq::SliceRandom};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
     belief,
+    costs::{self, FETCH_TIMEOUT, FIND_ROUNDS_MAX, SILENT_FOR},
     site::Touch,
     traffic::Kind,
     world::{Body, Event, Wish, World},

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use broker::{ledger::LedgerLimits, negotiation::NegotiationSettings};
-use discovery::{
-    GridId, Intervals, Limits, SetUpError,
-    costs::{self, GossipShape},
-};
+use discovery::{GridId, Intervals, Limits, SetUpError};
 
-use super::geography::NetworkKind;
+use super::{
+    costs::{self, GossipShape},
+    geography::NetworkKind,
+};
 use crate::engine::{Moment, SECOND_US};
 
 /// When runs begin on every clock of the simulation: late enough that nodes can have learnt something before.

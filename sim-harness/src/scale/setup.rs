@@ -8,14 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context as _;
 use broker::{protocol::Advert, request::Request, schedule::Schedule, time::Millis, trust::testing};
 use discovery::{
-    costs,
     identity::{peer_of_key, site_of_peer},
     index,
 };
 
 use super::{
     chance::drawn,
-    churn,
+    churn, costs,
     settings::{BEGIN, Settings},
     site::Site,
     upkeep,

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use discovery::costs;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     chance::drawn,
+    costs,
     counts::Counts,
     geography::Geography,
     mesh::{Mesh, NEVER, Passing, Spread},

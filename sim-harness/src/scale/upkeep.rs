@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use broker::protocol::LedgerVersion;
-use discovery::{DhtUpkeep, Multiaddr, costs};
+use discovery::{DhtUpkeep, Multiaddr};
 
-use super::{settings::Settings, site::Site, topic::Topic, traffic::Kind, world::World};
+use super::{costs, settings::Settings, site::Site, topic::Topic, traffic::Kind, world::World};
 
 /// What a node sends in a second, and as much it receives.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

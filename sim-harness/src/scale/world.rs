@@ -269,8 +269,8 @@ impl World {
         self.sites[to].contacted.insert(from, now);
         let chance = drawn([self.settings.seed, NEIGHBOURS, pair(from.min(to), from.max(to))]);
         let is_neighbour = chance % (self.sites.len() as u64) < self.settings.limits.connections_kept as u64;
-        let dials = if was_contacted || is_neighbour { 0 } else { discovery::costs::DIAL_ROUND_TRIPS };
-        self.earth.round_trip(from, to) * (discovery::costs::STREAM_ROUND_TRIPS + dials) as u32
+        let dials = if was_contacted || is_neighbour { 0 } else { super::costs::DIAL_ROUND_TRIPS };
+        self.earth.round_trip(from, to) * (super::costs::STREAM_ROUND_TRIPS + dials) as u32
     }
 
     fn arrive(&mut self, message: Message) {

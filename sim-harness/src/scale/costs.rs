@@ -1,33 +1,31 @@
-//! What messages weigh on the wire, and the numbers that decide how often they travel: for whoever models large grids.
+//! What messages weigh on the wire, and the numbers that decide how often they travel.
 //!
 //! Invariant: nothing here is a second opinion. Sizes come from encoding with the codec that nodes use, numbers from the
 //! configuration that nodes build; the two protocols whose encoders libp2p keeps to itself (gossip's frames and
 //! Kademlia's messages) are counted field by field from their published schemas.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use broker::{
     host::Host,
+    ids::SiteId,
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
 };
-use libp2p::{Multiaddr, kad};
-use serde::Serialize;
-
-use crate::{
-    config::GridId,
-    dht::index,
+use discovery::{
+    DHT_PARALLEL, GridId, Multiaddr, SetUpError, UPDATE_TIME_TO_LIVE,
     dissemination::exchange::KNOWN_MAX,
+    gossip_config, index,
     membership::Badge,
-    swarm_task::{DHT_PARALLEL, SetUpError, gossip_config},
     wire::{self, Payload, Stamp, WireAnswer, WireRequest, WireSchedules, names},
 };
-pub use crate::{
+pub use discovery::{
+    PING_EVERY,
     dht::find::{FETCH_TIMEOUT, ROUNDS_MAX as FIND_ROUNDS_MAX, SILENT_FOR},
-    shared::UPDATE_TIME_TO_LIVE,
-    swarm_task::PING_EVERY,
     wire::bundle::{NAME_BYTES as BUNDLE_NAME_BYTES, bundled_bytes},
 };
+use libp2p::kad;
+use serde::Serialize;
 
 /// A peer id: two bytes of hash code and length, and an Ed25519 key with its four bytes of framing.
 const PEER_ID_BYTES: usize = 38;
@@ -35,11 +33,11 @@ const PEER_ID_BYTES: usize = 38;
 const MESSAGE_ID_BYTES: usize = 32;
 /// Round trips that libp2p spends on a new stream before a request leaves: it waits until the other side has accepted the
 /// protocol. Every direct request has a stream of its own.
-pub const STREAM_ROUND_TRIPS: u64 = 1;
+pub(super) const STREAM_ROUND_TRIPS: u64 = 1;
 /// Round trips until a new connection can be used: QUIC's, which is dialled beside TCP and is there first.
-pub const DIAL_ROUND_TRIPS: u64 = 1;
+pub(super) const DIAL_ROUND_TRIPS: u64 = 1;
 /// What a ping sends, and gets back.
-pub const PING_BYTES: u64 = 32;
+pub(super) const PING_BYTES: u64 = 32;
 /// A Unix time in milliseconds of these years, for sizes that depend on it.
 const SOME_TIME_MS: u64 = 1_800_000_000_000;
 
@@ -62,7 +60,7 @@ pub struct GossipShape {
 ///
 /// # Errors
 /// [`SetUpError`] when no node of the grid could start.
-pub fn gossip_shape(grid: &GridId) -> Result<GossipShape, SetUpError> {
+pub(super) fn gossip_shape(grid: &GridId) -> Result<GossipShape, SetUpError> {
     let config = gossip_config(grid)?;
     Ok(GossipShape {
         mesh: config.mesh_n(),
@@ -84,7 +82,7 @@ pub struct DhtShape {
 
 /// How the DHT of a node is set up.
 #[must_use]
-pub fn dht_shape() -> DhtShape {
+pub(super) fn dht_shape() -> DhtShape {
     DhtShape { copies: kad::K_VALUE.get(), parallel: DHT_PARALLEL.map_or(1, NonZeroUsize::get) }
 }
 
@@ -99,7 +97,7 @@ fn varint(value: usize) -> usize {
 
 /// A gossip message with `data_bytes` of content on the wire, in a frame of its own.
 #[must_use]
-pub fn gossip_frame_bytes(grid: &GridId, data_bytes: usize) -> u64 {
+pub(super) fn gossip_frame_bytes(grid: &GridId, data_bytes: usize) -> u64 {
     let topic = names::schedules_topic(grid).hash().as_str().len();
     let frame = field(field(data_bytes) + field(topic));
     (varint(frame) + frame) as u64
@@ -107,19 +105,19 @@ pub fn gossip_frame_bytes(grid: &GridId, data_bytes: usize) -> u64 {
 
 /// The name of one gossip message, as it is remembered.
 #[must_use]
-pub fn gossip_name_bytes() -> u64 {
+pub(super) fn gossip_name_bytes() -> u64 {
     field(MESSAGE_ID_BYTES) as u64
 }
 
 /// An advert in its envelope.
 #[must_use]
-pub fn advert_bytes(grid: &GridId, advert: Advert, time_to_live: Millis) -> u64 {
+pub(super) fn advert_bytes(grid: &GridId, advert: Advert, time_to_live: Millis) -> u64 {
     envelope_bytes(grid, Payload::Advert(advert), time_to_live)
 }
 
 /// Schedule changes in their envelope; in a bundle it takes [`bundled_bytes`].
 #[must_use]
-pub fn update_bytes(grid: &GridId, update: ScheduleUpdate) -> u64 {
+pub(super) fn update_bytes(grid: &GridId, update: ScheduleUpdate) -> u64 {
     envelope_bytes(grid, Payload::Update(update), UPDATE_TIME_TO_LIVE)
 }
 
@@ -135,62 +133,62 @@ fn encoded(value: &impl Serialize) -> u64 {
 
 /// A direct request about an attempt.
 #[must_use]
-pub fn request_bytes(request: &SiteRequest) -> u64 {
+pub(super) fn request_bytes(request: &SiteRequest) -> u64 {
     encoded(&WireRequest::Site(request.clone()))
 }
 
 /// Its answer.
 #[must_use]
-pub fn answer_bytes(answer: &SiteAnswer) -> u64 {
+pub(super) fn answer_bytes(answer: &SiteAnswer) -> u64 {
     encoded(&WireAnswer::Site(answer.clone()))
 }
 
 /// The question for a site's schedules.
 #[must_use]
-pub fn fetch_bytes(known: Option<LedgerVersion>) -> u64 {
+pub(super) fn fetch_bytes(known: Option<LedgerVersion>) -> u64 {
     encoded(&WireRequest::Schedules(known))
 }
 
 /// The schedules of a site.
 #[must_use]
-pub fn schedules_bytes(snapshot: ScheduleSnapshot) -> u64 {
-    encoded(&WireAnswer::Schedules(std::sync::Arc::new(WireSchedules::from_snapshot(snapshot))))
+pub(super) fn schedules_bytes(snapshot: ScheduleSnapshot) -> u64 {
+    encoded(&WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot))))
 }
 
 /// The answer that nothing has changed.
 #[must_use]
-pub fn unchanged_bytes(version: LedgerVersion) -> u64 {
+pub(super) fn unchanged_bytes(version: LedgerVersion) -> u64 {
     encoded(&WireAnswer::Unchanged(version))
 }
 
 /// The question of an exchange of adverts, from a node that knows so many sites.
 #[must_use]
-pub fn exchange_bytes(known: usize) -> u64 {
+pub(super) fn exchange_bytes(known: usize) -> u64 {
     encoded(&WireRequest::Adverts(vec![(u64::MAX, SOME_TIME_MS); known.min(KNOWN_MAX)]))
 }
 
 /// The answer to it that tells nothing new.
 #[must_use]
-pub fn nothing_new_bytes() -> u64 {
+pub(super) fn nothing_new_bytes() -> u64 {
     encoded(&WireAnswer::Adverts { envelopes: Vec::new(), is_complete: true })
 }
 
 /// How many keys of the index a site with these hosts provides.
 #[must_use]
-pub fn index_keys(grid: &GridId, site: &broker::ids::SiteId, hosts: &[Host]) -> usize {
+pub(super) fn index_keys(grid: &GridId, site: &SiteId, hosts: &[Host]) -> usize {
     index::keys_of_site(grid, site, hosts).len()
 }
 
 /// A Kademlia question: its kind and a key.
 #[must_use]
-pub fn dht_question_bytes() -> u64 {
+pub(super) fn dht_question_bytes() -> u64 {
     let frame = 2 + field(MESSAGE_ID_BYTES);
     (varint(frame) + frame) as u64
 }
 
 /// A Kademlia answer that names `peers` peers with the addresses that nodes listen on.
 #[must_use]
-pub fn dht_answer_bytes(peers: usize, addresses: &[Multiaddr]) -> u64 {
+pub(super) fn dht_answer_bytes(peers: usize, addresses: &[Multiaddr]) -> u64 {
     let listed: usize = addresses.iter().map(|address| field(address.len())).sum();
     let frame = 2 + field(MESSAGE_ID_BYTES) + peers * field(field(PEER_ID_BYTES) + listed + 2);
     (varint(frame) + frame) as u64
@@ -198,7 +196,7 @@ pub fn dht_answer_bytes(peers: usize, addresses: &[Multiaddr]) -> u64 {
 
 /// A record of `value_bytes` on its way to a node that is to keep it.
 #[must_use]
-pub fn dht_record_bytes(value_bytes: u64) -> u64 {
+pub(super) fn dht_record_bytes(value_bytes: u64) -> u64 {
     let value = usize::try_from(value_bytes).unwrap_or(usize::MAX / 4);
     let record = field(MESSAGE_ID_BYTES) + field(value) + field(PEER_ID_BYTES) + 5;
     let frame = 2 + field(MESSAGE_ID_BYTES) + field(record);
@@ -207,10 +205,9 @@ pub fn dht_record_bytes(value_bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use broker::ids::SiteId;
+    use discovery::{Identity, wire::seal};
 
     use super::*;
-    use crate::{identity::Identity, wire::seal};
 
     #[test]
     fn sizes_are_those_of_what_is_really_sent() {
