@@ -1,7 +1,11 @@
 //! Start times written down by hand.
 
 use super::{cluster, job, planned, replay, starts, with_memory};
-use crate::replay::job::{ClusterIndex, Job};
+use crate::replay::{
+    engine,
+    job::{ClusterIndex, Job},
+    policy::{self, Setup},
+};
 
 /// Four single-processor hosts. The second job needs all of them and waits for the first; the fifth is the shortest.
 fn five() -> Vec<Job> {
@@ -129,4 +133,13 @@ fn tags_bind_every_policy() {
         assert_eq!((runs[1].start.second(), runs[1].cluster.0), (10, 0), "{policy}");
         assert_eq!(runs[2].cluster.0, u32::from(runs[2].start.second() == 2), "{policy}");
     }
+}
+
+/// A request has at most 10,000 hosts.
+#[test]
+fn a_job_that_is_refused_as_a_request_ends_the_replay() {
+    let clusters = [cluster(10_001, 1, 0)];
+    let mut kolo = policy::named("kolo", &Setup { clusters: &clusters, seed: 1 }).unwrap();
+    let error = engine::replay(&[job(0, 10, 10_001, 1)], &clusters, kolo.as_mut(), |_| ()).unwrap_err();
+    assert_eq!(format!("{error:#}"), "job 0 (line 1): hosts: expected 1 to 10000, got 10001");
 }
