@@ -29,6 +29,13 @@ pub(super) fn sign_in(browser: &Browser, node: &Node) {
     assert!(browser.run("return document.cookie", &json!([])).as_str().unwrap().is_empty(), "scripts see the session");
 }
 
+/// Takes a picture of a view, which must have exactly one heading of level one.
+fn look_at(browser: &Browser, view: &str) {
+    let headings = browser.run("return document.querySelectorAll('h1').length", &json!([]));
+    assert_eq!(headings, 1, "{view}");
+    browser.picture(view);
+}
+
 #[test]
 fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back() {
     let Some(browser) = browser(1280, 860, &[]) else { return };
@@ -43,7 +50,7 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
 
     sign_in(&browser, &first);
     browser.wait_for_text(HOSTILE);
-    browser.picture("overview");
+    look_at(&browser, "overview");
 
     browser.click("a[href='#/book']");
     browser.fill("input[name=hosts]", "5");
@@ -56,10 +63,10 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
     browser.wait_for_text("No earlier start exists");
     let held: usize = [&first, &second].into_iter().map(|node| node.bookings().len()).sum();
     assert_eq!(held, 0, "a plan holds nothing");
-    browser.picture("book");
+    look_at(&browser, "book");
     browser.click("#reserve");
     browser.wait_for_text("active");
-    browser.wait_for_text("Take back");
+    browser.wait_for_text("Cancel");
     // How to reach a host is the word of its site.
     wait_for("the contact, as text", || {
         let shown = browser.text();
@@ -70,7 +77,7 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
         browser.run("return window.hacked === undefined", &json!([])).as_bool().unwrap(),
         "a contact ran as a script"
     );
-    browser.picture("request");
+    look_at(&browser, "request");
     let id = first.get("/v1/requests")["requests"][0]["id"].as_str().unwrap().to_owned();
 
     // The other node runs at another port of the same name: its session must not be mixed up with the first one's.
@@ -78,18 +85,18 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
     browser.click("a[href='#/gantt']");
     browser.click("#as-table");
     browser.wait_for_text(&id[..10]);
-    browser.picture("gantt");
+    look_at(&browser, "gantt");
     assert!(browser.run("return window.hacked === undefined", &json!([])).as_bool().unwrap(), "a name ran as a script");
 
     browser.click("a[href='#/slots']");
     browser.fill("input[name='per_host.cpu']", "3");
     browser.click("form button[type=submit]");
     browser.wait_for_text("Proven on the schedules used");
-    browser.picture("slots");
+    look_at(&browser, "slots");
 
     first.open_in(&browser, &format!("/#/requests/{id}"));
     browser.click("#cancel");
-    browser.wait_for_text("Really take it back");
+    browser.wait_for_text("Really cancel it");
     browser.click("#cancel");
     browser.wait_for_text("cancelled");
 

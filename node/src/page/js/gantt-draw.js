@@ -133,7 +133,7 @@ function drawSite(context, view, row, y) {
   const name = `${row.name} · ${row.count} ${row.count === 1 ? "host" : "hosts"}`;
   context.fillText(name, 8, y + row.height / 2 + 1);
   const why = doubt(row.state);
-  const told = row.state.told_age_s === null || row.state.told_age_s === undefined ? "" : `told ${age(row.state.told_age_s)}`;
+  const told = row.state.told_age_s === null || row.state.told_age_s === undefined ? "" : `as of ${age(row.state.told_age_s)}`;
   const said = [why, told].filter(Boolean).join(", ");
   const at = 8 + context.measureText(name).width + 12;
   context.font = "11px system-ui, sans-serif";

@@ -120,8 +120,8 @@ export function rowAt(rows, y) {
 
 /** Whether what is shown of a site may be wrong, and why; null when it is as it should be. */
 export function doubt(state) {
-  if (state.told_age_s === null || state.told_age_s === undefined) return "has not told its reservations";
-  if (state.is_withheld) return "does not tell who has reserved what";
-  if (state.schedule !== "current") return `${state.schedule === "stale" ? "stale" : "not heard of"}`;
+  if (state.told_age_s === null || state.told_age_s === undefined) return "has reported no reservations";
+  if (state.is_withheld) return "publishes no reservations";
+  if (state.schedule !== "current") return `${state.schedule === "stale" ? "stale" : "not known"}`;
   return null;
 }

@@ -79,7 +79,7 @@ class Chart {
       el("select", { onchange: (event) => change(event.target.value) },
         options.map((option) => el("option", { value: option }, option))));
     place.append(
-      el("div", { className: "row" }, this.spans,
+      el("div", { className: "row" }, el("h1", {}, "Reservations over time"), this.spans,
         el("button", { type: "button", className: "quiet", onclick: () => this.goToNow() }, "Now"),
         el("button", { type: "button", id: "as-table", className: "quiet", "aria-pressed": "false", onclick: (event) => this.toggleList(event.target) }, "As a table")),
       el("div", { className: "row" }, input("site", "Site"), input("user", "User"), input("attribute", "Attribute (key=value)"),

@@ -47,7 +47,7 @@ function showSignIn(why) {
   el("label", {}, el("span", {}, "Token"), field),
   el("div", { className: "row" }, el("button", { type: "submit" }, "Sign in")), said);
   content.replaceChildren(el("section", { className: "panel login" },
-    el("h1", {}, "This node wants to know you"),
+    el("h1", {}, "Sign in to this node"),
     why ? notice(why, "warn") : "",
     el("p", {}, "Type ", el("code", {}, "kolo open"), " on the node's machine to get a link that signs you in, or paste the token from the file ",
       el("code", {}, "api.token"), " in its data directory."),
@@ -77,7 +77,7 @@ async function showView() {
     if (turn === shown) closeView = close ?? (() => {});
     else if (close) close();
   } catch (error) {
-    if (turn === shown && error.status !== 401) place.replaceChildren(notice(error.message));
+    if (turn === shown && error.status !== 401) place.replaceChildren(el("h1", {}, "This cannot be shown"), notice(error.message));
   }
   performance.mark(`shown-${name}`);
 }

@@ -30,7 +30,7 @@ function tile(name, value, more) {
 function parts(status, sites, usage) {
   const count = (state) => sites.filter((site) => site.schedule === state).length;
   const [current, stale, unknown] = ["current", "stale", "unknown"].map(count);
-  const health = stale + unknown === 0 ? "all schedules are current" : `${stale} stale, ${unknown} not told yet`;
+  const health = stale + unknown === 0 ? "all schedules are current" : `${stale} stale, ${unknown} not known yet`;
   return [
     el("div", { className: "tiles" },
       tile("Sites", status.known_sites, `${current} with a current schedule`),

@@ -1,4 +1,4 @@
-// Requests of this node with their life: state, tries, who refused and why; and taking one back.
+// Requests of this node: state, attempts, refusals with their reasons; and cancelling one.
 
 import * as api from "./api.js";
 import * as events from "./events.js";
@@ -88,7 +88,7 @@ function wanted({ request, user, extends: extends_, submitted_ms: submitted, ela
     ["Each host", request.per_host && Object.keys(request.per_host).length ? amounts(request.per_host) : ""],
     ["Attributes", attributes], ["Not before", request.earliest ? time(request.earliest) : ""],
     ["At the latest", request.latest ? time(request.latest) : ""], ["Submitted", time(submitted / 1000)],
-    ["Took", `${elapsed} ms, ${attempts} ${attempts === 1 ? "try" : "tries"}, ${conflicts} ${conflicts === 1 ? "conflict" : "conflicts"}`],
+    ["Took", `${elapsed} ms, ${attempts} ${attempts === 1 ? "attempt" : "attempts"}, ${conflicts} ${conflicts === 1 ? "conflict" : "conflicts"}`],
     ["Working on", phase]])];
 }
 
@@ -104,9 +104,9 @@ function history(why, request) {
   return [
     el("h2", {}, "Rounds of planning"),
     table("Rounds", [number("Round"), "Hosts found", "Cut by", "Outcome"], rounds),
-    el("h2", {}, "Tries"),
+    el("h2", {}, "Attempts"),
     tries.length === 0 ? el("p", { className: "soft" }, request.state === "planning" ? "No site was asked yet." : "No site was asked.") :
-      table("Tries", [number("Try"), "Start", "Site", number("Hosts"), "Answer", "Why", number("After")], tries)];
+      table("Attempts", [number("Attempt"), "Start", "Site", number("Hosts"), "Answer", "Why", number("After")], tries)];
 }
 
 function actions(request, path) {
@@ -116,7 +116,7 @@ function actions(request, path) {
   const button = el("button", { type: "button", className: "danger", id: "cancel", onclick: async () => {
     if (!isSure) {
       isSure = true;
-      button.textContent = "Really take it back";
+      button.textContent = "Really cancel it";
       return;
     }
     button.disabled = true;
@@ -126,6 +126,6 @@ function actions(request, path) {
       button.disabled = false;
       said.replaceChildren(notice(error.message));
     }
-  } }, "Take back");
+  } }, "Cancel");
   return el("div", { className: "row" }, button, said);
 }

@@ -43,7 +43,7 @@ function answered(answer) {
       answer.is_proven ? "✓ Proven on the schedules used." : "Not proven: the search reached its limit."),
     facts([["Free together then", answer.is_possible ? amounts(answer.free) : ""],
       ["Hosts looked at", `${answer.matching_hosts} of ${answer.known_hosts} known`],
-      ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} sites that did not tell their schedules` : ""]]),
+      ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} sites whose schedules are not known` : ""]]),
     profile(answer), schedules(answer)];
 }
 
