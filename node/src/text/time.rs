@@ -29,7 +29,7 @@ pub enum TimeTextError {
     NotWholeSeconds(String),
     /// Not a time.
     #[error(
-        "{text:?} is no time: expected now, now+1h, \"today 14:00\", \"tomorrow 08:00\", \"2026-11-21 08:00\" (in zone \
+        "{text:?} is no time: expected now, +3h, \"today 14:00\", \"tomorrow 08:00\", \"2026-11-21 08:00\" (in zone \
          {zone}) or 2026-11-21T08:00+01:00"
     )]
     Time {
@@ -39,7 +39,9 @@ pub enum TimeTextError {
         zone: String,
     },
     /// A clock time that the zone skips or has twice (summer time begins or ends).
-    #[error("{text:?} does not exist once in zone {zone}, whose clocks change then: add the offset, as in +01:00")]
+    #[error(
+        "{text:?} does not exist, or exists twice, in zone {zone}, whose clocks change then: add the offset, as in +01:00"
+    )]
     NotUnique {
         /// What was written.
         text: String,
@@ -88,14 +90,15 @@ pub fn parse_span(text: &str) -> Result<Span, TimeTextError> {
     Ok(Span(duration.as_secs()))
 }
 
-/// Reads a time: `now`, `now+1h`, `today 14:00`, `tomorrow 08:00`, ISO 8601 with an offset or zone, or without one (then
+/// Reads a time: `now`, `+3h` or `now+3h`, `today 14:00`, `tomorrow 08:00`, ISO 8601 with an offset or zone, or without one (then
 /// in the zone of `now`).
 ///
 /// # Errors
 /// [`TimeTextError`] when the text is no time, or a clock time that does not exist exactly once.
 pub fn parse_time(text: &str, now: &Zoned) -> Result<Time, TimeTextError> {
     let trimmed = text.trim();
-    let timestamp = match trimmed.strip_prefix("now") {
+    let from_now = trimmed.strip_prefix("now").or_else(|| trimmed.starts_with('+').then_some(trimmed));
+    let timestamp = match from_now {
         Some(rest) => time_from_now(rest.trim_start(), trimmed, now)?,
         None => time_on_calendar(trimmed, now)?,
     };
@@ -165,7 +168,6 @@ fn zone_name(zone: &TimeZone) -> String {
 }
 
 /// Shows a time in `zone`, with the offset: `2026-11-21 08:00:00+01:00`.
-#[must_use]
 pub fn format_time(time: Time, zone: &TimeZone) -> String {
     match Timestamp::from_second(time.0) {
         Ok(timestamp) => timestamp.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S%:z").to_string(),
@@ -174,7 +176,6 @@ pub fn format_time(time: Time, zone: &TimeZone) -> String {
 }
 
 /// Shows a duration such that [`parse_duration`] reads it back: `2h`, `1h 30m`, `500ms`, `366d`.
-#[must_use]
 pub fn format_duration(duration: Duration) -> String {
     const DAY_S: u64 = 86_400;
     let seconds = duration.as_secs();
@@ -190,7 +191,6 @@ pub fn format_duration(duration: Duration) -> String {
 }
 
 /// Shows a span as [`format_duration`] does.
-#[must_use]
 pub fn format_span(span: Span) -> String {
     format_duration(Duration::from_secs(span.0))
 }
@@ -251,6 +251,8 @@ mod tests {
             ("now", "2026-11-21 09:30:00+01:00"),
             ("now+1h", "2026-11-21 10:30:00+01:00"),
             ("now + 1d", "2026-11-22 09:30:00+01:00"),
+            ("+3h", "2026-11-21 12:30:00+01:00"),
+            (" + 2h30m ", "2026-11-21 12:00:00+01:00"),
             ("today 14:00", "2026-11-21 14:00:00+01:00"),
             ("tomorrow 08:00", "2026-11-22 08:00:00+01:00"),
             ("tomorrow  8:00", "2026-11-22 08:00:00+01:00"),
@@ -267,12 +269,17 @@ mod tests {
     #[test]
     fn what_is_no_time_says_what_was_expected() {
         let now = ljubljana();
-        for text in ["", "8", "1763712000", "2026-11-21", "today", "today 14", "yesterday 08:00", "now-1h", "nowish"] {
+        for text in
+            ["", "8", "1763712000", "2026-11-21", "today", "today 14", "yesterday 08:00", "now-1h", "-1h", "nowish"]
+        {
             let error = parse_time(text, &now).unwrap_err();
             assert!(matches!(error, TimeTextError::Time { .. }), "{text}: {error}");
             assert!(error.to_string().contains("Europe/Ljubljana"), "{error}");
         }
         assert!(matches!(parse_time("now+90", &now), Err(TimeTextError::BareNumber(_))));
+        assert!(matches!(parse_time("+3", &now), Err(TimeTextError::BareNumber(_))));
+        assert!(matches!(parse_time("+2:30", &now), Err(TimeTextError::TwoNumbers(_))));
+        assert!(matches!(parse_time("+-1h", &now), Err(TimeTextError::Negative(_))));
         assert!(matches!(parse_time("1969-01-01 08:00", &now), Err(TimeTextError::OutOfRange(_))));
     }
 

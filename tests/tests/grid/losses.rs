@@ -32,7 +32,7 @@ fn a_lost_host_is_replaced_and_any_node_goes_on_when_the_entry_point_is_gone() {
     let mut nodes: Vec<Node> = [first].into_iter().chain(others).collect();
     nodes.iter().for_each(|node| node.wait_until_it_knows(4));
 
-    let asked = ["submit", "-N", "2", "--per-host", "cpu=3", "-t", "1h", "--earliest", "now+2h"];
+    let asked = ["submit", "-N", "2", "--per-host", "cpu=3", "-t", "1h", "--earliest", "+2h"];
     let told = nodes[0].kolo_json(&asked, 0);
     let id = told["id"].as_str().unwrap().to_owned();
     let start = told["reservation"]["start"].clone();
