@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiState,
     extract::{Query, in_range},
     grid::ScheduleState,
     problem::Problem,
+    schema,
+    state::ApiState,
 };
 use crate::entry::{bookings::Told, request::Snapshot};
 
@@ -53,64 +54,71 @@ pub struct BookingQuery {
 }
 
 /// Answer of `GET /v1/bookings`.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BookingList {
     /// The node's clock (Unix seconds).
     #[schema(value_type = i64)]
-    now: Time,
+    pub now: Time,
     /// Every site that was looked at, with or without reservations.
-    sites: Vec<BookedSite>,
+    pub sites: Vec<BookedSite>,
     /// By start.
-    bookings: Vec<BookingView>,
+    pub bookings: Vec<BookingView>,
     /// For `after`, when there are more.
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct BookedSite {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BookedSite {
     #[schema(value_type = String)]
-    site: SiteId,
-    name: String,
+    pub site: SiteId,
+    pub name: String,
     /// What is known of its schedule.
-    schedule: ScheduleState,
+    pub schedule: ScheduleState,
     /// How long ago it told its reservations; none when it never has.
-    told_age_s: Option<u64>,
+    pub told_age_s: Option<u64>,
     /// Whether it has told more than is kept.
-    is_cut: bool,
-    /// Whether its owner does not want its reservations told.
-    is_withheld: bool,
+    pub is_cut: bool,
+    /// Whether its owner publishes no reservations.
+    pub is_withheld: bool,
 }
 
-#[derive(Debug, Clone, Serialize, ToSchema)]
-struct BookingView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BookingView {
     #[schema(value_type = String)]
-    site: SiteId,
+    pub site: SiteId,
     #[schema(value_type = String)]
-    request: RequestId,
+    pub request: RequestId,
     /// The request of this node that this one lengthens.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    part_of: Option<RequestId>,
+    pub part_of: Option<RequestId>,
     #[schema(value_type = String)]
-    entry_point: SiteId,
-    attempt: u32,
-    user: String,
+    pub entry_point: SiteId,
+    pub attempt: u32,
+    pub user: String,
     #[schema(value_type = i64)]
-    start: Time,
+    pub start: Time,
     #[schema(value_type = i64)]
-    end: Time,
-    hosts: Vec<BookedHost>,
+    pub end: Time,
+    pub hosts: Vec<BookedHost>,
 }
 
-#[derive(Debug, Clone, Serialize, ToSchema)]
-struct BookedHost {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BookedHost {
     #[schema(value_type = String)]
-    host: HostId,
-    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
-    amounts: Amounts,
+    pub host: HostId,
+    #[schema(value_type = schema::Amounts)]
+    pub amounts: Amounts,
 }
 
-/// Where a reservation stands in the list; unique, and the same in every answer.
+impl BookingView {
+    /// The request whose reservation it is a part of, as far as this node knows.
+    pub fn reservation(&self) -> &RequestId {
+        self.part_of.as_ref().unwrap_or(&self.request)
+    }
+}
+
+/// The place of a reservation in the list; unique, and the same in every answer.
 type Position<'a> = (Time, &'a SiteId, &'a RequestId, u32);
 
 /// A reservation that may be shown; copied only if it is.
@@ -228,7 +236,7 @@ impl BookingQuery {
 
 /// Who has reserved what and when, at all sites.
 #[utoipa::path(get, path = "/bookings", tag = "grid", params(BookingQuery), responses((status = 200, description = "Done", body = BookingList)))]
-pub async fn list(
+pub async fn list_bookings(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<BookingQuery>,
 ) -> Result<Json<BookingList>, Problem> {

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use super::{ApiState, grid::ScheduleState, problem::Problem};
+use super::{grid::ScheduleState, problem::Problem, schema, state::ApiState};
 use crate::runtime::changes::{CLIENTS_MAX, Change, Listening};
 
 /// How often the view of sites is compared with what it was.
@@ -34,8 +34,8 @@ struct Listener {
 }
 
 /// Server-sent events `request`, `site` and `all`: what has changed, so that it is asked for again.
-#[utoipa::path(get, path = "/events", tag = "grid", responses((status = 200, description = "Done", body = String, content_type = "text/event-stream")))]
-pub async fn listen(
+#[utoipa::path(get, path = "/events", tag = "grid", responses((status = 200, description = "A stream of server-sent events; the schema is that of the data of one", body = schema::Event, content_type = "text/event-stream")))]
+pub async fn listen_to_events(
     State(state): State<Arc<ApiState>>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let listening = state.changes.listen().ok_or_else(|| {

@@ -6,61 +6,62 @@ use broker::{
     plan::CutCounts,
     time::Time,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::request_view::{Family, ReasonView, reason_of, state_of};
+use super::request_view::{Family, ReasonView, RequestState, reason_of, state_of};
 use crate::text::words::{reason_text, utc_text};
 
 /// Answer of `GET /v1/requests/{id}/explain`.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
     #[schema(value_type = String)]
-    id: RequestId,
-    user: String,
-    state: &'static str,
-    reason: Option<ReasonView>,
-    rounds: Vec<RoundView>,
-    attempts: Vec<AttemptView>,
+    pub id: RequestId,
+    pub user: String,
+    pub state: RequestState,
+    pub reason: Option<ReasonView>,
+    pub rounds: Vec<RoundView>,
+    pub attempts: Vec<AttemptView>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct RoundView {
-    multiplier: u32,
-    asked_hosts: usize,
-    found_hosts: usize,
-    known_hosts: usize,
-    without_schedule: usize,
-    cut: Vec<CutView>,
-    outcome: &'static str,
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RoundView {
+    pub multiplier: u32,
+    pub asked_hosts: usize,
+    pub found_hosts: usize,
+    pub known_hosts: usize,
+    pub without_schedule: usize,
+    pub cut: Vec<CutView>,
+    /// `planned` or `rejected`.
+    pub outcome: String,
     #[schema(value_type = Option<i64>)]
-    start: Option<Time>,
-    detail: String,
+    pub start: Option<Time>,
+    pub detail: String,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct CutView {
-    constraint: String,
-    hosts: u64,
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct CutView {
+    pub constraint: String,
+    pub hosts: u64,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct AttemptView {
-    attempt: u32,
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct AttemptView {
+    pub attempt: u32,
     #[schema(value_type = i64)]
-    start: Time,
-    sites: Vec<SiteAnswerView>,
+    pub start: Time,
+    pub sites: Vec<SiteAnswerView>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct SiteAnswerView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct SiteAnswerView {
     #[schema(value_type = String)]
-    site: SiteId,
-    site_name: String,
-    hosts: usize,
-    answer: &'static str,
-    detail: Option<String>,
-    milliseconds: u64,
+    pub site: SiteId,
+    pub site_name: String,
+    pub hosts: usize,
+    pub answer: String,
+    pub detail: Option<String>,
+    pub milliseconds: u64,
 }
 
 /// Explains a request at `now_ms` (Unix milliseconds).
@@ -89,7 +90,7 @@ fn round_view(round: &Round) -> RoundView {
         known_hosts: round.known_hosts,
         without_schedule: round.without_schedule,
         cut: cut_view(&round.cut),
-        outcome,
+        outcome: outcome.to_owned(),
         start,
         detail,
     }
@@ -122,7 +123,7 @@ fn attempt_view(one: &Try, name_of: &impl Fn(&SiteId) -> String) -> AttemptView 
             site: report.site.clone(),
             site_name: name_of(&report.site),
             hosts: report.hosts,
-            answer,
+            answer: answer.to_owned(),
             detail,
             milliseconds: report.after.0,
         }

@@ -10,7 +10,7 @@ use broker::{
     protocol::{Grant, LedgerVersion},
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
-    time::{Millis, Time, Window},
+    time::{Millis, Span, Time, Window},
     trust::PublicKey,
     view::Schedules,
 };
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiState,
     extract::{Query, in_range},
     problem::Problem,
     schema,
+    state::ApiState,
 };
 use crate::{entry::driver::MAX_SCHEDULE_AGE, runtime::clock::unix_ms, site::activation::FailedActivation};
 
@@ -30,54 +30,56 @@ use crate::{entry::driver::MAX_SCHEDULE_AGE, runtime::clock::unix_ms, site::acti
 const LIST_DEFAULT: usize = 10_000;
 /// Most sites or hosts of one answer.
 const LIST_MAX: usize = 50_000;
+/// Name and version of this program.
+pub const SOFTWARE: &str = concat!("kolo ", env!("CARGO_PKG_VERSION"));
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     #[schema(value_type = String)]
-    site: SiteId,
-    name: String,
-    grid: String,
-    grid_form: &'static str,
-    software: &'static str,
-    started: u64,
-    api: String,
-    listen: Vec<String>,
-    peers: usize,
-    known_sites: usize,
-    known_hosts: usize,
-    active_requests: usize,
+    pub site: SiteId,
+    pub name: String,
+    pub grid: String,
+    pub grid_form: String,
+    pub software: String,
+    pub started: u64,
+    pub api: String,
+    pub listen: Vec<String>,
+    pub peers: usize,
+    pub known_sites: usize,
+    pub known_hosts: usize,
+    pub active_requests: usize,
     #[schema(value_type = schema::Version)]
-    ledger_version: LedgerVersion,
-    bans: Vec<BanView>,
+    pub ledger_version: LedgerVersion,
+    pub bans: Vec<BanView>,
     /// What peers say this node's address is, most of them first.
-    seen_as: Vec<String>,
+    pub seen_as: Vec<String>,
     /// None when no other site was heard of lately.
-    clock: Option<ClockView>,
+    pub clock: Option<ClockView>,
     /// Events for which the owner's hook has failed to the last try, oldest first.
-    failed_activations: Vec<FailedActivation>,
-    counters: BTreeMap<String, u64>,
+    pub failed_activations: Vec<FailedActivation>,
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// The clocks of other sites beside this machine's.
-#[derive(Debug, Serialize, ToSchema)]
-struct ClockView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ClockView {
     /// Sites whose signed messages tell their time.
-    sites: usize,
+    pub sites: usize,
     /// How far the clock in the middle of theirs is ahead of this machine's; below zero when it is behind.
-    ahead_ms: i64,
+    pub ahead_ms: i64,
 }
 
 /// The node and what it knows, in numbers.
 #[utoipa::path(get, path = "/status", tag = "grid", responses((status = 200, description = "Done", body = Status)))]
-pub async fn status(State(state): State<Arc<ApiState>>) -> Json<Status> {
+pub async fn show_status(State(state): State<Arc<ApiState>>) -> Json<Status> {
     let discovery = state.discovery.status();
     let ledger_version = state.ledger.lock().version();
     Json(Status {
         site: state.discovery.site_id().clone(),
         name: state.name.clone(),
         grid: state.membership.grid().id.clone(),
-        grid_form: state.membership.grid().form(),
-        software: concat!("kolo ", env!("CARGO_PKG_VERSION")),
+        grid_form: state.membership.grid().form().to_owned(),
+        software: SOFTWARE.to_owned(),
         started: state.started,
         api: state.address.clone(),
         listen: state.discovery.listen_addresses().iter().map(ToString::to_string).collect(),
@@ -95,38 +97,39 @@ pub async fn status(State(state): State<Arc<ApiState>>) -> Json<Status> {
 }
 
 /// What other sites say of the way to this node.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReachView {
     /// Sites that have tried to open a connection to this node, at the addresses that it tells.
-    asked: usize,
+    pub asked: usize,
     /// Those of them that could.
-    reached: usize,
+    pub reached: usize,
 }
 
 /// Asks some connected sites to open a connection to this node; takes up to eight seconds.
 #[utoipa::path(get, path = "/reach", tag = "grid", responses((status = 200, description = "Done", body = ReachView)))]
-pub async fn reach(State(state): State<Arc<ApiState>>) -> Json<ReachView> {
+pub async fn test_reach(State(state): State<Arc<ApiState>>) -> Json<ReachView> {
     let Reach { asked, reached } = state.discovery.ask_reach().await;
     Json(ReachView { asked, reached })
 }
 
 /// A peer that this node refuses to talk to.
-#[derive(Debug, Serialize, ToSchema)]
-struct BanView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BanView {
     #[schema(value_type = String)]
-    site: SiteId,
-    why: &'static str,
-    until: u64,
-    times: u32,
+    pub site: SiteId,
+    pub why: String,
+    #[schema(value_type = i64)]
+    pub until: Time,
+    pub times: u32,
 }
 
 /// The bans in force, the one that ends last first.
 fn bans(bans: &[BannedPeer]) -> Vec<BanView> {
-    let now_s = unix_ms() / 1000;
+    let now = Time(i64::try_from(unix_ms() / 1000).unwrap_or(i64::MAX));
     let view = |ban: &BannedPeer| BanView {
         site: ban.site.clone(),
-        why: ban.why,
-        until: now_s + ban.remaining.0.div_ceil(1000),
+        why: ban.why.to_owned(),
+        until: now + Span(ban.remaining.0.div_ceil(1000)),
         times: ban.times,
     };
     let mut bans: Vec<BanView> = bans.iter().map(view).collect();
@@ -134,32 +137,32 @@ fn bans(bans: &[BannedPeer]) -> Vec<BanView> {
     bans
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SiteList {
-    sites: Vec<SiteView>,
-    bans: Vec<BanView>,
+    pub sites: Vec<SiteView>,
+    pub bans: Vec<BanView>,
     /// For `after`, when there are more.
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct SiteView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct SiteView {
     #[schema(value_type = String)]
-    site: SiteId,
-    name: String,
-    this_node: bool,
-    hosts: usize,
-    advert_age_s: u64,
-    expires_in_s: u64,
-    schedule: ScheduleState,
+    pub site: SiteId,
+    pub name: String,
+    pub this_node: bool,
+    pub hosts: usize,
+    pub advert_age_s: u64,
+    pub expires_in_s: u64,
+    pub schedule: ScheduleState,
     #[schema(value_type = Option<schema::Version>)]
-    ledger_version: Option<LedgerVersion>,
-    schedule_age_s: Option<u64>,
-    addresses: Vec<String>,
+    pub ledger_version: Option<LedgerVersion>,
+    pub schedule_age_s: Option<u64>,
+    pub addresses: Vec<String>,
 }
 
 /// What is known of a site's schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleState {
     /// As it is, or was a short while ago.
@@ -181,7 +184,7 @@ impl ScheduleState {
     }
 
     /// The state's name, as in answers.
-    pub(super) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             ScheduleState::Current => "current",
             ScheduleState::Stale => "stale",
@@ -190,7 +193,7 @@ impl ScheduleState {
     }
 
     /// Of a site in the view.
-    pub(super) fn of(state: &ApiState, site: &SiteId) -> ScheduleState {
+    pub fn of(state: &ApiState, site: &SiteId) -> ScheduleState {
         let now = state.discovery.now();
         let known = state.discovery.view().with_site(site, |view| match view.schedules() {
             Schedules::Known(known) => Some((now - known.learnt, known.has_gap)),
@@ -202,7 +205,7 @@ impl ScheduleState {
 
 /// Every known site, with the age of what is known of it.
 #[utoipa::path(get, path = "/sites", tag = "grid", params(PageQuery), responses((status = 200, description = "Done", body = SiteList)))]
-pub async fn sites(
+pub async fn list_sites(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<SiteList>, Problem> {
@@ -232,11 +235,11 @@ pub async fn sites(
     Ok(Json(SiteList { sites: sites.collect(), bans: bans(&state.discovery.status().bans), next }))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct HostList {
-    hosts: Vec<HostView>,
+    pub hosts: Vec<HostView>,
     /// For `after`, when there are more.
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
 /// Which part of a list is wanted.
@@ -257,25 +260,25 @@ impl PageQuery {
     }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct HostView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct HostView {
     #[schema(value_type = String)]
-    site: SiteId,
-    site_name: String,
+    pub site: SiteId,
+    pub site_name: String,
     #[schema(value_type = String)]
-    host: HostId,
-    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
-    resources: Amounts,
+    pub host: HostId,
+    #[schema(value_type = schema::Amounts)]
+    pub resources: Amounts,
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
-    attributes: Attributes,
-    #[schema(value_type = Option<std::collections::BTreeMap<String, u64>>)]
-    free_now: Option<Amounts>,
-    schedule_age_s: Option<u64>,
+    pub attributes: Attributes,
+    #[schema(value_type = Option<schema::Amounts>)]
+    pub free_now: Option<Amounts>,
+    pub schedule_age_s: Option<u64>,
 }
 
 /// Every known host, by site, then by host.
 #[utoipa::path(get, path = "/hosts", tag = "grid", params(("limit" = Option<usize>, Query, description = "How many at most", minimum = 1, maximum = 50_000), ("after" = Option<String>, Query, description = "Goes on after the answer that gave this as `next`", pattern = "^[^ ]+ .+$")), responses((status = 200, description = "Done", body = HostList)))]
-pub async fn hosts(
+pub async fn list_hosts(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<HostList>, Problem> {
@@ -352,15 +355,15 @@ type Steps = BTreeMap<ResourceName, Vec<(Time, Amount)>>;
 struct LedgerHost {
     #[schema(value_type = String)]
     id: HostId,
-    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
+    #[schema(value_type = schema::Amounts)]
     resources: Amounts,
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     attributes: Attributes,
     /// The owner's own work and all reservations.
-    #[schema(value_type = std::collections::BTreeMap<String, Vec<(i64, u64)>>)]
+    #[schema(value_type = std::collections::BTreeMap<String, Vec<schema::Step>>)]
     occupancy: Steps,
     /// The owner's own work.
-    #[schema(value_type = std::collections::BTreeMap<String, Vec<(i64, u64)>>)]
+    #[schema(value_type = std::collections::BTreeMap<String, Vec<schema::Step>>)]
     own: Steps,
 }
 
@@ -385,7 +388,7 @@ struct BookingView {
 
 /// This site's hosts and bookings.
 #[utoipa::path(get, path = "/ledger", tag = "grid", responses((status = 200, description = "Done", body = LedgerView)))]
-pub async fn ledger(State(state): State<Arc<ApiState>>) -> Json<LedgerView> {
+pub async fn show_ledger(State(state): State<Arc<ApiState>>) -> Json<LedgerView> {
     let ledger = state.ledger.lock();
     Json(LedgerView {
         site: ledger.site().clone(),

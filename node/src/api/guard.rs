@@ -14,7 +14,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{ApiState, Via, problem::Problem};
+use super::{
+    problem::Problem,
+    state::{ApiState, Via},
+};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    ApiState,
     extract::{Body, Path},
     problem::Problem,
     requests::{ambiguous, read_body},
     schema,
+    state::ApiState,
 };
 use crate::{site::feed::FeedState, trust::new_request_id};
 
@@ -27,36 +27,37 @@ use crate::{site::feed::FeedState, trust::new_request_id};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Body of `POST /v1/local`.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = LocalEntry)]
-pub struct Entry {
+pub struct LocalEntry {
     /// May be left out at a site with one host.
     #[schema(value_type = Option<schema::Name>)]
-    host: Option<HostId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostId>,
     #[schema(value_type = i64, minimum = 0, maximum = 253_402_300_799_i64)]
-    start: Time,
+    pub start: Time,
     /// Behind the start.
     #[schema(value_type = i64, minimum = 0, maximum = 253_402_300_799_i64)]
-    end: Time,
+    pub end: Time,
     /// What the work takes; left out, the whole host.
     #[schema(value_type = Option<schema::Amounts>)]
-    amounts: Option<Amounts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amounts: Option<Amounts>,
 }
 
 /// The owner's own work.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LocalView {
     #[schema(value_type = String)]
-    id: RequestId,
+    pub id: RequestId,
     #[schema(value_type = Option<String>)]
-    host: Option<HostId>,
+    pub host: Option<HostId>,
     #[schema(value_type = i64)]
-    start: Time,
+    pub start: Time,
     #[schema(value_type = i64)]
-    end: Time,
-    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
-    amounts: Amounts,
+    pub end: Time,
+    #[schema(value_type = schema::Amounts)]
+    pub amounts: Amounts,
 }
 
 impl LocalView {
@@ -73,31 +74,31 @@ impl LocalView {
 }
 
 /// Answer of `GET /v1/local`.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LocalList {
     /// In the order of the names.
-    local: Vec<LocalView>,
+    pub local: Vec<LocalView>,
     /// What is known of the feed of own work; absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    feed: Option<FeedView>,
+    pub feed: Option<FeedView>,
 }
 
 /// The feed of own work.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FeedView {
     /// When it was last heard.
     #[schema(value_type = Option<i64>)]
-    heard: Option<Time>,
+    pub heard: Option<Time>,
     /// Why its last run was of no use; what was heard before stays.
-    failure: Option<String>,
+    pub failure: Option<String>,
     /// Entries that stand.
-    entries: usize,
+    pub entries: usize,
     /// Work on hosts that this site does not offer, or that is over.
-    elsewhere: usize,
+    pub elsewhere: usize,
     /// Work of which a part was promised to others before.
-    short: usize,
+    pub short: usize,
     /// Work of which not all could be entered: too much of it, or too far ahead.
-    left_out: usize,
+    pub left_out: usize,
 }
 
 impl FeedView {
@@ -110,18 +111,18 @@ impl FeedView {
 
 /// The owner's own work that was entered.
 #[utoipa::path(get, path = "/local", tag = "grid", responses((status = 200, description = "Done", body = LocalList)))]
-pub async fn list(State(state): State<Arc<ApiState>>) -> Json<LocalList> {
+pub async fn list_local_work(State(state): State<Arc<ApiState>>) -> Json<LocalList> {
     let local = state.ledger.lock().local_work().map(LocalView::new).collect();
     Json(LocalList { local, feed: state.feed.as_ref().map(|feed| FeedView::new(feed.get())) })
 }
 
 /// Enters the owner's own work; answers once it is on disk.
-#[utoipa::path(post, path = "/local", tag = "grid", request_body = Entry, responses((status = 201, description = "Done", body = LocalView)))]
-pub async fn enter(
+#[utoipa::path(post, path = "/local", tag = "grid", request_body = LocalEntry, responses((status = 201, description = "Done", body = LocalView)))]
+pub async fn enter_local_work(
     State(state): State<Arc<ApiState>>,
     Body(body): Body,
 ) -> Result<(StatusCode, Json<LocalView>), Problem> {
-    let entry: Entry = read_body("own work", &body)?;
+    let entry: LocalEntry = read_body("own work", &body)?;
     let work = work_of(&state, entry)?;
     let id = work.id.clone();
     let answer = state.carrier.own_site.enter(work, ANSWER_TIMEOUT).await;
@@ -132,7 +133,7 @@ pub async fn enter(
     Ok((StatusCode::CREATED, Json(view)))
 }
 
-fn work_of(state: &ApiState, entry: Entry) -> Result<LocalWork, Problem> {
+fn work_of(state: &ApiState, entry: LocalEntry) -> Result<LocalWork, Problem> {
     if !entry.start.is_in_range() || !entry.end.is_in_range() || entry.end <= entry.start {
         return Err(Problem::bad_request("end: expected a time behind start").with_key("end"));
     }
@@ -161,7 +162,10 @@ fn work_of(state: &ApiState, entry: Entry) -> Result<LocalWork, Problem> {
 
 /// Takes own work out.
 #[utoipa::path(delete, path = "/local/{id}", tag = "grid", params(("id" = String, Path, description = "An id, or the unique beginning of one")), responses((status = 200, description = "Done", body = LocalView)))]
-pub async fn remove(State(state): State<Arc<ApiState>>, Path(selector): Path) -> Result<Json<LocalView>, Problem> {
+pub async fn remove_local_work(
+    State(state): State<Arc<ApiState>>,
+    Path(selector): Path,
+) -> Result<Json<LocalView>, Problem> {
     let found: Vec<(AttemptId, LocalView)> = {
         let ledger = state.ledger.lock();
         let matching = ledger.local_work().filter(|booking| booking.attempt.request.as_str().starts_with(&selector));

@@ -7,53 +7,54 @@ use broker::{
     ids::SiteId,
     ledger::Booking,
     time::Time,
-    trust::{Chain, PublicKey, SignedRevocation, Subject, TrustError},
+    trust::{Chain, PublicKey, Role, SignedRevocation, Subject, TrustError},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ApiState, extract::Body, problem::Problem, requests::read_body, schema};
+use super::{extract::Body, problem::Problem, requests::read_body, schema, state::ApiState};
 use crate::net::membership::RevokeError;
 
 /// Answer of `GET /v1/grid`.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct GridView {
-    id: String,
-    form: &'static str,
+    pub id: String,
+    pub form: String,
     #[schema(value_type = Option<String>)]
-    root: Option<PublicKey>,
+    pub root: Option<PublicKey>,
     #[schema(value_type = String)]
-    site: SiteId,
-    members: Vec<MemberView>,
-    revocations: Vec<RevocationView>,
+    pub site: SiteId,
+    pub members: Vec<MemberView>,
+    pub revocations: Vec<RevocationView>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct MemberView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct MemberView {
     #[schema(value_type = serde_json::Value)]
-    subject: Subject,
-    role: &'static str,
-    name: String,
+    pub subject: Subject,
+    #[schema(value_type = String)]
+    pub role: Role,
+    pub name: String,
     #[schema(value_type = Option<i64>)]
-    expires: Option<Time>,
-    revoked: bool,
+    pub expires: Option<Time>,
+    pub revoked: bool,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct RevocationView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RevocationView {
     #[schema(value_type = serde_json::Value)]
-    subject: Subject,
+    pub subject: Subject,
     #[schema(value_type = i64)]
-    revoked: Time,
+    pub revoked: Time,
     #[schema(value_type = i64)]
-    keep_until: Time,
+    pub keep_until: Time,
     #[schema(value_type = String)]
-    author: PublicKey,
+    pub author: PublicKey,
 }
 
 /// The grid, its members and revocations, as far as known here.
 #[utoipa::path(get, path = "/grid", tag = "grid", responses((status = 200, description = "Done", body = GridView)))]
-pub async fn show(State(state): State<Arc<ApiState>>) -> Json<GridView> {
+pub async fn show_grid(State(state): State<Arc<ApiState>>) -> Json<GridView> {
     let grid = state.membership.grid();
     let sites = state.discovery.view().site_ids().into_iter().map(|site| site_member(&state, site));
     let members = sites.chain(user_members(&state)).collect();
@@ -65,7 +66,7 @@ pub async fn show(State(state): State<Arc<ApiState>>) -> Json<GridView> {
     });
     Json(GridView {
         id: grid.id.clone(),
-        form: grid.form(),
+        form: grid.form().to_owned(),
         root: grid.root,
         site: state.discovery.site_id().clone(),
         members,
@@ -79,13 +80,13 @@ fn site_member(state: &ApiState, site: SiteId) -> MemberView {
         Some(holder) => MemberView {
             revoked: state.membership.is_revoked(&holder),
             subject: holder.subject,
-            role: holder.role.as_str(),
+            role: holder.role,
             name: holder.name,
             expires: Some(holder.expires),
         },
         None => {
             let name = state.site_name(&site);
-            MemberView { subject: Subject::Site(site), role: "site", name, expires: None, revoked: false }
+            MemberView { subject: Subject::Site(site), role: Role::Site, name, expires: None, revoked: false }
         }
     }
 }
@@ -109,24 +110,24 @@ fn user_members(state: &ApiState) -> Vec<MemberView> {
             Some(holder) => state.membership.is_revoked(holder),
             None => state.membership.is_subject_revoked(&subject),
         };
-        let role = holder.as_ref().map_or("user", |holder| holder.role.as_str());
+        let role = holder.as_ref().map_or(Role::User, |holder| holder.role);
         MemberView { subject, role, name, expires: holder.map(|holder| holder.expires), revoked }
     };
     users.into_iter().map(view).collect()
 }
 
 /// Answer of `POST /v1/grid/revocations`.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Revoked {
     /// Whether it was news.
-    added: bool,
+    pub added: bool,
     /// How many are known now.
-    revocations: usize,
+    pub revocations: usize,
 }
 
 /// Takes a signed revocation.
 #[utoipa::path(post, path = "/grid/revocations", tag = "grid", request_body = schema::Revocation, responses((status = 200, description = "Done", body = Revoked)))]
-pub async fn revoke(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<Revoked>, Problem> {
+pub async fn revoke_member(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<Revoked>, Problem> {
     let revocation: SignedRevocation = read_body("revocation", &body)?;
     let membership = Arc::clone(&state.membership);
     // The disk takes a while, and other calls are served by the same thread.

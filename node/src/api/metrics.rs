@@ -12,7 +12,10 @@ use axum::{
 };
 use broker::{ledger::BookingState, view::Schedules};
 
-use super::{ApiState, Via, grid::ScheduleState};
+use super::{
+    grid::ScheduleState,
+    state::{ApiState, Via},
+};
 use crate::runtime::metrics::{OfGrid, Present};
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

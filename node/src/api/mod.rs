@@ -2,28 +2,32 @@
 //!
 //! Invariant: nothing about the grid leaves without the token; bodies are bounded before they are read.
 
-mod bookings;
+pub mod bookings;
 pub mod events;
-mod explanation;
+pub mod explanation;
 mod extract;
-mod grid;
+pub mod grid;
 mod guard;
-mod local;
-mod members;
+pub mod local;
+pub mod members;
 mod metrics;
 mod page;
-mod plan;
+pub mod plan;
 pub mod problem;
-mod request_view;
+pub mod request_view;
 pub mod requests;
+#[cfg(test)]
+pub mod samples;
 mod schema;
 pub mod session;
-mod slots;
-mod takeover;
+pub mod sessions;
+pub mod slots;
+pub mod state;
+pub mod takeover;
 pub mod tls;
 mod usage;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
@@ -33,8 +37,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use broker::{ids::SiteId, protocol::Advert};
-use discovery::Discovery;
 use utoipa::{
     OpenApi,
     openapi::{
@@ -47,82 +49,15 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::{problem::Problem, request_view::SiteWords, session::Sessions};
-use crate::{
-    entry::{bookings::Bookings, driver::Carrier, requests::Requests},
-    net::membership::Membership,
-    runtime::{changes::Changes, metrics::Metrics},
-    site::{activation::Activations, feed::SharedFeedState, task::SharedLedger},
-    trust::Secret,
+use self::{
+    problem::Problem,
+    state::{ApiState, Via},
 };
 
 /// Largest request body; a request that names 20,000 candidates fits.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// Largest body of calls that need no token: strangers must not fill the memory.
 const OPEN_BODY_BYTES_MAX: usize = 4 << 10;
-
-/// What the handlers need.
-pub struct ApiState {
-    /// The grid.
-    pub discovery: Discovery,
-    /// This site's ledger.
-    pub ledger: SharedLedger,
-    /// Requests of this node.
-    pub requests: Arc<Requests>,
-    /// What sites have told of their reservations.
-    pub bookings: Bookings,
-    /// For new requests.
-    pub carrier: Carrier,
-    /// What is known of the feed of own work, if there is one.
-    pub feed: Option<SharedFeedState>,
-    /// Who must be shown.
-    pub token: Secret,
-    /// Browsers that have shown it.
-    pub sessions: Sessions,
-    /// What this node has done.
-    pub metrics: Arc<Metrics>,
-    /// Who wants to hear of changes.
-    pub changes: Changes,
-    /// What the owner's hook has not done.
-    pub activations: Activations,
-    /// This site's name for people.
-    pub name: String,
-    /// Who belongs to the grid, and for whom this node signs.
-    pub membership: Arc<Membership>,
-    /// When the node started, Unix seconds.
-    pub started: u64,
-    /// Where the local API listens.
-    pub address: String,
-    /// What the node may be called, beside its addresses and `localhost`.
-    pub names: Vec<String>,
-}
-
-/// The door through which a call has come.
-#[derive(Debug, Clone)]
-pub struct Via {
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Whether it speaks TLS.
-    pub is_tls: bool,
-}
-
-impl Via {
-    fn scheme(&self) -> &'static str {
-        if self.is_tls { "https" } else { "http" }
-    }
-}
-
-impl ApiState {
-    /// The name that a site gives itself; empty when it is not known.
-    fn site_name(&self, site: &SiteId) -> String {
-        self.discovery.view().with_site(site, |view| view.advert().name.clone()).unwrap_or_default()
-    }
-
-    fn site_words(&self, site: &SiteId) -> SiteWords {
-        let words = |advert: &Advert| SiteWords { name: advert.name.clone(), contact: advert.contact.clone() };
-        self.discovery.view().with_site(site, |view| words(view.advert())).unwrap_or_default()
-    }
-}
 
 /// The description of the API, beside what is derived from the handlers.
 #[derive(OpenApi)]
@@ -139,44 +74,51 @@ struct Description;
 /// Routes that want a token or a session, and those that do not, with their description.
 fn described() -> (OpenApiRouter<Arc<ApiState>>, OpenApiRouter<Arc<ApiState>>) {
     let guarded = OpenApiRouter::new()
-        .routes(routes!(grid::status))
-        .routes(routes!(grid::reach))
-        .routes(routes!(grid::sites))
-        .routes(routes!(grid::hosts))
-        .routes(routes!(grid::ledger))
-        .routes(routes!(requests::submit, requests::list))
-        .routes(routes!(requests::read))
-        .routes(routes!(requests::show, requests::cancel))
-        .routes(routes!(requests::explanation))
-        .routes(routes!(requests::repair))
-        .routes(routes!(takeover::look))
-        .routes(routes!(takeover::take_over))
-        .routes(routes!(members::show))
-        .routes(routes!(members::revoke))
-        .routes(routes!(plan::plan))
-        .routes(routes!(slots::slots))
-        .routes(routes!(bookings::list))
-        .routes(routes!(local::enter, local::list))
-        .routes(routes!(local::remove))
-        .routes(routes!(usage::usage))
-        .routes(routes!(events::listen))
-        .routes(routes!(session::link));
+        .routes(routes!(grid::show_status))
+        .routes(routes!(grid::test_reach))
+        .routes(routes!(grid::list_sites))
+        .routes(routes!(grid::list_hosts))
+        .routes(routes!(grid::show_ledger))
+        .routes(routes!(requests::submit_request, requests::list_requests))
+        .routes(routes!(requests::read_written_request))
+        .routes(routes!(requests::show_request, requests::cancel_request))
+        .routes(routes!(requests::explain_request))
+        .routes(routes!(requests::repair_request))
+        .routes(routes!(takeover::look_up_reservation))
+        .routes(routes!(takeover::take_over_reservation))
+        .routes(routes!(members::show_grid))
+        .routes(routes!(members::revoke_member))
+        .routes(routes!(plan::plan_request))
+        .routes(routes!(slots::find_slots))
+        .routes(routes!(bookings::list_bookings))
+        .routes(routes!(local::enter_local_work, local::list_local_work))
+        .routes(routes!(local::remove_local_work))
+        .routes(routes!(usage::show_usage))
+        .routes(routes!(events::listen_to_events))
+        .routes(routes!(session::make_link));
     // What opens a session, and whether there is one.
-    let open = OpenApiRouter::new().routes(routes!(session::show, session::open, session::close));
+    let open =
+        OpenApiRouter::new().routes(routes!(session::show_session, session::open_session, session::close_session));
     (guarded, open)
 }
 
-/// The routes under `/v1`, and the OpenAPI document that describes them.
-fn v1(state: &Arc<ApiState>) -> (Router<Arc<ApiState>>, utoipa::openapi::OpenApi) {
+/// The routes under `/v1`.
+fn v1(state: &Arc<ApiState>) -> Router<Arc<ApiState>> {
     let (guarded, open) = described();
     let guarded = guarded.route_layer(middleware::from_fn_with_state(state.clone(), check_token));
+    let open = open.route_layer(DefaultBodyLimit::max(OPEN_BODY_BYTES_MAX));
+    Router::new().nest("/v1", guarded.merge(open).split_for_parts().0)
+}
+
+/// The OpenAPI document that describes the routes under `/v1`.
+fn description() -> utoipa::openapi::OpenApi {
+    let (guarded, open) = described();
     let is_open = |path: &str| open.get_openapi().paths.paths.keys().any(|known| path == format!("/v1{known}"));
-    let limited = open.clone().route_layer(DefaultBodyLimit::max(OPEN_BODY_BYTES_MAX));
-    let described = OpenApiRouter::with_openapi(Description::openapi()).nest("/v1", guarded.merge(limited));
-    let (router, mut document) = described.split_for_parts();
+    let described = OpenApiRouter::with_openapi(Description::openapi()).nest("/v1", guarded.merge(open.clone()));
+    let (_, mut document) = described.split_for_parts();
     describe_problems(&mut document);
     describe_token(&mut document, is_open);
-    (router, document)
+    document
 }
 
 /// Every call may end with a problem.
@@ -213,9 +155,9 @@ fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = (
 
 /// The routes behind one door.
 pub fn router(state: Arc<ApiState>, via: Via) -> Router {
-    let (v1, document) = v1(&state);
-    let document = Arc::new(document);
-    v1.merge(page::router())
+    let document = Arc::new(description());
+    v1(&state)
+        .merge(page::router())
         .route("/openapi.json", get(|| async move { Json((*document).clone()) }))
         .route("/metrics", get(metrics::metrics))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
@@ -240,4 +182,83 @@ async fn check_token(
     }
     let detail = "show the token of the file api.token in the node's data directory as 'Authorization: Bearer TOKEN'";
     Problem::new(StatusCode::UNAUTHORIZED, detail).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    fn document() -> Value {
+        serde_json::to_value(description()).unwrap()
+    }
+
+    #[test]
+    fn every_operation_has_an_id_of_its_own() {
+        let document = document();
+        let mut ids = BTreeSet::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let id = operation["operationId"].as_str().unwrap();
+                assert!(ids.insert(id.to_owned()), "{method} {path}: the id {id} is of another operation as well");
+            }
+        }
+        assert!(ids.len() > 25, "{ids:?}");
+    }
+
+    /// Checks a schema and all in it for what generators of clients do not understand.
+    fn check(place: &str, schema: &Value, components: &Map<String, Value>) {
+        let Some(schema) = schema.as_object() else { panic!("{place}: {schema} is no schema") };
+        if let Some(reference) = schema.get("$ref") {
+            let name = reference.as_str().unwrap().strip_prefix("#/components/schemas/").unwrap();
+            assert!(components.contains_key(name), "{place}: {name} is described nowhere");
+        }
+        assert!(!schema.contains_key("prefixItems"), "{place}: a tuple");
+        let is_kind =
+            |kind: &Value| kind == "array" || kind.as_array().is_some_and(|kinds| kinds.contains(&json!("array")));
+        let is_array = schema.get("type").is_some_and(is_kind);
+        assert_eq!(is_array, schema.contains_key("items"), "{place}: items and no array, or the other way round");
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for key in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
+            assert!(properties.is_some_and(|known| known.contains_key(key.as_str().unwrap())), "{place}: {key}");
+        }
+        for (key, property) in properties.into_iter().flatten() {
+            check(&format!("{place}.{key}"), property, components);
+        }
+        for key in ["items", "additionalProperties", "propertyNames"] {
+            if let Some(inner) = schema.get(key).filter(|inner| key != "additionalProperties" || !inner.is_boolean()) {
+                check(&format!("{place}.{key}"), inner, components);
+            }
+        }
+        for key in ["oneOf", "anyOf", "allOf"] {
+            for inner in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                check(&format!("{place}.{key}"), inner, components);
+            }
+        }
+    }
+
+    #[test]
+    fn every_schema_is_one_that_generators_of_clients_understand() {
+        let document = document();
+        let components = document["components"]["schemas"].as_object().unwrap();
+        for (name, schema) in components {
+            check(name, schema, components);
+        }
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for operation in item.as_object().unwrap().values() {
+                for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                    check(path, &parameter["schema"], components);
+                }
+                let bodies = operation["responses"].as_object().unwrap().values().chain(operation.get("requestBody"));
+                for media in bodies.filter_map(|body| body["content"].as_object()).flat_map(Map::values) {
+                    check(path, &media["schema"], components);
+                }
+            }
+        }
+        let event = &document["paths"]["/v1/events"]["get"]["responses"]["200"]["content"]["text/event-stream"];
+        assert_eq!(event["schema"]["$ref"], "#/components/schemas/Event", "an event is an object, and no plain text");
+    }
 }

@@ -14,7 +14,7 @@ use axum::{
     routing::get,
 };
 
-use super::ApiState;
+use super::state::ApiState;
 
 const HTML: &str = "text/html; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
@@ -77,6 +77,18 @@ pub async fn add_headers(request: Request, next: Next) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_view_has_a_heading_of_level_one() {
+        let content = |name: &str| FILES.iter().find(|(path, ..)| *path == name).unwrap().2;
+        let views = content("/js/main.js").split("const VIEWS = {").nth(1).unwrap().split('}').next().unwrap();
+        let views: Vec<&str> = views.split(',').map(str::trim).collect();
+        assert!(views.contains(&"gantt"), "{views:?}");
+        for view in views {
+            assert!(content(&format!("/js/{view}.js")).contains("el(\"h1\""), "{view} has none");
+        }
+        assert!(!content("/").contains("<h1"), "the views bring theirs");
+    }
 
     #[test]
     fn every_import_is_served_and_nothing_comes_from_elsewhere() {

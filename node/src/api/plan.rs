@@ -16,60 +16,65 @@ use broker::{
     time::Time,
     view::Schedules,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ApiState, extract::Body, problem::Problem, requests::read_request, schema};
-use crate::{entry::driver, text::words::reason_text};
+use super::{
+    extract::Body, problem::Problem, request_view::ReasonView, requests::read_request, schema, state::ApiState,
+};
+use crate::entry::driver;
 
 /// The plan object of the formats, with the site of each host and the age of the schedule that was used.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum LivePlan {
-    Allocated {
-        #[schema(value_type = Option<String>)]
-        id: Option<RequestId>,
-        #[schema(value_type = i64)]
-        start: Time,
-        #[schema(value_type = i64)]
-        end: Time,
-        hosts: Vec<PlannedHost>,
-        efficiency: f64,
-        efficiency_bound: f64,
-        /// Whether it is proven, on the schedules that were used, that there is no earlier start.
-        start_proven: bool,
-        #[schema(value_type = std::collections::BTreeMap<String, f64>)]
-        phases_us: BTreeMap<&'static str, f64>,
-        /// Of every site whose hosts were looked at, taken or not.
-        schedules: Vec<UsedSchedule>,
-    },
-    Rejected {
-        #[schema(value_type = Option<String>)]
-        id: Option<RequestId>,
-        reason: PlanReason,
-        start_proven: bool,
-        #[schema(value_type = std::collections::BTreeMap<String, f64>)]
-        phases_us: BTreeMap<&'static str, f64>,
-        schedules: Vec<UsedSchedule>,
-    },
+    Allocated(AllocatedPlan),
+    Rejected(RejectedPlan),
+}
+
+/// A placement; nothing is held.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct AllocatedPlan {
+    #[schema(value_type = Option<String>)]
+    pub id: Option<RequestId>,
+    #[schema(value_type = i64)]
+    pub start: Time,
+    #[schema(value_type = i64)]
+    pub end: Time,
+    pub hosts: Vec<PlannedHost>,
+    pub efficiency: f64,
+    pub efficiency_bound: f64,
+    /// Whether it is proven, on the schedules that were used, that there is no earlier start.
+    pub start_proven: bool,
+    pub phases_us: BTreeMap<String, f64>,
+    /// Of every site whose hosts were looked at, taken or not.
+    pub schedules: Vec<UsedSchedule>,
+}
+
+/// No placement.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RejectedPlan {
+    #[schema(value_type = Option<String>)]
+    pub id: Option<RequestId>,
+    pub reason: ReasonView,
+    pub start_proven: bool,
+    pub phases_us: BTreeMap<String, f64>,
+    pub schedules: Vec<UsedSchedule>,
 }
 
 /// The schedule of a site, as it was used.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct UsedSchedule {
     #[schema(value_type = String)]
-    site: SiteId,
-    site_name: String,
+    pub site: SiteId,
+    pub site_name: String,
     /// Hosts of the site that were looked at.
-    hosts: usize,
-    age_s: u64,
+    pub hosts: usize,
+    pub age_s: u64,
 }
 
 /// The schedules of the sites of some hosts, one entry a site.
-pub(super) fn used_schedules<'a>(
-    state: &ApiState,
-    sites_of_hosts: impl Iterator<Item = &'a SiteId>,
-) -> Vec<UsedSchedule> {
+pub fn used_schedules<'a>(state: &ApiState, sites_of_hosts: impl Iterator<Item = &'a SiteId>) -> Vec<UsedSchedule> {
     let mut hosts_of: BTreeMap<&SiteId, usize> = BTreeMap::new();
     for site in sites_of_hosts {
         *hosts_of.entry(site).or_default() += 1;
@@ -83,27 +88,21 @@ pub(super) fn used_schedules<'a>(
     hosts_of.into_iter().map(used).collect()
 }
 
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PlannedHost {
     #[schema(value_type = String)]
-    id: HostId,
+    pub id: HostId,
     #[schema(value_type = String)]
-    site: SiteId,
-    site_name: String,
-    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
-    amounts: Amounts,
-    schedule_age_s: u64,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub struct PlanReason {
-    pub(super) code: &'static str,
-    pub(super) detail: String,
+    pub site: SiteId,
+    pub site_name: String,
+    #[schema(value_type = schema::Amounts)]
+    pub amounts: Amounts,
+    pub schedule_age_s: u64,
 }
 
 /// A plan on the live view; nothing is held.
 #[utoipa::path(post, path = "/plan", tag = "planning", request_body = schema::Request, responses((status = 200, description = "Done", body = LivePlan)))]
-pub async fn plan(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<LivePlan>, Problem> {
+pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<LivePlan>, Problem> {
     let request = read_request(&body)?;
     let settings = state.requests.settings().planner;
     let now = state.carrier.clock.now();
@@ -141,8 +140,8 @@ pub async fn plan(State(state): State<Arc<ApiState>>, Body(body): Body) -> Resul
             }
             outcome => {
                 let names = Phase::ALL.into_iter().map(Phase::name);
-                let phases_us =
-                    names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name()).collect();
+                let phases_us = names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name());
+                let phases_us = phases_us.map(|(name, us)| (name.to_owned(), us)).collect();
                 let schedules = used_schedules(&state, candidates.iter().map(|candidate| candidate.site));
                 return Ok(Json(live_plan(&state, &request, outcome, phases_us, schedules)));
             }
@@ -154,12 +153,12 @@ fn live_plan(
     state: &ApiState,
     request: &Request,
     outcome: PlanOutcome,
-    phases_us: BTreeMap<&'static str, f64>,
+    phases_us: BTreeMap<String, f64>,
     schedules: Vec<UsedSchedule>,
 ) -> LivePlan {
     let id = request.id().cloned();
     match outcome {
-        PlanOutcome::Allocated(allocation) => LivePlan::Allocated {
+        PlanOutcome::Allocated(allocation) => LivePlan::Allocated(AllocatedPlan {
             id,
             start: allocation.start,
             end: allocation.start + request.duration(),
@@ -179,14 +178,14 @@ fn live_plan(
                     amounts: grant.amounts,
                 })
                 .collect(),
-        },
-        PlanOutcome::Rejected(rejection) => LivePlan::Rejected {
+        }),
+        PlanOutcome::Rejected(rejection) => LivePlan::Rejected(RejectedPlan {
             id,
-            reason: PlanReason { code: rejection.reason.code(), detail: reason_text(&rejection.reason) },
+            reason: ReasonView::of(&rejection.reason),
             start_proven: rejection.start_proven,
             phases_us,
             schedules,
-        },
+        }),
     }
 }
 

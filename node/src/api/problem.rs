@@ -5,25 +5,33 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use broker::trust::Denial;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::request_view::RequestView;
 
+/// What a problem is one of: none has a page that says more.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+enum Kind {
+    #[default]
+    #[serde(rename = "about:blank")]
+    Blank,
+}
+
 /// What went wrong, for programs and for people.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     #[serde(rename = "type")]
-    kind: &'static str,
-    title: &'static str,
+    kind: Kind,
+    pub title: String,
     status: u16,
-    detail: String,
+    pub detail: String,
     /// The key of the body or the query that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
+    pub key: Option<String>,
     /// The rule that refuses.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<&'static str>,
+    pub rule: Option<String>,
     /// What is here already in place of what was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     existing: Option<Box<RequestView>>,
@@ -33,8 +41,8 @@ impl Problem {
     /// A problem with this status; its title is the status' own.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
         Problem {
-            kind: "about:blank",
-            title: status.canonical_reason().unwrap_or("error"),
+            kind: Kind::Blank,
+            title: status.canonical_reason().unwrap_or("error").to_owned(),
             status: status.as_u16(),
             detail: detail.into(),
             key: None,
@@ -50,13 +58,13 @@ impl Problem {
 
     /// Refused by a rule of the grid, of a credential, or of the owner.
     pub fn refused(denial: &Denial) -> Problem {
-        let rule = Some(denial.rule.as_str());
+        let rule = Some(denial.rule.as_str().to_owned());
         Problem { rule, ..Problem::new(StatusCode::FORBIDDEN, denial.to_string()) }
     }
 
     /// Names the rule that refuses.
-    pub fn with_rule(mut self, rule: &'static str) -> Problem {
-        self.rule = Some(rule);
+    pub fn with_rule(mut self, rule: &str) -> Problem {
+        self.rule = Some(rule.to_owned());
         self
     }
 

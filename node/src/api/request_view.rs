@@ -1,14 +1,16 @@
 //! A request as the API shows it.
 
+use std::fmt;
+
 use broker::{
     ids::{HostId, RequestId, SiteId},
     negotiation::{Failure, Loss, Outcome, RequestRecord, Standing},
-    plan::Allocation,
+    plan::{Allocation, Reason},
     request::Request,
     resources::Amounts,
     time::Time,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::schema;
@@ -21,47 +23,115 @@ use crate::{
     text::words::{reason_text, site_text},
 };
 
-/// See `docs/api.md`.
-#[derive(Debug, Serialize, ToSchema)]
+/// A request at its entry point; `docs/api.md` says what its keys mean.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RequestView {
     #[schema(value_type = String)]
-    id: RequestId,
+    pub id: RequestId,
     #[schema(value_type = Option<String>)]
-    label: Option<RequestId>,
-    user: String,
-    state: &'static str,
-    phase: Option<&'static str>,
-    revision: u64,
-    submitted_ms: u64,
-    elapsed_ms: u64,
-    attempts: usize,
-    conflicts: u32,
+    pub label: Option<RequestId>,
+    pub user: String,
+    pub state: RequestState,
+    pub phase: Option<WorkPhase>,
+    pub revision: u64,
+    pub submitted_ms: u64,
+    pub elapsed_ms: u64,
+    pub attempts: usize,
+    pub conflicts: u32,
     #[schema(value_type = schema::Request)]
-    request: Request,
-    reservation: Option<ReservationView>,
-    reason: Option<ReasonView>,
+    pub request: Request,
+    pub reservation: Option<ReservationView>,
+    pub reason: Option<ReasonView>,
     /// The request whose reservation this one lengthens.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    extends: Option<RequestId>,
+    pub extends: Option<RequestId>,
     /// What lengthens this one's reservation; its end counts them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    extensions: Vec<ExtensionView>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<Extension>,
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestState {
+    Planning,
+    Holding,
+    Confirming,
+    Confirmed,
+    Active,
+    Ended,
+    Rejected,
+    Refused,
+    Failed,
+    Cancelling,
+    Cancelled,
+    Degraded,
+    Rebrokering,
+    HandedOver,
+}
+
+impl RequestState {
+    /// Whether nothing changes any more without a user, or by time alone.
+    pub fn is_settled(self) -> bool {
+        use RequestState::{Cancelling, Confirming, Holding, Planning, Rebrokering};
+        !matches!(self, Planning | Holding | Confirming | Rebrokering | Cancelling)
+    }
+
+    /// Whether there is a reservation, or was one until its end.
+    pub fn is_reserved(self) -> bool {
+        use RequestState::{Active, Confirmed, Degraded, Ended, Rebrokering};
+        matches!(self, Confirmed | Active | Ended | Degraded | Rebrokering)
+    }
+
+    /// The state in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            RequestState::Planning => "planning",
+            RequestState::Holding => "holding",
+            RequestState::Confirming => "confirming",
+            RequestState::Confirmed => "confirmed",
+            RequestState::Active => "active",
+            RequestState::Ended => "ended",
+            RequestState::Rejected => "rejected",
+            RequestState::Refused => "refused",
+            RequestState::Failed => "failed",
+            RequestState::Cancelling => "cancelling",
+            RequestState::Cancelled => "cancelled",
+            RequestState::Degraded => "degraded",
+            RequestState::Rebrokering => "rebrokering",
+            RequestState::HandedOver => "handed over",
+        }
+    }
+}
+
+impl fmt::Display for RequestState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.words())
+    }
+}
+
+/// What is being worked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkPhase {
+    /// Hosts are looked for and a plan is made.
+    Find,
+    /// The sites of a plan are asked to hold and confirm.
+    Reserve,
 }
 
 /// More time for the same hosts.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Extension)]
-struct ExtensionView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Extension {
     #[schema(value_type = String)]
-    id: RequestId,
-    state: &'static str,
+    pub id: RequestId,
+    pub state: RequestState,
     #[schema(value_type = Option<i64>)]
-    start: Option<Time>,
+    pub start: Option<Time>,
     #[schema(value_type = Option<i64>)]
-    end: Option<Time>,
-    hosts: usize,
+    pub end: Option<Time>,
+    pub hosts: usize,
 }
 
 /// A request with those that lengthen its reservation, or the one that it lengthens.
@@ -84,7 +154,7 @@ pub struct SiteWords {
 }
 
 /// Answer of `GET /v1/requests`.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RequestList {
     /// Newest first.
     pub requests: Vec<RequestView>,
@@ -92,51 +162,55 @@ pub struct RequestList {
     pub next: Option<String>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct ReservationView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ReservationView {
     #[schema(value_type = i64)]
-    start: Time,
+    pub start: Time,
     #[schema(value_type = i64)]
-    end: Time,
-    efficiency: f64,
-    efficiency_bound: f64,
-    start_proven: bool,
-    hosts: Vec<HostView>,
+    pub end: Time,
+    pub efficiency: f64,
+    pub efficiency_bound: f64,
+    pub start_proven: bool,
+    pub hosts: Vec<ReservedHost>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ReservedHost)]
-struct HostView {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ReservedHost {
     #[schema(value_type = String)]
-    site: SiteId,
-    site_name: String,
+    pub site: SiteId,
+    pub site_name: String,
     #[schema(value_type = String)]
-    host: HostId,
-    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
-    amounts: Amounts,
+    pub host: HostId,
+    #[schema(value_type = schema::Amounts)]
+    pub amounts: Amounts,
     /// How the user reaches it, in the words of its site's owner.
     #[serde(skip_serializing_if = "Option::is_none")]
-    contact: Option<String>,
+    pub contact: Option<String>,
     /// Why the host is lost, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<schema::Loss>)]
-    lost: Option<Loss>,
+    pub lost: Option<Loss>,
 }
 
 /// Why there is no reservation.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReasonView {
-    code: &'static str,
-    detail: String,
+    pub code: String,
+    pub detail: String,
     /// The site that refuses, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    site: Option<SiteId>,
+    pub site: Option<SiteId>,
 }
 
 impl ReasonView {
-    fn new(code: &'static str, detail: impl Into<String>) -> ReasonView {
-        ReasonView { code, detail: detail.into(), site: None }
+    /// Why there is no plan.
+    pub fn of(reason: &Reason) -> ReasonView {
+        ReasonView::new(reason.code(), reason_text(reason))
+    }
+
+    fn new(code: &str, detail: impl Into<String>) -> ReasonView {
+        ReasonView { code: code.to_owned(), detail: detail.into(), site: None }
     }
 }
 
@@ -176,10 +250,10 @@ impl RequestView {
     }
 }
 
-fn extension_view(part: &Snapshot, now_ms: u64) -> ExtensionView {
+fn extension_view(part: &Snapshot, now_ms: u64) -> Extension {
     let allocation = part.stage.allocation();
     let start = allocation.map(|allocation| allocation.start);
-    ExtensionView {
+    Extension {
         id: part.record.id.clone(),
         state: state_of(part, &[], now_ms),
         start,
@@ -200,11 +274,11 @@ fn hosts_of(
     standing: Option<&Standing>,
     record: &RequestRecord,
     words_of: impl Fn(&SiteId) -> SiteWords,
-) -> Vec<HostView> {
+) -> Vec<ReservedHost> {
     let view = |grant: &broker::plan::HostGrant| {
         let words = words_of(&grant.site);
         let fill = |text: &String| contact::fill(text, grant.host.as_str(), record.user.as_str(), record.id.as_str());
-        HostView {
+        ReservedHost {
             site: grant.site.clone(),
             site_name: words.name,
             host: grant.host.clone(),
@@ -217,28 +291,28 @@ fn hosts_of(
 }
 
 /// The state in the words of the design, of a request with `parts` that lengthen it.
-pub fn state_of(snapshot: &Snapshot, parts: &[Snapshot], now_ms: u64) -> &'static str {
+pub fn state_of(snapshot: &Snapshot, parts: &[Snapshot], now_ms: u64) -> RequestState {
     let now = Time(i64::try_from(now_ms / 1000).unwrap_or(i64::MAX));
     match &snapshot.stage {
-        ShownStage::Planning | ShownStage::BackingOff => "planning",
-        ShownStage::Holding(_) => "holding",
-        ShownStage::Confirming(_) => "confirming",
+        ShownStage::Planning | ShownStage::BackingOff => RequestState::Planning,
+        ShownStage::Holding(_) => RequestState::Holding,
+        ShownStage::Confirming(_) => RequestState::Confirming,
         ShownStage::Stands(_) | ShownStage::Degraded { .. }
             if end_with(snapshot, parts).is_some_and(|end| end <= now) =>
         {
-            "ended"
+            RequestState::Ended
         }
-        ShownStage::Stands(allocation) if now < allocation.start => "confirmed",
-        ShownStage::Stands(_) => "active",
-        ShownStage::Degraded { is_rebrokering: true, .. } => "rebrokering",
-        ShownStage::Degraded { .. } => "degraded",
+        ShownStage::Stands(allocation) if now < allocation.start => RequestState::Confirmed,
+        ShownStage::Stands(_) => RequestState::Active,
+        ShownStage::Degraded { is_rebrokering: true, .. } => RequestState::Rebrokering,
+        ShownStage::Degraded { .. } => RequestState::Degraded,
         ShownStage::Closed { outcome, releasing } => match outcome {
-            Outcome::Rejected { .. } => "rejected",
-            Outcome::Failed(Failure::Refused { .. }) => "refused",
-            Outcome::Failed(_) => "failed",
-            Outcome::Cancelled(_) if *releasing || parts.iter().any(is_releasing) => "cancelling",
-            Outcome::Cancelled(_) => "cancelled",
-            Outcome::HandedOver => "handed_over",
+            Outcome::Rejected { .. } => RequestState::Rejected,
+            Outcome::Failed(Failure::Refused { .. }) => RequestState::Refused,
+            Outcome::Failed(_) => RequestState::Failed,
+            Outcome::Cancelled(_) if *releasing || parts.iter().any(is_releasing) => RequestState::Cancelling,
+            Outcome::Cancelled(_) => RequestState::Cancelled,
+            Outcome::HandedOver => RequestState::HandedOver,
         },
     }
 }
@@ -247,10 +321,10 @@ fn is_releasing(part: &Snapshot) -> bool {
     matches!(part.stage, ShownStage::Closed { releasing: true, .. })
 }
 
-fn phase_of(stage: &ShownStage) -> Option<&'static str> {
+fn phase_of(stage: &ShownStage) -> Option<WorkPhase> {
     match stage {
-        ShownStage::Planning | ShownStage::BackingOff => Some("find"),
-        ShownStage::Holding(_) | ShownStage::Confirming(_) => Some("reserve"),
+        ShownStage::Planning | ShownStage::BackingOff => Some(WorkPhase::Find),
+        ShownStage::Holding(_) | ShownStage::Confirming(_) => Some(WorkPhase::Reserve),
         ShownStage::Stands(_) | ShownStage::Degraded { .. } | ShownStage::Closed { .. } => None,
     }
 }
@@ -264,10 +338,10 @@ pub fn reason_of(stage: &ShownStage, name_of: impl Fn(&SiteId) -> String) -> Opt
         _ => return None,
     };
     Some(match outcome {
-        Outcome::Rejected { reason, .. } => ReasonView::new(reason.code(), reason_text(reason)),
+        Outcome::Rejected { reason, .. } => ReasonView::of(reason),
         Outcome::Failed(Failure::Refused { site, detail }) => {
             let name = name_of(site);
-            let who = site_text(site.as_str(), Some(name.as_str()).filter(|name| !name.is_empty()));
+            let who = site_text(site.as_str(), &name);
             ReasonView { site: Some(site.clone()), ..ReasonView::new("refused", format!("site {who}: {detail}")) }
         }
         Outcome::Failed(failure @ Failure::PatienceOver { .. }) => {

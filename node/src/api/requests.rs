@@ -18,12 +18,12 @@ use serde::{
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiState,
     explanation::{Explanation, explain},
     extract::{Body, Path, Query, in_range},
     problem::Problem,
     request_view::{Family, RequestList, RequestView},
     schema,
+    state::ApiState,
 };
 use crate::{
     entry::{
@@ -110,7 +110,7 @@ fn authorized(state: &ApiState, body: &[u8]) -> Result<(Authorization, Permit), 
 
 /// Takes a request, plain or signed by its user; answers once it is on disk.
 #[utoipa::path(post, path = "/requests", tag = "requests", request_body = schema::Submission, responses((status = 201, description = "Done", body = RequestView)))]
-pub async fn submit(
+pub async fn submit_request(
     State(state): State<Arc<ApiState>>,
     Body(body): Body,
 ) -> Result<(StatusCode, Json<RequestView>), Problem> {
@@ -128,7 +128,7 @@ pub async fn submit(
 
 /// Why a request was not taken on. `text` is what its user has signed: whoever sends the very same request again is shown
 /// what became of it; nobody else is.
-pub(super) fn submit_problem(state: &ApiState, error: SubmitError, text: Option<&str>) -> Problem {
+pub fn submit_problem(state: &ApiState, error: SubmitError, text: Option<&str>) -> Problem {
     match error {
         SubmitError::Known { ref existing, .. } => {
             let is_same = |snapshot: &&Snapshot| {
@@ -147,7 +147,7 @@ pub(super) fn submit_problem(state: &ApiState, error: SubmitError, text: Option<
     }
 }
 
-pub(super) fn view(state: &ApiState, snapshot: &Snapshot) -> RequestView {
+pub fn view(state: &ApiState, snapshot: &Snapshot) -> RequestView {
     RequestView::new(&family(state, snapshot), unix_ms(), |site| state.site_words(site))
 }
 
@@ -173,7 +173,7 @@ pub struct ListQuery {
 
 /// Requests of this node, newest first.
 #[utoipa::path(get, path = "/requests", tag = "requests", params(ListQuery), responses((status = 200, description = "Done", body = RequestList)))]
-pub async fn list(
+pub async fn list_requests(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<RequestList>, Problem> {
@@ -201,7 +201,7 @@ pub struct ReadRequest {
 /// A request as people write it ("2h30m", "40GiB") in the form that programs use, checked by the
 /// code that reads it on the command line: a bare number whose unit would be a guess is refused. Nothing else happens.
 #[utoipa::path(post, path = "/requests/read", tag = "requests", request_body = serde_json::Value, responses((status = 200, description = "Done", body = ReadRequest)))]
-pub async fn read(Body(body): Body) -> Result<Json<ReadRequest>, Problem> {
+pub async fn read_written_request(Body(body): Body) -> Result<Json<ReadRequest>, Problem> {
     let text = std::str::from_utf8(&body).map_err(|_| Problem::bad_request("request: expected text in UTF-8"))?;
     let now = Zoned::now().with_time_zone(TimeZone::UTC);
     let draft =
@@ -249,7 +249,7 @@ pub enum Until {
 
 /// One request; waits for a change if asked to.
 #[utoipa::path(get, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label"), WaitQuery), responses((status = 200, description = "Done", body = RequestView)))]
-pub async fn show(
+pub async fn show_request(
     State(state): State<Arc<ApiState>>,
     Path(selector): Path,
     Query(query): Query<WaitQuery>,
@@ -274,7 +274,7 @@ pub async fn show(
 
 /// What each round found, and what each asked site answered.
 #[utoipa::path(get, path = "/requests/{id}/explain", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = Explanation)))]
-pub async fn explanation(
+pub async fn explain_request(
     State(state): State<Arc<ApiState>>,
     Path(selector): Path,
 ) -> Result<Json<Explanation>, Problem> {
@@ -284,7 +284,10 @@ pub async fn explanation(
 
 /// Takes a request back, with what lengthens its reservation.
 #[utoipa::path(delete, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
-pub async fn cancel(State(state): State<Arc<ApiState>>, Path(selector): Path) -> Result<Json<RequestView>, Problem> {
+pub async fn cancel_request(
+    State(state): State<Arc<ApiState>>,
+    Path(selector): Path,
+) -> Result<Json<RequestView>, Problem> {
     let carried = select_live(&state, &selector)?;
     let snapshots = carried.watch();
     let id = snapshots.borrow().record.id.clone();
@@ -311,7 +314,10 @@ async fn take_back(carried: &Carried) {
 /// Asks the sites of a reservation whether they still keep it, and looks for others in
 /// the place of those that do not.
 #[utoipa::path(post, path = "/requests/{id}/repair", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
-pub async fn repair(State(state): State<Arc<ApiState>>, Path(selector): Path) -> Result<Json<RequestView>, Problem> {
+pub async fn repair_request(
+    State(state): State<Arc<ApiState>>,
+    Path(selector): Path,
+) -> Result<Json<RequestView>, Problem> {
     let carried = select(&state, &selector)?;
     let mut snapshots = carried.watch();
     let before = snapshots.borrow_and_update().clone();
@@ -336,7 +342,7 @@ pub async fn repair(State(state): State<Arc<ApiState>>, Path(selector): Path) ->
 }
 
 /// What was named may be several things.
-pub(super) fn ambiguous(detail: String) -> Problem {
+pub fn ambiguous(detail: String) -> Problem {
     Problem::new(StatusCode::CONFLICT, detail).with_rule("ambiguous")
 }
 
@@ -371,36 +377,5 @@ fn select(state: &ApiState, selector: &str) -> Result<Arc<Carried>, Problem> {
             Err(ambiguous(format!("{selector:?} is the beginning of several requests; give more of the id")))
         }
         (None, _) => Err(not_found()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use broker::trust::SignedRevocation;
-
-    use super::*;
-    use crate::{
-        api::{local, session, slots},
-        text::shape::assert_that_no_list_is_taken,
-    };
-
-    #[test]
-    fn no_body_takes_a_list_for_an_object() {
-        fn check<T: DeserializeOwned>() {
-            assert_that_no_list_is_taken::<T>(|body| {
-                let read = read_body::<T>("body", body.to_string().as_bytes());
-                read.map(drop).map_err(|problem| {
-                    let problem = serde_json::to_value(&problem).unwrap();
-                    assert!(problem["detail"].as_str().unwrap().contains("invalid type: a list"), "{problem}");
-                    problem["key"].as_str().unwrap_or_default().to_owned()
-                })
-            });
-        }
-        check::<RequestDocument>();
-        check::<SignedSubmission>();
-        check::<SignedRevocation>();
-        check::<slots::SlotQuestion>();
-        check::<local::Entry>();
-        check::<session::Opener>();
     }
 }

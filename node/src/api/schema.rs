@@ -12,7 +12,7 @@ use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         RefOr, Schema,
-        schema::{ObjectBuilder, Type},
+        schema::{ArrayBuilder, ObjectBuilder, Type},
     },
 };
 
@@ -40,6 +40,41 @@ impl ToSchema for Amounts {
     fn name() -> Cow<'static, str> {
         Cow::Borrowed("Amounts")
     }
+}
+
+/// A time and the amount from then on.
+pub struct Step;
+
+impl PartialSchema for Step {
+    fn schema() -> RefOr<Schema> {
+        ArrayBuilder::new()
+            .description(Some("A time (Unix seconds) and the amount (base units) that is taken from then on"))
+            .items(ObjectBuilder::new().schema_type(Type::Integer))
+            .min_items(Some(2))
+            .max_items(Some(2))
+            .into()
+    }
+}
+
+impl ToSchema for Step {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Step")
+    }
+}
+
+/// The data of a server-sent event. An event `request` has `id` and `revision`, an event `site` has `site`, and an event
+/// `all` has nothing: then anything may have changed.
+#[derive(ToSchema)]
+pub struct Event {
+    /// The request that has changed.
+    #[schema(nullable = false)]
+    id: Option<String>,
+    /// The revision of the request.
+    #[schema(nullable = false)]
+    revision: Option<u64>,
+    /// The site that has changed.
+    #[schema(nullable = false)]
+    site: Option<String>,
 }
 
 /// A request, as in the formats. The latest start must not be before the earliest, or in the past, and candidates must be
@@ -133,32 +168,6 @@ pub struct Revocation {
     statement: SignedText,
     /// The credentials of who revokes; the root needs none.
     issuer: Option<Vec<SignedText>>,
-}
-
-/// What opens a session.
-#[derive(Deserialize, ToSchema)]
-#[serde(untagged)]
-pub enum Opener {
-    /// The token of the node.
-    Token(ByToken),
-    /// A one-time link.
-    Link(ByLink),
-}
-
-/// The token of the node.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ByToken {
-    /// What is in `api.token`.
-    token: String,
-}
-
-/// A one-time link.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ByLink {
-    /// What stands behind `link=` in it.
-    link: String,
 }
 
 /// How much work planning may be.

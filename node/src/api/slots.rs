@@ -12,91 +12,95 @@ use broker::{
     request::{Effort, Request, RequestDocument},
     time::Time,
 };
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    ApiState,
     extract::Body,
-    plan::{PlanReason, UsedSchedule, used_schedules},
+    plan::{UsedSchedule, used_schedules},
     problem::Problem,
+    request_view::ReasonView,
     requests::{checked_request, read_body},
     schema,
+    state::ApiState,
 };
-use crate::{entry::driver, text::words::reason_text};
+use crate::entry::driver;
 
 /// Most hosts looked at.
 const HOSTS_MAX: usize = 20_000;
 /// Most steps of the profile.
 const STEPS_MAX: usize = 1_000;
 
-/// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// What is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The earliest start of the request.
+    /// When the hosts asked could be had first
+    #[default]
     Earliest,
-    /// The start at which most hosts could be had, at least as many as the request says.
+    /// When most hosts could be had together; the number of hosts asked is the least
     Most,
-    /// How many hosts could be had at a start, and whether the request could.
+    /// How many hosts could be had at one time
     At,
 }
 
 /// Body of `POST /v1/slots`.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlotQuestion {
-    mode: Mode,
+    pub mode: Mode,
     /// The start, for mode `at` and no other (Unix seconds); not in the past.
     #[schema(value_type = Option<i64>, minimum = 0, maximum = 253_402_300_799_i64)]
-    at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
     #[schema(value_type = schema::Request)]
-    request: RequestDocument,
+    pub request: RequestDocument,
 }
 
 /// Answer of `POST /v1/slots`.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SlotAnswer {
-    mode: Mode,
+    pub mode: Mode,
     /// Whether the request could start at `start`.
-    is_possible: bool,
+    pub is_possible: bool,
     /// The start found, or the one asked for.
     #[schema(value_type = Option<i64>)]
-    start: Option<Time>,
+    pub start: Option<Time>,
     #[schema(value_type = Option<i64>)]
-    end: Option<Time>,
+    pub end: Option<Time>,
     /// Hosts that have the minima free from `start` on for the duration.
-    hosts: usize,
+    pub hosts: usize,
     /// What these have free together, of the resources that the request names.
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
-    free: broker::resources::Amounts,
+    pub free: broker::resources::Amounts,
     /// Whether it is proven, on the schedules that were used, that there is no earlier start (`earliest`), no start with
     /// more hosts (`most`), or that the answer for this start is right (`at`).
-    is_proven: bool,
+    pub is_proven: bool,
     /// Why not, when it is not possible.
-    reason: Option<PlanReason>,
+    pub reason: Option<ReasonView>,
     /// Hosts and free amounts over the starts of the window; each step holds until the next one, the last until `until`.
-    profile: Vec<ProfileStep>,
+    pub profile: Vec<ProfileStep>,
     /// The latest start looked at.
     #[schema(value_type = i64)]
-    until: Time,
+    pub until: Time,
     /// Whether the profile was thinned: then a step promises what is there at least.
-    is_thinned: bool,
-    known_hosts: usize,
+    pub is_thinned: bool,
+    pub known_hosts: usize,
     /// Hosts that could ever have the minima, whatever is reserved.
-    matching_hosts: usize,
+    pub matching_hosts: usize,
     /// Sites left out because they did not tell their schedules.
-    without_schedule: usize,
-    schedules: Vec<UsedSchedule>,
+    pub without_schedule: usize,
+    pub schedules: Vec<UsedSchedule>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct ProfileStep {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ProfileStep {
     #[schema(value_type = i64)]
-    start: Time,
-    hosts: usize,
+    pub start: Time,
+    pub hosts: usize,
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
-    free: broker::resources::Amounts,
+    pub free: broker::resources::Amounts,
 }
 
 /// The part of the answer that depends on the mode.
@@ -104,12 +108,12 @@ struct Verdict {
     start: Option<Time>,
     is_possible: bool,
     is_proven: bool,
-    reason: Option<PlanReason>,
+    reason: Option<ReasonView>,
 }
 
 /// When could this start, and how many hosts could be had; nothing is held.
 #[utoipa::path(post, path = "/slots", tag = "planning", request_body = SlotQuestion, responses((status = 200, description = "Done", body = SlotAnswer)))]
-pub async fn slots(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<SlotAnswer>, Problem> {
+pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<SlotAnswer>, Problem> {
     let SlotQuestion { mode, at, request: document } = read_body("question", &body)?;
     let request = checked_request(document, "request.")?;
     let settings = state.requests.settings().planner;
@@ -195,7 +199,7 @@ impl Question<'_> {
                 start: self.at,
                 is_possible: false,
                 is_proven: rejection.start_proven,
-                reason: Some(PlanReason { code: rejection.reason.code(), detail: reason_text(&rejection.reason) }),
+                reason: Some(ReasonView::of(&rejection.reason)),
             },
         }
     }

@@ -8,16 +8,16 @@ use broker::{
     request::Request,
     time::Time,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    ApiState,
     extract::{Body, Path},
     problem::Problem,
     request_view::RequestView,
     requests::{read_signed, submit_problem, view},
     schema,
+    state::ApiState,
 };
 use crate::entry::{
     request::Command,
@@ -25,35 +25,35 @@ use crate::entry::{
 };
 
 /// Answer of `GET /v1/reservations/{id}`: what the sites of the grid have reserved for a request of any entry point.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReservationLookup {
     #[schema(value_type = String)]
-    id: RequestId,
+    pub id: RequestId,
     /// Node that the request was signed for.
     #[schema(value_type = Option<String>)]
-    entry_point: Option<SiteId>,
+    pub entry_point: Option<SiteId>,
     /// The key that signed it.
-    user_key: Option<String>,
+    pub user_key: Option<String>,
     #[schema(value_type = Option<schema::Request>)]
-    request: Option<Request>,
+    pub request: Option<Request>,
     /// When it was signed last (Unix seconds); another node acts for it by a later signature.
     #[schema(value_type = Option<i64>)]
-    signed_at: Option<Time>,
-    hosts: Vec<FoundHost>,
-    sites_asked: usize,
-    sites_silent: usize,
+    pub signed_at: Option<Time>,
+    pub hosts: Vec<FoundHost>,
+    pub sites_asked: usize,
+    pub sites_silent: usize,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct FoundHost {
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FoundHost {
     #[schema(value_type = String)]
-    site: SiteId,
+    pub site: SiteId,
     #[schema(value_type = String)]
-    host: HostId,
+    pub host: HostId,
     #[schema(value_type = i64)]
-    start: Time,
+    pub start: Time,
     #[schema(value_type = i64)]
-    end: Time,
+    pub end: Time,
 }
 
 fn request_id(text: &str) -> Result<RequestId, Problem> {
@@ -62,7 +62,10 @@ fn request_id(text: &str) -> Result<RequestId, Problem> {
 
 /// What the sites have reserved for a request of any entry point.
 #[utoipa::path(get, path = "/reservations/{id}", tag = "requests", params(("id" = String, Path, description = "The id of a request")), responses((status = 200, description = "Done", body = ReservationLookup)))]
-pub async fn look(State(state): State<Arc<ApiState>>, Path(id): Path) -> Result<Json<ReservationLookup>, Problem> {
+pub async fn look_up_reservation(
+    State(state): State<Arc<ApiState>>,
+    Path(id): Path,
+) -> Result<Json<ReservationLookup>, Problem> {
     let id = request_id(&id)?;
     let looked = look_up(&state.carrier, &id, None).await;
     let Looked { heard, signed, asked, silent } = looked;
@@ -87,7 +90,7 @@ pub async fn look(State(state): State<Arc<ApiState>>, Path(id): Path) -> Result<
 /// Carries on with a reservation for its user, who has signed the request again, for
 /// this node.
 #[utoipa::path(post, path = "/reservations/{id}/takeover", tag = "requests", params(("id" = String, Path, description = "The id of a request")), request_body = schema::Signed, responses((status = 201, description = "Done", body = RequestView)))]
-pub async fn take_over(
+pub async fn take_over_reservation(
     State(state): State<Arc<ApiState>>,
     Path(id): Path,
     Body(body): Body,

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiState,
     extract::{Query, in_range},
     problem::Problem,
+    state::ApiState,
 };
 
 const POINTS_DEFAULT: u64 = 96;
@@ -69,7 +69,7 @@ struct Sum {
 
 /// How much is reserved from now on, by resource.
 #[utoipa::path(get, path = "/usage", tag = "grid", params(UsageQuery), responses((status = 200, description = "Done", body = Usage)))]
-pub async fn usage(
+pub async fn show_usage(
     State(state): State<Arc<ApiState>>,
     Query(query): Query<UsageQuery>,
 ) -> Result<Json<Usage>, Problem> {

@@ -1,10 +1,11 @@
 //! The raw arguments.
 //!
-//! Invariant: this file says what can be typed and nothing about what it does; texts with a meaning of their own (times,
-//! amounts) stay texts here and are checked where all that they depend on is known.
+//! Invariant: this file says what can be typed and nothing about what it does; texts whose meaning depends on something else
+//! (times on the present and the zone, amounts on their resource) stay texts here and are checked where that is known.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
+use broker::time::Span;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -14,7 +15,10 @@ use super::{
     output::OutputFormat,
     request_args::{ExtendArgs, PlanArgs, SlotsArgs, SubmitArgs},
 };
-use crate::config::NodeArgs;
+use crate::{
+    config::NodeArgs,
+    text::time::{parse_duration, parse_span},
+};
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failure, 2 no placement in the window, 3 grid or node not reachable, \
                           4 refused by policy, 64 bad usage.";
@@ -53,7 +57,7 @@ pub struct GlobalArgs {
     /// File with the API token [default: KOLO_TOKEN_FILE, else api.token in the data directory]
     #[arg(long, global = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Certificates (PEM) of who has signed that of an https address [default: KOLO_CA_FILE, else those of the system]
+    /// Certificates (PEM) of the authority that signed the certificate of an https address [default: KOLO_CA_FILE, else those of the system]
     #[arg(long, global = true, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
     /// Where a node keeps its data [default: $XDG_DATA_HOME/kolo or ~/.local/share/kolo]
@@ -74,41 +78,41 @@ pub enum Command {
     NodeGroup(NodeGroupArgs),
     /// Ask for hosts and wait for the reservation
     Submit(SubmitArgs),
-    /// Say where a request would be placed, and hold nothing
+    /// Show where a request would be placed; nothing is held
     Plan(PlanArgs),
-    /// Say when hosts could be had, and how many
+    /// Show when hosts are free, and how many
     Slots(SlotsArgs),
     /// List requests made through this node
     List(ListArgs),
     /// Show one request
     Show(SelectorArgs),
-    /// Say why a request was placed as it was, or why it was not
+    /// Explain why a request was placed as it was, or why not
     Explain(SelectorArgs),
     /// Wait until a request is settled, has begun or has ended
     Wait(WaitArgs),
-    /// Reserve the same hosts for the time right behind a reservation
+    /// Make a reservation longer: the same hosts for the time right behind it
     Extend(ExtendArgs),
     /// Cancel a request and free its hosts
     Cancel(SelectorArgs),
-    /// See whether a reservation is still whole, and look for others in the place of lost hosts
+    /// Check a reservation and replace lost hosts
     Repair(RepairArgs),
     /// List the sites of the grid, as this node knows them
     Sites,
     /// List the hosts of the grid, as this node knows them
     Hosts,
-    /// Draw who has which hosts when
+    /// Draw reservations over time, host by host
     Gantt(GanttArgs),
-    /// Show sites, requests and reservations, again and again
+    /// Show sites, requests and reservations, and keep the picture up to date
     Top(TopArgs),
     /// Print a link that opens the node's page in a browser, once
     Open,
-    /// Enter the owner's own work on this site's hosts, list it, take it out
+    /// Enter, list and remove the owner's own work on this site's hosts
     Local(LocalArgs),
     /// Make a grid, invite to it, revoke, show it
     Grid(GridArgs),
     /// Join a grid with a token
     Join(JoinArgs),
-    /// Look for what is wrong with a data directory and its node, and say what to do about it
+    /// Check a data directory and its node, and say how to repair what is wrong
     Doctor(DoctorArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
@@ -136,7 +140,7 @@ pub struct ListArgs {
 /// `kolo doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Make a new ledger of what can be read of a damaged one; the rest is forgotten, and the damaged files are kept
+    /// Make a new ledger from the readable part of a damaged one; the rest is lost, and the damaged files are kept
     #[arg(long)]
     pub salvage: bool,
 }
@@ -171,19 +175,33 @@ pub struct WaitArgs {
     #[arg(long = "for", value_enum, default_value_t, value_name = "WHAT")]
     pub goal: Goal,
     /// Wait no longer than this
-    #[arg(long, value_name = "DURATION")]
-    pub timeout: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+}
+
+/// Reads how much time a picture shows.
+fn parse_shown(text: &str) -> Result<Span, String> {
+    let span = parse_span(text).map_err(|error| error.to_string())?;
+    let is_shown = (Span(60)..=Span(366 * 86_400)).contains(&span);
+    if is_shown { Ok(span) } else { Err("expected 1m to 366d".to_owned()) }
+}
+
+/// Reads how long a picture stays.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text).map_err(|error| error.to_string())?;
+    let is_shown = (Duration::from_millis(200)..=Duration::from_secs(3600)).contains(&interval);
+    if is_shown { Ok(interval) } else { Err("expected 200ms to 1h".to_owned()) }
 }
 
 /// `kolo gantt`
 #[derive(Debug, Args)]
 pub struct GanttArgs {
-    /// Left edge, such as now or tomorrow 08:00 [default: now]
+    /// Left edge, such as +3h or tomorrow 08:00 [default: now]
     #[arg(long, value_name = "TIME", num_args = 1..=2)]
     pub from: Vec<String>,
     /// How much time is shown, 1m to 366d
-    #[arg(long, value_name = "DURATION", default_value = "24h")]
-    pub span: String,
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_shown)]
+    pub span: Span,
     /// Only sites whose name or id begins so
     #[arg(long, value_name = "SITE")]
     pub site: Option<String>,
@@ -196,11 +214,11 @@ pub struct GanttArgs {
 #[derive(Debug, Args)]
 pub struct TopArgs {
     /// How often the node is asked, 200ms to 1h
-    #[arg(long, value_name = "DURATION", default_value = "2s")]
-    pub interval: String,
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_interval)]
+    pub interval: Duration,
     /// How much time the bars show, 1m to 366d
-    #[arg(long, value_name = "DURATION", default_value = "12h")]
-    pub span: String,
+    #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = parse_shown)]
+    pub span: Span,
     /// Print one picture and end, as when the output is no terminal
     #[arg(long)]
     pub once: bool,
@@ -252,6 +270,34 @@ mod tests {
         let Command::Submit(submit) = cli.command else { panic!("not submit") };
         assert_eq!(submit.request.latest, ["tomorrow", "08:00"]);
         assert_eq!(submit.request.hosts, Some(5));
+    }
+
+    #[test]
+    fn a_time_from_now_needs_no_quotes() {
+        for line in [
+            &["kolo", "submit", "--earliest", "+3h", "--latest", "+1d", "-N", "5", "-t", "2h"][..],
+            &["kolo", "slots", "--mode", "at", "--at", "+3h", "-t", "2h"],
+            &["kolo", "gantt", "--from", "+3h", "--span", "2h"],
+            &["kolo", "local", "add", "--from", "+3h", "--until", "+5h"],
+        ] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            if let Command::Submit(submit) = cli.command {
+                assert_eq!(
+                    (submit.request.earliest, submit.request.latest),
+                    (vec!["+3h".to_owned()], vec!["+1d".to_owned()])
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn too_much_and_too_little_time_are_refused() {
+        for text in ["1s", "400d", "24", "x"] {
+            assert!(parse_shown(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_shown("24h"), Ok(Span(86_400)));
+        assert!(parse_shown("24").unwrap_err().contains("has no unit"));
+        assert!(parse_interval("100ms").is_err() && parse_interval("2h").is_err() && parse_interval("1s").is_ok());
     }
 
     #[test]

@@ -5,15 +5,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::time::{Span, Time};
+use broker::{
+    ids::{HostId, SiteId},
+    time::{Span, Time},
+};
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::output::Look;
-use crate::text::{
-    safe::safe,
-    time::{format_span, format_time},
-    words::{age_text, counted, site_text},
+use crate::{
+    api::{bookings::BookingView, grid::ScheduleState},
+    text::{
+        safe::safe,
+        time::{format_span, format_time},
+        words::{age_text, counted, site_text},
+    },
 };
 
 /// What a request is drawn as; more requests than letters share the last one.
@@ -49,43 +55,15 @@ pub struct Chart {
 /// A site and its hosts.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChartSite {
-    pub site: String,
+    pub site: SiteId,
     pub name: String,
-    /// `current`, `stale` or `unknown`.
-    pub schedule: String,
-    /// How long ago it told its reservations.
-    pub told_age_s: Option<f64>,
-    /// Whether its owner does not want its reservations told.
+    /// What is known of its schedule.
+    pub schedule: ScheduleState,
+    /// How long ago it reported its reservations.
+    pub told_age_s: Option<u64>,
+    /// Whether its owner publishes no reservations.
     pub is_withheld: bool,
-    pub hosts: Vec<String>,
-}
-
-/// A reservation at one site.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct BookingView {
-    pub site: String,
-    pub request: String,
-    /// The request of the node asked that this one lengthens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part_of: Option<String>,
-    pub user: String,
-    pub start: Time,
-    pub end: Time,
-    pub hosts: Vec<BookedHost>,
-}
-
-impl BookingView {
-    /// The reservation that it belongs to, as far as the node asked knows.
-    pub fn reservation(&self) -> &str {
-        self.part_of.as_deref().unwrap_or(&self.request)
-    }
-}
-
-/// A host of a reservation.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct BookedHost {
-    pub host: String,
-    pub amounts: broker::resources::Amounts,
+    pub hosts: Vec<HostId>,
 }
 
 /// How a chart is drawn.
@@ -97,9 +75,8 @@ pub struct Canvas {
 
 impl Chart {
     /// The chart as text; times in the zone of `look`.
-    #[must_use]
     pub fn text(&self, canvas: Canvas, look: &Look) -> String {
-        let names = self.sites.iter().flat_map(|site| &site.hosts).map(|host| safe(host).chars().count() + 2);
+        let names = self.sites.iter().flat_map(|site| &site.hosts).map(|host| safe(host.as_str()).chars().count() + 2);
         let name_columns = names.max().unwrap_or(0).clamp(NAME_COLUMNS.0, NAME_COLUMNS.1);
         let cells = canvas.columns.saturating_sub(name_columns + 1).max(MARK_COLUMNS);
         let grid = Grid::new(self.from, self.until.since(self.from), cells);
@@ -117,13 +94,14 @@ impl Chart {
             let mut by_host: BTreeMap<&str, Vec<&BookingView>> = BTreeMap::new();
             for booking in self.bookings.iter().filter(|booking| booking.site == site.site) {
                 for host in &booking.hosts {
-                    by_host.entry(&host.host).or_default().push(booking);
+                    by_host.entry(host.host.as_str()).or_default().push(booking);
                 }
             }
             for host in &site.hosts {
                 let bookings = by_host.get(host.as_str()).map_or(&[][..], Vec::as_slice);
-                let name: String = safe(host).chars().take(name_columns - 2).collect();
-                let bar = grid.bar(bookings, &letters, site.schedule == "current" && !site.is_withheld, look);
+                let name: String = safe(host.as_str()).chars().take(name_columns - 2).collect();
+                let bar =
+                    grid.bar(bookings, &letters, site.schedule == ScheduleState::Current && !site.is_withheld, look);
                 text.push_str(&format!("  {name:<width$} {bar}\n", width = name_columns - 2));
             }
         }
@@ -135,7 +113,7 @@ impl Chart {
         let mut letters = BTreeMap::new();
         for booking in &self.bookings {
             let next = letters.len();
-            letters.entry(booking.reservation()).or_insert(next);
+            letters.entry(booking.reservation().as_str()).or_insert(next);
         }
         letters
     }
@@ -143,7 +121,7 @@ impl Chart {
     fn legend(&self, letters: &BTreeMap<&str, usize>, look: &Look) -> String {
         let mut lines = BTreeMap::new();
         for booking in &self.bookings {
-            let index = letters[booking.reservation()];
+            let index = letters[booking.reservation().as_str()];
             let line = lines.entry(index).or_insert_with(|| (booking, booking.end, BTreeSet::new()));
             line.1 = line.1.max(booking.end);
             line.2.extend(booking.hosts.iter().map(|host| (booking.site.as_str(), host.host.as_str())));
@@ -151,7 +129,7 @@ impl Chart {
         let mut text = String::new();
         for (index, (booking, end, hosts)) in lines {
             let user = if booking.user.is_empty() { "-".to_owned() } else { safe(&booking.user) };
-            let (id, hosts) = (safe(booking.reservation()), counted(hosts.len(), "host"));
+            let (id, hosts) = (safe(booking.reservation().as_str()), counted(hosts.len(), "host"));
             let what = format!("{id}  {user}  {hosts}");
             let when = format!("{} to {}", format_time(booking.start, &look.zone), format_time(end, &look.zone));
             let width = 2 + what.chars().count() + 2 + when.chars().count();
@@ -170,15 +148,17 @@ impl Chart {
 }
 
 fn site_line(site: &ChartSite, look: &Look) -> String {
-    let name = safe(&site_text(&site.site, Some(&site.name).filter(|name| !name.is_empty()).map(String::as_str)));
-    let age =
-        site.told_age_s.map_or_else(|| "never told".to_owned(), |age| format!("told {} ago", age_text(Some(age))));
+    let name = safe(&site_text(site.site.as_str(), &site.name));
+    let age = site.told_age_s.map_or_else(
+        || "no reservations reported".to_owned(),
+        |age| format!("reservations as of {} ago", age_text(Some(age))),
+    );
     if site.is_withheld {
-        format!("{}  {}\n", look.paint.title(&name), look.paint.faint("does not tell who has reserved what"))
-    } else if site.schedule == "current" {
+        format!("{}  {}\n", look.paint.title(&name), look.paint.faint("its owner publishes no reservations"))
+    } else if site.schedule == ScheduleState::Current {
         format!("{}  {}\n", look.paint.title(&name), look.paint.faint(&age))
     } else {
-        format!("{}  {}\n", look.paint.title(&name), look.paint.doubtful(&format!("{}, {age}", safe(&site.schedule))))
+        format!("{}  {}\n", look.paint.title(&name), look.paint.doubtful(&format!("{}, {age}", site.schedule.as_str())))
     }
 }
 
@@ -195,7 +175,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// At most `columns` columns of a length that is easily told, for all of `span`.
+    /// At most `columns` columns of a round length, for all of `span`.
     fn new(from: Time, span: Span, columns: usize) -> Grid {
         let least = span.0.div_ceil(columns.max(1) as u64).max(1);
         let cell = CELLS_S.into_iter().find(|cell| *cell >= least).unwrap_or_else(|| least.next_multiple_of(DAY_S));
@@ -244,7 +224,7 @@ impl Grid {
         for booking in bookings {
             let columns = self.columns(booking.start, booking.end);
             for cell in cells.get_mut(columns).into_iter().flatten() {
-                cell.insert(letters[booking.reservation()]);
+                cell.insert(letters[booking.reservation().as_str()]);
             }
         }
         let free = if is_current { FREE } else { '?' };
@@ -264,17 +244,22 @@ impl Grid {
 
 #[cfg(test)]
 pub mod tests {
+    use broker::ids::RequestId;
     use expect_test::expect;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::api::bookings::BookedHost;
 
     fn booking(site: &str, request: &str, user: &str, hours: (i64, i64), hosts: &[&str]) -> BookingView {
-        let hosts = hosts.iter().map(|host| BookedHost { host: (*host).to_owned(), amounts: Default::default() });
+        let hosts =
+            hosts.iter().map(|host| BookedHost { host: HostId::new(host).unwrap(), amounts: Default::default() });
         BookingView {
-            site: site.to_owned(),
-            request: request.to_owned(),
+            site: SiteId::new(site).unwrap(),
+            request: RequestId::new(request).unwrap(),
             part_of: None,
+            entry_point: SiteId::new("e").unwrap(),
+            attempt: 1,
             user: user.to_owned(),
             start: Time(1_763_712_000 + hours.0 * 3600),
             end: Time(1_763_712_000 + hours.1 * 3600),
@@ -284,21 +269,21 @@ pub mod tests {
 
     /// Two sites, one of them stale and with a hostile name.
     pub fn chart() -> Chart {
-        let site = |site: &str, name: &str, schedule: &str, hosts: &[&str]| ChartSite {
-            site: site.to_owned(),
+        let site = |site: &str, name: &str, schedule: ScheduleState, hosts: &[&str]| ChartSite {
+            site: SiteId::new(site).unwrap(),
             name: name.to_owned(),
-            schedule: schedule.to_owned(),
-            told_age_s: (schedule == "current").then_some(2.0),
+            schedule,
+            told_age_s: (schedule == ScheduleState::Current).then_some(2),
             is_withheld: false,
-            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            hosts: hosts.iter().map(|host| HostId::new(host).unwrap()).collect(),
         };
         Chart {
             from: Time(1_763_712_000),
             until: Time(1_763_712_000 + 24 * 3600),
             now: Time(1_763_712_000 + 3600),
             sites: vec![
-                site("12D3KooWaaaa1111", "alpha", "current", &["a1", "a2"]),
-                site("12D3KooWbbbb2222", "be\u{1b}[2Jta", "stale", &["b1"]),
+                site("12D3KooWaaaa1111", "alpha", ScheduleState::Current, &["a1", "a2"]),
+                site("12D3KooWbbbb2222", "be\u{1b}[2Jta", ScheduleState::Stale, &["b1"]),
             ],
             bookings: vec![
                 booking("12D3KooWaaaa1111", "first", "ada", (0, 6), &["a1", "a2"]),
@@ -315,10 +300,10 @@ pub mod tests {
             2025-11-21 08:00:00+00:00 to 2025-11-22 08:00:00+00:00, 30m a column
                    08:00       14:00       20:00       02:00
                    | ▼         |           |           |
-            alpha (..aaaa1111)  told 2s ago
+            alpha (..aaaa1111)  reservations as of 2s ago
               a1   AAAAAAAAAA##BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
               a2   AAAAAAAAAAAA····································
-            be\u{1b}[2Jta (..bbbb2222)  stale, never told
+            be\u{1b}[2Jta (..bbbb2222)  stale, no reservations reported
               b1   AAAAAAAAAAAA????????????????????????????????????
             A first  ada  3 hosts  2025-11-21 08:00:00+00:00 to 2025-11-21 14:00:00+00:00
             B second  -  1 host  2025-11-21 13:00:00+00:00 to 2025-11-22 14:00:00+00:00

@@ -13,11 +13,14 @@ use ureq::{
     tls::{Certificate, RootCerts, TlsConfig},
 };
 
-use super::{
-    error::Exit,
-    views::{HostList, Problem, SiteList},
+use super::exit::Exit;
+use crate::{
+    api::{
+        grid::{HostList, SiteList},
+        problem::Problem,
+    },
+    text::document::DocumentError,
 };
-use crate::text::document::DocumentError;
 
 /// How long a connection may take: the node is on the same machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -91,7 +94,7 @@ pub enum ApiError {
         /// The HTTP status.
         status: StatusCode,
         /// What it says.
-        problem: Problem,
+        problem: Box<Problem>,
         /// The command that lists what there is of the kind that was asked for, if there is one.
         list: Option<&'static str>,
     },
@@ -117,7 +120,6 @@ fn problem_text(status: StatusCode, problem: &Problem) -> String {
 
 impl ApiError {
     /// The exit code.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             ApiError::NoToken { was_named: true, .. } | ApiError::BadToken { .. } => Exit::Usage,
@@ -133,7 +135,6 @@ impl ApiError {
     }
 
     /// What the user can do about it.
-    #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             ApiError::NoToken { was_named: true, .. } | ApiError::BadToken { .. } => {
@@ -194,19 +195,16 @@ pub struct Client {
 
 impl Client {
     /// A client of the node at `base` (`http://address:port`).
-    #[must_use]
     pub fn new(base: String, token: String, token_file: PathBuf) -> Client {
         Client { agent: limited().build().into(), base, token, token_file }
     }
 
     /// Whether the node is asked over TLS; then [`Client::trusting`] says whom to trust.
-    #[must_use]
     pub fn is_tls(&self) -> bool {
         self.base.starts_with("https://")
     }
 
     /// The same client, for nodes whose certificates one of `authorities` has signed.
-    #[must_use]
     pub fn trusting(self, authorities: Vec<Certificate<'static>>) -> Client {
         // Two providers are in the tree, so none is the default one; this is the one that the node serves with.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -218,33 +216,21 @@ impl Client {
     }
 
     /// Asks for what is at `path`.
-    ///
-    /// # Errors
-    /// [`ApiError`].
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         self.call(&Method::GET, path, &(), Duration::ZERO)
     }
 
     /// Asks for what is at `path`; the node may take `wait` before it answers.
-    ///
-    /// # Errors
-    /// [`ApiError`].
     pub fn get_waiting<T: DeserializeOwned>(&self, path: &str, wait: Duration) -> Result<T, ApiError> {
         self.call(&Method::GET, path, &(), wait)
     }
 
     /// Hands `body` to `path`.
-    ///
-    /// # Errors
-    /// [`ApiError`].
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
         self.call(&Method::POST, path, body, Duration::ZERO)
     }
 
     /// All known sites, page by page.
-    ///
-    /// # Errors
-    /// [`ApiError`].
     pub fn sites(&self) -> Result<SiteList, ApiError> {
         let mut all: SiteList = self.get("/v1/sites")?;
         for _ in 0..MAX_PAGES {
@@ -257,9 +243,6 @@ impl Client {
     }
 
     /// All known hosts, page by page.
-    ///
-    /// # Errors
-    /// [`ApiError`].
     pub fn hosts(&self) -> Result<HostList, ApiError> {
         let mut all: HostList = self.get("/v1/hosts")?;
         for _ in 0..MAX_PAGES {
@@ -272,9 +255,6 @@ impl Client {
     }
 
     /// Deletes what is at `path`.
-    ///
-    /// # Errors
-    /// [`ApiError`].
     pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         self.call(&Method::DELETE, path, &(), Duration::ZERO)
     }
@@ -319,7 +299,7 @@ impl Client {
         }
         if !status.is_success() {
             // A problem without a readable body still has its status.
-            let problem = serde_json::from_slice(&bytes).unwrap_or_default();
+            let problem = Box::new(serde_json::from_slice(&bytes).unwrap_or_default());
             return Err(ApiError::Problem { status, problem, list });
         }
         let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
@@ -354,19 +334,16 @@ fn list_of(path: &str) -> Option<&'static str> {
 }
 
 /// The path of one request; `selector` may hold anything.
-#[must_use]
 pub fn request_path(selector: &str) -> String {
     escaped("/v1/requests/", selector)
 }
 
 /// The path of the reservation of a request that may have been made through any node.
-#[must_use]
 pub fn reservation_path(id: &str) -> String {
     escaped("/v1/reservations/", id)
 }
 
 /// The path of an entry of own work.
-#[must_use]
 pub fn local_path(selector: &str) -> String {
     escaped("/v1/local/", selector)
 }
@@ -384,55 +361,16 @@ fn escaped(path: &str, selector: &str) -> String {
 }
 
 #[cfg(test)]
-pub mod tests {
-    use std::{
-        io::{Read, Write},
-        net::TcpListener,
-        thread,
-    };
+mod tests {
+    use std::net::TcpListener;
 
     use super::*;
-
-    /// Serves one connection an answer (status and body), in order; gives the client and, on joining, what was asked.
-    pub fn serve(answers: Vec<(&'static str, String)>) -> (Client, thread::JoinHandle<Vec<String>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
-        let server = thread::spawn(move || {
-            answers
-                .into_iter()
-                .map(|(status, body)| {
-                    let (mut stream, _) = listener.accept().unwrap();
-                    let asked = read_request(&mut stream);
-                    let length = body.len();
-                    let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
-                    stream.write_all((head + &body).as_bytes()).unwrap();
-                    asked
-                })
-                .collect()
-        });
-        (Client::new(base, "00ff".to_owned(), "t".into()), server)
-    }
-
-    /// Everything that was sent: a connection closed before that would be reset under the client.
-    fn read_request(stream: &mut impl Read) -> String {
-        let mut asked = String::new();
-        let mut piece = [0; 4096];
-        loop {
-            let count = stream.read(&mut piece).unwrap();
-            asked.push_str(&String::from_utf8_lossy(&piece[..count]));
-            let Some((head, body)) = asked.split_once("\r\n\r\n") else { continue };
-            let length =
-                head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
-            if count == 0 || body.len() >= length {
-                return asked;
-            }
-        }
-    }
+    use crate::cli::samples::serve;
 
     #[test]
     fn the_token_is_shown_and_the_answer_read() {
-        let (client, server) = serve(vec![("200 OK", "{\"sites\":[]}".to_owned())]);
-        let sites: super::super::views::SiteList = client.get("/v1/sites").unwrap();
+        let (client, server) = serve(vec![("200 OK", r#"{"sites":[],"bans":[],"next":null}"#.to_owned())]);
+        let sites: SiteList = client.get("/v1/sites").unwrap();
         assert!(sites.sites.is_empty());
         let asked = &server.join().unwrap()[0];
         assert!(asked.starts_with("GET /v1/sites HTTP/1.1") && asked.contains("Bearer 00ff"), "{asked}");
@@ -440,7 +378,7 @@ pub mod tests {
 
     #[test]
     fn a_list_is_read_to_its_last_page() {
-        let page = |next: &str| format!("{{\"sites\":[],\"next\":{next}}}");
+        let page = |next: &str| format!(r#"{{"sites":[],"bans":[],"next":{next}}}"#);
         let (client, server) = serve(vec![("200 OK", page("\"a b\"")), ("200 OK", page("null"))]);
         assert!(client.sites().unwrap().next.is_none());
         let asked = server.join().unwrap();
@@ -451,7 +389,8 @@ pub mod tests {
     fn a_problem_becomes_a_message_and_an_exit_code() {
         let (client, server) = serve(vec![(
             "400 Bad Request",
-            r#"{"title":"bad","detail":"expected 1 or more","key":"hosts"}"#.to_owned(),
+            r#"{"type":"about:blank","status":400,"title":"bad","detail":"expected 1 or more","key":"hosts"}"#
+                .to_owned(),
         )]);
         let error = client.post::<serde_json::Value>("/v1/requests", &1).unwrap_err();
         server.join().unwrap();

@@ -2,10 +2,11 @@
 //!
 //! Invariant: every error has exactly one documented exit code.
 
-use std::{io, process::ExitCode};
+use std::{fmt, io};
 
-use super::{client::ApiError, views::RequestView};
+use super::{client::ApiError, exit::Exit};
 use crate::{
+    api::request_view::{RequestState, RequestView},
     config::ConfigError,
     daemon::DaemonError,
     storage::data_dir::DataDirError,
@@ -13,41 +14,15 @@ use crate::{
     trust::{TokenError, TrustFileError},
 };
 
-/// The exit codes of `kolo`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// Done.
-    Done,
-    /// Failed.
-    Failure,
-    /// No placement in the window.
-    NoPlacement,
-    /// The grid or the node is not reachable.
-    Unreachable,
-    /// Refused by a policy.
-    Refused,
-    /// Bad usage.
-    Usage,
-}
-
-impl Exit {
-    /// The number the shell sees.
-    #[must_use]
-    pub fn code(self) -> u8 {
-        match self {
-            Exit::Done => 0,
-            Exit::Failure => 1,
-            Exit::NoPlacement => 2,
-            Exit::Unreachable => 3,
-            Exit::Refused => 4,
-            Exit::Usage => 64,
-        }
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
+/// The end of a request in one sentence.
+fn outcome_text(view: &RequestView) -> String {
+    let head = match view.state {
+        RequestState::Rejected => format!("no placement in the window for request {}", view.id),
+        state => format!("request {} is {state}", view.id),
+    };
+    match &view.reason {
+        Some(reason) => format!("{head}: {}", reason.detail),
+        None => head,
     }
 }
 
@@ -82,7 +57,7 @@ pub enum CliError {
     #[error(transparent)]
     Daemon(#[from] DaemonError),
     /// The request came to an end that is no reservation.
-    #[error("{}", .0.outcome())]
+    #[error("{}", outcome_text(.0))]
     Unreserved(Box<RequestView>),
     /// Waiting ended before the request did.
     #[error("request {id} is still {state} after {waited}")]
@@ -153,7 +128,6 @@ pub enum CliError {
 
 impl CliError {
     /// The exit code.
-    #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
             CliError::Usage(_)
@@ -165,7 +139,7 @@ impl CliError {
             CliError::Trust(TrustFileError::Trust(_)) => Exit::Refused,
             CliError::Api(error) => error.exit(),
             CliError::Hinted { error, .. } => error.exit(),
-            CliError::Unreserved(view) => view.exit(),
+            CliError::Unreserved(view) => Exit::of(view),
             CliError::NoPlan(_) => Exit::NoPlacement,
             CliError::Daemon(_)
             | CliError::DataDir(_)
@@ -183,7 +157,6 @@ impl CliError {
     }
 
     /// What the user can do about it.
-    #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             CliError::Api(error) => error.hint(),
@@ -213,13 +186,16 @@ impl CliError {
     }
 
     /// Whether the reader of standard output has gone, which is no failure (`kolo list | head`).
-    #[must_use]
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, CliError::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
     }
 
+    /// What is wrong with the value of `flag`.
+    pub fn of_flag(flag: &str, error: impl fmt::Display) -> CliError {
+        CliError::Usage(format!("{flag}: {error}"))
+    }
+
     /// An error of the output.
-    #[must_use]
     pub fn output(source: io::Error) -> CliError {
         CliError::Io { doing: "writing to standard output", source }
     }

@@ -2,7 +2,10 @@
 //!
 //! Invariant: as in `args`, nothing is said here about what they do.
 
+use broker::time::Span;
 use clap::{Args, Subcommand};
+
+use crate::text::time::parse_span;
 
 /// `kolo local`
 #[derive(Debug, Args)]
@@ -19,7 +22,7 @@ pub enum LocalCommand {
     Add(LocalAddArgs),
     /// List own work that was entered
     List,
-    /// Take own work out, and give the rest of its time to the grid
+    /// Remove own work, and give the rest of its time to the grid
     Remove(LocalRemoveArgs),
 }
 
@@ -29,15 +32,15 @@ pub struct LocalAddArgs {
     /// The host [default: the only one of the site]
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// Start, such as now or tomorrow 08:00 [default: now]
+    /// Start, such as +3h or tomorrow 08:00 [default: now]
     #[arg(long, value_name = "TIME", num_args = 1..=2)]
     pub from: Vec<String>,
-    /// End
+    /// End, such as +5h or tomorrow 18:00
     #[arg(long, value_name = "TIME", num_args = 1..=2, required_unless_present = "duration")]
     pub until: Vec<String>,
     /// How long, in place of the end
-    #[arg(long = "for", value_name = "DURATION", conflicts_with = "until")]
-    pub duration: Option<String>,
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_span, conflicts_with = "until")]
+    pub duration: Option<Span>,
     /// Cores, such as 4 or 2.5 [default, when nothing is said to be used: all of the host]
     #[arg(long, value_name = "CORES")]
     pub cpu: Option<String>,

@@ -1,6 +1,6 @@
 //! The command line: raw arguments, checked arguments, one file a command, one way out.
 //!
-//! Invariant: every run ends with one of the documented exit codes ([`error::Exit`]); results go to standard output,
+//! Invariant: every run ends with one of the documented exit codes ([`exit::Exit`]); results go to standard output,
 //! complaints and progress to standard error.
 
 mod args;
@@ -9,19 +9,21 @@ mod client;
 mod commands;
 mod connection;
 mod error;
+mod exit;
 mod grid_args;
 mod local_args;
 pub mod output;
 pub mod report;
 mod request;
 mod request_args;
+#[cfg(test)]
+mod samples;
 pub mod script;
 mod signing;
 mod suggest;
-mod views;
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     process::ExitCode,
 };
 
@@ -30,7 +32,8 @@ use clap::Parser;
 use self::{
     args::{Cli, Command},
     commands::Context,
-    error::{CliError, Exit},
+    error::CliError,
+    exit::Exit,
     output::{Look, Output, Paint},
 };
 use crate::{config::Surroundings, text::safe::safe};
@@ -96,17 +99,4 @@ fn complain(error: &CliError) {
     }
     // Nothing is left to be done when even the complaint cannot be written.
     let _ = { stderr }.write_all(text.as_bytes());
-}
-
-/// Writes `note: what` to standard error, for what is worth a word and no error.
-fn remark(what: &str) {
-    let stderr = io::stderr().lock();
-    let text = format!("{} {}\n", Paint::for_stream(&stderr).doubtful("note:"), safe(what));
-    // The command goes on whether or not anybody reads this.
-    let _ = { stderr }.write_all(text.as_bytes());
-}
-
-/// Whether progress may be shown: only to a person.
-fn shows_progress() -> bool {
-    io::stderr().is_terminal()
 }

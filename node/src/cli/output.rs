@@ -33,10 +33,8 @@ pub enum OutputFormat {
     Quiet,
 }
 
-/// A result of a command, in all its forms.
-pub trait Report {
-    /// What JSON shows beside the schema; an object.
-    fn body(&self) -> impl Serialize;
+/// A result of a command: JSON shows it as it is serialized, an object.
+pub trait Report: Serialize {
     /// The text for people. Texts of others must have gone through [`safe`] or [`columns`].
     fn text(&self, look: &Look) -> String;
     /// The ids for pipes.
@@ -63,7 +61,6 @@ pub struct Look {
 
 impl Look {
     /// How text on standard output looks: coloured and fitted when that is a terminal.
-    #[must_use]
     pub fn for_stdout(zone: TimeZone) -> Look {
         let stdout = io::stdout();
         let size = stdout.is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
@@ -87,43 +84,36 @@ pub struct Paint {
 impl Paint {
     /// Colours if `stream` is a terminal that shows them and the user has not forbidden them (`NO_COLOR`,
     /// `CLICOLOR=0`, `TERM=dumb`).
-    #[must_use]
     pub fn for_stream(stream: &impl RawStream) -> Paint {
         Paint { is_on: AutoStream::choice(stream) != ColorChoice::Never }
     }
 
     /// A title.
-    #[must_use]
     pub fn title(self, text: &str) -> String {
         self.styled(text, Style::new().bold())
     }
 
     /// All is well.
-    #[must_use]
     pub fn good(self, text: &str) -> String {
         self.styled(text, AnsiColor::Green.on_default())
     }
 
     /// Something to look at.
-    #[must_use]
     pub fn doubtful(self, text: &str) -> String {
         self.styled(text, AnsiColor::Yellow.on_default())
     }
 
     /// Something is wrong.
-    #[must_use]
     pub fn bad(self, text: &str) -> String {
         self.styled(text, AnsiColor::Red.on_default().bold())
     }
 
     /// Of less weight.
-    #[must_use]
     pub fn faint(self, text: &str) -> String {
         self.styled(text, Style::new().dimmed())
     }
 
-    /// One of several things that are told apart by colour as well.
-    #[must_use]
+    /// One of several things that differ in colour as well.
     pub fn numbered(self, text: &str, number: usize) -> String {
         const COLOURS: [AnsiColor; 6] =
             [AnsiColor::Cyan, AnsiColor::Green, AnsiColor::Yellow, AnsiColor::Magenta, AnsiColor::Blue, AnsiColor::Red];
@@ -144,19 +134,16 @@ struct Envelope<T> {
 
 impl Output {
     /// Results in `format` to `sink`.
-    #[must_use]
     pub fn new(format: OutputFormat, sink: Box<dyn Write>, look: Look) -> Output {
         Output { format, sink, look }
     }
 
     /// The format.
-    #[must_use]
     pub fn format(&self) -> OutputFormat {
         self.format
     }
 
     /// How text for people looks.
-    #[must_use]
     pub fn look(&self) -> &Look {
         &self.look
     }
@@ -169,7 +156,7 @@ impl Output {
         let text = match self.format {
             OutputFormat::Table => report.text(&self.look),
             OutputFormat::Json => {
-                let envelope = Envelope { schema: SCHEMA, body: report.body() };
+                let envelope = Envelope { schema: SCHEMA, body: report };
                 let line = serde_json::to_string(&envelope).map_err(|error| CliError::output(error.into()))?;
                 json_safe(&line) + "\n"
             }
@@ -197,7 +184,6 @@ impl Output {
 }
 
 /// Rows in columns under a header, without trailing blanks; as blocks on a terminal that is too narrow for them.
-#[must_use]
 pub fn columns<const N: usize>(look: &Look, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|cell| safe(&cell))).collect();
     let mut table = Table::new();
@@ -234,48 +220,45 @@ fn block<const N: usize>(paint: Paint, header: [&str; N], row: &[String; N], col
     text
 }
 
+/// Writes `note: what` to standard error, for what is no error.
+pub fn remark(what: &str) {
+    let stderr = io::stderr().lock();
+    let text = format!("{} {}\n", Paint::for_stream(&stderr).doubtful("note:"), safe(what));
+    // The command goes on whether or not anybody reads this.
+    let _ = { stderr }.write_all(text.as_bytes());
+}
+
+/// Whether progress may be shown: only to a person.
+pub fn shows_progress() -> bool {
+    io::stderr().is_terminal()
+}
+
 #[cfg(test)]
-pub mod tests {
-    use std::{cell::RefCell, io, rc::Rc};
-
+mod tests {
     use super::*;
+    use crate::cli::samples::printed;
 
-    /// What a report prints in a format, in UTC.
-    pub fn printed(report: &impl Report, format: OutputFormat) -> String {
-        #[derive(Clone, Default)]
-        struct Sink(Rc<RefCell<Vec<u8>>>);
-        impl Write for Sink {
-            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.0.borrow_mut().extend_from_slice(bytes);
-                Ok(bytes.len())
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let sink = Sink::default();
-        Output::new(format, Box::new(sink.clone()), Look::plain(TimeZone::UTC)).print(report).unwrap();
-        let bytes = sink.0.borrow().clone();
-        String::from_utf8(bytes).unwrap()
+    #[derive(Serialize)]
+    struct Names {
+        names: Vec<&'static str>,
     }
 
-    struct Names(Vec<&'static str>);
-
     impl Report for Names {
-        fn body(&self) -> impl Serialize {
-            std::collections::BTreeMap::from([("names", self.0.clone())])
-        }
         fn text(&self, look: &Look) -> String {
-            columns(look, ["NAME", "LENGTH"], self.0.iter().map(|name| [(*name).to_owned(), name.len().to_string()]))
+            columns(
+                look,
+                ["NAME", "LENGTH"],
+                self.names.iter().map(|name| [(*name).to_owned(), name.len().to_string()]),
+            )
         }
         fn ids(&self) -> Vec<String> {
-            self.0.iter().map(|name| (*name).to_owned()).collect()
+            self.names.iter().map(|name| (*name).to_owned()).collect()
         }
     }
 
     #[test]
     fn a_report_prints_in_every_format() {
-        let names = Names(vec!["a", "long one"]);
+        let names = Names { names: vec!["a", "long one"] };
         assert_eq!(printed(&names, OutputFormat::Table), "NAME      LENGTH\na         1\nlong one  8\n");
         assert_eq!(printed(&names, OutputFormat::Json), "{\"schema\":\"kolo-cli/1\",\"names\":[\"a\",\"long one\"]}\n");
         assert_eq!(printed(&names, OutputFormat::Quiet), "a\nlong one\n");
@@ -305,13 +288,13 @@ pub mod tests {
 
     #[test]
     fn what_others_wrote_cannot_drive_the_terminal() {
-        let hostile = Names(vec!["\u{1b}[2J\u{1b}]0;x\u{7}", "a\nfake row\r\u{9b}1m\u{202e}"]);
+        let hostile = Names { names: vec!["\u{1b}[2J\u{1b}]0;x\u{7}", "a\nfake row\r\u{9b}1m\u{202e}"] };
         for format in [OutputFormat::Table, OutputFormat::Json, OutputFormat::Quiet] {
             let text = printed(&hostile, format);
             assert!(!text.contains(['\u{1b}', '\u{7}', '\r', '\u{9b}', '\u{202e}']), "{text:?}");
             assert!(!text.contains("\nfake row"), "{text:?}");
         }
         let json: serde_json::Value = serde_json::from_str(&printed(&hostile, OutputFormat::Json)).unwrap();
-        assert_eq!(json["names"][1], hostile.0[1]);
+        assert_eq!(json["names"][1], hostile.names[1]);
     }
 }

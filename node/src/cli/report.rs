@@ -6,16 +6,40 @@ use std::{collections::BTreeMap, time::Duration};
 
 use broker::time::{Span, Time};
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
-use super::{
-    output::Look,
-    views::{GrantView, RequestView, ReservationView, UsedSchedule},
+use super::output::{Look, Report};
+use crate::{
+    api::{
+        plan::UsedSchedule,
+        request_view::{RequestState, RequestView, ReservationView, ReservedHost, WorkPhase},
+    },
+    text::{
+        safe::safe,
+        time::{format_duration, format_span, format_time},
+        words::{age_text, amounts_text, attributes_text, counted, moment_text, site_text},
+    },
 };
-use crate::text::{
-    safe::safe,
-    time::{format_duration, format_span, format_time},
-    words::{age_text, amounts_text, attributes_text, counted, moment_text, site_text},
-};
+
+/// A request, with the text that people are shown of it.
+#[derive(Serialize)]
+pub struct OfRequest {
+    /// The request.
+    #[serde(flatten)]
+    pub view: RequestView,
+    /// Its text.
+    #[serde(skip)]
+    pub text: fn(&RequestView, &Look) -> String,
+}
+
+impl Report for OfRequest {
+    fn text(&self, look: &Look) -> String {
+        (self.text)(&self.view, look)
+    }
+    fn ids(&self) -> Vec<String> {
+        vec![self.view.id.to_string()]
+    }
+}
 
 /// The lines of a reservation: start and end with zone, then a line a site with its hosts and amounts.
 pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) -> String {
@@ -40,14 +64,9 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) 
     text
 }
 
-fn grant_text(grant: &GrantView, look: &Look) -> String {
-    let lost = match grant.lost.as_deref() {
-        Some("site_silent") => " LOST (its site does not answer)",
-        Some("taken_back") => " LOST (its site has taken it back)",
-        Some(_) => " LOST",
-        None => "",
-    };
-    format!("{} {}{}", safe(&grant.host), amounts_text(&grant.amounts), look.paint.bad(lost))
+fn grant_text(grant: &ReservedHost, look: &Look) -> String {
+    let lost = grant.lost.map_or_else(String::new, |loss| format!(" LOST ({loss})"));
+    format!("{} {}{}", safe(grant.host.as_str()), amounts_text(&grant.amounts), look.paint.bad(&lost))
 }
 
 /// How good a placement is, in words.
@@ -70,60 +89,73 @@ pub fn schedules_text(schedules: &[UsedSchedule]) -> String {
         return String::new();
     }
     let one = |used: &UsedSchedule| {
-        let site = safe(&site_text(&used.site, used.site_name.as_deref().filter(|name| !name.is_empty())));
-        let hosts = usize::try_from(used.hosts).unwrap_or(usize::MAX);
-        format!("{site} {}, {} old", counted(hosts, "host"), age_text(used.age_s))
+        let site = safe(&site_text(used.site.as_str(), &used.site_name));
+        format!("{site} {}, {} old", counted(used.hosts, "host"), age_text(Some(used.age_s)))
     };
     let mut parts: Vec<_> = schedules.iter().take(SHOWN).map(one).collect();
     if let Some(more) = schedules.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        let oldest = schedules.iter().filter_map(|used| used.age_s).reduce(f64::max);
+        let oldest = schedules.iter().map(|used| used.age_s).max();
         parts.push(format!("and {} more, the oldest of all {}", counted(more, "site"), age_text(oldest)));
     }
     format!("  schedules used: {}\n", parts.join("; "))
 }
 
-fn by_site(hosts: &[GrantView]) -> BTreeMap<(&str, Option<&str>), Vec<&GrantView>> {
+fn by_site(hosts: &[ReservedHost]) -> BTreeMap<(&str, &str), Vec<&ReservedHost>> {
     let mut sites: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for grant in hosts {
-        sites.entry((grant.site.as_str(), grant.site_name.as_deref())).or_default().push(grant);
+        sites.entry((grant.site.as_str(), grant.site_name.as_str())).or_default().push(grant);
     }
     sites
 }
 
 /// A line a host whose site says how it is reached.
 fn contacts_text(reservation: &ReservationView) -> String {
-    let line = |grant: &GrantView| {
-        grant.contact.as_ref().map(|contact| format!("  reach {}: {}\n", safe(&grant.host), safe(contact)))
+    let line = |grant: &ReservedHost| {
+        grant.contact.as_ref().map(|contact| format!("  reach {}: {}\n", safe(grant.host.as_str()), safe(contact)))
     };
     reservation.hosts.iter().filter(|grant| grant.lost.is_none()).filter_map(line).collect()
+}
+
+/// What is being done for a request, for a progress line.
+pub fn progress_text(view: &RequestView) -> String {
+    let doing = match (view.state, view.phase) {
+        (RequestState::Holding, _) => "holding hosts",
+        (RequestState::Planning, Some(WorkPhase::Find)) => "looking for hosts and planning",
+        (state, _) => state.words(),
+    };
+    let attempt = view.attempts.max(1);
+    match view.conflicts {
+        0 => format!("{doing} (attempt {attempt})"),
+        conflicts => format!("{doing} (attempt {attempt}, {conflicts} lost to others)"),
+    }
 }
 
 /// Everything about one request.
 pub fn request_text(view: &RequestView, look: &Look) -> String {
     let mut text = String::new();
     if let Some(reservation) = &view.reservation {
-        text.push_str(&reservation_text(&format!("{} {}", view.state, safe(&view.id)), reservation, look));
+        text.push_str(&reservation_text(&format!("{} {}", view.state, safe(view.id.as_str())), reservation, look));
         text.push_str(&contacts_text(reservation));
     } else {
-        let head = format!("{} {}", view.state, safe(&view.id));
+        let head = format!("{} {}", view.state, safe(view.id.as_str()));
         text.push_str(&format!("{}\n", look.paint.title(&head)));
     }
     if let Some(reason) = &view.reason {
         text.push_str(&format!("  reason: {} ({})\n", safe(&reason.detail), safe(&reason.code)));
     }
     if !view.state.is_settled() {
-        text.push_str(&format!("  now: {}\n", view.progress()));
+        text.push_str(&format!("  now: {}\n", progress_text(view)));
     }
     if let Some(base) = &view.extends {
-        text.push_str(&format!("  lengthens {}\n", safe(base)));
+        text.push_str(&format!("  lengthens {}\n", safe(base.as_str())));
     }
     for part in &view.extensions {
         let until = part.end.map_or_else(|| "-".to_owned(), |end| format_time(end, &look.zone));
-        let hosts = counted(usize::try_from(part.hosts).unwrap_or(usize::MAX), "host");
-        text.push_str(&format!("  extended until {until}: {hosts}, {} by {}\n", part.state, safe(&part.id)));
+        let hosts = counted(part.hosts, "host");
+        text.push_str(&format!("  extended until {until}: {hosts}, {} by {}\n", part.state, safe(part.id.as_str())));
     }
     if let Some(label) = &view.label {
-        text.push_str(&format!("  label: {}\n", safe(label)));
+        text.push_str(&format!("  label: {}\n", safe(label.as_str())));
     }
     if !view.user.is_empty() {
         text.push_str(&format!("  user: {}\n", safe(&view.user)));
@@ -131,7 +163,7 @@ pub fn request_text(view: &RequestView, look: &Look) -> String {
     text.push_str(&format!(
         "  submitted {}; {}, {} lost to others, {}\n",
         moment_text(view.submitted_ms, &look.zone),
-        counted(view.attempts as usize, "attempt"),
+        counted(view.attempts, "attempt"),
         view.conflicts,
         format_duration(Duration::from_millis(view.elapsed_ms)),
     ));
@@ -165,7 +197,10 @@ fn asked_text(view: &RequestView, zone: &TimeZone) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::views::tests::view, *};
+    use broker::negotiation::Loss;
+
+    use super::*;
+    use crate::api::samples::view;
 
     #[test]
     fn a_reservation_reads_as_a_person_would_say_it() {
@@ -186,10 +221,20 @@ mod tests {
         let hosts = &mut view.reservation.as_mut().unwrap().hosts;
         hosts[0].contact = Some("ssh ada@h1\u{1b}[31m".to_owned());
         hosts[1].contact = Some("ssh ada@b1".to_owned());
-        hosts[1].lost = Some("site_silent".to_owned());
+        hosts[1].lost = Some(Loss::SiteSilent);
         let text = request_text(&view, &Look::plain(TimeZone::UTC));
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("reach")).collect();
         assert_eq!(lines, ["  reach h1: ssh ada@h1\\u{1b}[31m"]);
+    }
+
+    #[test]
+    fn progress_names_the_phase_and_the_attempt() {
+        let mut at = view("planning", None);
+        at.phase = Some(WorkPhase::Find);
+        assert_eq!(progress_text(&at), "looking for hosts and planning (attempt 2, 1 lost to others)");
+        at.state = RequestState::Confirming;
+        at.conflicts = 0;
+        assert_eq!(progress_text(&at), "confirming (attempt 2)");
     }
 
     #[test]

@@ -85,37 +85,42 @@ fn wrong_request(error: &RequestError, now: &Zoned) -> CliError {
 
 /// Puts the flags over `draft`: single values replace, named amounts and attributes are added or replaced by name.
 fn with_flags(mut draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
-    let usage = |flag: &str, error: &dyn std::fmt::Display| CliError::Usage(format!("{flag}: {error}"));
     if let Some(label) = &args.id {
-        draft.id = Some(RequestId::new(label).map_err(|error| usage("--id", &error))?);
+        draft.id = Some(RequestId::new(label).map_err(|error| CliError::of_flag("--id", error))?);
     }
     draft.hosts = args.hosts.or(draft.hosts);
     draft.effort = args.effort.or(draft.effort);
     draft.move_on_loss |= args.move_on_loss;
     if let Some(text) = &args.duration {
-        draft.duration = Some(parse_span(text).map(seconds_of).map_err(|error| usage("--duration", &error))?);
+        draft.duration =
+            Some(parse_span(text).map(seconds_of).map_err(|error| CliError::of_flag("--duration", error))?);
     }
     for (flag, words, slot) in
         [("--earliest", &args.earliest, &mut draft.earliest), ("--latest", &args.latest, &mut draft.latest)]
     {
         if !words.is_empty() {
-            *slot = Some(parse_time(&words.join(" "), now).map_err(|error| usage(flag, &error))?);
+            *slot = Some(parse_time(&words.join(" "), now).map_err(|error| CliError::of_flag(flag, error))?);
         }
     }
     for (flag, texts, slot) in
         [("--total", &args.total, &mut draft.total), ("--per-host", &args.per_host, &mut draft.per_host)]
     {
-        slot.extend(amounts(texts).map_err(|error| usage(flag, &error))?);
+        slot.extend(amounts(texts).map_err(|error| CliError::of_flag(flag, error))?);
     }
     for text in &args.attributes {
         match text.split_once('=') {
             Some((key, value)) if !key.is_empty() => draft.attributes.insert(key.to_owned(), value.to_owned()),
-            _ => return Err(usage("--where", &format_args!("{text:?}: expected key=value, such as arch=x86_64"))),
+            _ => {
+                return Err(CliError::of_flag(
+                    "--where",
+                    format_args!("{text:?}: expected key=value, such as arch=x86_64"),
+                ));
+            }
         };
     }
     if !args.candidates.is_empty() {
         let hosts: Result<Vec<_>, _> = args.candidates.iter().map(|text| HostId::new(text)).collect();
-        draft.candidates = Some(hosts.map_err(|error| usage("--candidate", &error))?);
+        draft.candidates = Some(hosts.map_err(|error| CliError::of_flag("--candidate", error))?);
     }
     Ok(draft)
 }
@@ -177,7 +182,7 @@ mod tests {
             "-t",
             "2:00:00",
             "--earliest",
-            "now+1h",
+            "+1h",
             "--latest",
             "tomorrow 08:00",
             "--where",

@@ -2,13 +2,17 @@
 //!
 //! Invariant: as in `args`, nothing is said here about what they do.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use broker::request::Effort;
-use clap::{Args, ValueEnum};
+use broker::{request::Effort, time::Span};
+use clap::Args;
 
 use super::grid_args::KeyArgs;
-use crate::config::parse_effort;
+use crate::{
+    api::slots::Mode,
+    config::parse_effort,
+    text::time::{parse_duration, parse_span},
+};
 
 /// A request, as typed.
 #[derive(Debug, Clone, Default, Args)]
@@ -28,10 +32,10 @@ pub struct RequestArgs {
     /// What every single host must give, such as cpu=1; may be repeated
     #[arg(long, value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
     pub per_host: Vec<String>,
-    /// Earliest start, such as now+1h or 2026-11-21T08:00+01:00 [default: now]
+    /// Earliest start, such as +3h, tomorrow 08:00 or 2026-11-21T08:00+01:00 [default: now]
     #[arg(long, value_name = "TIME", num_args = 1..=2)]
     pub earliest: Vec<String>,
-    /// Latest start, such as tomorrow 08:00 [default: the node's reach behind the earliest]
+    /// Latest start, such as +1d or tomorrow 08:00 [default: the node's reach behind the earliest]
     #[arg(long, value_name = "TIME", num_args = 1..=2)]
     pub latest: Vec<String>,
     /// Attribute that every host must have, such as arch=x86_64; may be repeated
@@ -43,8 +47,7 @@ pub struct RequestArgs {
     /// How hard to look: fast, balanced, thorough [default: the node's]
     #[arg(long, value_name = "EFFORT", value_parser = parse_effort)]
     pub effort: Option<Effort>,
-    /// When hosts of the reservation are lost and cannot be replaced at its start, take all hosts anew at another start
-    /// inside the window
+    /// If lost hosts cannot be replaced at the reservation's start, choose all hosts again at another start inside the window
     #[arg(long)]
     pub move_on_loss: bool,
     /// Label of your own, by which the request can be named later
@@ -68,8 +71,8 @@ pub struct SubmitArgs {
     #[arg(long)]
     pub no_wait: bool,
     /// Wait no longer than this; the request goes on
-    #[arg(long, value_name = "DURATION", conflicts_with = "no_wait")]
-    pub timeout: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "no_wait")]
+    pub timeout: Option<Duration>,
 }
 
 /// The flags that write a single request; offline, requests come from a file.
@@ -110,31 +113,19 @@ pub struct PlanArgs {
     pub seed: Option<u64>,
 }
 
-/// What `kolo slots` looks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum SlotsMode {
-    /// When the hosts asked could be had first
-    #[default]
-    Earliest,
-    /// When most hosts could be had together; --hosts is the least and may be left out
-    Most,
-    /// How many hosts could be had at one time; --hosts may be left out
-    At,
-}
-
 /// `kolo slots`
 #[derive(Debug, Args)]
 pub struct SlotsArgs {
     /// Script whose #KOLO lines hold flags of the request, as for kolo submit
     #[arg(value_name = "SCRIPT")]
     pub script: Option<PathBuf>,
-    /// What to look for
+    /// What to look for; --hosts may be left out for most and at
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
-    pub mode: SlotsMode,
+    pub mode: Mode,
     /// The request.
     #[command(flatten)]
     pub request: RequestArgs,
-    /// The start that --mode at asks about [default: now]
+    /// The start that --mode at asks about, such as +3h [default: now]
     #[arg(long, value_name = "TIME", num_args = 1..=2)]
     pub at: Vec<String>,
 }
@@ -146,8 +137,8 @@ pub struct ExtendArgs {
     #[arg(value_name = "REQUEST")]
     pub selector: String,
     /// How much longer, such as 1h
-    #[arg(long, value_name = "DURATION")]
-    pub by: String,
+    #[arg(long, value_name = "DURATION", value_parser = parse_span)]
+    pub by: Span,
     /// The user's key.
     #[command(flatten)]
     pub key: KeyArgs,

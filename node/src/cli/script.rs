@@ -58,9 +58,7 @@ pub fn parse(file: &Path, text: &str, now: &Zoned) -> Result<Draft, CliError> {
             return Err(wrong(format!("{line:?}: expected {MARK} in capitals, a blank, and flags of kolo submit")));
         };
         if has_begun {
-            return Err(wrong(
-                "this line stands behind the first command: move it to the head of the script".to_owned(),
-            ));
+            return Err(wrong("this line is behind the first command: move it to the head of the script".to_owned()));
         }
         let words = shlex::split(flags).ok_or_else(|| wrong("a quote is not closed".to_owned()))?;
         let line = Line::try_parse_from(words).map_err(|error| wrong(complaint(&error)))?;
@@ -123,7 +121,7 @@ mod tests {
             ),
             ("\n#KOLO -N x\n", "job.sh:2: #KOLO: invalid value 'x' for '--hosts <COUNT>'"),
             ("#KOLO -t 90\n", "job.sh:1: #KOLO: --duration: \"90\" has no unit"),
-            ("#KOLO -N 5\nmake\n#KOLO -t 1h\n", "job.sh:3: #KOLO: this line stands behind the first command"),
+            ("#KOLO -N 5\nmake\n#KOLO -t 1h\n", "job.sh:3: #KOLO: this line is behind the first command"),
             ("#kolo -N 5\n", "job.sh:1: #KOLO: \"#kolo -N 5\": expected #KOLO in capitals"),
             ("#KOLO-N 5\n", "expected #KOLO in capitals, a blank"),
             ("#KOLO --id 'x\n", "a quote is not closed"),

@@ -8,16 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use broker::{
-    ids::{RequestId, SiteId},
-    request::Request,
-    time::Time,
-    trust::Authorization,
-};
-use serde::{Deserialize, Serialize};
+use broker::{ids::RequestId, request::Request, time::Time, trust::Authorization};
+use serde::Serialize;
 
 use super::{client::Client, commands::Context, error::CliError, grid_args::KeyArgs};
-use crate::trust::{Signer, Wallet, new_request_id};
+use crate::{
+    api::grid::Status,
+    trust::{Signer, Wallet, new_request_id},
+};
 
 /// The environment variable for `--key`.
 const KEY_VARIABLE: &str = "KOLO_KEY";
@@ -33,16 +31,6 @@ pub enum Submission {
     },
     /// For the node's operator.
     Plain(Box<Request>),
-}
-
-/// What signing needs of `GET /v1/status`.
-#[derive(Debug, Deserialize)]
-struct Status {
-    site: SiteId,
-    grid: String,
-    /// Nodes before credentials do not say.
-    #[serde(default)]
-    grid_form: String,
 }
 
 /// Signs `request` with the user's key, if there is one.
@@ -110,10 +98,13 @@ fn choose(wallets: &[Wallet], named: Option<&Path>, status: &Status) -> Result<O
 mod tests {
     use std::slice;
 
+    use serde_json::json;
+
     use super::*;
+    use crate::api::samples;
 
     fn status(grid_form: &str) -> Status {
-        Status { site: SiteId::new("s").unwrap(), grid: "lab".to_owned(), grid_form: grid_form.to_owned() }
+        samples::status(&json!({ "grid": "lab", "grid_form": grid_form }))
     }
 
     #[test]

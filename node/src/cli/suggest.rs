@@ -7,19 +7,17 @@ use std::collections::BTreeSet;
 use broker::request::Request;
 use strsim::osa_distance;
 
-use super::views::HostList;
+use crate::api::grid::HostList;
 
 /// The resources that every grid has words for.
 const RESOURCES: [&str; 5] = ["cpu", "disk", "gpu", "memory", "mhz"];
 
 /// The resource that `name` may stand for, when it is none of the common ones itself.
-#[must_use]
 pub fn resource(name: &str) -> Option<&'static str> {
     closest(&name.to_lowercase(), name, RESOURCES)
 }
 
 /// What in `request` no known host has, and what may have been meant.
-#[must_use]
 pub fn unknown_to_all(request: &Request, list: &HostList) -> Option<String> {
     let resources: BTreeSet<&str> =
         list.hosts.iter().flat_map(|host| host.resources.keys()).map(|name| name.as_str()).collect();
@@ -78,8 +76,8 @@ mod tests {
     #[test]
     fn what_no_host_has_is_named_with_what_may_have_been_meant() {
         let list: HostList = serde_json::from_str(
-            r#"{"hosts":[{"site":"s","site_name":null,"host":"h","resources":{"cpu":1,"bandwidth":1},
-            "attributes":{"arch":"x86_64","os":"linux"},"free_now":null,"schedule_age_s":null}]}"#,
+            r#"{"hosts":[{"site":"s","site_name":"","host":"h","resources":{"cpu":1,"bandwidth":1},
+            "attributes":{"arch":"x86_64","os":"linux"},"free_now":null,"schedule_age_s":null}],"next":null}"#,
         )
         .unwrap();
         for (rest, expected) in [

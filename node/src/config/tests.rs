@@ -5,8 +5,7 @@ use std::{fs, path::Path};
 use broker::{request::Effort, time::Millis};
 use clap::Parser;
 
-use super::{file::ConfigFile, *};
-use crate::text::document::{Syntax, tests::assert_that_no_list_is_taken};
+use super::*;
 
 #[derive(Parser)]
 struct Line {
@@ -34,11 +33,6 @@ fn load_file(file: &str) -> Result<NodeConfig, String> {
 }
 
 const ONE_HOST: &str = "[[hosts]]\nid = \"h1\"\nresources = { cpu = \"4\" }\n";
-
-#[test]
-fn a_configuration_takes_no_list_for_a_table() {
-    assert_that_no_list_is_taken::<ConfigFile>(Syntax::Toml);
-}
 
 #[test]
 fn shares_are_written_with_their_sign() {

@@ -27,7 +27,11 @@ use tracing::{debug, info};
 use self::places::{DoorLimits, Place, Places};
 use super::error::DaemonError;
 use crate::{
-    api::{self, ApiState, Via, tls::Tls},
+    api::{
+        self,
+        state::{ApiState, Via},
+        tls::Tls,
+    },
     config::NodeConfig,
     runtime::open_files::Shares,
 };

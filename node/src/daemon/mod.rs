@@ -26,7 +26,7 @@ use tracing::{info, warn};
 use self::doors::Doors;
 pub use self::error::DaemonError;
 use crate::{
-    api::{ApiState, events::watch_sites, session::Sessions},
+    api::{events::watch_sites, sessions::Sessions, state::ApiState},
     config::{LogConfig, LogFormat, NodeConfig},
     entry::{
         bookings::Bookings,

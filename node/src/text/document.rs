@@ -34,7 +34,6 @@ pub enum Syntax {
 
 impl Syntax {
     /// JSON for `*.json`, TOML for everything else.
-    #[must_use]
     pub fn of(file: &Path) -> Syntax {
         if file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
             Syntax::Json
@@ -85,7 +84,6 @@ impl fmt::Display for Place<'_> {
 
 impl DocumentError {
     /// A complaint about one key, found after parsing.
-    #[must_use]
     pub fn about(file: &Path, key: impl Into<String>, message: impl fmt::Display) -> DocumentError {
         DocumentError::Content { file: file.to_owned(), line: None, key: key.into(), message: message.to_string() }
     }
@@ -205,29 +203,10 @@ impl<'de> Deserialize<'de> for Written {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use std::collections::BTreeMap;
 
-    use super::{super::shape, *};
-
-    /// Checks that a document of `T` takes no list for a table, wherever one is.
-    pub fn assert_that_no_list_is_taken<T: DeserializeOwned>(syntax: Syntax) {
-        shape::assert_that_no_list_is_taken::<T>(|document| {
-            let text = match syntax {
-                // TOML has no documents but tables.
-                Syntax::Toml if !document.is_object() => return Err(String::new()),
-                Syntax::Toml => toml::to_string(document).unwrap(),
-                Syntax::Json => document.to_string(),
-            };
-            match parse::<T>(Path::new("f"), &text, syntax) {
-                Ok(_) => Ok(()),
-                Err(DocumentError::Content { key, message, .. }) if message.contains("invalid type: a list") => {
-                    Err(key)
-                }
-                Err(error) => panic!("{text}: {error}"),
-            }
-        });
-    }
+    use super::*;
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -5,7 +5,5 @@
 pub mod document;
 pub mod request_file;
 pub mod safe;
-#[cfg(test)]
-pub mod shape;
 pub mod time;
 pub mod words;

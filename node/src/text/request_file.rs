@@ -58,7 +58,6 @@ pub enum Missing {
 
 impl Missing {
     /// The key of a request's document.
-    #[must_use]
     pub fn key(self) -> &'static str {
         match self {
             Missing::Hosts => "hosts",
@@ -227,12 +226,6 @@ mod tests {
         assert_eq!((draft.earliest, draft.latest), (Some(Time(0)), Some(Time(82_800))));
         assert_eq!(draft.total[&ResourceName::new("cpu").unwrap()], Amount(12_000));
         assert_eq!(draft.candidates.unwrap().len(), 2);
-    }
-
-    #[test]
-    fn no_list_is_taken_for_a_table() {
-        document::tests::assert_that_no_list_is_taken::<RequestText>(Syntax::Toml);
-        document::tests::assert_that_no_list_is_taken::<RequestText>(Syntax::Json);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! Invariant: what is returned holds no character that moves the cursor, colours, or turns the direction of the text around.
 
 /// `text` on one line and without anything that moves the cursor, colours, or turns the direction of the text around.
-#[must_use]
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -24,7 +23,6 @@ fn drives_terminal(c: char) -> bool {
 
 /// A JSON text with the same value. JSON itself escapes only ASCII control characters; others can stand in strings only,
 /// where `\u` may take their place.
-#[must_use]
 pub fn json_safe(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {

@@ -33,16 +33,16 @@ pub fn or_dash(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
 }
 
-/// A length of time in seconds, rounded to whole ones; `-` when unknown.
-pub fn age_text(seconds: Option<f64>) -> String {
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.round()).ok());
-    duration.map_or_else(|| "-".to_owned(), format_duration)
+/// A length of time in seconds; `-` when unknown.
+pub fn age_text(seconds: Option<u64>) -> String {
+    seconds.map_or_else(|| "-".to_owned(), |seconds| format_duration(Duration::from_secs(seconds)))
 }
 
-/// A site's name with the end of its id, since names are not unique: `alpha (..aB3dE9xY)`.
-pub fn site_text(site: &str, name: Option<&str>) -> String {
+/// A site's name with the end of its id, since names are not unique: `alpha (..aB3dE9xY)`; only the end when the name is
+/// not known.
+pub fn site_text(site: &str, name: &str) -> String {
     let tail = tail_of(site);
-    name.map_or_else(|| tail.clone(), |name| format!("{name} ({tail})"))
+    if name.is_empty() { tail } else { format!("{name} ({tail})") }
 }
 
 /// `1 host`, `2 hosts`.
@@ -73,9 +73,8 @@ mod tests {
     #[test]
     fn unknown_and_empty_things_are_dashes() {
         assert_eq!(age_text(None), "-");
-        assert_eq!(age_text(Some(61.6)), "1m 2s");
-        assert_eq!(age_text(Some(f64::NAN)), "-");
+        assert_eq!(age_text(Some(62)), "1m 2s");
         assert_eq!(amounts_text(&Amounts::new()), "-");
-        assert_eq!(site_text("short", None), "short");
+        assert_eq!(site_text("short", ""), "short");
     }
 }

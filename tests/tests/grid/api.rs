@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeSet,
     fs,
+    path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
 
-use end_to_end::{Node, hosts};
+use end_to_end::{Node, binary, hosts};
 use serde_json::{Value, json};
 
 pub(super) struct Api {
@@ -294,6 +296,16 @@ fn who_is_not_known_learns_nothing_and_pages_of_others_are_refused() {
     }
     let (_, _, opened) = api.call("POST", "/v1/session", &[], Some(r#"{"token":"00"}"#));
     assert_eq!(opened["status"], 401);
+}
+
+#[test]
+fn a_client_that_a_generator_makes_of_the_description_reserves_a_host() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are in the workspace");
+    let output = Command::new(root.join("scripts/test-openapi")).arg(binary("kolo")).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    // Without Python or its packages, the last line says that the test was skipped.
+    eprintln!("{said}");
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Calls and clients of the measurement below.

@@ -5,7 +5,8 @@ use clap::CommandFactory;
 use super::Context;
 use crate::cli::{
     args::{Cli, CompletionsArgs},
-    error::{CliError, Exit},
+    error::CliError,
+    exit::Exit,
 };
 
 /// Runs the command.

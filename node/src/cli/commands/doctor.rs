@@ -7,6 +7,7 @@
 
 mod credentials;
 mod feed;
+mod finding;
 mod identity;
 mod running;
 
@@ -14,11 +15,13 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use serde::Serialize;
 
+use self::finding::{Finding, Level};
 use super::Context;
 use crate::{
     cli::{
         args::DoctorArgs,
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report},
     },
     config::{API_TOKEN_FILE, disk::Disk},
@@ -33,45 +36,6 @@ use crate::{
 /// Free space below which a ledger may soon fail to be written: a few journals and snapshots.
 const FREE_MIB_MIN: u64 = 256;
 
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Level {
-    Good,
-    Note,
-    Problem,
-}
-
-impl Level {
-    fn name(self) -> &'static str {
-        match self {
-            Level::Good => "good",
-            Level::Note => "note",
-            Level::Problem => "PROBLEM",
-        }
-    }
-}
-
-/// What one check has found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Finding {
-    check: &'static str,
-    level: Level,
-    what: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to_do: Option<String>,
-}
-
-impl Finding {
-    fn new(check: &'static str, level: Level, what: impl Into<String>) -> Finding {
-        Finding { check, level, what: what.into(), to_do: None }
-    }
-
-    fn problem(check: &'static str, what: impl Into<String>, to_do: impl Into<String>) -> Finding {
-        Finding { to_do: Some(to_do.into()), ..Finding::new(check, Level::Problem, what) }
-    }
-}
-
 type Check = fn(&Path) -> Vec<Finding>;
 
 /// All checks, in the order in which they are shown.
@@ -84,9 +48,6 @@ struct Findings {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     let data_dir = match &context.global.data_dir {
         Some(directory) => directory.clone(),
@@ -100,7 +61,7 @@ pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     if let Some(service) = context.surroundings.service_data_dir.as_ref().filter(|_| is_other) {
         let what = format!("the service of this machine has its own in {}", service.display());
         let to_do = format!("to look at that one, as root: kolo doctor --data-dir {}", service.display());
-        findings.findings.push(Finding { to_do: Some(to_do), ..Finding::new("service", Level::Note, what) });
+        findings.findings.push(Finding::note("service", what, to_do));
     }
     let user_dir = context.surroundings.user_dir();
     let zone = context.now.time_zone();
@@ -118,10 +79,6 @@ fn examine(data_dir: &Path) -> Findings {
 }
 
 impl Report for Findings {
-    fn body(&self) -> impl Serialize {
-        self
-    }
-
     fn text(&self, look: &Look) -> String {
         let mut text = format!("data directory {}\n", safe(&self.data_dir));
         for finding in &self.findings {
@@ -175,7 +132,7 @@ fn check_directory(data_dir: &Path) -> Vec<Finding> {
         }
     }
     if findings.is_empty() {
-        findings.push(Finding::new(CHECK, Level::Good, "it is private to its owner"));
+        findings.push(Finding::good(CHECK, "it is private to its owner"));
     }
     findings
 }
@@ -184,7 +141,7 @@ fn check_disk(data_dir: &Path) -> Vec<Finding> {
     const CHECK: &str = "disk";
     let disk = match Disk::of(data_dir) {
         Ok(disk) => disk,
-        Err(error) => return vec![Finding::new(CHECK, Level::Note, format!("the system does not tell: {error}"))],
+        Err(error) => return vec![Finding::new(CHECK, Level::Note, format!("the system reports an error: {error}"))],
     };
     let what = format!("{} MiB are free for {}", disk.free_mib, data_dir.display());
     vec![if disk.is_read_only {
@@ -193,7 +150,7 @@ fn check_disk(data_dir: &Path) -> Vec<Finding> {
         let to_do = format!("make room for at least {FREE_MIB_MIN} MiB: a node whose ledger cannot be written stops");
         Finding::problem(CHECK, what, to_do)
     } else {
-        Finding::new(CHECK, Level::Good, what)
+        Finding::good(CHECK, what)
     }]
 }
 
@@ -220,7 +177,7 @@ fn check_ledger(data_dir: &Path) -> Vec<Finding> {
                 summary.groups,
                 if summary.is_torn { torn } else { "" }
             );
-            Finding::new(CHECK, Level::Good, what)
+            Finding::good(CHECK, what)
         }
         Inspection::Bad(error) => {
             let to_do = advice(&error, data_dir);
@@ -250,7 +207,7 @@ fn salvage(data_dir: &Path) -> Finding {
          show whether theirs still stand",
         salvaged.moved_to.display()
     );
-    Finding { to_do: Some(to_do), ..Finding::new(CHECK, Level::Note, what) }
+    Finding::note(CHECK, what, to_do)
 }
 
 /// What an owner can do about a ledger that does not open.
@@ -280,7 +237,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::cli::{output::OutputFormat, samples::printed};
 
     fn levels(findings: &Findings, check: &str) -> Vec<Level> {
         findings.findings.iter().filter(|finding| finding.check == check).map(|finding| finding.level).collect()

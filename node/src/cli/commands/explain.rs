@@ -1,15 +1,15 @@
 //! `kolo explain`: which constraint cut how many hosts, and what every asked site answered.
 
 use jiff::tz::TimeZone;
-use serde::Serialize;
 
 use super::{Context, path_of};
 use crate::{
+    api::explanation::{AttemptView, Explanation, RoundView},
     cli::{
         args::SelectorArgs,
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report},
-        views::{AttemptView, Explanation, RoundView},
     },
     text::{
         safe::safe,
@@ -19,9 +19,6 @@ use crate::{
 };
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context, args: &SelectorArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let explanation: Explanation = client.get(&format!("{}/explain", path_of(&client, &args.selector)?))?;
@@ -30,11 +27,8 @@ pub fn run(context: &mut Context, args: &SelectorArgs) -> Result<Exit, CliError>
 }
 
 impl Report for Explanation {
-    fn body(&self) -> impl Serialize {
-        self
-    }
     fn text(&self, look: &Look) -> String {
-        let mut text = format!("{} {}", self.state, safe(&self.id));
+        let mut text = format!("{} {}", self.state, safe(self.id.as_str()));
         if let Some(reason) = &self.reason {
             text.push_str(&format!(": {} ({})", safe(&reason.detail), safe(&reason.code)));
         }
@@ -51,7 +45,7 @@ impl Report for Explanation {
         text
     }
     fn ids(&self) -> Vec<String> {
-        vec![self.id.clone()]
+        vec![self.id.to_string()]
     }
 }
 
@@ -61,12 +55,12 @@ fn round_text(number: usize, round: &RoundView, zone: &TimeZone) -> String {
         round.known_hosts, round.asked_hosts, round.multiplier, round.found_hosts
     );
     for cut in &round.cut {
-        let hosts = usize::try_from(cut.hosts).unwrap_or(usize::MAX);
-        text.push_str(&format!("  {} cut {}\n", safe(&cut.constraint), counted(hosts, "host")));
+        let hosts = counted(usize::try_from(cut.hosts).unwrap_or(usize::MAX), "host");
+        text.push_str(&format!("  {} cut {hosts}\n", safe(&cut.constraint)));
     }
     if round.without_schedule > 0 {
-        let hosts = usize::try_from(round.without_schedule).unwrap_or(usize::MAX);
-        text.push_str(&format!("  {} left out: schedule not known\n", counted(hosts, "host")));
+        let hosts = counted(round.without_schedule, "host");
+        text.push_str(&format!("  {hosts} left out: schedule not known\n"));
     }
     text.push_str(&format!("  {}", safe(&round.outcome)));
     // What is told of a start is the same time in UTC.
@@ -82,11 +76,10 @@ fn round_text(number: usize, round: &RoundView, zone: &TimeZone) -> String {
 fn attempt_text(attempt: &AttemptView, zone: &TimeZone) -> String {
     let mut text = format!("attempt {} for {}\n", attempt.attempt, format_time(attempt.start, zone));
     for answer in &attempt.sites {
-        let hosts = usize::try_from(answer.hosts).unwrap_or(usize::MAX);
         text.push_str(&format!(
-            "  {} ({}): {} after {:.1} ms",
-            safe(&site_text(&answer.site, answer.site_name.as_deref())),
-            counted(hosts, "host"),
+            "  {} ({}): {} after {} ms",
+            safe(&site_text(answer.site.as_str(), &answer.site_name)),
+            counted(answer.hosts, "host"),
             safe(&answer.answer),
             answer.milliseconds
         ));
@@ -101,25 +94,25 @@ fn attempt_text(attempt: &AttemptView, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::cli::{output::OutputFormat, samples::printed};
 
     #[test]
     fn an_explanation_names_constraints_and_answers() {
         let explanation: Explanation = serde_json::from_str(
-            r#"{"id":"r-1","state":"failed","reason":{"code":"patience_over","detail":"60 s are over"},
+            r#"{"id":"r-1","user":"","state":"failed","reason":{"code":"patience_over","detail":"60 s are over"},
             "rounds":[{"multiplier":3,"asked_hosts":15,"found_hosts":6,"known_hosts":60,"without_schedule":2,
               "cut":[{"constraint":"attribute arch=x86_64","hosts":50},{"constraint":"per_host memory>=4GiB","hosts":1}],
               "outcome":"planned","start":1763712000,"detail":""}],
             "attempts":[{"attempt":1,"start":1763712000,"sites":[
               {"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":2,"answer":"refused","detail":"cpu short by 1",
-               "milliseconds":1.25}]}]}"#,
+               "milliseconds":12}]}]}"#,
         )
         .unwrap();
         assert_eq!(
             printed(&explanation, OutputFormat::Table),
             "failed r-1: 60 s are over (patience_over)\nround 1: of 60 known hosts, 15 asked for (M = 3), 6 found\n  \
              attribute arch=x86_64 cut 50 hosts\n  per_host memory>=4GiB cut 1 host\n  2 hosts left out: schedule not known\n  planned for 2025-11-21 \
-             08:00:00+00:00\nattempt 1 for 2025-11-21 08:00:00+00:00\n  alpha (..aaaa1111) (2 hosts): refused after 1.2 \
+             08:00:00+00:00\nattempt 1 for 2025-11-21 08:00:00+00:00\n  alpha (..aaaa1111) (2 hosts): refused after 12 \
              ms: cpu short by 1\n"
         );
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    ids::HostId,
+    ids::{HostId, RequestId},
     request::{Request, RequestDocument},
     resources::Amounts,
     time::{Span, Time},
@@ -16,20 +16,21 @@ use serde::Serialize;
 
 use super::{Context, path_of, waiting};
 use crate::{
+    api::request_view::{RequestView, ReservationView, ReservedHost},
     cli::{
         client::request_path,
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report},
         report::reservation_text,
         request_args::ExtendArgs,
         signing,
-        views::{GrantView, RequestView, ReservationView},
     },
     site::extension_label::label_behind,
     text::{
         request_file::seconds_of,
         safe::safe,
-        time::{format_span, format_time, parse_span},
+        time::{format_span, format_time},
     },
 };
 
@@ -41,15 +42,14 @@ const REQUESTS_MAX: usize = 64;
 /// # Errors
 /// [`CliError`]; [`CliError::Hinted`] around [`CliError::Unreserved`] when the hosts are not free then.
 pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
-    let by = parse_span(&args.by).map_err(|error| CliError::Usage(format!("--by: {error}")))?;
     let client = context.connect()?;
     let named: RequestView = client.get(&path_of(&client, &args.selector)?)?;
     // What lengthens a reservation is a part of it.
     let before = match &named.extends {
-        Some(base) => client.get(&request_path(base))?,
+        Some(base) => client.get(&request_path(base.as_str()))?,
         None => named,
     };
-    let reservation = before.reservation.as_ref().filter(|_| before.state.stands());
+    let reservation = before.reservation.as_ref().filter(|_| before.state.is_reserved());
     let Some(reservation) = reservation.filter(|reservation| reservation.end > context.time()) else {
         let why = format!("request {} is {}: there is nothing to go on from", before.id, before.state);
         return Err(CliError::NotExtended { why });
@@ -59,7 +59,7 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
         return Err(CliError::NotExtended { why });
     }
     let end = format_time(reservation.end, context.now.time_zone());
-    let requests = requests_behind(&before, reservation, seconds_of(by))?;
+    let requests = requests_behind(&before, reservation, seconds_of(args.by))?;
     let mut added = Vec::with_capacity(requests.len());
     for request in requests {
         let one = signing::submission(context, &client, &args.key, request)
@@ -81,12 +81,12 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
             Err(error) => error,
         };
         for view in &added {
-            let _: RequestView = client.delete(&request_path(&view.id))?;
+            let _: RequestView = client.delete(&request_path(view.id.as_str()))?;
         }
         return Err(wrong);
     }
-    let after = client.get(&request_path(&before.id))?;
-    context.output.print(&Extended { after, by: Span(seconds_of(by).unsigned_abs()), added })?;
+    let after: RequestView = client.get(&request_path(before.id.as_str()))?;
+    context.output.print(&extended(after, args.by, added))?;
     Ok(Exit::Done)
 }
 
@@ -100,7 +100,7 @@ fn fits(added: &RequestView, reservation: &ReservationView) -> bool {
 }
 
 /// What each host gives.
-fn shares(hosts: &[GrantView]) -> BTreeMap<(&str, &str), &Amounts> {
+fn shares(hosts: &[ReservedHost]) -> BTreeMap<(&str, &str), &Amounts> {
     hosts.iter().map(|grant| ((grant.site.as_str(), grant.host.as_str()), &grant.amounts)).collect()
 }
 
@@ -111,15 +111,14 @@ fn requests_behind(
     seconds: i64,
 ) -> Result<Vec<Request>, CliError> {
     let wrong = |error: &dyn std::fmt::Display| CliError::NotExtended { why: error.to_string() };
-    let label = label_behind(&before.id).map_err(|error| wrong(&error))?;
+    let label = label_behind(before.id.as_str()).map_err(|error| wrong(&error))?;
     let names: BTreeSet<&str> = reservation.hosts.iter().map(|grant| grant.host.as_str()).collect();
     if names.len() < reservation.hosts.len() {
         return Err(wrong(&"hosts of several sites have the same name, and a request names hosts without their sites"));
     }
     let mut alike: BTreeMap<&Amounts, Vec<HostId>> = BTreeMap::new();
     for grant in &reservation.hosts {
-        let host = HostId::new(&grant.host).map_err(|error| wrong(&error))?;
-        alike.entry(&grant.amounts).or_default().push(host);
+        alike.entry(&grant.amounts).or_default().push(grant.host.clone());
     }
     if alike.len() > REQUESTS_MAX {
         let why =
@@ -145,45 +144,44 @@ fn requests_behind(
     alike.into_iter().map(request).collect()
 }
 
+/// What was added, and until when the reservation lasts now.
+#[derive(Serialize)]
 struct Extended {
-    /// The reservation as it is now.
-    after: RequestView,
-    by: Span,
+    extends: RequestId,
+    end: Option<Time>,
     added: Vec<RequestView>,
+    /// The reservation as it is now.
+    #[serde(skip)]
+    reservation: Option<ReservationView>,
+    #[serde(skip)]
+    by: Span,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    extends: &'a str,
-    end: Option<Time>,
-    added: &'a [RequestView],
+fn extended(after: RequestView, by: Span, added: Vec<RequestView>) -> Extended {
+    let end = after.reservation.as_ref().map(|reservation| reservation.end);
+    Extended { extends: after.id, end, added, reservation: after.reservation, by }
 }
 
 impl Report for Extended {
-    fn body(&self) -> impl Serialize {
-        let end = self.after.reservation.as_ref().map(|reservation| reservation.end);
-        Body { extends: &self.after.id, end, added: &self.added }
-    }
-
     fn text(&self, look: &Look) -> String {
-        let head = format!("extended {} by {}", safe(&self.after.id), format_span(self.by));
-        match &self.after.reservation {
+        let head = format!("extended {} by {}", safe(self.extends.as_str()), format_span(self.by));
+        match &self.reservation {
             Some(reservation) => reservation_text(&head, reservation, look),
             None => format!("{}\n", look.paint.title(&head)),
         }
     }
 
     fn ids(&self) -> Vec<String> {
-        self.added.iter().map(|view| view.id.clone()).collect()
+        self.added.iter().map(|view| view.id.to_string()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{
-        output::{OutputFormat, tests::printed},
-        views::tests::view,
+    use crate::{
+        api::samples::view,
+        cli::{output::OutputFormat, samples::printed},
     };
 
     #[test]
@@ -207,7 +205,7 @@ mod tests {
             "one request when all give the same"
         );
         assert!(!fits(&before, &reservation));
-        reservation.hosts[0].host = "b1".to_owned();
+        reservation.hosts[0].host = HostId::new("b1").unwrap();
         let error = requests_behind(&before, &reservation, 3600).unwrap_err();
         assert!(error.to_string().contains("the same name"), "{error}");
     }
@@ -215,8 +213,8 @@ mod tests {
     #[test]
     fn the_added_time_has_ids_of_its_own() {
         let mut added = view("confirmed", None);
-        added.id = "new".to_owned();
-        let extended = Extended { after: view("active", None), by: Span(3600), added: vec![added] };
+        added.id = RequestId::new("new").unwrap();
+        let extended = extended(view("active", None), Span(3600), vec![added]);
         let text = printed(&extended, OutputFormat::Table);
         assert!(text.starts_with("extended r-42 by 1h: 3 hosts at 2 sites from "), "{text}");
         let json: serde_json::Value = serde_json::from_str(&printed(&extended, OutputFormat::Json)).unwrap();

@@ -1,21 +1,17 @@
 //! `kolo hosts`: the hosts of the grid, as this node knows them.
 
-use serde::Serialize;
-
 use super::Context;
 use crate::{
+    api::grid::HostList,
     cli::{
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report, columns},
-        views::HostList,
     },
     text::words::{age_text, amounts_text, attributes_text, site_text},
 };
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let list = client.hosts()?;
@@ -24,17 +20,14 @@ pub fn run(context: &mut Context) -> Result<Exit, CliError> {
 }
 
 impl Report for HostList {
-    fn body(&self) -> impl Serialize {
-        self
-    }
     fn text(&self, look: &Look) -> String {
         columns(
             look,
             ["HOST", "SITE", "CAPACITY", "FREE NOW", "ATTRIBUTES", "AGE"],
             self.hosts.iter().map(|host| {
                 [
-                    host.host.clone(),
-                    site_text(&host.site, host.site_name.as_deref()),
+                    host.host.to_string(),
+                    site_text(host.site.as_str(), &host.site_name),
                     amounts_text(&host.resources),
                     host.free_now.as_ref().map_or_else(|| "unknown".to_owned(), amounts_text),
                     attributes_text(&host.attributes),
@@ -51,14 +44,14 @@ impl Report for HostList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::cli::{output::OutputFormat, samples::printed};
 
     #[test]
     fn hosts_are_listed_with_capacity_and_what_is_free() {
         let list: HostList = serde_json::from_str(
             r#"{"hosts":[{"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h1","resources":{"cpu":4000,
             "memory":3072},"attributes":{"arch":"x86_64"},"free_now":{"cpu":500},
-            "schedule_age_s":3.2}]}"#,
+            "schedule_age_s":3}],"next":null}"#,
         )
         .unwrap();
         assert_eq!(

@@ -14,7 +14,8 @@ use serde::Serialize;
 use super::{Context, grid::site_name};
 use crate::{
     cli::{
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         grid_args::JoinArgs,
         output::{Look, Report},
     },
@@ -143,9 +144,6 @@ struct Joined {
 }
 
 impl Report for Joined {
-    fn body(&self) -> impl Serialize {
-        self
-    }
     fn text(&self, _: &Look) -> String {
         let directory = safe(&self.directory.display().to_string());
         let mut text = format!("joined grid {}; keys and credentials are in {directory}\n", self.grid);

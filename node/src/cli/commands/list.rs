@@ -2,15 +2,15 @@
 
 use broker::time::Span;
 use jiff::tz::TimeZone;
-use serde::Serialize;
 
 use super::Context;
 use crate::{
+    api::request_view::{RequestList, RequestView},
     cli::{
         args::ListArgs,
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report, columns},
-        views::{RequestList, RequestView},
     },
     text::{
         time::{format_span, format_time},
@@ -19,9 +19,6 @@ use crate::{
 };
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context, args: &ListArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let list: RequestList = client.get(&format!("/v1/requests?limit={}", args.limit))?;
@@ -30,9 +27,6 @@ pub fn run(context: &mut Context, args: &ListArgs) -> Result<Exit, CliError> {
 }
 
 impl Report for RequestList {
-    fn body(&self) -> impl Serialize {
-        self
-    }
     fn text(&self, look: &Look) -> String {
         if self.requests.is_empty() {
             return "no requests yet\n".to_owned();
@@ -44,14 +38,14 @@ impl Report for RequestList {
         )
     }
     fn ids(&self) -> Vec<String> {
-        self.requests.iter().map(|view| view.id.clone()).collect()
+        self.requests.iter().map(|view| view.id.to_string()).collect()
     }
 }
 
 fn row(view: &RequestView, zone: &TimeZone) -> [String; 8] {
     [
-        view.id.clone(),
-        or_dash(view.label.clone().unwrap_or_default()),
+        view.id.to_string(),
+        or_dash(view.label.as_ref().map(ToString::to_string).unwrap_or_default()),
         view.state.to_string(),
         view.request.hosts().to_string(),
         format_span(duration_of(view)),
@@ -69,25 +63,25 @@ fn duration_of(view: &RequestView) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{
-        output::{OutputFormat, tests::printed},
-        views::tests::view,
+    use crate::{
+        api::samples::view,
+        cli::{output::OutputFormat, samples::printed},
     };
 
     #[test]
     fn requests_are_listed_in_columns() {
         let mut hostile = view("rejected", Some(("no_window", "x")));
-        hostile.label = Some("a\u{1b}[31m".to_owned());
-        let list = RequestList { requests: vec![view("confirmed", None), hostile] };
+        hostile.reason.as_mut().unwrap().code = "a\u{1b}[31m".to_owned();
+        let list = RequestList { requests: vec![view("confirmed", None), hostile], next: None };
         assert_eq!(
             printed(&list, OutputFormat::Table),
-            "ID    LABEL        STATE      HOSTS  DURATION  START                      SUBMITTED                  REASON\n\
-             r-42  mine         confirmed  3      2h        2025-11-21 08:00:00+00:00  2025-11-21 04:40:00+00:00  -\n\
-             r-42  a\\u{1b}[31m  rejected   3      2h        -                          2025-11-21 04:40:00+00:00  \
-             no_window\n"
+            "ID    LABEL  STATE      HOSTS  DURATION  START                      SUBMITTED                  REASON\n\
+             r-42  mine   confirmed  3      2h        2025-11-21 08:00:00+00:00  2025-11-21 04:40:00+00:00  -\n\
+             r-42  mine   rejected   3      2h        -                          2025-11-21 04:40:00+00:00  \
+             a\\u{1b}[31m\n"
         );
         assert_eq!(printed(&list, OutputFormat::Quiet), "r-42\nr-42\n");
-        let none = RequestList { requests: vec![] };
-        assert_eq!(printed(&none, OutputFormat::Json), "{\"schema\":\"kolo-cli/1\",\"requests\":[]}\n");
+        let none = RequestList { requests: vec![], next: None };
+        assert_eq!(printed(&none, OutputFormat::Json), "{\"schema\":\"kolo-cli/1\",\"requests\":[],\"next\":null}\n");
     }
 }

@@ -1,33 +1,27 @@
 //! `kolo local`: the owner's own work enters the schedule, so that the grid does not get what the owner uses.
 
-use broker::{
-    amount::parse_amount,
-    ids::HostId,
-    resources::{Amounts, ResourceName},
-    time::Time,
-};
-use serde::{Deserialize, Serialize};
+use broker::{amount::parse_amount, ids::HostId, resources::ResourceName};
+use serde::Serialize;
 
 use super::Context;
 use crate::{
+    api::local::{LocalEntry, LocalList, LocalView},
     cli::{
         client::local_path,
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         local_args::{LocalAddArgs, LocalArgs, LocalCommand},
         output::{Look, Report, columns},
         request,
     },
     text::{
         safe::safe,
-        time::{format_time, parse_span, parse_time},
+        time::format_time,
         words::{amounts_text, or_dash},
     },
 };
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context, args: &LocalArgs) -> Result<Exit, CliError> {
     match &args.command {
         LocalCommand::Add(args) => {
@@ -47,68 +41,38 @@ pub fn run(context: &mut Context, args: &LocalArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Body of `POST /v1/local`.
-#[derive(Debug, Serialize)]
-struct Entry {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<HostId>,
-    start: Time,
-    end: Time,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    amounts: Option<Amounts>,
-}
-
-fn checked(args: &LocalAddArgs, context: &Context) -> Result<Entry, CliError> {
-    let usage = |flag: &str, error: &dyn std::fmt::Display| CliError::Usage(format!("{flag}: {error}"));
-    let time =
-        |flag: &str, words: &[String]| parse_time(&words.join(" "), &context.now).map_err(|error| usage(flag, &error));
-    let start = if args.from.is_empty() { context.time() } else { time("--from", &args.from)? };
-    let end = match &args.duration {
-        Some(text) => start + parse_span(text).map_err(|error| usage("--for", &error))?,
-        None => time("--until", &args.until)?,
+fn checked(args: &LocalAddArgs, context: &Context) -> Result<LocalEntry, CliError> {
+    let start = context.time_of("--from", &args.from)?.unwrap_or_else(|| context.time());
+    let end = match args.duration {
+        Some(duration) => Some(start + duration),
+        None => context.time_of("--until", &args.until)?,
     };
-    if end <= start {
-        return Err(CliError::Usage("--until: expected a time behind --from".to_owned()));
-    }
-    let mut amounts = request::amounts(&args.uses).map_err(|error| usage("--use", &error))?;
+    let end = end.filter(|end| *end > start);
+    let end = end.ok_or_else(|| CliError::Usage("--until: expected a time behind --from".to_owned()))?;
+    let mut amounts = request::amounts(&args.uses).map_err(|error| CliError::of_flag("--use", error))?;
     for (name, text) in [("cpu", &args.cpu), ("memory", &args.memory), ("disk", &args.disk), ("gpu", &args.gpu)] {
         let Some(text) = text else { continue };
         let flag = format!("--{name}");
-        let name = ResourceName::new(name).map_err(|error| usage(&flag, &error))?;
-        amounts.insert(name.clone(), parse_amount(&name, text).map_err(|error| usage(&flag, &error))?);
+        let name = ResourceName::new(name).map_err(|error| CliError::of_flag(&flag, error))?;
+        amounts.insert(name.clone(), parse_amount(&name, text).map_err(|error| CliError::of_flag(&flag, error))?);
     }
-    let host = args.host.as_ref().map(|text| HostId::new(text).map_err(|error| usage("--host", &error))).transpose()?;
-    Ok(Entry { host, start, end, amounts: (!amounts.is_empty()).then_some(amounts) })
-}
-
-/// Own work, as the API shows it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct LocalView {
-    id: String,
-    host: Option<String>,
-    start: Time,
-    end: Time,
-    amounts: Amounts,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct LocalList {
-    local: Vec<LocalView>,
+    let host = args
+        .host
+        .as_ref()
+        .map(|text| HostId::new(text).map_err(|error| CliError::of_flag("--host", error)))
+        .transpose()?;
+    Ok(LocalEntry { host, start, end, amounts: (!amounts.is_empty()).then_some(amounts) })
 }
 
 impl Report for LocalList {
-    fn body(&self) -> impl Serialize {
-        self
-    }
-
     fn text(&self, look: &Look) -> String {
         if self.local.is_empty() {
             return "no own work is entered\n".to_owned();
         }
         let row = |work: &LocalView| {
             [
-                work.id.clone(),
-                or_dash(work.host.clone().unwrap_or_default()),
+                work.id.to_string(),
+                or_dash(work.host.as_ref().map(ToString::to_string).unwrap_or_default()),
                 amounts_text(&work.amounts),
                 format_time(work.start, &look.zone),
                 format_time(work.end, &look.zone),
@@ -118,42 +82,41 @@ impl Report for LocalList {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.local.iter().map(|work| work.id.clone()).collect()
+        self.local.iter().map(|work| work.id.to_string()).collect()
     }
 }
 
 /// What was done with one entry.
+#[derive(Serialize)]
 struct Done {
+    #[serde(skip)]
     word: &'static str,
+    #[serde(flatten)]
     view: LocalView,
 }
 
 impl Report for Done {
-    fn body(&self) -> impl Serialize {
-        &self.view
-    }
-
     fn text(&self, look: &Look) -> String {
         format!(
             "{} {}: {} of {} from {} to {}\n",
             self.word,
-            safe(&self.view.id),
+            safe(self.view.id.as_str()),
             amounts_text(&self.view.amounts),
-            safe(self.view.host.as_deref().unwrap_or("-")),
+            safe(self.view.host.as_ref().map_or("-", HostId::as_str)),
             format_time(self.view.start, &look.zone),
             format_time(self.view.end, &look.zone),
         )
     }
 
     fn ids(&self) -> Vec<String> {
-        vec![self.view.id.clone()]
+        vec![self.view.id.to_string()]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::cli::{output::OutputFormat, samples::printed};
 
     #[test]
     fn own_work_is_listed_with_what_it_uses() {
@@ -171,6 +134,9 @@ mod tests {
             printed(&done, OutputFormat::Table),
             "entered local-1: cpu=4 of h1 from 2025-11-21 08:00:00+00:00 to 2025-11-21 10:00:00+00:00\n"
         );
-        assert_eq!(printed(&LocalList { local: Vec::new() }, OutputFormat::Table), "no own work is entered\n");
+        assert_eq!(
+            printed(&LocalList { local: Vec::new(), feed: None }, OutputFormat::Table),
+            "no own work is entered\n"
+        );
     }
 }

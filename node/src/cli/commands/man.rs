@@ -9,7 +9,8 @@ use clap_mangen::Man;
 
 use crate::cli::{
     args::{Cli, ManArgs},
-    error::{CliError, Exit},
+    error::CliError,
+    exit::Exit,
 };
 
 /// Runs the command.

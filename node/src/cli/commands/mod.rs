@@ -37,12 +37,17 @@ use super::{
     args::GlobalArgs,
     client::{Client, request_path},
     connection,
-    error::{CliError, Exit},
+    error::CliError,
+    exit::Exit,
     output::Output,
     suggest,
-    views::RequestList,
 };
-use crate::{api::requests::LAST, config::Surroundings, trust::Wallet};
+use crate::{
+    api::{request_view::RequestList, requests::LAST},
+    config::Surroundings,
+    text::time::parse_time,
+    trust::Wallet,
+};
 
 /// What every command works with.
 pub struct Context {
@@ -60,6 +65,14 @@ impl Context {
     /// A connection to the user's node.
     fn connect(&self) -> Result<Client, CliError> {
         connection::connect(&self.global, &self.surroundings)
+    }
+
+    /// The time that the words behind `flag` mean; none when there are no words.
+    fn time_of(&self, flag: &str, words: &[String]) -> Result<Option<Time>, CliError> {
+        if words.is_empty() {
+            return Ok(None);
+        }
+        parse_time(&words.join(" "), &self.now).map(Some).map_err(|error| CliError::of_flag(flag, error))
     }
 
     /// The data directory that the user means.
@@ -89,7 +102,7 @@ fn path_of(client: &Client, selector: &str) -> Result<String, CliError> {
         "" => Err(CliError::Usage("expected the id of a request, its beginning, a label, or last".to_owned())),
         LAST => {
             let newest: RequestList = client.get("/v1/requests?limit=1")?;
-            newest.requests.first().map(|view| request_path(&view.id)).ok_or(CliError::NoLast)
+            newest.requests.first().map(|view| request_path(view.id.as_str())).ok_or(CliError::NoLast)
         }
         _ => Ok(request_path(selector)),
     }

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::{
-    cli::error::{CliError, Exit},
+    cli::{error::CliError, exit::Exit},
     config::{self, NodeArgs},
     daemon,
 };
@@ -12,9 +12,6 @@ use crate::{
 const WORKER_THREADS: usize = 1;
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context, args: &NodeArgs) -> Result<Exit, CliError> {
     let global = &context.global;
     let config = config::load(args, global.data_dir.as_deref(), global.api.as_deref(), &context.surroundings)?;

@@ -2,18 +2,12 @@
 
 use super::Context;
 use crate::{
-    cli::{
-        args::NodeGroupArgs,
-        error::{CliError, Exit},
-    },
+    cli::{args::NodeGroupArgs, error::CliError, exit::Exit},
     config::{self, NodeArgs},
     daemon,
 };
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &Context, args: &NodeGroupArgs) -> Result<Exit, CliError> {
     let load =
         |file: &std::path::PathBuf| config::load(&NodeArgs::of_file(file.clone()), None, None, &context.surroundings);

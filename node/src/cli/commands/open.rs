@@ -2,39 +2,25 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::Context;
 use crate::{
+    api::session::OneTimeLink,
     cli::{
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report},
     },
     text::{safe::safe, time::format_duration},
 };
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     let link: OneTimeLink = context.connect()?.post("/v1/links", &())?;
     context.output.print(&link)?;
     Ok(Exit::Done)
 }
 
-/// Answer of `POST /v1/links`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct OneTimeLink {
-    url: String,
-    expires_in_s: u64,
-}
-
 impl Report for OneTimeLink {
-    fn body(&self) -> impl Serialize {
-        self
-    }
-
     fn text(&self, look: &Look) -> String {
         let life = format_duration(Duration::from_secs(self.expires_in_s));
         format!("{}\n{}\n", safe(&self.url), look.paint.faint(&format!("opens the page once, within {life}")))
@@ -48,7 +34,7 @@ impl Report for OneTimeLink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::cli::{output::OutputFormat, samples::printed};
 
     #[test]
     fn a_link_is_shown_with_its_life_and_alone_for_pipes() {

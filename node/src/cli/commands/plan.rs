@@ -4,17 +4,20 @@ use serde::Serialize;
 
 use super::{Context, plan_offline, with_suggestion};
 use crate::{
+    api::{
+        plan::{AllocatedPlan, LivePlan, PlannedHost},
+        request_view::{ReservationView, ReservedHost},
+    },
     cli::{
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, OutputFormat, Report},
         report::{reservation_text, schedules_text},
         request,
         request_args::PlanArgs,
-        views::{AllocatedPlan, GrantView, PlanView, ReservationView},
     },
     text::safe::safe,
 };
-use broker::time::Span;
 
 /// Runs the command.
 ///
@@ -26,9 +29,9 @@ pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
     }
     let request = request::checked(args.script.as_deref(), &args.request, &context.now)?;
     let client = context.connect()?;
-    let plan: PlanView = client.post("/v1/plan", &request)?;
-    let planned = Planned { plan, duration: request.duration() };
-    if let PlanView::Rejected(rejected) = &planned.plan {
+    let plan: LivePlan = client.post("/v1/plan", &request)?;
+    let planned = Planned(plan);
+    if let LivePlan::Rejected(rejected) = &planned.0 {
         if context.output.format() != OutputFormat::Table {
             context.output.print(&planned)?;
         }
@@ -39,73 +42,65 @@ pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-struct Planned {
-    plan: PlanView,
-    duration: Span,
-}
+#[derive(Serialize)]
+struct Planned(LivePlan);
 
 impl Report for Planned {
-    fn body(&self) -> impl Serialize {
-        &self.plan
-    }
     fn text(&self, look: &Look) -> String {
-        match &self.plan {
-            PlanView::Allocated(plan) => {
+        match &self.0 {
+            LivePlan::Allocated(plan) => {
                 let head = "possible, nothing is held";
-                let text = reservation_text(head, &as_reservation(plan, self.duration), look);
+                let text = reservation_text(head, &as_reservation(plan), look);
                 text + &schedules_text(&plan.schedules)
             }
-            PlanView::Rejected(plan) => {
+            LivePlan::Rejected(plan) => {
                 format!("no placement: {}\n{}", safe(&plan.reason.detail), schedules_text(&plan.schedules))
             }
         }
     }
     fn ids(&self) -> Vec<String> {
-        match &self.plan {
-            PlanView::Allocated(plan) => plan.hosts.iter().map(|host| format!("{}/{}", host.site, host.id)).collect(),
-            PlanView::Rejected(_) => Vec::new(),
+        match &self.0 {
+            LivePlan::Allocated(plan) => plan.hosts.iter().map(|host| format!("{}/{}", host.site, host.id)).collect(),
+            LivePlan::Rejected(_) => Vec::new(),
         }
     }
 }
 
-fn as_reservation(plan: &AllocatedPlan, duration: Span) -> ReservationView {
+fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
+    let host = |host: &PlannedHost| ReservedHost {
+        site: host.site.clone(),
+        site_name: host.site_name.clone(),
+        host: host.id.clone(),
+        amounts: host.amounts.clone(),
+        contact: None,
+        lost: None,
+    };
     ReservationView {
         start: plan.start,
-        end: plan.start + duration,
+        end: plan.end,
         efficiency: plan.efficiency,
         efficiency_bound: plan.efficiency_bound,
         start_proven: plan.start_proven,
-        hosts: plan
-            .hosts
-            .iter()
-            .map(|host| GrantView {
-                lost: None,
-                contact: None,
-                site: host.site.clone(),
-                site_name: host.site_name.clone(),
-                host: host.id.clone(),
-                amounts: host.amounts.clone(),
-            })
-            .collect(),
+        hosts: plan.hosts.iter().map(host).collect(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::output::tests::printed;
+    use crate::cli::samples::printed;
 
     fn planned(text: &str) -> Planned {
-        Planned { plan: serde_json::from_str(text).unwrap(), duration: Span(3600) }
+        Planned(serde_json::from_str(text).unwrap())
     }
 
     #[test]
     fn a_plan_reads_like_a_reservation_that_is_not_held() {
         let plan = planned(
-            r#"{"id":"x","outcome":"allocated","start":1763712000,"hosts":[{"id":"h1","site":"12D3KooWaaaa1111",
-            "amounts":{"cpu":500},"schedule_age_s":2.0}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
-            "phases_us":{"find":3},"schedules":[{"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":4,"age_s":2.0},
-            {"site":"12D3KooWbbbb2222","site_name":"","hosts":1,"age_s":75.0}]}"#,
+            r#"{"id":"x","outcome":"allocated","start":1763712000,"end":1763715600,"hosts":[{"id":"h1",
+            "site":"12D3KooWaaaa1111","site_name":"","amounts":{"cpu":500},"schedule_age_s":2}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
+            "phases_us":{"find":3},"schedules":[{"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":4,"age_s":2},
+            {"site":"12D3KooWbbbb2222","site_name":"","hosts":1,"age_s":75}]}"#,
         );
         assert_eq!(
             printed(&plan, OutputFormat::Table),
@@ -121,7 +116,8 @@ mod tests {
     #[test]
     fn no_plan_says_why() {
         let plan = planned(
-            r#"{"id":null,"outcome":"rejected","reason":{"code":"no_window","detail":"8 of 10 hosts"},"start_proven":true}"#,
+            r#"{"id":null,"outcome":"rejected","reason":{"code":"no_window","detail":"8 of 10 hosts"},"start_proven":true,
+            "phases_us":{},"schedules":[]}"#,
         );
         assert_eq!(printed(&plan, OutputFormat::Table), "no placement: 8 of 10 hosts\n");
     }

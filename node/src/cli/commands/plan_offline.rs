@@ -19,11 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Context;
 use crate::{
-    cli::{
-        error::{CliError, Exit},
-        request_args::PlanArgs,
-        shows_progress,
-    },
+    cli::{error::CliError, exit::Exit, output::shows_progress, request_args::PlanArgs},
     text::document::{self, DocumentError},
 };
 

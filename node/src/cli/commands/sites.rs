@@ -1,13 +1,12 @@
 //! `kolo sites`: the sites of the grid, as this node knows them, and the peers that it refuses to talk to.
 
-use serde::Serialize;
-
 use super::Context;
 use crate::{
+    api::grid::SiteList,
     cli::{
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report, columns},
-        views::SiteList,
     },
     text::{
         time::format_time,
@@ -16,9 +15,6 @@ use crate::{
 };
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let list = client.sites()?;
@@ -27,9 +23,6 @@ pub fn run(context: &mut Context) -> Result<Exit, CliError> {
 }
 
 impl Report for SiteList {
-    fn body(&self) -> impl Serialize {
-        self
-    }
     fn text(&self, look: &Look) -> String {
         let mut text = columns(
             look,
@@ -37,13 +30,13 @@ impl Report for SiteList {
             self.sites.iter().map(|site| {
                 let name = if site.this_node { format!("{} (this node)", site.name) } else { site.name.clone() };
                 [
-                    site.site.clone(),
+                    site.site.to_string(),
                     name,
                     site.hosts.to_string(),
-                    site.schedule.clone(),
+                    site.schedule.as_str().to_owned(),
                     age_text(site.schedule_age_s),
-                    age_text(site.advert_age_s),
-                    age_text(site.expires_in_s),
+                    age_text(Some(site.advert_age_s)),
+                    age_text(Some(site.expires_in_s)),
                     or_dash(site.addresses.first().cloned().unwrap_or_default()),
                 ]
             }),
@@ -54,25 +47,25 @@ impl Report for SiteList {
                 look,
                 ["BANNED", "UNTIL", "TIMES", "WHY"],
                 self.bans.iter().map(|ban| {
-                    [ban.site.clone(), format_time(ban.until, &look.zone), ban.times.to_string(), ban.why.clone()]
+                    [ban.site.to_string(), format_time(ban.until, &look.zone), ban.times.to_string(), ban.why.clone()]
                 }),
             ));
         }
         text
     }
     fn ids(&self) -> Vec<String> {
-        self.sites.iter().map(|site| site.site.clone()).collect()
+        self.sites.iter().map(|site| site.site.to_string()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use broker::time::Time;
+    use broker::{ids::SiteId, time::Time};
 
     use super::*;
-    use crate::cli::{
-        output::{OutputFormat, tests::printed},
-        views::BanSummary,
+    use crate::{
+        api::grid::BanView,
+        cli::{output::OutputFormat, samples::printed},
     };
 
     #[test]
@@ -80,13 +73,13 @@ mod tests {
         let list: SiteList = serde_json::from_str(
             r#"{"sites":[{"site":"12D3","name":"al\u001bpha","this_node":true,"hosts":4,"advert_age_s":0,
             "expires_in_s":600,"schedule":"current","ledger_version":null,"schedule_age_s":null,
-            "addresses":["/ip4/127.0.0.1/tcp/1"]}]}"#,
+            "addresses":["/ip4/127.0.0.1/tcp/1"]}],"bans":[],"next":null}"#,
         )
         .unwrap();
         let expected = "SITE  NAME                     HOSTS  SCHEDULE  AGE  ADVERT AGE  EXPIRES IN  ADDRESS\n\
              12D3  al\\u{1b}pha (this node)  4      current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n";
         assert_eq!(printed(&list, OutputFormat::Table), expected);
-        let ban = BanSummary { site: "12E".to_owned(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
+        let ban = BanView { site: SiteId::new("12E").unwrap(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
         let with_ban = printed(&SiteList { bans: vec![ban], ..list }, OutputFormat::Table);
         assert_eq!(
             with_ban.strip_prefix(expected).unwrap(),

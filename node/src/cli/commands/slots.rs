@@ -1,24 +1,21 @@
 //! `kolo slots`: when hosts could be had, and how many, over the whole window. Nothing is held.
 
-use broker::{
-    request::Request,
-    resources::Amounts,
-    time::{Span, Time},
-};
-use serde::{Deserialize, Serialize};
+use broker::time::Span;
+use serde::Serialize;
 
 use super::{Context, with_suggestion};
 use crate::{
+    api::slots::{Mode, ProfileStep, SlotAnswer, SlotQuestion},
     cli::{
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report, columns},
         report::schedules_text,
         request,
-        request_args::{SlotsArgs, SlotsMode},
-        views::{ReasonView, UsedSchedule},
+        request_args::SlotsArgs,
     },
     text::{
-        time::{format_span, format_time, parse_time},
+        time::{format_span, format_time},
         words::{amounts_text, counted},
     },
 };
@@ -32,24 +29,21 @@ const STEPS_SHOWN: usize = 20;
 /// [`CliError`]; [`CliError::NoPlan`] when the request could not be had.
 pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let mut draft = request::written(args.script.as_deref(), &args.request, &context.now)?;
-    if args.mode != SlotsMode::Earliest {
+    if args.mode != Mode::Earliest {
         // Who asks how many there are need not say how many.
         draft.hosts.get_or_insert(1);
     }
     let request = request::complete(draft, &context.now)?;
     let at = match (args.mode, args.at.is_empty()) {
         // A moment that is not over yet when the node looks at it.
-        (SlotsMode::At, true) => Some(context.time() + Span(2)),
-        (SlotsMode::At, false) => {
-            let at = parse_time(&args.at.join(" "), &context.now);
-            Some(at.map_err(|error| CliError::Usage(format!("--at: {error}")))?)
-        }
+        (Mode::At, true) => Some(context.time() + Span(2)),
+        (Mode::At, false) => context.time_of("--at", &args.at)?,
         (_, true) => None,
         (_, false) => return Err(CliError::Usage("--at: only --mode at takes a time".to_owned())),
     };
     let client = context.connect()?;
-    let answer: SlotAnswer =
-        client.post("/v1/slots", &Question { mode: mode_name(args.mode), at, request: &request })?;
+    let question = SlotQuestion { mode: args.mode, at, request: request.clone().into() };
+    let answer: SlotAnswer = client.post("/v1/slots", &question)?;
     let slots = Slots { duration: request.duration(), asked: request.hosts(), answer };
     context.output.print(&slots)?;
     if slots.answer.is_possible {
@@ -59,65 +53,24 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     Err(with_suggestion(&client, &request, CliError::NoPlan(reason)))
 }
 
-fn mode_name(mode: SlotsMode) -> &'static str {
-    match mode {
-        SlotsMode::Earliest => "earliest",
-        SlotsMode::Most => "most",
-        SlotsMode::At => "at",
-    }
-}
-
-/// Body of `POST /v1/slots`.
-#[derive(Debug, Serialize)]
-struct Question<'a> {
-    mode: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<Time>,
-    request: &'a Request,
-}
-
-/// Answer of `POST /v1/slots`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct SlotAnswer {
-    mode: String,
-    is_possible: bool,
-    start: Option<Time>,
-    end: Option<Time>,
-    hosts: usize,
-    free: Amounts,
-    is_proven: bool,
-    reason: Option<ReasonView>,
-    profile: Vec<ProfileStep>,
-    until: Time,
-    is_thinned: bool,
-    known_hosts: usize,
-    matching_hosts: usize,
-    without_schedule: usize,
-    schedules: Vec<UsedSchedule>,
-}
-
-/// From `start` on, until the next step.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct ProfileStep {
-    start: Time,
-    hosts: usize,
-    free: Amounts,
-}
-
+#[derive(Serialize)]
 struct Slots {
+    #[serde(skip)]
     duration: Span,
+    #[serde(skip)]
     asked: usize,
+    #[serde(flatten)]
     answer: SlotAnswer,
 }
 
 impl Slots {
     fn head(&self, look: &Look) -> String {
         let answer = &self.answer;
-        let proven = match (answer.is_proven, answer.mode.as_str()) {
+        let proven = match (answer.is_proven, answer.mode) {
             (false, _) => "",
-            (true, "earliest") => ", proven to be the earliest",
-            (true, "most") => ", proven to be the most",
-            (true, _) => ", proven",
+            (true, Mode::Earliest) => ", proven to be the earliest",
+            (true, Mode::Most) => ", proven to be the most",
+            (true, Mode::At) => ", proven",
         };
         let hosts = counted(answer.hosts, "host");
         match answer.start.map(|start| format_time(start, &look.zone)) {
@@ -134,10 +87,6 @@ impl Slots {
 }
 
 impl Report for Slots {
-    fn body(&self) -> impl Serialize {
-        &self.answer
-    }
-
     fn text(&self, look: &Look) -> String {
         let answer = &self.answer;
         let mut text = format!("{}\n", self.head(look));
@@ -174,7 +123,7 @@ impl Report for Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::cli::{output::OutputFormat, samples::printed};
 
     fn slots(more: &str) -> Slots {
         let text = format!(

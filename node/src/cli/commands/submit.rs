@@ -1,20 +1,18 @@
 //! `kolo submit`: hands a request to the node and waits until its reservation stands.
 
-use serde::Serialize;
-
 use super::{Context, waiting, with_suggestion};
 use crate::{
+    api::request_view::RequestView,
     cli::{
-        error::{CliError, Exit},
-        output::{Look, OutputFormat, Report},
-        remark,
-        report::{request_text, reservation_text},
+        error::CliError,
+        exit::Exit,
+        output::{Look, OutputFormat, remark},
+        report::{OfRequest, request_text, reservation_text},
         request,
         request_args::SubmitArgs,
         signing,
-        views::RequestView,
     },
-    text::{safe::safe, time::parse_duration},
+    text::safe::safe,
 };
 
 /// Runs the command.
@@ -22,10 +20,6 @@ use crate::{
 /// # Errors
 /// [`CliError`]; [`CliError::Unreserved`] when the request ended without a reservation.
 pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
-    let timeout = match &args.timeout {
-        Some(text) => Some(parse_duration(text).map_err(|error| CliError::Usage(format!("--timeout: {error}")))?),
-        None => None,
-    };
     let request = request::checked(args.script.as_deref(), &args.request, &context.now)?;
     if let Some(note) = request::note_on(&request) {
         remark(note);
@@ -35,18 +29,18 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     let asking = client.clone();
     if args.no_wait {
         let view = client.post("/v1/requests", &submission)?;
-        context.output.print(&Submitted { view })?;
+        context.output.print(&OfRequest { view, text: id_text })?;
         return Ok(Exit::Done);
     }
-    let view = waiting::submit_and_wait(client, submission, timeout)?;
-    if view.state.stands() {
-        context.output.print(&Settled { view })?;
+    let view = waiting::submit_and_wait(client, submission, args.timeout)?;
+    if view.state.is_reserved() {
+        context.output.print(&OfRequest { view, text: settled_text })?;
         return Ok(Exit::Done);
     }
     let view = if context.output.format() == OutputFormat::Table {
         view
     } else {
-        let settled = Settled { view };
+        let settled = OfRequest { view, text: settled_text };
         context.output.print(&settled)?;
         settled.view
     };
@@ -54,51 +48,27 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     Err(with_suggestion(&asking, &request, CliError::Unreserved(Box::new(view))))
 }
 
-/// A request that was handed over and not waited for.
-struct Submitted {
-    view: RequestView,
+/// The id alone: the request is not waited for.
+fn id_text(view: &RequestView, _: &Look) -> String {
+    format!("{}\n", safe(view.id.as_str()))
 }
 
-impl Report for Submitted {
-    fn body(&self) -> impl Serialize {
-        &self.view
-    }
-    fn text(&self, _: &Look) -> String {
-        format!("{}\n", safe(&self.view.id))
-    }
-    fn ids(&self) -> Vec<String> {
-        vec![self.view.id.clone()]
-    }
-}
-
-/// A request that has come to its end.
-struct Settled {
-    view: RequestView,
-}
-
-impl Report for Settled {
-    fn body(&self) -> impl Serialize {
-        &self.view
-    }
-    fn text(&self, look: &Look) -> String {
-        match &self.view.reservation {
-            Some(reservation) => reservation_text(&format!("reserved {}", safe(&self.view.id)), reservation, look),
-            None => request_text(&self.view, look),
-        }
-    }
-    fn ids(&self) -> Vec<String> {
-        vec![self.view.id.clone()]
+/// The end of a request.
+fn settled_text(view: &RequestView, look: &Look) -> String {
+    match &view.reservation {
+        Some(reservation) => reservation_text(&format!("reserved {}", safe(view.id.as_str())), reservation, look),
+        None => request_text(view, look),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{output::tests::printed, views::tests::view};
+    use crate::{api::samples::view, cli::samples::printed};
 
     #[test]
     fn a_settled_request_prints_in_every_format() {
-        let settled = Settled { view: view("confirmed", None) };
+        let settled = OfRequest { view: view("confirmed", None), text: settled_text };
         assert!(
             printed(&settled, OutputFormat::Table).starts_with("reserved r-42: 3 hosts at 2 sites from 2025-11-21 ")
         );

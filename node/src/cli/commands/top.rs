@@ -16,27 +16,29 @@ use crossterm::{
     terminal::{self, ClearType},
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{Context, gantt};
 use crate::{
+    api::{
+        grid::{ScheduleState, SiteList, Status},
+        request_view::RequestList,
+    },
     cli::{
         args::TopArgs,
         chart::{Canvas, Chart},
         client::{ApiError, Client},
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report},
-        views::{RequestList, SiteList},
     },
     text::{
         safe::safe,
-        time::{format_span, format_time, parse_duration},
+        time::{format_span, format_time},
         words::counted,
     },
 };
 
-/// How often the node may be asked.
-const INTERVAL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3600));
 /// Requests that are shown, and sites.
 const ROWS: usize = 8;
 /// Columns of a picture that is printed once, when it does not go to a terminal.
@@ -45,20 +47,12 @@ const ONCE: usize = 100;
 const SPAN: (Span, Span) = (Span(900), Span(14 * 86_400));
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context, args: &TopArgs) -> Result<Exit, CliError> {
-    let interval = parse_duration(&args.interval).map_err(|error| CliError::Usage(format!("--interval: {error}")))?;
-    if interval < INTERVAL.0 || INTERVAL.1 < interval {
-        return Err(CliError::Usage(format!("--interval: {:?}: expected 200ms to 1h", args.interval)));
-    }
-    let span = gantt::read_span(&args.span)?;
     let client = context.connect()?;
     let can_draw = io::stdout().is_terminal() && io::stdin().is_terminal();
     if args.once || !can_draw {
         let columns = context.output.look().columns.unwrap_or(ONCE);
-        let picture = Picture { seen: Seen::at(&client, context.time(), span)?, columns };
+        let picture = Picture { seen: Seen::at(&client, context.time(), args.span)?, columns };
         context.output.print(&picture)?;
         return Ok(Exit::Done);
     }
@@ -66,7 +60,7 @@ pub fn run(context: &mut Context, args: &TopArgs) -> Result<Exit, CliError> {
     // What does not fit is cut, so that a request keeps its one line.
     let look = Look { columns: None, ..context.output.look().clone() };
     let screen = Screen::take().map_err(failed)?;
-    let result = draw_until_quit(&client, &look, interval, span).map_err(failed);
+    let result = draw_until_quit(&client, &look, args.interval, args.span).map_err(failed);
     drop(screen);
     result.map(|()| Exit::Done)
 }
@@ -146,17 +140,6 @@ struct Seen {
     chart: Chart,
 }
 
-/// What is shown of `GET /v1/status`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Status {
-    name: String,
-    grid: String,
-    peers: usize,
-    known_sites: usize,
-    known_hosts: usize,
-    active_requests: usize,
-}
-
 impl Seen {
     fn at(client: &Client, now: Time, span: Span) -> Result<Seen, ApiError> {
         Ok(Seen {
@@ -168,15 +151,18 @@ impl Seen {
     }
 }
 
+#[derive(Serialize)]
 struct Picture {
+    #[serde(flatten)]
     seen: Seen,
+    #[serde(skip)]
     columns: usize,
 }
 
 impl Picture {
     fn head(&self, look: &Look) -> String {
         let status = &self.seen.status;
-        let stale = self.seen.sites.sites.iter().filter(|site| site.schedule != "current").count();
+        let stale = self.seen.sites.sites.iter().filter(|site| site.schedule != ScheduleState::Current).count();
         let stale = if stale == 0 { String::new() } else { look.paint.doubtful(&format!(" ({stale} not current)")) };
         format!(
             "{}  {}  {}\n{}, {}{stale}, {}, {} under way; {} of bars (+ -), q ends\n",
@@ -193,10 +179,6 @@ impl Picture {
 }
 
 impl Report for Picture {
-    fn body(&self) -> impl Serialize {
-        &self.seen
-    }
-
     fn text(&self, look: &Look) -> String {
         let requests = self.seen.requests.text(look);
         let chart = self.seen.chart.text(Canvas { columns: self.columns }, look);
@@ -211,26 +193,20 @@ impl Report for Picture {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
+    use serde_json::json;
 
     use super::*;
-    use crate::cli::{
-        chart::tests::chart,
-        output::{OutputFormat, tests::printed},
-        views::tests::view,
+    use crate::{
+        api::samples::{self, view},
+        cli::{chart::tests::chart, output::OutputFormat, samples::printed},
     };
 
     #[test]
     fn a_picture_has_the_node_the_requests_and_the_bars() {
-        let status = Status {
-            name: "al\u{1b}pha".to_owned(),
-            grid: "lab-1".to_owned(),
-            peers: 1,
-            known_sites: 2,
-            known_hosts: 3,
-            active_requests: 0,
-        };
+        let status = json!({"name": "al\u{1b}pha", "grid": "lab-1", "peers": 1, "known_sites": 2, "known_hosts": 3});
+        let status = samples::status(&status);
         let sites = SiteList { sites: Vec::new(), next: None, bans: Vec::new() };
-        let requests = RequestList { requests: vec![view("confirmed", None)] };
+        let requests = RequestList { requests: vec![view("confirmed", None)], next: None };
         let picture = Picture { seen: Seen { status, sites, requests, chart: chart() }, columns: 55 };
         expect![[r#"
             al\u{1b}pha  lab-1  2025-11-21 09:00:00+00:00
@@ -242,10 +218,10 @@ mod tests {
             2025-11-21 08:00:00+00:00 to 2025-11-22 08:00:00+00:00, 30m a column
                    08:00       14:00       20:00       02:00
                    | ▼         |           |           |
-            alpha (..aaaa1111)  told 2s ago
+            alpha (..aaaa1111)  reservations as of 2s ago
               a1   AAAAAAAAAA##BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
               a2   AAAAAAAAAAAA····································
-            be\u{1b}[2Jta (..bbbb2222)  stale, never told
+            be\u{1b}[2Jta (..bbbb2222)  stale, no reservations reported
               b1   AAAAAAAAAAAA????????????????????????????????????
             A first  ada  3 hosts  2025-11-21 08:00:00+00:00 to 2025-11-21 14:00:00+00:00
             B second  -  1 host  2025-11-21 13:00:00+00:00 to 2025-11-22 14:00:00+00:00

@@ -1,13 +1,12 @@
 //! `kolo wait`: waits until a request is settled, has begun or has ended.
 
 use super::{Context, path_of, waiting};
-use crate::{
-    cli::{
-        args::WaitArgs,
-        error::{CliError, Exit},
-        output::OutputFormat,
-    },
-    text::time::parse_duration,
+use crate::cli::{
+    args::WaitArgs,
+    error::CliError,
+    exit::Exit,
+    output::OutputFormat,
+    report::{OfRequest, request_text},
 };
 
 /// Runs the command. Exit codes are those of `kolo submit`.
@@ -15,17 +14,14 @@ use crate::{
 /// # Errors
 /// [`CliError`]; [`CliError::Unreserved`] when the request ended without a reservation.
 pub fn run(context: &mut Context, args: &WaitArgs) -> Result<Exit, CliError> {
-    let timeout = match &args.timeout {
-        Some(text) => Some(parse_duration(text).map_err(|error| CliError::Usage(format!("--timeout: {error}")))?),
-        None => None,
-    };
     let client = context.connect()?;
     let path = path_of(&client, &args.selector)?;
-    let view = waiting::wait(client, args.goal, timeout, move |client| client.get(&path))?;
-    let stands = view.state.stands();
-    // People read what became of it in the complaint.
-    if stands || context.output.format() != OutputFormat::Table {
-        context.output.print(&view)?;
+    let view = waiting::wait(client, args.goal, args.timeout, move |client| client.get(&path))?;
+    let is_reserved = view.state.is_reserved();
+    let settled = OfRequest { view, text: request_text };
+    // Without a reservation, people read the outcome in the error.
+    if is_reserved || context.output.format() != OutputFormat::Table {
+        context.output.print(&settled)?;
     }
-    if stands { Ok(Exit::Done) } else { Err(CliError::Unreserved(Box::new(view))) }
+    if is_reserved { Ok(Exit::Done) } else { Err(CliError::Unreserved(Box::new(settled.view))) }
 }

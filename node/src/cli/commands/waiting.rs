@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
+    api::request_view::{RequestState, RequestView},
     cli::{
         args::Goal,
         client::{ApiError, Client, request_path},
         error::CliError,
-        shows_progress,
+        output::shows_progress,
+        report::progress_text,
         signing::Submission,
-        views::{RequestState, RequestView},
     },
     text::{safe::safe, time::format_duration},
 };
@@ -72,7 +73,7 @@ impl Goal {
     /// Whether `view` has come to the goal, or can no more.
     fn is_reached(self, view: &RequestView) -> bool {
         match self {
-            _ if !view.state.stands() => view.state.is_settled(),
+            _ if !view.state.is_reserved() => view.state.is_settled(),
             Goal::Settled => view.state.is_settled(),
             Goal::Start => matches!(view.state, RequestState::Active | RequestState::Ended) || until(view, self) == 0,
             Goal::End => view.state == RequestState::Ended,
@@ -94,9 +95,9 @@ fn follow(client: &Client, goal: Goal, first: Result<RequestView, ApiError>, new
     loop {
         let next = answer.as_ref().ok().filter(|view| !goal.is_reached(view)).map(|view| {
             // Time alone changes a state without a new revision; a little later, the node sees it too.
-            let changes_ms = if view.state.stands() { until(view, goal).saturating_add(200) } else { POLL_MS };
+            let changes_ms = if view.state.is_reserved() { until(view, goal).saturating_add(200) } else { POLL_MS };
             let wait_ms = changes_ms.min(POLL_MS);
-            format!("{}?wait_ms={wait_ms}&revision={}", request_path(&view.id), view.revision)
+            format!("{}?wait_ms={wait_ms}&revision={}", request_path(view.id.as_str()), view.revision)
         });
         if news.blocking_send(answer.map(Box::new)).is_err() {
             return;
@@ -127,7 +128,7 @@ async fn listen(
             told = news.recv() => match told {
                 Some(Ok(view)) if goal.is_reached(&view) => return Ok(*view),
                 Some(Ok(view)) => {
-                    progress.set_message(safe(&view.progress()));
+                    progress.set_message(safe(&progress_text(&view)));
                     latest = Some(view);
                 }
                 Some(Err(error)) => return Err(error.into()),
@@ -135,12 +136,12 @@ async fn listen(
                 None => return Err(CliError::InterruptedEarly),
             },
             _ = &mut interrupt => {
-                return Err(latest.map_or(CliError::InterruptedEarly, |view| CliError::Interrupted(view.id)));
+                return Err(latest.map_or(CliError::InterruptedEarly, |view| CliError::Interrupted(view.id.to_string())));
             }
             () = &mut time_over => {
                 return Err(match latest {
                     Some(view) => CliError::StillWaiting {
-                        id: view.id,
+                        id: view.id.to_string(),
                         state: view.state.to_string(),
                         waited: format_duration(timeout.unwrap_or_default()),
                     },
@@ -169,7 +170,10 @@ mod tests {
     use broker::request::Request;
 
     use super::*;
-    use crate::cli::{client::tests::serve, error::Exit, views::tests::view};
+    use crate::{
+        api::samples::view,
+        cli::{exit::Exit, samples::serve},
+    };
 
     fn listen_to(
         views: Vec<News>,
@@ -195,7 +199,7 @@ mod tests {
     #[test]
     fn the_wait_ends_when_the_request_does() {
         let told = listen_to(vec![at("planning"), at("holding"), at("confirmed")], None, future::pending());
-        assert!(told.unwrap().state.stands());
+        assert!(told.unwrap().state.is_reserved());
         let error = ApiError::BadAnswer { base: "b".to_owned(), why: "w".to_owned() };
         assert!(matches!(
             listen_to(vec![at("planning"), Err(error)], None, future::pending()),
@@ -216,7 +220,7 @@ mod tests {
         let (_, sent) = asked[0].split_once("\r\n\r\n").unwrap();
         assert_eq!(serde_json::from_str::<Request>(sent).unwrap(), request);
         assert!(asked[1].starts_with("GET /v1/requests/r-42?wait_ms=20000&revision=7 HTTP"), "{asked:?}");
-        let told = [receiver.try_recv(), receiver.try_recv()].map(|news| news.unwrap().unwrap().state.word());
+        let told = [receiver.try_recv(), receiver.try_recv()].map(|news| news.unwrap().unwrap().state.words());
         assert_eq!(told, ["planning", "confirmed"]);
     }
 

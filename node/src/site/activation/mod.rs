@@ -25,7 +25,7 @@ use broker::{
     protocol::AttemptId,
     time::{Span, Time},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::{
     task::{Id, JoinSet},
     time::Instant,
@@ -70,13 +70,18 @@ const APART_WAIT: Duration = Duration::from_secs(10);
 const GIVEN_UP_SHOWN: usize = 16;
 
 /// An event that was given up, as people are told.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FailedActivation {
-    booking: String,
-    request: String,
-    event: &'static str,
-    at: i64,
-    why: String,
+    /// The booking.
+    pub booking: String,
+    /// Its request.
+    pub request: String,
+    /// The event.
+    pub event: String,
+    /// When it was given up (Unix seconds).
+    pub at: i64,
+    /// How the last try failed.
+    pub why: String,
 }
 
 /// What others see of the hook's work; clones show the same.
@@ -94,7 +99,7 @@ impl Activations {
         let shown = FailedActivation {
             booking: booking_name(&record.attempt),
             request: record.attempt.request.to_string(),
-            event: given_up.event.name(),
+            event: given_up.event.name().to_owned(),
             at: given_up.at.0,
             why: given_up.why.clone(),
         };

@@ -150,14 +150,6 @@ mod tests {
         Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))])
     }
 
-    #[test]
-    fn no_list_is_taken_for_an_object() {
-        crate::text::shape::assert_that_no_list_is_taken::<Document>(|document| {
-            let read = read_object::<Document>(document.to_string().as_bytes());
-            read.map(drop).map_err(|misfit| misfit.key)
-        });
-    }
-
     fn read_work(work: &str) -> Result<Vec<LocalWork>, String> {
         let capacities = BTreeMap::from([(HostId::new("h1").unwrap(), cpu(4000))]);
         let text = format!("{{\"schema\":\"kolo-local/1\",\"work\":[{work}]}}");

@@ -9,7 +9,7 @@ use broker::{
 use discovery::Identity;
 use jiff::tz::TimeZone;
 
-use super::{Finding, Level};
+use super::finding::Finding;
 use crate::{
     storage::data_dir::IDENTITY_FILE,
     text::time::{format_span, format_time},
@@ -31,7 +31,7 @@ pub(super) fn check(data_dir: &Path, user_dir: Option<&Path>, now: Time, zone: &
         }
     };
     if grid.root.is_none() {
-        return vec![Finding::new(CHECK, Level::Good, format!("{} is an open grid, which needs none", grid.id))];
+        return vec![Finding::good(CHECK, format!("{} is an open grid, which needs none", grid.id))];
     }
     let (gate, mut findings) = match gate(&grid, data_dir, now) {
         Ok(gate) => (gate, Vec::new()),
@@ -111,9 +111,9 @@ fn check_one(
             let what = format!("{role} {:?}: good until {}", holder.name, format_time(holder.expires, zone));
             if left < SOON {
                 let what = format!("{what}, for {} only", format_span(left));
-                Finding { to_do: Some(again), ..Finding::new(CHECK, Level::Note, what) }
+                Finding::note(CHECK, what, again)
             } else {
-                Finding::new(CHECK, Level::Good, what)
+                Finding::good(CHECK, what)
             }
         }
     })
@@ -121,7 +121,7 @@ fn check_one(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::finding::Level, *};
     use crate::{
         storage::data_dir::DataDir,
         trust::{

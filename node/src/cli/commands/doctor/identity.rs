@@ -7,7 +7,7 @@ use std::path::Path;
 use broker::ids::SiteId;
 use discovery::Identity;
 
-use super::{Finding, Level};
+use super::finding::Finding;
 use crate::storage::{
     self,
     data_dir::{IDENTITY_FILE, LEDGER_DIR},
@@ -16,7 +16,7 @@ use crate::storage::{
 const CHECK: &str = "identity";
 /// What to do about a key that is not the one of the ledger.
 pub(super) const BACKUP: &str = "put the key back from the backup of this directory; without one the site is lost, so begin \
-                                 anew with another --data-dir, and have reservations made again";
+                                 again with another --data-dir, and make the reservations again";
 
 /// Looks at the key beside the ledger of `site`, if that is known; nothing is said of a key that the first start will make.
 pub(super) fn check(data_dir: &Path, site: Option<&SiteId>) -> Option<Finding> {
@@ -34,14 +34,14 @@ pub(super) fn check(data_dir: &Path, site: Option<&SiteId>) -> Option<Finding> {
         let what = format!("the ledger is that of site {site}, but identity.key is that of site {present}");
         return Some(Finding::problem(CHECK, what, BACKUP));
     }
-    Some(Finding::new(CHECK, Level::Good, format!("the key is that of site {present}")))
+    Some(Finding::good(CHECK, format!("the key is that of site {present}")))
 }
 
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
-    use super::*;
+    use super::{super::finding::Level, *};
 
     fn level(data_dir: &Path, site: Option<&SiteId>) -> Option<Level> {
         check(data_dir, site).map(|finding| finding.level)

@@ -1,24 +1,23 @@
-//! What the node that runs here says of itself: whether others can reach it, and whether it reaches others.
+//! The state of the node that runs here: whether others can reach it, and whether it reaches others.
 //!
 //! Invariant: a node that does not answer is no problem by itself, since the doctor is asked when one does not run.
 
 use std::{
-    collections::BTreeMap,
     net::{IpAddr, SocketAddr, TcpStream},
     time::Duration,
 };
 
 use broker::time::{Span, Time};
 use jiff::tz::TimeZone;
-use serde::Deserialize;
 
-use super::{Finding, Level};
+use super::finding::{Finding, Level};
 use crate::{
+    api::grid::{BanView, ReachView, SOFTWARE, ScheduleState, SiteList, Status},
     cli::{
         client::{ApiError, Client},
         error::CliError,
-        views::{BanSummary, SiteList},
     },
+    site::activation::FailedActivation,
     text::{
         safe::safe,
         time::{format_span, format_time},
@@ -30,7 +29,7 @@ use crate::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// From this difference on clocks do not agree. A message takes a second or so at most, and windows are whole seconds.
 const CLOCK_MS_MAX: u64 = 5_000;
-/// How long other sites may take to try whether they reach the node.
+/// How long other sites may take to test whether they reach the node.
 const DIAL_BACK_WAIT: Duration = Duration::from_secs(10);
 /// Most ports that are tried.
 const PORTS_MAX: usize = 16;
@@ -38,52 +37,11 @@ const PORTS_MAX: usize = 16;
 /// Failures of the owner's hook longer ago are no news.
 const FAILED_LATELY: Span = Span(86_400);
 
-/// What is looked at of `GET /v1/status`.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Status {
-    software: String,
-    listen: Vec<String>,
-    peers: usize,
-    known_sites: usize,
-    counters: BTreeMap<String, u64>,
-    /// None of a node that does not tell.
-    #[serde(default)]
-    failed_activations: Vec<FailedActivation>,
-    #[serde(default)]
-    seen_as: Vec<IpAddr>,
-    #[serde(default)]
-    clock: Option<ClockOffset>,
-}
-
-/// What `GET /v1/reach` says.
-#[derive(Debug, Clone, Copy, Deserialize)]
-struct Inbound {
-    asked: usize,
-    reached: usize,
-}
-
-/// The clocks of other sites beside this machine's.
-#[derive(Debug, Clone, Deserialize)]
-struct ClockOffset {
-    sites: usize,
-    ahead_ms: i64,
-}
-
-/// An event for which the owner's hook has failed.
-#[derive(Debug, Clone, Deserialize)]
-struct FailedActivation {
-    booking: String,
-    event: String,
-    at: Time,
-    why: String,
-}
-
 /// Asks the node here, if one answers.
 pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone) -> Vec<Finding> {
     const CHECK: &str = "node";
-    let to_do = "start kolo node, and ask the doctor again to have ports, peers and clocks looked at";
-    let silent =
-        |what: String| vec![Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }];
+    let to_do = "start kolo node and run kolo doctor again: then ports, peers and clocks are checked as well";
+    let silent = |what: String| vec![Finding::note(CHECK, what, to_do)];
     let client = match client {
         Ok(client) => client,
         Err(error) => return silent(error.to_string()),
@@ -95,8 +53,8 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
             findings.extend(check_ports(&status.listen));
             findings.push(check_reach(&status, announced(&status, &sites)));
             // A node of an earlier version cannot be asked this.
-            let tried = (status.peers > 0).then(|| client.get_waiting::<Inbound>("/v1/reach", DIAL_BACK_WAIT).ok());
-            findings.extend(tried.flatten().map(|tried| check_inbound(tried, &status, announced(&status, &sites))));
+            let tried = (status.peers > 0).then(|| client.get_waiting::<ReachView>("/v1/reach", DIAL_BACK_WAIT).ok());
+            findings.extend(tried.flatten().map(|tried| check_inbound(&tried, &status, announced(&status, &sites))));
             findings.push(check_peers(&status, &sites));
             findings.push(check_clock(&status));
             findings.push(check_bans(&sites.bans, zone));
@@ -112,12 +70,11 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
 }
 
 fn check_version(status: &Status) -> Finding {
-    let own = concat!("kolo ", env!("CARGO_PKG_VERSION"));
-    if status.software == own {
-        return Finding::new("node", Level::Good, format!("{own} runs"));
+    if status.software == SOFTWARE {
+        return Finding::good("node", format!("{SOFTWARE} runs"));
     }
-    let what = format!("{} runs, but {own} is installed", status.software);
-    Finding { to_do: Some("restart the node".to_owned()), ..Finding::new("node", Level::Note, what) }
+    let what = format!("{} runs, but {SOFTWARE} is installed", status.software);
+    Finding::note("node", what, "restart the node")
 }
 
 /// The IP address of a multiaddr, and its TCP port when it has one.
@@ -147,21 +104,21 @@ fn check_ports(listen: &[String]) -> Vec<Finding> {
     if findings.is_empty() {
         let shown: Vec<_> = ports.iter().map(ToString::to_string).collect();
         findings.push(if shown.is_empty() {
-            Finding::new(CHECK, Level::Note, "the node listens on no TCP port that could be tried")
+            Finding::new(CHECK, Level::Note, "the node listens on no TCP port that can be tested")
         } else {
-            Finding::new(CHECK, Level::Good, format!("{} take connections from here", shown.join(", ")))
+            Finding::good(CHECK, format!("{} take connections from here", shown.join(", ")))
         });
     }
     findings
 }
 
-/// The addresses that the node tells others; those that it listens on while it has told none.
+/// The addresses that the node advertises; those that it listens on while it has advertised none.
 fn announced<'a>(status: &'a Status, sites: &'a SiteList) -> &'a [String] {
     let own = sites.sites.iter().find(|site| site.this_node && !site.addresses.is_empty());
     own.map_or(&status.listen, |site| &site.addresses)
 }
 
-/// Who can reach the node by the addresses that it tells.
+/// From where the node can be reached by the addresses that it advertises.
 #[derive(Debug, PartialEq, Eq)]
 enum Reach {
     ThisMachine,
@@ -192,34 +149,34 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// By the addresses that the node tells; what peers have seen says more than these do.
+/// Judged by the addresses that the node advertises; what peers have seen counts for more.
 fn check_reach(status: &Status, told: &[String]) -> Finding {
     const CHECK: &str = "reach";
     let came_in = status.counters.get("connections_from_elsewhere").copied().unwrap_or(0);
+    let seen_as = status.seen_as.iter().filter_map(|seen| seen.parse::<IpAddr>().ok());
     let own: Vec<IpAddr> = told.iter().filter_map(|address| address_of(address)).map(|(ip, _)| ip).collect();
-    let is_outside = |ip: &&IpAddr| !ip.is_loopback() && !is_private(**ip) && !own.contains(ip);
-    if let Some(outside) = status.seen_as.iter().find(is_outside).filter(|_| reach_of(told) != Reach::Everybody) {
+    let mut outside = seen_as.filter(|ip| !ip.is_loopback() && !is_private(*ip) && !own.contains(ip));
+    if let Some(outside) = outside.next().filter(|_| reach_of(told) != Reach::Everybody) {
         let what = format!(
-            "peers see this machine at {outside}, which is no address that it tells: a router translates (NAT)"
+            "peers see this machine at {outside}, which is not an address that this node advertises: a router translates addresses (NAT)"
         );
         let to_do = format!(
-            "have that router forward a port to this machine, and tell it with --announce /ip4/{outside}/tcp/PORT"
+            "have that router forward a port to this machine, and announce it with --announce /ip4/{outside}/tcp/PORT"
         );
-        return Finding { to_do: Some(to_do), ..Finding::new(CHECK, Level::Note, what) };
+        return Finding::note(CHECK, what, to_do);
     }
     let (what, to_do) = match reach_of(told) {
         Reach::Everybody if came_in > 0 => {
-            let what =
-                format!("it tells an address that others can reach; {came_in} connections came from other machines");
-            return Finding::new(CHECK, Level::Good, what);
+            let what = format!("its address is public, and {came_in} connections came from other machines");
+            return Finding::good(CHECK, what);
         }
         Reach::Everybody => {
-            let what = "it tells an address that others can reach; none has opened a connection to it yet, so this is not tried";
-            return Finding::new(CHECK, Level::Good, what);
+            let what = "its address is public; no other machine has opened a connection to it yet";
+            return Finding::good(CHECK, what);
         }
         Reach::ThisNetwork => (
-            "it tells private addresses only (NAT): sites outside this network cannot reach it",
-            "forward a port to this machine and tell its address (--announce), run the node where it has a public address, or \
+            "it advertises private addresses only (NAT): sites outside this network cannot reach it",
+            "forward a port to this machine and announce its address (--announce), run the node where it has a public address, or \
              connect the sites by a VPN",
         ),
         Reach::ThisMachine => (
@@ -227,40 +184,43 @@ fn check_reach(status: &Status, told: &[String]) -> Finding {
             "start it with --listen /ip4/0.0.0.0/tcp/4001 (or set listen in its configuration)",
         ),
     };
-    Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
+    Finding::note(CHECK, what, to_do)
 }
 
-/// What others have found that have tried to open a connection: behind a router or a packet filter a node reaches others, and
-/// does not notice that nobody reaches it.
-fn check_inbound(tried: Inbound, status: &Status, told: &[String]) -> Finding {
+/// The result of other sites that tested a connection to this node: behind a router or a packet filter, a node reaches others
+/// and does not notice that they cannot reach it.
+fn check_inbound(tried: &ReachView, status: &Status, told: &[String]) -> Finding {
     const CHECK: &str = "inbound";
-    let Inbound { asked, reached } = tried;
+    let ReachView { asked, reached } = *tried;
     if asked == 0 {
-        let to_do = "ask the doctor again in ten seconds";
-        let what = "no other site has tried just now whether it can reach this node";
-        return Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) };
+        let to_do = "run kolo doctor again in ten seconds";
+        let what = "no other site has just tested whether it can reach this node";
+        return Finding::note(CHECK, what, to_do);
     }
-    let of_asked = format!("{reached} of {} that tried", counted(asked, "other site"));
+    let of_asked = format!("{reached} of {} that tested it", counted(asked, "other site"));
     if reached == asked {
-        return Finding::new(CHECK, Level::Good, format!("{of_asked} could open a connection to this node"));
+        return Finding::good(CHECK, format!("{of_asked} could open a connection to this node"));
     }
-    let seen = status.seen_as.first().map_or_else(|| "ADDRESS".to_owned(), ToString::to_string);
+    let seen = status.seen_as.first().map_or_else(|| "ADDRESS".to_owned(), Clone::clone);
     let to_do = format!(
-        "have routers and packet filters let connections through to the port that the node listens on (listen), and see          that the addresses that it tells are its own: --announce /ip4/{seen}/tcp/PORT, or announce in the configuration"
+        "have routers and packet filters let connections through to the port that the node listens on (listen), and check \
+         that the addresses it advertises are its own: --announce /ip4/{seen}/tcp/PORT, or announce in the configuration"
     );
-    let what =
-        format!("{of_asked} could open a connection to this node, at the addresses that it tells: {}", told.join(", "));
+    let what = format!(
+        "{of_asked} could open a connection to this node, at the addresses that it advertises: {}",
+        told.join(", ")
+    );
     if reached == 0 {
         return Finding::problem(CHECK, what, to_do);
     }
-    Finding { to_do: Some(to_do), ..Finding::new(CHECK, Level::Note, what) }
+    Finding::note(CHECK, what, to_do)
 }
 
 fn check_peers(status: &Status, sites: &SiteList) -> Finding {
     const CHECK: &str = "peers";
     let others = status.known_sites.saturating_sub(1);
     if status.peers == 0 && others > 0 {
-        let what = format!("{} known, but it is connected to nobody", counted(others, "other site"));
+        let what = format!("{} known, but it is connected to none", counted(others, "other site"));
         return Finding::problem(
             CHECK,
             what,
@@ -269,46 +229,46 @@ fn check_peers(status: &Status, sites: &SiteList) -> Finding {
     }
     if status.peers == 0 {
         let to_do = "if the grid has other sites, give the address of one with --bootstrap; else invite some";
-        return Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, "it knows no other site") };
+        return Finding::note(CHECK, "it knows no other site", to_do);
     }
-    let doubtful = sites.sites.iter().filter(|site| site.schedule != "current").count();
+    let doubtful = sites.sites.iter().filter(|site| site.schedule != ScheduleState::Current).count();
     let what = format!("connected to {}; {} known", counted(status.peers, "peer"), counted(others, "other site"));
     if doubtful == 0 {
-        return Finding::new(CHECK, Level::Good, what);
+        return Finding::good(CHECK, what);
     }
-    let what = format!("{what}, of which {doubtful} have not told their schedules lately");
-    let to_do = "kolo sites names them; their owners can ask their own doctor";
-    Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
+    let what = format!("{what}, of which {doubtful} have not sent their schedules lately");
+    let to_do = "kolo sites names them; their owners can run kolo doctor there";
+    Finding::note(CHECK, what, to_do)
 }
 
-/// Whom the node refuses to talk to.
-fn check_bans(bans: &[BanSummary], zone: &TimeZone) -> Finding {
+/// Peers that the node has banned.
+fn check_bans(bans: &[BanView], zone: &TimeZone) -> Finding {
     const CHECK: &str = "bans";
     if bans.is_empty() {
-        return Finding::new(CHECK, Level::Good, "the node that runs here refuses to talk to nobody");
+        return Finding::good(CHECK, "no peer is banned");
     }
     let told = bans.iter().map(|ban| {
         let until = format_time(ban.until, zone);
         format!("{} until {until} (time {}): {}", ban.site, ban.times, ban.why)
     });
-    let to_do = "nothing, a ban ends by itself; when the site is one that you trust, its owner should look into its log and \
-                 run the newest kolo";
-    let what = format!("the node that runs here refuses to talk to {}", told.collect::<Vec<_>>().join("; "));
-    Finding { to_do: Some(to_do.to_owned()), ..Finding::new(CHECK, Level::Note, what) }
+    let to_do = "nothing, a ban ends by itself; if you trust the site, ask its owner to look into its log and to run the \
+                 newest kolo";
+    let what = format!("banned: {}", told.collect::<Vec<_>>().join("; "));
+    Finding::note(CHECK, what, to_do)
 }
 
 /// Whether the owner's hook has failed lately; nothing when it has not.
 fn check_activation(failed: &[FailedActivation], now: Time, zone: &TimeZone) -> Option<Finding> {
-    let lately = failed.iter().filter(|failed| now.since(failed.at) <= FAILED_LATELY);
+    let lately = failed.iter().filter(|failed| now.since(Time(failed.at)) <= FAILED_LATELY);
     let told: Vec<String> = lately
         .map(|failed| {
-            let at = format_time(failed.at, zone);
+            let at = format_time(Time(failed.at), zone);
             format!("{} of {} at {at}: {}", safe(&failed.event), safe(&failed.booking), safe(&failed.why))
         })
         .collect();
-    let to_do = "see what the hook said in the log of its runs (activation.log in the data directory), and put right what it \
+    let to_do = "read the log of its runs (activation.log in the data directory), and do by hand what it \
                  has not done";
-    let what = || format!("the hook has failed to the last try: {}", told.join("; "));
+    let what = || format!("the hook has failed in all its runs: {}", told.join("; "));
     (!told.is_empty()).then(|| Finding::problem("activation", what(), to_do))
 }
 
@@ -321,25 +281,24 @@ fn check_clock(status: &Status) -> Finding {
     if let Some((ahead_ms, sites)) = measured.as_ref().filter(|(ahead_ms, _)| ahead_ms.unsigned_abs() >= CLOCK_MS_MAX) {
         let direction = if *ahead_ms > 0 { "behind" } else { "ahead of" };
         let much = format_span(Span(ahead_ms.unsigned_abs() / 1000));
-        let what = format!("this machine's clock is some {much} {direction} those of {sites} (the one in the middle)");
+        let what = format!("this machine's clock is some {much} {direction} the median clock of {sites}");
         return Finding::problem(CHECK, what, to_do);
     }
     let count = |name: &str| status.counters.get(name).copied().unwrap_or(0);
     let (future, expired, good) = (count("dropped_from_future"), count("dropped_expired"), count("gossip_received"));
     if future > 0 || expired > good / 2 {
         let what = format!(
-            "{future} messages of others came from the future and {expired} had expired on arrival, of {good} received"
+            "{future} messages of other sites came from the future and {expired} had expired on arrival, of {good} received"
         );
         return Finding::problem(CHECK, what, to_do);
     }
-    Finding::new(
+    Finding::good(
         CHECK,
-        Level::Good,
         match measured {
             Some((ahead_ms, sites)) => {
-                format!("it is within {} ms of those of {sites} (the one in the middle)", ahead_ms.unsigned_abs())
+                format!("it is within {} ms of the median clock of {sites}", ahead_ms.unsigned_abs())
             }
-            None => "nothing that others have signed contradicts this machine's clock".to_owned(),
+            None => "no signed message of another site contradicts this machine's clock".to_owned(),
         },
     )
 }
@@ -348,8 +307,11 @@ fn check_clock(status: &Status) -> Finding {
 mod tests {
     use std::net::TcpListener;
 
+    use broker::ids::SiteId;
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::cli::client::tests::serve;
+    use crate::{api::samples::status, cli::samples::serve};
 
     fn listen(addresses: &[&str]) -> Vec<String> {
         addresses.iter().map(|&address| address.to_owned()).collect()
@@ -371,38 +333,37 @@ mod tests {
 
     #[test]
     fn what_peers_have_seen_says_more_than_addresses() {
-        let check = |told: &str, seen_as: &str, came_in: u32| {
-            let status = format!(
-                r#"{{"software":"","listen":[],"peers":1,"known_sites":2,"seen_as":{seen_as},
-                    "counters":{{"connections_from_elsewhere":{came_in}}}}}"#
-            );
-            let finding = check_reach(&serde_json::from_str(&status).unwrap(), &listen(&[told]));
+        let check = |told: &str, seen_as: &[&str], came_in: u32| {
+            let counters = json!({ "connections_from_elsewhere": came_in });
+            let finding = check_reach(&status(&json!({ "seen_as": seen_as, "counters": counters })), &listen(&[told]));
             (finding.level, finding.what + &finding.to_do.unwrap_or_default())
         };
-        let (level, what) = check("/ip4/10.0.0.1/tcp/1", r#"["10.0.0.1","193.2.1.66"]"#, 0);
+        let (level, what) = check("/ip4/10.0.0.1/tcp/1", &["10.0.0.1", "193.2.1.66"], 0);
         assert!(
             level == Level::Note && what.contains("at 193.2.1.66") && what.contains("/ip4/193.2.1.66/tcp"),
             "{what}"
         );
-        assert!(check("/ip4/10.0.0.1/tcp/1", r#"["10.0.0.1"]"#, 0).1.contains("private addresses only"));
-        assert!(check("/ip4/193.2.1.66/tcp/1", "[]", 0).1.contains("not tried"));
-        assert!(check("/ip4/193.2.1.66/tcp/1", "[]", 3).1.contains("3 connections came"));
+        assert!(check("/ip4/10.0.0.1/tcp/1", &["10.0.0.1"], 0).1.contains("private addresses only"));
+        assert!(check("/ip4/193.2.1.66/tcp/1", &[], 0).1.contains("no other machine"));
+        assert!(check("/ip4/193.2.1.66/tcp/1", &[], 3).1.contains("3 connections came"));
     }
 
     #[test]
     fn whether_others_come_in_is_their_word() {
-        let status = r#"{"software":"","listen":[],"peers":3,"known_sites":4,"counters":{},"seen_as":["193.2.1.66"]}"#;
-        let status: Status = serde_json::from_str(status).unwrap();
+        let status = status(&json!({ "seen_as": ["193.2.1.66"] }));
         let check = |asked, reached| {
             let told = listen(&["/ip4/10.0.0.1/tcp/7741"]);
-            let finding = check_inbound(Inbound { asked, reached }, &status, &told);
+            let finding = check_inbound(&ReachView { asked, reached }, &status, &told);
             (finding.level, finding.what, finding.to_do.unwrap_or_default())
         };
-        assert_eq!(check(3, 3).1, "3 of 3 other sites that tried could open a connection to this node");
+        assert_eq!(check(3, 3).1, "3 of 3 other sites that tested it could open a connection to this node");
         assert_eq!((check(3, 3).0, check(0, 0).0, check(3, 1).0), (Level::Good, Level::Note, Level::Note));
         let (level, what, to_do) = check(1, 0);
         assert_eq!(level, Level::Problem);
-        assert!(what.starts_with("0 of 1 other site that tried") && what.ends_with("/ip4/10.0.0.1/tcp/7741"), "{what}");
+        assert!(
+            what.starts_with("0 of 1 other site that tested it") && what.ends_with("/ip4/10.0.0.1/tcp/7741"),
+            "{what}"
+        );
         assert!(to_do.contains("--announce /ip4/193.2.1.66/tcp/PORT"), "{to_do}");
     }
 
@@ -418,11 +379,14 @@ mod tests {
 
     #[test]
     fn a_lonely_node_with_a_wrong_clock_is_told_both() {
-        let status = r#"{"software":"kolo 0.0.0","listen":["/ip4/10.0.0.1/udp/9/quic-v1"],"peers":0,"known_sites":3,
-            "counters":{"dropped_from_future":7,"gossip_received":9},
-            "failed_activations":[{"booking":"r-1","event":"start","at":80000,"why":"exit status: 1"},
-            {"booking":"r-0","event":"start","at":3000,"why":"long ago"}]}"#;
-        let (client, server) = serve(vec![("200 OK", status.to_owned()), ("200 OK", "{\"sites\":[]}".to_owned())]);
+        let failed = |booking: &str, at: i64, why: &str| json!({ "booking": booking, "request": "r", "event": "start", "at": at, "why": why });
+        let status = status(&json!({
+            "software": "kolo 0.0.0", "listen": ["/ip4/10.0.0.1/udp/9/quic-v1"], "known_sites": 3,
+            "counters": { "dropped_from_future": 7, "gossip_received": 9 },
+            "failed_activations": [failed("r-1", 80_000, "exit status: 1"), failed("r-0", 3_000, "long ago")],
+        }));
+        let sites = r#"{"sites":[],"bans":[],"next":null}"#.to_owned();
+        let (client, server) = serve(vec![("200 OK", serde_json::to_string(&status).unwrap()), ("200 OK", sites)]);
         let findings = check(Ok(client), Time(90_000), &TimeZone::UTC);
         let _ = server.join().unwrap();
         let levels: Vec<_> = findings.iter().map(|finding| (finding.check, finding.level)).collect();
@@ -449,22 +413,21 @@ mod tests {
 
     #[test]
     fn the_difference_of_clocks_is_told() {
-        let check = |clock: &str| {
-            let status =
-                format!(r#"{{"software":"","listen":[],"peers":1,"known_sites":2,"counters":{{}},"clock":{clock}}}"#);
-            let finding = check_clock(&serde_json::from_str(&status).unwrap());
+        let check = |clock: Value| {
+            let finding = check_clock(&status(&json!({ "clock": clock })));
             (finding.level, finding.what)
         };
-        let (level, what) = check(r#"{"sites":4,"ahead_ms":61000}"#);
+        let (level, what) = check(json!({ "sites": 4, "ahead_ms": 61_000 }));
         assert_eq!(level, Level::Problem);
-        assert_eq!(what, "this machine's clock is some 1m 1s behind those of 4 other sites (the one in the middle)");
-        assert!(check(r#"{"sites":1,"ahead_ms":-9000}"#).1.contains("some 9s ahead of those of 1 other site "));
-        let (level, what) = check(r#"{"sites":2,"ahead_ms":-40}"#);
-        assert_eq!(
-            (level, what.as_str()),
-            (Level::Good, "it is within 40 ms of those of 2 other sites (the one in the middle)")
+        assert_eq!(what, "this machine's clock is some 1m 1s behind the median clock of 4 other sites");
+        assert!(
+            check(json!({ "sites": 1, "ahead_ms": -9_000 }))
+                .1
+                .contains("some 9s ahead of the median clock of 1 other site")
         );
-        assert_eq!(check("null").0, Level::Good);
+        let (level, what) = check(json!({ "sites": 2, "ahead_ms": -40 }));
+        assert_eq!((level, what.as_str()), (Level::Good, "it is within 40 ms of the median clock of 2 other sites"));
+        assert_eq!(check(Value::Null).0, Level::Good);
     }
 
     #[test]
@@ -481,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_ban_is_told_with_its_reason_and_its_end() {
-        let ban = BanSummary { site: "12D3".to_owned(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
+        let ban = BanView { site: SiteId::new("12D3").unwrap(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
         let told = check_bans(&[ban], &TimeZone::UTC);
         assert_eq!(told.level, Level::Note);
         assert!(told.what.ends_with("12D3 until 1970-01-02 00:00:00+00:00 (time 2): lies"), "{}", told.what);

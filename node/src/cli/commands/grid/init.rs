@@ -15,7 +15,8 @@ use serde::Serialize;
 use crate::{
     cli::{
         commands::Context,
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         grid_args::InitArgs,
         output::{Look, Report},
     },
@@ -100,9 +101,6 @@ struct Made {
 }
 
 impl Report for Made {
-    fn body(&self) -> impl Serialize {
-        self
-    }
     fn text(&self, _: &Look) -> String {
         let directory = safe(&self.data_dir.display().to_string());
         let mut text = format!("made {} grid {}\n  this site  {}\n", self.form, self.grid, self.site);
@@ -130,7 +128,7 @@ impl Report for Made {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::cli::{output::OutputFormat, samples::printed};
 
     #[test]
     fn what_was_made_is_shown_with_what_to_do_next() {

@@ -4,13 +4,15 @@ use broker::{
     time::Time,
     trust::{Limits, Role},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::closed_grid;
 use crate::{
+    api::grid::Status,
     cli::{
         commands::Context,
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         grid_args::{InviteArgs, RoleArg},
         output::{Look, Report},
     },
@@ -61,13 +63,6 @@ pub(super) fn issuer(context: &Context, grid: &GridFile) -> Result<Issuer, CliEr
     })
 }
 
-/// What invites only need of `GET /v1/status`.
-#[derive(Debug, Deserialize)]
-struct Status {
-    grid: String,
-    listen: Vec<String>,
-}
-
 /// Addresses for the token: those that were given, else those of the node that runs here, else those it joined with.
 fn addresses(context: &Context, grid: &GridFile, args: &InviteArgs) -> Result<Vec<String>, CliError> {
     for text in &args.bootstrap {
@@ -107,9 +102,6 @@ struct Invitation {
 }
 
 impl Report for Invitation {
-    fn body(&self) -> impl Serialize {
-        self
-    }
     fn text(&self, look: &Look) -> String {
         let who = if self.name.is_empty() { String::new() } else { format!(" {}", safe(&self.name)) };
         let owner = if self.with_user { " and its owner as a user" } else { "" };
@@ -133,7 +125,7 @@ impl Report for Invitation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::cli::{output::OutputFormat, samples::printed};
 
     #[test]
     fn the_token_stands_alone_when_that_is_asked() {

@@ -16,16 +16,14 @@ use broker::trust::PublicKey;
 use super::Context;
 use crate::{
     cli::{
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         grid_args::{GridArgs, GridCommand},
     },
     trust::GridFile,
 };
 
 /// Runs the command.
-///
-/// # Errors
-/// [`CliError`].
 pub fn run(context: &mut Context, args: &GridArgs) -> Result<Exit, CliError> {
     match &args.command {
         GridCommand::Init(args) => init::run(context, args),

@@ -9,13 +9,15 @@ use broker::{
     time::Time,
     trust::{PublicKey, Role, Subject},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::{closed_grid, invite::issuer, show::GridView};
+use super::{closed_grid, invite::issuer};
 use crate::{
+    api::members::{self, GridView},
     cli::{
         commands::Context,
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         grid_args::RevokeArgs,
         output::{Look, Report},
     },
@@ -42,7 +44,7 @@ pub fn run(context: &mut Context, args: &RevokeArgs) -> Result<Exit, CliError> {
     let mut revoked = Vec::new();
     for target in targets {
         let revocation = issuer.revoke(&grid, target.subject.clone(), now, target.expires)?;
-        let answer: Answer = client.post("/v1/grid/revocations", &revocation)?;
+        let answer: members::Revoked = client.post("/v1/grid/revocations", &revocation)?;
         revoked.push(Row { target, was_known: !answer.added });
     }
     context.output.print(&Revoked { who: args.who.clone(), revoked })?;
@@ -71,12 +73,6 @@ fn refuse_oneself(who: &str, targets: &[Target], own: &[Subject]) -> Result<(), 
             target.subject
         ))),
     }
-}
-
-/// Answer of `POST /v1/grid/revocations`.
-#[derive(Debug, Deserialize)]
-struct Answer {
-    added: bool,
 }
 
 /// Who is to be revoked.
@@ -150,9 +146,6 @@ struct Revoked {
 }
 
 impl Report for Revoked {
-    fn body(&self) -> impl Serialize {
-        self
-    }
     fn text(&self, _: &Look) -> String {
         let row = |row: &Row| {
             let role = row.target.role.map(|role| format!("{role} ")).unwrap_or_default();
@@ -179,6 +172,12 @@ mod tests {
         Subject::Key(PublicKey::from_bytes([number; 32]))
     }
 
+    fn nobody() -> GridView {
+        let site = SiteId::new("s").unwrap();
+        let (members, revocations) = (Vec::new(), Vec::new());
+        GridView { id: "lab".to_owned(), form: "closed".to_owned(), root: None, site, members, revocations }
+    }
+
     fn issued(number: u8, role: Role, name: &str) -> Issued {
         Issued { subject: key(number), role, name: name.to_owned(), issued: Time(1), expires: Time(200) }
     }
@@ -191,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_name_means_the_invitations_of_that_name_one_of_each_role() {
-        let known = GridView::default();
+        let known = nobody();
         let list = [issued(1, Role::Site, "lab"), issued(2, Role::User, "lab"), issued(3, Role::User, "ada")];
         assert_eq!(meant("lab", None, &list, &known), Ok(vec![key(1), key(2)]));
         assert_eq!(meant("lab", Some(RoleArg::User), &list, &known), Ok(vec![key(2)]));
@@ -210,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_key_or_a_site_is_meant_itself() {
-        let known = GridView::default();
+        let known = nobody();
         let text = "07".repeat(32);
         assert_eq!(meant(&text, None, &[], &known), Ok(vec![key(7)]));
         let site = "12D3KooWEyoppNCUx8Yx66oV9fJnriXwCcXwDDUA2kj6vnc6iDEp";

@@ -1,15 +1,11 @@
 //! `kolo grid show`: the grid, its members and revocations, as the node here knows them.
 
-use broker::{
-    time::Time,
-    trust::{PublicKey, Role, Subject},
-};
-use serde::{Deserialize, Serialize};
-
 use crate::{
+    api::members::GridView,
     cli::{
         commands::Context,
-        error::{CliError, Exit},
+        error::CliError,
+        exit::Exit,
         output::{Look, Report, columns},
     },
     text::{safe::safe, time::format_time},
@@ -25,39 +21,7 @@ pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// What `GET /v1/grid` says.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct GridView {
-    pub id: String,
-    pub form: String,
-    pub root: Option<PublicKey>,
-    pub members: Vec<MemberView>,
-    pub revocations: Vec<RevocationView>,
-}
-
-/// A member that the node has met.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct MemberView {
-    pub subject: Subject,
-    pub role: Role,
-    pub name: String,
-    pub expires: Option<Time>,
-    pub revoked: bool,
-}
-
-/// A revocation.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RevocationView {
-    pub subject: Subject,
-    pub revoked: Time,
-    pub keep_until: Time,
-    pub author: PublicKey,
-}
-
 impl Report for GridView {
-    fn body(&self) -> impl Serialize {
-        self
-    }
     fn text(&self, look: &Look) -> String {
         let mut text = format!("{} grid {}\n", safe(&self.form), safe(&self.id));
         if let Some(root) = &self.root {
@@ -91,10 +55,17 @@ impl Report for GridView {
 
 #[cfg(test)]
 mod tests {
-    use broker::ids::SiteId;
+    use broker::{
+        ids::SiteId,
+        time::Time,
+        trust::{PublicKey, Role, Subject},
+    };
 
     use super::*;
-    use crate::cli::output::{OutputFormat, tests::printed};
+    use crate::{
+        api::members::{MemberView, RevocationView},
+        cli::{output::OutputFormat, samples::printed},
+    };
 
     #[test]
     fn members_and_revocations_are_listed() {
@@ -103,6 +74,7 @@ mod tests {
             id: "lab-aaaa".to_owned(),
             form: "closed".to_owned(),
             root: Some(root),
+            site: SiteId::new("12D3").unwrap(),
             members: vec![MemberView {
                 subject: Subject::Site(SiteId::new("12D3").unwrap()),
                 role: Role::Site,
