@@ -13,7 +13,7 @@ use super::{
     geography::NetworkKind,
     settings::{Pace, Settings},
 };
-use crate::{error::BadUsage, grid::load::measure::Percentiles};
+use crate::{error::BadUsage, stats::Percentiles};
 
 /// The longest that a compared run may take in virtual time; it ends as soon as all requests are settled.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);

@@ -11,7 +11,7 @@ use super::{
     traffic::{Flow, KINDS, Kind},
     world::World,
 };
-use crate::grid::load::measure::{Percentiles, percentiles};
+use crate::stats::{Percentiles, percentiles};
 
 /// Traffic of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::{compare::Comparison, figures::Figures};
 use crate::{
-    grid::load::measure::Percentiles,
     report::{Axis, Page, Plot, Table},
+    stats::Percentiles,
 };
 
 /// A remark that belongs to every result.

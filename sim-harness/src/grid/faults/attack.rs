@@ -18,13 +18,10 @@ use anyhow::Context;
 use serde::Serialize;
 
 use super::attacker::Deeds;
+use crate::stats::{Percentiles, percentiles};
 use crate::{
     grid::{
-        load::{
-            figures::counters,
-            measure::{Percentiles, percentiles},
-            users::Placed,
-        },
+        load::{figures::counters, users::Placed},
         nodes::cluster::Cluster,
     },
     hostile::Attack,

@@ -13,11 +13,9 @@ use std::{
 
 use serde::Serialize;
 
-use crate::grid::load::{
-    answer::Answer,
-    measure::{Percentiles, milliseconds, percentiles},
-};
+use crate::grid::load::answer::{Answer, milliseconds};
 use crate::grid::nodes::{cluster::Cluster, knowledge, launch::Launch};
+use crate::stats::{Percentiles, percentiles};
 
 /// Nodes through which a newcomer looks for the grid: some may be down just now.
 pub const THROUGH: usize = 3;

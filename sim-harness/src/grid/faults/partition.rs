@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::grid::load::{
-    measure::{Percentiles, milliseconds, percentiles},
-    users::Placed,
-};
+use crate::grid::load::{answer::milliseconds, users::Placed};
 use crate::grid::nodes::network::side_of;
+use crate::stats::{Percentiles, percentiles};
 
 /// Longest time from the healing to agreement.
 pub const AGREE_MAX: Duration = Duration::from_secs(30);

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use broker::request::Request;
 
-use super::measure::milliseconds;
 use crate::grid::nodes::wire::{Explanation, RequestState, RequestView, Reservation, Round};
 
 /// What became of one request.
@@ -107,6 +106,11 @@ fn hosts_seen(round: &Round) -> String {
     let cut = round.cut.iter().filter(|cut| cut.hosts > 0);
     let cut: String = cut.map(|cut| format!("; {} cut {}", cut.constraint, cut.hosts)).collect();
     format!(" [{} of {} known hosts looked at{cut}]", round.found_hosts, round.known_hosts)
+}
+
+/// A time in milliseconds, to the microsecond.
+pub fn milliseconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1000.0
 }
 
 #[cfg(test)]

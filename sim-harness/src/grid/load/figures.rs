@@ -10,11 +10,11 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    answer::Outcome,
-    measure::{Percentiles, milliseconds, percentiles},
+    answer::{Outcome, milliseconds},
     users::Placed,
 };
 use crate::grid::nodes::cluster::Cluster;
+use crate::stats::{Percentiles, percentiles};
 
 /// Counters of the nodes that are shown, as they are named in `GET /v1/status`.
 const TRAFFIC: [&str; 8] = [

@@ -13,10 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    answer::{Answer, Outcome},
-    measure::percentiles,
-};
+use super::answer::{Answer, Outcome};
+use crate::stats::percentiles;
 use crate::{grid::nodes::cluster::Cluster, progress::Progress};
 
 /// Over which latencies are shown.

@@ -3,7 +3,6 @@
 pub mod answer;
 pub mod figures;
 pub mod live;
-pub mod measure;
 pub mod rounds;
 pub mod search;
 pub mod users;

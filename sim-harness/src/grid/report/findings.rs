@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::stats::{Percentiles, percentiles};
 use crate::{
     grid::{
         checks::{aftermath::Aftermath, invariants::Violation},
@@ -16,9 +17,8 @@ use crate::{
             partition::PartitionFigures,
         },
         load::{
-            answer::{Answer, End, Outcome},
+            answer::{Answer, End, Outcome, milliseconds},
             figures::LoadFigures,
-            measure::{Percentiles, milliseconds, percentiles},
             rounds::Driven,
         },
     },

@@ -6,11 +6,9 @@ use super::{
     findings::{Figures, Findings},
     words::{counts, failures, sections, table, verdict},
 };
+use crate::stats::Percentiles;
 use crate::{
-    grid::load::{
-        figures::{LoadFigures, Second},
-        measure::Percentiles,
-    },
+    grid::load::figures::{LoadFigures, Second},
     report::{Axis, Page, Plot, Table},
 };
 

@@ -9,13 +9,13 @@ use super::{
     findings::{Figures, Findings},
     picture::{local_time, picture},
 };
+use crate::stats::Percentiles;
 use crate::{
     grid::{
         faults::{attack::PhaseFigures, newcomers::JoinFigures},
         load::{
             answer::{Answer, Outcome},
             figures::LoadFigures,
-            measure::Percentiles,
         },
         nodes::wire::Reservation,
     },
