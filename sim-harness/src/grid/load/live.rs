@@ -129,7 +129,7 @@ mod tests {
         let words = pulse.words(Instant::now(), 3, 4).join("; ");
         assert!(
             words.ends_with(
-                ": 3 of 4 nodes; 5 requests: 2 reserved, 1 rejected, 1 failed, 1 open; 3 conflicts; last 5 s: p50 20 ms, \
+                ": 3 of 4 nodes; 5 requests: 2 reserved, 1 rejected, 1 failed, 1 open; 3 conflicts; last 5 s: p50 30 ms, \
                  p99 40 ms"
             ),
             "{words}"

@@ -244,7 +244,7 @@ mod tests {
         let figures = findings.figures();
         assert_eq!((figures.requests, figures.reserved, figures.rejected, figures.failed), (4, 2, 1, 1));
         assert_eq!((figures.conflicts, figures.attempts), (3, 6));
-        assert_eq!(figures.latency_ms, Some(Percentiles { p50: 5.0, p99: 7.0, max: 7.0 }));
+        assert_eq!(figures.latency_ms, Some(Percentiles { p50: 6.0, p99: 7.0, max: 7.0 }));
         findings.check_answers();
         assert_eq!(findings.failed_checks, ["r1: Rejected, without a reason", "r1: no end was reported: silence"]);
         assert!(!findings.is_good());
