@@ -121,7 +121,7 @@ mod tests {
             ("[[hosts]]\nid = \"h\"\nresources = { gpu = -1 }", "whole number of GPUs"),
             ("[[hosts]]\nid = \"h\"\nresources = { CPU = \"1\" }", "site.toml:3: hosts[0].resources"),
             ("[[hosts]]\nid = \"h\"\nspeeed = 1", "speeed"),
-            ("[[hosts]]\nspeed = 1", "missing field `id`"),
+            ("[[hosts]]\nresources = {}", "missing field `id`"),
             ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"h\"", "host h: the id is used twice"),
             ("hosts = []", "expected 1 to 1024 hosts, got 0"),
             (

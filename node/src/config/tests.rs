@@ -199,7 +199,7 @@ fn what_is_printed_gives_the_same_configuration() {
              max_duration = \"12h\"\nmax_reach = \"30d\"\nhours = \"18:00-08:00\"\nuser_share = {{ cpu = \"50%\" }}\n\
              max_host_hours = 500\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[log]\nformat = \"json\"\nfilter = \
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
-             \"1.5GiB\", mhz = 2400 }}\nspeed = 900\nprice = 5"
+             \"1.5GiB\", mhz = 2400 }}"
         ),
     ] {
         let directory = tempfile::tempdir().unwrap();
