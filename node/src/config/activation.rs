@@ -10,9 +10,8 @@ use std::{
 
 use broker::time::Span;
 use clap::Args;
-use serde::Deserialize;
 
-use super::{ConfigError, Surroundings, resolve::Layers};
+use super::{ConfigError, Surroundings, file::ActivationSection, resolve::Layers};
 
 /// The log of the hook's runs, in the data directory.
 const LOG_FILE: &str = "activation.log";
@@ -24,17 +23,6 @@ const TRIES: u32 = 3;
 const TRIES_MAX: u32 = 100;
 /// Longest time that a reservation is started before its window.
 const EARLY_MAX: Span = Span(86_400);
-
-/// `[activation]`, as written.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ActivationSection {
-    pub hook: Option<Vec<String>>,
-    pub timeout: Option<String>,
-    pub tries: Option<u32>,
-    pub early: Option<String>,
-    pub log: Option<PathBuf>,
-}
 
 /// `[activation]` in force.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,15 +2,15 @@
 //!
 //! What each key means is said where they are printed (`print`). Invariant: this struct knows exactly the documented keys; anything else in a file is an error that names it.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
-use broker::{request::Effort, resources::Attributes};
+use broker::{
+    request::Effort,
+    resources::{Attributes, ResourceName},
+};
 use serde::Deserialize;
 
-use super::{
-    HostTable, LogFormat, activation::ActivationSection, local::LocalSection, policy::PolicySection,
-    remote::RemoteSection,
-};
+use super::{HostTable, LogFormat};
 
 /// The keys at the top.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -102,4 +102,51 @@ pub struct GossipSection {
 pub struct LogSection {
     pub format: Option<LogFormat>,
     pub filter: Option<String>,
+}
+
+/// `[activation]`, as written.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ActivationSection {
+    pub hook: Option<Vec<String>>,
+    pub timeout: Option<String>,
+    pub tries: Option<u32>,
+    pub early: Option<String>,
+    pub log: Option<PathBuf>,
+}
+
+/// `[local]`, as written.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LocalSection {
+    pub feed: Option<Vec<String>>,
+    pub every: Option<String>,
+    pub timeout: Option<String>,
+    pub reach: Option<String>,
+}
+
+/// `[policy]`, as written.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicySection {
+    pub allow: Option<Vec<String>>,
+    pub deny: Option<Vec<String>>,
+    pub max_duration: Option<String>,
+    pub max_reach: Option<String>,
+    pub hours: Option<String>,
+    pub user_share: Option<BTreeMap<ResourceName, String>>,
+    pub max_holds: Option<u32>,
+    pub max_reservations: Option<u32>,
+    pub max_host_hours: Option<u64>,
+    pub tell_bookings: Option<bool>,
+}
+
+/// `[remote]`, as written.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RemoteSection {
+    pub listen: Option<String>,
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    pub names: Option<Vec<String>>,
 }

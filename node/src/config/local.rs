@@ -7,9 +7,8 @@ use std::{ffi::OsString, time::Duration};
 
 use broker::{ledger::LedgerLimits, time::Span};
 use clap::Args;
-use serde::Deserialize;
 
-use super::{ConfigError, Surroundings, resolve::Layers};
+use super::{ConfigError, Surroundings, file::LocalSection, resolve::Layers};
 
 /// How often the feed is run.
 const EVERY: Duration = Duration::from_secs(30);
@@ -19,16 +18,6 @@ const EVERY_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// How far ahead work counts, and how long work counts whose end nobody knows.
 const REACH: Span = Span(7 * 86_400);
-
-/// `[local]`, as written.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LocalSection {
-    pub feed: Option<Vec<String>>,
-    pub every: Option<String>,
-    pub timeout: Option<String>,
-    pub reach: Option<String>,
-}
 
 /// `[local]` in force.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@ mod args;
 pub mod disk;
 mod file;
 mod hosts;
+mod load;
 mod local;
 mod machine;
 mod places;
@@ -35,11 +36,11 @@ use crate::{
 pub use activation::ActivationConfig;
 pub use args::{NodeArgs, parse_effort};
 pub use hosts::HostTable;
+pub use load::load;
 pub use local::LocalConfig;
 pub use places::Surroundings;
 pub use print::print_config;
 pub use remote::RemoteConfig;
-pub use resolve::load;
 
 /// The file in the data directory that holds the real address of the local API, as `address:port`.
 pub const API_ADDRESS_FILE: &str = "api.address";

@@ -10,31 +10,15 @@ use broker::{
     trust::{DailyHours, OwnerPolicy},
 };
 use clap::Args;
-use serde::Deserialize;
 
 use super::{
     ConfigError, Percent,
+    file::PolicySection,
     resolve::{Layers, Placed},
 };
 
 /// Most users in a list.
 const USERS_MAX: usize = 10_000;
-
-/// `[policy]`, as written.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PolicySection {
-    pub allow: Option<Vec<String>>,
-    pub deny: Option<Vec<String>>,
-    pub max_duration: Option<String>,
-    pub max_reach: Option<String>,
-    pub hours: Option<String>,
-    pub user_share: Option<BTreeMap<ResourceName, String>>,
-    pub max_holds: Option<u32>,
-    pub max_reservations: Option<u32>,
-    pub max_host_hours: Option<u64>,
-    pub tell_bookings: Option<bool>,
-}
 
 /// The flags of `[policy]`.
 #[derive(Debug, Clone, Default, Args)]

@@ -5,22 +5,11 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
-use serde::Deserialize;
 
-use super::{ConfigError, resolve::Layers};
+use super::{ConfigError, file::RemoteSection, resolve::Layers};
 
 /// Most names of one node.
 const NAMES_MAX: usize = 64;
-
-/// `[remote]`, as written.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RemoteSection {
-    pub listen: Option<String>,
-    pub cert: Option<PathBuf>,
-    pub key: Option<PathBuf>,
-    pub names: Option<Vec<String>>,
-}
 
 /// `[remote]` in force.
 #[derive(Debug, Clone, PartialEq, Eq)]

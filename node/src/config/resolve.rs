@@ -21,38 +21,13 @@ use discovery::{GridId, Intervals, Limits, Multiaddr};
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    ConfigError, DEFAULT_API, GossipConfig, HostSource, LogConfig, LogFormat, NodeArgs, NodeConfig, OwnHost, Percent,
+    ConfigError, DEFAULT_API, GossipConfig, HostSource, LogConfig, LogFormat, NodeConfig, OwnHost, Percent,
     Surroundings, file::ConfigFile, hosts, machine,
 };
-use crate::{
-    contact,
-    text::{
-        document::{self, Syntax},
-        time,
-    },
-    trust::GridFile,
-};
+use crate::{contact, text::time, trust::GridFile};
 
 /// The libraries below tell things at "info" that only their developers want to know.
 const DEFAULT_LOG_FILTER: &str = "info,libp2p_swarm=warn,libp2p_kad=error";
-
-/// Reads the file that `args` name, puts the flags over it, and checks everything.
-///
-/// # Errors
-/// [`ConfigError`] that names file and key, or the flag.
-pub fn load(
-    args: &NodeArgs,
-    data_dir: Option<&Path>,
-    api: Option<&str>,
-    surroundings: &Surroundings,
-) -> Result<NodeConfig, ConfigError> {
-    let file = match &args.config {
-        Some(path) => document::parse(path, &document::read_text(path)?, Syntax::Toml)?,
-        None => ConfigFile::default(),
-    };
-    let layers = Layers { flags: args.layer(data_dir, api)?, file, path: args.config.clone() };
-    layers.resolve(surroundings)
-}
 
 /// A value and where it was written.
 #[derive(Debug, Clone)]
@@ -74,6 +49,11 @@ pub(super) struct Layers {
 }
 
 impl Layers {
+    /// Flags over a file, which lies at `path`.
+    pub(super) fn new(flags: ConfigFile, file: ConfigFile, path: Option<PathBuf>) -> Layers {
+        Layers { flags, file, path }
+    }
+
     /// The value of `key`: the flag's, else the file's.
     pub(super) fn written<T>(&self, key: &str, get: impl Fn(&ConfigFile) -> Option<T>) -> Option<Placed<T>> {
         if let Some(value) = get(&self.flags) {
@@ -151,7 +131,7 @@ impl Layers {
         Ok(Some(Placed { value, place: written.place }))
     }
 
-    fn resolve(&self, surroundings: &Surroundings) -> Result<NodeConfig, ConfigError> {
+    pub(super) fn resolve(&self, surroundings: &Surroundings) -> Result<NodeConfig, ConfigError> {
         let data_dir = match self.path("data_dir", |file| file.data_dir.clone())? {
             Some(placed) => placed.value,
             None => surroundings.default_data_dir()?,
