@@ -6,7 +6,6 @@
 //! Reading order: [`model`] (the words), [`schedule`] (occupancy over time), then [`phases`] (the algorithm),
 //! [`ledger`] (a site's promises) and [`negotiation`] (a request's life at its entry point).
 
-pub mod canary;
 pub mod document;
 pub mod ledger;
 pub mod model;

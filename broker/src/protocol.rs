@@ -1,4 +1,4 @@
-//! What sites say to each other about holds and reservations. Meaning only: how it is encoded and signed is the
+//! What nodes send each other about holds and reservations. Meaning only: how it is encoded and signed is the
 //! business of the `discovery` crate.
 //!
 //! Invariant: everything here that came from the network is unchecked until [`HoldRequest::check`], the ledger or the
@@ -19,15 +19,15 @@ use crate::{
     trust::{Authorization, Denial, SignedText},
 };
 
-/// One try of one request by one entry point. Every message of a try names it, so that a late message of an earlier try
+/// One attempt of one request by one entry point. Every message of an attempt names it, so that a late message of an earlier attempt
 /// can be told from the present one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptId {
-    /// The node that carries the request.
+    /// The node that coordinates the attempt.
     pub entry_point: SiteId,
     /// The request.
     pub request: RequestId,
-    /// 1 for the first try.
+    /// 1 for the first attempt.
     pub attempt: u32,
 }
 
@@ -53,13 +53,13 @@ pub struct Grant {
 /// Asks one site to hold amounts on its hosts; one message carries all hosts of the site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldRequest {
-    /// The try.
+    /// The attempt.
     pub attempt: AttemptId,
     /// When.
     pub window: Window,
     /// What, on which of the site's hosts.
     pub grants: Vec<Grant>,
-    /// All sites of the try, the addressed one among them: who to ask when the entry point falls silent.
+    /// All sites of the attempt, the addressed one among them: who to ask when the entry point falls silent.
     pub participants: Vec<SiteId>,
     /// How long the hold lasts from its receipt on. The site may shorten it.
     pub hold_for: Millis,
@@ -102,7 +102,7 @@ pub enum SiteRequest {
     Hold(HoldRequest),
     /// Turn the hold into a reservation, durably.
     Confirm {
-        /// The try.
+        /// The attempt.
         attempt: AttemptId,
         /// The ledger's incarnation that answered [`SiteAnswer::Held`]. A site that restarted since has lost the hold;
         /// a repeated hold that reached it late must not make this confirm valid again.
@@ -112,28 +112,23 @@ pub enum SiteRequest {
     Release(AttemptId),
     /// All sites have confirmed: no need to ask anybody about the attempt any more.
     Settle(AttemptId),
-    /// What do you know of the attempt? Asked by a participant that waits for a final word.
+    /// What do you know of the attempt? Asked by a participant that waits for an outcome.
     Inquire(AttemptId),
-    /// Is what the attempt has reserved still there? Asked by the entry point of a reservation that stands.
+    /// Is what the attempt has reserved still there? Asked by the coordinator of a reservation.
     Inspect(AttemptId),
     /// What is reserved for this request? Asked by a node that its user wants to take it over, because its entry point is
     /// gone.
     Lookup(RequestId),
-    /// As [`SiteRequest::Inspect`], from a node that acts in the place of the entry point from now on.
+    /// The asking node coordinates the request from now on.
     TakeOver {
-        /// The try.
+        /// The attempt.
         attempt: AttemptId,
         /// The user's request, signed for the asking node.
         authorization: Arc<Authorization>,
+        /// What becomes of what the site has of the attempt.
+        step: TakeOverStep,
     },
-    /// As [`SiteRequest::Release`], from a node that has taken the attempt over.
-    GiveBack {
-        /// The try.
-        attempt: AttemptId,
-        /// The user's request, signed for the asking node: the one that it has shown when it took the attempt over.
-        authorization: Arc<Authorization>,
-    },
-    /// What is reserved at all, for people to see? In the order of the tries; a further question names the last one told.
+    /// What is reserved at all, for people to see? In the order of the attempts; a further question names the last one told.
     Bookings {
         /// The last one of the answer before.
         after: Option<AttemptId>,
@@ -141,7 +136,7 @@ pub enum SiteRequest {
 }
 
 impl SiteRequest {
-    /// The try that it is about, if it is about one, and what is asked, for logs.
+    /// The attempt that it is about, if it is about one, and what is asked, for logs.
     #[must_use]
     pub fn about(&self) -> (Option<&AttemptId>, &'static str) {
         match self {
@@ -151,18 +146,36 @@ impl SiteRequest {
             SiteRequest::Settle(attempt) => (Some(attempt), "settle"),
             SiteRequest::Inquire(attempt) => (Some(attempt), "inquire"),
             SiteRequest::Inspect(attempt) => (Some(attempt), "inspect"),
-            SiteRequest::TakeOver { attempt, .. } => (Some(attempt), "take over"),
-            SiteRequest::GiveBack { attempt, .. } => (Some(attempt), "give back"),
+            SiteRequest::TakeOver { attempt, step, .. } => {
+                let what = match step {
+                    TakeOverStep::Prepare => "take over",
+                    TakeOverStep::Commit => "take over, commit",
+                    TakeOverStep::Abort => "take over, abort",
+                };
+                (Some(attempt), what)
+            }
             SiteRequest::Lookup(_) => (None, "lookup"),
             SiteRequest::Bookings { .. } => (None, "bookings"),
         }
     }
 }
 
+/// What a node that takes an attempt over asks of a site. A takeover is a two-phase commit of its own: the new coordinator
+/// reports a reservation when every site of it has prepared, and has then committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TakeOverStep {
+    /// Acknowledge the new coordinator. The outcome of the attempt is as open as it was.
+    Prepare,
+    /// The attempt is part of the reservation: its outcome is known.
+    Commit,
+    /// Give everything of the attempt back.
+    Abort,
+}
+
 /// A reservation as a site tells everybody of the grid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToldBooking {
-    /// The try.
+pub struct PublicBooking {
+    /// The attempt.
     pub attempt: AttemptId,
     /// When.
     pub window: Window,
@@ -175,15 +188,15 @@ pub struct ToldBooking {
 /// What a site has reserved for a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BookedPart {
-    /// The try.
+    /// The attempt.
     pub attempt: AttemptId,
     /// When.
     pub window: Window,
     /// What, on which hosts of the site; nothing when all of them were lost.
     pub grants: Vec<Grant>,
-    /// All sites of the try.
+    /// All sites of the attempt.
     pub participants: Vec<SiteId>,
-    /// What the user has signed, for the node that acts for it now.
+    /// What the user has signed, for the node that coordinates it now.
     pub statement: Arc<SignedText>,
 }
 
@@ -207,15 +220,17 @@ pub enum SiteAnswer {
         /// The ledger's version after it.
         version: LedgerVersion,
     },
-    /// The final word has been noted.
+    /// The outcome has been noted.
     Settled,
     /// What is still reserved for the attempt.
     Booked {
         /// The hosts; none when nothing is, and then nothing ever will be.
         hosts: Vec<HostId>,
-        /// Who acted for the request before the asking node: it may not have heard.
+        /// Whether something is reserved and the site knows that the attempt is part of the reservation.
+        is_settled: bool,
+        /// The coordinator before the asking node: it may not know that it has been replaced.
         before: Option<SiteId>,
-        /// To a node that has taken the attempt over: tries of the request by which this site has something for which that
+        /// To a node that has taken the attempt over: attempts of the request by which this site has something for which that
         /// node does not act yet, and of which it may not know.
         others: Vec<AttemptId>,
         /// The ledger's version.
@@ -223,10 +238,10 @@ pub enum SiteAnswer {
     },
     /// What is reserved for a request.
     Found {
-        /// Every try of which something is reserved.
+        /// Every attempt of which something is reserved.
         parts: Vec<BookedPart>,
-        /// Whether the site's node carries the request itself, or is about to: then it must hear when another one acts.
-        is_carried: bool,
+        /// Whether the site's node coordinates the request itself, or is about to: then it must learn of a takeover.
+        is_coordinated: bool,
         /// The ledger's version.
         version: LedgerVersion,
     },
@@ -241,8 +256,8 @@ pub enum SiteAnswer {
     Refused(Refusal),
     /// What is reserved, a part of it.
     Bookings {
-        /// In the order of the tries.
-        bookings: Vec<ToldBooking>,
+        /// In the order of the attempts.
+        bookings: Vec<PublicBooking>,
         /// Whether there is nothing after these.
         is_complete: bool,
         /// The site's owner does not want them told, so there are none here whatever is reserved.
@@ -268,15 +283,15 @@ impl SiteAnswer {
         }
     }
 
-    /// Adds whether the node carries the request that its site was asked about: the site's ledger does not know.
-    pub fn note_carried(&mut self, carries: impl FnOnce() -> bool) {
-        if let SiteAnswer::Found { is_carried, .. } = self {
-            *is_carried = carries();
+    /// Adds whether the node coordinates the request that its site was asked about: the site's ledger does not know.
+    pub fn note_coordinated(&mut self, carries: impl FnOnce() -> bool) {
+        if let SiteAnswer::Found { is_coordinated, .. } = self {
+            *is_coordinated = carries();
         }
     }
 
     /// Adds who acted for the request before the asking node, where the site's ledger does not know and the node does.
-    pub fn name_who_acted(&mut self, known: impl FnOnce() -> Option<SiteId>) {
+    pub fn name_former_coordinator(&mut self, known: impl FnOnce() -> Option<SiteId>) {
         if let SiteAnswer::Booked { before: before @ None, .. } = self {
             *before = known();
         }
@@ -292,7 +307,7 @@ pub enum AttemptStatus {
     Confirmed,
     /// Entry point: decided against. Participant: given back, expired or never heard of; saying so is a promise never
     /// to confirm it.
-    Dead,
+    Aborted,
     /// Entry point: no record of the request is left, or another node may act for it. Proves nothing.
     Unknown,
 }
@@ -370,16 +385,16 @@ pub enum RefusalReason {
     /// Somebody changes an attempt that is not theirs.
     #[error("only the entry point of an attempt may change it")]
     NotYours,
-    /// Another node acts for the attempt now, because its user wanted that; with what the user has signed for that node,
+    /// Another node coordinates the attempt now, because its user wanted that; with what the user has signed for that node,
     /// since it ends what the asking node does for the whole request, not only at this site.
     #[error("another node has taken the reservation over for its user")]
     HandedOver(Arc<SignedText>),
     /// The message makes no sense.
     #[error("malformed: {0}")]
     Malformed(String),
-    /// Another try of the same request still stands here; its release may be on its way.
+    /// Another attempt of the same request has something here; its release may be on its way.
     #[error("another try of the same request still stands here")]
-    OtherTry,
+    OtherAttempt,
     /// A rule of the grid, of the user's credential or of the owner is against it.
     #[error(transparent)]
     NotAllowed(Denial),

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Booking, Ledger};
+use super::{Booking, Books, Ledger};
 use crate::{
     amount::Amount,
     ids::RequestId,
@@ -98,7 +98,7 @@ impl Accounts {
     }
 }
 
-impl Ledger {
+impl<B: Books> Ledger<B> {
     /// Whether the user may have this as well, beside what the user has.
     pub(super) fn check_account(&self, hold: &HoldRequest, permit: &Permit) -> Result<(), Denial> {
         let nothing = Account::default();
@@ -156,15 +156,15 @@ impl Ledger {
     /// request cannot be used many times: no more at one time than was asked, at one time, or at two while a reservation
     /// that has lost hosts moves, as its user allows. That the user has signed it for another node as well, to take it over,
     /// does not make it two.
-    pub(super) fn check_other_tries(&self, hold: &HoldRequest, permit: &Permit) -> Result<(), RefusalReason> {
+    pub(super) fn check_other_attempts(&self, hold: &HoldRequest, permit: &Permit) -> Result<(), RefusalReason> {
         let statement = &*permit.statement;
         let of_request = self.accounts.0.get(&permit.user).and_then(|has| has.by_request.get(&hold.attempt.request));
         let others: Vec<&Booking> =
             of_request.into_iter().flatten().filter_map(|attempt| self.bookings.get(attempt)).collect();
         let settled: Vec<&Booking> = others.iter().copied().filter(|booking| booking.state.is_settled()).collect();
         check_covered(hold, statement, &settled).map_err(RefusalReason::NotAllowed)?;
-        // An earlier try that was decided against may still stand until its release arrives.
-        check_covered(hold, statement, &others).map_err(|_| RefusalReason::OtherTry)
+        // An earlier attempt that was decided against may still stand until its release arrives.
+        check_covered(hold, statement, &others).map_err(|_| RefusalReason::OtherAttempt)
     }
 
     /// Checks the module's invariant from scratch.

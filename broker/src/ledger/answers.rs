@@ -1,8 +1,8 @@
 //! How the ledger answers each request. Only the entry point of an attempt may hold, confirm, release or settle it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use super::{Booking, BookingState, HostLedger, Ledger, Output, ReplyToken};
+use super::{Booking, BookingState, Books, Ledger, Output, ReplyToken};
 use crate::{
     ids::{HostId, SiteId},
     protocol::{
@@ -12,12 +12,11 @@ use crate::{
     trust::Permit,
 };
 
-impl Ledger {
+impl<B: Books> Ledger<B> {
     pub(super) fn on_request(&mut self, now: Now, from: &SiteId, token: ReplyToken, request: SiteRequest) {
         let of_entry_point = match &request {
             SiteRequest::Inquire(_)
             | SiteRequest::TakeOver { .. }
-            | SiteRequest::GiveBack { .. }
             | SiteRequest::Lookup(_)
             | SiteRequest::Bookings { .. } => None,
             SiteRequest::Hold(HoldRequest { attempt, .. })
@@ -26,22 +25,19 @@ impl Ledger {
             | SiteRequest::Settle(attempt)
             | SiteRequest::Inspect(attempt) => Some(attempt),
         };
-        let steward = of_entry_point.map(|attempt| self.steward_of(attempt));
-        let answer = if steward.is_some_and(|steward| steward != from) {
-            let word = of_entry_point.and_then(|attempt| self.word_of_steward(attempt));
+        let coordinator = of_entry_point.map(|attempt| self.coordinator_of(attempt));
+        let answer = if coordinator.is_some_and(|coordinator| coordinator != from) {
+            let word = of_entry_point.and_then(|attempt| self.authorization_of_coordinator(attempt));
             self.refusal(word.map_or(RefusalReason::NotYours, RefusalReason::HandedOver))
         } else {
             match request {
                 SiteRequest::Lookup(id) => self.on_lookup(&id),
-                SiteRequest::Bookings { after } => self.tell_bookings(after.as_ref()),
-                SiteRequest::TakeOver { attempt, authorization } => {
-                    self.on_takeover(now, from, &attempt, &authorization)
+                SiteRequest::Bookings { after } => self.list_bookings(after.as_ref()),
+                SiteRequest::TakeOver { attempt, authorization, step } => {
+                    self.on_takeover(now, from, &attempt, (&authorization, step))
                 }
                 SiteRequest::Hold(hold) => self.on_hold(now, from, hold),
                 SiteRequest::Confirm { attempt, held_in } => self.on_confirm(now, &attempt, held_in),
-                SiteRequest::GiveBack { attempt, authorization } => {
-                    self.on_give_back(now, from, &attempt, &authorization)
-                }
                 // It is of a time before the node took the attempt over.
                 SiteRequest::Release(attempt) if self.is_taken_over(&attempt) => self.refusal(RefusalReason::NotYours),
                 SiteRequest::Release(attempt) => {
@@ -67,7 +63,7 @@ impl Ledger {
             return self.refusal(RefusalReason::AttemptIsOver);
         }
         let hosts = &self.hosts;
-        let permit = match self.gate.lock().admit(now.utc, from, &hold, |id| hosts.get(id).map(HostLedger::host)) {
+        let permit = match self.gate.lock().admit(now.utc, from, &hold, |id| hosts.get(id).map(Books::host)) {
             Ok(permit) => permit,
             Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
         };
@@ -80,7 +76,7 @@ impl Ledger {
         }
         for grant in &hold.grants {
             if let Some(host) = self.hosts.get_mut(&grant.host) {
-                host.promised.add(hold.window, &grant.amounts);
+                host.hold(hold.window, &grant.amounts);
             }
         }
         let hold_for = hold.hold_for.min(self.limits.hold_max);
@@ -93,7 +89,7 @@ impl Ledger {
             user_key: Some(permit.user),
             statement: Some(Arc::new(hold.authorization.request.clone())),
             state: BookingState::Held { deadline: now.monotonic + hold_for },
-            steward: None,
+            coordinator: None,
         });
         SiteAnswer::Held { version: self.version, hold_for }
     }
@@ -110,7 +106,7 @@ impl Ledger {
         })
     }
 
-    /// An entry point that tries again has given up what it held for the same request before.
+    /// A coordinator that begins a new attempt has given up what it held for the same request before.
     fn give_back_earlier_holds(&mut self, now: Now, attempt: &AttemptId) {
         let first = AttemptId { attempt: 0, ..attempt.clone() };
         let earlier: Vec<AttemptId> = self
@@ -134,7 +130,7 @@ impl Ledger {
         if held >= self.limits.max_holds || of_peer >= self.limits.max_holds_per_entry_point {
             return Err(refuse(RefusalReason::TooManyHolds(held as u64)));
         }
-        self.check_other_tries(hold, permit).map_err(refuse)?;
+        self.check_other_attempts(hold, permit).map_err(refuse)?;
         self.check_account(hold, permit).map_err(|denial| refuse(RefusalReason::NotAllowed(denial)))?;
         for grant in &hold.grants {
             let Some(host) = self.hosts.get(&grant.host) else {
@@ -142,7 +138,7 @@ impl Ledger {
             };
             let Err(shortage) = host.admit(hold.window, &grant.amounts) else { continue };
             let fits_beside_reservations =
-                host.reserved.admits(&host.host.capacity, hold.window, &grant.amounts).is_ok();
+                host.reserved().admits(&host.host().capacity, hold.window, &grant.amounts).is_ok();
             let reason = if fits_beside_reservations {
                 RefusalReason::HeldByAnother { host: grant.host.clone(), resource: shortage.resource }
             } else {
@@ -170,15 +166,11 @@ impl Ledger {
         if held_in != self.version.incarnation {
             return self.refusal(RefusalReason::NoSuchHold);
         }
-        let state = BookingState::Confirmed {
-            ask_at: now.monotonic + self.limits.final_word_wait,
-            asked: 0,
-            confirmed_by: BTreeSet::new(),
-        };
+        let state = BookingState::confirmed(now.monotonic + self.limits.outcome_wait);
         let Some(booking) = self.put(attempt, state) else { return self.refusal(RefusalReason::NoSuchHold) };
         for grant in &booking.grants {
             if let Some(host) = self.hosts.get_mut(&grant.host) {
-                host.reserved.add(booking.window, &grant.amounts);
+                host.confirm(booking.window, &grant.amounts);
             }
         }
         self.publish(booking.window, &booking.grants, ChangeKind::Added);
@@ -205,25 +197,31 @@ impl Ledger {
         let booking = match self.bookings.get(attempt) {
             Some(booking) if booking.is_held() => AttemptStatus::Pending,
             Some(_) => AttemptStatus::Confirmed,
-            // It was made good for elsewhere, or the user has taken it back: only who acts for it knows.
+            // It was made good for elsewhere, or the user has taken it back: only who coordinates it knows.
             None if self.tombstones.was_complete(attempt) => AttemptStatus::Confirmed,
-            None => AttemptStatus::Dead,
+            None => AttemptStatus::Aborted,
         };
         SiteAnswer::Status { decision: None, booking }
     }
 
     /// An attempt of which nothing was confirmed is buried, because its entry point acts on the answer. Only what stands is
-    /// inspected, so the question is the final word as well.
+    /// inspected, so the question is the outcome as well.
     fn on_inspection(&mut self, now: Now, attempt: &AttemptId) -> SiteAnswer {
-        let hosts = match self.bookings.get(attempt).filter(|booking| !booking.is_held()) {
-            Some(booking) => booking.grants.iter().map(|grant| grant.host.clone()).collect(),
-            None => {
-                self.give_back(now, attempt);
-                Vec::new()
-            }
+        let is_settled = self.bookings.get(attempt).is_some_and(|booking| !booking.is_held());
+        let hosts = if is_settled {
+            self.note_settled(attempt);
+            self.hosts_of(attempt)
+        } else {
+            self.give_back(now, attempt);
+            Vec::new()
         };
-        self.note_settled(attempt);
-        SiteAnswer::Booked { hosts, before: None, others: Vec::new(), version: self.version }
+        SiteAnswer::Booked { hosts, is_settled, before: None, others: Vec::new(), version: self.version }
+    }
+
+    /// The hosts of a booking; none when it is not there.
+    pub(super) fn hosts_of(&self, attempt: &AttemptId) -> Vec<HostId> {
+        let grants = self.bookings.get(attempt).into_iter().flat_map(|booking| &booking.grants);
+        grants.map(|grant| grant.host.clone()).collect()
     }
 
     pub(super) fn refusal(&self, reason: RefusalReason) -> SiteAnswer {
@@ -235,13 +233,13 @@ impl Ledger {
         hosts
             .filter_map(|id| self.hosts.get(id))
             .map(|host| {
-                let mut schedule = host.reserved.clone();
+                let mut schedule = host.reserved().clone();
                 schedule.forget_before(now.utc);
                 let held = self.holds().flat_map(|booking| {
-                    let here = booking.grants.iter().filter(|grant| grant.host == host.host.id);
+                    let here = booking.grants.iter().filter(|grant| grant.host == host.host().id);
                     here.map(|grant| (booking.window, grant.amounts.clone()))
                 });
-                HostState { host: host.host.id.clone(), schedule, held: held.collect() }
+                HostState { host: host.host().id.clone(), schedule, held: held.collect() }
             })
             .collect()
     }

@@ -1,4 +1,4 @@
-//! What stands in a ledger for an attempt, and the part of it that survives a crash.
+//! What a ledger has of an attempt, and the part of it that survives a crash.
 //!
 //! Invariant: a state carries only its own data; a hold is never written to disk.
 
@@ -17,7 +17,7 @@ use crate::{
 /// A change of what must survive a crash. Holds never do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// The reservation stands (again, or changed).
+    /// The reservation is there, perhaps changed.
     Put(Reservation),
     /// The reservation is gone.
     Remove(AttemptId),
@@ -26,13 +26,13 @@ pub enum Record {
 /// A confirmed booking as it is kept on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// The try that it came from.
+    /// The attempt that it came from.
     pub attempt: AttemptId,
     /// When.
     pub window: Window,
     /// What, on which hosts of this site.
     pub grants: Vec<Grant>,
-    /// All sites of the try.
+    /// All sites of the attempt.
     pub participants: Vec<SiteId>,
     /// Who booked, for people.
     pub user: String,
@@ -42,11 +42,11 @@ pub struct Reservation {
     /// The user's signed request: shows what was asked, should a part of it have to be replaced.
     #[serde(default)]
     pub statement: Option<Arc<SignedText>>,
-    /// The final word has come.
+    /// The outcome has come.
     pub settled: bool,
-    /// The node that acts for the attempt in the place of its entry point, if one has taken it over.
+    /// The node that coordinates the attempt in the place of its entry point, if one has taken it over.
     #[serde(default)]
-    pub steward: Option<SiteId>,
+    pub coordinator: Option<SiteId>,
 }
 
 /// The owner's own work on one host.
@@ -62,16 +62,16 @@ pub struct LocalWork {
     pub amounts: Amounts,
 }
 
-/// What stands in the ledger for one attempt.
+/// One site's part of a reservation, or of an attempt to make one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Booking {
-    /// The try.
+    /// The attempt.
     pub attempt: AttemptId,
     /// When.
     pub window: Window,
     /// What, on which hosts of this site.
     pub grants: Vec<Grant>,
-    /// All sites of the try.
+    /// All sites of the attempt.
     pub participants: Vec<SiteId>,
     /// Who booked, for people.
     pub user: String,
@@ -81,8 +81,8 @@ pub struct Booking {
     pub statement: Option<Arc<SignedText>>,
     /// How firm it is.
     pub state: BookingState,
-    /// The node that acts for the attempt in the place of its entry point.
-    pub steward: Option<SiteId>,
+    /// The node that coordinates the attempt in the place of its entry point.
+    pub coordinator: Option<SiteId>,
 }
 
 /// How firm a booking is.
@@ -99,8 +99,10 @@ pub enum BookingState {
         ask_at: Millis,
         /// How often they were asked.
         asked: u32,
-        /// Other participants that are known to have confirmed.
+        /// Other participants that are known to have confirmed; where `complete_before` is set, still after that round.
         confirmed_by: BTreeSet<SiteId>,
+        /// The round of questions by whose end every other participant had confirmed at some time.
+        complete_before: Option<u32>,
     },
     /// On disk, and the attempt as a whole was successful.
     Settled,
@@ -115,6 +117,11 @@ pub enum BookingState {
 }
 
 impl BookingState {
+    /// Confirmed, and nobody was asked yet.
+    pub(super) fn confirmed(ask_at: Millis) -> BookingState {
+        BookingState::Confirmed { ask_at, asked: 0, confirmed_by: BTreeSet::new(), complete_before: None }
+    }
+
     pub(super) fn wakes_at(&self) -> Option<Millis> {
         match self {
             BookingState::Held { deadline } => Some(*deadline),
@@ -147,7 +154,7 @@ impl Booking {
             user_key: self.user_key,
             statement: self.statement.clone(),
             settled: self.state.is_settled(),
-            steward: self.steward.clone(),
+            coordinator: self.coordinator.clone(),
         })
     }
 }

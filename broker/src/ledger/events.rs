@@ -1,4 +1,4 @@
-//! What a ledger is told, and what it wants done.
+//! What happens to a ledger, and what it wants done.
 //!
 //! Invariant: outputs come in the order in which they must happen; see [`super::Ledger`].
 
@@ -40,11 +40,13 @@ pub enum Event {
         works: Vec<LocalWork>,
     },
     /// An answer to [`Output::Inquire`].
-    StatusHeard {
+    StatusReceived {
         /// Who answered.
         from: SiteId,
         /// The attempt.
         attempt: AttemptId,
+        /// The round of [`Output::Inquire`].
+        round: u32,
         /// What it decided, if it is the entry point.
         decision: Option<AttemptStatus>,
         /// What it knows as a participant.
@@ -73,12 +75,14 @@ pub enum Output {
         /// What came of it.
         report: FeedReport,
     },
-    /// Ask a node what became of an attempt, and feed its answer back as [`Event::StatusHeard`]; no answer is no event.
+    /// Ask a node what became of an attempt, and feed its answer back as [`Event::StatusReceived`]; no answer is no event.
     Inquire {
         /// Whom.
         to: SiteId,
         /// About what.
         attempt: AttemptId,
+        /// Counts the rounds of questions; goes back with the answer, which may be late.
+        round: u32,
     },
 }
 

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{HostLedger, Ledger, LocalWork, Output, ReplyToken, local::ENTRIES_MAX};
+use super::{Books, Ledger, LocalWork, Output, ReplyToken, local::ENTRIES_MAX};
 use crate::{
     amount::Amount,
     ids::{HostId, RequestId},
@@ -62,15 +62,15 @@ impl Piece {
 type Standing = BTreeMap<HostId, Vec<(Piece, AttemptId)>>;
 
 /// One host while pieces are cut for it.
-struct Bench<'a> {
-    host: &'a HostLedger,
+struct Bench<'a, B> {
+    host: &'a B,
     /// What others were promised.
     others: Schedule,
     /// What pieces take.
     fed: Schedule,
 }
 
-impl Bench<'_> {
+impl<B: Books> Bench<'_, B> {
     /// The times in `window` at which it may change what is free of the resources of `amounts`, its start and end included.
     fn steps(&self, window: Window, amounts: &Amounts) -> Vec<Time> {
         let mut times = BTreeSet::from([window.start, window.end]);
@@ -90,7 +90,7 @@ impl Bench<'_> {
         };
         let (mut free, mut is_short) = (Amounts::new(), false);
         for (name, asked) in asked {
-            let beside_feed = amount_of(&self.host.host.capacity, name).saturating_sub(used(&self.fed, name));
+            let beside_feed = amount_of(&self.host.host().capacity, name).saturating_sub(used(&self.fed, name));
             let granted = (*asked).min(beside_feed.saturating_sub(used(&self.others, name)));
             is_short |= granted < (*asked).min(beside_feed);
             if granted > Amount::ZERO {
@@ -133,7 +133,7 @@ struct Cut {
     is_full: bool,
 }
 
-impl Ledger {
+impl<B: Books> Ledger<B> {
     /// Whether an attempt is own work that the feed has told.
     fn is_fed(&self, attempt: &AttemptId) -> bool {
         self.is_local(attempt) && attempt.request.as_str().starts_with(PREFIX)
@@ -240,9 +240,9 @@ impl Ledger {
 }
 
 /// A host without what stands of the feed.
-fn bench<'a>(host: &'a HostLedger, standing: &Standing) -> Bench<'a> {
-    let mut others = host.promised.clone();
-    for (piece, _) in standing.get(&host.host.id).into_iter().flatten() {
+fn bench<'a, B: Books>(host: &'a B, standing: &Standing) -> Bench<'a, B> {
+    let mut others = host.promised().clone();
+    for (piece, _) in standing.get(&host.host().id).into_iter().flatten() {
         let taken = others.remove(piece.window(), &piece.amounts);
         debug_assert!(taken.is_ok(), "what stands has been put in");
     }

@@ -15,8 +15,8 @@ pub struct LedgerLimits {
     pub farthest_future: Span,
     /// A window may start this long before the site's present: messages take time, and clocks differ.
     pub start_tolerance: Span,
-    /// How long after a confirm the final word is waited for before others are asked, and between two rounds of asking.
-    pub final_word_wait: Millis,
+    /// How long after a confirm the outcome is waited for before others are asked, and between two rounds of asking.
+    pub outcome_wait: Millis,
     /// How long an attempt that is over is remembered. Must exceed any delay of a message and `hold_max`.
     pub tombstone_life: Millis,
     /// Most attempts remembered as over.
@@ -31,7 +31,7 @@ impl Default for LedgerLimits {
             hold_max: Millis(60_000),
             farthest_future: Span(366 * 86_400),
             start_tolerance: Span(60),
-            final_word_wait: Millis(15_000),
+            outcome_wait: Millis(15_000),
             tombstone_life: Millis(180_000),
             max_tombstones: 100_000,
         }

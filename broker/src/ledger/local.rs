@@ -1,11 +1,11 @@
 //! The owner's own work on the site's hosts, entered and taken out while the node runs.
 //!
-//! It stands in the ledger as a reservation of the site itself whose attempt has number 0, which no try of a request ever has; so
+//! It stands in the ledger as a reservation of the site itself whose attempt has number 0, which no attempt of a request ever has; so
 //! it is kept on disk, told to others and forgotten at its end as all reservations are, and taken out by a release.
 //! Invariants: it goes through the one admission function, so it never takes what somebody was promised; the owner's rules
 //! for others do not bind the owner; it can come from the site itself only.
 
-use super::{Booking, BookingState, Ledger, LocalWork};
+use super::{Booking, BookingState, Books, Ledger, LocalWork};
 use crate::{
     protocol::{AttemptId, ChangeKind, RefusalReason, SiteAnswer},
     time::{Now, Window},
@@ -16,7 +16,7 @@ pub(super) const ENTRIES_MAX: usize = 10_000;
 /// Who it is of, for people.
 const OWNER: &str = "owner";
 
-impl Ledger {
+impl<B: Books> Ledger<B> {
     /// The attempt that own work of this name stands under.
     #[must_use]
     pub fn local_attempt(&self, work: &LocalWork) -> AttemptId {
@@ -72,8 +72,8 @@ impl Ledger {
                 free: shortage.free,
             });
         }
-        host.promised.add(work.window, &work.amounts);
-        host.reserved.add(work.window, &work.amounts);
+        host.hold(work.window, &work.amounts);
+        host.confirm(work.window, &work.amounts);
         let booking = Booking {
             attempt,
             window: work.window,
@@ -83,7 +83,7 @@ impl Ledger {
             user_key: None,
             statement: None,
             state: BookingState::Settled,
-            steward: None,
+            coordinator: None,
         };
         self.outputs.push_back(super::Output::Persist(booking.to_record()));
         self.publish(work.window, &booking.grants, ChangeKind::Added);

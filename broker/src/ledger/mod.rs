@@ -1,23 +1,30 @@
 //! A site's own, authoritative record of holds and reservations: the only place where amounts are granted.
 //!
+//! It is the participant of a two-phase commit: hold, confirm and release are prepare, commit and abort. What is prepared has a
+//! lease, and is in memory only. A participant that has confirmed and does not learn the outcome asks the coordinator and the other
+//! participants for it (cooperative termination); the coordinator presumes abort of what it has no record of.
+//!
 //! A pure state machine. The caller feeds [`Ledger::handle`] and [`Ledger::handle_timeout`], then drains
 //! [`Ledger::poll_output`] and arms its timer by [`Ledger::poll_timeout`] after either call. Outputs come in the order
 //! in which they must happen: a [`Output::Persist`] must be on disk before any later output is let out.
 //!
 //! Invariants ([`Ledger::sanity_check`]): `promised` of a host is the owner's own work, plus all confirmed bookings,
 //! plus all holds; `reserved` is the same without the holds; nothing is admitted that lifts `promised` above the
-//! capacity anywhere. There is one admission function, [`HostLedger::admit`].
+//! capacity anywhere. There is one admission function, [`Books::admit`]. One exception: when the owner takes capacity away,
+//! which needs a restart, a reservation that has begun stays, and then nothing else is granted where there is too little.
 
 mod accounts;
 mod answers;
 mod booking;
+mod books;
 mod events;
 mod feed;
 mod limits;
+mod listing;
 mod local;
 mod settlement;
 mod takeover;
-mod telling;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod tombstones;
@@ -26,97 +33,54 @@ mod trust_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::{accounts::Accounts, takeover::Words, tombstones::Tombstones};
+use self::{accounts::Accounts, terms::Terms, tombstones::Tombstones};
 pub use self::{
     booking::{Booking, BookingState, LocalWork, Record, Reservation},
+    books::{Books, HostLedger},
     events::{Event, Output, ReplyToken, ScheduleUpdateParts},
     feed::{FEED_NAME_BYTES_MAX, FeedReport},
     limits::LedgerLimits,
 };
 use crate::{
-    canary::{self, Canary},
     host::Host,
     ids::{HostId, SiteId},
     protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange, ScheduleSnapshot},
-    resources::Amounts,
-    schedule::{Schedule, Shortage},
+    schedule::Schedule,
     time::{Millis, Now, Time, Window},
     trust::SharedGate,
 };
-
-/// One host of the site with its schedules.
-#[derive(Debug, Clone)]
-pub struct HostLedger {
-    host: Host,
-    own: Schedule,
-    reserved: Schedule,
-    promised: Schedule,
-}
-
-impl HostLedger {
-    fn new(host: Host, own: Schedule) -> HostLedger {
-        HostLedger { host, reserved: own.clone(), promised: own.clone(), own }
-    }
-
-    /// The host as offered.
-    #[must_use]
-    pub fn host(&self) -> &Host {
-        &self.host
-    }
-
-    /// The owner's own work.
-    #[must_use]
-    pub fn own(&self) -> &Schedule {
-        &self.own
-    }
-
-    /// The owner's own work and all reservations: what others are told.
-    #[must_use]
-    pub fn reserved(&self) -> &Schedule {
-        &self.reserved
-    }
-
-    /// The one admission function: whether `amounts` fit into `window` beside everything that is promised.
-    ///
-    /// # Errors
-    /// The first resource that is short.
-    pub fn admit(&self, window: Window, amounts: &Amounts) -> Result<(), Shortage> {
-        let beside = if canary::is_on(Canary::AdmitBesideHolds) { &self.reserved } else { &self.promised };
-        beside.admits(&self.host.capacity, window, amounts)
-    }
-}
 
 /// A site that comes back asks about its reservations one after another, this far apart.
 const RETURNED_APART: Millis = Millis(20);
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct Ledger<B = HostLedger> {
     site: SiteId,
     limits: LedgerLimits,
     version: LedgerVersion,
     /// Checks who asks for what before room is looked for.
     gate: SharedGate,
-    hosts: BTreeMap<HostId, HostLedger>,
+    hosts: BTreeMap<HostId, B>,
     bookings: BTreeMap<AttemptId, Booking>,
-    /// One entry for each booking that waits for something: a hold's deadline, or the time to ask for a final word.
+    /// One entry for each booking that waits for something: a hold's deadline, or the time to ask for an outcome.
     timers: BTreeSet<(Millis, AttemptId)>,
     /// Number of holds by entry point; no entry is zero.
     held_by: BTreeMap<SiteId, usize>,
     accounts: Accounts,
     tombstones: Tombstones,
-    words: Words,
+    terms: Terms,
     /// Schedules hold nothing before this time any more.
     forgotten: Time,
+    /// Schedules may hold more than the bookings before this time: what has passed of a booking is not given back.
+    settled_before: Time,
+    /// Reservations that had begun when the owner took capacity away that they still use.
+    beyond_capacity: BTreeSet<AttemptId>,
     outputs: VecDeque<Output>,
 }
 
 impl Ledger {
-    /// Opens the ledger of a site with its hosts, the owner's own work, and what the disk remembers.
-    ///
-    /// Where the owner has taken a host or a part of it away, a reservation that has not begun loses the hosts that it no
-    /// longer fits on, and its entry point hears so when it asks; one that has begun is kept. Both are returned, as they
-    /// were, so that the owner can be told.
+    /// [`Ledger::open_with`] the books of the product.
     #[must_use]
     pub fn open(
         site: SiteId,
@@ -127,9 +91,30 @@ impl Ledger {
         reservations: Vec<Reservation>,
         now: Now,
     ) -> (Ledger, Vec<Reservation>) {
-        let hosts = hosts.into_iter().map(|(host, own)| (host.id.clone(), HostLedger::new(host, own))).collect();
+        let hosts = hosts.into_iter().map(|(host, own)| HostLedger::new(host, own)).collect();
+        Ledger::open_with(site, limits, incarnation, gate, hosts, reservations, now)
+    }
+}
+
+impl<B: Books> Ledger<B> {
+    /// Opens the ledger of a site with its hosts, the owner's own work, and what the disk remembers.
+    ///
+    /// Where the owner has taken a host or a part of it away, a reservation that has not begun loses the hosts that it no
+    /// longer fits on, and its entry point learns so when it asks; one that has begun is kept. Both are returned, as they
+    /// were, so that the owner can learn of them.
+    #[must_use]
+    pub fn open_with(
+        site: SiteId,
+        limits: LedgerLimits,
+        incarnation: u64,
+        gate: impl Into<SharedGate>,
+        hosts: Vec<B>,
+        reservations: Vec<Reservation>,
+        now: Now,
+    ) -> (Ledger<B>, Vec<Reservation>) {
+        let hosts = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
         let tombstones = Tombstones::new(limits.max_tombstones);
-        let words = Words::new(limits.max_tombstones);
+        let terms = Terms::new(limits.max_tombstones);
         let mut ledger = Ledger {
             site,
             limits,
@@ -141,12 +126,17 @@ impl Ledger {
             held_by: BTreeMap::new(),
             accounts: Accounts::default(),
             tombstones,
-            words,
+            terms,
             forgotten: Time::ZERO,
+            settled_before: Time::ZERO,
+            beyond_capacity: BTreeSet::new(),
             outputs: VecDeque::new(),
         };
         let mut misfits = Vec::new();
-        for reservation in reservations {
+        // What has begun stays in any case, so what has not gives way to it.
+        let (begun, others): (Vec<_>, Vec<_>) =
+            reservations.into_iter().partition(|reservation| reservation.window.start <= now.utc);
+        for reservation in begun.into_iter().chain(others) {
             if !ledger.replay(&reservation, now) {
                 misfits.push(reservation);
             }
@@ -168,9 +158,12 @@ impl Ledger {
             }
             grants.push(grant.clone());
             if let Some(host) = host {
-                host.promised.add(reservation.window, &grant.amounts);
-                host.reserved.add(reservation.window, &grant.amounts);
+                host.hold(reservation.window, &grant.amounts);
+                host.confirm(reservation.window, &grant.amounts);
             }
+        }
+        if has_begun && !fits {
+            self.beyond_capacity.insert(reservation.attempt.clone());
         }
         // One that has lost all its hosts stays as well: that it was confirmed must not be forgotten, or this site would
         // tell the others that the attempt had never been complete.
@@ -181,7 +174,7 @@ impl Ledger {
                 ask_at: now.monotonic + Millis(RETURNED_APART.0 * self.bookings.len() as u64),
                 asked: 0,
             },
-            (false, _) => BookingState::Confirmed { ask_at: now.monotonic, asked: 0, confirmed_by: BTreeSet::new() },
+            (false, _) => BookingState::confirmed(now.monotonic),
         };
         let is_reduced = grants.len() < reservation.grants.len();
         let booking = Booking {
@@ -192,7 +185,7 @@ impl Ledger {
             user: reservation.user.clone(),
             user_key: reservation.user_key,
             statement: reservation.statement.clone(),
-            steward: reservation.steward.clone(),
+            coordinator: reservation.coordinator.clone(),
             state,
         };
         if is_reduced {
@@ -215,11 +208,11 @@ impl Ledger {
     }
 
     /// The hosts.
-    pub fn hosts(&self) -> impl Iterator<Item = &HostLedger> {
+    pub fn hosts(&self) -> impl Iterator<Item = &B> {
         self.hosts.values()
     }
 
-    /// What stands in the ledger.
+    /// All bookings.
     pub fn bookings(&self) -> impl Iterator<Item = &Booking> {
         self.bookings.values()
     }
@@ -228,9 +221,9 @@ impl Ledger {
     #[must_use]
     pub fn snapshot(&self, now: Now) -> ScheduleSnapshot {
         let hosts = self.hosts.values().map(|host| {
-            let mut schedule = host.reserved.clone();
+            let mut schedule = host.reserved().clone();
             schedule.forget_before(now.utc);
-            (host.host.id.clone(), schedule)
+            (host.host().id.clone(), schedule)
         });
         ScheduleSnapshot { site: self.site.clone(), version: self.version, hosts: hosts.collect() }
     }
@@ -246,8 +239,8 @@ impl Ledger {
                 self.outputs.push_back(Output::Reply { token, answer });
             }
             Event::Feed { token, works } => self.on_feed(now, token, works),
-            Event::StatusHeard { from, attempt, decision, booking } => {
-                self.on_status(now, &from, &attempt, decision, booking);
+            Event::StatusReceived { from, attempt, round, decision, booking } => {
+                self.on_status(now, &from, (&attempt, round), decision, booking);
             }
         }
     }
@@ -258,7 +251,7 @@ impl Ledger {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Lets holds lapse and asks for final words that did not come.
+    /// Lets holds lapse and asks for final terms that did not come.
     pub fn handle_timeout(&mut self, now: Now) {
         let due = self.timers.iter().take_while(|(at, _)| *at <= now.monotonic);
         let due: Vec<AttemptId> = due.map(|(_, attempt)| attempt.clone()).collect();
@@ -266,7 +259,7 @@ impl Ledger {
             match self.bookings.get(&attempt).map(|booking| &booking.state) {
                 Some(BookingState::Held { .. }) => self.give_back(now, &attempt),
                 Some(BookingState::Confirmed { .. } | BookingState::Returned { .. }) => {
-                    self.ask_for_final_word(now, &attempt);
+                    self.ask_for_outcome(now, &attempt);
                 }
                 Some(BookingState::Settled) | None => {}
             }
@@ -316,17 +309,16 @@ impl Ledger {
             .collect();
         for attempt in ended {
             self.take(&attempt);
+            self.beyond_capacity.remove(&attempt);
             self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
         }
         for host in self.hosts.values_mut() {
-            for schedule in [&mut host.own, &mut host.reserved, &mut host.promised] {
-                schedule.forget_before(now.utc);
-            }
+            host.forget_before(now.utc);
         }
         self.forgotten = self.forgotten.max(now.utc);
         self.gate.lock().prune(now.utc);
         self.tombstones.forget(now.monotonic);
-        self.words.forget(now.monotonic);
+        self.terms.forget(now.monotonic);
     }
 
     /// Takes everything of `attempt` back and buries it. Does nothing for an attempt that is not there, except burying.
@@ -338,11 +330,15 @@ impl Ledger {
     /// Takes everything of `attempt` back, if it is there.
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
         let Some(booking) = self.take(attempt) else { return };
+        self.beyond_capacity.remove(attempt);
         if booking.state.is_settled() {
             self.tombstones.note_complete(attempt);
         }
         // What has passed cannot be given back, and may have been forgotten already.
         let from = booking.window.start.max(now.utc).max(self.forgotten);
+        if from > booking.window.start {
+            self.settled_before = self.settled_before.max(from.min(booking.window.end));
+        }
         let window = Window { start: from, end: booking.window.end };
         if !booking.is_held() {
             self.outputs.push_back(Output::Persist(Record::Remove(attempt.clone())));
@@ -352,18 +348,7 @@ impl Ledger {
         }
         for grant in &booking.grants {
             if let Some(host) = self.hosts.get_mut(&grant.host) {
-                let freed = host.promised.remove(window, &grant.amounts);
-                debug_assert!(
-                    freed.is_ok() || canary::is_on(Canary::DoubleRelease),
-                    "a booking takes back what it has put in"
-                );
-                if canary::is_on(Canary::DoubleRelease) {
-                    let _ = host.promised.remove(window, &grant.amounts);
-                }
-                if !booking.is_held() {
-                    let freed = host.reserved.remove(window, &grant.amounts);
-                    debug_assert!(freed.is_ok(), "a reservation takes back what it has put in");
-                }
+                host.release(window, &grant.amounts, !booking.is_held());
             }
         }
         if !booking.is_held() {
@@ -395,7 +380,7 @@ impl Ledger {
     /// Checks the module's invariants from scratch; for tests and the simulator.
     ///
     /// # Errors
-    /// What does not hold, in words.
+    /// What does not hold, in terms.
     pub fn sanity_check(&self) -> Result<(), String> {
         let held = self.bookings.values().filter(|booking| booking.is_held()).count();
         let counted: usize = self.held_by.values().sum();
@@ -407,14 +392,44 @@ impl Ledger {
             return Err(format!("{waiting} bookings wait, {} timers are armed", self.timers.len()));
         }
         self.check_accounts()?;
-        for (id, host) in &self.hosts {
-            for (name, occupancy) in host.promised.occupancies() {
-                let capacity = crate::resources::amount_of(&host.host.capacity, name);
-                for (at, used) in occupancy.steps() {
-                    let own = host.own.occupancy(name).map_or_else(Default::default, |own| own.used_at(at));
-                    if used > capacity.max(own) {
-                        return Err(format!("host {id}: {used} of {name} promised at {}, capacity {capacity}", at.0));
-                    }
+        self.hosts.values().try_for_each(|host| self.check_books(host))
+    }
+
+    /// The schedules of a host are what own work, bookings and holds add up to, and no more than the host has.
+    fn check_books(&self, host: &B) -> Result<(), String> {
+        let id = &host.host().id;
+        let from = self.forgotten.max(self.settled_before);
+        let (mut reserved, mut promised, mut beyond) = (host.own().clone(), host.own().clone(), Schedule::default());
+        for booking in self.bookings.values() {
+            for grant in booking.grants.iter().filter(|grant| grant.host == *id) {
+                promised.add(booking.window, &grant.amounts);
+                if !booking.is_held() {
+                    reserved.add(booking.window, &grant.amounts);
+                }
+                if self.beyond_capacity.contains(&booking.attempt) {
+                    beyond.add(booking.window, &grant.amounts);
+                }
+            }
+        }
+        for (expected, is, what) in
+            [(&mut reserved, host.reserved(), "reserved"), (&mut promised, host.promised(), "promised")]
+        {
+            let mut is = is.clone();
+            is.forget_before(from);
+            expected.forget_before(from);
+            if is != *expected {
+                return Err(format!("host {id}: {what} is not what own work, reservations and holds add up to"));
+            }
+        }
+        for (name, occupancy) in promised.occupancies() {
+            let capacity = crate::resources::amount_of(&host.host().capacity, name);
+            let used_at = |schedule: &Schedule, at| {
+                schedule.occupancy(name).map_or_else(Default::default, |occupancy| occupancy.used_at(at))
+            };
+            for (at, used) in occupancy.steps() {
+                let stays = used_at(host.own(), at) + used_at(&beyond, at);
+                if used > capacity.max(stays) {
+                    return Err(format!("host {id}: {used} of {name} promised at {}, capacity {capacity}", at.0));
                 }
             }
         }

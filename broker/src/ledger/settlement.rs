@@ -1,13 +1,15 @@
-//! What a site does when it has confirmed and hears no final word: it asks the entry point and the other participants.
+//! Cooperative termination: a site that has confirmed and does not learn the outcome asks the coordinator and the other
+//! participants.
 //!
-//! The rule: an attempt succeeded iff every participant confirmed and the entry point did not decide against it. A
-//! participant that answers [`AttemptStatus::Dead`] has promised never to confirm, so the user was never told yes (or
-//! has cancelled): the booking goes. When all participants are known to have confirmed, the user may have been told yes:
-//! the booking stays.
+//! The rule: an attempt succeeded iff every participant confirmed and its coordinator did not decide against it. A
+//! participant that answers [`AttemptStatus::Aborted`] has promised never to confirm, so success was never reported (or the user
+//! has cancelled): the booking goes. When all participants have confirmed, and have it still, at one moment, the user may know of
+//! a success: the booking stays. That each has confirmed at some time is not enough, since a first one may have been
+//! released before a last one confirms; so all are asked once more after all have answered so.
 //!
-//! Who stands in for an entry point that is gone counts as the entry point.
+//! A node that has taken the attempt over is its coordinator.
 
-use super::{Booking, BookingState, Ledger, Output};
+use super::{Booking, BookingState, Books, Ledger, Output};
 use crate::{
     ids::SiteId,
     protocol::{AttemptId, AttemptStatus},
@@ -19,22 +21,24 @@ const MAX_DOUBLINGS: u32 = 6;
 /// How often a site that has come back asks whether what was settled before is still wanted.
 const RETURNED_ASKS_MAX: u32 = 12;
 
-impl Ledger {
-    pub(super) fn ask_for_final_word(&mut self, now: Now, attempt: &AttemptId) {
+impl<B: Books> Ledger<B> {
+    pub(super) fn ask_for_outcome(&mut self, now: Now, attempt: &AttemptId) {
         let Some(mut booking) = self.take(attempt) else { return };
+        let mut round = 0;
         if let BookingState::Confirmed { ask_at, asked, .. } | BookingState::Returned { ask_at, asked } =
             &mut booking.state
         {
-            let wait = self.limits.final_word_wait.0 << (*asked).min(MAX_DOUBLINGS);
+            let wait = self.limits.outcome_wait.0 << (*asked).min(MAX_DOUBLINGS);
             *ask_at = now.monotonic + Millis(wait.max(1));
             *asked = asked.saturating_add(1);
+            round = *asked;
         }
         // A site that is its own entry point asks itself too: the decision is kept elsewhere.
-        let steward = booking.steward.as_ref().unwrap_or(&attempt.entry_point);
+        let coordinator = booking.coordinator.as_ref().unwrap_or(&attempt.entry_point);
         let needs_others = !booking.state.is_settled();
-        let others = booking.participants.iter().filter(|other| *other != steward && **other != self.site);
-        for to in std::iter::once(steward).chain(others.filter(|_| needs_others)) {
-            self.outputs.push_back(Output::Inquire { to: to.clone(), attempt: attempt.clone() });
+        let others = booking.participants.iter().filter(|other| *other != coordinator && **other != self.site);
+        for to in std::iter::once(coordinator).chain(others.filter(|_| needs_others)) {
+            self.outputs.push_back(Output::Inquire { to: to.clone(), attempt: attempt.clone(), round });
         }
         if matches!(booking.state, BookingState::Returned { asked, .. } if asked >= RETURNED_ASKS_MAX) {
             booking.state = BookingState::Settled;
@@ -46,40 +50,60 @@ impl Ledger {
         &mut self,
         now: Now,
         from: &SiteId,
-        attempt: &AttemptId,
+        (attempt, round): (&AttemptId, u32),
         decision: Option<AttemptStatus>,
         status: AttemptStatus,
     ) {
         let site = self.site.clone();
-        let decided_against = from == self.steward_of(attempt) && decision == Some(AttemptStatus::Dead);
+        let decided_against = from == self.coordinator_of(attempt) && decision == Some(AttemptStatus::Aborted);
         let Some(booking) = self.bookings.get_mut(attempt) else { return };
-        let confirmed_by = match &mut booking.state {
-            BookingState::Confirmed { confirmed_by, .. } => confirmed_by,
-            BookingState::Returned { .. } => return self.on_word_after_return(now, from, attempt, decision),
+        let (confirmed_by, complete_before) = match &mut booking.state {
+            BookingState::Confirmed { confirmed_by, complete_before, .. } => (confirmed_by, *complete_before),
+            BookingState::Returned { .. } => return self.on_outcome_after_return(now, from, attempt, decision),
             BookingState::Held { .. } | BookingState::Settled => return,
         };
         let is_other_participant = booking.participants.contains(from) && *from != site;
-        let cannot_be_complete = is_other_participant && status == AttemptStatus::Dead;
+        let cannot_be_complete = is_other_participant && status == AttemptStatus::Aborted;
         if decided_against || cannot_be_complete {
             self.give_back(now, attempt);
             return;
         }
-        if is_other_participant && status == AttemptStatus::Confirmed {
+        let counts = complete_before.is_none_or(|before| round > before);
+        if is_other_participant && status == AttemptStatus::Confirmed && counts {
             confirmed_by.insert(from.clone());
         }
         let all_confirmed = booking.participants.iter().all(|other| *other == site || confirmed_by.contains(other));
-        if all_confirmed {
+        if all_confirmed && (complete_before.is_some() || confirmed_by.is_empty()) {
             self.put(attempt, BookingState::Settled);
+        } else if all_confirmed {
+            self.ask_all_once_more(now, attempt);
         }
     }
 
-    /// Only who acts for the attempt can say that what was complete is not wanted any more.
-    fn on_word_after_return(&mut self, now: Now, from: &SiteId, attempt: &AttemptId, decision: Option<AttemptStatus>) {
-        if from != self.steward_of(attempt) {
+    /// Every participant has confirmed at some time; those that answer the next round so have it still.
+    fn ask_all_once_more(&mut self, now: Now, attempt: &AttemptId) {
+        let Some(mut booking) = self.take(attempt) else { return };
+        if let BookingState::Confirmed { asked, confirmed_by, complete_before, .. } = &mut booking.state {
+            confirmed_by.clear();
+            *complete_before = Some(*asked);
+        }
+        self.insert(booking);
+        self.ask_for_outcome(now, attempt);
+    }
+
+    /// Only who coordinates the attempt can say that what was complete is not wanted any more.
+    fn on_outcome_after_return(
+        &mut self,
+        now: Now,
+        from: &SiteId,
+        attempt: &AttemptId,
+        decision: Option<AttemptStatus>,
+    ) {
+        if from != self.coordinator_of(attempt) {
             return;
         }
         match decision {
-            Some(AttemptStatus::Dead) => self.give_back(now, attempt),
+            Some(AttemptStatus::Aborted) => self.give_back(now, attempt),
             Some(AttemptStatus::Confirmed) => self.note_settled(attempt),
             Some(AttemptStatus::Pending | AttemptStatus::Unknown) | None => {}
         }

@@ -9,8 +9,8 @@ use super::*;
 use crate::{
     amount::Amount,
     ids::RequestId,
-    protocol::{Advert, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
-    resources::ResourceName,
+    protocol::{Advert, AttemptStatus, HoldRequest, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
+    resources::{Amounts, ResourceName},
     time::Span,
     trust::{Authorization, RequestStatement, testing},
     view::SiteView,
@@ -195,6 +195,43 @@ fn records_of(records: &[Record]) -> Vec<Reservation> {
 }
 
 #[test]
+fn what_has_begun_stays_when_the_owner_takes_capacity_away_and_nothing_else_does() {
+    let mut ledger = ledger();
+    // One that begins now and one that begins before its end; together they fill the host.
+    for (number, start) in [(1, 1_000), (2, 1_050)] {
+        let attempt = attempt(&format!("r{number}"), 1);
+        ask(&mut ledger, at(0), "entry", hold(attempt.clone(), start, 2_000));
+        ask(&mut ledger, at(0), "entry", confirm(attempt));
+    }
+    let on_disk: Vec<Reservation> = ledger
+        .bookings()
+        .filter_map(|booking| match booking.to_record() {
+            Record::Put(reservation) => Some(reservation),
+            Record::Remove(_) => None,
+        })
+        .collect();
+    let smaller = Host { capacity: cpu(1_500), ..host("h1") };
+    let open = |reservations| {
+        let hosts = vec![(smaller.clone(), Schedule::default())];
+        Ledger::open(id("site"), LedgerLimits::default(), 8, testing::open_gate(), hosts, reservations, at(10_000))
+    };
+    // In whichever order the disk has them.
+    let reversed = on_disk.iter().rev().cloned().collect();
+    for (mut ledger, misfits) in [open(on_disk.clone()), open(reversed)] {
+        ledger.sanity_check().unwrap();
+        assert_eq!(misfits.len(), 2, "the owner learns of both");
+        let granted: Vec<usize> = ledger.bookings().map(|booking| booking.grants.len()).collect();
+        assert_eq!(granted, [1, 0], "what has not begun gives way");
+        let (answer, _) = ask(&mut ledger, at(10_000), "entry", hold(attempt("r3", 1), 1_050, 1));
+        assert!(matches!(reason(answer), RefusalReason::NotEnough { free, .. } if free == Amount::ZERO));
+        ask(&mut ledger, at(10_000), "entry", SiteRequest::Release(attempt("r1", 1)));
+        ledger.sanity_check().unwrap();
+        let (answer, _) = ask(&mut ledger, at(10_000), "entry", hold(attempt("r3", 1), 1_050, 1_500));
+        assert!(matches!(answer, SiteAnswer::Held { .. }), "{answer:?}");
+    }
+}
+
+#[test]
 fn a_release_while_it_runs_gives_back_the_rest_even_when_the_clock_goes_back() {
     let mut ledger = ledger();
     ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 1_000, 3_000));
@@ -309,14 +346,18 @@ fn reservations_are_told_in_pages_and_holds_are_not() {
 fn of_two_nodes_that_the_user_went_to_the_later_one_acts_for_every_try() {
     let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();
     let word = |node: &str| Arc::new(testing::authorize(1, &id(node), &attempt("r", 1).request, &asked));
-    let take = |node: &str, number| SiteRequest::TakeOver { attempt: attempt("r", number), authorization: word(node) };
+    let take = |node: &str, number| SiteRequest::TakeOver {
+        attempt: attempt("r", number),
+        authorization: word(node),
+        step: TakeOverStep::Prepare,
+    };
     let mut ledger = ledger();
     for number in [1, 2] {
         ask(&mut ledger, at(0), "entry", hold(attempt("r", number), 2_000, 1_000));
         ask(&mut ledger, at(0), "entry", confirm(attempt("r", number)));
     }
     assert!(matches!(ask(&mut ledger, at(1), "f", take("f", 1)).0, SiteAnswer::Booked { .. }));
-    // Words of one second are ordered by the names of their nodes. "g" knows only the first try, "d" only the second.
+    // Terms of one second are ordered by the names of their nodes. "g" knows only the first attempt, "d" only the second.
     let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
     let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(before, Some(id("f")), "who acted so far must hear of it");
@@ -339,7 +380,11 @@ fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_cr
     let mut ledger = ledger();
     ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
     ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
-    let take = |node, number| SiteRequest::TakeOver { attempt: attempt("r", number), authorization: word_of(1, node) };
+    let take = |node, number| SiteRequest::TakeOver {
+        attempt: attempt("r", number),
+        authorization: word_of(1, node),
+        step: TakeOverStep::Prepare,
+    };
     ask(&mut ledger, at(1), "g", take("g", 1));
     let on_disk = ledger.bookings().map(|booking| match booking.to_record() {
         Record::Put(reservation) => reservation,
@@ -349,13 +394,13 @@ fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_cr
     let (site, limits) = (id("site"), LedgerLimits::default());
     let (mut ledger, misfits) = Ledger::open(site, limits, 8, testing::open_gate(), hosts, on_disk.collect(), at(2));
     assert_eq!(misfits, []);
-    // Tries that another node has made, or that never were: "f" comes with an earlier word than "g", "h" with a later one.
+    // Attempts that another node has made, or that never were: "f" comes with an earlier word than "g", "h" with a later one.
     for number in [2, 3] {
         let (answer, records) = ask(&mut ledger, at(3), "f", take("f", number));
         let later = RefusalReason::HandedOver(Arc::new(word_of(1, "g").request.clone()));
         assert_eq!((reason(answer), records.len()), (later, 0));
     }
-    // It hears of all that is here of the request, until it acts for it.
+    // It hears of all that is here of the request, until it coordinates it.
     let (answer, _) = ask(&mut ledger, at(4), "h", take("h", 3));
     let SiteAnswer::Booked { before, others, .. } = answer else { panic!("{answer:?}") };
     assert_eq!((before, others), (Some(id("g")), vec![attempt("r", 1)]));
@@ -372,6 +417,73 @@ fn word_of(user: u64, node: &str) -> Arc<Authorization> {
     Arc::new(testing::authorize(user, &id(node), &attempt("r", 1).request, &asked))
 }
 
+/// Site `site` has confirmed an attempt with the participants `site`, `a` and `b`, and does not know its outcome.
+fn confirmed_with_others() -> Ledger {
+    let mut ledger = ledger();
+    let SiteRequest::Hold(mut held) = hold(attempt("r", 1), 2_000, 1_000) else { panic!() };
+    held.participants = vec![id("a"), id("b"), id("site")];
+    ask(&mut ledger, at(0), "entry", SiteRequest::Hold(held));
+    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
+    ledger
+}
+
+/// What a participant answers to this round of questions; whether others are asked again at once.
+fn answers(ledger: &mut Ledger, from: &str, round: u32, booking: AttemptStatus) -> bool {
+    let (from, attempt) = (id(from), attempt("r", 1));
+    ledger.handle(at(100), Event::StatusReceived { from, attempt, round, decision: None, booking });
+    ledger.sanity_check().unwrap();
+    let mut asks = false;
+    while let Some(output) = ledger.poll_output() {
+        asks |= matches!(output, Output::Inquire { .. });
+    }
+    asks
+}
+
+fn is_settled(ledger: &Ledger) -> bool {
+    ledger.bookings().any(|booking| booking.state.is_settled())
+}
+
+#[test]
+fn that_all_have_confirmed_at_some_time_settles_nothing() {
+    let mut ledger = confirmed_with_others();
+    assert!(!answers(&mut ledger, "a", 1, AttemptStatus::Confirmed));
+    // Since then "a" may have been told to give its part back, and only then did "b" confirm.
+    assert!(answers(&mut ledger, "b", 1, AttemptStatus::Confirmed), "all are asked once more");
+    assert!(!is_settled(&ledger));
+    answers(&mut ledger, "a", 0, AttemptStatus::Confirmed);
+    answers(&mut ledger, "b", 2, AttemptStatus::Confirmed);
+    assert!(!is_settled(&ledger), "a late answer says nothing of now");
+    let mut other = confirmed_with_others();
+    for (from, round) in [("a", 1), ("b", 1), ("a", 2), ("b", 2)] {
+        answers(&mut other, from, round, AttemptStatus::Confirmed);
+    }
+    assert!(is_settled(&other));
+    answers(&mut ledger, "a", 2, AttemptStatus::Aborted);
+    assert_eq!(ledger.bookings().count(), 0);
+}
+
+#[test]
+fn a_takeover_leaves_the_outcome_open_until_its_node_commits() {
+    let take = |step| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word_of(1, "f"), step };
+    for (steps, is_kept) in
+        [(&[TakeOverStep::Prepare][..], false), (&[TakeOverStep::Prepare, TakeOverStep::Commit], true)]
+    {
+        let mut ledger = confirmed_with_others();
+        for step in steps {
+            let (answer, _) = ask(&mut ledger, at(1), "f", take(*step));
+            let SiteAnswer::Booked { hosts, is_settled, .. } = answer else { panic!("{answer:?}") };
+            assert_eq!((hosts.len(), is_settled), (1, *step == TakeOverStep::Commit));
+        }
+        // The new node is gone before it has reported anything. "b" never confirmed.
+        answers(&mut ledger, "b", 1, AttemptStatus::Aborted);
+        assert_eq!(ledger.bookings().count(), usize::from(is_kept), "{steps:?}");
+    }
+    let mut ledger = confirmed_with_others();
+    let (answer, records) = ask(&mut ledger, at(1), "f", take(TakeOverStep::Abort));
+    assert!(matches!(answer, SiteAnswer::Booked { hosts, .. } if hosts.is_empty()), "at once, and nothing is settled");
+    assert!(matches!(records.last(), Some(Record::Remove(_))) && ledger.bookings().count() == 0);
+}
+
 #[test]
 fn who_knows_the_name_of_a_request_alone_ends_no_try_of_it() {
     let mut ledger = ledger();
@@ -382,7 +494,11 @@ fn who_knows_the_name_of_a_request_alone_ends_no_try_of_it() {
     for number in [1, 2, u32::MAX] {
         let question = SiteRequest::Inquire(attempt("r", number));
         ask(&mut ledger, at(0), "stranger", question);
-        let takeover = SiteRequest::TakeOver { attempt: attempt("r", number), authorization: word_of(2, "stranger") };
+        let takeover = SiteRequest::TakeOver {
+            attempt: attempt("r", number),
+            authorization: word_of(2, "stranger"),
+            step: TakeOverStep::Prepare,
+        };
         ask(&mut ledger, at(0), "stranger", takeover);
     }
     assert_eq!(ledger.version(), before);
@@ -391,8 +507,9 @@ fn who_knows_the_name_of_a_request_alone_ends_no_try_of_it() {
     ask(&mut ledger, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
     let next = hold(attempt("r", 2), 2_000, 1_000);
     assert!(matches!(ask(&mut ledger, at(0), "entry", next).0, SiteAnswer::Held { .. }), "nor a question");
-    // The user's own word ends a try that is not confirmed yet: who acts now goes by the answer.
-    let takeover = SiteRequest::TakeOver { attempt: attempt("r", 2), authorization: word_of(1, "f") };
+    // The user's own word ends an attempt that is not confirmed yet: who acts now goes by the answer.
+    let takeover =
+        SiteRequest::TakeOver { attempt: attempt("r", 2), authorization: word_of(1, "f"), step: TakeOverStep::Prepare };
     let (answer, _) = ask(&mut ledger, at(1), "f", takeover);
     assert!(matches!(answer, SiteAnswer::Booked { hosts, .. } if hosts.is_empty()));
     let (answer, _) = ask(&mut ledger, at(1), "entry", confirm(attempt("r", 2)));
@@ -410,14 +527,16 @@ fn a_request_that_was_taken_over_is_still_used_once() {
     };
     assert!(matches!(ask(&mut ledger, at(0), "entry", by("entry", 1, 2_000)).0, SiteAnswer::Held { .. }));
     ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
-    let takeover = SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word_of(1, "f") };
+    let takeover =
+        SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word_of(1, "f"), step: TakeOverStep::Commit };
     assert!(matches!(ask(&mut ledger, at(1), "f", takeover).0, SiteAnswer::Booked { .. }));
     for (node, number, start) in [("f", 7, 2_000), ("f", 8, 4_000), ("entry", 2, 2_000), ("entry", 3, 4_000)] {
         let (answer, _) = ask(&mut ledger, at(2), node, by(node, number, start));
         let RefusalReason::NotAllowed(denial) = reason(answer) else { panic!("{node} {number}") };
         assert_eq!(denial.rule, crate::trust::Rule::HostCount);
     }
-    let give_back = SiteRequest::GiveBack { attempt: attempt("r", 1), authorization: word_of(1, "f") };
+    let give_back =
+        SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word_of(1, "f"), step: TakeOverStep::Abort };
     ask(&mut ledger, at(3), "f", give_back);
     assert!(matches!(ask(&mut ledger, at(3), "f", by("f", 9, 2_000)).0, SiteAnswer::Held { .. }));
 }
@@ -432,8 +551,10 @@ fn what_was_taken_over_is_given_back_by_the_word_that_holds_and_no_earlier_one()
         statement.issued = Time(issued);
         Arc::new(Authorization { request: testing::sign(&statement, &testing::key(1)), ..(*word_of(1, node)).clone() })
     };
-    let take = |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word };
-    let give = |word| SiteRequest::GiveBack { attempt: attempt("r", 1), authorization: word };
+    let take =
+        |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word, step: TakeOverStep::Prepare };
+    let give =
+        |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word, step: TakeOverStep::Abort };
     for (node, issued) in [("f", 1), ("g", 2), ("f", 3)] {
         assert!(matches!(ask(&mut ledger, at(1), node, take(of(node, issued))).0, SiteAnswer::Booked { .. }));
     }
@@ -448,7 +569,8 @@ fn what_was_taken_over_is_given_back_by_the_word_that_holds_and_no_earlier_one()
         assert_eq!((reason(answer), records.len()), (expected, 0));
     }
     for _ in 0..2 {
-        assert!(matches!(ask(&mut ledger, at(3), "f", give(of("f", 3))).0, SiteAnswer::Released { .. }));
+        let (answer, _) = ask(&mut ledger, at(3), "f", give(of("f", 3)));
+        assert!(matches!(answer, SiteAnswer::Booked { hosts, .. } if hosts.is_empty()));
     }
     assert_eq!(ledger.bookings().count(), 0);
 }

@@ -173,7 +173,7 @@ fn a_try_that_was_given_up_is_waited_for_and_a_move_may_overlap() {
     assert_eq!(hold(&mut ledger, first), Ok(()));
     confirm(&mut ledger, first);
     let second = Ask { attempt: 2, ..first };
-    assert_eq!(reason(ask(&mut ledger, at(0), "entry", second.request()).0), RefusalReason::OtherTry);
+    assert_eq!(reason(ask(&mut ledger, at(0), "entry", second.request()).0), RefusalReason::OtherAttempt);
     release(&mut ledger, first);
     assert_eq!(hold(&mut ledger, second), Ok(()));
 

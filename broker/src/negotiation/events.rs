@@ -51,7 +51,7 @@ pub enum Purpose {
     Confirm,
     /// A release.
     Release,
-    /// The final word.
+    /// The outcome.
     Settle,
     /// Whether what was reserved is still there.
     Inspect,
@@ -66,7 +66,7 @@ pub enum Event {
     Answer {
         /// Who was asked.
         site: SiteId,
-        /// The try.
+        /// The attempt.
         attempt: u32,
         /// What it was about.
         purpose: Purpose,
@@ -75,9 +75,9 @@ pub enum Event {
     },
     /// The user takes the request back.
     Cancel,
-    /// Somebody wants to know now whether what stands is whole, and to have it repaired if not.
+    /// Somebody wants to know now whether the reservation is whole, and to have it repaired if not.
     Check,
-    /// A node says that it acts for the request from now on. This node, as a site, found nothing against it.
+    /// A node says that it coordinates the request from now on. This node, as a site, found nothing against it.
     TakenOver {
         /// Who says so.
         by: SiteId,
@@ -97,7 +97,7 @@ pub enum Output {
         enough: usize,
         /// Governs the sample.
         seed: u64,
-        /// Sites that did not answer in an earlier try.
+        /// Sites that did not answer in an earlier attempt.
         exclude: BTreeSet<SiteId>,
     },
     /// Write this before letting any later output out.
@@ -106,7 +106,7 @@ pub enum Output {
     Ask {
         /// Whom.
         site: SiteId,
-        /// The try.
+        /// The attempt.
         attempt: u32,
         /// What it is about.
         purpose: Purpose,
@@ -117,7 +117,7 @@ pub enum Output {
     },
 }
 
-/// Where a request stands, for people.
+/// How far a request is, for people.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stage<'a> {
     /// Phases I to V.
@@ -126,7 +126,7 @@ pub enum Stage<'a> {
     Holding(&'a Allocation),
     /// Phase VI: sites are asked to confirm.
     Confirming(&'a Allocation),
-    /// Between two tries.
+    /// Between two attempts.
     BackingOff,
     /// All sites have confirmed.
     Stands(&'a Allocation),
@@ -141,7 +141,7 @@ pub enum Stage<'a> {
     Closed {
         /// How.
         outcome: &'a Outcome,
-        /// Some site still has to be told.
+        /// Some site has not acknowledged its release.
         releasing: bool,
     },
 }

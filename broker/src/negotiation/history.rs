@@ -10,7 +10,7 @@ use crate::{
     time::{Millis, Time},
 };
 
-/// Most rounds, and most tries, remembered.
+/// Most rounds, and most attempts, remembered.
 pub const MAX_ENTRIES: usize = 64;
 
 /// One pass through phases I to V.
@@ -41,7 +41,7 @@ pub enum RoundOutcome {
     Rejected(Reason),
 }
 
-/// One try to reserve a plan.
+/// One attempt to reserve a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Try {
     /// Its number.
@@ -52,20 +52,20 @@ pub struct Try {
     pub sites: Vec<SiteReport>,
 }
 
-/// What one site said in one try.
+/// What one site said in one attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteReport {
     /// The site.
     pub site: SiteId,
     /// How many of its hosts were asked for.
     pub hosts: usize,
-    /// Its last word.
+    /// Its last answer.
     pub answer: ReportedAnswer,
     /// When it said so, after it was asked.
     pub after: Millis,
 }
 
-/// The last word of a site in a try.
+/// The last answer of a site in an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReportedAnswer {
     /// Nothing yet.
@@ -85,9 +85,9 @@ pub enum ReportedAnswer {
 pub struct History {
     /// Passes through phases I to V, oldest first.
     pub rounds: Vec<Round>,
-    /// Tries to reserve, oldest first.
+    /// Attempts to reserve, oldest first.
     pub tries: Vec<Try>,
-    /// Tries that failed because another request was faster.
+    /// Attempts that failed because another request was faster.
     pub conflicts: u32,
 }
 
@@ -96,7 +96,7 @@ impl History {
         push_bounded(&mut self.rounds, round);
     }
 
-    pub(super) fn add_try(&mut self, new: Try) {
+    pub(super) fn add_attempt(&mut self, new: Try) {
         push_bounded(&mut self.tries, new);
     }
 

@@ -1,8 +1,8 @@
-//! What an entry point does for a reservation that stands and has not begun: it asks the sites now and then whether they
+//! What a coordinator does for a reservation that has not begun: it asks the sites now and then whether they
 //! still keep it, and makes up for what is lost.
 //!
-//! Invariant: a repair reserves only what is missing, by a try of its own with the same all-or-nothing protocol; what is
-//! left of the reservation is given up only when a whole one stands in its place. A reservation that has begun is never
+//! Invariant: a repair reserves only what is missing, by an attempt of its own with the same all-or-nothing protocol; what is
+//! left of the reservation is given up only when a whole one is in its place. A reservation that has begun is never
 //! touched.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,13 @@ use super::{
     planning::Problem,
 };
 use crate::{
-    canary::{self, Canary},
     ids::SiteId,
     plan::{Allocation, CutCounts, Reason},
-    protocol::{SiteAnswer, SiteRequest},
+    protocol::{SiteAnswer, SiteRequest, TakeOverStep},
     time::{Millis, Now},
 };
 
-/// The watch over a reservation that stands.
+/// The watch over a reservation.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// When something is due: the next round of questions, or the end of the present one.
@@ -34,8 +33,10 @@ pub(super) struct Watch {
     is_news: bool,
     /// Since when nobody is asked, because a repair is under way: in that time nobody is silent.
     paused_at: Option<Millis>,
-    /// This round lets sites hear for the first time who acts for the reservation.
+    /// This round is part of a takeover that is not complete.
     is_taking: bool,
+    /// Parts of a takeover whose sites have acknowledged this node as coordinator in this run.
+    prepared: BTreeSet<(u32, SiteId)>,
 }
 
 impl Watch {
@@ -44,7 +45,7 @@ impl Watch {
         !self.waiting.is_empty()
     }
 
-    /// Whether sites are hearing for the first time who acts for the reservation: what is left of it is known, and told,
+    /// Whether the takeover of the reservation is under way: what is left of it is known, and reported,
     /// when all have answered.
     pub(super) fn is_taking_over(&self) -> bool {
         self.is_taking && self.is_asking()
@@ -56,7 +57,7 @@ impl Watch {
 const ROUNDS_UNTIL_START: u64 = 16;
 
 impl Negotiation {
-    /// The reservation that stands, if one does: whole, degraded, or being repaired.
+    /// The reservation, if there is one: whole, degraded, or being repaired.
     #[must_use]
     pub fn standing_allocation(&self) -> Option<&Allocation> {
         match (&self.state, &self.record.standing) {
@@ -67,18 +68,12 @@ impl Negotiation {
         }
     }
 
-    /// The bookings that make up the reservation that stands.
+    /// The bookings that make up the reservation.
     pub(super) fn bookings(&self) -> Vec<(u32, SiteId)> {
-        match (&self.record.standing, &self.record.decision, &self.state) {
-            (Some(standing), ..) => standing.bookings(),
-            (None, Decision::Stands { attempt, allocation }, State::Stands { .. }) => {
-                Standing::of(*attempt, allocation).bookings()
-            }
-            _ => Vec::new(),
-        }
+        self.record.bookings()
     }
 
-    /// A reservation that begins to stand, or stands again after a crash of the entry point.
+    /// A reservation was made, or is there again after a crash of the coordinator.
     pub(super) fn watch(&mut self, now: Now) {
         let was_repairing = self.record.standing.as_mut().is_some_and(|standing| standing.repair.take().is_some());
         self.schedule_watch(now);
@@ -88,7 +83,7 @@ impl Negotiation {
         }
     }
 
-    /// Sets the time of the next round of questions; none once the reservation has begun, unless sites have not heard yet
+    /// Sets the time of the next round of questions; none once the reservation has begun, unless sites do not know yet
     /// that it was taken over, or something of it cannot be given back before they have answered.
     pub(super) fn schedule_watch(&mut self, now: Now) {
         self.watch.waiting.clear();
@@ -117,7 +112,7 @@ impl Negotiation {
         self.settled.extend(self.bookings());
     }
 
-    /// Bookings whose site has not heard that this node acts for them now, or has to say something before others are given
+    /// Bookings whose site has not heard that this node coordinates them now, or has to say something before others are given
     /// back. Silent ones count as lost after a while, but one that has an entry point of the request may go on for it until
     /// it hears; nothing is left to say to it after the end.
     fn not_heard(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
@@ -148,11 +143,12 @@ impl Negotiation {
             return;
         }
         self.watch.is_taking = !self.record.untaken.is_empty();
+        let step = if self.record.commits_takeover { TakeOverStep::Commit } else { TakeOverStep::Prepare };
         for (attempt, site) in self.bookings() {
             if has_begun && !not_heard.contains(&(attempt, site.clone())) {
                 continue;
             }
-            let takeover = self.takeover_message(attempt);
+            let takeover = self.takeover_message(attempt, step);
             self.outputs.push_back(Output::Ask {
                 site: site.clone(),
                 attempt,
@@ -166,21 +162,23 @@ impl Negotiation {
     }
 
     pub(super) fn on_inspected(&mut self, now: Now, site: &SiteId, attempt: u32, answer: Result<SiteAnswer, String>) {
-        let is_booked = matches!(answer, Ok(SiteAnswer::Booked { .. }));
-        if is_booked {
+        if let Ok(SiteAnswer::Booked { is_settled, .. }) = &answer {
             // An answer that comes when its round is over tells nothing new, but its site is not silent.
             self.watch.silent_since.remove(site);
-            self.settled.insert((attempt, site.clone()));
+            self.watch.prepared.insert((attempt, site.clone()));
+            if *is_settled {
+                self.settled.insert((attempt, site.clone()));
+            }
         }
         if !matches!(self.state, State::Stands { .. }) || !self.watch.waiting.remove(&(attempt, site.clone())) {
             return;
         }
-        if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.lets_go(now, refusal)) {
+        if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.yields_to(now, refusal)) {
             return;
         }
-        if let Ok(SiteAnswer::Booked { hosts, before, others, .. }) = answer {
-            self.tell_who_acted(now, attempt, before.as_ref());
-            self.take_besides(now, site, &others);
+        if let Ok(SiteAnswer::Booked { hosts, is_settled, before, others, .. }) = answer {
+            self.notify_former_coordinator(now, attempt, before.as_ref());
+            self.claim_unreported(now, site, &others);
             let standing = self.standing_mut();
             let here: Vec<_> = standing
                 .iter()
@@ -189,13 +187,14 @@ impl Negotiation {
                 .flat_map(|part| part.hosts.iter().filter(|(at, _)| at == site).map(|(_, host)| host.clone()))
                 .collect();
             for host in here {
-                let is_lost = !hosts.contains(&host) && !canary::is_on(Canary::LossIgnored);
+                let is_lost = !hosts.contains(&host);
                 if let Some(standing) = &mut self.record.standing {
                     self.watch.is_news |= standing.note_host(site, &host, is_lost.then_some(Loss::TakenBack));
                 }
             }
             // Once the last has answered it is shown what stands, so that must be on disk.
-            if self.record.untaken.remove(&(attempt, site.clone())) {
+            let knows_outcome = is_settled || hosts.is_empty();
+            if knows_outcome && self.record.untaken.remove(&(attempt, site.clone())) {
                 self.persist(self.record.decision.clone());
             }
         } else {
@@ -239,6 +238,17 @@ impl Negotiation {
         if self.watch.is_taking && self.is_nothing_left() {
             return self.close(now, Outcome::Cancelled(None));
         }
+        if !self.record.taken_over.is_empty()
+            && !self.record.commits_takeover
+            && self.record.untaken.is_subset(&self.watch.prepared)
+        {
+            self.record.commits_takeover = true;
+            is_news = true;
+            if !self.record.untaken.is_empty() {
+                self.persist(self.record.decision.clone());
+                return self.watch_now(now);
+            }
+        }
         if self.is_degraded() && !has_begun {
             self.begin_repair(now, Repair::Replace);
             return;
@@ -249,7 +259,7 @@ impl Negotiation {
         self.schedule_watch(now);
     }
 
-    /// Looks for what is missing. That it is missing goes to disk first, and with it the numbers of the tries to come.
+    /// Looks for what is missing. That it is missing goes to disk first, and with it the numbers of the attempts to come.
     fn begin_repair(&mut self, now: Now, repair: Repair) {
         let Some(standing) = &mut self.record.standing else { return };
         standing.repair = Some(repair);
@@ -329,7 +339,7 @@ impl Negotiation {
         (latest <= earliest).then_some(Outcome::Rejected { reason, start_proven: true })
     }
 
-    /// The try of a repair has been confirmed everywhere: the reservation is whole again.
+    /// The attempt of a repair has been confirmed everywhere: the reservation is whole again.
     pub(super) fn on_repaired(&mut self, now: Now, allocation: &Allocation) {
         let attempt = self.record.last_attempt;
         let Some(standing) = &mut self.record.standing else { return };
@@ -338,7 +348,7 @@ impl Negotiation {
         self.record.untaken.retain(|booking| !given_up.contains(booking));
         // A site that was lost, and is back with other hosts, has just answered.
         self.watch.silent_since.retain(|site, _| !allocation.grants.iter().any(|grant| grant.site == *site));
-        for (attempt, site) in given_up.into_iter().filter(|_| !canary::is_on(Canary::LostNotGivenUp)) {
+        for (attempt, site) in given_up {
             self.owe(now, attempt, [site]);
         }
         self.end_repair(now, None);

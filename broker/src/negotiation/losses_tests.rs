@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{
-    protocol::{RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{AttemptStatus, RefusalReason, SiteAnswer, SiteRequest},
     time::{Time, Window},
 };
 
@@ -19,6 +19,7 @@ pub(super) fn host() -> HostId {
 pub(super) fn booked(is_there: bool) -> SiteAnswer {
     SiteAnswer::Booked {
         hosts: if is_there { vec![host()] } else { Vec::new() },
+        is_settled: is_there,
         before: None,
         others: Vec::new(),
         version: version(1),
@@ -132,7 +133,7 @@ fn only_the_lost_host_is_replaced_at_the_same_start() {
     assert_eq!(run.lost(), 0);
     assert!(matches!(run.negotiation.stage(), Stage::Stands(_)));
     let told = [(1, "a"), (try_, "c"), (1, "b"), (try_, "a")].map(|(attempt, asker)| run.status(attempt, asker));
-    let (yes, no) = (AttemptStatus::Confirmed, AttemptStatus::Dead);
+    let (yes, no) = (AttemptStatus::Confirmed, AttemptStatus::Aborted);
     assert_eq!(told, [yes, yes, no, no], "b, which was made good for, may give back when it returns");
     assert!(run.wanted().contains(&format!("Settle {try_} c")), "{:?}", run.wanted());
     assert!(run.wanted().contains(&"Release 1 b".to_owned()), "what b may still have is given up: {:?}", run.wanted());
@@ -205,7 +206,7 @@ fn a_booking_is_given_up_only_when_what_stays_of_its_try_is_known_to_have_been_c
         assert_eq!(run.wanted(), ["Release 1 b"]);
     }
 
-    // Or has said so when it heard the final word.
+    // Or has said so when it heard the outcome.
     let mut run = standing();
     let settled =
         Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Settle, answer: Ok(SiteAnswer::Settled) };
@@ -243,7 +244,7 @@ fn a_repair_that_fails_in_the_middle_leaves_what_stood() {
     );
     assert_eq!(run.hosts(), ["a", "b"]);
     assert_eq!(run.lost(), 1);
-    assert_eq!(run.status(try_, "a"), AttemptStatus::Dead);
+    assert_eq!(run.status(try_, "a"), AttemptStatus::Aborted);
 }
 
 #[test]
@@ -258,14 +259,14 @@ fn a_crash_in_a_repair_goes_on_where_the_disk_says() {
     run.answer("c", Purpose::Hold, held(9));
     let decided = run.negotiation.record().clone();
 
-    // Before the decision: it is asked again what is there, and tries get new numbers.
+    // Before the decision: it is asked again what is there, and attempts get new numbers.
     let mut again = Run::new(degraded, true);
     assert_eq!(again.lost(), 1);
     let due = again.wake();
     again.inspected(due, "a", Ok(booked(true)));
     again.inspected(due, "b", Ok(booked(false)));
     assert!(again.negotiation.record().last_attempt > forgotten_try);
-    assert_eq!(again.status(forgotten_try, "a"), AttemptStatus::Dead);
+    assert_eq!(again.status(forgotten_try, "a"), AttemptStatus::Aborted);
 
     // After it: the confirm is repeated.
     let mut after = Run::new(decided, true);

@@ -1,11 +1,15 @@
-//! The life of one request at its entry point: find, plan, hold, decide, confirm; or release and go round again.
+//! The life of one request at its coordinator: find, plan, hold, decide, confirm; or release and go round again.
+//!
+//! Each attempt is a two-phase commit with presumed abort: the decision to commit is on disk before the first confirm; of an attempt
+//! without such a record, whatever a crash has left of it, participants learn that it was aborted.
 //!
 //! A pure state machine. The caller feeds [`Negotiation::handle`] and [`Negotiation::handle_timeout`], then drains
 //! [`Negotiation::poll_output`] and arms its timer by [`Negotiation::poll_timeout`] after either call. Outputs come in
 //! the order in which they must happen: an [`Output::Persist`] must be on disk before any later output is let out, and
-//! before [`Negotiation::stage`] is shown to anybody.
+//! before [`Negotiation::stage`] is shown to anybody. Participants that ask are answered from the record on disk
+//! ([`RequestRecord::status_of`]).
 //!
-//! Invariants: at most one try is alive; a try is confirmed nowhere before the decision to commit it is on disk; a try
+//! Invariants: at most one attempt is alive; an attempt is confirmed nowhere before the decision to commit it is on disk; an attempt
 //! that was decided against is released at every site that was asked.
 
 mod events;
@@ -18,7 +22,6 @@ mod record;
 mod reserving;
 mod settings;
 mod standing;
-mod statuses;
 mod takeover;
 #[cfg(test)]
 mod takeover_tests;
@@ -36,7 +39,6 @@ pub use self::{
     record::{Decision, Failure, Outcome, Owed, RequestRecord},
     settings::NegotiationSettings,
     standing::{Loss, Part, Repair, Standing},
-    statuses::Statuses,
     takeover::{Heard, TakeOverError},
 };
 use self::{losses::Watch, planning::Problem, reserving::Site};
@@ -44,12 +46,12 @@ use crate::{
     ids::{HostId, SiteId},
     phases::PhaseObserver,
     plan::Allocation,
-    protocol::{AttemptId, AttemptStatus, HostState, LedgerVersion},
+    protocol::{AttemptId, HostState, LedgerVersion},
     request::Request,
     time::{Millis, Now},
 };
 
-/// How far the number of the try jumps after a crash: more tries than any run can make.
+/// How far the number of the attempt jumps after a crash: more attempts than any run can make.
 const TRIES_A_RUN: u32 = 100_000;
 
 #[derive(Debug)]
@@ -62,7 +64,7 @@ enum State {
     Closed { outcome: Outcome },
 }
 
-/// What a refusal told of a host.
+/// What a refusal shows of a host.
 #[derive(Debug)]
 struct Hint {
     version: LedgerVersion,
@@ -74,7 +76,7 @@ struct Hint {
 enum Exclusion {
     /// It did not answer.
     Silent,
-    /// It refused for a reason that another try would not change.
+    /// It refused for a reason that another attempt would not change.
     Refused(String),
 }
 
@@ -82,12 +84,12 @@ enum Exclusion {
 struct Release {
     tries: u32,
     next_at: Millis,
-    /// It is given back as soon as its site lets this node act for it: it is of a try that was taken over.
+    /// Its site has not acknowledged this node as coordinator yet: it is of an attempt that was taken over.
     needs_takeover: bool,
 }
 
 impl Release {
-    /// Whether it must wait for sites that keep a part of the try: one that has not heard that the try was complete asks the
+    /// Whether it must wait for sites that keep a part of the attempt: one that does not know that the attempt was complete asks the
     /// others, and one that has given it back, and forgotten that in a crash, would say that it never was.
     fn is_withheld(&self, attempt: u32, unsettled: &BTreeSet<(u32, SiteId)>) -> bool {
         !self.needs_takeover && unsettled.iter().any(|(of, _)| *of == attempt)
@@ -115,17 +117,17 @@ pub struct Negotiation {
     hints: BTreeMap<(SiteId, HostId), Hint>,
     /// Rounds that came short because schedules could not be had.
     missed_finds: u32,
-    /// Tries since this negotiation was made; those before a crash do not count against its limits.
+    /// Attempts since this negotiation was made; those before a crash do not count against its limits.
     tries: u32,
-    /// Tries that failed on a hold of somebody else.
+    /// Attempts that failed on a hold of somebody else.
     held_by_others: u32,
     releases: BTreeMap<(u32, SiteId), Release>,
-    /// Bookings whose sites have said, in this run, that they know the whole try to have been confirmed.
+    /// Bookings whose sites have said, in this run, that they know the whole attempt to have been confirmed.
     settled: BTreeSet<(u32, SiteId)>,
-    /// Nodes that acted for the request before this one, and have been told, in this run, that they do not any more.
-    told_to_let_go: BTreeSet<SiteId>,
-    /// What sites have told of besides what they were asked about, and has been owed a release for that in this run.
-    besides: BTreeSet<(u32, SiteId)>,
+    /// Former coordinators of the request that were notified in this run.
+    notified: BTreeSet<SiteId>,
+    /// Attempts that sites have named in this run although nobody had reported them before; each is owed a release.
+    unreported: BTreeSet<(u32, SiteId)>,
     outputs: VecDeque<Output>,
 }
 
@@ -170,21 +172,21 @@ impl Negotiation {
             held_by_others: 0,
             releases: BTreeMap::new(),
             settled: BTreeSet::new(),
-            told_to_let_go: BTreeSet::new(),
-            besides: BTreeSet::new(),
+            notified: BTreeSet::new(),
+            unreported: BTreeSet::new(),
             outputs: VecDeque::new(),
         };
         for owed in negotiation.record.owed.clone() {
             negotiation.owe(now, owed.attempt, [owed.site]);
         }
         if matches!(negotiation.state, State::Closed { outcome: Outcome::HandedOver }) {
-            negotiation.leave_time_to_another(now);
+            negotiation.give_another_time(now);
         }
         negotiation.send_releases(now);
         match negotiation.state {
             State::Finding => {
-                // Tries that a crash has made us forget may still be on their way to sites, or held there. The jump
-                // goes to disk before the next try, or a second crash would give the same numbers out again.
+                // Attempts that a crash has made us forget may still be on their way to sites, or held there. The jump
+                // goes to disk before the next attempt, or a second crash would give the same numbers out again.
                 if is_resumed {
                     negotiation.record.last_attempt += TRIES_A_RUN;
                     negotiation.persist(Decision::Open);
@@ -210,7 +212,7 @@ impl Negotiation {
         &self.record
     }
 
-    /// Where the request stands.
+    /// How far the request is.
     #[must_use]
     pub fn stage(&self) -> Stage<'_> {
         if let Some(standing) = &self.record.standing
@@ -231,28 +233,6 @@ impl Negotiation {
             State::BackingOff { .. } => Stage::BackingOff,
             State::Stands { allocation } => Stage::Stands(allocation),
             State::Closed { outcome } => Stage::Closed { outcome, releasing: !self.releases.is_empty() },
-        }
-    }
-
-    /// What this entry point answers to participants that ask about its tries.
-    #[must_use]
-    pub fn statuses(&self) -> Statuses {
-        let is_handed_over = matches!(self.state, State::Closed { outcome: Outcome::HandedOver });
-        let last = match &self.state {
-            State::Confirming { .. } => AttemptStatus::Confirmed,
-            State::Holding { .. } => AttemptStatus::Pending,
-            _ if is_handed_over => AttemptStatus::Unknown,
-            _ => AttemptStatus::Dead,
-        };
-        let named = |(attempt, site): (u32, SiteId)| (self.attempt_id(attempt), site);
-        let is_standing = self.standing_allocation().is_some();
-        let owed = is_handed_over.then(|| self.releases.keys().cloned().map(named));
-        Statuses {
-            entry_point: self.entry_point.clone(),
-            last: (self.attempt_id(self.record.last_attempt), last),
-            taken_over: self.record.taken_over.values().cloned().collect(),
-            standing: if is_standing { self.bookings().into_iter().map(named).collect() } else { Vec::new() },
-            left_to_another: owed.into_iter().flatten().collect(),
         }
     }
 
@@ -295,7 +275,7 @@ impl Negotiation {
         [of_state, of_releases].into_iter().flatten().min()
     }
 
-    /// Goes on after a wait: the next try, a repeated message, or giving up.
+    /// Goes on after a wait: the next attempt, a repeated message, or giving up.
     pub fn handle_timeout(&mut self, now: Now) {
         self.repeat_releases(now);
         let out_of_patience = self.started + self.settings.patience <= now.monotonic;
@@ -329,7 +309,7 @@ impl Negotiation {
     }
 
     /// Ends the request, or the repair of its reservation: the decision goes to disk, then every site that may have
-    /// something that is not wanted any more is told.
+    /// something that is not wanted any more is asked to release it.
     fn close(&mut self, now: Now, outcome: Outcome) {
         let gives_up_all = matches!(outcome, Outcome::Cancelled(_));
         let bookings = if gives_up_all || !self.is_repairing() { self.bookings() } else { Vec::new() };
@@ -368,7 +348,7 @@ impl Negotiation {
         AttemptId { entry_point: self.entry_point.clone(), request: self.record.id.clone(), attempt }
     }
 
-    /// Waits before the next try: longer after every conflict, with jitter so that two rivals part.
+    /// Waits before the next attempt: longer after every conflict, with jitter so that two rivals part.
     fn back_off(&mut self, now: Now) {
         if self.tries >= self.settings.max_attempts {
             self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.tries }));

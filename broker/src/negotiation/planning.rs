@@ -108,7 +108,7 @@ impl Negotiation {
     }
 
     /// Phases II to V on what was found, corrected by what refusals have told since. Holds of others are planned
-    /// around only after two tries in a row have met one: most holds go away or become reservations at once, and a plan
+    /// around only after two attempts in a row have met one: most holds go away or become reservations at once, and a plan
     /// around a hold that goes away starts later than it need.
     fn plan(&mut self, now: Now, found: &Found, observer: &mut impl PhaseObserver) -> PlanOutcome {
         let earliest = self.problem.earliest.max(now.utc);

@@ -1,7 +1,7 @@
 //! What of a request survives a crash of its entry point.
 //!
 //! Invariant: a [`Decision::Commit`] is on disk before any site is asked to confirm, and everything else before the
-//! user is told.
+//! user learns it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     ids::{RequestId, SiteId},
     plan::{Allocation, Reason},
-    protocol::AttemptId,
+    protocol::{AttemptId, AttemptStatus},
     request::Request,
     time::Time,
     trust::Authorization,
@@ -41,29 +41,33 @@ pub struct RequestRecord {
     pub earliest: Time,
     /// Latest start, made absolute at arrival.
     pub latest: Time,
-    /// The number of the last try that may have reached a site.
+    /// The number of the last attempt that may have reached a site.
     pub last_attempt: u32,
     /// What has been decided.
     pub decision: Decision,
-    /// Sites that may still hold something of a try that was decided against.
+    /// Sites that may still hold something of an attempt that was decided against.
     pub owed: Vec<Owed>,
     /// The reservation in parts, once it has lost hosts.
     #[serde(default)]
     pub standing: Option<Standing>,
-    /// Tries that another entry point has made, which this one has taken over: by number, with the name they have.
+    /// Attempts that another entry point has made, which this one has taken over: by number, with the name they have.
     #[serde(default)]
     pub taken_over: BTreeMap<u32, AttemptId>,
-    /// Parts of the reservation that was taken over whose sites have not said yet that this node acts for them.
+    /// Parts of the reservation that was taken over whose sites have not said yet that they know its outcome.
     #[serde(default)]
     pub untaken: BTreeSet<(u32, SiteId)>,
+    /// The takeover is decided: all sites of the reservation that was taken over have acknowledged this node as coordinator, or
+    /// count as lost. They are asked to commit, and until they have, the reservation is not reported to anybody.
+    #[serde(default)]
+    pub commits_takeover: bool,
     /// What its user has signed for the node that it was handed over to: a node that comes with an earlier word hears that the
     /// request is in other hands. Absent unless that node has shown it.
     #[serde(default)]
     pub handed_to: Option<Authorization>,
     /// The node that this one had handed it over to before the user went to the one of `handed_to`: that one is told of it
-    /// until it has heard, since it may know of no booking that the other one acts for.
+    /// until it has heard, since it may know of no booking that the other one coordinates.
     #[serde(default)]
-    pub handed_before: Option<SiteId>,
+    pub handed_over_before: Option<SiteId>,
     /// The way there.
     pub history: History,
 }
@@ -94,15 +98,55 @@ impl RequestRecord {
             standing: None,
             taken_over: BTreeMap::new(),
             untaken: BTreeSet::new(),
+            commits_takeover: false,
             handed_to: None,
-            handed_before: None,
+            handed_over_before: None,
             history: History::default(),
         }
     }
 }
 
 impl RequestRecord {
-    /// Goes on with a reservation that another entry point has made: `heard` is what sites tell of it.
+    /// What `coordinator`, the node that keeps this record, tells `asker`, a participant, of an attempt. Ask it of the record
+    /// as it is on disk: an attempt is committed there before any site is asked to confirm it, so that the answer is true of
+    /// whatever a participant can have confirmed, and stays true after a crash.
+    ///
+    /// [`AttemptStatus::Aborted`] is a promise, so it is said only of attempts that the record knows: one that is newer than the
+    /// record is pending. Of the others, those that are neither committed nor, as far as that site is concerned, part of the
+    /// reservation were aborted, were replaced, or were made in a run that a crash has ended before a decision.
+    #[must_use]
+    pub fn status_of(&self, coordinator: &SiteId, attempt: &AttemptId, asker: &SiteId) -> AttemptStatus {
+        // A node that has the request back takes its own earlier attempts over like those of others.
+        let taken_over = self.taken_over.iter().find(|(_, name)| *name == attempt).map(|(number, _)| *number);
+        let is_own = taken_over.is_none() && attempt.entry_point == *coordinator && attempt.request == self.id;
+        let Some(number) = taken_over.or(is_own.then_some(attempt.attempt)) else {
+            return AttemptStatus::Unknown;
+        };
+        let is_closed = matches!(self.decision, Decision::Closed(_));
+        let is_handed_over = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
+        let is_left_to_another = || {
+            let is_owed = self.owed.iter().any(|owed| owed.attempt == number && owed.site == *asker);
+            is_handed_over && (is_owed || number == self.last_attempt)
+        };
+        match &self.decision {
+            Decision::Commit { attempt, .. } if *attempt == number => AttemptStatus::Confirmed,
+            _ if !is_closed && self.bookings().contains(&(number, asker.clone())) => AttemptStatus::Confirmed,
+            _ if is_left_to_another() => AttemptStatus::Unknown,
+            _ if is_own && number > self.last_attempt => AttemptStatus::Pending,
+            _ => AttemptStatus::Aborted,
+        }
+    }
+
+    /// The bookings that make up the reservation, or made it up before it ended: the number of the attempt, and the site.
+    pub(super) fn bookings(&self) -> Vec<(u32, SiteId)> {
+        match (&self.standing, &self.decision) {
+            (Some(standing), _) => standing.bookings(),
+            (None, Decision::Stands { attempt, allocation }) => Standing::of(*attempt, allocation).bookings(),
+            (None, Decision::Open | Decision::Commit { .. } | Decision::Closed(_)) => Vec::new(),
+        }
+    }
+
+    /// Goes on with a reservation that another entry point has made: `heard` is what sites report of it.
     ///
     /// # Errors
     /// [`TakeOverError`] when they tell of nothing.
@@ -125,7 +169,7 @@ impl RequestRecord {
 pub struct Owed {
     /// The site.
     pub site: SiteId,
-    /// The try.
+    /// The attempt.
     pub attempt: u32,
 }
 
@@ -136,7 +180,7 @@ pub enum Decision {
     Open,
     /// All sites hold this try: it is to be confirmed.
     Commit {
-        /// The try.
+        /// The attempt.
         attempt: u32,
         /// The plan.
         allocation: Allocation,
@@ -145,7 +189,7 @@ pub enum Decision {
     },
     /// All sites have confirmed this try.
     Stands {
-        /// The try.
+        /// The attempt.
         attempt: u32,
         /// The plan.
         allocation: Allocation,
@@ -175,10 +219,10 @@ pub enum Outcome {
 /// Why a request could not be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Failure {
-    /// Time or tries are used up.
+    /// Time or attempts are used up.
     #[error("given up after {attempts} tries: other requests were faster, or sites did not answer in time")]
     PatienceOver {
-        /// Tries made.
+        /// Attempts made.
         attempts: u32,
     },
     /// Hosts that could have served did not answer.
@@ -201,7 +245,7 @@ pub enum Failure {
     Refused {
         /// The site.
         site: SiteId,
-        /// Its words.
+        /// Its reason.
         detail: String,
     },
 }

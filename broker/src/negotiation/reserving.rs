@@ -12,7 +12,9 @@ use super::{
 use crate::{
     ids::SiteId,
     plan::Allocation,
-    protocol::{Grant, HoldRequest, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{
+        Grant, HoldRequest, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep,
+    },
     time::{Millis, Now, Window},
 };
 
@@ -21,7 +23,7 @@ const REPEAT_AFTER: Millis = Millis(250);
 /// Longest wait between two repetitions of a release.
 const REPEAT_AT_MOST: Millis = Millis(60_000);
 
-/// One site in the present try.
+/// One site in the present attempt.
 #[derive(Debug, Clone)]
 pub(super) struct Site {
     grants: Vec<Grant>,
@@ -51,7 +53,7 @@ impl Site {
     }
 }
 
-/// The sites of a try that was decided before a crash of the entry point, and is to be confirmed now.
+/// The sites of an attempt that was decided before a crash of the entry point, and is to be confirmed now.
 pub(super) fn sites_to_confirm(allocation: &Allocation, held_in: &[(SiteId, u64)]) -> BTreeMap<SiteId, Site> {
     let mut sites = sites_of(allocation);
     for (site, incarnation) in held_in {
@@ -75,7 +77,7 @@ fn sites_of(allocation: &Allocation) -> BTreeMap<SiteId, Site> {
     sites
 }
 
-/// Sites that may have something of the present try.
+/// Sites that may have something of the present attempt.
 pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
     match state {
         State::Holding { sites, .. } | State::Confirming { sites, .. } => sites.keys().cloned().collect(),
@@ -121,7 +123,7 @@ impl Negotiation {
                 timeout: self.settings.answer_timeout,
             });
         }
-        self.record.history.add_try(Try { attempt: attempt.attempt, start: allocation.start, sites: reports });
+        self.record.history.add_attempt(Try { attempt: attempt.attempt, start: allocation.start, sites: reports });
         self.state = State::Holding { allocation, sites, asked_at: now.monotonic };
     }
 
@@ -139,7 +141,7 @@ impl Negotiation {
             Purpose::Hold if attempt == self.record.last_attempt => self.on_hold_answer(now, site, answer),
             Purpose::Confirm if attempt == self.record.last_attempt => self.on_confirm_answer(now, site, &answer),
             Purpose::Hold => self.learn_late(site, answer),
-            // An answer to an earlier try: that try was released when it ended.
+            // An answer to an earlier attempt: that attempt was released when it ended.
             Purpose::Confirm => {}
             Purpose::Settle => {
                 if matches!(answer, Ok(SiteAnswer::Settled)) {
@@ -164,22 +166,22 @@ impl Negotiation {
             }
             Ok(SiteAnswer::Refused(refusal)) => {
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
-                if refusal.reason == RefusalReason::OtherTry {
-                    self.ask_what_is_besides(now, site);
+                if refusal.reason == RefusalReason::OtherAttempt {
+                    self.look_for_unreported(now, site);
                 }
                 self.learn(site, refusal);
-                self.give_up_try(now);
+                self.give_up_attempt(now);
             }
             Ok(_) => {
                 let what = "an answer that does not fit the question".to_owned();
                 self.record.history.report(site, ReportedAnswer::Silent(what), after);
                 self.excluded.insert(site.clone(), Exclusion::Silent);
-                self.give_up_try(now);
+                self.give_up_attempt(now);
             }
             Err(why) => {
                 self.record.history.report(site, ReportedAnswer::Silent(why), after);
                 self.excluded.insert(site.clone(), Exclusion::Silent);
-                self.give_up_try(now);
+                self.give_up_attempt(now);
             }
         }
     }
@@ -195,12 +197,12 @@ impl Negotiation {
             self.record.history.report(&site, ReportedAnswer::Silent(why), after);
             self.excluded.insert(site, Exclusion::Silent);
         }
-        self.give_up_try(now);
+        self.give_up_attempt(now);
     }
 
     fn learn(&mut self, site: &SiteId, refusal: Refusal) {
         match refusal.reason {
-            RefusalReason::HeldByAnother { .. } | RefusalReason::OtherTry => {
+            RefusalReason::HeldByAnother { .. } | RefusalReason::OtherAttempt => {
                 self.held_by_others += 1;
                 self.record.history.conflicts += 1;
             }
@@ -216,7 +218,7 @@ impl Negotiation {
         self.remember(site, refusal.version, refusal.hosts);
     }
 
-    /// A try ends with its first refusal, but what later ones say of their hosts spares the next try the same conflict.
+    /// An attempt ends with its first refusal, but what later ones say of their hosts spares the next attempt the same conflict.
     fn learn_late(&mut self, site: &SiteId, answer: Result<SiteAnswer, String>) {
         if let Ok(SiteAnswer::Refused(refusal)) = answer {
             self.remember(site, refusal.version, refusal.hosts);
@@ -233,11 +235,11 @@ impl Negotiation {
         }
     }
 
-    /// The present try has failed before it was decided: every asked site gives back, and a new round begins.
-    fn give_up_try(&mut self, now: Now) {
+    /// The present attempt has failed before it was decided: every asked site gives back, and a new round begins.
+    fn give_up_attempt(&mut self, now: Now) {
         let sites = asked_sites(&self.state);
         for site in sites {
-            // Told once: what does not arrive lapses with the hold.
+            // Reported once: what does not arrive lapses with the hold.
             self.outputs.push_back(self.release_message(&site, self.record.last_attempt));
         }
         self.back_off(now);
@@ -307,13 +309,13 @@ impl Negotiation {
                 }
             }
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason != RefusalReason::Busy => {
-                if self.lets_go(now, refusal) {
+                if self.yields_to(now, refusal) {
                     return;
                 }
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
                 self.abort(now);
             }
-            // No word may mean that it has confirmed: only the same question settles that.
+            // Silence may mean that it has confirmed: only the same question settles that.
             _ => {
                 if let Progress::Confirming { held_in } = of_site.progress {
                     of_site.progress = Progress::ConfirmAgain { held_in, at: now.monotonic + REPEAT_AFTER };
@@ -353,20 +355,20 @@ impl Negotiation {
         let sites = asked_sites(&self.state);
         self.state = State::BackingOff { until: now.monotonic };
         self.owe(now, self.record.last_attempt, sites);
-        self.persist(self.decision_without_try());
+        self.persist(self.decision_without_attempt());
         self.send_releases(now);
         self.back_off(now);
     }
 
-    /// What is decided when the present try is not: nothing, or what a repair began with.
-    fn decision_without_try(&self) -> Decision {
+    /// What is decided when the present attempt is not: nothing, or what a repair began with.
+    fn decision_without_attempt(&self) -> Decision {
         match &self.record.standing {
             Some(standing) => standing.decision(),
             None => Decision::Open,
         }
     }
 
-    /// Bookings that stay of tries of which others are owed a release, and whose sites have not said that they know the try
+    /// Bookings that stay of attempts of which others are owed a release, and whose sites have not said that they know the attempt
     /// to have been complete.
     pub(super) fn unsettled(&self) -> BTreeSet<(u32, SiteId)> {
         let standing = self.record.standing.as_ref().filter(|_| !matches!(self.state, State::Closed { .. }));
@@ -376,7 +378,7 @@ impl Negotiation {
         kept.filter(|booking| is_owed(booking.0) && !self.settled.contains(booking)).collect()
     }
 
-    /// Notes that `sites` must be told to give back a try, until they have acknowledged it.
+    /// Notes that `sites` are owed the release of an attempt, until they have acknowledged it.
     pub(super) fn owe(&mut self, now: Now, attempt: u32, sites: impl IntoIterator<Item = SiteId>) {
         let needs_takeover = self.record.taken_over.contains_key(&attempt);
         for site in sites {
@@ -385,14 +387,12 @@ impl Negotiation {
         }
     }
 
-    /// What another entry point has made can be given back only when its site has heard who acts for it now.
+    /// What another entry point has made is given back under the name that its site knows, by a node that shows that it
+    /// coordinates it. While other parts of that attempt are not settled it only learns which node does.
     fn release_message(&self, site: &SiteId, attempt: u32) -> Output {
-        let release = self.releases.get(&(attempt, site.clone()));
-        let of_another = if release.is_some_and(|release| release.needs_takeover) {
-            self.takeover_message(attempt)
-        } else {
-            self.give_back_message(attempt)
-        };
+        let is_settled = self.unsettled().iter().all(|(of, _)| *of != attempt);
+        let step = if is_settled { TakeOverStep::Abort } else { TakeOverStep::Prepare };
+        let of_another = self.takeover_message(attempt, step);
         Output::Ask {
             site: site.clone(),
             attempt,
@@ -403,7 +403,7 @@ impl Negotiation {
     }
 
     pub(super) fn repeat_releases(&mut self, now: Now) {
-        let max_tries = self.settings.max_release_tries;
+        let max_tries = self.settings.max_releases;
         let before = self.releases.len();
         self.releases.retain(|_, release| release.tries < max_tries || release.next_at > now.monotonic);
         if self.releases.len() < before && self.releases.is_empty() {
@@ -434,25 +434,25 @@ impl Negotiation {
 
     fn on_release_answer(&mut self, now: Now, site: &SiteId, attempt: u32, answer: &Result<SiteAnswer, String>) {
         let key = (attempt, site.clone());
-        let is_taking = self.releases.get(&key).is_some_and(|release| release.needs_takeover);
+        let is_of_another = self.record.taken_over.contains_key(&attempt);
         match answer {
-            // Nothing is there to give back, or now it can be. To a release itself this is no answer.
-            Ok(SiteAnswer::Booked { hosts, before, others, .. }) if is_taking => {
-                self.tell_who_acted(now, attempt, before.as_ref());
-                self.take_besides(now, site, others);
+            // To the release of an own attempt this is no answer.
+            Ok(SiteAnswer::Booked { hosts, before, others, .. }) if is_of_another => {
+                self.notify_former_coordinator(now, attempt, before.as_ref());
+                self.claim_unreported(now, site, others);
                 if hosts.is_empty() {
                     return self.on_released(&key);
                 }
-                if let Some(release) = self.releases.get_mut(&key) {
+                if let Some(release) = self.releases.get_mut(&key).filter(|release| release.needs_takeover) {
                     (release.needs_takeover, release.next_at) = (false, now.monotonic);
                     self.send_releases(now);
                 }
             }
             Ok(SiteAnswer::Refused(refusal)) if matches!(refusal.reason, RefusalReason::HandedOver(_)) => {
                 self.on_released(&key);
-                self.lets_go(now, refusal);
+                self.yields_to(now, refusal);
             }
-            // Of what was taken over nothing is there any more, so its site does not know who acts for it.
+            // Of what was taken over nothing is there any more, so its site does not know who coordinates it.
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::NotYours => self.on_released(&key),
             Ok(SiteAnswer::Released { .. }) => self.on_released(&key),
             _ => {

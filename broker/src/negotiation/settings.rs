@@ -1,4 +1,4 @@
-//! How long an entry point waits, how often it tries, and how it spaces its tries. Every loop ends by one of these.
+//! How long an entry point waits, how many attempts it makes, and how it spaces its attempts. Every loop ends by one of these.
 
 use crate::{phases::Settings, time::Millis};
 
@@ -13,14 +13,14 @@ pub struct NegotiationSettings {
     pub answer_timeout: Millis,
     /// How long the request may take before it is given up, unless it has been decided by then.
     pub patience: Millis,
-    /// Most tries.
+    /// Most attempts.
     pub max_attempts: u32,
-    /// Wait before the second try after a conflict; doubles with every further conflict, with jitter.
+    /// Wait before the second attempt after a conflict; doubles with every further conflict, with jitter.
     pub backoff_min: Millis,
-    /// Longest wait between tries.
+    /// Longest wait between attempts.
     pub backoff_max: Millis,
-    /// How often a site that does not answer is told again to give back a reservation.
-    pub max_release_tries: u32,
+    /// How often a site that does not answer is asked again to release a booking.
+    pub max_releases: u32,
     /// Shortest wait between two rounds of asking the sites whether a reservation that has not begun is still there.
     pub check_min: Millis,
     /// Longest wait between two such rounds.
@@ -39,7 +39,7 @@ impl Default for NegotiationSettings {
             max_attempts: 32,
             backoff_min: Millis(4),
             backoff_max: Millis(1_000),
-            max_release_tries: 60,
+            max_releases: 60,
             check_min: Millis(60_000),
             check_max: Millis(3_600_000),
             lost_after: Millis(300_000),

@@ -19,10 +19,10 @@ use crate::{
     time::Time,
 };
 
-/// The hosts of a reservation that one try has reserved.
+/// The hosts of a reservation that one attempt has reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The try.
+    /// The attempt.
     pub attempt: u32,
     /// Its hosts.
     pub hosts: BTreeSet<(SiteId, HostId)>,
@@ -81,7 +81,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// A reservation that one try has made whole.
+    /// A reservation that one attempt has made whole.
     pub(super) fn of(attempt: u32, allocation: &Allocation) -> Standing {
         let part = Part { attempt, hosts: hosts_of(&allocation.grants) };
         Standing {

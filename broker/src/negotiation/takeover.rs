@@ -1,8 +1,8 @@
-//! A reservation that goes over from one node to another, because its user wants that: how the new one makes out what there
-//! is, and how the old one lets go.
+//! A change of coordinator, because the user wants that: what the new one makes of what sites report, and how the former one
+//! gives the request up.
 //!
-//! Invariant: what the new one goes on with are whole bookings, no more hosts than were asked for; everything else that
-//! may be there of the request is owed a release, so that nothing stays behind that nobody looks after.
+//! Invariant: the new coordinator goes on with whole bookings, of no more hosts than were asked for; everything else that
+//! sites may have of the request is owed a release, so that nothing is left without a coordinator.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,21 +12,20 @@ use std::{
 use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Standing, State, losses::Watch};
 use crate::{
     amount::Amount,
-    canary::{self, Canary},
     ids::SiteId,
     plan::{Allocation, HostGrant},
-    protocol::{AttemptId, BookedPart, Refusal, RefusalReason, SiteRequest},
+    protocol::{AttemptId, BookedPart, Refusal, RefusalReason, SiteRequest, TakeOverStep},
     request::Request,
     resources::amount_of,
     time::{Millis, Now, Window},
     trust::{Authorization, RequestStatement, SignedText},
 };
 
-/// What a node that lets go still has is given back only after `lost_after` times this: the node that acts now may not have
-/// reached all sites, and counts those that it cannot reach as lost after that time.
+/// A former coordinator releases what it knows of only after `lost_after` times this: the present one may not have reached all
+/// sites, and counts those that it cannot reach as lost after that time.
 const TIME_FOR_ANOTHER: u64 = 2;
 
-/// What sites tell of one request is no reservation.
+/// What sites report of a request is no reservation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TakeOverError {
     /// Nobody has anything of it.
@@ -39,40 +38,40 @@ pub enum TakeOverError {
 pub(super) struct Taken {
     /// What is gone on with.
     pub(super) standing: Standing,
-    /// The names of all its tries, by the numbers that they have here.
+    /// The names of all its attempts, by the numbers that they have here.
     pub(super) names: BTreeMap<u32, AttemptId>,
-    /// What is given up, and who must hear that another node acts now.
+    /// What is given up, and the nodes that must learn that the coordinator has changed.
     pub(super) owed: Vec<Owed>,
 }
 
-/// Most sites that are told of a takeover because they may carry the request for all that was heard of them. Of more, those
-/// that have said that they do come first, then others in the order of their names.
-const MAY_CARRY_IT_MAX: usize = 256;
+/// Most sites that are notified of a takeover because their nodes may coordinate the request. Of more, those that have reported
+/// so come first, then others in the order of their names.
+const MAY_COORDINATE_MAX: usize = 256;
 
-/// Most nodes that are told to let go because some site has named them: more than a user goes to, and one that lies cannot
-/// name without end.
-const TOLD_TO_LET_GO_MAX: usize = 16;
+/// Most former coordinators that are notified because some site has named them: more than a user goes to. A site that lies
+/// cannot name without end.
+const NOTIFIED_MAX: usize = 16;
 
-/// Most parts of a reservation, besides those that were told of when it was taken over, that a node takes over to give them
-/// back: a site that lies cannot name without end.
-const BESIDES_MAX: usize = 64;
+/// Most attempts that nobody had reported when the request was taken over, and that are taken over later to abort them: a site
+/// that lies cannot name without end.
+const UNREPORTED_MAX: usize = 64;
 
-type Told = (SiteId, BookedPart);
+type Reported = (SiteId, BookedPart);
 
 /// What sites tell a node of a request that its user wants it to take over.
 #[derive(Debug, Clone, Default)]
 pub struct Heard {
     /// What is reserved, with the sites that have it.
     pub parts: Vec<(SiteId, BookedPart)>,
-    /// Other sites whose nodes carry the request, or are about to.
-    pub carrying: BTreeSet<SiteId>,
-    /// Other sites that have not answered: their nodes may carry it.
+    /// Other sites whose nodes coordinate the request, or are about to.
+    pub coordinating: BTreeSet<SiteId>,
+    /// Other sites that have not answered: their nodes may coordinate it.
     pub silent: BTreeSet<SiteId>,
 }
 
 impl Taken {
     /// Makes out of what sites tell what can be gone on with. Tries get numbers above `last_attempt` and above all that
-    /// they have themselves, so that they cannot be confused with the tries to come.
+    /// they have themselves, so that they cannot be confused with the attempts to come.
     pub(super) fn of(request: &Request, heard: &Heard, last_attempt: u32) -> Result<Taken, TakeOverError> {
         let parts = &heard.parts;
         let standing = chosen(request, parts);
@@ -109,7 +108,7 @@ impl Taken {
             let attempt = numbers[&part.attempt];
             let concerned = part.participants.iter().chain([&part.attempt.entry_point]);
             others.extend(concerned.map(|site| (attempt, site.clone())));
-            // Who acts for it at present may be neither.
+            // Who coordinates it at present may be neither.
             let statement = part.statement.open::<RequestStatement>();
             others.extend(statement.ok().map(|statement| (attempt, statement.entry_point)));
         }
@@ -117,11 +116,10 @@ impl Taken {
         let last = numbers.values().copied().max().unwrap_or(highest);
         let concerned: BTreeSet<SiteId> = kept.iter().chain(&others).map(|(_, site)| site.clone()).collect();
         // Two nodes that begin at the same time, or at two ends of a cut, may not have a single booking in common: each has
-        // to hear of the other by itself. They are told as if they had a part of the last try.
-        let silent = heard.silent.iter().filter(|site| !heard.carrying.contains(*site));
-        let may_carry_it = heard.carrying.iter().chain(silent).filter(|site| !concerned.contains(*site));
-        let may_carry_it = may_carry_it.filter(|_| !canary::is_on(Canary::SuccessorsUntold));
-        others.extend(may_carry_it.take(MAY_CARRY_IT_MAX).map(|site| (last, site.clone())));
+        // to learn of the other by itself. They are notified as if they had a part of the last attempt.
+        let silent = heard.silent.iter().filter(|site| !heard.coordinating.contains(*site));
+        let may_coordinate = heard.coordinating.iter().chain(silent).filter(|site| !concerned.contains(*site));
+        others.extend(may_coordinate.take(MAY_COORDINATE_MAX).map(|site| (last, site.clone())));
         let owed = others.difference(&kept).map(|(attempt, site)| Owed { site: site.clone(), attempt: *attempt });
         let owed = owed.collect();
         let names = numbers.into_iter().map(|(name, number)| (number, name.clone())).collect();
@@ -129,16 +127,16 @@ impl Taken {
     }
 }
 
-/// The bookings to go on with: those of the time at which most hosts are reserved. Among them the last try that is whole by
+/// The bookings to go on with: those of the time at which most hosts are reserved. Among them the last attempt that is whole by
 /// itself, else the last ones first, as many as are asked for.
-fn chosen<'a>(request: &Request, parts: &'a [Told]) -> Vec<&'a Told> {
-    let is_something = |told: &&Told| !told.1.grants.is_empty();
-    let hosts_of = |told: &[&Told]| told.iter().map(|(_, part)| part.grants.len()).sum::<usize>();
-    let mut by_window: BTreeMap<Window, Vec<&Told>> = BTreeMap::new();
+fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
+    let is_something = |told: &&Reported| !told.1.grants.is_empty();
+    let hosts_of = |told: &[&Reported]| told.iter().map(|(_, part)| part.grants.len()).sum::<usize>();
+    let mut by_window: BTreeMap<Window, Vec<&Reported>> = BTreeMap::new();
     for told in parts.iter().filter(is_something) {
         by_window.entry(told.1.window).or_default().push(told);
     }
-    let last_of = |told: &[&Told]| told.iter().map(|(_, part)| part.attempt.attempt).max();
+    let last_of = |told: &[&Reported]| told.iter().map(|(_, part)| part.attempt.attempt).max();
     let most = by_window.into_values().max_by_key(|told| (hosts_of(told).min(request.hosts()), last_of(told)));
     let Some(mut told) = most else { return Vec::new() };
     told.sort_by(|(a_site, a), (b_site, b)| {
@@ -150,26 +148,26 @@ fn chosen<'a>(request: &Request, parts: &'a [Told]) -> Vec<&'a Told> {
             return of_try.to_vec();
         }
     }
-    let mut chosen: Vec<&Told> = Vec::new();
+    let mut chosen: Vec<&Reported> = Vec::new();
     for one in told {
-        // An earlier try may have left a booking behind on a host that a later one has again.
+        // An earlier attempt may have left a booking behind on a host that a later one has again.
         let is_again = chosen.iter().any(|other| shares_host(one, other));
         if !is_again && hosts_of(&chosen) + one.1.grants.len() <= request.hosts() {
             chosen.push(one);
         }
     }
-    // Parts of different tries may not add up to what was asked for; what is left out is made good for like a loss.
+    // Parts of different attempts may not add up to what was asked for; what is left out is made good for like a loss.
     if hosts_of(&chosen) == request.hosts() && !has_totals(request, &chosen) {
         chosen.pop();
     }
     chosen
 }
 
-fn shares_host((site, part): &Told, (other_site, other): &Told) -> bool {
+fn shares_host((site, part): &Reported, (other_site, other): &Reported) -> bool {
     site == other_site && part.grants.iter().any(|grant| other.grants.iter().any(|one| one.host == grant.host))
 }
 
-fn has_totals(request: &Request, chosen: &[&Told]) -> bool {
+fn has_totals(request: &Request, chosen: &[&Reported]) -> bool {
     request.total().iter().all(|(name, total)| {
         let grants = chosen.iter().flat_map(|(_, part)| &part.grants);
         grants.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name)) >= *total
@@ -177,71 +175,63 @@ fn has_totals(request: &Request, chosen: &[&Told]) -> bool {
 }
 
 impl RequestRecord {
-    /// The word of the user's by which this node acts for the request, or has left it to another one, if that is later than
-    /// the one by which a node says that it does. That one is not to be given anything of it: it hears that the request is
-    /// in other hands.
+    /// What the user has signed for the present coordinator, as this node knows it, where that is a higher term than the one that
+    /// a node shows. That node is to get nothing of the request: it learns who coordinates it.
     #[must_use]
-    pub fn keeps_from(&self, authorization: &Authorization) -> Option<Arc<SignedText>> {
-        let word = self.word_of_user(&authorization.request)?;
-        let present = self.present_word().filter(|_| self.is_later_word(&word))?;
+    pub fn later_authorization(&self, authorization: &Authorization) -> Option<Arc<SignedText>> {
+        let word = self.statement_of_user(&authorization.request)?;
+        let present = self.present_authorization().filter(|_| self.is_later_term(&word))?;
         Some(Arc::new(present.request.clone()))
     }
 
     /// What the user has signed for the node that acts now, as far as this one knows.
-    fn present_word(&self) -> Option<&Authorization> {
+    fn present_authorization(&self) -> Option<&Authorization> {
         let is_left = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
         if is_left { self.handed_to.as_ref() } else { self.authorization.as_ref() }
     }
 
     /// Whether what the user has signed for the node that acts now, as far as this one knows, is later than `other`. Words
     /// of the same second are ordered by the names of their nodes.
-    fn is_later_word(&self, other: &RequestStatement) -> bool {
-        let word = self.present_word().and_then(word_of);
+    fn is_later_term(&self, other: &RequestStatement) -> bool {
+        let word = self.present_authorization().and_then(statement_of);
         word.is_some_and(|word| (word.issued, &word.entry_point) > (other.issued, &other.entry_point))
     }
 
     /// What is signed, if the user of this request has signed it, about this request.
-    fn word_of_user(&self, signed: &SignedText) -> Option<RequestStatement> {
+    fn statement_of_user(&self, signed: &SignedText) -> Option<RequestStatement> {
         self.authorization.as_ref().filter(|own| own.request.author == signed.author)?;
         let word = signed.open::<RequestStatement>().ok()?;
         (word.id == self.id).then_some(word)
     }
 
     /// What the user has signed for the node that this one has handed the request over to.
-    fn word_of_next(&self) -> Option<RequestStatement> {
-        self.handed_to.as_ref().and_then(word_of)
+    fn statement_of_next(&self) -> Option<RequestStatement> {
+        self.handed_to.as_ref().and_then(statement_of)
     }
 
     /// Which node, other than `by` that acts now, this one has handed the request over to at some time.
     #[must_use]
-    pub fn acted_before(&self, by: &SiteId) -> Option<SiteId> {
-        let next = self.word_of_next()?.entry_point;
-        if next == *by { self.handed_before.clone() } else { Some(next) }
+    pub fn former_coordinator(&self, by: &SiteId) -> Option<SiteId> {
+        let next = self.statement_of_next()?.entry_point;
+        if next == *by { self.handed_over_before.clone() } else { Some(next) }
     }
 }
 
-fn word_of(authorization: &Authorization) -> Option<RequestStatement> {
+fn statement_of(authorization: &Authorization) -> Option<RequestStatement> {
     authorization.request.open().ok()
 }
 
 impl Negotiation {
-    /// What tells a site that this node acts for a try that another one has made; none for its own tries.
-    pub(super) fn takeover_message(&self, attempt: u32) -> Option<SiteRequest> {
+    /// What tells a site that this node coordinates an attempt that another one has made, and what becomes of that; none for
+    /// its own attempts.
+    pub(super) fn takeover_message(&self, attempt: u32, step: TakeOverStep) -> Option<SiteRequest> {
         let name = self.record.taken_over.get(&attempt)?;
         let authorization = self.record.authorization.clone()?;
-        Some(SiteRequest::TakeOver { attempt: name.clone(), authorization: authorization.into() })
+        Some(SiteRequest::TakeOver { attempt: name.clone(), authorization: authorization.into(), step })
     }
 
-    /// What gives a try back that another node has made and this one has taken over; none for its own tries.
-    pub(super) fn give_back_message(&self, attempt: u32) -> Option<SiteRequest> {
-        match self.takeover_message(attempt)? {
-            SiteRequest::TakeOver { attempt, authorization } => Some(SiteRequest::GiveBack { attempt, authorization }),
-            _ => None,
-        }
-    }
-
-    /// Whether all that was to be taken over had been given back before its sites heard of it: then it was taken back, or
-    /// is in the hands of another node.
+    /// Whether all that was to be taken over had been given back before its sites learned of it: the user has cancelled it, or
+    /// another node coordinates it.
     pub(super) fn is_nothing_left(&self) -> bool {
         let Some(standing) = &self.record.standing else { return false };
         let of_another = |part: &Part| self.record.taken_over.contains_key(&part.attempt);
@@ -253,23 +243,22 @@ impl Negotiation {
         is_first && standing.parts.iter().all(of_another) && standing.allocation.grants.iter().all(is_given_back)
     }
 
-    /// Whoever acted for a part in the place of its entry point is to hear that it does not any more. Sites name it in
-    /// every answer; it is owed once.
-    pub(super) fn tell_who_acted(&mut self, now: Now, attempt: u32, before: Option<&SiteId>) {
+    /// Notifies a former coordinator of a part that it has been replaced. Sites name it in every answer; it is notified once.
+    pub(super) fn notify_former_coordinator(&mut self, now: Now, attempt: u32, before: Option<&SiteId>) {
         let Some(before) = before.filter(|before| **before != self.entry_point) else { return };
-        if self.told_to_let_go.len() >= TOLD_TO_LET_GO_MAX {
+        if self.notified.len() >= NOTIFIED_MAX {
             return;
         }
-        if self.told_to_let_go.insert(before.clone()) && !self.bookings().contains(&(attempt, before.clone())) {
+        if self.notified.insert(before.clone()) && !self.bookings().contains(&(attempt, before.clone())) {
             self.owe(now, attempt, [before.clone()]);
             self.persist(self.record.decision.clone());
             self.send_releases(now);
         }
     }
 
-    /// A site has something of the request of which nobody had told when this node took it over: its entry point is not to
-    /// be waited for, and what stands now does without.
-    pub(super) fn take_besides(&mut self, now: Now, site: &SiteId, others: &[AttemptId]) {
+    /// A site has something of the request that nobody had reported when this node took it over. The reservation does without, so
+    /// it is taken over and aborted.
+    pub(super) fn claim_unreported(&mut self, now: Now, site: &SiteId, others: &[AttemptId]) {
         if matches!(self.state, State::Closed { outcome: Outcome::HandedOver }) {
             return;
         }
@@ -279,7 +268,7 @@ impl Negotiation {
             let Some(number) = self.number_of(other) else { break };
             let key = (number, site.clone());
             let is_known = self.bookings().contains(&key) || self.releases.contains_key(&key);
-            if !is_known && self.besides.len() < BESIDES_MAX && self.besides.insert(key) {
+            if !is_known && self.unreported.len() < UNREPORTED_MAX && self.unreported.insert(key) {
                 self.record.taken_over.insert(number, other.clone());
                 self.owe(now, number, [site.clone()]);
                 is_news = true;
@@ -291,31 +280,30 @@ impl Negotiation {
         }
     }
 
-    /// The number that a try of another node has here, or gets: from above, where this node's own ones never come. None when
+    /// The number that an attempt of another node has here, or gets: from above, where this node's own ones never come. None when
     /// too many have got one.
     fn number_of(&self, other: &AttemptId) -> Option<u32> {
         let known = self.record.taken_over.iter().find(|(_, name)| *name == other).map(|(number, _)| *number);
-        let free = || (0..BESIDES_MAX as u32).map(|below| u32::MAX - below);
+        let free = || (0..UNREPORTED_MAX as u32).map(|below| u32::MAX - below);
         known.or_else(|| free().find(|number| !self.record.taken_over.contains_key(number)))
     }
 
-    /// A site refuses a hold because something of the request stands there already: when this node has taken the request
-    /// over, it may be something that it was not told of. Asked once a site.
-    pub(super) fn ask_what_is_besides(&mut self, now: Now, site: &SiteId) {
+    /// A site refuses a hold because it has another attempt of the request: when this node has taken the request over, it may be
+    /// one that nobody had reported. Asked once a site.
+    pub(super) fn look_for_unreported(&mut self, now: Now, site: &SiteId) {
         let Some(&number) = self.record.taken_over.keys().next() else { return };
         let key = (number, site.clone());
-        if !self.bookings().contains(&key) && self.besides.len() < BESIDES_MAX && self.besides.insert(key) {
+        if !self.bookings().contains(&key) && self.unreported.len() < UNREPORTED_MAX && self.unreported.insert(key) {
             self.owe(now, number, [site.clone()]);
             self.persist(self.record.decision.clone());
             self.send_releases(now);
         }
     }
 
-    /// Another node says that it acts for the request. It does, if the user has signed so, and has not signed later that
-    /// this one does.
+    /// Another node coordinates the request, as its user has signed. This one gives it up unless it knows of a higher term.
     pub(super) fn on_taken_over(&mut self, now: Now, by: &SiteId, authorization: &Authorization) {
-        let Some(statement) = self.record.word_of_user(&authorization.request) else { return };
-        if *by == self.entry_point || statement.entry_point != *by || self.record.is_later_word(&statement) {
+        let Some(statement) = self.record.statement_of_user(&authorization.request) else { return };
+        if *by == self.entry_point || statement.entry_point != *by || self.record.is_later_term(&statement) {
             return;
         }
         let is_left = matches!(self.record.decision, Decision::Closed(Outcome::HandedOver));
@@ -323,9 +311,9 @@ impl Negotiation {
         if matches!(self.state, State::Closed { .. }) && (!is_left || is_known) {
             return;
         }
-        let before = self.record.word_of_next().map(|word| word.entry_point);
+        let before = self.record.statement_of_next().map(|word| word.entry_point);
         if let Some(before) = before.filter(|before| before != by) {
-            self.record.handed_before = Some(before);
+            self.record.handed_over_before = Some(before);
         }
         self.record.handed_to = Some(authorization.clone());
         if is_left {
@@ -335,26 +323,25 @@ impl Negotiation {
         }
     }
 
-    /// A site says that another node acts for the request. It does, if the site shows that the user has signed so, later
-    /// than for this one: else a site that lies could end what others have reserved. Whether this node has let go.
-    pub(super) fn lets_go(&mut self, now: Now, refusal: &Refusal) -> bool {
+    /// A site refuses because another node coordinates the request. This one gives the request up if the site shows a higher term;
+    /// else a site that lies could end what others have reserved. Whether it has been shown one.
+    pub(super) fn yields_to(&mut self, now: Now, refusal: &Refusal) -> bool {
         let RefusalReason::HandedOver(signed) = &refusal.reason else { return false };
-        let word = self.record.word_of_user(signed);
+        let word = self.record.statement_of_user(signed);
         let is_shown =
-            word.is_some_and(|word| word.entry_point != self.entry_point && !self.record.is_later_word(&word));
-        let lets_go = is_shown || canary::is_on(Canary::HandOverUnsigned);
-        if lets_go && !matches!(self.state, State::Closed { .. }) {
+            word.is_some_and(|word| word.entry_point != self.entry_point && !self.record.is_later_term(&word));
+        if is_shown && !matches!(self.state, State::Closed { .. }) {
             let word = Authorization { request: SignedText::clone(signed), user: None, entry_point: None };
             self.record.handed_to = Some(word);
             self.hand_over(now);
         }
-        lets_go
+        is_shown
     }
 
-    /// Another node acts for the request now. What it knows of is not this one's to give back any more, and sites will
-    /// say so; the rest is.
+    /// Gives the request up to another coordinator. What that one knows of is not this one's to release any more, and sites will
+    /// refuse that; the rest is.
     pub(super) fn hand_over(&mut self, now: Now) {
-        if matches!(self.state, State::Closed { .. }) || canary::is_on(Canary::HandOverIgnored) {
+        if matches!(self.state, State::Closed { .. }) {
             return;
         }
         let bookings = self.bookings();
@@ -362,7 +349,7 @@ impl Negotiation {
         for (attempt, site) in bookings {
             self.owe(now, attempt, [site]);
         }
-        self.leave_time_to_another(now);
+        self.give_another_time(now);
         self.watch = Watch::default();
         self.note_elapsed(now);
         self.state = State::Closed { outcome: Outcome::HandedOver };
@@ -370,7 +357,7 @@ impl Negotiation {
     }
 
     /// Puts the releases off until the node that acts now has had time to reach all sites.
-    pub(super) fn leave_time_to_another(&mut self, now: Now) {
+    pub(super) fn give_another_time(&mut self, now: Now) {
         let at = now.monotonic + Millis(TIME_FOR_ANOTHER.saturating_mul(self.settings.lost_after.0));
         for release in self.releases.values_mut() {
             release.next_at = release.next_at.max(at);

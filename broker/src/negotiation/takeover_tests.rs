@@ -10,7 +10,7 @@ use super::{
 use crate::{
     amount::Amount,
     ids::RequestId,
-    protocol::{BookedPart, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{AttemptStatus, BookedPart, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     resources::{Amounts, ResourceName},
     time::{Time, Window},
     trust::SignedText,
@@ -54,15 +54,55 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     run.all_hold_and_confirm(&["c"]);
     assert_eq!(run.hosts(), ["a", "c"]);
     run.cancel();
-    assert!(run.asked().contains(&("a".to_owned(), Purpose::Release, "take over".to_owned())));
-    let number = *run.negotiation.record().taken_over.first_key_value().unwrap().0;
-    let event = Event::Answer { site: site("a"), attempt: number, purpose: Purpose::Release, answer: Ok(booked(true)) };
-    run.negotiation.handle(at(5), event, &mut ());
-    run.drain();
-    let Some(Output::Ask { request: SiteRequest::GiveBack { attempt, .. }, .. }) = run.outputs.first() else {
-        panic!()
+    let of_a = run.outputs.iter().find_map(|output| match output {
+        Output::Ask { site, request: SiteRequest::TakeOver { attempt, step, .. }, .. } if site.as_str() == "a" => {
+            Some((attempt, *step))
+        }
+        _ => None,
+    });
+    assert_eq!(of_a, Some((&old, TakeOverStep::Abort)), "under the name that its site knows");
+}
+
+#[test]
+fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
+    let parts = [told("a", "gone", 1, &["a", "b"], 750), told("b", "gone", 1, &["a", "b"], 750)];
+    let mut run = Run::new(super::tests::record().take_over(&heard(&parts)).unwrap(), true);
+    let steps = |run: &Run| {
+        let of = |output: &Output| match output {
+            Output::Ask { purpose: Purpose::Inspect, request: SiteRequest::TakeOver { step, .. }, .. } => Some(*step),
+            _ => None,
+        };
+        run.outputs.iter().filter_map(of).collect::<Vec<_>>()
     };
-    assert_eq!(*attempt, old, "under the name that its site knows");
+    let acknowledged = |is_settled| match booked(true) {
+        SiteAnswer::Booked { hosts, before, others, version, .. } => {
+            Ok(SiteAnswer::Booked { hosts, is_settled, before, others, version })
+        }
+        other => panic!("{other:?}"),
+    };
+    run.negotiation.handle(at(1), Event::Check, &mut ());
+    run.drain();
+    assert_eq!(steps(&run), [TakeOverStep::Prepare; 2]);
+    run.inspected(2, "a", acknowledged(false));
+    assert!(!run.negotiation.record().commits_takeover, "b has not acknowledged it");
+    run.inspected(2, "b", acknowledged(false));
+    let Some(Output::Persist(decided)) = run.outputs.first() else { panic!("{:?}", run.outputs) };
+    assert!(decided.commits_takeover, "on disk before the first site is told to commit");
+    assert_eq!(steps(&run), [TakeOverStep::Commit; 2]);
+    run.inspected(3, "a", acknowledged(true));
+    assert!(matches!(run.negotiation.stage(), Stage::Confirming(_)), "b may still give its part back");
+    run.inspected(3, "b", acknowledged(true));
+    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)));
+}
+
+#[test]
+fn a_node_that_has_its_own_attempt_back_knows_it_by_its_name() {
+    // "e" has made it, has handed the request over, and takes it over again.
+    let parts = [told("a", "e", 2, &["a", "b"], 750), told("b", "e", 2, &["a", "b"], 750)];
+    let record = super::tests::record().take_over(&heard(&parts)).unwrap();
+    let name = AttemptId { entry_point: site("e"), request: record.id.clone(), attempt: 2 };
+    assert_eq!(record.status_of(&site("e"), &name, &site("a")), AttemptStatus::Confirmed);
+    assert_eq!(record.status_of(&site("e"), &name, &site("c")), AttemptStatus::Aborted, "it has no part in it");
 }
 
 fn heard(parts: &[(SiteId, BookedPart)]) -> Heard {
@@ -93,18 +133,18 @@ fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_o
         (kept.join(" "), owed.join(" "))
     };
     let strings = |kept: &str, owed: &str| (kept.to_owned(), owed.to_owned());
-    // A try that was decided against has left a booking behind.
+    // An attempt that was decided against has left a booking behind.
     let whole = [told("a", "e", 1, &["a", "b"], 750), told("c", "e", 2, &["c", "d"], 750)];
     let whole = [&whole[..], &[told("d", "e", 2, &["c", "d"], 750)]].concat();
     assert_eq!(taken(&whole), strings("c d", "a b e e"));
-    // A repair has come to its end, and what it replaced has come back: two tries of different nodes have one number.
+    // A repair has come to its end, and what it replaced has come back: two attempts of different nodes have one number.
     let repaired =
         [told("a", "e", 5, &["a", "b"], 750), told("b", "e", 5, &["a", "b"], 750), told("c", "f", 5, &["c"], 750)];
     assert_eq!(taken(&repaired), strings("a b", "e c e f"));
-    // Both sites of the first try are not there any more.
+    // Both sites of the first attempt are not there any more.
     let late = [told("a", "e", 1, &["a", "b"], 750), told("c", "f", 9, &["c"], 750)];
     assert_eq!(taken(&late), strings("a c", "b e e f"));
-    // One host has been reserved by two tries.
+    // One host has been reserved by two attempts.
     let twice = [told("a", "e", 1, &["a", "b"], 750), told("a", "e", 2, &["a", "c"], 750)];
     assert_eq!(taken(&twice), strings("a", "a b e c e"));
     // Together they do not have what was asked for.
@@ -116,7 +156,7 @@ fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_o
 fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
     let names = |names: &[&str]| names.iter().map(|name| site(name)).collect::<BTreeSet<_>>();
     let parts = vec![told("a", "e", 3, &["a", "b"], 750), told("c", "e", 2, &["c"], 750)];
-    let heard = Heard { parts, carrying: names(&["a", "d", "e", "f"]), silent: names(&["b", "f", "s"]) };
+    let heard = Heard { parts, coordinating: names(&["a", "d", "e", "f"]), silent: names(&["b", "f", "s"]) };
     let record = super::tests::record().take_over(&heard).unwrap();
     let owed = |record: &RequestRecord, name: &str| {
         let of_site = record.owed.iter().filter(|owed| owed.site == site(name));
@@ -131,14 +171,20 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
 
     let mut run = Run::new(record, true);
     assert!(run.asked().contains(&("s".to_owned(), Purpose::Release, "take over".to_owned())));
-    let answer = SiteAnswer::Booked { hosts: Vec::new(), before: None, others: Vec::new(), version: version(1) };
+    let answer = SiteAnswer::Booked {
+        hosts: Vec::new(),
+        is_settled: true,
+        before: None,
+        others: Vec::new(),
+        version: version(1),
+    };
     let event =
         |answer| Event::Answer { site: site("d"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
     run.negotiation.handle(at(1), event(answer), &mut ());
     assert!(!run.negotiation.releases.contains_key(&(last, site("d"))), "it has heard");
 
     let many = (0..1_000).map(|number| site(&format!("s{number:03}"))).collect();
-    let heard = Heard { parts: vec![told("a", "e", 1, &["a"], 750)], carrying: names(&["z"]), silent: many };
+    let heard = Heard { parts: vec![told("a", "e", 1, &["a"], 750)], coordinating: names(&["z"]), silent: many };
     let record = super::tests::record().take_over(&heard).unwrap();
     assert_eq!((record.owed.len(), owed(&record, "z").len()), (257, 1), "e as well, and z before silent ones");
 }
@@ -155,7 +201,8 @@ fn what_nobody_had_told_of_is_taken_over_and_given_back() {
     };
     let id = run.negotiation.record().id.to_string();
     let says = |run: &mut Run, others: Vec<AttemptId>| {
-        let answer = SiteAnswer::Booked { hosts: Vec::new(), before: None, others, version: version(1) };
+        let answer =
+            SiteAnswer::Booked { hosts: Vec::new(), is_settled: true, before: None, others, version: version(1) };
         let event = Event::Answer { site: site("b"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(1), event, &mut ());
         run.drain();
@@ -249,7 +296,13 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
     let mut asked = 0;
     for now in 10..200 {
         let before = Some(site(&format!("made-up-{now}")));
-        let answer = SiteAnswer::Booked { hosts: vec![host()], before, others: Vec::new(), version: version(1) };
+        let answer = SiteAnswer::Booked {
+            hosts: vec![host()],
+            is_settled: true,
+            before,
+            others: Vec::new(),
+            version: version(1),
+        };
         let event = Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(now), event, &mut ());
         run.drain();
@@ -266,16 +319,16 @@ fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() 
     let word = |user, node: &str| crate::trust::testing::authorize(user, &site(node), &record.id, &record.request);
     let mut taken = record.clone().take_over(&heard(&[told("a", "gone", 1, &["a", "b"], 750)])).unwrap();
     for acting in [&record, &taken] {
-        let kept = ["d", "e", "f"].map(|node| acting.keeps_from(&word(1, node)).is_some());
+        let kept = ["d", "e", "f"].map(|node| acting.later_authorization(&word(1, node)).is_some());
         assert_eq!(kept, [true, false, false], "of one second the greater name is the later word; and e is this node");
     }
-    assert_eq!(taken.keeps_from(&word(2, "d")), None, "another user's word is for the ledger to refuse");
+    assert_eq!(taken.later_authorization(&word(2, "d")), None, "another user's word is for the ledger to refuse");
     taken.decision = Decision::Closed(Outcome::HandedOver);
-    assert_eq!(taken.keeps_from(&word(1, "d")), None, "it does not act any more");
+    assert_eq!(taken.later_authorization(&word(1, "d")), None, "it does not act any more");
     taken.handed_to = Some(word(1, "f"));
-    assert_eq!(taken.keeps_from(&word(1, "e")), Some(word(1, "f").request.into()), "and remembers who does");
-    assert_eq!(taken.keeps_from(&word(1, "g")), None);
-    assert_eq!(taken.acted_before(&site("g")), Some(site("f")), "g must tell f, however late it comes");
+    assert_eq!(taken.later_authorization(&word(1, "e")), Some(word(1, "f").request.into()), "and remembers who does");
+    assert_eq!(taken.later_authorization(&word(1, "g")), None);
+    assert_eq!(taken.former_coordinator(&site("g")), Some(site("f")), "g must tell f, however late it comes");
 }
 
 #[test]
@@ -288,7 +341,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
         run.drain();
         assert_eq!(run.wanted(), ["write closed, owed 2"]);
     }
-    assert_eq!(run.negotiation.record().acted_before(&site("g")), Some(site("f")));
+    assert_eq!(run.negotiation.record().former_coordinator(&site("g")), Some(site("f")));
 
     let parts = [told("a", "gone", 1, &["a"], 750)];
     let mut run = Run::new(record.take_over(&heard(&parts)).unwrap(), true);
@@ -298,7 +351,13 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
         while !run.negotiation.watch.is_asking() {
             due = run.wake();
         }
-        let answer = |hosts, before| SiteAnswer::Booked { hosts, before, others: Vec::new(), version: version(1) };
+        let answer = |hosts, before| SiteAnswer::Booked {
+            hosts,
+            is_settled: true,
+            before,
+            others: Vec::new(),
+            version: version(1),
+        };
         run.inspected(due, "a", Ok(answer(vec![host()], Some(site("f")))));
         run.find_at(due, &["a"]);
         let told: Vec<_> = run.negotiation.releases.keys().filter(|(_, at)| *at == site("f")).cloned().collect();

@@ -9,7 +9,7 @@ use crate::{
     host::Host,
     ids::RequestId,
     plan::CutCounts,
-    protocol::{Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{AttemptStatus, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,
@@ -126,10 +126,11 @@ impl Run {
         self.drain();
     }
 
-    /// What a site hears about a try of this entry point.
+    /// What a site hears about an attempt of this entry point.
     pub(super) fn status(&self, attempt: u32, asker: &str) -> AttemptStatus {
-        let request = self.negotiation.record().id.clone();
-        self.negotiation.statuses().of(&AttemptId { entry_point: site("e"), request, attempt }, &site(asker))
+        let record = self.negotiation.record();
+        let attempt = AttemptId { entry_point: site("e"), request: record.id.clone(), attempt };
+        record.status_of(&site("e"), &attempt, &site(asker))
     }
 
     pub(super) fn time_passes_to(&mut self, milliseconds: u64) {
@@ -191,6 +192,24 @@ fn when_all_goes_well_the_decision_is_written_before_the_confirms_and_the_end_be
     run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
     assert_eq!(run.wanted(), ["write stands, owed 0", "Settle 1 a", "Settle 1 b"]);
     assert!(matches!(run.negotiation.stage(), Stage::Stands(_)) && run.negotiation.is_quiet());
+}
+
+#[test]
+fn a_participant_never_hears_that_an_attempt_newer_than_the_record_is_dead() {
+    let before = record();
+    let mut run = Run::holding();
+    run.answer("a", Purpose::Hold, held(7));
+    run.answer("b", Purpose::Hold, held(8));
+    let Some(Output::Persist(commit)) = run.outputs.first() else { panic!("{:?}", run.outputs) };
+    let attempt = AttemptId { entry_point: site("e"), request: before.id.clone(), attempt: 1 };
+    let heard = |record: &RequestRecord| record.status_of(&site("e"), &attempt, &site("a"));
+    // Whichever record the node answers from: a confirm is on its way only when the later one is on disk.
+    assert_eq!((heard(&before), heard(commit)), (AttemptStatus::Pending, AttemptStatus::Confirmed));
+    let later = RequestRecord { last_attempt: 2, decision: Decision::Open, ..RequestRecord::clone(commit) };
+    assert_eq!(heard(&later), AttemptStatus::Aborted, "it was decided against since");
+    let resumed = Run::new(before, true);
+    let Some(Output::Persist(jumped)) = resumed.outputs.first() else { panic!("{:?}", resumed.outputs) };
+    assert_eq!(heard(jumped), AttemptStatus::Aborted, "a crash has ended it before a decision");
 }
 
 #[test]
@@ -279,7 +298,7 @@ fn a_refused_confirm_is_decided_against_on_disk_and_released_until_acknowledged(
     run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
     run.answer("b", Purpose::Confirm, refused(RefusalReason::NoSuchHold));
     assert_eq!(run.wanted(), ["write open, owed 2", "Release 1 a", "Release 1 b", "find, without {}"]);
-    assert_eq!(run.status(1, "a"), AttemptStatus::Dead);
+    assert_eq!(run.status(1, "a"), AttemptStatus::Aborted);
     run.answer("b", Purpose::Release, SiteAnswer::Released { version: version(8) });
     run.time_passes_to(20 + 2_000 + 250);
     assert_eq!(run.wanted(), ["Release 1 a"], "only who has not acknowledged is told again");
@@ -342,7 +361,7 @@ fn a_cancel_is_on_disk_before_any_site_is_told_in_every_state() {
     for (mut run, stood) in [(Run::holding(), false), (Run::confirming(), true), (Run::standing(), true)] {
         run.cancel();
         assert_eq!(run.wanted(), ["write closed, owed 2", "Release 1 a", "Release 1 b"]);
-        assert_eq!(run.status(1, "a"), AttemptStatus::Dead);
+        assert_eq!(run.status(1, "a"), AttemptStatus::Aborted);
         let Stage::Closed { outcome: Outcome::Cancelled(allocation), releasing: true } = run.negotiation.stage() else {
             panic!("{:?}", run.negotiation.stage());
         };

@@ -6,7 +6,7 @@ use broker::{
     ids::{HostId, RequestId, SiteId},
     protocol::{
         AttemptId, AttemptStatus, BookedPart, Grant, HoldRequest, LedgerVersion, Refusal, RefusalReason,
-        ScheduleSnapshot, SiteAnswer, SiteRequest,
+        ScheduleSnapshot, SiteAnswer, SiteRequest, TakeOverStep,
     },
     resources::Amounts,
     schedule::Schedule,
@@ -122,7 +122,7 @@ fn ask_seeds() -> Vec<Seed> {
         ("inquire", site(SiteRequest::Inquire(attempt.clone()))),
         ("inspect", site(SiteRequest::Inspect(attempt.clone()))),
         ("lookup", site(SiteRequest::Lookup(id))),
-        ("takeover", site(SiteRequest::TakeOver { attempt, authorization })),
+        ("takeover", site(SiteRequest::TakeOver { attempt, authorization, step: TakeOverStep::Commit })),
         ("revocations", WireRequest::Revocations { from: 300 }),
         ("schedules", WireRequest::Schedules(Some(LedgerVersion { incarnation: 9, change: 300 }))),
         ("advert", WireRequest::Advert),
@@ -144,14 +144,15 @@ fn answer_seeds() -> Vec<Seed> {
     let others = vec![attempt.clone()];
     let part = BookedPart { attempt, window, grants, participants, statement };
     let refusal = Refusal { reason: RefusalReason::UnknownHost(host.clone()), version, hosts: Vec::new() };
-    let status = SiteAnswer::Status { decision: Some(AttemptStatus::Dead), booking: AttemptStatus::Pending };
+    let status = SiteAnswer::Status { decision: Some(AttemptStatus::Aborted), booking: AttemptStatus::Pending };
     let answers = [
         ("schedules", WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot)))),
-        ("found", WireAnswer::Site(SiteAnswer::Found { parts: vec![part], is_carried: true, version })),
+        ("found", WireAnswer::Site(SiteAnswer::Found { parts: vec![part], is_coordinated: true, version })),
         (
             "booked",
             WireAnswer::Site(SiteAnswer::Booked {
                 hosts: vec![host.clone()],
+                is_settled: true,
                 before: Some(site.clone()),
                 others,
                 version,

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{Json, extract::State};
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    protocol::ToldBooking,
+    protocol::PublicBooking,
     resources::Amounts,
     time::{Time, Window},
 };
@@ -123,7 +123,7 @@ type Position<'a> = (Time, &'a SiteId, &'a RequestId, u32);
 
 /// A reservation that may be shown; copied only if it is.
 enum Row<'a> {
-    Told(&'a SiteId, &'a ToldBooking),
+    Told(&'a SiteId, &'a PublicBooking),
     Ended(&'a BookingView),
 }
 
@@ -302,7 +302,7 @@ mod tests {
                 let attempt =
                     AttemptId { entry_point: name("e".to_owned()), request: name(format!("r{request}")), attempt: 1 };
                 let window = Window { start: Time(*start), end: Time(start + long) };
-                let booking = ToldBooking { attempt: attempt.clone(), window, grants: Vec::new(), user: String::new() };
+                let booking = PublicBooking { attempt: attempt.clone(), window, grants: Vec::new(), user: String::new() };
                 Arc::make_mut(&mut told.entry(name(format!("s{site}"))).or_default().bookings).insert(attempt, booking);
             }
             let mut expected: Vec<(i64, String, String)> = bookings

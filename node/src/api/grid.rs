@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use broker::{
     amount::Amount,
     ids::{HostId, RequestId, SiteId},
-    ledger::{Booking, BookingState, HostLedger},
+    ledger::{Booking, BookingState, Books, HostLedger},
     protocol::{Grant, LedgerVersion},
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,

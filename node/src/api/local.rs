@@ -138,9 +138,9 @@ fn work_of(state: &ApiState, entry: LocalEntry) -> Result<LocalWork, Problem> {
         return Err(Problem::bad_request("end: expected a time behind start").with_key("end"));
     }
     let ledger = state.ledger.lock();
-    let mut hosts = ledger.hosts().map(broker::ledger::HostLedger::host);
+    let mut hosts = ledger.hosts().map(broker::ledger::Books::host);
     let host = match (entry.host, hosts.next(), hosts.next()) {
-        (Some(id), ..) => ledger.hosts().map(broker::ledger::HostLedger::host).find(|host| host.id == id).ok_or(id),
+        (Some(id), ..) => ledger.hosts().map(broker::ledger::Books::host).find(|host| host.id == id).ok_or(id),
         (None, Some(only), None) => Ok(only),
         (None, ..) => {
             return Err(Problem::bad_request("host: this site has several; say which").with_key("host"));

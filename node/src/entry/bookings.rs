@@ -12,7 +12,7 @@ use std::{
 
 use broker::{
     ids::SiteId,
-    protocol::{AttemptId, LedgerVersion, SiteAnswer, SiteRequest, ToldBooking},
+    protocol::{AttemptId, LedgerVersion, PublicBooking, SiteAnswer, SiteRequest},
     time::{Millis, Span, Time},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -46,7 +46,7 @@ const USER_BYTES_MAX: usize = 256;
 #[derive(Debug, Clone, Default)]
 pub struct Told {
     /// By try.
-    pub bookings: Arc<BTreeMap<AttemptId, ToldBooking>>,
+    pub bookings: Arc<BTreeMap<AttemptId, PublicBooking>>,
     /// The ledger's version then.
     pub version: Option<LedgerVersion>,
     /// When, on the monotonic clock; none when it never answered.
@@ -143,7 +143,7 @@ impl Bookings {
 
 /// What a site has told in one look.
 struct Answer {
-    bookings: Vec<ToldBooking>,
+    bookings: Vec<PublicBooking>,
     version: LedgerVersion,
     is_complete: bool,
     is_withheld: bool,
@@ -173,9 +173,9 @@ async fn ask(carrier: &Carrier, site: &SiteId) -> Option<Answer> {
 impl Told {
     /// What is known after an answer: what it tells, and what it no longer tells because it has ended.
     fn replaced(&self, answer: Answer, now: Time, monotonic: Millis, room: usize) -> Told {
-        let is_sound = |booking: &ToldBooking| booking.window.is_valid() && booking.user.len() <= USER_BYTES_MAX;
+        let is_sound = |booking: &PublicBooking| booking.window.is_valid() && booking.user.len() <= USER_BYTES_MAX;
         let told = answer.bookings.into_iter().filter(is_sound).map(|booking| (booking.attempt.clone(), booking));
-        let mut bookings: BTreeMap<AttemptId, ToldBooking> = told.collect();
+        let mut bookings: BTreeMap<AttemptId, PublicBooking> = told.collect();
         let ended = self.bookings.iter().filter(|(_, old)| old.window.end <= now && now - PAST_KEPT <= old.window.end);
         for (attempt, booking) in ended {
             bookings.entry(attempt.clone()).or_insert_with(|| booking.clone());
@@ -207,7 +207,7 @@ impl Told {
 }
 
 /// What a reservation counts for the limits.
-fn parts_of(booking: &ToldBooking) -> usize {
+fn parts_of(booking: &PublicBooking) -> usize {
     booking.grants.len().max(1)
 }
 
@@ -217,8 +217,8 @@ mod tests {
 
     use super::*;
 
-    fn booking(request: &str, start: i64, end: i64) -> ToldBooking {
-        ToldBooking {
+    fn booking(request: &str, start: i64, end: i64) -> PublicBooking {
+        PublicBooking {
             attempt: AttemptId {
                 entry_point: SiteId::new("entry").unwrap(),
                 request: RequestId::new(request).unwrap(),
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    fn answer(bookings: Vec<ToldBooking>) -> Answer {
+    fn answer(bookings: Vec<PublicBooking>) -> Answer {
         Answer { bookings, version: LedgerVersion::default(), is_complete: true, is_withheld: false }
     }
 

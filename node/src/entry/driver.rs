@@ -80,13 +80,14 @@ pub fn start(
 ) -> (Arc<Carried>, impl Future<Output = ()> + Send + 'static) {
     let entry_point = carrier.discovery.site_id().clone();
     let settings = requests.settings().clone();
+    let on_disk = Arc::new(record.clone());
     let negotiation = Negotiation::new(entry_point, settings, record, is_resumed, seed, now);
     let (sender_of_commands, commands) = mpsc::channel(COMMANDS);
     let (sender, events) = mpsc::channel(QUEUE);
     let carried = Arc::new(Carried {
         snapshot: watch::Sender::new(snapshot_of(&negotiation, 1)),
         commands: sender_of_commands,
-        statuses: watch::Sender::new(negotiation.statuses()),
+        on_disk: watch::Sender::new(on_disk),
     });
     // What was decided before a restart, or elsewhere, is not decided again.
     let is_active = carried.snapshot.borrow().stage.is_under_way();
@@ -147,7 +148,7 @@ impl Task {
                         self.feed(Event::TakenOver { by: by.clone(), authorization });
                         self.perform().await?;
                         // Who asked may have stopped waiting.
-                        let _ = on_disk.send(self.negotiation.record().acted_before(&by));
+                        let _ = on_disk.send(self.negotiation.record().former_coordinator(&by));
                     }
                 },
                 () = wake => self.negotiation.handle_timeout(clock.now()),
@@ -185,21 +186,9 @@ impl Task {
         [self.negotiation.poll_timeout(), end].into_iter().flatten().min()
     }
 
-    /// Lets the outputs happen in order. What participants are told changes after the last write and before any message
-    /// that follows it: told earlier, a decision that a crash then forgets would already have been acted on.
+    /// Lets the outputs happen in order.
     async fn perform(&mut self) -> Result<(), String> {
-        let mut outputs = Vec::new();
         while let Some(output) = self.negotiation.poll_output() {
-            outputs.push(output);
-        }
-        let is_write = |output: &Output| matches!(output, Output::Persist(_));
-        let written = outputs.iter().rposition(is_write).map_or(0, |last| last + 1);
-        let messages = outputs.split_off(written);
-        for output in outputs {
-            self.let_out(output).await?;
-        }
-        self.carried.statuses.send_replace(self.negotiation.statuses());
-        for output in messages {
             self.let_out(output).await?;
         }
         Ok(())
@@ -208,8 +197,10 @@ impl Task {
     async fn let_out(&mut self, output: Output) -> Result<(), String> {
         match output {
             Output::Persist(record) => {
+                let on_disk = Arc::new((*record).clone());
                 let change = Change::Request(record);
                 self.carrier.store.commit(vec![change]).await.map_err(|error| error.to_string())?;
+                self.carried.on_disk.send_replace(on_disk);
             }
             Output::Find { count, enough, seed, exclude } => {
                 // People see "planning" while discovery looks.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{Failure, Outcome, RequestRecord, Stage, Standing, Statuses},
+    negotiation::{Failure, Outcome, RequestRecord, Stage, Standing},
     plan::Allocation,
     request::RequestError,
     time::Time,
@@ -185,8 +185,8 @@ pub struct Carried {
     pub(super) snapshot: watch::Sender<Snapshot>,
     /// Asks the carrying task to do something.
     pub commands: mpsc::Sender<Command>,
-    /// What participants are told: behind every write, ahead of every message.
-    pub(super) statuses: watch::Sender<Statuses>,
+    /// The record as it is on disk: participants that ask are answered from it.
+    pub(super) on_disk: watch::Sender<Arc<RequestRecord>>,
 }
 
 impl Carried {

@@ -1,7 +1,7 @@
 //! The entry point's side: every request that this node carries, by id.
 //!
-//! Invariant: the status that participants are told ([`Coordination::status_of`]) is on disk, and is set before any message of
-//! a try leaves the node. At most [`MAX_ACTIVE`] requests are under way; above [`MAX_KEPT`] the oldest ones that are over are forgotten.
+//! Invariant: participants that ask for the outcome of an attempt are answered from what is on disk
+//! ([`Coordination::status_of`]). At most [`MAX_ACTIVE`] requests are under way; above [`MAX_KEPT`] the oldest ones that are over are forgotten.
 
 use std::{
     collections::BTreeSet,
@@ -307,13 +307,13 @@ pub fn is_left_to_another(snapshot: &Snapshot) -> bool {
 impl Coordination for Requests {
     fn status_of(&self, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus> {
         match self.get(&attempt.request) {
-            Some(carried) => Some(carried.statuses.borrow().of(attempt, asker)),
+            Some(carried) => Some(carried.on_disk.borrow().status_of(&self.site, attempt, asker)),
             None => (attempt.entry_point == self.site).then_some(AttemptStatus::Unknown),
         }
     }
 
     fn later_authorization(&self, request: &RequestId, authorization: &Authorization) -> Option<Arc<SignedText>> {
-        self.get(request)?.snapshot.borrow().record.keeps_from(authorization)
+        self.get(request)?.snapshot.borrow().record.later_authorization(authorization)
     }
 
     fn is_arriving(&self, request: &RequestId) -> bool {
@@ -338,7 +338,7 @@ impl Coordination for Requests {
             // It has ended, and that is on disk.
             Err(TrySendError::Closed(command)) => {
                 if let Command::HandOver { by, on_disk, .. } = command {
-                    let _ = on_disk.send(carried.snapshot.borrow().record.acted_before(&by));
+                    let _ = on_disk.send(carried.snapshot.borrow().record.former_coordinator(&by));
                 }
             }
         }

@@ -71,24 +71,24 @@ pub async fn look_up(carrier: &Carrier, id: &RequestId, user: Option<PublicKey>)
             (site, answer)
         });
     }
-    let (mut told, mut carrying, mut silent) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut told, mut coordinating, mut silent) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     while let Some(Ok((site, answer))) = asking.join_next().await {
-        if let Ok(SiteAnswer::Found { parts, is_carried, .. }) = answer {
+        if let Ok(SiteAnswer::Found { parts, is_coordinated, .. }) = answer {
             sort_out(&mut told, id, &site, parts);
-            carrying.extend(Some(site).filter(|_| is_carried));
+            coordinating.extend(Some(site).filter(|_| is_coordinated));
         } else {
             silent.insert(site);
         }
     }
     let silent_sites = silent.len();
-    for others in [&mut carrying, &mut silent] {
+    for others in [&mut coordinating, &mut silent] {
         others.remove(own);
     }
     let (signed, parts) = match of_one_user(told, user) {
         Some((user, OfUser { signed, parts, .. })) => (Some((user, signed)), parts),
         None => (None, Vec::new()),
     };
-    Looked { heard: Heard { parts, carrying, silent }, signed, asked, silent: silent_sites }
+    Looked { heard: Heard { parts, coordinating, silent }, signed, asked, silent: silent_sites }
 }
 
 /// Puts what a site tells, as far as it fits the request, to that of the user who has signed it.

@@ -348,7 +348,7 @@ refusals! {
     RefusalReason::NotYours => "not_yours",
     RefusalReason::HandedOver(_) => "handed_over",
     RefusalReason::Malformed(_) => "malformed",
-    RefusalReason::OtherTry => "other_try",
+    RefusalReason::OtherAttempt => "other_try",
     RefusalReason::Busy => "busy",
 }
 

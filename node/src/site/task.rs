@@ -93,7 +93,7 @@ impl Concern {
     fn of(request: &SiteRequest) -> Concern {
         match request {
             SiteRequest::Inquire(attempt) => Concern::Inquiry(attempt.clone()),
-            SiteRequest::TakeOver { attempt, authorization } => {
+            SiteRequest::TakeOver { attempt, authorization, .. } => {
                 Concern::TakeOver(attempt.request.clone(), authorization.clone())
             }
             SiteRequest::Lookup(request) => Concern::Lookup(request.clone()),
@@ -321,7 +321,7 @@ impl SiteTask {
 
     /// What a node hears at once that wants to take over what this one acts for by a later word of the user.
     fn refusal_of_takeover(&self, from: &SiteId, request: &SiteRequest) -> Option<SiteAnswer> {
-        let SiteRequest::TakeOver { attempt, authorization } = request else { return None };
+        let SiteRequest::TakeOver { attempt, authorization, .. } = request else { return None };
         let later = self.requests.later_authorization(&attempt.request, authorization)?;
         self.ledger.lock().refusal_of_takeover(attempt, from, later)
     }
@@ -356,7 +356,7 @@ impl SiteTask {
                     self.discovery.publish_changes(update);
                 }
                 Output::Reply { token, answer } => self.reply(token, answer),
-                Output::Inquire { to, attempt } => self.inquire(to, attempt),
+                Output::Inquire { to, attempt, round } => self.inquire(to, attempt, round),
                 Output::Fed { token, report } => {
                     if let Some(reply) = self.reports.remove(&token.0) {
                         // The feed may have given up waiting.
@@ -375,7 +375,7 @@ impl SiteTask {
                 *decision = self.requests.status_of(&attempt, &from);
             }
             (SiteAnswer::Found { .. }, Concern::Lookup(request)) => {
-                answer.note_carried(|| self.requests.coordinates(&request));
+                answer.note_coordinated(|| self.requests.coordinates(&request));
             }
             (SiteAnswer::Booked { .. }, Concern::TakeOver(request, authorization)) => {
                 let written = self.requests.hand_over(&request, &from, authorization);
@@ -384,7 +384,7 @@ impl SiteTask {
                     tokio::spawn(async move {
                         // No word means that it is not on disk: the other node hears nothing, and says it again.
                         if let Ok(before) = written.await {
-                            answer.name_who_acted(|| before);
+                            answer.name_former_coordinator(|| before);
                             metrics.answered(&answer);
                             debug!(token = token.0, ?answer, "answered");
                             reply.answer(answer);
@@ -401,12 +401,12 @@ impl SiteTask {
     }
 
     /// Asks what became of an attempt; the answer comes back as an event, no answer as none.
-    fn inquire(&self, to: SiteId, attempt: AttemptId) {
+    fn inquire(&self, to: SiteId, attempt: AttemptId, round: u32) {
         if to == *self.discovery.site_id() {
             let decision = self.requests.status_of(&attempt, &to);
             // Of itself the ledger hears the decision only: it knows its own booking.
             let booking = AttemptStatus::Confirmed;
-            let event = Event::StatusHeard { from: to, attempt, decision, booking };
+            let event = Event::StatusReceived { from: to, attempt, round, decision, booking };
             // A full queue loses the answer; the ledger asks again.
             let _ = self.sender.try_send(Message::Status(event));
             return;
@@ -415,7 +415,7 @@ impl SiteTask {
         tokio::spawn(async move {
             let request = SiteRequest::Inquire(attempt.clone());
             if let Ok(SiteAnswer::Status { decision, booking }) = discovery.ask(&to, request, INQUIRY_TIMEOUT).await {
-                let event = Event::StatusHeard { from: to, attempt, decision, booking };
+                let event = Event::StatusReceived { from: to, attempt, round, decision, booking };
                 let _ = sender.send(Message::Status(event)).await;
             }
         });

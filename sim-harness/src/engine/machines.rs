@@ -8,14 +8,17 @@ use broker::{
     host::Host,
     ids::{RequestId, SiteId},
     ledger::{Ledger, LedgerLimits, Reservation},
-    negotiation::{Negotiation, NegotiationSettings, RequestRecord, Statuses},
-    protocol::{AttemptId, AttemptStatus},
+    negotiation::{Negotiation, NegotiationSettings, RequestRecord},
     schedule::Schedule,
     time::Now,
     trust::Gate,
 };
 
-use super::{disk::Disk, moment::Moment};
+use super::{
+    books::{BookFault, FaultyBooks, SiteLedger},
+    disk::Disk,
+    moment::Moment,
+};
 
 /// What a node starts with, besides its disk.
 #[derive(Debug)]
@@ -30,22 +33,21 @@ pub struct Setup {
     pub limits: LedgerLimits,
     /// Settings of its negotiations.
     pub negotiation: NegotiationSettings,
+    /// What its books do wrong.
+    pub book_fault: Option<BookFault>,
 }
 
 /// See the module's documentation. `A` says where the answer to a question goes that the ledger was asked.
 #[derive(Debug)]
 pub struct Machines<A> {
     /// The site side.
-    pub ledger: Ledger,
+    pub ledger: SiteLedger,
     /// The coordinator side.
     pub negotiations: BTreeMap<RequestId, Negotiation>,
     /// Questions that the ledger has not answered yet, by token.
     pub askers: BTreeMap<u64, A>,
     /// When the node wakes up next.
     pub wake_at: Option<Moment>,
-    /// What participants that ask about the attempts of a request are answered. Behind its negotiation while a write is under
-    /// way.
-    statuses: BTreeMap<RequestId, Statuses>,
     settings: NegotiationSettings,
 }
 
@@ -61,16 +63,11 @@ impl<A> Machines<A> {
         seed_of: impl Fn(u64) -> u64,
         now: Now,
     ) -> (Machines<A>, Vec<Reservation>) {
-        let Setup { site, hosts, gate, limits, negotiation: settings } = setup;
-        let (ledger, misfits) = Ledger::open(site, limits, disk.incarnation, gate, hosts, reservations, now);
-        let mut machines = Machines {
-            ledger,
-            negotiations: BTreeMap::new(),
-            askers: BTreeMap::new(),
-            wake_at: None,
-            statuses: BTreeMap::new(),
-            settings,
-        };
+        let Setup { site, hosts, gate, limits, negotiation: settings, book_fault } = setup;
+        let books = hosts.into_iter().map(|host| FaultyBooks::new(host, book_fault)).collect();
+        let (ledger, misfits) = Ledger::open_with(site, limits, disk.incarnation, gate, books, reservations, now);
+        let mut machines =
+            Machines { ledger, negotiations: BTreeMap::new(), askers: BTreeMap::new(), wake_at: None, settings };
         for (place, record) in (0..).zip(disk.requests.values()) {
             machines.begin(record.clone(), is_resumed, seed_of(place), now);
         }
@@ -84,22 +81,6 @@ impl<A> Machines<A> {
             return;
         }
         let (site, settings) = (self.ledger.site().clone(), self.settings.clone());
-        self.negotiations.insert(id.clone(), Negotiation::new(site, settings, record, is_resumed, seed, now));
-        self.refresh_statuses(&id);
-    }
-
-    /// What the node, as the coordinator of an attempt or its entry point, answers a site about it; none when it is neither.
-    pub fn decision_of(&self, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus> {
-        match self.statuses.get(&attempt.request).filter(|_| self.negotiations.contains_key(&attempt.request)) {
-            None => (attempt.entry_point == *self.ledger.site()).then_some(AttemptStatus::Unknown),
-            Some(statuses) => Some(statuses.of(attempt, asker)),
-        }
-    }
-
-    /// The statuses of a request are those of its negotiation as it is now.
-    pub fn refresh_statuses(&mut self, id: &RequestId) {
-        if let Some(negotiation) = self.negotiations.get(id) {
-            self.statuses.insert(id.clone(), negotiation.statuses());
-        }
+        self.negotiations.insert(id, Negotiation::new(site, settings, record, is_resumed, seed, now));
     }
 }

@@ -12,7 +12,7 @@ use broker::{
 };
 
 use super::{
-    disk::{Actor, Write},
+    disk::{Actor, Disk, Write},
     machines::Machines,
     moment::Moment,
 };
@@ -33,6 +33,8 @@ pub trait Medium {
 
     /// The state machines of a node; none while it does not run.
     fn machines(&mut self, node: usize) -> Option<&mut Machines<Self::Asker>>;
+    /// The disk of a node.
+    fn disk(&self, node: usize) -> &Disk;
     /// Whether the outputs of a machine wait for its writes.
     fn is_writing(&self, node: usize, actor: &Actor) -> bool;
     /// Whether a node stops before its next effect.
@@ -45,7 +47,7 @@ pub trait Medium {
     /// Sends an answer.
     fn reply(&mut self, node: usize, asker: Self::Asker, answer: SiteAnswer);
     /// Asks a node for the outcome of an attempt.
-    fn inquire(&mut self, node: usize, to: &SiteId, attempt: AttemptId);
+    fn inquire(&mut self, node: usize, to: &SiteId, attempt: AttemptId, round: u32);
     /// Lets out [`Output::Find`] or [`Output::Ask`].
     fn seek(&mut self, node: usize, id: &RequestId, output: Output);
     /// A ledger has been fed.
@@ -82,7 +84,7 @@ pub trait Medium {
                         self.reply(node, asker, answer);
                     }
                 }
-                ledger::Output::Inquire { to, attempt } => self.inquire(node, &to, attempt),
+                ledger::Output::Inquire { to, attempt, round } => self.inquire(node, &to, attempt, round),
                 // No owner of a simulation has a feed.
                 ledger::Output::Fed { .. } => {}
             }
@@ -90,19 +92,30 @@ pub trait Medium {
         self.arm(node);
     }
 
+    /// What a node, as the coordinator of an attempt or its entry point, answers a site about it: what its disk says. None when
+    /// it is neither.
+    fn decision_of(&mut self, node: usize, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus> {
+        let machines = self.machines(node)?;
+        let (own, is_known) = (machines.ledger.site().clone(), machines.negotiations.contains_key(&attempt.request));
+        match self.disk(node).requests.get(&attempt.request).filter(|_| is_known) {
+            None => (attempt.entry_point == own).then_some(AttemptStatus::Unknown),
+            Some(record) => Some(record.status_of(&own, attempt, asker)),
+        }
+    }
+
     /// A participant that coordinates the attempt itself learns its outcome without the network.
-    fn inquire_of_itself(&mut self, node: usize, attempt: AttemptId) {
+    fn inquire_of_itself(&mut self, node: usize, attempt: AttemptId, round: u32) {
         let Some(machines) = self.machines(node) else { return };
         let from = machines.ledger.site().clone();
-        let decision = machines.decision_of(&attempt, &from);
+        let decision = self.decision_of(node, &attempt, &from);
         let booking = AttemptStatus::Confirmed;
-        self.feed_ledger(node, ledger::Event::StatusHeard { from, attempt, decision, booking });
+        self.feed_ledger(node, ledger::Event::StatusReceived { from, attempt, round, decision, booking });
     }
 
     /// A node has answered a ledger's question for the outcome of an attempt.
-    fn receive_status(&mut self, node: usize, from: SiteId, attempt: AttemptId, answer: &SiteAnswer) {
+    fn receive_status(&mut self, node: usize, from: SiteId, (attempt, round): (AttemptId, u32), answer: &SiteAnswer) {
         let SiteAnswer::Status { decision, booking } = *answer else { return };
-        self.feed_ledger(node, ledger::Event::StatusHeard { from, attempt, decision, booking });
+        self.feed_ledger(node, ledger::Event::StatusReceived { from, attempt, round, decision, booking });
     }
 
     /// Feeds a negotiation and lets its outputs out.
@@ -132,9 +145,6 @@ pub trait Medium {
                 Output::Persist(record) => self.persist(node, actor.clone(), Write::Request(record)),
                 Output::Find { .. } | Output::Ask { .. } => self.seek(node, id, output),
             }
-        }
-        if let Some(machines) = self.machines(node) {
-            machines.refresh_statuses(id);
         }
         self.after_request(node, id);
         self.arm(node);

@@ -3,6 +3,7 @@
 //!
 //! Invariant: nothing here reads a clock or draws a number; the same calls give the same order of events everywhere.
 
+mod books;
 mod disk;
 mod machines;
 mod medium;
@@ -10,6 +11,7 @@ mod moment;
 mod queue;
 
 pub use self::{
+    books::{BookFault, SiteLedger},
     disk::{Actor, Disk, Write},
     machines::{Machines, Setup},
     medium::Medium,

@@ -1,5 +1,5 @@
-//! Cuts that are aimed: one who knows everything puts the sites of one try of a reservation on one side and those of another
-//! try on the other, makes an end of who acts for it, and has its user go to a node on each side. Chance alone finds such
+//! Cuts that are aimed: one who knows everything puts the sites of one attempt of a reservation on one side and those of another
+//! attempt on the other, makes an end of who coordinates it, and has its user go to a node on each side. Chance alone finds such
 //! orders of events once in a hundred thousand seeds.
 //!
 //! Invariant: draws from a generator of its own, so that all other seeds run as they would.
@@ -56,7 +56,7 @@ impl Options {
     }
 }
 
-/// What sites that run have of a request, by tries.
+/// What sites that run have of a request, by attempts.
 type Parts = BTreeMap<AttemptId, BTreeSet<usize>>;
 
 /// The sites that are to be on either side of a cut.
@@ -69,7 +69,7 @@ impl World {
         self.at(Moment::of_ms(at), Event::Aim);
     }
 
-    /// Cuts a reservation in two that has parts of two tries, or sees to it that one gets them.
+    /// Cuts a reservation in two that has parts of two attempts, or sees to it that one gets them.
     pub(super) fn take_aim(&mut self) {
         let Some(mut aims) = self.aims.take().filter(|_| !self.is_healed) else { return };
         let users = self.users.all().filter(|user| !user.is_taken_back && user.told.allocation().is_some());
@@ -132,7 +132,7 @@ impl World {
     }
 }
 
-/// The sites of one try, and those of other tries that have nothing of it; none when there are no such.
+/// The sites of one attempt, and those of other attempts that have nothing of it; none when there are no such.
 fn two_sides(parts: &Parts) -> Option<TwoSides> {
     let mut tries = parts.values();
     let left = tries.next()?.clone();

@@ -2,6 +2,8 @@
 //!
 //! Invariant: an unknown name of a deliberate fault is bad usage, found before anything runs.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use super::canary::Canary;
 use crate::print::OutputForm;
 
@@ -10,15 +12,18 @@ const SEEDS_MAX: u64 = 100_000_000;
 /// The last first seed. Behind the last seed there is room for every worker to look for another one.
 const FROM_MAX: u64 = u64::MAX - 2 * SEEDS_MAX;
 
+/// Random first seeds stay below this, so that people can read them.
+const RANDOM_FROM_MAX: u64 = 1_000_000_000_000;
+
 /// Run ledgers, negotiations and views against a simulated network, disk and clock with faults, and check the promises.
 #[derive(Debug, clap::Args)]
 pub struct FaultsArgs {
     /// Seeds to run, one after another.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
     pub seeds: u64,
-    /// The first seed.
-    #[arg(long, value_name = "SEED", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=FROM_MAX))]
-    pub from: u64,
+    /// The first seed. Default: a random one, which is printed.
+    #[arg(long, value_name = "SEED", value_parser = clap::value_parser!(u64).range(..=FROM_MAX))]
+    pub from: Option<u64>,
     /// What is printed on standard output.
     #[arg(long, value_enum, default_value = "table")]
     pub output: OutputForm,
@@ -31,6 +36,13 @@ pub struct FaultsArgs {
     /// Print everything that happened to the request concerned; without a violation, everything in the last seed.
     #[arg(long)]
     pub history: bool,
+}
+
+impl FaultsArgs {
+    /// The first seed that was asked for, or a random one: seeds that nobody has run before are worth most.
+    pub fn first_seed(&self) -> u64 {
+        self.from.unwrap_or_else(|| RandomState::new().hash_one(()) % RANDOM_FROM_MAX)
+    }
 }
 
 fn parse_canary(name: &str) -> Result<Canary, String> {
@@ -53,7 +65,7 @@ mod tests {
     #[test]
     fn seeds_never_run_over_the_largest_number() {
         let from = |from: u64| Line::try_parse_from(["faults", "--from", &from.to_string()]).map(|line| line.args.from);
-        assert_eq!(from(FROM_MAX).unwrap(), FROM_MAX);
+        assert_eq!(from(FROM_MAX).unwrap(), Some(FROM_MAX));
         assert!(from(FROM_MAX + 1).is_err() && from(u64::MAX).is_err());
     }
 }

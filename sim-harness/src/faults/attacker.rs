@@ -10,7 +10,7 @@ use std::sync::Arc;
 use broker::{
     ids::SiteId,
     negotiation::Purpose,
-    protocol::{AttemptId, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{AttemptId, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     resources::Amounts,
     time::{Millis, Time},
     trust::{Authorization, RequestStatement},
@@ -106,10 +106,12 @@ impl World {
         }
     }
 
-    /// The attacker says that it acts for somebody else's reservation.
+    /// The attacker says that it coordinates somebody else's reservation.
     pub(super) fn steal(&mut self, node: usize, to: usize, attempt: AttemptId, authorization: Arc<Authorization>) {
         if self.nodes[node].running().is_some() && !self.is_healed {
-            self.attack(node, to, attempt.clone(), SiteRequest::TakeOver { attempt, authorization });
+            let steps = [TakeOverStep::Prepare, TakeOverStep::Commit, TakeOverStep::Abort];
+            let step = steps[self.attacks.random_range(0..steps.len())];
+            self.attack(node, to, attempt.clone(), SiteRequest::TakeOver { attempt, authorization, step });
         }
     }
 
@@ -127,7 +129,7 @@ impl World {
         }
     }
 
-    /// What the attacker, as a site, answers to an entry point: perhaps that another node acts for the request, with the
+    /// What the attacker, as a site, answers to an entry point: perhaps that another node coordinates the request, with the
     /// words that it has of its user, or has made; or that another node has acted before.
     pub(super) fn lie(&mut self, node: usize, from: usize, question: &Question, answer: SiteAnswer) -> SiteAnswer {
         let Question::Negotiation { request, purpose: Purpose::Confirm | Purpose::Inspect, .. } = question else {
@@ -142,9 +144,9 @@ impl World {
         let Some(mut word) = booking.and_then(|booking| booking.statement.clone()) else { return answer };
         self.figures.attacks += 1;
         match (self.attacks.random_range(0..3), answer) {
-            (0, SiteAnswer::Booked { hosts, others, version, .. }) => {
+            (0, SiteAnswer::Booked { hosts, is_settled, others, version, .. }) => {
                 let before = Some(names::site(self.attacks.random_range(0..self.nodes.len())));
-                SiteAnswer::Booked { hosts, before, others, version }
+                SiteAnswer::Booked { hosts, is_settled, before, others, version }
             }
             (kind, answer) => {
                 if kind == 1 {

@@ -1,10 +1,10 @@
 //! Deliberate faults, each of which the simulator must find within a stated number of seeds. A simulator that finds
 //! nothing proves nothing unless it finds these.
 //!
-//! Invariant: a fault lies either in what the simulated node does with events and outputs (most of them), or behind
-//! [`broker::canary`]; the checkers do not know which one is on.
+//! Invariant: the core runs unchanged. A fault lies in what the simulated node does with events and outputs, in what it hears
+//! ([`super::mutations`]), or in the books of its hosts ([`BookFault`]); the checkers do not know which one is on.
 
-use broker::canary::Canary as CoreCanary;
+use crate::engine::BookFault;
 
 /// A deliberate fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Canary {
     ForgetHoldDeadline,
     /// What is given back is freed twice.
     DoubleRelease,
+    /// A lapsed hold is never given back.
+    LapsedHoldKept,
     /// A site answers before the journal is on disk.
     JournalAfterAnswer,
     /// A view believes a snapshot that is older than what it knows.
@@ -31,7 +33,7 @@ pub enum Canary {
     TellBeforeWrite,
     /// Participants hear of a decision before it is on disk.
     StatusBeforeWrite,
-    /// After a crash the entry point gives its tries the numbers of earlier ones.
+    /// After a crash the entry point gives its attempts the numbers of earlier ones.
     ReuseTryNumbers,
     /// A site forgets at once which attempts are over.
     NoTombstones,
@@ -53,16 +55,17 @@ pub enum Canary {
     HandOverUnsigned,
     /// A node that takes a reservation over tells nobody but those that others have named.
     SuccessorsUntold,
-    /// A site forgets who acts for a reservation in the place of its entry point.
-    ForgetSteward,
+    /// A site forgets who coordinates a reservation in the place of its entry point.
+    ForgetCoordinator,
 }
 
 impl Canary {
     /// All faults.
-    pub const ALL: [Canary; 23] = [
+    pub const ALL: [Canary; 24] = [
         Canary::ConfirmWithoutHold,
         Canary::ForgetHoldDeadline,
         Canary::DoubleRelease,
+        Canary::LapsedHoldKept,
         Canary::JournalAfterAnswer,
         Canary::AcceptOldSequence,
         Canary::AdmitBesideHolds,
@@ -82,7 +85,7 @@ impl Canary {
         Canary::HandOverIgnored,
         Canary::HandOverUnsigned,
         Canary::SuccessorsUntold,
-        Canary::ForgetSteward,
+        Canary::ForgetCoordinator,
     ];
 
     /// The name on the command line.
@@ -91,6 +94,7 @@ impl Canary {
             Canary::ConfirmWithoutHold => "confirm-without-hold",
             Canary::ForgetHoldDeadline => "forget-hold-deadline",
             Canary::DoubleRelease => "double-release",
+            Canary::LapsedHoldKept => "lapsed-hold-kept",
             Canary::JournalAfterAnswer => "journal-after-answer",
             Canary::AcceptOldSequence => "accept-old-sequence",
             Canary::AdmitBesideHolds => "admit-beside-holds",
@@ -110,7 +114,7 @@ impl Canary {
             Canary::HandOverIgnored => "hand-over-ignored",
             Canary::HandOverUnsigned => "hand-over-unsigned",
             Canary::SuccessorsUntold => "successors-untold",
-            Canary::ForgetSteward => "forget-steward",
+            Canary::ForgetCoordinator => "forget-coordinator",
         }
     }
 
@@ -119,19 +123,12 @@ impl Canary {
         Canary::ALL.into_iter().find(|canary| canary.name() == name)
     }
 
-    /// The fault of the core that it is, if it is one.
-    pub fn of_core(self) -> Option<CoreCanary> {
+    /// The fault of the books of a host that it is, if it is one.
+    pub fn of_books(self) -> Option<BookFault> {
         match self {
-            Canary::AdmitBesideHolds => Some(CoreCanary::AdmitBesideHolds),
-            Canary::DoubleRelease => Some(CoreCanary::DoubleRelease),
-            Canary::SkipSignature => Some(CoreCanary::SkipSignature),
-            Canary::TakeOverUnsigned => Some(CoreCanary::TakeOverUnsigned),
-            Canary::TakeOverUnordered => Some(CoreCanary::TakeOverUnordered),
-            Canary::LostNotGivenUp => Some(CoreCanary::LostNotGivenUp),
-            Canary::LossIgnored => Some(CoreCanary::LossIgnored),
-            Canary::HandOverIgnored => Some(CoreCanary::HandOverIgnored),
-            Canary::HandOverUnsigned => Some(CoreCanary::HandOverUnsigned),
-            Canary::SuccessorsUntold => Some(CoreCanary::SuccessorsUntold),
+            Canary::AdmitBesideHolds => Some(BookFault::AdmitBesideHolds),
+            Canary::DoubleRelease => Some(BookFault::DoubleRelease),
+            Canary::LapsedHoldKept => Some(BookFault::LapsedHoldKept),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use broker::{
     ids::SiteId,
-    ledger::ScheduleUpdateParts,
+    ledger::{Books, ScheduleUpdateParts},
     negotiation::{self, Found, FoundHost},
     plan::CutCounts,
     protocol::{Advert, ScheduleSnapshot, ScheduleUpdate, SiteAnswer},

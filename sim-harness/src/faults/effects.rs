@@ -10,7 +10,7 @@ use broker::{
     ids::{RequestId, SiteId},
     ledger::{self, ReplyToken, ScheduleUpdateParts},
     negotiation::{self, Decision, Output, Purpose},
-    protocol::{AttemptId, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{AttemptId, RefusalReason, SiteAnswer, SiteRequest},
     time::{Millis, Now},
 };
 use rand::RngExt;
@@ -23,7 +23,7 @@ use super::{
     node::{Asker, Node, Running, Search, Waiting},
     world::{Event, World},
 };
-use crate::engine::{Actor, Machines, Medium, Moment, Write};
+use crate::engine::{Actor, Disk, Machines, Medium, Moment, Write};
 
 impl Medium for World {
     type Asker = Asker;
@@ -50,6 +50,10 @@ impl Medium for World {
         self.running(node).map(|running| &mut running.machines)
     }
 
+    fn disk(&self, node: usize) -> &Disk {
+        &self.nodes[node].disk
+    }
+
     fn is_writing(&self, node: usize, actor: &Actor) -> bool {
         let is_ignored = *actor == Actor::Ledger && self.canary == Some(Canary::JournalAfterAnswer);
         let is_of = |running: &Running| running.writes.values().any(|(whose, _)| whose == actor);
@@ -73,7 +77,7 @@ impl Medium for World {
                 Some(Canary::TellBeforeWrite) => self.show(node, id),
                 Some(Canary::StatusBeforeWrite) => {
                     if let Some(running) = self.running(node) {
-                        running.machines.refresh_statuses(id);
+                        running.told_early.insert(id.clone(), record.clone());
                     }
                 }
                 _ => {}
@@ -92,12 +96,16 @@ impl Medium for World {
         let canary = self.canary;
         let Asker { from, ask, question, message, is_confirm, takes_over } = asker;
         let asking_site = self.nodes[from].site.clone();
-        let Some(running) = self.running(node) else { return };
-        if let (SiteAnswer::Status { decision, .. }, Question::Inquiry(attempt)) = (&mut answer, &question) {
-            *decision = running.machines.decision_of(attempt, &asking_site);
+        if let (SiteAnswer::Status { decision, .. }, Question::Inquiry { attempt, .. }) = (&mut answer, &question) {
+            *decision = self.decision_of(node, attempt, &asking_site);
+            let early = self.running(node).and_then(|running| running.told_early.get(&attempt.request).cloned());
+            if let Some(record) = early {
+                *decision = Some(record.status_of(&self.nodes[node].site, attempt, &asking_site));
+            }
         }
+        let Some(running) = self.running(node) else { return };
         if let Question::Lookup { request, .. } = &question {
-            answer.note_carried(|| running.carries(request));
+            answer.note_coordinated(|| running.carries(request));
         }
         let is_booked = matches!(answer, SiteAnswer::Booked { .. });
         if let SiteAnswer::Refused(refusal) = &answer
@@ -113,7 +121,7 @@ impl Medium for World {
         let body = Body::Answer { ask, question, answer };
         // The site agrees. The node's own negotiation has to give the request up, on its disk as well, before the other
         // node learns that it may go on.
-        if let Some((id, authorization)) = takes_over.filter(|_| is_booked) {
+        if let Some((id, authorization)) = takes_over.filter(|_| is_booked && canary != Some(Canary::HandOverIgnored)) {
             let Some(running) = self.running(node) else { return };
             running.held_back.push((id.clone(), from, body));
             self.feed_request(node, &id, negotiation::Event::TakenOver { by: asking_site, authorization });
@@ -123,16 +131,16 @@ impl Medium for World {
         }
     }
 
-    fn inquire(&mut self, node: usize, to: &SiteId, attempt: AttemptId) {
+    fn inquire(&mut self, node: usize, to: &SiteId, attempt: AttemptId, round: u32) {
         if self.canary == Some(Canary::SettleNeverAsked) {
             return;
         }
         let Some(index) = names::index_of(to) else { return };
         if index == node {
-            return self.inquire_of_itself(node, attempt);
+            return self.inquire_of_itself(node, attempt, round);
         }
         let ask = self.name();
-        let question = Question::Inquiry(attempt.clone());
+        let question = Question::Inquiry { attempt: attempt.clone(), round, run: self.nodes[node].run };
         self.send(node, index, Body::Ask { ask, question, request: SiteRequest::Inquire(attempt) });
     }
 
@@ -184,7 +192,7 @@ impl World {
             Actor::Ledger => about.as_ref(),
         };
         self.note(request, format_args!("s{node} has on disk: {}", describe(&write)));
-        self.nodes[node].disk.apply(write);
+        self.reaches_disk(node, write);
         if let Some(request) = about {
             self.check_disk(node, &request);
         }
@@ -196,6 +204,14 @@ impl World {
                 self.send_held_back(node, &id);
             }
         }
+    }
+
+    /// The disk of a node has what it was writing.
+    pub(super) fn reaches_disk(&mut self, node: usize, write: Write) {
+        if let Write::Request(record) = &write {
+            self.truth.note_takeover(record);
+        }
+        self.nodes[node].disk.apply(write);
     }
 
     /// The first write of a request is on disk: it begins.
@@ -221,7 +237,7 @@ impl World {
             let by = self.nodes[to].site.clone();
             let negotiation = self.running(node).and_then(|running| running.machines.negotiations.get(id));
             if let (Some(negotiation), Body::Answer { answer, .. }) = (negotiation, &mut body) {
-                answer.name_who_acted(|| negotiation.record().acted_before(&by));
+                answer.name_former_coordinator(|| negotiation.record().former_coordinator(&by));
             }
             self.send(node, to, body);
         }
@@ -239,7 +255,10 @@ impl World {
         if is_first || !forgets {
             let question = Question::Negotiation { request: id, attempt, purpose };
             let request = self.abuse_own(node, request);
-            self.send(node, to, Body::Ask { ask, question, request });
+            let body = Body::Ask { ask, question, request };
+            if !self.forgets_to_give_up(node, to, &body) {
+                self.send(node, to, body);
+            }
         }
     }
 
@@ -271,27 +290,24 @@ impl World {
         node: usize,
         (message, from, ask): (u64, usize, u64),
         question: Question,
-        mut request: SiteRequest,
+        request: SiteRequest,
     ) {
         if let SiteRequest::Hold(hold) = &request {
             self.abuse_others(node, hold);
         }
         let site: SiteId = self.nodes[from].site.clone();
-        let canary = self.canary;
+        let request = self.mutate_question(from, request);
         let token = self.name();
         let Some(running) = self.running(node) else { return };
-        if let SiteRequest::Hold(HoldRequest { hold_for, .. }) = &mut request
-            && canary == Some(Canary::ForgetHoldDeadline)
-        {
-            hold_for.0 = u64::MAX / 8;
-        }
         let is_confirm = matches!(request, SiteRequest::Confirm { .. });
         let takes_over = match &request {
-            SiteRequest::TakeOver { attempt, authorization } => Some((attempt.request.clone(), authorization.clone())),
+            SiteRequest::TakeOver { attempt, authorization, .. } => {
+                Some((attempt.request.clone(), authorization.clone()))
+            }
             _ => None,
         };
-        if let SiteRequest::TakeOver { attempt, authorization } = &request
-            && let Some(later) = running.keeps_from(authorization, &attempt.request)
+        if let SiteRequest::TakeOver { attempt, authorization, .. } = &request
+            && let Some(later) = running.later_authorization(authorization, &attempt.request)
             && let Some(answer) = running.machines.ledger.refusal_of_takeover(attempt, &site, later)
         {
             return self.send(node, from, Body::Answer { ask, question, answer });
@@ -329,6 +345,7 @@ impl World {
         question: &Question,
         answer: SiteAnswer,
     ) {
+        let Some(answer) = self.mutate_answer(node, from, question, answer) else { return };
         self.note_version(node, from, &answer);
         let site = self.nodes[from].site.clone();
         match question {
@@ -347,8 +364,10 @@ impl World {
             }
             Question::Lookup { request, name } => self.hear_looked_up(node, from, (request, *name), answer),
             Question::Attack(attempt) => self.hear_attacked(node, from, attempt, &answer),
-            Question::Inquiry(attempt) => {
-                self.receive_status(node, site, attempt.clone(), &answer);
+            Question::Inquiry { attempt, round, run } => {
+                if *run == self.nodes[node].run {
+                    self.receive_status(node, site, (attempt.clone(), *round), &answer);
+                }
             }
         }
     }

@@ -46,6 +46,8 @@ figures! {
     attacks: "attacks",
     /// Times that an owner took something away.
     shrinks: "shrinks",
+    /// Of these, times that a reservation had begun on what was taken away.
+    shrinks_in_use: "shrinks in use",
     /// Times that a user learned that hosts are lost.
     degraded: "degraded",
     /// Times that a user learned that a reservation is whole again, at the same start.

@@ -31,21 +31,28 @@ impl World {
         let (negotiation, limits) = (self.options.negotiation(), self.options.ledger(self.canary));
         let seed: u64 = self.random.random();
         let (canary, started) = (self.canary, self.now());
+        let book_fault = canary.and_then(Canary::of_books);
         let gate = Gate::new(self.trust.clone(), OwnerPolicy::default());
         let at = &mut self.nodes[node];
         at.run += 1;
         at.disk.incarnation += 1;
+        at.begun.clear();
+        if at.hosts != at.hosts_at_first {
+            let now = at.clock.now(started).utc;
+            let begun = at.disk.reservations.values().filter(|reservation| reservation.window.start <= now);
+            at.begun = begun.map(|reservation| reservation.attempt.clone()).collect();
+        }
         let reservations = match canary {
             Some(Canary::ForgetReservations) => Vec::new(),
-            Some(Canary::ForgetSteward) => at
+            Some(Canary::ForgetCoordinator) => at
                 .disk
                 .reservations
                 .values()
-                .map(|reservation| Reservation { steward: None, ..reservation.clone() })
+                .map(|reservation| Reservation { coordinator: None, ..reservation.clone() })
                 .collect(),
             _ => at.disk.reservations.values().cloned().collect(),
         };
-        let setup = Setup { site: at.site.clone(), hosts: at.hosts.clone(), gate, limits, negotiation };
+        let setup = Setup { site: at.site.clone(), hosts: at.hosts.clone(), gate, limits, negotiation, book_fault };
         let is_resumed = canary != Some(Canary::ReuseTryNumbers);
         let seed_of = |place| seed.wrapping_add(place);
         let (machines, misfits) =
@@ -90,7 +97,7 @@ impl World {
                 continue;
             }
             touched.extend(write.about().cloned());
-            self.nodes[node].disk.apply(write);
+            self.reaches_disk(node, write);
         }
         for request in touched {
             self.check_disk(node, &request);
@@ -113,7 +120,7 @@ impl World {
         let mut touched = Vec::new();
         for (_, write) in running.writes.into_values() {
             touched.extend(write.about().cloned());
-            self.nodes[node].disk.apply(write);
+            self.reaches_disk(node, write);
         }
         for request in touched {
             self.check_disk(node, &request);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use broker::{
     ids::{HostId, RequestId},
-    ledger::{Ledger, Reservation},
+    ledger::Reservation,
     protocol::{AttemptId, Grant},
 };
 use rand::RngExt;
@@ -18,6 +18,7 @@ use super::{
     users::Told,
     world::{Event, World},
 };
+use crate::engine::SiteLedger;
 
 /// After the healing, users whose entry point is gone go to another node, so often and with such a wait between.
 const TAKEOVERS_AT_MOST: u64 = 3;
@@ -69,24 +70,11 @@ impl World {
         self.nodes[node].is_to_shrink = true;
     }
 
-    /// The site is about to start: its owner has changed what it offers. What has begun keeps its room.
+    /// The site is about to start: its owner has changed what it offers, also where a reservation has begun.
     pub(super) fn shrink(&mut self, node: usize) {
         let now = self.clock(node).utc;
         let fates = &mut self.fates;
         let at = &mut self.nodes[node];
-        let in_use = |at: &Node, id: &HostId| {
-            at.disk.reservations.values().any(|reservation| {
-                reservation.window.start <= now && reservation.grants.iter().any(|grant| grant.host == *id)
-            })
-        };
-        // A crash may have kept the ledger from writing down what it had dropped, and that has begun since.
-        for index in 0..at.hosts.len() {
-            let id = &at.hosts[index].0.id;
-            let at_first = at.hosts_at_first.iter().find(|(host, _)| host.id == *id).cloned();
-            if let Some(at_first) = at_first.filter(|_| in_use(at, id)) {
-                at.hosts[index] = at_first;
-            }
-        }
         if !std::mem::take(&mut at.is_to_shrink) {
             return;
         }
@@ -96,17 +84,21 @@ impl World {
         }
         self.figures.shrinks += 1;
         let index = fates.random_range(0..at.hosts.len());
-        let id = &at.hosts[index].0.id;
-        let is_in_use = in_use(at, id);
-        let at_first = at.hosts_at_first.iter().find(|(host, _)| host.id == *id);
+        let id = at.hosts[index].0.id.clone();
+        let at_first = at.hosts_at_first.iter().find(|(host, _)| host.id == id);
         let is_whole = at_first.is_some_and(|(host, _)| *host == at.hosts[index].0);
-        if is_in_use || !is_whole || fates.random_range(0..2) == 0 {
+        if !is_whole || fates.random_range(0..2) == 0 {
             at.hosts.remove(index);
         } else {
             for amount in at.hosts[index].0.capacity.values_mut() {
                 amount.0 /= 2;
             }
         }
+        let is_in_use = at.disk.reservations.values().any(|reservation| {
+            let is_here = reservation.grants.iter().any(|grant| grant.host == id);
+            is_here && reservation.window.start <= now && now < reservation.window.end
+        });
+        self.figures.shrinks_in_use += u64::from(is_in_use);
         self.note(None, format_args!("s{node} has less to offer"));
     }
 
@@ -131,7 +123,7 @@ impl World {
 }
 
 /// Which hosts of which requests a ledger that has just been opened has dropped from what the disk had.
-pub fn dropped<'a>(disk: impl Iterator<Item = &'a Reservation>, ledger: &Ledger) -> BTreeSet<(AttemptId, HostId)> {
+pub fn dropped<'a>(disk: impl Iterator<Item = &'a Reservation>, ledger: &SiteLedger) -> BTreeSet<(AttemptId, HostId)> {
     let mut dropped = BTreeSet::new();
     for reservation in disk {
         let booking = ledger.bookings().find(|booking| booking.attempt == reservation.attempt);

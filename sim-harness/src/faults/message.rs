@@ -8,7 +8,7 @@ use broker::{
     ids::RequestId,
     ledger::ScheduleUpdateParts,
     negotiation::Purpose,
-    protocol::{Advert, AttemptId, ScheduleSnapshot, SiteAnswer, SiteRequest},
+    protocol::{Advert, AttemptId, ScheduleSnapshot, SiteAnswer, SiteRequest, TakeOverStep},
 };
 
 use super::options::{Options, UNLUCKY_PERCENT, Unlucky};
@@ -19,7 +19,8 @@ pub enum Question {
     /// A coordinator asked.
     Negotiation { request: RequestId, attempt: u32, purpose: Purpose },
     /// A participant asked for the outcome of an attempt.
-    Inquiry(AttemptId),
+    /// It belongs to a round of the ledger's questions, and to a run of the asking node: the next run knows nothing of it.
+    Inquiry { attempt: AttemptId, round: u32, run: u64 },
     /// A node asked what a site has of a request that it is to take over; a look-up has a name.
     Lookup { request: RequestId, name: u64 },
     /// An attacker asked for what it has no right to.
@@ -31,7 +32,7 @@ impl Question {
     pub fn request(&self) -> &RequestId {
         match self {
             Question::Negotiation { request, .. } | Question::Lookup { request, .. } => request,
-            Question::Inquiry(attempt) | Question::Attack(attempt) => &attempt.request,
+            Question::Inquiry { attempt, .. } | Question::Attack(attempt) => &attempt.request,
         }
     }
 }
@@ -90,9 +91,10 @@ impl Body {
     pub fn loss_percent(&self, options: &Options) -> u64 {
         let is_unlucky = match self {
             Body::Ask { request: SiteRequest::Confirm { .. }, .. } => options.unlucky == Unlucky::Confirms,
-            Body::Ask { request: SiteRequest::Release(_) | SiteRequest::GiveBack { .. }, .. } => {
-                options.unlucky == Unlucky::Releases
-            }
+            Body::Ask {
+                request: SiteRequest::Release(_) | SiteRequest::TakeOver { step: TakeOverStep::Abort, .. },
+                ..
+            } => options.unlucky == Unlucky::Releases,
             Body::Ask { request: SiteRequest::Settle(_), .. } => {
                 matches!(options.unlucky, Unlucky::Outcomes | Unlucky::OutcomesAndInquiries)
             }
@@ -116,7 +118,7 @@ impl fmt::Display for Message {
                     }
                     Question::Lookup { .. } => f.write_str("answer to look-up: ")?,
                     Question::Attack(_) => f.write_str("answer to the attacker: ")?,
-                    Question::Inquiry(attempt) => write!(f, "answer about #{}: ", attempt.attempt)?,
+                    Question::Inquiry { attempt, .. } => write!(f, "answer about #{}: ", attempt.attempt)?,
                 }
                 write_answer(f, answer)
             }
@@ -157,8 +159,7 @@ fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Resu
         SiteRequest::Inspect(attempt) => write!(f, "is #{} still there?", attempt.attempt),
         SiteRequest::Lookup(id) => write!(f, "what is reserved for {id}?"),
         SiteRequest::Bookings { .. } => write!(f, "what is reserved?"),
-        SiteRequest::GiveBack { attempt, .. } => write!(f, "give #{} back", attempt.attempt),
-        SiteRequest::TakeOver { attempt, .. } => write!(f, "take #{} over", attempt.attempt),
+        SiteRequest::TakeOver { attempt, step, .. } => write!(f, "take #{} over: {step:?}", attempt.attempt),
     }
 }
 
@@ -168,7 +169,9 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
         SiteAnswer::Confirmed { version: at } => write!(f, "confirmed at {}", version(*at)),
         SiteAnswer::Released { version: at } => write!(f, "released at {}", version(*at)),
         SiteAnswer::Settled => f.write_str("settled"),
-        SiteAnswer::Booked { hosts, .. } => write!(f, "{} hosts are reserved", hosts.len()),
+        SiteAnswer::Booked { hosts, is_settled, .. } => {
+            write!(f, "{} hosts are reserved{}", hosts.len(), if *is_settled { ", settled" } else { "" })
+        }
         SiteAnswer::Bookings { bookings, .. } => write!(f, "{} reservations", bookings.len()),
         SiteAnswer::Found { parts, .. } => write!(f, "{} tries have something", parts.len()),
         SiteAnswer::Status { decision: None, booking } => write!(f, "participant: {booking:?}"),

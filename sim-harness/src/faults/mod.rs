@@ -22,6 +22,7 @@ mod history;
 mod life;
 mod losses;
 mod message;
+mod mutations;
 mod names;
 mod network;
 mod node;
@@ -53,14 +54,16 @@ pub fn run(args: &FaultsArgs) -> ExitCode {
     }
     // A panic of the core is caught, reported with its seed, and replayed; its own message would tear the progress bar.
     panic::set_hook(Box::new(|_| {}));
+    let from = args.first_seed();
+    eprintln!("seeds {from} to {} (--from {from} --seeds {})", from + (args.seeds - 1), args.seeds);
     let started = Instant::now();
     let progress = Progress::new("seeds", args.seeds);
-    let result = runner::run_seeds(args.from, args.seeds, args.canary, &|done| progress.at(done));
+    let result = runner::run_seeds(from, args.seeds, args.canary, &|done| progress.at(done));
     progress.end();
     let seconds = started.elapsed().as_secs_f64();
     let shown = match &result.found {
         Some((seed, _)) => Some(*seed),
-        None if args.history => Some(args.from + args.seeds - 1),
+        None if args.history => Some(from + (args.seeds - 1)),
         None => None,
     };
     if let Some(seed) = shown {
@@ -72,8 +75,8 @@ pub fn run(args: &FaultsArgs) -> ExitCode {
         eprintln!("replay: {}", report::replay_command(*seed, args.canary));
     }
     let printed = match args.output {
-        OutputForm::Table => say(&report::table(&result.figures, seconds)),
-        OutputForm::Json => match report::json(&result, args.canary, seconds) {
+        OutputForm::Table => say(&report::table(from, &result.figures, seconds)),
+        OutputForm::Json => match report::json(from, &result, args.canary, seconds) {
             Ok(line) => say(&line),
             Err(error) => complain(&error),
         },

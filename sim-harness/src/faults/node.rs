@@ -10,7 +10,7 @@ use std::{
 use broker::{
     host::Host,
     ids::{HostId, RequestId, SiteId},
-    negotiation::{Heard, Purpose},
+    negotiation::{Heard, Purpose, RequestRecord},
     protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
     trust::{Authorization, Chain, SignedText},
@@ -75,6 +75,8 @@ pub struct Running {
     pub views: BTreeMap<usize, SiteView>,
     /// Answers that wait until what is being written of a request is on disk, with their receivers.
     pub held_back: Vec<(RequestId, usize, Body)>,
+    /// Records that participants are answered from before they are on disk, for the fault of doing so.
+    pub told_early: BTreeMap<RequestId, Box<RequestRecord>>,
     /// Questions that wait for an answer.
     pub waiting: BTreeMap<u64, Waiting>,
     /// Writes under way, oldest first.
@@ -102,6 +104,7 @@ impl Running {
             machines,
             views: BTreeMap::new(),
             held_back: Vec::new(),
+            told_early: BTreeMap::new(),
             waiting: BTreeMap::new(),
             writes: BTreeMap::new(),
             granted: BTreeSet::new(),
@@ -115,8 +118,8 @@ impl Running {
     }
 
     /// The word of its user by which the node carries a request, if that is later than this one.
-    pub fn keeps_from(&self, authorization: &Authorization, request: &RequestId) -> Option<Arc<SignedText>> {
-        self.machines.negotiations.get(request)?.record().keeps_from(authorization)
+    pub fn later_authorization(&self, authorization: &Authorization, request: &RequestId) -> Option<Arc<SignedText>> {
+        self.machines.negotiations.get(request)?.record().later_authorization(authorization)
     }
 
     /// Whether the node is about to coordinate a request: it asks sites what they have of it, or writes that down.
@@ -170,6 +173,8 @@ pub struct Node {
     pub hosts_at_first: Vec<(Host, Schedule)>,
     /// At its next start it has less to offer.
     pub is_to_shrink: bool,
+    /// What had begun when it started with less to offer than at first: that stays, whatever there is.
+    pub begun: BTreeSet<AttemptId>,
     /// What its ledger has dropped at its last start, since the hosts are not there any more.
     pub dropped: BTreeSet<(AttemptId, HostId)>,
     /// What shows that it belongs to the grid, when that is closed.

@@ -122,7 +122,7 @@ pub struct Options {
     /// How long holds last.
     pub hold_for: Millis,
     /// From a confirm to the first question for the outcome.
-    pub final_word_wait: Millis,
+    pub outcome_wait: Millis,
     /// How long answers are waited for.
     pub answer_timeout: Millis,
     /// How long a request may take.
@@ -193,7 +193,7 @@ impl Options {
             has_short_durations: random.random_range(0..5) == 0,
             has_tight_windows: random.random_range(0..3) == 0,
             hold_for: one_of(random, &[Millis(1_500), Millis(4_000), Millis(10_000)]),
-            final_word_wait: one_of(random, &[Millis(30), Millis(300), Millis(1_500)]),
+            outcome_wait: one_of(random, &[Millis(30), Millis(300), Millis(1_500)]),
             answer_timeout: one_of(random, &[Millis(300), Millis(1_000)]),
             patience: one_of(random, &[Millis(5_000), Millis(20_000)]),
             is_closed: false,
@@ -244,7 +244,7 @@ impl Options {
     pub fn ledger(&self, canary: Option<Canary>) -> LedgerLimits {
         LedgerLimits {
             hold_max: if canary == Some(Canary::ForgetHoldDeadline) { Millis(u64::MAX / 4) } else { HOLD_MAX },
-            final_word_wait: self.final_word_wait,
+            outcome_wait: self.outcome_wait,
             tombstone_life: TOMBSTONE_LIFE,
             max_tombstones: if canary == Some(Canary::NoTombstones) { 1 } else { 10_000 },
             farthest_future: Span(7 * 86_400),

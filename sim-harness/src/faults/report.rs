@@ -7,6 +7,7 @@ use super::{canary::Canary, figures::Figures, runner::RunResult};
 
 #[derive(Serialize)]
 struct Document<'a> {
+    from: u64,
     #[serde(flatten)]
     figures: &'a Figures,
     canary: Option<&'static str>,
@@ -17,9 +18,10 @@ struct Document<'a> {
 }
 
 /// The figures as a table.
-pub fn table(figures: &Figures, seconds: f64) -> String {
+pub fn table(from: u64, figures: &Figures, seconds: f64) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(["", "count"]);
+    table.add_row(["first seed".to_owned(), from.to_string()]);
     for (name, value) in figures.rows() {
         table.add_row([name.to_owned(), value.to_string()]);
     }
@@ -34,8 +36,9 @@ pub fn table(figures: &Figures, seconds: f64) -> String {
 ///
 /// # Errors
 /// Never for these values; the writer's type allows it.
-pub fn json(result: &RunResult, canary: Option<Canary>, seconds: f64) -> Result<String, serde_json::Error> {
+pub fn json(from: u64, result: &RunResult, canary: Option<Canary>, seconds: f64) -> Result<String, serde_json::Error> {
     serde_json::to_string(&Document {
+        from,
         figures: &result.figures,
         canary: canary.map(Canary::name),
         violated_seed: result.found.as_ref().map(|(seed, _)| *seed),

@@ -37,10 +37,8 @@ pub struct RunResult {
 
 /// Runs one seed. A panic in the core is a violation like any other.
 pub fn run_seed(seed: u64, canary: Option<Canary>, keeps_history: bool) -> SeedResult {
-    broker::canary::set(canary.and_then(Canary::of_core));
     let mut world = World::of_seed(seed, canary, keeps_history);
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| world.run()));
-    broker::canary::set(None);
     if let Err(payload) = outcome {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -248,7 +248,7 @@ fn options(settings: &GridSettings) -> Options {
         has_short_durations: false,
         has_tight_windows: false,
         hold_for: negotiation.hold_for,
-        final_word_wait: limits.final_word_wait,
+        outcome_wait: limits.outcome_wait,
         answer_timeout: negotiation.answer_timeout,
         patience: negotiation.patience,
         is_closed: false,

@@ -16,6 +16,7 @@ use broker::{
 use rand::seq::IndexedRandom;
 
 use super::{
+    canary::Canary,
     credentials,
     message::{Body, Question},
     names,
@@ -81,10 +82,10 @@ impl World {
         let site = self.nodes[from].site.clone();
         let Some(running) = self.running(node) else { return };
         let Some(lookup) = running.lookups.get_mut(id).filter(|lookup| lookup.name == name) else { return };
-        let SiteAnswer::Found { parts, is_carried, .. } = answer else { return };
+        let SiteAnswer::Found { parts, is_coordinated, .. } = answer else { return };
         if lookup.waiting.remove(&from) {
             lookup.heard.parts.extend(parts.into_iter().map(|part| (site.clone(), part)));
-            lookup.heard.carrying.extend(Some(site).filter(|_| is_carried && from != node));
+            lookup.heard.coordinating.extend(Some(site).filter(|_| is_coordinated && from != node));
         }
         if lookup.waiting.is_empty() {
             self.looked_up(node, id, name);
@@ -103,6 +104,10 @@ impl World {
         }
         let silent = lookup.waiting.iter().filter(|silent| **silent != node);
         lookup.heard.silent = silent.map(|silent| self.nodes[*silent].site.clone()).collect();
+        if self.canary == Some(Canary::SuccessorsUntold) {
+            lookup.heard.coordinating.clear();
+            lookup.heard.silent.clear();
+        }
         lookup.heard.parts.sort_by(|a, b| (&a.0, &a.1.attempt).cmp(&(&b.0, &b.1.attempt)));
         let Some((number, request)) = self.users.get(id).map(|user| (user.number, user.request.clone())) else {
             return;

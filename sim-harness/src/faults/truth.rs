@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    ledger::Ledger,
+    negotiation::RequestRecord,
     protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
     time::Now,
 };
 
 use super::{names, node::Node};
+use crate::engine::SiteLedger;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ pub struct Truth {
 
 impl Truth {
     /// Notes what the ledger of a site shows now.
-    pub fn note(&mut self, node: usize, ledger: &Ledger, now: Now) {
+    pub fn note(&mut self, node: usize, ledger: &SiteLedger, now: Now) {
         self.by_version.entry((node, ledger.version())).or_insert_with(|| ledger.snapshot(now).hosts);
     }
 
@@ -43,6 +44,14 @@ impl Truth {
         }
     }
 
+    /// Notes what a node that has taken a request over has decided to commit.
+    pub fn note_takeover(&mut self, record: &RequestRecord) {
+        if let Some(standing) = record.standing.as_ref().filter(|_| record.commits_takeover) {
+            let names = standing.parts.iter().filter_map(|part| record.taken_over.get(&part.attempt));
+            self.complete.extend(names.cloned());
+        }
+    }
+
     /// Notes that the owner of a host has taken it away from a request.
     pub fn note_lost(&mut self, request: &RequestId, site: usize, host: &HostId) {
         self.lost.insert((request.clone(), site, host.clone()));
@@ -53,7 +62,8 @@ impl Truth {
         self.lost.contains(&(request.clone(), site, host.clone()))
     }
 
-    /// Whether all participants of an attempt had confirmed it at some time.
+    /// Whether all participants of an attempt had confirmed it at some time, or a node that had taken it over had decided to
+    /// commit it.
     pub fn was_complete(&self, attempt: &AttemptId) -> bool {
         self.complete.contains(attempt)
     }

@@ -109,6 +109,11 @@ impl Users {
         &self.keys[usize::try_from(number).unwrap_or(0) % self.keys.len()]
     }
 
+    /// What users sign with.
+    pub fn keys(&self) -> impl Iterator<Item = &SigningKey> {
+        self.keys.iter()
+    }
+
     /// The public key of the user with this number, counted round.
     pub fn key(&self, number: u64) -> PublicKey {
         PublicKey::of(self.signing_key(number))
@@ -328,7 +333,7 @@ impl World {
         let (number, stands) = (user.number, matches!(user.told, Told::Stands { .. }));
         if stands && !self.is_healed && self.random.random_range(0..100) < self.options.cancel_percent {
             // Until about then sites may still ask what became of it.
-            let after = self.random.random_range(0..=self.options.final_word_wait.0);
+            let after = self.random.random_range(0..=self.options.outcome_wait.0);
             self.after(after, WorldEvent::Cancel { number });
         }
     }

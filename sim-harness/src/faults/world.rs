@@ -123,6 +123,7 @@ impl World {
                 hosts: users::draw_hosts(&mut random, &options),
                 hosts_at_first: Vec::new(),
                 is_to_shrink: false,
+                begun: BTreeSet::new(),
                 dropped: BTreeSet::new(),
                 credentials: credentials::of_site(&options, index),
                 disk: Disk::default(),

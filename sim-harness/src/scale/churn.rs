@@ -128,6 +128,7 @@ pub fn open(site: &mut Site, settings: &Settings, at: Moment, is_introduced: boo
         gate: testing::open_gate(),
         limits: settings.ledger.clone(),
         negotiation: settings.negotiation.clone(),
+        book_fault: None,
     };
     let reservations = site.disk.reservations.values().cloned().collect();
     let seed_of = |place| drawn([settings.seed, at.0 as u64, place]);

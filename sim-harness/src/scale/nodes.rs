@@ -22,7 +22,7 @@ use super::{
     traffic::Kind,
     world::{Body, Event, World},
 };
-use crate::engine::{Actor, Machines, Medium, Moment, Write};
+use crate::engine::{Actor, Disk, Machines, Medium, Moment, Write};
 
 impl Medium for World {
     type Asker = Asker;
@@ -46,6 +46,10 @@ impl Medium for World {
 
     fn machines(&mut self, site: usize) -> Option<&mut Machines<Asker>> {
         self.sites[site].machines.as_mut()
+    }
+
+    fn disk(&self, site: usize) -> &Disk {
+        &self.sites[site].disk
     }
 
     fn is_writing(&self, _: usize, _: &Actor) -> bool {
@@ -77,9 +81,10 @@ impl Medium for World {
         self.count_hold(site, &asker, &answer);
         let to = match &asker {
             Asker::Coordinator { request, .. } => self.requests[*request].entry,
-            Asker::Participant { from, attempt } => {
-                if let (SiteAnswer::Status { decision, .. }, Some(own)) = (&mut answer, &self.sites[site].machines) {
-                    *decision = own.decision_of(attempt, &self.sites[*from].id);
+            Asker::Participant { from, attempt, .. } => {
+                if let SiteAnswer::Status { decision, .. } = &mut answer {
+                    let from = self.sites[*from].id.clone();
+                    *decision = self.decision_of(site, attempt, &from);
                 }
                 *from
             }
@@ -89,14 +94,14 @@ impl Medium for World {
         self.send(at, site, to, (Kind::Direct, bytes), Body::Answer { asker, answer });
     }
 
-    fn inquire(&mut self, site: usize, to: &SiteId, attempt: AttemptId) {
+    fn inquire(&mut self, site: usize, to: &SiteId, attempt: AttemptId, round: u32) {
         let Some(to) = self.index.get(to).copied() else { return };
         if to == site {
-            return self.inquire_of_itself(site, attempt);
+            return self.inquire_of_itself(site, attempt, round);
         }
         let request = SiteRequest::Inquire(attempt.clone());
         let bytes = costs::request_bytes(&request);
-        let asker = Asker::Participant { from: site, attempt };
+        let asker = Asker::Participant { from: site, attempt, round };
         self.send(self.now(), site, to, (Kind::Direct, bytes), Body::Ask { asker, request });
     }
 
@@ -146,7 +151,7 @@ impl World {
                 self.note_version(node, site, request, &answer);
                 self.answer_request(request, (id, attempt, purpose), Ok(answer));
             }
-            Asker::Participant { attempt, .. } => self.receive_status(node, id, attempt, &answer),
+            Asker::Participant { attempt, round, .. } => self.receive_status(node, id, (attempt, round), &answer),
         }
     }
 

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use broker::{
     host::Host,
     ids::{RequestId, SiteId},
-    ledger::{Ledger, ScheduleUpdateParts},
+    ledger::ScheduleUpdateParts,
     negotiation::{Negotiation, Purpose},
     protocol::{Advert, AttemptId, ChangeKind, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
 };
 use discovery::outbox::{Pacer, PendingChanges};
 
-use crate::engine::{Disk, Machines, Moment};
+use crate::engine::{Disk, Machines, Moment, SiteLedger};
 
 /// One run of a site's node.
 #[derive(Debug)]
@@ -57,8 +57,8 @@ pub struct Touch {
 pub enum Asker {
     /// The coordinator of a request, which waits `until` then, and has `planned` on that version of the schedules.
     Coordinator { request: usize, attempt: u32, purpose: Purpose, until: Moment, planned: Option<LedgerVersion> },
-    /// Another participant, which asks for the outcome of an attempt.
-    Participant { from: usize, attempt: AttemptId },
+    /// Another participant, which asks for the outcome of an attempt in a round of its ledger's questions.
+    Participant { from: usize, attempt: AttemptId, round: u32 },
 }
 
 /// See the module's documentation.
@@ -115,7 +115,7 @@ impl Site {
     }
 
     /// The ledger, while the node runs.
-    pub fn ledger(&self) -> Option<&Ledger> {
+    pub fn ledger(&self) -> Option<&SiteLedger> {
         self.machines.as_ref().map(|machines| &machines.ledger)
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use broker::ledger::Books;
+
 use super::{
     figures::Figures,
     geography::NetworkKind,

@@ -61,7 +61,7 @@ fn reservations(remembered: &Remembered) -> Vec<(i64, Vec<&str>, &str, u32, bool
         .iter()
         .map(|kept| {
             let hosts = kept.grants.iter().map(|grant| grant.host.as_str()).collect();
-            assert!(kept.user_key.is_some() && kept.statement.is_some() && kept.steward.is_none());
+            assert!(kept.user_key.is_some() && kept.statement.is_some() && kept.coordinator.is_none());
             (kept.window.start.0, hosts, kept.user.as_str(), kept.attempt.attempt, kept.settled)
         })
         .collect();

@@ -1,4 +1,5 @@
-//! No host is ever over-committed: what is granted at a time, added up one by one, is at most what there is.
+//! No host is ever over-committed: what is granted at a time, added up one by one, is at most what there is. One exception:
+//! what had begun when its owner took capacity away stays, and nothing else is granted where there is too little then.
 //!
 //! Invariant: shares no code with the ledger's own arithmetic. Looks at the site's present and future, as its own clock
 //! has it: a window may start a little in the past, where the ledger has forgotten what was granted.
@@ -6,7 +7,7 @@
 use broker::{
     host::Host,
     ids::{HostId, RequestId},
-    ledger::{BookingState, Ledger},
+    ledger::BookingState,
     protocol::Grant,
     resources::{Amounts, amount_of},
     schedule::Schedule,
@@ -14,6 +15,7 @@ use broker::{
 };
 
 use super::super::node::Node;
+use crate::engine::SiteLedger;
 
 /// One amount granted on a host.
 struct Granted<'a> {
@@ -21,12 +23,14 @@ struct Granted<'a> {
     host: &'a HostId,
     window: Window,
     amounts: &'a Amounts,
+    /// It had begun when its owner took capacity away.
+    stays: bool,
 }
 
 type Finding = Box<(RequestId, String)>;
 
 /// Checks what the ledger has promised, and that no hold outlives its deadline.
-pub fn check_ledger(hosts: &[(Host, Schedule)], ledger: &Ledger, now: Now) -> Result<(), Finding> {
+pub fn check_ledger(node: &Node, ledger: &SiteLedger, now: Now) -> Result<(), Finding> {
     let mut granted = Vec::new();
     for booking in ledger.bookings() {
         if let BookingState::Held { deadline } = booking.state
@@ -40,9 +44,10 @@ pub fn check_ledger(hosts: &[(Host, Schedule)], ledger: &Ledger, now: Now) -> Re
             host: &grant.host,
             window: booking.window,
             amounts: &grant.amounts,
+            stays: node.begun.contains(&booking.attempt),
         }));
     }
-    check(hosts, &granted, now.utc)
+    check(&node.hosts, &granted, now.utc)
 }
 
 /// Checks what the disk says was promised, except for what the ledger has dropped and not yet written.
@@ -57,6 +62,7 @@ pub fn check_disk(node: &Node, now: Now) -> Result<(), Finding> {
             host: &grant.host,
             window: reservation.window,
             amounts: &grant.amounts,
+            stays: node.begun.contains(&reservation.attempt),
         }));
     }
     check(&node.hosts, &granted, now.utc)
@@ -65,18 +71,19 @@ pub fn check_disk(node: &Node, now: Now) -> Result<(), Finding> {
 /// Whether one more grant would be too much beside what the ledger has promised, or its host is not there.
 pub fn has_no_room(
     hosts: &[(Host, Schedule)],
-    ledger: &Ledger,
+    ledger: &SiteLedger,
     (window, grant): (Window, &Grant),
     request: &RequestId,
     now: Now,
 ) -> bool {
-    let mut granted = vec![Granted { request, host: &grant.host, window, amounts: &grant.amounts }];
+    let mut granted = vec![Granted { request, host: &grant.host, window, amounts: &grant.amounts, stays: false }];
     for booking in ledger.bookings() {
         granted.extend(booking.grants.iter().map(|grant| Granted {
             request: &booking.attempt.request,
             host: &grant.host,
             window: booking.window,
             amounts: &grant.amounts,
+            stays: false,
         }));
     }
     !hosts.iter().any(|(host, _)| host.id == grant.host) || check(hosts, &granted, now.utc).is_err()
@@ -95,8 +102,9 @@ fn check(hosts: &[(Host, Schedule)], granted: &[Granted<'_>], now: Time) -> Resu
                 let mut sum = own.map_or(0, |own| own.used_at(at).0);
                 let mut last = None;
                 for one in under_way {
-                    sum += amount_of(one.amounts, name).0;
-                    last = Some(one.request);
+                    let amount = amount_of(one.amounts, name).0;
+                    sum += amount;
+                    last = if one.stays || amount == 0 { last } else { Some(one.request) };
                 }
                 if let Some(request) = last
                     && sum > capacity.0

@@ -26,7 +26,7 @@ impl World {
         if booked.user_key != Some(user.user) {
             return Err(format!("#{number} is booked for another user"));
         }
-        for by in std::iter::once(&booked.attempt.entry_point).chain(&booked.steward) {
+        for by in std::iter::once(&booked.attempt.entry_point).chain(&booked.coordinator) {
             if !names::index_of(by).is_some_and(|by| user.signed_for.contains(&by)) {
                 return Err(format!("#{number} is in the hands of {by}, whom nobody asked"));
             }

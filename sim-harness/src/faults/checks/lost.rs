@@ -118,7 +118,7 @@ impl World {
         Ok(())
     }
 
-    /// The name that sites know a try by.
+    /// The name that sites know an attempt by.
     fn name_of(&self, node: usize, id: &RequestId, attempt: u32) -> AttemptId {
         let record = self.nodes[node].disk.requests.get(id);
         let of_another = record.and_then(|record| record.taken_over.get(&attempt)).cloned();

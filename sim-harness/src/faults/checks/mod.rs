@@ -22,7 +22,7 @@ impl World {
         let now = self.clock(node);
         let Some(running) = self.nodes[node].running() else { return };
         self.truth.note(node, &running.machines.ledger, now);
-        if let Err(found) = capacity::check_ledger(&self.nodes[node].hosts, &running.machines.ledger, now) {
+        if let Err(found) = capacity::check_ledger(&self.nodes[node], &running.machines.ledger, now) {
             let (request, what) = *found;
             self.violate("never over-committed", Some(&request), format!("s{node}: {what}"));
             return;

@@ -8,6 +8,7 @@
 use broker::{
     amount::Amount,
     ids::RequestId,
+    ledger::Books,
     negotiation::Standing,
     request::Request,
     resources::{Amounts, amount_of},

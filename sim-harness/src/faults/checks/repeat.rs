@@ -4,18 +4,19 @@
 //! may be granted when it comes again, and then lapses.
 
 use broker::{
-    ledger::{BookingState, Ledger},
+    ledger::BookingState,
     protocol::{AttemptId, Grant},
     time::Window,
 };
 
 use super::super::world::World;
+use crate::engine::SiteLedger;
 
 /// What stands of an attempt: window, grants and whether it is only held.
 pub type Standing = Option<(Window, Vec<Grant>, bool)>;
 
 /// What stands of an attempt.
-pub fn standing(ledger: &Ledger, attempt: &AttemptId) -> Standing {
+pub fn standing(ledger: &SiteLedger, attempt: &AttemptId) -> Standing {
     let booking = ledger.bookings().find(|booking| booking.attempt == *attempt)?;
     Some((booking.window, booking.grants.clone(), matches!(booking.state, BookingState::Held { .. })))
 }

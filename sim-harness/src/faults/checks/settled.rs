@@ -5,7 +5,7 @@
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{Booking, BookingState},
+    ledger::{Booking, BookingState, Books},
     negotiation::{Negotiation, Stage, Standing},
     protocol::AttemptStatus,
     time::{Millis, Span},
@@ -134,7 +134,8 @@ impl World {
 
     /// Whether the entry point and all participants run, so that nothing is in the way of a final word.
     fn all_run(&self, booking: &Booking) -> bool {
-        let all = booking.participants.iter().chain([&booking.attempt.entry_point]);
+        let coordinator = booking.coordinator.as_ref().unwrap_or(&booking.attempt.entry_point);
+        let all = booking.participants.iter().chain([coordinator]);
         all.filter_map(names::index_of).all(|site| self.nodes[site].running().is_some())
     }
 
@@ -157,11 +158,14 @@ impl World {
         if let Some(negotiation) = with.and_then(|running| running.machines.negotiations.get(&attempt.request)) {
             let stands = matches!(negotiation.stage(), Stage::Stands(_) | Stage::Degraded { .. });
             let site = &self.nodes[index].site;
-            if stands && negotiation.statuses().of(attempt, site) == AttemptStatus::Confirmed {
+            if stands
+                && negotiation.record().status_of(&self.nodes[user.entry_point].site, attempt, site)
+                    == AttemptStatus::Confirmed
+            {
                 return true;
             }
         }
-        let acting = booking.steward.as_ref().unwrap_or(&attempt.entry_point);
+        let acting = booking.coordinator.as_ref().unwrap_or(&attempt.entry_point);
         if names::index_of(acting).is_some_and(|acting| self.has_nobody_told(acting, &attempt.request)) {
             return true;
         }

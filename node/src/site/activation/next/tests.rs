@@ -30,7 +30,7 @@ fn booking(hosts: u8) -> Booking {
         user_key: None,
         statement: None,
         state: BookingState::Settled,
-        steward: None,
+        coordinator: None,
     }
 }
 

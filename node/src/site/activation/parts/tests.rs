@@ -70,7 +70,7 @@ fn booking(plan: &Plan) -> Booking {
         user_key: None,
         statement: None,
         state: BookingState::Settled,
-        steward: None,
+        coordinator: None,
     }
 }
 

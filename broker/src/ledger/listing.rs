@@ -1,12 +1,12 @@
 //! What a site tells the rest of the grid of its reservations: enough for a picture of who has what and when.
 //!
-//! Invariant: holds are not told, an answer is bounded in bytes, and nothing is told at all where the owner does not want
+//! Invariant: holds are not reported, an answer is bounded in bytes, and nothing is told at all where the owner does not want
 //! that.
 
 use std::ops::Bound;
 
-use super::{Booking, Ledger};
-use crate::protocol::{AttemptId, SiteAnswer, ToldBooking};
+use super::{Booking, Books, Ledger};
+use crate::protocol::{AttemptId, PublicBooking, SiteAnswer};
 
 /// About how many bytes of bookings one answer carries. A booking came in a message of half of that at most, so an answer
 /// stays below the largest that is read.
@@ -14,10 +14,10 @@ const ANSWER_BYTES: usize = 512 << 10;
 /// Most bookings of one answer: small ones take more in memory than on their way.
 const ANSWER_BOOKINGS: usize = 4_096;
 
-impl Ledger {
+impl<B: Books> Ledger<B> {
     /// The reservations after `after`, as many as one answer carries.
-    pub(super) fn tell_bookings(&self, after: Option<&AttemptId>) -> SiteAnswer {
-        let mut bookings: Vec<ToldBooking> = Vec::new();
+    pub(super) fn list_bookings(&self, after: Option<&AttemptId>) -> SiteAnswer {
+        let mut bookings: Vec<PublicBooking> = Vec::new();
         let mut is_complete = true;
         let is_withheld = !self.gate.lock().policy().tells_bookings;
         if !is_withheld {
@@ -30,7 +30,7 @@ impl Ledger {
                     break;
                 }
                 bytes += bytes_of(booking);
-                bookings.push(ToldBooking {
+                bookings.push(PublicBooking {
                     attempt: booking.attempt.clone(),
                     window: booking.window,
                     grants: booking.grants.clone(),

@@ -1,0 +1,107 @@
+//! The schedules of one host: what its owner needs, what is reserved, and what is promised.
+//!
+//! Invariant: these are the only operations by which what a ledger grants changes, and [`Books::admit`] is the one admission
+//! function. The product implements [`Books`] in one way, [`HostLedger`]; a simulator puts another one around it to show that it
+//! would find a fault here.
+
+use crate::{
+    host::Host,
+    resources::Amounts,
+    schedule::{Schedule, Shortage},
+    time::{Time, Window},
+};
+
+/// See the module's documentation.
+pub trait Books {
+    /// The host as offered.
+    fn host(&self) -> &Host;
+
+    /// The owner's own work as configured.
+    fn own(&self) -> &Schedule;
+
+    /// The owner's own work and all reservations: what others are told.
+    fn reserved(&self) -> &Schedule;
+
+    /// What is reserved, and all holds.
+    fn promised(&self) -> &Schedule;
+
+    /// Whether `amounts` fit into `window` beside everything that is promised.
+    ///
+    /// # Errors
+    /// The first resource that is short.
+    fn admit(&self, window: Window, amounts: &Amounts) -> Result<(), Shortage>;
+
+    /// Promises amounts that were admitted.
+    fn hold(&mut self, window: Window, amounts: &Amounts);
+
+    /// Reserves amounts that are held.
+    fn confirm(&mut self, window: Window, amounts: &Amounts);
+
+    /// Takes back what was held, or what was held and confirmed.
+    fn release(&mut self, window: Window, amounts: &Amounts, was_confirmed: bool);
+
+    /// Forgets what lies before `time`.
+    fn forget_before(&mut self, time: Time);
+}
+
+/// One host of the site with its schedules.
+#[derive(Debug, Clone)]
+pub struct HostLedger {
+    host: Host,
+    own: Schedule,
+    reserved: Schedule,
+    promised: Schedule,
+}
+
+impl HostLedger {
+    /// A host of which nothing but the owner's own work is reserved.
+    #[must_use]
+    pub fn new(host: Host, own: Schedule) -> HostLedger {
+        HostLedger { host, reserved: own.clone(), promised: own.clone(), own }
+    }
+}
+
+impl Books for HostLedger {
+    fn host(&self) -> &Host {
+        &self.host
+    }
+
+    fn own(&self) -> &Schedule {
+        &self.own
+    }
+
+    fn reserved(&self) -> &Schedule {
+        &self.reserved
+    }
+
+    fn promised(&self) -> &Schedule {
+        &self.promised
+    }
+
+    fn admit(&self, window: Window, amounts: &Amounts) -> Result<(), Shortage> {
+        self.promised.admits(&self.host.capacity, window, amounts)
+    }
+
+    fn hold(&mut self, window: Window, amounts: &Amounts) {
+        self.promised.add(window, amounts);
+    }
+
+    fn confirm(&mut self, window: Window, amounts: &Amounts) {
+        self.reserved.add(window, amounts);
+    }
+
+    fn release(&mut self, window: Window, amounts: &Amounts, was_confirmed: bool) {
+        let freed = self.promised.remove(window, amounts);
+        debug_assert!(freed.is_ok(), "a booking takes back what it has put in");
+        if was_confirmed {
+            let freed = self.reserved.remove(window, amounts);
+            debug_assert!(freed.is_ok(), "a reservation takes back what it has put in");
+        }
+    }
+
+    fn forget_before(&mut self, time: Time) {
+        for schedule in [&mut self.own, &mut self.reserved, &mut self.promised] {
+            schedule.forget_before(time);
+        }
+    }
+}

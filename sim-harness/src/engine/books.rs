@@ -1,0 +1,86 @@
+//! The books of a simulated host: those of the product, with a deliberate fault where one is switched on.
+//!
+//! Invariant: without a fault every call goes to [`HostLedger`] unchanged.
+
+use broker::{
+    host::Host,
+    ledger::{Books, HostLedger, Ledger},
+    resources::Amounts,
+    schedule::{Schedule, Shortage},
+    time::{Time, Window},
+};
+
+/// The ledger of a simulated site.
+pub type SiteLedger = Ledger<FaultyBooks>;
+
+/// A deliberate fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BookFault {
+    /// Admission does not see the holds of others.
+    AdmitBesideHolds,
+    /// What is given back is freed twice.
+    DoubleRelease,
+    /// A lapsed hold is never given back.
+    LapsedHoldKept,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct FaultyBooks {
+    books: HostLedger,
+    fault: Option<BookFault>,
+}
+
+impl FaultyBooks {
+    /// The books of a host of which only the owner's own work is reserved.
+    pub fn new((host, own): (Host, Schedule), fault: Option<BookFault>) -> FaultyBooks {
+        FaultyBooks { books: HostLedger::new(host, own), fault }
+    }
+}
+
+impl Books for FaultyBooks {
+    fn host(&self) -> &Host {
+        self.books.host()
+    }
+
+    fn own(&self) -> &Schedule {
+        self.books.own()
+    }
+
+    fn reserved(&self) -> &Schedule {
+        self.books.reserved()
+    }
+
+    fn promised(&self) -> &Schedule {
+        self.books.promised()
+    }
+
+    fn admit(&self, window: Window, amounts: &Amounts) -> Result<(), Shortage> {
+        match self.fault {
+            Some(BookFault::AdmitBesideHolds) => self.reserved().admits(&self.host().capacity, window, amounts),
+            _ => self.books.admit(window, amounts),
+        }
+    }
+
+    fn hold(&mut self, window: Window, amounts: &Amounts) {
+        self.books.hold(window, amounts);
+    }
+
+    fn confirm(&mut self, window: Window, amounts: &Amounts) {
+        self.books.confirm(window, amounts);
+    }
+
+    fn release(&mut self, window: Window, amounts: &Amounts, was_confirmed: bool) {
+        if self.fault == Some(BookFault::LapsedHoldKept) && !was_confirmed {
+            return;
+        }
+        self.books.release(window, amounts, was_confirmed);
+        if self.fault == Some(BookFault::DoubleRelease) {
+            self.books.release(window, amounts, false);
+        }
+    }
+
+    fn forget_before(&mut self, time: Time) {
+        self.books.forget_before(time);
+    }
+}
