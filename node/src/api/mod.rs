@@ -235,6 +235,7 @@ mod tests {
         }
         for key in ["oneOf", "anyOf", "allOf"] {
             for inner in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                assert!(key != "allOf" || inner.get("properties").is_none(), "{place}: a part without a name");
                 check(&format!("{place}.{key}"), inner, components);
             }
         }

@@ -25,16 +25,32 @@ use super::{
 use crate::entry::driver;
 
 /// The plan object of the formats, with the site of each host and the age of the schedule that was used.
+// A tag of serde's would be described as an object without a name, which generators of clients do not understand.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
+#[serde(untagged)]
 pub enum LivePlan {
     Allocated(AllocatedPlan),
     Rejected(RejectedPlan),
 }
 
+/// The outcome of an [`AllocatedPlan`].
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Allocated {
+    Allocated,
+}
+
+/// The outcome of a [`RejectedPlan`].
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Rejected {
+    Rejected,
+}
+
 /// A placement; nothing is held.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AllocatedPlan {
+    pub outcome: Allocated,
     #[schema(value_type = Option<String>)]
     pub id: Option<RequestId>,
     #[schema(value_type = i64)]
@@ -54,6 +70,7 @@ pub struct AllocatedPlan {
 /// No placement.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RejectedPlan {
+    pub outcome: Rejected,
     #[schema(value_type = Option<String>)]
     pub id: Option<RequestId>,
     pub reason: ReasonView,
@@ -159,6 +176,7 @@ fn live_plan(
     let id = request.id().cloned();
     match outcome {
         PlanOutcome::Allocated(allocation) => LivePlan::Allocated(AllocatedPlan {
+            outcome: Allocated::Allocated,
             id,
             start: allocation.start,
             end: allocation.start + request.duration(),
@@ -180,6 +198,7 @@ fn live_plan(
                 .collect(),
         }),
         PlanOutcome::Rejected(rejection) => LivePlan::Rejected(RejectedPlan {
+            outcome: Rejected::Rejected,
             id,
             reason: ReasonView::of(&rejection.reason),
             start_proven: rejection.start_proven,
