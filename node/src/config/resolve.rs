@@ -24,7 +24,11 @@ use super::{
     ConfigError, DEFAULT_API, GossipConfig, HostSource, LogConfig, LogFormat, NodeConfig, OwnHost, Percent,
     Surroundings, file::ConfigFile, hosts, machine,
 };
-use crate::{contact, text::time, trust::GridFile};
+use crate::{
+    contact,
+    text::time,
+    trust::{GridFile, Wallet},
+};
 
 /// The libraries below tell things at "info" that only their developers want to know.
 const DEFAULT_LOG_FILTER: &str = "info,libp2p_swarm=warn,libp2p_kad=error";
@@ -136,9 +140,9 @@ impl Layers {
             Some(placed) => placed.value,
             None => surroundings.default_data_dir()?,
         };
-        let name = self.name(surroundings)?;
         let mut bootstrap = self.multiaddrs("bootstrap", &[], |file| file.bootstrap.clone())?;
         let grid = self.grid(&data_dir, &bootstrap)?;
+        let name = self.name(&data_dir, grid.as_ref(), surroundings)?;
         if bootstrap.value.is_empty() {
             bootstrap.value = grid.as_ref().map(|grid| grid.bootstrap.clone()).unwrap_or_default();
         }
@@ -184,8 +188,16 @@ impl Layers {
         Ok(LogConfig { format, filter: filter.value })
     }
 
-    fn name(&self, surroundings: &Surroundings) -> Result<Placed<String>, ConfigError> {
-        let default = surroundings.host_name.clone().filter(|name| is_name(name)).unwrap_or_else(|| "site".to_owned());
+    /// The configured name, else the one that the site was invited by, else the machine's.
+    fn name(
+        &self,
+        data_dir: &Path,
+        grid: Option<&GridFile>,
+        surroundings: &Surroundings,
+    ) -> Result<Placed<String>, ConfigError> {
+        let invited = grid.map(|grid| Wallet::at(data_dir).site_name(grid)).transpose()?.flatten();
+        let known = invited.into_iter().chain(surroundings.host_name.clone()).find(|name| is_name(name));
+        let default = known.unwrap_or_else(|| "site".to_owned());
         let name = self.or("name", default, |file| file.name.clone());
         if is_name(&name.value) {
             Ok(name)

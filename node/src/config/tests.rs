@@ -6,6 +6,7 @@ use broker::{request::Effort, time::Millis};
 use clap::Parser;
 
 use super::*;
+use crate::trust::{Wallet, found, tests as credentials};
 
 #[derive(Parser)]
 struct Line {
@@ -239,4 +240,21 @@ fn every_key_is_printed_with_a_comment() {
             lines.iter().position(|line| line.starts_with(&format!("{key} = "))).unwrap_or_else(|| panic!("{key}"));
         assert!(lines[at - 1].starts_with("# "), "{key}");
     }
+}
+
+#[test]
+fn a_site_keeps_the_name_that_it_was_invited_by_unless_the_configuration_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path().join(".local/share/kolo");
+    fs::create_dir_all(&data_dir).unwrap();
+    let (grid, _) = credentials::grid();
+    grid.create(&data_dir).unwrap();
+    assert_eq!(load_in(directory.path(), ONE_HOST, &[]).unwrap().name, "tester");
+    let site = discovery::Identity::load_or_create(&data_dir.join("identity.key")).unwrap().site_id().clone();
+    let user = broker::trust::PublicKey::of(&credentials::key(2));
+    let now = credentials::NOW;
+    let (of_site, _) = found(&grid, &credentials::key(1), (&site, "maribor"), (&user, "ada"), now).unwrap();
+    Wallet::at(&data_dir).keep(&grid, broker::trust::Role::Site, &of_site, now).unwrap();
+    assert_eq!(load_in(directory.path(), ONE_HOST, &[]).unwrap().name, "maribor");
+    assert_eq!(load_in(directory.path(), ONE_HOST, &["--name", "celje"]).unwrap().name, "celje");
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use broker::{
     document::read_object,
     time::Time,
-    trust::{Chain, Role},
+    trust::{Chain, Credential, Role},
 };
 use ed25519_dalek::SigningKey;
 
@@ -80,6 +80,16 @@ impl Wallet {
         read_object(text.as_bytes())
             .map(Some)
             .map_err(|error| TrustFileError::Malformed { path, detail: format!("expected a credential: {error}") })
+    }
+
+    /// The name in the site's credential, if there is one; whether that still counts is not checked.
+    ///
+    /// # Errors
+    /// [`TrustFileError`] when the file holds no credential.
+    pub fn site_name(&self, grid: &GridFile) -> Result<Option<String>, TrustFileError> {
+        let Some(chain) = self.credential(&grid.id, Role::Site)? else { return Ok(None) };
+        let credential = chain.links().last().map(|link| link.open::<Credential>()).transpose()?;
+        Ok(credential.map(|credential| credential.name))
     }
 
     /// Keeps a credential, in place of one that no longer counts at `now`.
