@@ -74,8 +74,8 @@ pub struct Ledger<B = HostLedger> {
     forgotten: Time,
     /// Schedules may hold more than the bookings before this time: what has passed of a booking is not given back.
     settled_before: Time,
-    /// Reservations that had begun when the owner took capacity away that they still use.
-    beyond_capacity: BTreeSet<AttemptId>,
+    /// Reservations that had begun when the ledger was opened: they stay, even if the owner has taken their capacity away.
+    begun: BTreeSet<AttemptId>,
     outputs: VecDeque<Output>,
 }
 
@@ -129,7 +129,7 @@ impl<B: Books> Ledger<B> {
             terms,
             forgotten: Time::ZERO,
             settled_before: Time::ZERO,
-            beyond_capacity: BTreeSet::new(),
+            begun: BTreeSet::new(),
             outputs: VecDeque::new(),
         };
         let mut misfits = Vec::new();
@@ -162,8 +162,8 @@ impl<B: Books> Ledger<B> {
                 host.confirm(reservation.window, &grant.amounts);
             }
         }
-        if has_begun && !fits {
-            self.beyond_capacity.insert(reservation.attempt.clone());
+        if has_begun {
+            self.begun.insert(reservation.attempt.clone());
         }
         // One that has lost all its hosts stays as well: that it was confirmed must not be forgotten, or this site would
         // tell the others that the attempt had never been complete.
@@ -309,7 +309,7 @@ impl<B: Books> Ledger<B> {
             .collect();
         for attempt in ended {
             self.take(&attempt);
-            self.beyond_capacity.remove(&attempt);
+            self.begun.remove(&attempt);
             self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
         }
         for host in self.hosts.values_mut() {
@@ -330,7 +330,7 @@ impl<B: Books> Ledger<B> {
     /// Takes everything of `attempt` back, if it is there.
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
         let Some(booking) = self.take(attempt) else { return };
-        self.beyond_capacity.remove(attempt);
+        self.begun.remove(attempt);
         if booking.state.is_settled() {
             self.tombstones.note_complete(attempt);
         }
@@ -399,15 +399,15 @@ impl<B: Books> Ledger<B> {
     fn check_books(&self, host: &B) -> Result<(), String> {
         let id = &host.host().id;
         let from = self.forgotten.max(self.settled_before);
-        let (mut reserved, mut promised, mut beyond) = (host.own().clone(), host.own().clone(), Schedule::default());
+        let (mut reserved, mut promised, mut stays) = (host.own().clone(), host.own().clone(), host.own().clone());
         for booking in self.bookings.values() {
             for grant in booking.grants.iter().filter(|grant| grant.host == *id) {
                 promised.add(booking.window, &grant.amounts);
                 if !booking.is_held() {
                     reserved.add(booking.window, &grant.amounts);
                 }
-                if self.beyond_capacity.contains(&booking.attempt) {
-                    beyond.add(booking.window, &grant.amounts);
+                if self.begun.contains(&booking.attempt) {
+                    stays.add(booking.window, &grant.amounts);
                 }
             }
         }
@@ -427,8 +427,7 @@ impl<B: Books> Ledger<B> {
                 schedule.occupancy(name).map_or_else(Default::default, |occupancy| occupancy.used_at(at))
             };
             for (at, used) in occupancy.steps() {
-                let stays = used_at(host.own(), at) + used_at(&beyond, at);
-                if used > capacity.max(stays) {
+                if used > capacity.max(used_at(&stays, at)) {
                     return Err(format!("host {id}: {used} of {name} promised at {}, capacity {capacity}", at.0));
                 }
             }
