@@ -311,7 +311,6 @@ impl Activator {
             Outcome::Done => ("done".to_owned(), "done"),
             Outcome::Failed(why) => (format!("failed: {why}"), "failed"),
         };
-        self.around.metrics.activated(event.name(), outcome);
         let is_over = record.finish(run.outcome, now, self.tries);
         if outcome == "done" {
             info!(%request, booking, event = event.name(), run = count, "the hook has run");
@@ -320,7 +319,6 @@ impl Activator {
             warn!(%request, booking, event = event.name(), run = count, tried_again, how, "the hook has failed");
         }
         if is_over && outcome == "failed" {
-            self.around.metrics.activated(event.name(), "given_up");
             self.around.shown.note(record);
         } else if !is_over {
             let wait = BACK_OFF.saturating_mul(1 << failures.min(10)).min(BACK_OFF_MAX);
@@ -333,7 +331,13 @@ impl Activator {
         if let Ok(Err(error)) = written {
             warn!(%error, log = %self.log.path().display(), "what the hook said is not kept");
         }
-        self.around.store.commit(vec![change]).await
+        self.around.store.commit(vec![change]).await?;
+        // What is counted is on disk: a run that was counted and lost in a crash would be repeated.
+        self.around.metrics.activated(event.name(), outcome);
+        if is_over && outcome == "failed" {
+            self.around.metrics.activated(event.name(), "given_up");
+        }
+        Ok(())
     }
 }
 
