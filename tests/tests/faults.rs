@@ -38,7 +38,7 @@ fn each_half_of_a_cut_grid_goes_on_and_all_agree_after_it_is_healed() {
         return;
     }
     let size = ["--nodes", "6", "--hosts", "24", "--free", "--hosts-per-request", "2", "--entry-points", "6"];
-    let figures = figures(&[&size[..], &["--partition", "12s", "--seed", "3"]].concat());
+    let figures = figures(&[&size[..], &["--partition", "20s", "--seed", "3"]].concat());
     for half in figures["halves"].as_array().unwrap() {
         assert!(half["reserved"].as_u64().unwrap() > 0, "{figures}");
     }
