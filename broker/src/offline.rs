@@ -12,7 +12,7 @@ use crate::{
     document::read_object,
     ids::{HostId, RequestId},
     phases::{Candidate, Phase, PhaseObserver, PhaseStopwatch, Settings, SettingsError, find, plan},
-    plan::{Allocation, CutCounts, PlanOutcome, Reason, Rejection},
+    plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection},
     request::{Request, RequestDocument, RequestError},
     resources::Amounts,
     snapshot::{GridSnapshot, SnapshotHost},
@@ -118,9 +118,9 @@ impl OfflinePlanner {
         // The shares of phase VI are not reported: offline nothing is reserved.
         let [phases_us @ .., _] = stopwatch.stop();
         if self.commit
-            && let PlanOutcome::Allocated(allocation) = &outcome
+            && let PlanOutcome::Allocated(plan) = &outcome
         {
-            self.occupy(&request, allocation);
+            self.occupy(&request, plan);
         }
         Ok(PlanLine { id, outcome, phases_us })
     }
@@ -154,7 +154,7 @@ impl OfflinePlanner {
             };
             let candidates: Vec<Candidate<'_>> = chosen.iter().map(|index| pool[*index]).collect();
             let outcome = plan(request, earliest, latest, &candidates, effort, self.seed, observer);
-            if outcome.allocation().is_some() || chosen.len() == eligible.len() {
+            if outcome.plan().is_some() || chosen.len() == eligible.len() {
                 return outcome;
             }
             match self.settings.next_m(m) {
@@ -176,9 +176,9 @@ impl OfflinePlanner {
     }
 
     /// Occupies the snapshot by a plan.
-    fn occupy(&mut self, request: &Request, allocation: &Allocation) {
-        let window = Window::starting(allocation.start, request.duration());
-        for grant in &allocation.grants {
+    fn occupy(&mut self, request: &Request, plan: &Plan) {
+        let window = Window::starting(plan.start, request.duration());
+        for grant in &plan.grants {
             if let Some(index) = self.by_id.get(&grant.host) {
                 self.hosts[*index].schedule.add(window, &grant.amounts);
             }
@@ -231,18 +231,15 @@ impl Serialize for PlanLine {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &self.id)?;
         match &self.outcome {
-            PlanOutcome::Allocated(allocation) => {
-                let hosts: Vec<_> = allocation
-                    .grants
-                    .iter()
-                    .map(|grant| HostLine { id: &grant.host, amounts: &grant.amounts })
-                    .collect();
+            PlanOutcome::Allocated(plan) => {
+                let hosts: Vec<_> =
+                    plan.grants.iter().map(|grant| HostLine { id: &grant.host, amounts: &grant.amounts }).collect();
                 map.serialize_entry("outcome", "allocated")?;
-                map.serialize_entry("start", &allocation.start)?;
+                map.serialize_entry("start", &plan.start)?;
                 map.serialize_entry("hosts", &hosts)?;
-                map.serialize_entry("efficiency", &allocation.efficiency)?;
-                map.serialize_entry("efficiency_bound", &allocation.efficiency_bound)?;
-                map.serialize_entry("start_proven", &allocation.start_proven)?;
+                map.serialize_entry("efficiency", &plan.efficiency)?;
+                map.serialize_entry("efficiency_bound", &plan.efficiency_bound)?;
+                map.serialize_entry("start_proven", &plan.start_proven)?;
             }
             PlanOutcome::Rejected(rejection) => {
                 let reason = ReasonLine { code: rejection.reason.code(), detail: rejection.reason.detail() };

@@ -1,6 +1,6 @@
 //! What the planner answers: a start with N hosts and their amounts, or why there is none. Nothing is held yet.
 //!
-//! Invariant: an [`Allocation`] names exactly N distinct hosts, and per resource its amounts add up to
+//! Invariant: a [`Plan`] names exactly N distinct hosts, and per resource its amounts add up to
 //! `max(e_i, N d_i)`. `start_proven` is only set when every earlier start was excluded by proof.
 
 use std::fmt::Write;
@@ -28,7 +28,7 @@ pub struct HostGrant {
 
 /// A plan: a start and N hosts with amounts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Allocation {
+pub struct Plan {
     /// The start `t_s`.
     pub start: Time,
     /// The chosen hosts, ordered by site and host.
@@ -41,7 +41,7 @@ pub struct Allocation {
     pub start_proven: bool,
 }
 
-impl Allocation {
+impl Plan {
     /// Whether no other host set at this start is better.
     #[must_use]
     pub fn is_optimal_at_start(&self) -> bool {
@@ -220,7 +220,7 @@ fn describe(nearest: &NearestMiss, asked: u64, show_time: impl Fn(Time) -> Strin
 #[serde(rename_all = "snake_case")]
 pub enum PlanOutcome {
     /// A plan.
-    Allocated(Allocation),
+    Allocated(Plan),
     /// None, and why.
     Rejected(Rejection),
 }
@@ -228,9 +228,9 @@ pub enum PlanOutcome {
 impl PlanOutcome {
     /// The plan, if there is one.
     #[must_use]
-    pub fn allocation(&self) -> Option<&Allocation> {
+    pub fn plan(&self) -> Option<&Plan> {
         match self {
-            PlanOutcome::Allocated(allocation) => Some(allocation),
+            PlanOutcome::Allocated(plan) => Some(plan),
             PlanOutcome::Rejected(_) => None,
         }
     }
@@ -239,7 +239,7 @@ impl PlanOutcome {
     #[must_use]
     pub fn start_proven(&self) -> bool {
         match self {
-            PlanOutcome::Allocated(allocation) => allocation.start_proven,
+            PlanOutcome::Allocated(plan) => plan.start_proven,
             PlanOutcome::Rejected(rejection) => rejection.start_proven,
         }
     }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     host::Host,
     ids::SiteId,
-    plan::{Allocation, CutCounts},
+    plan::{CutCounts, Plan},
     protocol::{LedgerVersion, SiteAnswer, SiteRequest},
     schedule::Schedule,
     time::Millis,
@@ -123,13 +123,13 @@ pub enum Stage<'a> {
     /// Phases I to V.
     Planning,
     /// Phase VI: sites are asked to hold.
-    Holding(&'a Allocation),
+    Holding(&'a Plan),
     /// Phase VI: sites are asked to confirm.
-    Confirming(&'a Allocation),
+    Confirming(&'a Plan),
     /// Between two attempts.
     BackingOff,
     /// All sites have confirmed.
-    Stands(&'a Allocation),
+    Stands(&'a Plan),
     /// Hosts of the reservation are lost; the others stand.
     Degraded {
         /// The reservation, the lost hosts among it.

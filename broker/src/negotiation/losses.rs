@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     ids::SiteId,
-    plan::{Allocation, CutCounts, Reason},
+    plan::{CutCounts, Plan, Reason},
     protocol::{SiteAnswer, SiteRequest, TakeOverStep},
     time::{Millis, Now},
 };
@@ -59,11 +59,11 @@ const ROUNDS_UNTIL_START: u64 = 16;
 impl Negotiation {
     /// The reservation, if there is one: whole, degraded, or being repaired.
     #[must_use]
-    pub fn standing_allocation(&self) -> Option<&Allocation> {
+    pub fn standing_plan(&self) -> Option<&Plan> {
         match (&self.state, &self.record.standing) {
             (State::Closed { .. }, _) => None,
-            (_, Some(standing)) => Some(&standing.allocation),
-            (State::Stands { allocation }, None) => Some(allocation),
+            (_, Some(standing)) => Some(&standing.plan),
+            (State::Stands { plan }, None) => Some(plan),
             _ => None,
         }
     }
@@ -88,8 +88,8 @@ impl Negotiation {
     pub(super) fn schedule_watch(&mut self, now: Now) {
         self.watch.waiting.clear();
         self.watch.next_at = None;
-        let State::Stands { allocation } = &self.state else { return };
-        let left_ms = allocation.start.since(now.utc).0.saturating_mul(1000);
+        let State::Stands { plan } = &self.state else { return };
+        let left_ms = plan.start.since(now.utc).0.saturating_mul(1000);
         if left_ms == 0 && self.not_heard(now).is_empty() {
             return self.end_watch();
         }
@@ -118,7 +118,7 @@ impl Negotiation {
     fn not_heard(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut not_heard = self.record.untaken.clone();
         let Some(standing) = &self.record.standing else { return not_heard };
-        if standing.allocation.start + self.record.request.duration() > now.utc {
+        if standing.plan.start + self.record.request.duration() > now.utc {
             let is_silent = |site: &SiteId| {
                 standing.lost.get(site).is_some_and(|lost| lost.values().any(|loss| *loss == Loss::SiteSilent))
             };
@@ -132,8 +132,8 @@ impl Negotiation {
 
     /// The user, or the time, wants to know whether the reservation is still whole.
     pub(super) fn watch_now(&mut self, now: Now) {
-        let State::Stands { allocation } = &self.state else { return };
-        let has_begun = allocation.start <= now.utc;
+        let State::Stands { plan } = &self.state else { return };
+        let has_begun = plan.start <= now.utc;
         let not_heard = self.not_heard(now);
         if has_begun && not_heard.is_empty() {
             return self.end_watch();
@@ -207,9 +207,9 @@ impl Negotiation {
 
     fn standing_mut(&mut self) -> Option<&mut Standing> {
         if self.record.standing.is_none()
-            && let Decision::Stands { attempt, allocation } = &self.record.decision
+            && let Decision::Stands { attempt, plan } = &self.record.decision
         {
-            self.record.standing = Some(Standing::of(*attempt, allocation));
+            self.record.standing = Some(Standing::of(*attempt, plan));
         }
         self.record.standing.as_mut()
     }
@@ -234,7 +234,7 @@ impl Negotiation {
             }
         }
         self.record.untaken.retain(|(_, site)| !gone.contains(site));
-        let has_begun = self.standing_allocation().is_none_or(|allocation| allocation.start <= now.utc);
+        let has_begun = self.standing_plan().is_none_or(|plan| plan.start <= now.utc);
         if self.watch.is_taking && self.is_nothing_left() {
             return self.close(now, Outcome::Cancelled(None));
         }
@@ -325,7 +325,7 @@ impl Negotiation {
         standing.repair = None;
         standing.failure = failure;
         let decision = standing.decision();
-        self.state = State::Stands { allocation: standing.allocation.clone() };
+        self.state = State::Stands { plan: standing.plan.clone() };
         self.persist(decision);
         self.schedule_watch(now);
     }
@@ -334,20 +334,20 @@ impl Negotiation {
     /// them has begun.
     pub(super) fn moves_too_late(&self, now: Now) -> Option<Outcome> {
         let standing = self.record.standing.as_ref().filter(|standing| standing.repair == Some(Repair::Move))?;
-        let (latest, earliest) = (standing.allocation.start, now.utc);
+        let (latest, earliest) = (standing.plan.start, now.utc);
         let reason = Reason::WindowPassed { latest, earliest };
         (latest <= earliest).then_some(Outcome::Rejected { reason, start_proven: true })
     }
 
     /// The attempt of a repair has been confirmed everywhere: the reservation is whole again.
-    pub(super) fn on_repaired(&mut self, now: Now, allocation: &Allocation) {
+    pub(super) fn on_repaired(&mut self, now: Now, plan: &Plan) {
         let attempt = self.record.last_attempt;
         let Some(standing) = &mut self.record.standing else { return };
         let Some(repair) = standing.repair else { return };
-        let given_up = standing.repaired(repair, attempt, allocation);
+        let given_up = standing.repaired(repair, attempt, plan);
         self.record.untaken.retain(|booking| !given_up.contains(booking));
         // A site that was lost, and is back with other hosts, has just answered.
-        self.watch.silent_since.retain(|site, _| !allocation.grants.iter().any(|grant| grant.site == *site));
+        self.watch.silent_since.retain(|site, _| !plan.grants.iter().any(|grant| grant.site == *site));
         for (attempt, site) in given_up {
             self.owe(now, attempt, [site]);
         }

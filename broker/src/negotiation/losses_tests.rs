@@ -82,8 +82,8 @@ impl Run {
     }
 
     pub(super) fn hosts(&self) -> Vec<String> {
-        let allocation = self.negotiation.standing_allocation().unwrap();
-        allocation.grants.iter().map(|grant| grant.site.to_string()).collect()
+        let plan = self.negotiation.standing_plan().unwrap();
+        plan.grants.iter().map(|grant| grant.site.to_string()).collect()
     }
 }
 
@@ -306,7 +306,7 @@ fn it_moves_only_when_the_user_allows() {
         run.find_busy_at(due, &["a", "c"], busy);
         run.all_hold_and_confirm(&["a", "c"]);
         assert_eq!(run.hosts(), ["a", "c"]);
-        assert!(run.negotiation.standing_allocation().unwrap().start != Time(30_000));
+        assert!(run.negotiation.standing_plan().unwrap().start != Time(30_000));
         assert!(run.wanted().contains(&"Release 1 a".to_owned()), "{:?}", run.wanted());
     }
 }

@@ -45,7 +45,7 @@ use self::{losses::Watch, planning::Problem, reserving::Site};
 use crate::{
     ids::{HostId, SiteId},
     phases::PhaseObserver,
-    plan::Allocation,
+    plan::Plan,
     protocol::{AttemptId, HostState, LedgerVersion},
     request::Request,
     time::{Millis, Now},
@@ -57,10 +57,10 @@ const TRIES_A_RUN: u32 = 100_000;
 #[derive(Debug)]
 enum State {
     Finding,
-    Holding { allocation: Allocation, sites: BTreeMap<SiteId, Site>, asked_at: Millis },
-    Confirming { allocation: Allocation, sites: BTreeMap<SiteId, Site>, asked_at: Millis, give_up_at: Millis },
+    Holding { plan: Plan, sites: BTreeMap<SiteId, Site>, asked_at: Millis },
+    Confirming { plan: Plan, sites: BTreeMap<SiteId, Site>, asked_at: Millis, give_up_at: Millis },
     BackingOff { until: Millis },
-    Stands { allocation: Allocation },
+    Stands { plan: Plan },
     Closed { outcome: Outcome },
 }
 
@@ -144,13 +144,13 @@ impl Negotiation {
     ) -> Negotiation {
         let state = match &record.decision {
             Decision::Open => State::Finding,
-            Decision::Commit { allocation, held_in, .. } => State::Confirming {
-                allocation: allocation.clone(),
-                sites: reserving::sites_to_confirm(allocation, held_in),
+            Decision::Commit { plan, held_in, .. } => State::Confirming {
+                plan: plan.clone(),
+                sites: reserving::sites_to_confirm(plan, held_in),
                 asked_at: now.monotonic,
                 give_up_at: now.monotonic + settings.hold_for,
             },
-            Decision::Stands { allocation, .. } => State::Stands { allocation: allocation.clone() },
+            Decision::Stands { plan, .. } => State::Stands { plan: plan.clone() },
             Decision::Closed(outcome) => State::Closed { outcome: outcome.clone() },
         };
         let mut negotiation = Negotiation {
@@ -219,19 +219,19 @@ impl Negotiation {
             && !matches!(self.state, State::Closed { .. })
         {
             return if !self.record.untaken.is_empty() || self.watch.is_taking_over() {
-                Stage::Confirming(&standing.allocation)
+                Stage::Confirming(&standing.plan)
             } else if self.is_degraded() {
                 Stage::Degraded { standing, is_rebrokering: standing.repair.is_some() }
             } else {
-                Stage::Stands(&standing.allocation)
+                Stage::Stands(&standing.plan)
             };
         }
         match &self.state {
             State::Finding => Stage::Planning,
-            State::Holding { allocation, .. } => Stage::Holding(allocation),
-            State::Confirming { allocation, .. } => Stage::Confirming(allocation),
+            State::Holding { plan, .. } => Stage::Holding(plan),
+            State::Confirming { plan, .. } => Stage::Confirming(plan),
             State::BackingOff { .. } => Stage::BackingOff,
-            State::Stands { allocation } => Stage::Stands(allocation),
+            State::Stands { plan } => Stage::Stands(plan),
             State::Closed { outcome } => Stage::Closed { outcome, releasing: !self.releases.is_empty() },
         }
     }
@@ -302,8 +302,8 @@ impl Negotiation {
     fn on_cancel(&mut self, now: Now) {
         let stood = match &self.state {
             State::Closed { .. } => return,
-            State::Confirming { allocation, .. } if !self.is_repairing() => Some(allocation.clone()),
-            _ => self.standing_allocation().cloned(),
+            State::Confirming { plan, .. } if !self.is_repairing() => Some(plan.clone()),
+            _ => self.standing_plan().cloned(),
         };
         self.close(now, Outcome::Cancelled(stood));
     }

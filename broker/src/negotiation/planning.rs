@@ -66,9 +66,9 @@ impl Negotiation {
             return;
         }
         match self.plan(now, found, observer) {
-            PlanOutcome::Allocated(allocation) => {
-                self.note_round(found, RoundOutcome::Planned(allocation.start));
-                self.ask_to_hold(now, allocation);
+            PlanOutcome::Allocated(plan) => {
+                self.note_round(found, RoundOutcome::Planned(plan.start));
+                self.ask_to_hold(now, plan);
             }
             PlanOutcome::Rejected(rejection) => {
                 self.note_round(found, RoundOutcome::Rejected(rejection.reason.clone()));

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     ids::{RequestId, SiteId},
-    plan::{Allocation, Reason},
+    plan::{Plan, Reason},
     protocol::{AttemptId, AttemptStatus},
     request::Request,
     time::Time,
@@ -141,7 +141,7 @@ impl RequestRecord {
     pub(super) fn bookings(&self) -> Vec<(u32, SiteId)> {
         match (&self.standing, &self.decision) {
             (Some(standing), _) => standing.bookings(),
-            (None, Decision::Stands { attempt, allocation }) => Standing::of(*attempt, allocation).bookings(),
+            (None, Decision::Stands { attempt, plan }) => Standing::of(*attempt, plan).bookings(),
             (None, Decision::Open | Decision::Commit { .. } | Decision::Closed(_)) => Vec::new(),
         }
     }
@@ -183,7 +183,7 @@ pub enum Decision {
         /// The attempt.
         attempt: u32,
         /// The plan.
-        allocation: Allocation,
+        plan: Plan,
         /// The incarnation of each site's ledger that holds it.
         held_in: Vec<(SiteId, u64)>,
     },
@@ -192,7 +192,7 @@ pub enum Decision {
         /// The attempt.
         attempt: u32,
         /// The plan.
-        allocation: Allocation,
+        plan: Plan,
     },
     /// It is over, with nothing reserved.
     Closed(Outcome),
@@ -211,7 +211,7 @@ pub enum Outcome {
     /// It could not be carried out.
     Failed(Failure),
     /// The user took it back; this is what stood, if anything did.
-    Cancelled(Option<Allocation>),
+    Cancelled(Option<Plan>),
     /// The user has let another node act for it.
     HandedOver,
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     ids::SiteId,
-    plan::Allocation,
+    plan::Plan,
     protocol::{
         Grant, HoldRequest, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep,
     },
@@ -54,8 +54,8 @@ impl Site {
 }
 
 /// The sites of an attempt that was decided before a crash of the entry point, and is to be confirmed now.
-pub(super) fn sites_to_confirm(allocation: &Allocation, held_in: &[(SiteId, u64)]) -> BTreeMap<SiteId, Site> {
-    let mut sites = sites_of(allocation);
+pub(super) fn sites_to_confirm(plan: &Plan, held_in: &[(SiteId, u64)]) -> BTreeMap<SiteId, Site> {
+    let mut sites = sites_of(plan);
     for (site, incarnation) in held_in {
         if let Some(site) = sites.get_mut(site) {
             site.progress = Progress::Held { incarnation: *incarnation };
@@ -65,9 +65,9 @@ pub(super) fn sites_to_confirm(allocation: &Allocation, held_in: &[(SiteId, u64)
 }
 
 /// The sites of a plan, each with what it is asked for.
-fn sites_of(allocation: &Allocation) -> BTreeMap<SiteId, Site> {
+fn sites_of(plan: &Plan) -> BTreeMap<SiteId, Site> {
     let mut sites = BTreeMap::new();
-    for grant in &allocation.grants {
+    for grant in &plan.grants {
         sites
             .entry(grant.site.clone())
             .or_insert_with(|| Site { grants: Vec::new(), progress: Progress::Asked })
@@ -86,7 +86,7 @@ pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
 }
 
 impl Negotiation {
-    pub(super) fn ask_to_hold(&mut self, now: Now, allocation: Allocation) {
+    pub(super) fn ask_to_hold(&mut self, now: Now, plan: Plan) {
         let Some(authorization) = self.record.authorization.clone() else {
             let detail = "it was kept by an earlier version, without the user's signature: submit it again".to_owned();
             self.close(now, Outcome::Failed(Failure::Refused { site: self.entry_point.clone(), detail }));
@@ -96,8 +96,8 @@ impl Negotiation {
         self.record.last_attempt += 1;
         self.tries += 1;
         let attempt = self.attempt_id(self.record.last_attempt);
-        let sites = sites_of(&allocation);
-        let window = Window::starting(allocation.start, self.record.request.duration());
+        let sites = sites_of(&plan);
+        let window = Window::starting(plan.start, self.record.request.duration());
         let participants: Vec<SiteId> = sites.keys().cloned().collect();
         let mut reports = Vec::with_capacity(sites.len());
         for (site, of_site) in &sites {
@@ -123,8 +123,8 @@ impl Negotiation {
                 timeout: self.settings.answer_timeout,
             });
         }
-        self.record.history.add_attempt(Try { attempt: attempt.attempt, start: allocation.start, sites: reports });
-        self.state = State::Holding { allocation, sites, asked_at: now.monotonic };
+        self.record.history.add_attempt(Try { attempt: attempt.attempt, start: plan.start, sites: reports });
+        self.state = State::Holding { plan, sites, asked_at: now.monotonic };
     }
 
     pub(super) fn on_answer(
@@ -247,7 +247,7 @@ impl Negotiation {
 
     /// All sites hold: the decision goes to disk before the first confirm goes out.
     fn commit(&mut self, now: Now) {
-        let State::Holding { allocation, sites, .. } = std::mem::replace(&mut self.state, State::Finding) else {
+        let State::Holding { plan, sites, .. } = std::mem::replace(&mut self.state, State::Finding) else {
             return;
         };
         let attempt = self.record.last_attempt;
@@ -255,9 +255,9 @@ impl Negotiation {
             Progress::Held { incarnation } => Some((site.clone(), incarnation)),
             _ => None,
         });
-        let decision = Decision::Commit { attempt, allocation: allocation.clone(), held_in: held_in.collect() };
+        let decision = Decision::Commit { attempt, plan: plan.clone(), held_in: held_in.collect() };
         self.state = State::Confirming {
-            allocation,
+            plan,
             sites,
             asked_at: now.monotonic,
             give_up_at: now.monotonic + self.settings.hold_for,
@@ -296,7 +296,7 @@ impl Negotiation {
     }
 
     fn on_confirm_answer(&mut self, now: Now, site: &SiteId, answer: &Result<SiteAnswer, String>) {
-        let State::Confirming { allocation, sites, asked_at, .. } = &mut self.state else { return };
+        let State::Confirming { plan, sites, asked_at, .. } = &mut self.state else { return };
         let Some(of_site) = sites.get_mut(site) else { return };
         let after = now.monotonic - *asked_at;
         match answer {
@@ -304,8 +304,8 @@ impl Negotiation {
                 of_site.progress = Progress::Confirmed;
                 self.record.history.report(site, ReportedAnswer::Confirmed, after);
                 if sites.values().all(|site| site.progress == Progress::Confirmed) {
-                    let allocation = allocation.clone();
-                    self.stand(now, allocation);
+                    let plan = plan.clone();
+                    self.stand(now, plan);
                 }
             }
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason != RefusalReason::Busy => {
@@ -324,7 +324,7 @@ impl Negotiation {
         }
     }
 
-    fn stand(&mut self, now: Now, allocation: Allocation) {
+    fn stand(&mut self, now: Now, plan: Plan) {
         if let Some(outcome) = self.moves_too_late(now) {
             return self.close(now, outcome);
         }
@@ -332,11 +332,11 @@ impl Negotiation {
         let id = self.attempt_id(attempt);
         let sites = asked_sites(&self.state);
         if self.is_repairing() {
-            self.on_repaired(now, &allocation);
+            self.on_repaired(now, &plan);
         } else {
             self.note_elapsed(now);
-            self.state = State::Stands { allocation: allocation.clone() };
-            self.persist(Decision::Stands { attempt, allocation });
+            self.state = State::Stands { plan: plan.clone() };
+            self.persist(Decision::Stands { attempt, plan });
             self.watch(now);
         }
         for site in sites {

@@ -1,6 +1,6 @@
 //! A reservation that has lost hosts, or has got others for them, as its entry point keeps it on disk.
 //!
-//! Invariant: the parts name every host of the allocation exactly once, the lost ones among them.
+//! Invariant: the parts name every host of the plan exactly once, the lost ones among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     amount::Amount,
     ids::{HostId, SiteId},
-    plan::{Allocation, HostGrant},
+    plan::{HostGrant, Plan},
     request::{Request, RequestDocument},
     resources::amount_of,
     time::Time,
@@ -67,7 +67,7 @@ pub enum Repair {
 pub struct Standing {
     /// All N hosts, the lost ones among them. Its efficiency is that of the plan that began it; 0 of 1 when the
     /// reservation was taken over, since nobody knows.
-    pub allocation: Allocation,
+    pub plan: Plan,
     /// Who reserved what.
     pub parts: Vec<Part>,
     /// Hosts that are lost and not replaced yet.
@@ -82,10 +82,10 @@ pub struct Standing {
 
 impl Standing {
     /// A reservation that one attempt has made whole.
-    pub(super) fn of(attempt: u32, allocation: &Allocation) -> Standing {
-        let part = Part { attempt, hosts: hosts_of(&allocation.grants) };
+    pub(super) fn of(attempt: u32, plan: &Plan) -> Standing {
+        let part = Part { attempt, hosts: hosts_of(&plan.grants) };
         Standing {
-            allocation: allocation.clone(),
+            plan: plan.clone(),
             parts: vec![part],
             lost: BTreeMap::new(),
             repair: None,
@@ -105,7 +105,7 @@ impl Standing {
     #[must_use]
     pub fn missing_hosts(&self, request: &Request) -> usize {
         let lost: usize = self.lost.values().map(BTreeMap::len).sum();
-        request.hosts().saturating_sub(self.allocation.grants.len().saturating_sub(lost))
+        request.hosts().saturating_sub(self.plan.grants.len().saturating_sub(lost))
     }
 
     /// Notes what became of a host; whether that is news.
@@ -134,16 +134,16 @@ impl Standing {
     /// What is on disk of a request whose reservation this is.
     pub(super) fn decision(&self) -> Decision {
         let attempt = self.parts.first().map_or(0, |part| part.attempt);
-        Decision::Stands { attempt, allocation: self.allocation.clone() }
+        Decision::Stands { attempt, plan: self.plan.clone() }
     }
 
     fn kept(&self) -> Vec<HostGrant> {
-        self.allocation.grants.iter().filter(|grant| !self.is_lost(&grant.site, &grant.host)).cloned().collect()
+        self.plan.grants.iter().filter(|grant| !self.is_lost(&grant.site, &grant.host)).cloned().collect()
     }
 
     /// Takes the hosts that a repair has reserved. Returns what must be given back: the bookings of which no host is in
     /// use any more.
-    pub(super) fn repaired(&mut self, repair: Repair, attempt: u32, new: &Allocation) -> Vec<(u32, SiteId)> {
+    pub(super) fn repaired(&mut self, repair: Repair, attempt: u32, new: &Plan) -> Vec<(u32, SiteId)> {
         let before: Vec<(u32, SiteId)> = self.bookings();
         match repair {
             Repair::Move => *self = Standing { repairs: self.repairs, ..Standing::of(attempt, new) },
@@ -156,7 +156,7 @@ impl Standing {
                 }
                 self.parts.retain(|part| !part.hosts.is_empty());
                 self.parts.push(Part { attempt, hosts: hosts_of(&new.grants) });
-                self.allocation.grants = grants;
+                self.plan.grants = grants;
                 self.lost.clear();
             }
         }
@@ -205,7 +205,7 @@ impl Standing {
             *total = total.saturating_sub(have);
         }
         document.total.retain(|_, total| *total > Amount::ZERO);
-        let start = self.allocation.start;
+        let start = self.plan.start;
         (document.earliest, document.latest) = (Some(start), Some(start));
         let mut avoid = lost;
         avoid.extend(hosts_of(&kept));

@@ -13,7 +13,7 @@ use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Sta
 use crate::{
     amount::Amount,
     ids::SiteId,
-    plan::{Allocation, HostGrant},
+    plan::{HostGrant, Plan},
     protocol::{AttemptId, BookedPart, Refusal, RefusalReason, SiteRequest, TakeOverStep},
     request::Request,
     resources::amount_of,
@@ -92,10 +92,9 @@ impl Taken {
             }
         }
         grants.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
-        let allocation =
-            Allocation { start: window.start, grants, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false };
+        let plan = Plan { start: window.start, grants, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false };
         let standing = Standing {
-            allocation,
+            plan,
             parts: by_try.into_values().collect(),
             lost: BTreeMap::new(),
             repair: None,
@@ -240,7 +239,7 @@ impl Negotiation {
             loss == Some(&Loss::TakenBack)
         };
         let is_first = self.record.taken_over.contains_key(&self.record.last_attempt);
-        is_first && standing.parts.iter().all(of_another) && standing.allocation.grants.iter().all(is_given_back)
+        is_first && standing.parts.iter().all(of_another) && standing.plan.grants.iter().all(is_given_back)
     }
 
     /// Notifies a former coordinator of a part that it has been replaced. Sites name it in every answer; it is notified once.

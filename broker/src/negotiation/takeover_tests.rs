@@ -19,14 +19,12 @@ use crate::{
 #[test]
 fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     let original = standing();
-    let Some(Decision::Stands { allocation, .. }) = Some(original.negotiation.record().decision.clone()) else {
-        panic!()
-    };
+    let Some(Decision::Stands { plan, .. }) = Some(original.negotiation.record().decision.clone()) else { panic!() };
     let record = super::tests::record();
     let statement = std::sync::Arc::new(record.authorization.clone().unwrap().request);
     let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
-    let window = Window { start: allocation.start, end: allocation.start + record.request.duration() };
-    let grants = vec![crate::protocol::Grant { host: host(), amounts: allocation.grants[0].amounts.clone() }];
+    let window = Window { start: plan.start, end: plan.start + record.request.duration() };
+    let grants = vec![crate::protocol::Grant { host: host(), amounts: plan.grants[0].amounts.clone() }];
     let participants = vec![site("a"), site("b")];
     let part = BookedPart { attempt: old.clone(), window, grants, participants, statement };
     let taken = record.clone().take_over(&heard(&[(site("a"), part)])).unwrap();
@@ -128,7 +126,7 @@ fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_o
     let taken = |parts: &[(SiteId, BookedPart)]| {
         let record = super::tests::record().take_over(&heard(parts)).unwrap();
         let kept: Vec<String> =
-            record.standing.unwrap().allocation.grants.iter().map(|grant| grant.site.to_string()).collect();
+            record.standing.unwrap().plan.grants.iter().map(|grant| grant.site.to_string()).collect();
         let owed: Vec<String> = record.owed.iter().map(|owed| owed.site.to_string()).collect();
         (kept.join(" "), owed.join(" "))
     };

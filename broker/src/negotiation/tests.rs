@@ -362,10 +362,10 @@ fn a_cancel_is_on_disk_before_any_site_is_told_in_every_state() {
         run.cancel();
         assert_eq!(run.wanted(), ["write closed, owed 2", "Release 1 a", "Release 1 b"]);
         assert_eq!(run.status(1, "a"), AttemptStatus::Aborted);
-        let Stage::Closed { outcome: Outcome::Cancelled(allocation), releasing: true } = run.negotiation.stage() else {
+        let Stage::Closed { outcome: Outcome::Cancelled(plan), releasing: true } = run.negotiation.stage() else {
             panic!("{:?}", run.negotiation.stage());
         };
-        assert_eq!(allocation.is_some(), stood);
+        assert_eq!(plan.is_some(), stood);
         run.cancel();
         assert!(run.wanted().is_empty(), "a second cancel changes nothing");
     }

@@ -44,7 +44,7 @@ pub use self::{
 use crate::{
     host::Host,
     ids::SiteId,
-    plan::{Allocation, PlanOutcome, Reason, Rejection},
+    plan::{Plan, PlanOutcome, Reason, Rejection},
     request::{Effort, Request},
     schedule::Schedule,
     time::Time,
@@ -143,7 +143,7 @@ pub fn plan_within(
     observer.enter(Phase::Reserve);
     solution.chosen = optimum.chosen;
     let grants = reserve::grants(&problem, &solution.slot, &mut solution.chosen);
-    PlanOutcome::Allocated(Allocation {
+    PlanOutcome::Allocated(Plan {
         start: solution.slot.start,
         grants,
         efficiency: optimum.factor,

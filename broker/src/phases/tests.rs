@@ -162,19 +162,19 @@ proptest! {
         let best_start = (earliest..=earliest + reach).find(|start| look(&grid, &request, *start).feasible);
         for effort in [Effort::Fast, Effort::Balanced, Effort::Thorough] {
             match plan(&request, first, last, &grid.candidates(), effort, seed, &mut ()) {
-                PlanOutcome::Allocated(allocation) => {
-                    check_grants(&grid, &request, allocation.start, &allocation.grants);
-                    prop_assert_eq!(Some(allocation.start.0), best_start);
-                    prop_assert!(allocation.start_proven);
-                    let chosen: Vec<_> = allocation.grants.iter().map(|grant| grid.host(&grant.host)).collect();
-                    let window = Window::starting(allocation.start, request.duration());
+                PlanOutcome::Allocated(plan) => {
+                    check_grants(&grid, &request, plan.start, &plan.grants);
+                    prop_assert_eq!(Some(plan.start.0), best_start);
+                    prop_assert!(plan.start_proven);
+                    let chosen: Vec<_> = plan.grants.iter().map(|grant| grid.host(&grant.host)).collect();
+                    let window = Window::starting(plan.start, request.duration());
                     let real = factor(&request, window, &chosen);
-                    prop_assert!((allocation.efficiency - real).abs() <= 1e-12 * real.max(1.0));
-                    let best = look(&grid, &request, allocation.start.0).best;
-                    prop_assert!(allocation.efficiency <= best * (1.0 + 1e-12));
-                    prop_assert!(allocation.efficiency_bound >= best * (1.0 - 1e-12), "{} < {}", allocation.efficiency_bound, best);
+                    prop_assert!((plan.efficiency - real).abs() <= 1e-12 * real.max(1.0));
+                    let best = look(&grid, &request, plan.start.0).best;
+                    prop_assert!(plan.efficiency <= best * (1.0 + 1e-12));
+                    prop_assert!(plan.efficiency_bound >= best * (1.0 - 1e-12), "{} < {}", plan.efficiency_bound, best);
                     if effort != Effort::Fast {
-                        prop_assert!(allocation.efficiency >= best * (1.0 - 1e-9), "{} of {}", allocation.efficiency, best);
+                        prop_assert!(plan.efficiency >= best * (1.0 - 1e-9), "{} of {}", plan.efficiency, best);
                     }
                 }
                 PlanOutcome::Rejected(rejection) => {
@@ -199,7 +199,7 @@ proptest! {
         let best_start = (0..=850).find(|start| look(&grid, &request, *start).feasible);
         let outcome = plan(&request, Time(0), Time(850), &grid.candidates(), Effort::Balanced, 1, &mut ());
         prop_assert!(outcome.start_proven());
-        prop_assert_eq!(outcome.allocation().map(|allocation| allocation.start.0), best_start);
+        prop_assert_eq!(outcome.plan().map(|plan| plan.start.0), best_start);
         if let PlanOutcome::Rejected(Rejection { reason: Reason::NoWindow { nearest, .. }, .. }) = outcome {
             prop_assert!((0..=850).contains(&nearest.start.0));
         }
@@ -243,9 +243,9 @@ proptest! {
         let request = request(hosts, duration, &per_host, &total);
         let (first, last) = (Time(earliest), Time((earliest + reach).min(Time::MAX.0)));
         let outcome = plan(&request, first, last, &grid.candidates(), Effort::Balanced, 1, &mut ());
-        if let PlanOutcome::Allocated(allocation) = outcome {
-            check_grants(&grid, &request, allocation.start, &allocation.grants);
-            prop_assert!(allocation.efficiency.is_finite() && allocation.efficiency_bound >= allocation.efficiency);
+        if let PlanOutcome::Allocated(plan) = outcome {
+            check_grants(&grid, &request, plan.start, &plan.grants);
+            prop_assert!(plan.efficiency.is_finite() && plan.efficiency_bound >= plan.efficiency);
         }
     }
 }
@@ -266,7 +266,7 @@ fn a_rejection_names_what_is_missing() {
         &mut (),
     ) {
         PlanOutcome::Rejected(rejection) => rejection.reason,
-        PlanOutcome::Allocated(allocation) => panic!("{allocation:?}"),
+        PlanOutcome::Allocated(plan) => panic!("{plan:?}"),
     };
     let reason = reject(&request(5, 10, &[Some(1), None, None], &[]), 50);
     assert_eq!(reason.code(), "too_few_hosts");
@@ -278,7 +278,7 @@ fn a_rejection_names_what_is_missing() {
     assert_eq!(reason.detail(), "no start works; nearest miss: 0 of 2 hosts at 0 s");
     let reason = match plan(&request(1, 10, &[], &[]), Time(5), Time(4), &grid.candidates(), Effort::Fast, 1, &mut ()) {
         PlanOutcome::Rejected(rejection) => rejection.reason,
-        PlanOutcome::Allocated(allocation) => panic!("{allocation:?}"),
+        PlanOutcome::Allocated(plan) => panic!("{plan:?}"),
     };
     assert_eq!(reason.code(), "window_passed");
     assert_eq!(Span(10), request(1, 10, &[], &[]).duration());

@@ -205,12 +205,12 @@ impl BookingQuery {
         let mut views: BTreeMap<(&SiteId, &RequestId), BookingView> = BTreeMap::new();
         for snapshot in ended {
             let record = &snapshot.record;
-            let Some(allocation) = snapshot.stage.standing_allocation() else { continue };
-            let window = Window::starting(allocation.start, record.request.duration());
+            let Some(plan) = snapshot.stage.standing_plan() else { continue };
+            let window = Window::starting(plan.start, record.request.duration());
             if !self.wants(window, &record.user) {
                 continue;
             }
-            for grant in allocation.grants.iter().filter(|grant| told.contains_key(&grant.site)) {
+            for grant in plan.grants.iter().filter(|grant| told.contains_key(&grant.site)) {
                 let view = views.entry((&grant.site, &record.id)).or_insert_with(|| BookingView {
                     site: grant.site.clone(),
                     request: record.id.clone(),

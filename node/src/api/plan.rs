@@ -175,17 +175,17 @@ fn live_plan(
 ) -> LivePlan {
     let id = request.id().cloned();
     match outcome {
-        PlanOutcome::Allocated(allocation) => LivePlan::Allocated(AllocatedPlan {
+        PlanOutcome::Allocated(plan) => LivePlan::Allocated(AllocatedPlan {
             outcome: Allocated::Allocated,
             id,
-            start: allocation.start,
-            end: allocation.start + request.duration(),
-            efficiency: allocation.efficiency,
-            efficiency_bound: allocation.efficiency_bound,
-            start_proven: allocation.start_proven,
+            start: plan.start,
+            end: plan.start + request.duration(),
+            efficiency: plan.efficiency,
+            efficiency_bound: plan.efficiency_bound,
+            start_proven: plan.start_proven,
             phases_us,
             schedules,
-            hosts: allocation
+            hosts: plan
                 .grants
                 .into_iter()
                 .map(|grant| PlannedHost {

@@ -5,7 +5,7 @@ use std::fmt;
 use broker::{
     ids::{HostId, RequestId, SiteId},
     negotiation::{Failure, Loss, Outcome, RequestRecord, Standing},
-    plan::{Allocation, Reason},
+    plan::{Plan, Reason},
     request::Request,
     resources::Amounts,
     time::Time,
@@ -220,13 +220,13 @@ impl RequestView {
         let Family { snapshot, parts, extends } = family;
         let record = &snapshot.record;
         let duration = record.request.duration();
-        let reservation = snapshot.stage.allocation().map(|allocation| ReservationView {
-            start: allocation.start,
-            end: end_with(snapshot, parts).unwrap_or(allocation.start + duration),
-            efficiency: allocation.efficiency,
-            efficiency_bound: allocation.efficiency_bound,
-            start_proven: allocation.start_proven,
-            hosts: hosts_of(allocation, standing_of(&snapshot.stage), record, &words_of),
+        let reservation = snapshot.stage.plan().map(|plan| ReservationView {
+            start: plan.start,
+            end: end_with(snapshot, parts).unwrap_or(plan.start + duration),
+            efficiency: plan.efficiency,
+            efficiency_bound: plan.efficiency_bound,
+            start_proven: plan.start_proven,
+            hosts: hosts_of(plan, standing_of(&snapshot.stage), record, &words_of),
         });
         let elapsed_ms =
             if snapshot.stage.is_under_way() { now_ms.saturating_sub(record.submitted_ms) } else { record.elapsed_ms };
@@ -251,8 +251,8 @@ impl RequestView {
 }
 
 fn extension_view(part: &Snapshot, now_ms: u64) -> Extension {
-    let allocation = part.stage.allocation();
-    let start = allocation.map(|allocation| allocation.start);
+    let plan = part.stage.plan();
+    let start = plan.map(|plan| plan.start);
     Extension {
         id: part.record.id.clone(),
         state: state_of(part, &[], now_ms),
@@ -270,7 +270,7 @@ fn standing_of(stage: &ShownStage) -> Option<&Standing> {
 }
 
 fn hosts_of(
-    allocation: &Allocation,
+    plan: &Plan,
     standing: Option<&Standing>,
     record: &RequestRecord,
     words_of: impl Fn(&SiteId) -> SiteWords,
@@ -287,7 +287,7 @@ fn hosts_of(
             lost: standing.and_then(|standing| standing.lost.get(&grant.site)?.get(&grant.host).copied()),
         }
     };
-    allocation.grants.iter().map(view).collect()
+    plan.grants.iter().map(view).collect()
 }
 
 /// The state in the words of the design, of a request with `parts` that lengthen it.
@@ -302,7 +302,7 @@ pub fn state_of(snapshot: &Snapshot, parts: &[Snapshot], now_ms: u64) -> Request
         {
             RequestState::Ended
         }
-        ShownStage::Stands(allocation) if now < allocation.start => RequestState::Confirmed,
+        ShownStage::Stands(plan) if now < plan.start => RequestState::Confirmed,
         ShownStage::Stands(_) => RequestState::Active,
         ShownStage::Degraded { is_rebrokering: true, .. } => RequestState::Rebrokering,
         ShownStage::Degraded { .. } => RequestState::Degraded,

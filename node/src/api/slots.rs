@@ -189,10 +189,10 @@ impl Question<'_> {
             return Verdict { start: Some(most.start), is_possible: true, is_proven: most.is_proven, reason: None };
         }
         match phases::plan(self.request, earliest, latest, candidates, self.effort, self.seed, &mut ()) {
-            PlanOutcome::Allocated(allocation) => Verdict {
-                start: Some(allocation.start),
+            PlanOutcome::Allocated(plan) => Verdict {
+                start: Some(plan.start),
                 is_possible: true,
-                is_proven: self.at.is_some() || allocation.start_proven,
+                is_proven: self.at.is_some() || plan.start_proven,
                 reason: None,
             },
             PlanOutcome::Rejected(rejection) => Verdict {

@@ -83,7 +83,7 @@ pub(super) fn base_of(
 /// When the reservation of `base` ends with the `parts` that lengthen it; none when nothing stands.
 pub fn end_with(base: &Snapshot, parts: &[Snapshot]) -> Option<Time> {
     let end = base.ends_at()?;
-    let allocation = base.stage.standing_allocation()?;
+    let plan = base.stage.standing_plan()?;
     let mut behind: Vec<Stretch<'_>> = parts.iter().filter_map(stretch_of).collect();
     behind.sort_by_key(|stretch| stretch.from);
     let covered = |site: &SiteId, host: &HostId| {
@@ -92,7 +92,7 @@ pub fn end_with(base: &Snapshot, parts: &[Snapshot]) -> Option<Time> {
             if goes_on { covered.max(stretch.until) } else { covered }
         })
     };
-    Some(allocation.grants.iter().map(|grant| covered(&grant.site, &grant.host)).min().unwrap_or(end))
+    Some(plan.grants.iter().map(|grant| covered(&grant.site, &grant.host)).min().unwrap_or(end))
 }
 
 /// Hosts that are there for a while.
@@ -104,21 +104,21 @@ struct Stretch<'a> {
 
 /// What a request adds; none when it does not stand.
 fn stretch_of(part: &Snapshot) -> Option<Stretch<'_>> {
-    let allocation = part.stage.standing_allocation()?;
+    let plan = part.stage.standing_plan()?;
     let is_there = |site: &SiteId, host: &HostId| match &part.stage {
         ShownStage::Degraded { standing, .. } => !standing.is_lost(site, host),
         _ => true,
     };
-    let hosts = allocation.grants.iter().map(|grant| (&grant.site, &grant.host));
+    let hosts = plan.grants.iter().map(|grant| (&grant.site, &grant.host));
     let hosts = hosts.filter(|(site, host)| is_there(site, host)).collect();
-    Some(Stretch { from: allocation.start, until: part.ends_at()?, hosts })
+    Some(Stretch { from: plan.start, until: part.ends_at()?, hosts })
 }
 
 #[cfg(test)]
 mod tests {
     use broker::{
         negotiation::{Loss, Standing},
-        plan::{Allocation, HostGrant},
+        plan::{HostGrant, Plan},
         request::Request,
         resources::Amounts,
         trust::{Authorization, PublicKey, Signature, SignedText},
@@ -144,14 +144,14 @@ mod tests {
             host: HostId::new(&host.to_string()).unwrap(),
             amounts: Amounts::new(),
         };
-        let allocation = Allocation {
+        let plan = Plan {
             start: Time(window.0),
             grants: hosts.iter().map(grant).collect(),
             efficiency: 1.0,
             efficiency_bound: 1.0,
             start_proven: true,
         };
-        Snapshot { revision: 1, record: Arc::new(record), stage: ShownStage::Stands(allocation) }
+        Snapshot { revision: 1, record: Arc::new(record), stage: ShownStage::Stands(plan) }
     }
 
     #[test]
@@ -185,10 +185,10 @@ mod tests {
         let base = request("base", None, 1, (0, 10), &[1, 2]);
         let mut more = request("more", Some("behind-base"), 1, (10, 20), &[1, 2]);
         assert_eq!(end_with(&base, &[more.clone()]), Some(Time(20)));
-        let ShownStage::Stands(allocation) = more.stage else { unreachable!() };
-        let (site, host) = (allocation.grants[0].site.clone(), allocation.grants[0].host.clone());
+        let ShownStage::Stands(plan) = more.stage else { unreachable!() };
+        let (site, host) = (plan.grants[0].site.clone(), plan.grants[0].host.clone());
         let lost = [(site, [(host, Loss::TakenBack)].into())].into();
-        let standing = Standing { allocation, parts: Vec::new(), lost, repair: None, repairs: 0, failure: None };
+        let standing = Standing { plan, parts: Vec::new(), lost, repair: None, repairs: 0, failure: None };
         more.stage = ShownStage::Degraded { standing: Box::new(standing), is_rebrokering: false };
         assert_eq!(end_with(&base, &[more]), Some(Time(10)));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use broker::{
     ids::{RequestId, SiteId},
     negotiation::{Failure, Outcome, RequestRecord, Stage, Standing},
-    plan::Allocation,
+    plan::Plan,
     request::RequestError,
     time::Time,
     trust::Authorization,
@@ -55,7 +55,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// When the reservation ends, if it stands.
     pub fn ends_at(&self) -> Option<Time> {
-        self.stage.standing_allocation().map(|allocation| allocation.start + self.record.request.duration())
+        self.stage.standing_plan().map(|plan| plan.start + self.record.request.duration())
     }
 
     /// Whether nothing can happen to the request any more: it is over, or its reservation has ended.
@@ -72,11 +72,11 @@ pub enum ShownStage {
     /// Between two tries.
     BackingOff,
     /// Sites are asked to hold.
-    Holding(Allocation),
+    Holding(Plan),
     /// Sites are asked to confirm.
-    Confirming(Allocation),
+    Confirming(Plan),
     /// It stands.
-    Stands(Allocation),
+    Stands(Plan),
     /// It stands, without the hosts that are lost.
     Degraded {
         /// What stood, and what of it is lost.
@@ -98,9 +98,9 @@ impl From<Stage<'_>> for ShownStage {
         match stage {
             Stage::Planning => ShownStage::Planning,
             Stage::BackingOff => ShownStage::BackingOff,
-            Stage::Holding(allocation) => ShownStage::Holding(allocation.clone()),
-            Stage::Confirming(allocation) => ShownStage::Confirming(allocation.clone()),
-            Stage::Stands(allocation) => ShownStage::Stands(allocation.clone()),
+            Stage::Holding(plan) => ShownStage::Holding(plan.clone()),
+            Stage::Confirming(plan) => ShownStage::Confirming(plan.clone()),
+            Stage::Stands(plan) => ShownStage::Stands(plan.clone()),
             Stage::Degraded { standing, is_rebrokering } => {
                 ShownStage::Degraded { standing: Box::new(standing.clone()), is_rebrokering }
             }
@@ -127,14 +127,14 @@ impl ShownStage {
 
     /// Whether the request is neither standing nor over.
     pub fn is_under_way(&self) -> bool {
-        self.standing_allocation().is_none() && !self.is_closed()
+        self.standing_plan().is_none() && !self.is_closed()
     }
 
     /// The reservation that stands, with or without lost hosts.
-    pub fn standing_allocation(&self) -> Option<&Allocation> {
+    pub fn standing_plan(&self) -> Option<&Plan> {
         match self {
-            ShownStage::Stands(allocation) => Some(allocation),
-            ShownStage::Degraded { standing, .. } => Some(&standing.allocation),
+            ShownStage::Stands(plan) => Some(plan),
+            ShownStage::Degraded { standing, .. } => Some(&standing.plan),
             _ => None,
         }
     }
@@ -150,13 +150,11 @@ impl ShownStage {
     }
 
     /// The plan that is held, confirmed or standing.
-    pub fn allocation(&self) -> Option<&Allocation> {
+    pub fn plan(&self) -> Option<&Plan> {
         match self {
-            ShownStage::Holding(allocation) | ShownStage::Confirming(allocation) | ShownStage::Stands(allocation) => {
-                Some(allocation)
-            }
-            ShownStage::Degraded { standing, .. } => Some(&standing.allocation),
-            ShownStage::Closed { outcome: Outcome::Cancelled(allocation), .. } => allocation.as_ref(),
+            ShownStage::Holding(plan) | ShownStage::Confirming(plan) | ShownStage::Stands(plan) => Some(plan),
+            ShownStage::Degraded { standing, .. } => Some(&standing.plan),
+            ShownStage::Closed { outcome: Outcome::Cancelled(plan), .. } => plan.as_ref(),
             ShownStage::Planning | ShownStage::BackingOff | ShownStage::Closed { .. } => None,
         }
     }

@@ -72,7 +72,7 @@ impl World {
     /// Cuts a reservation in two that has parts of two attempts, or sees to it that one gets them.
     pub(super) fn take_aim(&mut self) {
         let Some(mut aims) = self.aims.take().filter(|_| !self.is_healed) else { return };
-        let users = self.users.all().filter(|user| !user.is_taken_back && user.told.allocation().is_some());
+        let users = self.users.all().filter(|user| !user.is_taken_back && user.told.plan().is_some());
         let ids = users.map(|user| names::request(user.number));
         let standing: Vec<(RequestId, Parts)> = ids.map(|id| (id.clone(), self.parts_of(&id))).collect();
         let of_two_tries = standing.iter().filter_map(|(id, parts)| Some((id, two_sides(parts)?)));

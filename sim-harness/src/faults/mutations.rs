@@ -88,7 +88,7 @@ impl World {
         let negotiation = self.nodes[node].running().and_then(|running| running.machines.negotiations.get(request));
         let is_repaired = |negotiation: &Negotiation| {
             let standing = negotiation.record().standing.as_ref();
-            negotiation.standing_allocation().is_some() && standing.is_some_and(|standing| standing.repairs > 0)
+            negotiation.standing_plan().is_some() && standing.is_some_and(|standing| standing.repairs > 0)
         };
         if !negotiation.is_some_and(is_repaired) {
             return false;
@@ -108,8 +108,8 @@ impl World {
 
     fn hosts_believed(&self, node: usize, from: usize, request: &RequestId) -> Vec<HostId> {
         let negotiation = self.nodes[node].running().and_then(|running| running.machines.negotiations.get(request));
-        let allocation = negotiation.and_then(Negotiation::standing_allocation);
-        let grants = allocation.into_iter().flat_map(|allocation| &allocation.grants);
+        let plan = negotiation.and_then(Negotiation::standing_plan);
+        let grants = plan.into_iter().flat_map(|plan| &plan.grants);
         grants.filter(|grant| grant.site == self.nodes[from].site).map(|grant| grant.host.clone()).collect()
     }
 

@@ -9,7 +9,7 @@ use broker::{
     host::Host,
     ids::{RequestId, SiteId},
     negotiation::{Event, Outcome, RequestRecord, Stage, Standing},
-    plan::{Allocation, HostGrant},
+    plan::{HostGrant, Plan},
     request::{Request, RequestDocument},
     resources::Amounts,
     schedule::Schedule,
@@ -45,7 +45,7 @@ pub enum Told {
         /// The try.
         attempt: u32,
         /// The plan.
-        allocation: Allocation,
+        plan: Plan,
     },
     /// It stands, without hosts that are lost.
     Degraded(Box<Standing>),
@@ -55,10 +55,10 @@ pub enum Told {
 
 impl Told {
     /// What was told to stand, with the hosts that are lost.
-    pub fn allocation(&self) -> Option<&Allocation> {
+    pub fn plan(&self) -> Option<&Plan> {
         match self {
-            Told::Stands { allocation, .. } => Some(allocation),
-            Told::Degraded(standing) => Some(&standing.allocation),
+            Told::Stands { plan, .. } => Some(plan),
+            Told::Degraded(standing) => Some(&standing.plan),
             Told::Nothing | Told::Over(_) => None,
         }
     }
@@ -154,7 +154,7 @@ impl Users {
     pub fn hear(&mut self, id: &RequestId, attempt: u32, stage: Stage<'_>) -> Result<Option<(Told, String)>, String> {
         let Some(user) = self.requests.get_mut(id) else { return Ok(None) };
         let news = match stage {
-            Stage::Stands(allocation) => Told::Stands { attempt, allocation: allocation.clone() },
+            Stage::Stands(plan) => Told::Stands { attempt, plan: plan.clone() },
             Stage::Degraded { standing, .. } => {
                 Told::Degraded(Box::new(Standing { repair: None, failure: None, ..standing.clone() }))
             }
@@ -197,10 +197,10 @@ impl Users {
 fn words(told: &Told) -> String {
     match told {
         Told::Nothing => "it is under way".to_owned(),
-        Told::Stands { attempt, allocation } => format!("#{attempt} stands, {}", hosts(allocation)),
+        Told::Stands { attempt, plan } => format!("#{attempt} stands, {}", hosts(plan)),
         Told::Degraded(standing) => {
             let lost = standing.lost.iter().map(|(site, hosts)| format!("{site} {hosts:?}")).collect::<Vec<_>>();
-            format!("it stands, {}, without {}", hosts(&standing.allocation), lost.join(", "))
+            format!("it stands, {}, without {}", hosts(&standing.plan), lost.join(", "))
         }
         Told::Over(Outcome::Cancelled(_)) => "it is taken back".to_owned(),
         Told::Over(Outcome::HandedOver) => "another node has taken it over".to_owned(),
@@ -209,9 +209,9 @@ fn words(told: &Told) -> String {
     }
 }
 
-fn hosts(allocation: &Allocation) -> String {
-    let names = allocation.grants.iter().map(|grant| format!("{}/{}", grant.site, grant.host));
-    format!("at {} on {}", allocation.start.0, names.collect::<Vec<_>>().join(" "))
+fn hosts(plan: &Plan) -> String {
+    let names = plan.grants.iter().map(|grant| format!("{}/{}", grant.site, grant.host));
+    format!("at {} on {}", plan.start.0, names.collect::<Vec<_>>().join(" "))
 }
 
 /// Draws the hosts of a site and the owner's own work on them.

@@ -17,12 +17,12 @@ impl Placement for Kolo {
         let Asked { request, earliest, latest, candidates, seed } = *asked;
         let effort = request.effort().unwrap_or(Effort::Fast);
         let outcome = phases::plan(request, earliest, latest, candidates, effort, seed, &mut ());
-        let allocation = outcome.allocation()?;
+        let plan = outcome.plan()?;
         let place = |grant: &HostGrant| {
             candidates
                 .binary_search_by(|Candidate { site, host, .. }| (*site, &host.id).cmp(&(&grant.site, &grant.host)))
                 .ok()
         };
-        Some(Choice { start: allocation.start, hosts: allocation.grants.iter().filter_map(place).collect() })
+        Some(Choice { start: plan.start, hosts: plan.grants.iter().filter_map(place).collect() })
     }
 }

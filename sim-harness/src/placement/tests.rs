@@ -52,13 +52,13 @@ fn the_factor_is_the_core_s() {
     let mut compared = 0;
     for request in generate::requests(3, 4, 40, Kind::Collective, &grid).unwrap() {
         let outcome = planner.plan(&request, &mut ());
-        let Some(allocation) = outcome.allocation() else { continue };
+        let Some(plan) = outcome.plan() else { continue };
         let (earliest, latest) = request.starts(Time::ZERO, Span(0)).unwrap();
         let asked = Asked { request: &request, earliest, latest, candidates: &pool, seed: 1 };
         let at = |host: &broker::ids::HostId| pool.iter().position(|candidate| candidate.host.id == *host).unwrap();
-        let hosts = allocation.grants.iter().map(|grant| at(&grant.host)).collect();
-        let factor = asked.judge(&Choice { start: allocation.start, hosts }).unwrap();
-        assert!((factor / allocation.efficiency - 1.0).abs() < 1e-9);
+        let hosts = plan.grants.iter().map(|grant| at(&grant.host)).collect();
+        let factor = asked.judge(&Choice { start: plan.start, hosts }).unwrap();
+        assert!((factor / plan.efficiency - 1.0).abs() < 1e-9);
         compared += 1;
     }
     assert!(compared > 5, "{compared}");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use broker::{
     ids::RequestId,
     negotiation::{self, Negotiation, Outcome, RequestRecord, Stage},
-    plan::Allocation,
+    plan::Plan,
     protocol::LedgerVersion,
     time::Span,
     trust::testing,
@@ -121,16 +121,16 @@ impl World {
         let history = &negotiation.record().history;
         let (attempts, conflicts) = (history.tries.len() as u64, u64::from(history.conflicts));
         let reserved = match negotiation.stage() {
-            Stage::Stands(allocation) => Ok(allocation.clone()),
+            Stage::Stands(plan) => Ok(plan.clone()),
             stage => Err(matches!(stage, Stage::Closed { outcome: Outcome::Rejected { .. }, .. })),
         };
         self.counts.totals.attempts += attempts;
         self.counts.totals.conflicts += conflicts;
         match reserved {
-            Ok(allocation) => {
+            Ok(plan) => {
                 self.counts.totals.reserved += 1;
                 self.counts.first_attempt += u64::from(attempts == 1);
-                self.note_latency(request, &allocation);
+                self.note_latency(request, &plan);
                 self.keep(request);
             }
             Err(true) => self.counts.totals.rejected += 1,
@@ -141,11 +141,11 @@ impl World {
         }
     }
 
-    fn note_latency(&mut self, request: usize, allocation: &Allocation) {
+    fn note_latency(&mut self, request: usize, plan: &Plan) {
         let Submitted { entry, at, .. } = self.requests[request];
         let took = self.now() - at;
         self.counts.latency_ms.push(took.as_secs_f64() * 1000.0);
-        let sites = allocation.grants.iter().filter_map(|grant| self.index.get(&grant.site).copied());
+        let sites = plan.grants.iter().filter_map(|grant| self.index.get(&grant.site).copied());
         let farthest = sites.filter(|site| *site != entry).map(|site| self.earth.round_trip(entry, site)).max();
         if let Some(farthest) = farthest.filter(|farthest| !farthest.is_zero()) {
             self.counts.round_trips.push(took.div_duration_f64(farthest));

@@ -88,8 +88,8 @@ impl World {
 
     /// What a reservation has changed at the site of its first host.
     fn change_of(&self, request: usize) -> Option<Change> {
-        let Stage::Stands(allocation) = self.negotiation(request)?.stage() else { return None };
-        let site = *self.index.get(&allocation.grants.first()?.site)?;
+        let Stage::Stands(plan) = self.negotiation(request)?.stage() else { return None };
+        let site = *self.index.get(&plan.grants.first()?.site)?;
         let version = self.sites[site].ledger()?.version();
         Some(Change { site, version, since: self.requests[request].at })
     }

@@ -175,7 +175,7 @@ fn run_kolo(planner: &mut OfflinePlanner, question: &Question, repeats: u32) -> 
         }
     }
     let [_, phases_us @ ..] = line.phases_us;
-    let answer = line.outcome.allocation().map(|plan| Answer { start: plan.start, factor: plan.efficiency });
+    let answer = line.outcome.plan().map(|plan| Answer { start: plan.start, factor: plan.efficiency });
     Ok((line, Run { answer, us: phases_us.iter().sum(), phases_us }))
 }
 

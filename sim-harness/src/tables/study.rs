@@ -189,7 +189,7 @@ fn kolo_trial(asked: &Asked<'_>, settings: Settings, values: Values) -> Trial {
     let began = Instant::now();
     let outcome = plan_within(request, earliest, latest, candidates, &limits, seed, &mut ());
     let us = began.elapsed().as_secs_f64() * 1e6;
-    Trial { answer: outcome.allocation().map(|plan| Answer { start: plan.start, factor: plan.efficiency }), us }
+    Trial { answer: outcome.plan().map(|plan| Answer { start: plan.start, factor: plan.efficiency }), us }
 }
 
 /// The figures of each value, judged by the best answers to each request over all of them.

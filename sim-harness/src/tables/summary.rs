@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::plan::Allocation;
+use broker::plan::Plan;
 use serde::Serialize;
 
 use super::measure::{Answer, Case, Run};
@@ -155,12 +155,12 @@ pub fn rows(cases: &[Case], policies: usize) -> Vec<Row> {
     by_hosts(cases).into_iter().map(|(hosts, cases)| row(hosts, &cases, policies)).collect()
 }
 
-fn allocation(case: &Case) -> Option<&Allocation> {
-    case.line.outcome.allocation()
+fn plan(case: &Case) -> Option<&Plan> {
+    case.line.outcome.plan()
 }
 
 fn row(hosts: usize, cases: &[&Case], policies: usize) -> Row {
-    let plans: Vec<&Allocation> = cases.iter().filter_map(|case| allocation(case)).collect();
+    let plans: Vec<&Plan> = cases.iter().filter_map(|case| plan(case)).collect();
     let judged = cases.iter().all(|case| case.exact.is_some());
     let solvable = cases.iter().filter(|case| matches!(case.exact, Some(Some(_)))).count();
     let is_late = |case: &&&Case| {

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use broker::{
     ids::RequestId,
     negotiation::{Decision, Outcome},
-    plan::Allocation,
+    plan::Plan,
     resources::amount_of,
     time::{Span, Window},
 };
@@ -29,24 +29,20 @@ impl World {
     /// What the user of this request was told must be true.
     pub(in super::super) fn check_told(&mut self, id: &RequestId) {
         let Some(user) = self.users.get(id) else { return };
-        let Some(allocation) = user.told.allocation() else { return };
-        let shape = if matches!(user.told, Told::Stands { .. }) { check_shape(user, allocation) } else { Ok(()) };
-        if let Err(what) = shape.and_then(|()| self.check_disks(id, user, allocation)) {
+        let Some(plan) = user.told.plan() else { return };
+        let shape = if matches!(user.told, Told::Stands { .. }) { check_shape(user, plan) } else { Ok(()) };
+        if let Err(what) = shape.and_then(|()| self.check_disks(id, user, plan)) {
             self.violate("a success told is durable", Some(id), what);
         }
     }
 
-    fn check_disks(&self, id: &RequestId, user: &UserRequest, told: &Allocation) -> Result<(), String> {
+    fn check_disks(&self, id: &RequestId, user: &UserRequest, told: &Plan) -> Result<(), String> {
         let record = self.nodes[user.entry_point].disk.requests.get(id);
-        let allocation = match record.map(|record| &record.decision) {
-            Some(Decision::Stands { allocation, .. })
-                if user.request.moves_on_loss() && allocation.start > told.start =>
-            {
-                allocation
-            }
+        let plan = match record.map(|record| &record.decision) {
+            Some(Decision::Stands { plan, .. }) if user.request.moves_on_loss() && plan.start > told.start => plan,
             _ => told,
         };
-        let window = Window::starting(allocation.start, user.request.duration());
+        let window = Window::starting(plan.start, user.request.duration());
         let is_over = record.is_some_and(|record| match &record.decision {
             Decision::Closed(Outcome::HandedOver) => user.signed_for.len() > 1,
             Decision::Closed(_) => user.is_taken_back,
@@ -55,7 +51,7 @@ impl World {
         if is_over || window.end <= self.utc() + CLOCKS_DIFFER {
             return Ok(());
         }
-        for grant in allocation.grants.iter().filter(|grant| !user.told.is_lost(grant)) {
+        for grant in plan.grants.iter().filter(|grant| !user.told.is_lost(grant)) {
             let index = names::index_of(&grant.site).ok_or_else(|| format!("there is no site {}", grant.site))?;
             let is_there = losses::has_on_disk(&self.nodes[index], id, |reservation, one| {
                 reservation.window == window && one.host == grant.host && one.amounts == grant.amounts
@@ -72,23 +68,19 @@ impl World {
 }
 
 /// Exactly N distinct hosts, the minima on each, the totals in sum.
-fn check_shape(user: &UserRequest, allocation: &Allocation) -> Result<(), String> {
-    let distinct: BTreeSet<_> = allocation.grants.iter().map(|grant| (&grant.site, &grant.host)).collect();
+fn check_shape(user: &UserRequest, plan: &Plan) -> Result<(), String> {
+    let distinct: BTreeSet<_> = plan.grants.iter().map(|grant| (&grant.site, &grant.host)).collect();
     let asked = user.request.hosts();
-    if distinct.len() != asked || allocation.grants.len() != asked {
-        return Err(format!(
-            "{} hosts, {} of them distinct, instead of {asked}",
-            allocation.grants.len(),
-            distinct.len()
-        ));
+    if distinct.len() != asked || plan.grants.len() != asked {
+        return Err(format!("{} hosts, {} of them distinct, instead of {asked}", plan.grants.len(), distinct.len()));
     }
     for (name, minimum) in user.request.per_host() {
-        if let Some(grant) = allocation.grants.iter().find(|grant| amount_of(&grant.amounts, name) < *minimum) {
+        if let Some(grant) = plan.grants.iter().find(|grant| amount_of(&grant.amounts, name) < *minimum) {
             return Err(format!("{} of {} gives less than the minimum of {}", grant.host, grant.site, name.as_str()));
         }
     }
     for (name, total) in user.request.total() {
-        let sum: u64 = allocation.grants.iter().map(|grant| amount_of(&grant.amounts, name).0).sum();
+        let sum: u64 = plan.grants.iter().map(|grant| amount_of(&grant.amounts, name).0).sum();
         if sum < total.0 {
             return Err(format!("{sum} of {} in sum instead of {}", name.as_str(), total.0));
         }

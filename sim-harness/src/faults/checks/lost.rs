@@ -68,8 +68,8 @@ impl World {
                 self.figures.degraded += u64::from(!matches!(before, Told::Degraded(_)));
                 self.check_losses(node, id, before, standing)
             }
-            (Told::Degraded(old), Told::Stands { allocation, .. }) => {
-                let has_moved = old.allocation.start != allocation.start;
+            (Told::Degraded(old), Told::Stands { plan, .. }) => {
+                let has_moved = old.plan.start != plan.start;
                 self.figures.moved += u64::from(has_moved);
                 self.figures.repaired += u64::from(!has_moved);
                 Ok(())
@@ -84,14 +84,14 @@ impl World {
 
     fn check_losses(&self, node: usize, id: &RequestId, before: &Told, standing: &Standing) -> Result<(), String> {
         let duration = self.users.get(id).map_or(Span(0), |user| user.request.duration());
-        if standing.allocation.start + duration <= self.utc() + CLOCKS_DIFFER {
+        if standing.plan.start + duration <= self.utc() + CLOCKS_DIFFER {
             return Ok(());
         }
         for (site, host, loss) in
             standing.lost.iter().flat_map(|(site, hosts)| hosts.iter().map(move |(host, loss)| (site, host, loss)))
         {
             let grant = before
-                .allocation()
+                .plan()
                 .and_then(|told| told.grants.iter().find(|grant| grant.site == *site && grant.host == *host));
             if grant.is_some_and(|grant| before.is_lost(grant)) {
                 continue;
@@ -150,7 +150,7 @@ impl World {
     /// What is left of what was told stays, at the same start, unless all of it moves in time and the user allows it.
     fn check_continuity(&self, node: usize, id: &RequestId, before: &Told) -> Result<(), String> {
         let Some(user) = self.users.get(id) else { return Ok(()) };
-        let (Some(old), Some(new)) = (before.allocation(), user.told.allocation()) else { return Ok(()) };
+        let (Some(old), Some(new)) = (before.plan(), user.told.plan()) else { return Ok(()) };
         let now = self.clock(node).utc;
         let is_degraded = matches!(before, Told::Degraded(_));
         let has_begun = old.start + TELLING <= now;

@@ -28,14 +28,14 @@ impl World {
     /// Whether hosts are free that would make what is left of a reservation whole again at its start.
     pub(super) fn could_be_repaired(&self, id: &RequestId, request: &Request, standing: &Standing) -> bool {
         let missing = standing.missing_hosts(request);
-        let start = standing.allocation.start;
+        let start = standing.plan.start;
         if start < self.utc() + AHEAD || missing > MISSING_MAX {
             return false;
         }
         let window = Window::starting(start, request.duration());
         let mut rest = Amounts::new();
         for (name, total) in request.total() {
-            let kept = standing.allocation.grants.iter().filter(|grant| !standing.is_lost(&grant.site, &grant.host));
+            let kept = standing.plan.grants.iter().filter(|grant| !standing.is_lost(&grant.site, &grant.host));
             let kept = kept.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name));
             rest.insert(name.clone(), total.saturating_sub(kept));
         }
@@ -57,7 +57,7 @@ impl World {
             }
             for host in running.machines.ledger.hosts() {
                 let here = |grant: &broker::plan::HostGrant| grant.site == node.site && grant.host == host.host().id;
-                if standing.allocation.grants.iter().any(here) {
+                if standing.plan.grants.iter().any(here) {
                     continue;
                 }
                 let mut amounts = Amounts::new();

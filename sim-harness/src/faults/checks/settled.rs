@@ -54,7 +54,7 @@ impl World {
             let is_anothers = another.is_some_and(|another| another.machines.negotiations.contains_key(id));
             let is_closed = matches!(negotiation.stage(), Stage::Closed { .. });
             // What it still believes of a time that has passed keeps no host from anybody.
-            let start = negotiation.standing_allocation().map(|allocation| allocation.start);
+            let start = negotiation.standing_plan().map(|plan| plan.start);
             let has_begun = start.is_some_and(|start| start <= self.utc());
             if !is_closed && self.has_nobody_told(index, id) {
                 continue;
@@ -172,7 +172,7 @@ impl World {
         if !is_gone(acting) {
             return false;
         }
-        let is_told = user.told.allocation().is_some_and(|told| told.start == booking.window.start);
+        let is_told = user.told.plan().is_some_and(|told| told.start == booking.window.start);
         let mut participants = booking.participants.iter();
         is_told || self.truth.was_complete(attempt) || participants.any(is_gone)
     }
