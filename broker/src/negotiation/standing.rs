@@ -67,6 +67,7 @@ pub enum Repair {
 pub struct Standing {
     /// All N hosts, the lost ones among them. Its efficiency is that of the plan that began it; 0 of 1 when the
     /// reservation was taken over, since nobody knows.
+    #[serde(rename = "allocation")]
     pub plan: Plan,
     /// Who reserved what.
     pub parts: Vec<Part>,
