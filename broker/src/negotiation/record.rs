@@ -183,6 +183,7 @@ pub enum Decision {
         /// The attempt.
         attempt: u32,
         /// The plan.
+        #[serde(rename = "allocation")]
         plan: Plan,
         /// The incarnation of each site's ledger that holds it.
         held_in: Vec<(SiteId, u64)>,
@@ -192,6 +193,7 @@ pub enum Decision {
         /// The attempt.
         attempt: u32,
         /// The plan.
+        #[serde(rename = "allocation")]
         plan: Plan,
     },
     /// It is over, with nothing reserved.
