@@ -1,6 +1,6 @@
 //! How a user reaches the hosts of a site: a text of the site's owner with places for host, user and request.
 //!
-//! It travels in the site's advert and is somebody else's word: it is shown, never run. Invariant: what is filled in cannot
+//! It travels in the site's advert and is what somebody else has written: it is shown, never run. Invariant: what is filled in cannot
 //! bring further places in.
 
 use discovery::check::CONTACT_BYTES_MAX;

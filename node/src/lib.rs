@@ -1,9 +1,7 @@
-//! The node's modules as a library, for fuzzing only: without the feature `fuzzing` it is empty, and nothing depends on it.
+//! The node of a site and the command line of its users.
 //!
-//! Invariant: it has no code of its own; the binary is the program.
-#![cfg(feature = "fuzzing")]
-// Only the targets are called from outside.
-#![allow(dead_code)]
+//! Invariant: what other programs may use is named here: the command line, which is all of `kolo`, and what runs a node inside
+//! a process that has more to do. What a run means for the shell is decided in [`cli`].
 
 mod api;
 mod cli;
@@ -11,6 +9,7 @@ mod config;
 mod contact;
 mod daemon;
 mod entry;
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod net;
 mod runtime;
@@ -18,3 +17,10 @@ mod site;
 mod storage;
 mod text;
 mod trust;
+
+pub use self::{
+    cli::run as run_command_line,
+    config::{ConfigError, NodeConfig, load_in_process},
+    daemon::{DaemonError, run_until, start_log, stop_signal},
+    runtime::open_files::raise as raise_open_files,
+};

@@ -22,7 +22,7 @@ use super::{
     schema,
     state::ApiState,
 };
-use crate::entry::{bookings::Told, request::Snapshot};
+use crate::entry::{bookings::SiteBookings, request::Snapshot};
 
 /// Reservations of one answer unless asked otherwise.
 const LIST_DEFAULT: usize = 5_000;
@@ -123,14 +123,14 @@ type Position<'a> = (Time, &'a SiteId, &'a RequestId, u32);
 
 /// A reservation that may be shown; copied only if it is.
 enum Row<'a> {
-    Told(&'a SiteId, &'a PublicBooking),
+    Reported(&'a SiteId, &'a PublicBooking),
     Ended(&'a BookingView),
 }
 
 impl<'a> Row<'a> {
     fn position(&self) -> Position<'a> {
         match self {
-            Row::Told(site, told) => (told.window.start, site, &told.attempt.request, told.attempt.attempt),
+            Row::Reported(site, told) => (told.window.start, site, &told.attempt.request, told.attempt.attempt),
             Row::Ended(view) => (view.start, &view.site, &view.request, view.attempt),
         }
     }
@@ -138,7 +138,7 @@ impl<'a> Row<'a> {
     fn view(&self) -> BookingView {
         match self {
             Row::Ended(view) => (*view).clone(),
-            Row::Told(site, told) => BookingView {
+            Row::Reported(site, told) => BookingView {
                 site: (*site).clone(),
                 request: told.attempt.request.clone(),
                 part_of: None,
@@ -179,14 +179,14 @@ impl BookingQuery {
     /// The first `limit` reservations behind `after`, by start, and whether there are more.
     fn page(
         &self,
-        told: &BTreeMap<SiteId, Told>,
+        told: &BTreeMap<SiteId, SiteBookings>,
         ended: &[BookingView],
         after: Option<Position<'_>>,
         limit: usize,
     ) -> (Vec<BookingView>, bool) {
         let of_sites = told.iter().flat_map(|(site, told)| {
             let wanted = told.bookings.values().filter(|booking| self.wants(booking.window, &booking.user));
-            wanted.map(move |booking| Row::Told(site, booking))
+            wanted.map(move |booking| Row::Reported(site, booking))
         });
         let rows = of_sites.chain(ended.iter().map(Row::Ended));
         let mut rows: Vec<Row<'_>> = rows.filter(|row| after.is_none_or(|after| row.position() > after)).collect();
@@ -201,7 +201,7 @@ impl BookingQuery {
     }
 
     /// What `ended` had at the sites of `told`, without what these have told themselves.
-    fn remembered(&self, told: &BTreeMap<SiteId, Told>, ended: &[Snapshot], own: &SiteId) -> Vec<BookingView> {
+    fn remembered(&self, told: &BTreeMap<SiteId, SiteBookings>, ended: &[Snapshot], own: &SiteId) -> Vec<BookingView> {
         let mut views: BTreeMap<(&SiteId, &RequestId), BookingView> = BTreeMap::new();
         for snapshot in ended {
             let record = &snapshot.record;
@@ -251,13 +251,13 @@ pub async fn list_bookings(
     }
     let unknown = || Problem::bad_request("after: expected what an answer has given as next").with_key("after");
     let after = query.after.as_deref().map(|text| read_cursor(text).ok_or_else(unknown)).transpose()?;
-    let told = state.bookings.look(&state.carrier, query.site.as_ref()).await;
-    let now = state.carrier.clock.now();
+    let told = state.bookings.look(&state.coordinator, query.site.as_ref()).await;
+    let now = state.coordinator.clock.now();
     let sites = told.iter().map(|(site, told)| BookedSite {
         site: site.clone(),
         name: state.site_name(site),
         schedule: ScheduleState::of(&state, site),
-        told_age_s: told.told.map(|at| (now.monotonic - at).0 / 1000),
+        told_age_s: told.reported.map(|at| (now.monotonic - at).0 / 1000),
         is_cut: told.is_cut,
         is_withheld: told.is_withheld,
     });
@@ -297,7 +297,7 @@ mod tests {
             bookings in prop::collection::btree_map((0_u8..3, 0_u8..20), (0_i64..5, 1_i64..5), 0..30),
             limit in 1_usize..8,
         ) {
-            let mut told: BTreeMap<SiteId, Told> = BTreeMap::new();
+            let mut told: BTreeMap<SiteId, SiteBookings> = BTreeMap::new();
             for ((site, request), (start, long)) in &bookings {
                 let attempt =
                     AttemptId { entry_point: name("e".to_owned()), request: name(format!("r{request}")), attempt: 1 };

@@ -72,7 +72,7 @@ pub async fn watch_sites(state: Arc<ApiState>) {
     let mut before: BTreeMap<SiteId, Known> = BTreeMap::new();
     loop {
         every.tick().await;
-        if !state.changes.is_heard() {
+        if !state.changes.has_listeners() {
             continue;
         }
         let view = state.discovery.view();

@@ -289,7 +289,7 @@ pub async fn list_hosts(
         })?,
         None => ("", ""),
     };
-    let now = state.carrier.clock.now().utc;
+    let now = state.coordinator.clock.now().utc;
     let monotonic = state.discovery.now();
     let view = state.discovery.view();
     let mut hosts: Vec<HostView> = Vec::new();

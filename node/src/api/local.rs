@@ -125,7 +125,7 @@ pub async fn enter_local_work(
     let entry: LocalEntry = read_body("own work", &body)?;
     let work = work_of(&state, entry)?;
     let id = work.id.clone();
-    let answer = state.carrier.own_site.enter(work, ANSWER_TIMEOUT).await;
+    let answer = state.coordinator.own_site.enter(work, ANSWER_TIMEOUT).await;
     confirmed(answer)?;
     let ledger = state.ledger.lock();
     let booking = ledger.local_work().find(|booking| booking.attempt.request == id);
@@ -175,7 +175,7 @@ pub async fn remove_local_work(
     match (found.next(), found.next()) {
         (Some((attempt, view)), None) => {
             let request = SiteRequest::Release(attempt);
-            let answer = state.carrier.own_site.ask(request, ANSWER_TIMEOUT).await;
+            let answer = state.coordinator.own_site.ask(request, ANSWER_TIMEOUT).await;
             confirmed(answer)?;
             Ok(Json(view))
         }

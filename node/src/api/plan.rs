@@ -122,7 +122,7 @@ pub struct PlannedHost {
 pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<LivePlan>, Problem> {
     let request = read_request(&body)?;
     let settings = state.requests.settings().planner;
-    let now = state.carrier.clock.now();
+    let now = state.coordinator.clock.now();
     let (earliest, latest) = request
         .starts(now.utc, settings.default_reach)
         .map_err(|error| Problem::bad_request(format!("request: {error}")).with_key("latest"))?;

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     entry::{
-        request::{Carried, Command, ShownStage, Snapshot, SubmitError},
+        request::{Command, RequestHandle, ShownStage, Snapshot, SubmitError},
         requests::is_left_to_another,
     },
     net::membership::SignError,
@@ -120,9 +120,9 @@ pub async fn submit_request(
         return Err(Problem::bad_request(detail).with_key("id"));
     }
     let text = authorization.request.text.clone();
-    let submitted = state.requests.submit(&state.carrier, authorization, permit).await;
-    let carried = submitted.map_err(|error| submit_problem(&state, error, Some(&text)))?;
-    let snapshot = carried.watch().borrow().clone();
+    let submitted = state.requests.submit(&state.coordinator, authorization, permit).await;
+    let handle = submitted.map_err(|error| submit_problem(&state, error, Some(&text)))?;
+    let snapshot = handle.watch().borrow().clone();
     Ok((StatusCode::CREATED, Json(view(&state, &snapshot))))
 }
 
@@ -254,8 +254,8 @@ pub async fn show_request(
     Path(selector): Path,
     Query(query): Query<WaitQuery>,
 ) -> Result<Json<RequestView>, Problem> {
-    let carried = select(&state, &selector)?;
-    let mut snapshots = carried.watch();
+    let handle = select(&state, &selector)?;
+    let mut snapshots = handle.watch();
     let wait_ms = in_range("wait_ms", query.wait_ms.unwrap_or(0), 0..=WAIT_MS_ACCEPTED)?;
     let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
     let seen = in_range("revision", query.revision.unwrap_or(0), 0..=i64::MAX)?.unsigned_abs();
@@ -288,24 +288,24 @@ pub async fn cancel_request(
     State(state): State<Arc<ApiState>>,
     Path(selector): Path,
 ) -> Result<Json<RequestView>, Problem> {
-    let carried = select_live(&state, &selector)?;
-    let snapshots = carried.watch();
+    let handle = select_live(&state, &selector)?;
+    let snapshots = handle.watch();
     let id = snapshots.borrow().record.id.clone();
     // The reservation comes last: after a crash in the middle it is still there to be taken back again.
     let mut all = state.requests.extensions_of(&id);
-    all.push(carried);
+    all.push(handle);
     let _ = tokio::time::timeout(CANCEL_WAIT, join_all(all.iter().map(|one| take_back(one)))).await;
     let snapshot = snapshots.borrow().clone();
     Ok(Json(view(&state, &snapshot)))
 }
 
 /// Takes one request back, and waits until all sites have heard of it.
-async fn take_back(carried: &Carried) {
-    let mut snapshots = carried.watch();
+async fn take_back(handle: &RequestHandle) {
+    let mut snapshots = handle.watch();
     let is_over = snapshots.borrow().stage.is_closed();
     if !is_over {
         // A full or closed channel means that a cancellation is under way, or that the request has just ended.
-        let _ = carried.commands.try_send(Command::Cancel);
+        let _ = handle.commands.try_send(Command::Cancel);
         // An error says that the node is stopping.
         let _ = snapshots.wait_for(|snapshot| snapshot.stage.is_released()).await;
     }
@@ -318,8 +318,8 @@ pub async fn repair_request(
     State(state): State<Arc<ApiState>>,
     Path(selector): Path,
 ) -> Result<Json<RequestView>, Problem> {
-    let carried = select(&state, &selector)?;
-    let mut snapshots = carried.watch();
+    let handle = select(&state, &selector)?;
+    let mut snapshots = handle.watch();
     let before = snapshots.borrow_and_update().clone();
     if is_left_to_another(&before) {
         let detail = format!("another node acts for request {} now", before.record.id);
@@ -330,7 +330,7 @@ pub async fn repair_request(
         return Err(Problem::new(StatusCode::CONFLICT, detail));
     }
     // A full channel means that this is under way already.
-    let _ = carried.commands.try_send(Command::Check);
+    let _ = handle.commands.try_send(Command::Check);
     let is_settled = |snapshot: &Snapshot| {
         snapshot.revision > before.revision + 1
             && !matches!(snapshot.stage, ShownStage::Degraded { is_rebrokering: true, .. } | ShownStage::Confirming(_))
@@ -347,7 +347,7 @@ pub fn ambiguous(detail: String) -> Problem {
 }
 
 /// As [`select`], but a label means the one request of that label that is not over; nothing when there are several.
-fn select_live(state: &ApiState, selector: &str) -> Result<Arc<Carried>, Problem> {
+fn select_live(state: &ApiState, selector: &str) -> Result<Arc<RequestHandle>, Problem> {
     let selected = select(state, selector)?;
     if selected.watch().borrow().record.id.as_str() == selector {
         return Ok(selected);
@@ -361,14 +361,14 @@ fn select_live(state: &ApiState, selector: &str) -> Result<Arc<Carried>, Problem
 }
 
 /// The request with this id, id prefix, or label (the newest with that label).
-fn select(state: &ApiState, selector: &str) -> Result<Arc<Carried>, Problem> {
+fn select(state: &ApiState, selector: &str) -> Result<Arc<RequestHandle>, Problem> {
     let not_found =
         || Problem::new(StatusCode::NOT_FOUND, format!("no request {selector:?} was submitted through this node"));
-    if let Some(carried) = RequestId::new(selector).ok().and_then(|id| state.requests.get(&id)) {
-        return Ok(carried);
+    if let Some(handle) = RequestId::new(selector).ok().and_then(|id| state.requests.get(&id)) {
+        return Ok(handle);
     }
-    if let Some(carried) = state.requests.labelled(selector) {
-        return Ok(carried);
+    if let Some(handle) = state.requests.labelled(selector) {
+        return Ok(handle);
     }
     let mut matching = state.requests.beginning_with(selector).into_iter();
     match (matching.next(), matching.next()) {

@@ -117,7 +117,7 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let SlotQuestion { mode, at, request: document } = read_body("question", &body)?;
     let request = checked_request(document, "request.")?;
     let settings = state.requests.settings().planner;
-    let now = state.carrier.clock.now();
+    let now = state.coordinator.clock.now();
     let (mut earliest, mut latest) = request
         .starts(now.utc, settings.default_reach)
         .map_err(|error| Problem::bad_request(format!("request: {error}")).with_key("request.latest"))?;

@@ -8,7 +8,7 @@ use discovery::Discovery;
 
 use super::{request_view::SiteWords, sessions::Sessions};
 use crate::{
-    entry::{bookings::Bookings, driver::Carrier, requests::Requests},
+    entry::{bookings::Bookings, driver::Coordinator, requests::Requests},
     net::membership::Membership,
     runtime::{changes::Changes, metrics::Metrics},
     site::{activation::Activations, feed::SharedFeedState, task::SharedLedger},
@@ -26,7 +26,7 @@ pub struct ApiState {
     /// What sites have told of their reservations.
     pub bookings: Bookings,
     /// For new requests.
-    pub carrier: Carrier,
+    pub coordinator: Coordinator,
     /// What is known of the feed of own work, if there is one.
     pub feed: Option<SharedFeedState>,
     /// Who must be shown.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::entry::{
     request::Command,
-    takeover::{Looked, TakeOverFailure, look_up},
+    takeover::{LookUp, TakeOverFailure, look_up},
 };
 
 /// Answer of `GET /v1/reservations/{id}`: what the sites of the grid have reserved for a request of any entry point.
@@ -67,8 +67,8 @@ pub async fn look_up_reservation(
     Path(id): Path,
 ) -> Result<Json<ReservationLookup>, Problem> {
     let id = request_id(&id)?;
-    let looked = look_up(&state.carrier, &id, None).await;
-    let Looked { heard, signed, asked, silent } = looked;
+    let looked = look_up(&state.coordinator, &id, None).await;
+    let LookUp { heard, signed, asked, silent } = looked;
     let hosts = heard.parts.iter().flat_map(|(site, part)| {
         let (start, end) = (part.window.start, part.window.end);
         part.grants.iter().map(move |grant| FoundHost { site: site.clone(), host: grant.host.clone(), start, end })
@@ -101,14 +101,14 @@ pub async fn take_over_reservation(
     if permit.statement.id != id {
         return Err(Problem::bad_request(format!("the signed request is {}, not {id}", permit.statement.id)));
     }
-    let taken = state.requests.take_over(&state.carrier, authorization, permit).await;
-    let carried = taken.map_err(|failure| match failure {
+    let taken = state.requests.take_over(&state.coordinator, authorization, permit).await;
+    let handle = taken.map_err(|failure| match failure {
         TakeOverFailure::Submit(error) => submit_problem(&state, error, None),
         TakeOverFailure::Parts(error) => Problem::new(StatusCode::NOT_FOUND, format!("request {id}: {error}")),
         TakeOverFailure::Other => Problem::new(StatusCode::FORBIDDEN, format!("request {id}: {failure}")),
     })?;
     // Its sites hear who acts for it now with the first round of questions.
-    let _ = carried.commands.try_send(Command::Check);
-    let snapshot = carried.watch().borrow().clone();
+    let _ = handle.commands.try_send(Command::Check);
+    let snapshot = handle.watch().borrow().clone();
     Ok((StatusCode::CREATED, Json(view(&state, &snapshot))))
 }

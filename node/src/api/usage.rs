@@ -75,7 +75,7 @@ pub async fn show_usage(
 ) -> Result<Json<Usage>, Problem> {
     let points = in_range("points", query.points.unwrap_or(POINTS_DEFAULT), 1..=POINTS_MAX)?;
     let span = in_range("span", query.span.unwrap_or(SPAN_DEFAULT), 1..=SPAN_MAX)?;
-    let from = state.carrier.clock.now().utc;
+    let from = state.coordinator.clock.now().utc;
     let step = Span(span.div_ceil(points));
     Ok(Json(tokio::task::block_in_place(|| sum_up(&state, from, step, usize::try_from(points).unwrap_or(1)))))
 }

@@ -73,9 +73,6 @@ pub struct GlobalArgs {
 pub enum Command {
     /// Run the node of a site
     Node(Box<NodeArgs>),
-    /// Run many nodes in one process, to test large grids
-    #[command(hide = true)]
-    NodeGroup(NodeGroupArgs),
     /// Ask for hosts and wait for the reservation
     Submit(SubmitArgs),
     /// Show where a request would be placed; nothing is held
@@ -119,14 +116,6 @@ pub enum Command {
     /// Write the manual pages into a directory
     #[command(hide = true)]
     Man(ManArgs),
-}
-
-/// `kolo node-group`
-#[derive(Debug, Args)]
-pub struct NodeGroupArgs {
-    /// Configuration files, one a node
-    #[arg(required = true, value_name = "FILE")]
-    pub configs: Vec<PathBuf>,
 }
 
 /// `kolo list`

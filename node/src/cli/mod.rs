@@ -65,7 +65,6 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
     let mut context = Context { global: cli.global, surroundings: Surroundings::of_process(), now, output };
     match cli.command {
         Command::Node(args) => commands::node::run(&mut context, &args),
-        Command::NodeGroup(args) => commands::node_group::run(&context, &args),
         Command::Submit(args) => commands::submit::run(&mut context, &args),
         Command::Plan(args) => commands::plan::run(&mut context, &args),
         Command::List(args) => commands::list::run(&mut context, &args),

@@ -14,8 +14,9 @@ use broker::{
 };
 use discovery::check::{HOSTS_PER_SITE_MAX, check_host};
 use serde::Deserialize;
+use toml::Value;
 
-use super::{ConfigError, OwnHost};
+use super::error::ConfigError;
 use crate::text::document::{self, DocumentError, Written};
 
 /// One `[[hosts]]` table.
@@ -30,6 +31,35 @@ pub struct HostTable {
     /// Qualitative properties.
     #[serde(default)]
     pub attributes: Attributes,
+}
+
+impl HostTable {
+    /// Its keys as they are written, each with its meaning.
+    #[must_use]
+    pub fn written(&self) -> [(&'static str, Value, &'static str); 3] {
+        let resources = self.resources.iter().map(|(name, written)| {
+            let value = match written {
+                Written::Integer(number) => Value::Integer(*number),
+                Written::Text(text) => Value::String(text.clone()),
+            };
+            (name.to_string(), value)
+        });
+        let attributes = self.attributes.iter().map(|(key, value)| (key.clone(), Value::String(value.clone())));
+        [
+            ("id", Value::String(self.id.to_string()), "Its name, unique in the site."),
+            ("resources", Value::Table(resources.collect()), "Capacities: cpu in cores, memory and disk with units."),
+            ("attributes", Value::Table(attributes.collect()), "Qualitative properties. Default: none."),
+        ]
+    }
+}
+
+/// One host of the site.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwnHost {
+    /// Its description.
+    pub host: Host,
+    /// The owner's own work, which Kolo plans around.
+    pub own_work: Schedule,
 }
 
 /// Makes hosts of tables. `place` says where they are written.
@@ -121,7 +151,7 @@ mod tests {
             ("[[hosts]]\nid = \"h\"\nresources = { gpu = -1 }", "whole number of GPUs"),
             ("[[hosts]]\nid = \"h\"\nresources = { CPU = \"1\" }", "site.toml:3: hosts[0].resources"),
             ("[[hosts]]\nid = \"h\"\nspeeed = 1", "speeed"),
-            ("[[hosts]]\nresources = {}", "missing field `id`"),
+            ("[[hosts]]\nattributes = {}", "missing field `id`"),
             ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"h\"", "host h: the id is used twice"),
             ("hosts = []", "expected 1 to 1024 hosts, got 0"),
             (

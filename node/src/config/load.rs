@@ -1,9 +1,103 @@
-//! The configuration of a node, from its flags and its file.
+//! From what is written to what is in force.
+//!
+//! Invariant: relations between values hold in what [`load`] returns, and every complaint names file and key, or the flag.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
-use super::{ConfigError, NodeArgs, NodeConfig, Surroundings, file::ConfigFile, resolve::Layers};
-use crate::text::document::{self, Syntax};
+use broker::{
+    ids::{HostId, MAX_ID_BYTES},
+    ledger::LedgerLimits,
+    negotiation::NegotiationSettings,
+    phases,
+    schedule::Schedule,
+    time::{Millis, Span},
+    trust::{Limits, OwnerPolicy},
+};
+use discovery::{GridId, Multiaddr};
+use tracing_subscriber::EnvFilter;
+
+use super::{
+    args::NodeArgs,
+    error::ConfigError,
+    hosts::{self, OwnHost},
+    layers::{self, Places},
+    machine,
+    settings::{LedgerSettings, PolicySettings, Settings},
+    surroundings::Surroundings,
+    values::{Program, Setting as _},
+};
+use crate::{
+    contact,
+    trust::{GridFile, Wallet},
+};
+
+/// How addresses begin that only nodes of the same process reach.
+const INSIDE_PROCESS: &str = "/memory/";
+/// The log of the hook's runs, in the data directory.
+const ACTIVATION_LOG_FILE: &str = "activation.log";
+/// Longest name of a site in bytes; the same as that of a host, since it names the detected machine too.
+const NAME_BYTES_MAX: usize = MAX_ID_BYTES;
+const ADDRESSES_MAX: usize = 64;
+const MULTIPLIER_MAX: u32 = 4096;
+const ATTEMPTS_MAX: u32 = 10_000;
+/// A hold takes some hundred bytes: a bound on what holds cost in memory.
+const HOLDS_MAX: usize = 1_000_000;
+const USERS_MAX: usize = 10_000;
+const TRIES_MAX: u32 = 100;
+/// Longest time that a reservation is started before its window.
+const EARLY_MAX: Span = Span(86_400);
+/// A feed that runs more often costs more than it is worth.
+const FEED_EVERY_MIN_S: u64 = 1;
+const PROGRAM_WORDS_MAX: usize = 64;
+const REMOTE_NAMES_MAX: usize = 64;
+
+/// The configuration in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeConfig {
+    /// All keys, with what was found for those that were not written.
+    pub settings: Settings,
+    /// Where identity, ledger and tokens are kept; absolute.
+    pub data_dir: PathBuf,
+    /// The site's name for people; not unique.
+    pub name: String,
+    /// The grid to belong to: kept in the data directory, or configured, and open then. Absent at the first start of a
+    /// node that makes a grid of its own.
+    pub grid: Option<GridFile>,
+    /// Where and how browsers of other machines are served, if they are.
+    pub remote: Option<RemoteConfig>,
+    /// The site's hosts.
+    pub hosts: Vec<OwnHost>,
+    /// How requests are planned and negotiated when this node is their entry point.
+    pub negotiation: NegotiationSettings,
+    /// What this site grants.
+    pub ledger: LedgerLimits,
+    /// Which users this site grants what.
+    pub policy: OwnerPolicy,
+    /// The log of the hook's runs; absolute.
+    pub activation_log: PathBuf,
+    /// Where the owner's programs look for programs.
+    pub search_path: Option<OsString>,
+}
+
+/// How browsers of other machines are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteConfig {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Chain of certificates (PEM); absolute.
+    pub cert: PathBuf,
+    /// Private key (PEM); absolute.
+    pub key: PathBuf,
+    /// What browsers may call this node beside its addresses.
+    pub names: Vec<String>,
+}
 
 /// Reads the file that `args` name, puts the flags over it, and checks everything.
 ///
@@ -15,10 +109,347 @@ pub fn load(
     api: Option<&str>,
     surroundings: &Surroundings,
 ) -> Result<NodeConfig, ConfigError> {
-    let file = match &args.config {
-        Some(path) => document::parse(path, &document::read_text(path)?, Syntax::Toml)?,
-        None => ConfigFile::default(),
+    let (settings, places) = layers::read(args, data_dir, api)?;
+    let is_inside = |address: &&String| address.starts_with(INSIDE_PROCESS);
+    if let Some(address) = settings.listen.iter().find(is_inside) {
+        return Err(
+            places.wrong("listen", format!("{address:?} is an address inside one process: nobody could reach it"))
+        );
+    }
+    check(settings, &places, surroundings)
+}
+
+/// Reads the file of a node that runs in one process with others, and may listen inside that.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_in_process(file: PathBuf) -> Result<NodeConfig, ConfigError> {
+    let (settings, places) = layers::read(&NodeArgs::of_file(file), None, None)?;
+    check(settings, &places, &Surroundings::of_process())
+}
+
+fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -> Result<NodeConfig, ConfigError> {
+    let data_dir = match &settings.data_dir {
+        Some(directory) => directory.clone(),
+        None => surroundings.default_data_dir()?,
     };
-    let layers = Layers::new(args.layer(data_dir, api)?, file, args.config.clone());
-    layers.resolve(surroundings)
+    check_addresses(&settings, places)?;
+    let grid = grid(&settings, places, &data_dir)?;
+    if settings.bootstrap.is_empty() {
+        settings.bootstrap = grid.as_ref().map(|grid| grid.bootstrap.clone()).unwrap_or_default();
+    }
+    let name = name(&settings, places, &data_dir, grid.as_ref(), surroundings)?;
+    let machine_name = surroundings.host_name.as_deref().unwrap_or(&name);
+    let hosts = hosts(&settings, places, machine_name, &data_dir)?;
+    check_programs(&mut settings, places)?;
+    if let Some(contact) = &settings.contact {
+        contact::check(contact).map_err(|error| places.wrong("contact", error))?;
+    }
+    EnvFilter::try_new(&settings.log.filter).map_err(|error| places.wrong("log.filter", error))?;
+    let sites_max = discovery::Limits::default().sites_max;
+    within(places, "gossip.asked_when_met", settings.gossip.asked_when_met, 1, sites_max)?;
+    let activation_log = settings.activation.log.clone().unwrap_or_else(|| data_dir.join(ACTIVATION_LOG_FILE));
+    settings.data_dir = Some(data_dir.clone());
+    settings.name = Some(name.clone());
+    settings.activation.log = Some(activation_log.clone());
+    Ok(NodeConfig {
+        data_dir,
+        name,
+        grid,
+        remote: remote(&settings, places)?,
+        hosts,
+        negotiation: negotiation(&settings, places)?,
+        ledger: ledger(&settings.ledger, places)?,
+        policy: policy(&settings.policy, places)?,
+        activation_log,
+        search_path: surroundings.search_path.clone(),
+        settings,
+    })
+}
+
+fn within<T: Copy + PartialOrd + std::fmt::Display>(
+    places: &Places,
+    key: &str,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<(), ConfigError> {
+    if value < least || value > most {
+        return Err(places.wrong(key, format!("expected {least} to {most}, got {value}")));
+    }
+    Ok(())
+}
+
+fn check_addresses(settings: &Settings, places: &Places) -> Result<(), ConfigError> {
+    let lists = [("listen", &settings.listen), ("announce", &settings.announce), ("bootstrap", &settings.bootstrap)];
+    for (key, addresses) in lists {
+        if addresses.len() > ADDRESSES_MAX {
+            return Err(places.wrong(key, format!("at most {ADDRESSES_MAX} addresses")));
+        }
+        for text in addresses {
+            text.parse::<Multiaddr>().map_err(|error| {
+                let expected = "expected one such as /ip4/192.0.2.1/tcp/4001";
+                places.wrong(key, format!("{text:?} is no multiaddr ({error}): {expected}"))
+            })?;
+        }
+    }
+    if settings.listen.is_empty() {
+        return Err(places.wrong("listen", "expected at least one address"));
+    }
+    if !settings.api.ip().is_loopback() {
+        return Err(places.wrong(
+            "api",
+            format!(
+                "{} is no loopback address: the API is for users of this machine only; expected 127.0.0.1 or [::1]. For \
+                 browsers of other machines see [remote]",
+                settings.api
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn grid(settings: &Settings, places: &Places, data_dir: &Path) -> Result<Option<GridFile>, ConfigError> {
+    if let Some(grid) = &settings.grid {
+        GridId::new(grid).map_err(|error| places.wrong("grid", error))?;
+    }
+    match (settings.grid.clone(), GridFile::load(data_dir)?) {
+        (Some(grid), Some(kept)) if grid != kept.id => {
+            let message = format!(
+                "{} belongs to grid {}: use another data directory for grid {grid}",
+                data_dir.display(),
+                kept.id
+            );
+            Err(places.wrong("grid", message))
+        }
+        (_, Some(kept)) => Ok(Some(kept)),
+        (Some(grid), None) => Ok(Some(GridFile::new(grid, None, Vec::new()))),
+        (None, None) if settings.bootstrap.is_empty() => Ok(None),
+        (None, None) => Err(ConfigError::BootstrapWithoutGrid {
+            place: places.written("bootstrap").unwrap_or("bootstrap").to_owned(),
+        }),
+    }
+}
+
+/// The configured name, else the one that the site was invited by, else that of the machine.
+fn name(
+    settings: &Settings,
+    places: &Places,
+    data_dir: &Path,
+    grid: Option<&GridFile>,
+    surroundings: &Surroundings,
+) -> Result<String, ConfigError> {
+    let is_name =
+        |text: &String| !text.is_empty() && text.len() <= NAME_BYTES_MAX && !text.chars().any(char::is_control);
+    if let Some(name) = &settings.name {
+        return if is_name(name) {
+            Ok(name.clone())
+        } else {
+            Err(places.wrong("name", format!("expected 1 to {NAME_BYTES_MAX} bytes without control characters")))
+        };
+    }
+    let invited = match grid {
+        Some(grid) => Wallet::at(data_dir).site_name(grid)?,
+        None => None,
+    };
+    let known = invited.into_iter().chain(surroundings.host_name.clone()).find(is_name);
+    Ok(known.unwrap_or_else(|| "site".to_owned()))
+}
+
+fn hosts(
+    settings: &Settings,
+    places: &Places,
+    machine_name: &str,
+    data_dir: &Path,
+) -> Result<Vec<OwnHost>, ConfigError> {
+    let written = |keys: &[&'static str]| keys.iter().find_map(|key| Some((*key, places.written(key)?)));
+    let (file, tables) = (written(&["hosts_file"]), written(&["hosts"]));
+    let machine = written(&["machine.share", "machine.attributes"]);
+    if let (Some((_, file)), Some((key, _))) = (file, tables) {
+        return Err(places.wrong(key, format!("hosts are listed in {file} already: name one of the two")));
+    }
+    if let (Some((_, listed)), Some((key, _))) = (file.or(tables), machine) {
+        let message = format!("hosts are listed in {listed}, so this machine is not offered: name one of the two");
+        return Err(places.wrong(key, message));
+    }
+    if let Some(file) = &settings.hosts_file {
+        return hosts::from_snapshot(file);
+    }
+    if let (Some(tables), Some((_, place))) = (&settings.hosts, tables) {
+        return hosts::from_tables(tables, place);
+    }
+    let id = HostId::new(machine_name).map_err(|error| ConfigError::Machine(error.to_string()))?;
+    let host = machine::detect(id, settings.machine.share, &settings.machine.attributes, data_dir)?;
+    let hosts = vec![OwnHost { host, own_work: Schedule::default() }];
+    hosts::check(&hosts, places.written("machine.attributes").unwrap_or("this machine"))?;
+    Ok(hosts)
+}
+
+fn longer(places: &Places, key: &str, value: Millis, than_key: &str, than: Millis) -> Result<(), ConfigError> {
+    if value > than {
+        return Ok(());
+    }
+    let message = format!("{key} ({}) must be longer than {than_key} ({})", shown(value), shown(than));
+    Err(places.wrong(key, message))
+}
+
+fn shown(millis: Millis) -> String {
+    millis.write().as_ref().and_then(toml::Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn negotiation(settings: &Settings, places: &Places) -> Result<NegotiationSettings, ConfigError> {
+    let (coordinator, planner, hold_max) = (&settings.negotiation, &settings.planner, settings.ledger.hold_max);
+    if planner.m_init == 0 {
+        return Err(places.wrong("planner.m_init", "expected at least 1"));
+    }
+    if planner.m_max < planner.m_init || planner.m_max > MULTIPLIER_MAX {
+        let message = format!("expected m_init ({}) to {MULTIPLIER_MAX}, got {}", planner.m_init, planner.m_max);
+        return Err(places.wrong("planner.m_max", message));
+    }
+    // Holding and confirming each wait for answers while the hold runs.
+    let answer_timeout = coordinator.answer_timeout;
+    let twice = Millis(answer_timeout.0.saturating_mul(2));
+    longer(places, "negotiation.hold", coordinator.hold, "twice negotiation.answer_timeout", twice)?;
+    // Else answers to one check would still be waited for when the next begins.
+    for (key, value) in
+        [("negotiation.patience", coordinator.patience), ("negotiation.check_min", coordinator.check_min)]
+    {
+        longer(places, key, value, "negotiation.answer_timeout", answer_timeout)?;
+    }
+    if hold_max < coordinator.hold {
+        let (most, hold) = (shown(hold_max), shown(coordinator.hold));
+        let message = format!("ledger.hold_max ({most}) must not be below negotiation.hold ({hold})");
+        return Err(places.wrong("ledger.hold_max", message));
+    }
+    within(places, "negotiation.attempts", coordinator.attempts, 1, ATTEMPTS_MAX)?;
+    Ok(NegotiationSettings {
+        planner: phases::Settings {
+            effort: planner.effort,
+            m_init: planner.m_init,
+            m_max: planner.m_max,
+            default_reach: planner.default_reach,
+        },
+        check_min: coordinator.check_min,
+        check_max: coordinator.check_max,
+        lost_after: coordinator.lost_after,
+        hold_for: coordinator.hold,
+        answer_timeout,
+        patience: coordinator.patience,
+        max_attempts: coordinator.attempts,
+        ..NegotiationSettings::default()
+    })
+}
+
+fn ledger(settings: &LedgerSettings, places: &Places) -> Result<LedgerLimits, ConfigError> {
+    let (all, each) = (settings.max_holds, settings.max_holds_per_entry_point);
+    within(places, "ledger.max_holds", all, 1, HOLDS_MAX)?;
+    if each == 0 || each > all {
+        let message = format!("expected 1 to ledger.max_holds ({all}), got {each}");
+        return Err(places.wrong("ledger.max_holds_per_entry_point", message));
+    }
+    let default = LedgerLimits::default();
+    Ok(LedgerLimits {
+        max_holds: all,
+        max_holds_per_entry_point: each,
+        farthest_future: settings.farthest_future,
+        hold_max: settings.hold_max,
+        // An attempt must be remembered longer than any hold of it could have lasted.
+        tombstone_life: default.tombstone_life.max(settings.hold_max + default.hold_max),
+        ..default
+    })
+}
+
+fn policy(settings: &PolicySettings, places: &Places) -> Result<OwnerPolicy, ConfigError> {
+    if settings.allow.as_ref().is_some_and(BTreeSet::is_empty) {
+        let message = "nobody could book: name somebody, or leave the key out to allow everybody";
+        return Err(places.wrong("policy.allow", message));
+    }
+    let nobody = BTreeSet::new();
+    for (key, users) in [("policy.allow", settings.allow.as_ref().unwrap_or(&nobody)), ("policy.deny", &settings.deny)]
+    {
+        if users.len() > USERS_MAX {
+            return Err(places.wrong(key, format!("at most {USERS_MAX} users")));
+        }
+        if let Some(user) = users.iter().find(|user| user.trim().is_empty() || user.chars().any(char::is_control)) {
+            let message = format!("{user:?} is no user: expected a name, a key, or the first 16 digits of one");
+            return Err(places.wrong(key, message));
+        }
+    }
+    let limits = [
+        ("policy.max_holds", settings.max_holds.map(u64::from)),
+        ("policy.max_reservations", settings.max_reservations.map(u64::from)),
+        ("policy.max_host_hours", settings.max_host_hours),
+    ];
+    if let Some((key, _)) = limits.into_iter().find(|(_, limit)| *limit == Some(0)) {
+        return Err(places.wrong(key, "expected at least 1"));
+    }
+    Ok(OwnerPolicy {
+        allow: settings.allow.clone(),
+        deny: settings.deny.clone(),
+        max_duration: settings.max_duration,
+        max_reach: settings.max_reach,
+        hours: settings.hours,
+        user_share_percent: settings.user_share.iter().map(|(name, share)| (name.clone(), share.number())).collect(),
+        limits: Limits {
+            max_holds: settings.max_holds,
+            max_reservations: settings.max_reservations,
+            max_host_hours: settings.max_host_hours,
+            ..OwnerPolicy::default().limits
+        },
+        tells_bookings: settings.tell_bookings,
+    })
+}
+
+/// The owner's hook and feed, and when they run.
+fn check_programs(settings: &mut Settings, places: &Places) -> Result<(), ConfigError> {
+    check_program(places, "activation.hook", &settings.activation.hook)?;
+    within(places, "activation.tries", settings.activation.tries, 0, TRIES_MAX)?;
+    if settings.activation.early.is_some_and(|early| early > EARLY_MAX) {
+        return Err(places.wrong("activation.early", "expected at most 24h"));
+    }
+    check_program(places, "local.feed", &settings.local.feed)?;
+    if settings.local.every.as_secs() < FEED_EVERY_MIN_S {
+        return Err(places.wrong("local.every", "expected at least 1s"));
+    }
+    // Work counts for up to twice the reach.
+    let longest = Span(settings.ledger.farthest_future.0 / 2);
+    if places.written("local.reach").is_none() {
+        settings.local.reach = settings.local.reach.min(longest);
+    } else if !(Span(60)..=longest).contains(&settings.local.reach) {
+        return Err(places.wrong("local.reach", "expected 1min to half of ledger.farthest_future"));
+    }
+    Ok(())
+}
+
+fn check_program(places: &Places, key: &str, Program(words): &Program) -> Result<(), ConfigError> {
+    let Some(program) = words.first() else { return Ok(()) };
+    if words.len() > PROGRAM_WORDS_MAX || words.iter().any(|word| word.contains('\0')) {
+        return Err(places.wrong(key, format!("expected a program and at most {} arguments", PROGRAM_WORDS_MAX - 1)));
+    }
+    let metadata = fs::metadata(program).map_err(|error| places.wrong(key, format!("{program}: {error}")))?;
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+        return Err(places.wrong(key, format!("{program} is no program: expected a file that may be run (chmod +x)")));
+    }
+    Ok(())
+}
+
+/// There is no way to offer the API to other machines without a certificate.
+fn remote(settings: &Settings, places: &Places) -> Result<Option<RemoteConfig>, ConfigError> {
+    let remote = &settings.remote;
+    let Some(address) = remote.listen else {
+        let alone = ["remote.cert", "remote.key"].into_iter().find(|key| places.written(key).is_some());
+        return alone.map_or(Ok(None), |key| Err(places.wrong(key, "is of no use without remote.listen")));
+    };
+    let (Some(cert), Some(key)) = (remote.cert.clone(), remote.key.clone()) else {
+        let message = "wants remote.cert and remote.key: other machines are served over TLS only";
+        return Err(places.wrong("remote.listen", message));
+    };
+    let is_name = |name: &String| {
+        !name.is_empty() && name.len() < 256 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b))
+    };
+    if remote.names.len() > REMOTE_NAMES_MAX || !remote.names.iter().all(is_name) {
+        let message = format!("expected at most {REMOTE_NAMES_MAX} host names such as kolo.example.org");
+        return Err(places.wrong("remote.names", message));
+    }
+    Ok(Some(RemoteConfig { address, cert, key, names: remote.names.clone() }))
 }

@@ -13,7 +13,7 @@ use broker::{
 };
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, System};
 
-use super::{ConfigError, Percent, disk::Disk};
+use super::{disk::Disk, error::ConfigError, values::Percent};
 
 const BYTES_PER_MIB: u64 = 1 << 20;
 

@@ -2,11 +2,17 @@
 
 use std::{fs, path::Path};
 
-use broker::{request::Effort, time::Millis};
+use broker::{
+    ledger::LedgerLimits, negotiation::NegotiationSettings, request::Effort, schedule::Schedule, time::Millis,
+    trust::Role,
+};
 use clap::Parser;
 
-use super::*;
-use crate::trust::{Wallet, found, tests as credentials};
+use super::{settings::Settings, *};
+use crate::{
+    storage::data_dir::IDENTITY_FILE,
+    trust::{GridFile, Wallet, found, tests as credentials},
+};
 
 #[derive(Parser)]
 struct Line {
@@ -36,25 +42,14 @@ fn load_file(file: &str) -> Result<NodeConfig, String> {
 const ONE_HOST: &str = "[[hosts]]\nid = \"h1\"\nresources = { cpu = \"4\" }\n";
 
 #[test]
-fn shares_are_written_with_their_sign() {
-    assert_eq!(Percent::parse("50%"), Ok(Percent::HALF));
-    assert_eq!(Percent::parse(" 7 %").map(|share| share.to_string()), Ok("7%".to_owned()));
-    for text in ["50", "0%", "101%", "-1%", "x%", "%", "256%"] {
-        assert!(Percent::parse(text).is_err(), "{text}");
-    }
-    assert_eq!(Percent::HALF.of(5), 2);
-    assert_eq!(Percent::parse("100%").map(|share| share.of(u64::MAX)), Ok(u64::MAX));
-}
-
-#[test]
 fn without_any_configuration_this_machine_is_offered_to_a_grid_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
     let config = load(&NodeArgs::default(), None, None, &surroundings(directory.path())).unwrap();
     assert_eq!(config.data_dir, directory.path().join(".local/share/kolo"));
     assert_eq!(config.name, "tester");
     assert_eq!(config.grid, None);
-    assert!(config.listen.iter().all(|address| address.starts_with("/ip4/127.0.0.1/")));
-    assert_eq!(config.api.to_string(), DEFAULT_API);
+    assert!(config.settings.listen.iter().all(|address| address.starts_with("/ip4/127.0.0.1/")));
+    assert_eq!(config.settings.api.to_string(), DEFAULT_API);
     assert_eq!(config.hosts.len(), 1);
     assert_eq!(config.hosts[0].host.id.as_str(), "tester");
     assert_eq!(config.negotiation, NegotiationSettings::default());
@@ -86,7 +81,7 @@ fn every_complaint_names_file_and_key() {
         ("[planner]\nm_init = 0", "site.toml: planner.m_init: expected at least 1"),
         ("[planner]\nm_init = 9\nm_max = 8", "site.toml: planner.m_max: expected m_init (9)"),
         ("[planner]\neffort = \"lazy\"", "planner.effort: unknown variant"),
-        ("[planner]\ndefault_reach = \"24\"", "site.toml: planner.default_reach: \"24\" has no unit"),
+        ("[planner]\ndefault_reach = \"24\"", "site.toml:2: planner.default_reach: \"24\" has no unit"),
         ("[negotiation]\nhold = 10", "site.toml:2: negotiation.hold: invalid type"),
         (
             "[negotiation]\nhold = \"4s\"",
@@ -94,28 +89,28 @@ fn every_complaint_names_file_and_key() {
         ),
         ("[negotiation]\npatience = \"2s\"", "negotiation.patience (2s) must be longer"),
         ("[negotiation]\nattempts = 0", "site.toml: negotiation.attempts: expected 1 to"),
-        ("[negotiation]\nhold = \"0s\"", "site.toml: negotiation.hold: expected 1ms to"),
+        ("[negotiation]\nhold = \"0s\"", "site.toml:2: negotiation.hold: expected 1ms to"),
         ("[ledger]\nhold_max = \"9s\"", "site.toml: ledger.hold_max: ledger.hold_max (9s) must not be below"),
         ("[negotiation]\nhold = \"2min\"", "ledger.hold_max (1m) must not be below negotiation.hold (2m)"),
         ("[ledger]\nmax_holds = 5", "max_holds_per_entry_point (default): expected 1 to ledger.max_holds (5)"),
         ("[ledger]\nmax_holds = 0", "site.toml: ledger.max_holds: expected 1 to"),
         ("api = \"0.0.0.0:7740\"", "site.toml: api: 0.0.0.0:7740 is no loopback address"),
-        ("api = \"localhost\"", "site.toml: api: \"localhost\" is no address"),
+        ("api = \"localhost\"", "site.toml:1: api: \"localhost\" is no address"),
         ("listen = []", "site.toml: listen: expected at least one"),
         ("announce = [\"example.org:7741\"]", "site.toml: announce: \"example.org:7741\" is no multiaddr"),
         ("listen = [\"127.0.0.1:4001\"]", "site.toml: listen: \"127.0.0.1:4001\" is no multiaddr"),
         ("bootstrap = [\"/ip4/1.2.3/tcp/1\"]", "site.toml: bootstrap: \"/ip4/1.2.3/tcp/1\" is no multiaddr"),
-        ("[policy]\nhours = \"18-8\"", "site.toml: policy.hours: \"18-8\": expected hours of the day in UTC"),
+        ("[policy]\nhours = \"18-8\"", "site.toml:2: policy.hours: \"18-8\": expected hours of the day in UTC"),
         ("[remote]\nlisten = \"0.0.0.0:7743\"", "site.toml: remote.listen: wants remote.cert and remote.key"),
-        ("[remote]\nlisten = \"all\"", "site.toml: remote.listen: \"all\" is no address"),
+        ("[remote]\nlisten = \"all\"", "site.toml:2: remote.listen: \"all\" is no address"),
         ("[remote]\ncert = \"/c.pem\"", "site.toml: remote.cert: is of no use without remote.listen"),
         ("[policy]\nallow = []", "site.toml: policy.allow: nobody could book"),
         ("[policy]\ndeny = [\" \"]", "site.toml: policy.deny: \" \" is no user"),
         ("[policy]\nmax_holds = 0", "site.toml: policy.max_holds: expected at least 1"),
-        ("[policy]\nmax_duration = \"12\"", "site.toml: policy.max_duration: \"12\" has no unit"),
+        ("[policy]\nmax_duration = \"12\"", "site.toml:2: policy.max_duration: \"12\" has no unit"),
         (
             "[policy]\nuser_share = { cpu = \"half\" }",
-            "site.toml: policy.user_share: cpu: \"half\": expected 1% to 100%",
+            "site.toml:2: policy.user_share: cpu: \"half\": expected 1% to 100%",
         ),
         ("[local]\nfeed = [\"absent\"]", "absent: No such file"),
         ("[local]\nfeed = [\".\"]", "is no program: expected a file that may be run"),
@@ -127,7 +122,7 @@ fn every_complaint_names_file_and_key() {
         ("[activation]\nhok = []", "site.toml:2: activation.hok: unknown field"),
         ("[activation]\nhook = [\"/no/such\"]", "site.toml: activation.hook: /no/such: No such file"),
         ("[activation]\nhook = [\"site.toml\"]", "site.toml is no program: expected a file that may be run"),
-        ("[activation]\ntimeout = \"60\"", "site.toml: activation.timeout: \"60\" has no unit"),
+        ("[activation]\ntimeout = \"60\"", "site.toml:2: activation.timeout: \"60\" has no unit"),
         ("[activation]\ntries = 101", "site.toml: activation.tries: expected 0 to 100"),
         ("[activation]\nearly = \"2d\"", "site.toml: activation.early: expected at most 24h"),
         ("[log]\nfilter = \"=loud=\"", "site.toml: log.filter: "),
@@ -135,7 +130,7 @@ fn every_complaint_names_file_and_key() {
         ("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]", "prints it in its join line"),
         ("name = \"\"", "site.toml: name: expected 1 to"),
         ("name = \"a\\u001b[31m\"", "site.toml: name: expected"),
-        ("[machine]\nshare = \"half\"", "site.toml: machine.share: \"half\": expected 1% to 100%"),
+        ("[machine]\nshare = \"half\"", "site.toml:2: machine.share: \"half\": expected 1% to 100%"),
         ("[log]\nformat = \"xml\"", "log.format: unknown variant"),
         ("hosts_file = \"absent.json\"", "absent.json: No such file"),
         ("hosts_file = \"a\"\n[[hosts]]\nid = \"h\"", "site.toml: hosts: hosts are listed in"),
@@ -153,7 +148,18 @@ fn a_wrong_flag_is_named() {
     let error = load_in(directory.path(), "", &["--negotiation-hold", "3s"]).unwrap_err();
     assert!(error.starts_with("--negotiation-hold: negotiation.hold (3s)"), "{error}");
     let error = load_in(directory.path(), "", &["--hosts", "{ id = 1 }"]).unwrap_err();
-    assert!(error.starts_with("--hosts:1: hosts.id"), "{error}");
+    assert!(error.starts_with("--hosts: [0].id: "), "{error}");
+    for (flag, value, expected) in [
+        ("--negotiation-patience", "60", "--negotiation-patience: \"60\" has no unit"),
+        ("--planner-m-max", "many", "--planner-m-max: \"many\": expected a whole number"),
+        ("--policy-user-share", "cpu=half", "--policy-user-share: cpu: \"half\": expected 1% to 100%"),
+        ("--machine-attributes", "rack", "--machine-attributes: \"rack\": expected key=value"),
+        ("--planner-effort", "lazy", "possible values: fast, balanced, thorough"),
+        ("--gossip-recheck", "0s", "--gossip-recheck: expected 1ms to"),
+    ] {
+        let error = load_in(directory.path(), "", &[flag, value]).unwrap_err();
+        assert!(error.contains(expected), "{flag} {value}: {error}");
+    }
     let config = load_in(directory.path(), "", &["--hosts", r#"{ id = "a" }"#, "--hosts", r#"{ id = "b" }"#]).unwrap();
     assert_eq!(config.hosts.len(), 2);
 }
@@ -167,8 +173,8 @@ fn the_grid_kept_in_the_data_directory_counts_and_must_not_be_contradicted() {
     let bootstrap = format!("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]\n{ONE_HOST}");
     let config = load_in(directory.path(), &bootstrap, &[]).unwrap();
     assert_eq!(config.grid.map(|grid| grid.id).as_deref(), Some("kept-1"));
-    assert_eq!(config.bootstrap, ["/ip4/127.0.0.1/tcp/1"], "what is configured wins");
-    assert_eq!(load_in(directory.path(), ONE_HOST, &[]).unwrap().bootstrap, ["/ip4/192.0.2.9/tcp/9"]);
+    assert_eq!(config.settings.bootstrap, ["/ip4/127.0.0.1/tcp/1"], "what is configured wins");
+    assert_eq!(load_in(directory.path(), ONE_HOST, &[]).unwrap().settings.bootstrap, ["/ip4/192.0.2.9/tcp/9"]);
     let error = load_in(directory.path(), &bootstrap, &["--grid", "other"]).unwrap_err();
     assert!(error.contains("belongs to grid kept-1"), "{error}");
     fs::write(GridFile::path(&data_dir), "not a grid").unwrap();
@@ -208,7 +214,7 @@ fn what_is_printed_gives_the_same_configuration() {
         let text = print_config(&config);
         let mut again = load_in(directory.path(), &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
         // Frequency and free disk space of a detected machine are not the same a moment later.
-        if matches!(config.host_source, HostSource::Machine { .. }) {
+        if config.settings.hosts.is_none() {
             config.hosts.clear();
             again.hosts.clear();
         }
@@ -243,18 +249,39 @@ fn every_key_is_printed_with_a_comment() {
 }
 
 #[test]
-fn a_site_keeps_the_name_that_it_was_invited_by_unless_the_configuration_names_it() {
+fn no_table_is_a_list() {
+    for section in Settings::default().keys("").iter().map(|key| key.section).filter(|section| !section.is_empty()) {
+        let error = load_file(&format!("{section} = [1]")).unwrap_err();
+        assert!(error.contains(&format!("site.toml:1: {section}: invalid type: a list")), "{error}");
+    }
+}
+
+#[test]
+fn every_key_has_a_flag_with_the_same_default() {
+    let command = <NodeArgs as clap::Args>::augment_args(clap::Command::new("node"));
+    for key in Settings::default().keys("") {
+        let flag = key.path().replace(['.', '_'], "-");
+        let known = command.get_arguments().find(|argument| argument.get_long() == Some(flag.as_str()));
+        let is_global = ["data-dir", "api"].contains(&flag.as_str());
+        assert_eq!(known.is_none(), is_global, "{flag}");
+        let help = known.and_then(|argument| argument.get_help()).map(ToString::to_string).unwrap_or_default();
+        assert!(is_global || help.ends_with(&format!("[default: {}]", key.default_text())), "{help}");
+    }
+}
+
+#[test]
+fn a_site_is_called_what_it_was_invited_as_unless_the_configuration_says_otherwise() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join(".local/share/kolo");
     fs::create_dir_all(&data_dir).unwrap();
     let (grid, _) = credentials::grid();
     grid.create(&data_dir).unwrap();
     assert_eq!(load_in(directory.path(), ONE_HOST, &[]).unwrap().name, "tester");
-    let site = discovery::Identity::load_or_create(&data_dir.join("identity.key")).unwrap().site_id().clone();
+    let site = discovery::Identity::load_or_create(&data_dir.join(IDENTITY_FILE)).unwrap().site_id().clone();
     let user = broker::trust::PublicKey::of(&credentials::key(2));
     let now = credentials::NOW;
     let (of_site, _) = found(&grid, &credentials::key(1), (&site, "maribor"), (&user, "ada"), now).unwrap();
-    Wallet::at(&data_dir).keep(&grid, broker::trust::Role::Site, &of_site, now).unwrap();
+    Wallet::at(&data_dir).keep(&grid, Role::Site, &of_site, now).unwrap();
     assert_eq!(load_in(directory.path(), ONE_HOST, &[]).unwrap().name, "maribor");
     assert_eq!(load_in(directory.path(), ONE_HOST, &["--name", "celje"]).unwrap().name, "celje");
 }

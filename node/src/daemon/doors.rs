@@ -70,8 +70,8 @@ impl Doors {
     /// # Errors
     /// When an address cannot be listened on, or certificate or key are wrong.
     pub async fn open(config: &NodeConfig, shares: Shares) -> Result<Doors, DaemonError> {
-        let failed = |source| DaemonError::Api { address: config.api, source };
-        let listener = TcpListener::bind(config.api).await.map_err(failed)?;
+        let failed = |source| DaemonError::Api { address: config.settings.api, source };
+        let listener = TcpListener::bind(config.settings.api).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         // All callers of this machine share an address.
         let limits = DoorLimits { connections_max: shares.local, per_prefix_max: shares.local, idle: IDLE_TIMEOUT };

@@ -6,7 +6,6 @@
 
 mod doors;
 mod error;
-pub mod group;
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -27,10 +26,10 @@ use self::doors::Doors;
 pub use self::error::DaemonError;
 use crate::{
     api::{events::watch_sites, sessions::Sessions, state::ApiState},
-    config::{LogConfig, LogFormat, NodeConfig},
+    config::{LogFormat, NodeConfig},
     entry::{
         bookings::Bookings,
-        driver::Carrier,
+        driver::Coordinator,
         requests::{Observers, Requests},
     },
     net::membership::Membership,
@@ -66,19 +65,22 @@ const REMEMBERED_PEERS_MAX: usize = 64;
 /// How long open API calls may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// Runs a node until it is told to stop (SIGINT, SIGTERM) or its disk fails.
+/// Runs a node until a signal to stop (SIGINT, SIGTERM) or its disk fails.
 ///
 /// # Errors
 /// [`DaemonError`] when it cannot start or has to stop.
 pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
-    start_log(&config.log)?;
+    start_log(&config)?;
     let open_files = open_files::raise();
-    Box::pin(run_until(config, open_files, told_to_stop(), |_| ())).await
+    Box::pin(run_until(config, open_files, stop_signal(), |_| ())).await
 }
 
-/// Runs a node until `stop` or until its disk fails; tells `is_up` when it has started, and through what it meets the grid.
+/// Runs a node until `stop` or until its disk fails; calls `is_up` when it has started, with what it meets the grid through.
 /// `open_files` is the limit that the process has.
-async fn run_until(
+///
+/// # Errors
+/// [`DaemonError`] when it cannot start or has to stop.
+pub async fn run_until(
     config: NodeConfig,
     open_files: u64,
     stop: impl Future<Output = Result<(), DaemonError>>,
@@ -103,13 +105,13 @@ async fn run_until(
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
     let (own_site, queue) = own_site(site_id.clone());
     let (failed, failures) = mpsc::channel(1);
-    let carrier =
-        Carrier { discovery: discovery.clone(), own_site, store: store.clone(), clock, failed: failed.clone() };
+    let coordinator =
+        Coordinator { discovery: discovery.clone(), own_site, store: store.clone(), clock, failed: failed.clone() };
     let changes = Changes::default();
     let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
-    let told = Observers { changes: changes.clone(), metrics: metrics.clone() };
-    let feed = Feed::new(&config, carrier.own_site.clone(), clock, metrics.clone());
-    let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), told));
+    let observers = Observers { changes: changes.clone(), metrics: metrics.clone() };
+    let feed = Feed::new(&config, coordinator.own_site.clone(), clock, metrics.clone());
+    let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
     let shown = Activations::default();
     let api = ApiState {
         activations: shown.clone(),
@@ -117,7 +119,7 @@ async fn run_until(
         ledger: ledger.clone(),
         requests: requests.clone(),
         bookings: Bookings::default(),
-        carrier: carrier.clone(),
+        coordinator: coordinator.clone(),
         feed: feed.state(),
         token,
         sessions: Sessions::default(),
@@ -131,14 +133,14 @@ async fn run_until(
     };
     feed.begin(&ledger).await;
     advertise(&config, &discovery)?;
-    requests.resume(&carrier, records);
+    requests.resume(&coordinator, records);
     data_dir.write_api_address(address)?;
     greet(&config, &grid, &discovery, &address.to_string());
     is_up(discovery.clone());
 
     let around = Surroundings { ledger: ledger.clone(), clock, store: store.clone(), metrics: metrics.clone(), shown };
     let mut beside = start_activation(&config, activations, around, failed);
-    let peers = watch_peers(&discovery, &store, !config.bootstrap.is_empty());
+    let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run());
     let result = serve(site, inbound, doors, Arc::new(api), failures, peers, stop).await;
@@ -203,7 +205,8 @@ fn start_activation(
 
 fn open_store(config: &NodeConfig, data_dir: &DataDir, site: &SiteId) -> Result<(Store, Remembered), StoreError> {
     let site = Some(site.clone());
-    let settings = StoreSettings { history_keep: config.history_keep, site, ..StoreSettings::default() };
+    let settings =
+        StoreSettings { history_keep: config.settings.storage.history_keep, site, ..StoreSettings::default() };
     Store::open(&data_dir.ledger_path(), unix_ms(), settings)
 }
 
@@ -215,7 +218,7 @@ async fn serve(
     api: Arc<ApiState>,
     mut failures: mpsc::Receiver<String>,
     peers: impl Future<Output = ()>,
-    told: impl Future<Output = Result<(), DaemonError>>,
+    stop_signal: impl Future<Output = Result<(), DaemonError>>,
 ) -> Result<(), DaemonError> {
     let (stop, stopped) = watch::channel(false);
     let watching = tokio::spawn(watch_sites(api.clone()));
@@ -229,7 +232,7 @@ async fn serve(
         },
         Some(what) = failures.recv() => Err(DaemonError::Stopped(what)),
         () = peers => Ok(()),
-        result = told => result,
+        result = stop_signal => result,
     };
     info!("stopping");
     site.abort();
@@ -243,7 +246,10 @@ async fn serve(
 }
 
 /// Waits for SIGINT or SIGTERM.
-async fn told_to_stop() -> Result<(), DaemonError> {
+///
+/// # Errors
+/// [`DaemonError`] when the process cannot wait for signals.
+pub async fn stop_signal() -> Result<(), DaemonError> {
     let signals = |source: io::Error| DaemonError::Stopped(format!("cannot wait for signals: {source}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
@@ -299,7 +305,7 @@ async fn remember_peers(discovery: &Discovery, store: &Store, written: Vec<Strin
 fn advertise(config: &NodeConfig, discovery: &Discovery) -> Result<(), DaemonError> {
     let hosts = config.hosts.iter().map(|own| own.host.clone()).collect();
     discovery
-        .publish_advert(config.name.clone(), config.contact.clone(), hosts)
+        .publish_advert(config.name.clone(), config.settings.contact.clone(), hosts)
         .map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })
 }
 
@@ -315,7 +321,12 @@ fn greet(config: &NodeConfig, grid: &GridFile, discovery: &Discovery, api: &str)
     }
 }
 
-fn start_log(config: &LogConfig) -> Result<(), DaemonError> {
+/// Starts the log of the process as the node wants it.
+///
+/// # Errors
+/// [`DaemonError`] when it has one already.
+pub fn start_log(config: &NodeConfig) -> Result<(), DaemonError> {
+    let config = &config.settings.log;
     let filter = tracing_subscriber::EnvFilter::try_new(&config.filter)
         .map_err(|error| DaemonError::Value { key: "log.filter", detail: error.to_string() })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
@@ -355,17 +366,17 @@ fn discovery_config(
     let grid = GridId::new(&grid.id).map_err(|error| DaemonError::Value { key: "grid", detail: error.to_string() })?;
     let mut discovery = DiscoveryConfig::new(grid, Arc::new(ledger.clone()));
     discovery.membership = Arc::<Membership>::clone(membership);
-    discovery.listen = addresses("listen", &config.listen)?;
-    discovery.announce = addresses("announce", &config.announce)?;
-    discovery.transport = transport(&config.listen)?;
+    discovery.listen = addresses("listen", &config.settings.listen)?;
+    discovery.announce = addresses("announce", &config.settings.announce)?;
+    discovery.transport = transport(&config.settings.listen)?;
     if discovery.transport == TransportKind::TcpAndQuic {
         discovery.limits.connections_max = shares.peers;
     }
-    discovery.bootstrap = addresses("bootstrap", &config.bootstrap)?;
+    discovery.bootstrap = addresses("bootstrap", &config.settings.bootstrap)?;
     // An address that an earlier version wrote and this one does not understand is no reason not to start.
     discovery.known_peers = known_peers.iter().filter_map(|text| text.parse().ok()).collect();
-    discovery.intervals.gossip = config.gossip.interval;
-    discovery.intervals.recheck = config.gossip.recheck;
-    discovery.limits.sites_eager_max = config.gossip.asked_when_met;
+    discovery.intervals.gossip = config.settings.gossip.interval;
+    discovery.intervals.recheck = config.settings.gossip.recheck;
+    discovery.limits.sites_eager_max = config.settings.gossip.asked_when_met;
     Ok(discovery)
 }

@@ -1,7 +1,7 @@
-//! Requests that this node is about to carry.
+//! Requests that this node is about to coordinate.
 //!
 //! Invariant: a request is in here once at most, and from before anybody is asked about it until it is on disk and among
-//! the requests that are carried, or will not be.
+//! the requests that are handle, or will not be.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ impl Arrivals {
         self.ids().insert(id.clone()).then(|| Arrival { arrivals: self, id: id.clone() })
     }
 
-    /// Whether a request of this name is about to be carried.
+    /// Whether a request of this name is about to be handle.
     pub fn contains(&self, id: &RequestId) -> bool {
         self.ids().contains(id)
     }
@@ -31,7 +31,7 @@ impl Arrivals {
     }
 }
 
-/// That a request is about to be carried.
+/// That a request is about to be handle.
 #[derive(Debug)]
 pub struct Arrival<'a> {
     arrivals: &'a Arrivals,

@@ -1,7 +1,7 @@
-//! What the sites of the grid have told of their reservations, for people to see who has what and when.
+//! The bookings that the sites of the grid have reported, for people who look at them.
 //!
 //! A site is asked when somebody looks and its ledger has changed since, or its answer is old. Invariant: nothing here is
-//! ever used to grant or to plan; what a site tells is bounded in number, checked, and kept with its age. A reservation
+//! ever used to grant or to plan; what a site reports is bounded in number, checked, and kept with its age. A reservation
 //! that has ended stays until [`PAST_KEPT`] after its end, so the picture has a past: that which this node has seen.
 
 use std::{
@@ -17,11 +17,11 @@ use broker::{
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::entry::{driver::Carrier, request::Snapshot, requests::Requests};
+use crate::entry::{driver::Coordinator, request::Snapshot, requests::Requests};
 
 /// Sites asked at the same time.
 const ASKED_AT_ONCE: usize = 16;
-/// Sites asked by one look; the others are shown as they were told last.
+/// Sites asked by one look; the others are shown as they were last reported.
 const ASKED_BY_LOOK: usize = 512;
 /// How long a site may take for one answer.
 const ANSWER_TIMEOUT: Millis = Millis(2_000);
@@ -42,18 +42,18 @@ const PAST_KEPT: Span = Span(14 * 86_400);
 /// Longest name of a user that is shown.
 const USER_BYTES_MAX: usize = 256;
 
-/// What one site has told.
+/// What one site has reported.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
-    /// By try.
+pub struct SiteBookings {
+    /// By attempt.
     pub bookings: Arc<BTreeMap<AttemptId, PublicBooking>>,
     /// The ledger's version then.
     pub version: Option<LedgerVersion>,
     /// When, on the monotonic clock; none when it never answered.
-    pub told: Option<Millis>,
-    /// Whether more was told than is kept.
+    pub reported: Option<Millis>,
+    /// Whether the site has reported more than is kept.
     pub is_cut: bool,
-    /// Whether its owner does not want them told.
+    /// Whether its owner withholds them.
     pub is_withheld: bool,
     /// What `bookings` counts for the limits.
     parts: usize,
@@ -62,7 +62,7 @@ pub struct Told {
 /// See the module's documentation.
 #[derive(Default)]
 pub struct Bookings {
-    by_site: Mutex<BTreeMap<SiteId, Told>>,
+    by_site: Mutex<BTreeMap<SiteId, SiteBookings>>,
     /// This node's requests that have ended by then.
     ended: Mutex<(Time, Arc<Vec<Snapshot>>)>,
     /// One look asks; others that come meanwhile wait for what it brings.
@@ -70,28 +70,28 @@ pub struct Bookings {
 }
 
 impl Bookings {
-    /// Asks the sites in `sites` (all known ones without it) whose reservations may have changed, and tells what is known
-    /// then of each.
-    pub async fn look(&self, carrier: &Carrier, sites: Option<&SiteId>) -> BTreeMap<SiteId, Told> {
+    /// Asks the sites in `sites` (all known ones without it) whose reservations may have changed, and returns what is then
+    /// known of each.
+    pub async fn look(&self, coordinator: &Coordinator, sites: Option<&SiteId>) -> BTreeMap<SiteId, SiteBookings> {
         let _looking = self.looking.lock().await;
-        let known = carrier.discovery.view().site_ids();
+        let known = coordinator.discovery.view().site_ids();
         let wanted: Vec<SiteId> = known.iter().filter(|site| sites.is_none_or(|only| only == *site)).cloned().collect();
-        let mut asked = self.to_ask(carrier, &wanted);
+        let mut asked = self.to_ask(coordinator, &wanted);
         asked.truncate(ASKED_BY_LOOK);
         let turns = Arc::new(Semaphore::new(ASKED_AT_ONCE));
         let mut asking = JoinSet::new();
         for site in asked {
-            let (carrier, turns) = (carrier.clone(), turns.clone());
+            let (coordinator, turns) = (coordinator.clone(), turns.clone());
             asking.spawn(async move {
                 // The semaphore is never closed.
                 let _turn = turns.acquire().await;
-                let answer = ask(&carrier, &site).await;
+                let answer = ask(&coordinator, &site).await;
                 (site, answer)
             });
         }
         let collect = async {
             while let Some(Ok((site, answer))) = asking.join_next().await {
-                self.hear(carrier, &site, answer);
+                self.note(coordinator, &site, answer);
             }
         };
         // Sites that were not asked or have not answered by then are the first ones of the next look.
@@ -110,38 +110,38 @@ impl Bookings {
         ended.1.clone()
     }
 
-    /// The sites that have something new to tell, those not heard of for longest first.
-    fn to_ask(&self, carrier: &Carrier, sites: &[SiteId]) -> Vec<SiteId> {
-        let now = carrier.clock.now().monotonic;
+    /// The sites that may have something new to report, those with the oldest report first.
+    fn to_ask(&self, coordinator: &Coordinator, sites: &[SiteId]) -> Vec<SiteId> {
+        let now = coordinator.clock.now().monotonic;
         let by_site = self.lock();
         let is_due = |site: &&SiteId| {
             let Some(known) = by_site.get(site) else { return true };
-            let is_silent = carrier.discovery.is_silent(site, SILENT_FOR);
-            let is_old = known.told.is_none_or(|told| now - told >= ANSWER_LIFE);
-            !is_silent && (is_old || known.version != carrier.discovery.view().version(site))
+            let is_silent = coordinator.discovery.is_silent(site, SILENT_FOR);
+            let is_old = known.reported.is_none_or(|reported| now - reported >= ANSWER_LIFE);
+            !is_silent && (is_old || known.version != coordinator.discovery.view().version(site))
         };
         let mut due: Vec<SiteId> = sites.iter().filter(is_due).cloned().collect();
-        due.sort_by_key(|site| by_site.get(site).and_then(|known| known.told));
+        due.sort_by_key(|site| by_site.get(site).and_then(|known| known.reported));
         due
     }
 
-    fn hear(&self, carrier: &Carrier, site: &SiteId, answer: Option<Answer>) {
-        let now = carrier.clock.now();
+    fn note(&self, coordinator: &Coordinator, site: &SiteId, answer: Option<Answer>) {
+        let now = coordinator.clock.now();
         let mut by_site = self.lock();
-        let others: usize = by_site.iter().filter(|(id, _)| *id != site).map(|(_, told)| told.parts).sum();
+        let others: usize = by_site.iter().filter(|(id, _)| *id != site).map(|(_, reported)| reported.parts).sum();
         let known = by_site.entry(site.clone()).or_default();
         let Some(answer) = answer else { return };
         let room = PARTS_OF_SITE_MAX.min(PARTS_MAX.saturating_sub(others));
         *known = known.replaced(answer, now.utc, now.monotonic, room);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SiteId, Told>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SiteId, SiteBookings>> {
         // The map is valid after every single operation, so a panic elsewhere does not make it worthless.
         self.by_site.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a site has told in one look.
+/// What a site has reported in one look.
 struct Answer {
     bookings: Vec<PublicBooking>,
     version: LedgerVersion,
@@ -149,12 +149,12 @@ struct Answer {
     is_withheld: bool,
 }
 
-async fn ask(carrier: &Carrier, site: &SiteId) -> Option<Answer> {
+async fn ask(coordinator: &Coordinator, site: &SiteId) -> Option<Answer> {
     let mut all =
         Answer { bookings: Vec::new(), version: LedgerVersion::default(), is_complete: false, is_withheld: false };
     let mut after = None;
     for _ in 0..ANSWERS_MAX {
-        let answer = carrier.ask(site, SiteRequest::Bookings { after: after.clone() }, ANSWER_TIMEOUT).await;
+        let answer = coordinator.ask(site, SiteRequest::Bookings { after: after.clone() }, ANSWER_TIMEOUT).await;
         let Ok(SiteAnswer::Bookings { bookings, is_complete, is_withheld, version }) = answer else { return None };
         let last = bookings.last().map(|booking| booking.attempt.clone());
         all.bookings.extend(bookings);
@@ -170,12 +170,12 @@ async fn ask(carrier: &Carrier, site: &SiteId) -> Option<Answer> {
     Some(all)
 }
 
-impl Told {
-    /// What is known after an answer: what it tells, and what it no longer tells because it has ended.
-    fn replaced(&self, answer: Answer, now: Time, monotonic: Millis, room: usize) -> Told {
+impl SiteBookings {
+    /// What is known after an answer: what it reports, and what it no longer reports because it has ended.
+    fn replaced(&self, answer: Answer, now: Time, monotonic: Millis, room: usize) -> SiteBookings {
         let is_sound = |booking: &PublicBooking| booking.window.is_valid() && booking.user.len() <= USER_BYTES_MAX;
-        let told = answer.bookings.into_iter().filter(is_sound).map(|booking| (booking.attempt.clone(), booking));
-        let mut bookings: BTreeMap<AttemptId, PublicBooking> = told.collect();
+        let reported = answer.bookings.into_iter().filter(is_sound).map(|booking| (booking.attempt.clone(), booking));
+        let mut bookings: BTreeMap<AttemptId, PublicBooking> = reported.collect();
         let ended = self.bookings.iter().filter(|(_, old)| old.window.end <= now && now - PAST_KEPT <= old.window.end);
         for (attempt, booking) in ended {
             bookings.entry(attempt.clone()).or_insert_with(|| booking.clone());
@@ -195,10 +195,10 @@ impl Told {
             }
         }
         let version = Some(answer.version);
-        Told {
+        SiteBookings {
             bookings: Arc::new(bookings),
             version,
-            told: Some(monotonic),
+            reported: Some(monotonic),
             is_cut,
             is_withheld: answer.is_withheld,
             parts,
@@ -234,20 +234,20 @@ mod tests {
         Answer { bookings, version: LedgerVersion::default(), is_complete: true, is_withheld: false }
     }
 
-    fn names(told: &Told) -> Vec<String> {
-        told.bookings.keys().map(|attempt| attempt.request.to_string()).collect()
+    fn names(reported: &SiteBookings) -> Vec<String> {
+        reported.bookings.keys().map(|attempt| attempt.request.to_string()).collect()
     }
 
     #[test]
     fn what_has_ended_stays_and_what_was_cancelled_goes() {
-        let told = Told::default();
+        let reported = SiteBookings::default();
         let first = vec![booking("cancelled", 0, 100), booking("ended", 0, 50), booking("stands", 0, 100)];
-        let told = told.replaced(answer(first), Time(10), Millis(1), 10);
-        assert_eq!(names(&told), ["cancelled", "ended", "stands"]);
-        let told = told.replaced(answer(vec![booking("stands", 0, 100)]), Time(60), Millis(2), 10);
-        assert_eq!(names(&told), ["ended", "stands"]);
+        let reported = reported.replaced(answer(first), Time(10), Millis(1), 10);
+        assert_eq!(names(&reported), ["cancelled", "ended", "stands"]);
+        let reported = reported.replaced(answer(vec![booking("stands", 0, 100)]), Time(60), Millis(2), 10);
+        assert_eq!(names(&reported), ["ended", "stands"]);
         let late = Time(50) + PAST_KEPT + Span(1);
-        assert_eq!(names(&told.replaced(answer(Vec::new()), late, Millis(3), 10)), ["stands"]);
+        assert_eq!(names(&reported.replaced(answer(Vec::new()), late, Millis(3), 10)), ["stands"]);
     }
 
     #[test]
@@ -255,8 +255,8 @@ mod tests {
         let mut shouting = booking("shouting", 0, 100);
         shouting.user = "x".repeat(USER_BYTES_MAX + 1);
         let all = vec![shouting, booking("backwards", 9, 3), booking("a", 0, 30), booking("b", 0, 20)];
-        let told = Told::default().replaced(answer(all), Time(0), Millis(1), 1);
-        assert_eq!(names(&told), ["a"]);
-        assert!(told.is_cut);
+        let reported = SiteBookings::default().replaced(answer(all), Time(0), Millis(1), 1);
+        assert_eq!(names(&reported), ["a"]);
+        assert!(reported.is_cut);
     }
 }

@@ -1,6 +1,6 @@
 //! One task a request: feeds its negotiation with answers and timers, and does what it wants done.
 //!
-//! Invariant: a record is on disk before any later output leaves; the status told to participants changes after the write
+//! Invariant: a record is on disk before any later output leaves; the status that participants get changes after the write
 //! and before the messages.
 
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Instant};
@@ -23,7 +23,7 @@ use tracing::{debug, error, info};
 
 use crate::{
     entry::{
-        request::{Carried, Command, ShownStage, Snapshot, SubmitError},
+        request::{Command, RequestHandle, ShownStage, Snapshot, SubmitError},
         requests::Requests,
     },
     runtime::clock::{Clock, duration},
@@ -38,14 +38,14 @@ const COMMANDS: usize = 4;
 /// A schedule learnt longer ago than this is fetched again before planning.
 pub const MAX_SCHEDULE_AGE: Millis = discovery::config::SCHEDULE_AGE_MAX;
 /// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
-/// than running into the next change that it has not heard of.
+/// than running into the next change that it has not received.
 const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = discovery::config::SCHEDULE_AGE_MAX_AFTER_CONFLICT;
 /// Planning with so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
 const PLAN_INLINE_HOSTS_MAX: usize = 64;
 
-/// What carrying tasks share.
+/// What the tasks that coordinate requests share.
 #[derive(Clone)]
-pub struct Carrier {
+pub struct Coordinator {
     /// The grid.
     pub discovery: Discovery,
     /// This node's own ledger.
@@ -54,15 +54,15 @@ pub struct Carrier {
     pub store: Store,
     /// The clocks.
     pub clock: Clock,
-    /// Told when the disk has failed.
+    /// Gets the reason when the disk has failed.
     pub failed: mpsc::Sender<String>,
 }
 
 struct Task {
     requests: Arc<Requests>,
-    carrier: Carrier,
+    coordinator: Coordinator,
     negotiation: Negotiation,
-    carried: Arc<Carried>,
+    handle: Arc<RequestHandle>,
     events: mpsc::Receiver<Event>,
     sender: mpsc::Sender<Event>,
     commands: mpsc::Receiver<Command>,
@@ -72,39 +72,39 @@ struct Task {
 /// Makes the task of a request that was counted as under way, and the handle that others see.
 pub fn start(
     requests: Arc<Requests>,
-    carrier: &Carrier,
+    coordinator: &Coordinator,
     record: RequestRecord,
     is_resumed: bool,
     seed: u64,
     now: Now,
-) -> (Arc<Carried>, impl Future<Output = ()> + Send + 'static) {
-    let entry_point = carrier.discovery.site_id().clone();
+) -> (Arc<RequestHandle>, impl Future<Output = ()> + Send + 'static) {
+    let entry_point = coordinator.discovery.site_id().clone();
     let settings = requests.settings().clone();
     let on_disk = Arc::new(record.clone());
     let negotiation = Negotiation::new(entry_point, settings, record, is_resumed, seed, now);
     let (sender_of_commands, commands) = mpsc::channel(COMMANDS);
     let (sender, events) = mpsc::channel(QUEUE);
-    let carried = Arc::new(Carried {
+    let handle = Arc::new(RequestHandle {
         snapshot: watch::Sender::new(snapshot_of(&negotiation, 1)),
         commands: sender_of_commands,
         on_disk: watch::Sender::new(on_disk),
     });
     // What was decided before a restart, or elsewhere, is not decided again.
-    let is_active = carried.snapshot.borrow().stage.is_under_way();
+    let is_active = handle.snapshot.borrow().stage.is_under_way();
     if !is_active {
         requests.finished();
     }
     let task = Task {
         requests,
-        carrier: carrier.clone(),
+        coordinator: coordinator.clone(),
         negotiation,
-        carried: carried.clone(),
+        handle: handle.clone(),
         events,
         sender,
         commands,
         is_active,
     };
-    (carried, task.run())
+    (handle, task.run())
 }
 
 fn snapshot_of(negotiation: &Negotiation, revision: u64) -> Snapshot {
@@ -115,16 +115,16 @@ fn snapshot_of(negotiation: &Negotiation, revision: u64) -> Snapshot {
 impl Task {
     async fn run(mut self) {
         let id = self.negotiation.record().id.clone();
-        if let Err(error) = self.carry_on().await {
-            error!(request = %id, %error, "the request cannot be carried on");
-            let _ = self.carrier.failed.try_send(error);
+        if let Err(error) = self.coordinate().await {
+            error!(request = %id, %error, "the request cannot go on");
+            let _ = self.coordinator.failed.try_send(error);
         }
         if self.is_active {
             self.requests.finished();
         }
     }
 
-    async fn carry_on(&mut self) -> Result<(), String> {
+    async fn coordinate(&mut self) -> Result<(), String> {
         loop {
             self.perform().await?;
             self.show();
@@ -132,7 +132,7 @@ impl Task {
                 return Ok(());
             }
             let timeout = self.wakes_at();
-            let clock = self.carrier.clock;
+            let clock = self.coordinator.clock;
             let wake = async {
                 match timeout {
                     Some(at) => tokio::time::sleep_until(clock.instant(at)).await,
@@ -157,7 +157,7 @@ impl Task {
     }
 
     fn feed(&mut self, event: Event) {
-        let now = self.carrier.clock.now();
+        let now = self.coordinator.clock.now();
         let plans_long = matches!(&event, Event::Found(found) if found.hosts.len() > PLAN_INLINE_HOSTS_MAX);
         let negotiation = &mut self.negotiation;
         let started = Instant::now();
@@ -172,16 +172,16 @@ impl Task {
         self.requests.metrics().phases(taken);
     }
 
-    /// Requests that are over need no task. One that stands does until its end, because it may be cancelled.
+    /// Requests that have ended need no task. A reservation does until its end, because it may be cancelled.
     fn is_over(&self) -> bool {
-        let is_history = self.carried.snapshot.borrow().is_history(self.carrier.clock.now().utc);
+        let is_history = self.handle.snapshot.borrow().is_history(self.coordinator.clock.now().utc);
         is_history && self.negotiation.is_quiet() && self.events.is_empty()
     }
 
     /// When the task must wake at the latest: for the negotiation, or for the end of the reservation.
     fn wakes_at(&self) -> Option<Millis> {
-        let now = self.carrier.clock.now();
-        let end = self.carried.snapshot.borrow().ends_at();
+        let now = self.coordinator.clock.now();
+        let end = self.handle.snapshot.borrow().ends_at();
         let end = end.map(|end| now.monotonic + Millis(end.since(now.utc).0.saturating_mul(1000).max(1000)));
         [self.negotiation.poll_timeout(), end].into_iter().flatten().min()
     }
@@ -199,29 +199,29 @@ impl Task {
             Output::Persist(record) => {
                 let on_disk = Arc::new((*record).clone());
                 let change = Change::Request(record);
-                self.carrier.store.commit(vec![change]).await.map_err(|error| error.to_string())?;
-                self.carried.on_disk.send_replace(on_disk);
+                self.coordinator.store.commit(vec![change]).await.map_err(|error| error.to_string())?;
+                self.handle.on_disk.send_replace(on_disk);
             }
             Output::Find { count, enough, seed, exclude } => {
                 // People see "planning" while discovery looks.
                 self.show();
                 let request = self.negotiation.wanted().clone();
-                let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
+                let (coordinator, sender) = (self.coordinator.clone(), self.sender.clone());
                 let has_met_conflict = self.negotiation.record().history.conflicts > 0;
                 let age_max = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
                 let metrics = self.requests.metrics().clone();
                 tokio::spawn(async move {
                     let started = Instant::now();
-                    let found = carrier.find(&request, (count, enough), seed, exclude, age_max).await;
+                    let found = coordinator.find(&request, (count, enough), seed, exclude, age_max).await;
                     metrics.phase(Phase::Find, started.elapsed().as_secs_f64());
                     let _ = sender.send(Event::Found(found)).await;
                 });
             }
             Output::Ask { site, attempt, purpose, request, timeout } => {
-                let (carrier, sender) = (self.carrier.clone(), self.sender.clone());
+                let (coordinator, sender) = (self.coordinator.clone(), self.sender.clone());
                 let id = self.negotiation.record().id.clone();
                 tokio::spawn(async move {
-                    let answer = carrier.ask(&site, request, timeout).await;
+                    let answer = coordinator.ask(&site, request, timeout).await;
                     debug!(request = %id, %site, attempt, ?purpose, ?answer, "answered");
                     let _ = sender.send(Event::Answer { site, attempt, purpose, answer }).await;
                 });
@@ -231,7 +231,7 @@ impl Task {
     }
 
     fn show(&mut self) {
-        let revision = self.carried.snapshot.borrow().revision + 1;
+        let revision = self.handle.snapshot.borrow().revision + 1;
         let snapshot = snapshot_of(&self.negotiation, revision);
         if self.is_active && !snapshot.stage.is_under_way() {
             self.is_active = false;
@@ -246,13 +246,13 @@ impl Task {
             info!(request = %record.id, state, tries, elapsed_ms, "decided");
         }
         let id = snapshot.record.id.clone();
-        self.carried.snapshot.send_replace(snapshot);
+        self.handle.snapshot.send_replace(snapshot);
         self.requests.changed(&id, revision);
     }
 }
 
-impl Carrier {
-    /// Stops the node, because the disk has failed; the error, to be told.
+impl Coordinator {
+    /// Stops the node, because the disk has failed; returns the error for the user.
     pub fn stop_node(&self, error: StoreError) -> SubmitError {
         // A full channel means that the node is stopping for this reason already.
         let _ = self.failed.try_send(error.to_string());

@@ -80,7 +80,7 @@ pub(super) fn base_of(
     is_base.then(|| base.id.clone())
 }
 
-/// When the reservation of `base` ends with the `parts` that lengthen it; none when nothing stands.
+/// When the reservation of `base` ends with the `parts` that lengthen it; none when nothing is reserved.
 pub fn end_with(base: &Snapshot, parts: &[Snapshot]) -> Option<Time> {
     let end = base.ends_at()?;
     let plan = base.stage.standing_plan()?;

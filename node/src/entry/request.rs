@@ -1,6 +1,6 @@
 //! One request of this node as other tasks see it.
 //!
-//! Invariant: what participants are told of it is behind every write and ahead of every message.
+//! Invariant: the statuses that participants get change after every write and before every message.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub enum SubmitError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// Too many are under way.
-    #[error("{MAX_ACTIVE} requests are under way at this node; try again later or through another node")]
+    #[error("{MAX_ACTIVE} requests are under way at this node; send it again later, or through another node")]
     Busy,
     /// The disk failed.
     #[error(transparent)]
@@ -48,12 +48,12 @@ pub struct Snapshot {
     pub revision: u64,
     /// As kept on disk.
     pub record: Arc<RequestRecord>,
-    /// Where it stands.
+    /// How far it has come.
     pub stage: ShownStage,
 }
 
 impl Snapshot {
-    /// When the reservation ends, if it stands.
+    /// When the reservation ends, if there is one.
     pub fn ends_at(&self) -> Option<Time> {
         self.stage.standing_plan().map(|plan| plan.start + self.record.request.duration())
     }
@@ -64,27 +64,27 @@ impl Snapshot {
     }
 }
 
-/// Where a request stands, without borrows.
+/// How far a request has come, without borrows.
 #[derive(Debug, Clone)]
 pub enum ShownStage {
     /// Phases I to V.
     Planning,
-    /// Between two tries.
+    /// Between two attempts.
     BackingOff,
     /// Sites are asked to hold.
     Holding(Plan),
     /// Sites are asked to confirm.
     Confirming(Plan),
-    /// It stands.
+    /// It is reserved.
     Stands(Plan),
-    /// It stands, without the hosts that are lost.
+    /// It is reserved, without the hosts that are lost.
     Degraded {
-        /// What stood, and what of it is lost.
+        /// What was reserved, and what of it is lost.
         standing: Box<Standing>,
         /// Others are being looked for.
         is_rebrokering: bool,
     },
-    /// It is over.
+    /// It has ended.
     Closed {
         /// How.
         outcome: Outcome,
@@ -125,12 +125,12 @@ impl ShownStage {
         }
     }
 
-    /// Whether the request is neither standing nor over.
+    /// Whether the request is neither reserved nor ended.
     pub fn is_under_way(&self) -> bool {
         self.standing_plan().is_none() && !self.is_closed()
     }
 
-    /// The reservation that stands, with or without lost hosts.
+    /// The reservation, with or without lost hosts.
     pub fn standing_plan(&self) -> Option<&Plan> {
         match self {
             ShownStage::Stands(plan) => Some(plan),
@@ -139,17 +139,17 @@ impl ShownStage {
         }
     }
 
-    /// Whether it is over, with or without releases still to be acknowledged.
+    /// Whether it has ended, with or without releases still to be acknowledged.
     pub fn is_closed(&self) -> bool {
         matches!(self, ShownStage::Closed { .. })
     }
 
-    /// Whether it is over and every site has given back what it had.
+    /// Whether it has ended and every site has acknowledged its release.
     pub fn is_released(&self) -> bool {
         matches!(self, ShownStage::Closed { releasing: false, .. })
     }
 
-    /// The plan that is held, confirmed or standing.
+    /// The plan that is held, confirmed or reserved.
     pub fn plan(&self) -> Option<&Plan> {
         match self {
             ShownStage::Holding(plan) | ShownStage::Confirming(plan) | ShownStage::Stands(plan) => Some(plan),
@@ -167,27 +167,27 @@ pub enum Command {
     Cancel,
     /// See now whether the reservation is whole, and repair it if not.
     Check,
-    /// Let another node act for it, which shows the user's word for that.
+    /// Leave it to another node, which shows the user's authorization for that.
     HandOver {
         /// That node.
         by: SiteId,
         /// The request as its user has signed it for that node.
         authorization: Arc<Authorization>,
-        /// Hears when what becomes of it is on disk, and which other node the request had been handed over to before.
+        /// Gets, when the outcome is on disk, the node that the request had been left to before.
         on_disk: oneshot::Sender<Option<SiteId>>,
     },
 }
 
 /// One request as other tasks see it.
-pub struct Carried {
+pub struct RequestHandle {
     pub(super) snapshot: watch::Sender<Snapshot>,
-    /// Asks the carrying task to do something.
+    /// Asks the task that coordinates it to do something.
     pub commands: mpsc::Sender<Command>,
     /// The record as it is on disk: participants that ask are answered from it.
     pub(super) on_disk: watch::Sender<Arc<RequestRecord>>,
 }
 
-impl Carried {
+impl RequestHandle {
     /// The present snapshot, and those to come.
     pub fn watch(&self) -> watch::Receiver<Snapshot> {
         self.snapshot.subscribe()

@@ -1,4 +1,4 @@
-//! The entry point's side: every request that this node carries, by id.
+//! Every request that this node coordinates, by id.
 //!
 //! Invariant: participants that ask for the outcome of an attempt are answered from what is on disk
 //! ([`Coordination::status_of`]). At most [`MAX_ACTIVE`] requests are under way; above [`MAX_KEPT`] the oldest ones that are over are forgotten.
@@ -26,12 +26,12 @@ use tokio::sync::{mpsc::error::TrySendError, oneshot};
 use crate::{
     entry::{
         arrivals::{Arrival, Arrivals},
-        driver::{self, Carrier},
+        driver::{self, Coordinator},
         extensions::{Extensions, base_of},
-        request::{Carried, Command, MAX_ACTIVE, ShownStage, Snapshot, SubmitError},
+        request::{Command, MAX_ACTIVE, RequestHandle, ShownStage, Snapshot, SubmitError},
     },
     runtime::{
-        changes::{Change as Told, Changes},
+        changes::{Change as News, Changes},
         clock::{Clock, unix_ms},
         metrics::Metrics,
     },
@@ -42,7 +42,7 @@ use crate::{
 /// Most requests kept, closed ones included.
 const MAX_KEPT: usize = 20_000;
 
-/// Who hears of what becomes of requests.
+/// What is kept informed of requests.
 pub struct Observers {
     /// Of every change.
     pub changes: Changes,
@@ -53,13 +53,13 @@ pub struct Observers {
 /// All requests of this node.
 pub struct Requests {
     site: SiteId,
-    by_id: DashMap<RequestId, Arc<Carried>>,
+    by_id: DashMap<RequestId, Arc<RequestHandle>>,
     active: AtomicUsize,
     arrivals: Arrivals,
     settings: NegotiationSettings,
     clock: Clock,
     store: Store,
-    told: Observers,
+    observers: Observers,
     /// All requests by the time they came and their id, so that a page of the list needs no look at the others.
     order: Mutex<BTreeSet<(u64, RequestId)>>,
     extensions: Extensions,
@@ -67,22 +67,28 @@ pub struct Requests {
 
 impl Requests {
     /// An empty registry.
-    pub fn new(site: SiteId, settings: NegotiationSettings, clock: Clock, store: Store, told: Observers) -> Requests {
+    pub fn new(
+        site: SiteId,
+        settings: NegotiationSettings,
+        clock: Clock,
+        store: Store,
+        observers: Observers,
+    ) -> Requests {
         let (by_id, active, arrivals) = (DashMap::new(), AtomicUsize::new(0), Arrivals::default());
         let (order, extensions) = (Mutex::default(), Extensions::default());
-        Requests { site, by_id, active, arrivals, settings, clock, store, told, order, extensions }
+        Requests { site, by_id, active, arrivals, settings, clock, store, observers, order, extensions }
     }
 
     /// What this node has done.
     pub(super) fn metrics(&self) -> &Arc<Metrics> {
-        &self.told.metrics
+        &self.observers.metrics
     }
 
-    /// Tells who listens that a request has changed.
+    /// Announces that a request has changed.
     pub(super) fn changed(&self, id: &RequestId, revision: u64) {
-        self.told.changes.tell(Told::Request { id: id.clone(), revision });
+        self.observers.changes.tell(News::Request { id: id.clone(), revision });
         if let Some(base) = self.base_of_id(id).and_then(|base| self.snapshot(&base)) {
-            self.told.changes.tell(Told::Request { id: base.record.id.clone(), revision: base.revision });
+            self.observers.changes.tell(News::Request { id: base.record.id.clone(), revision: base.revision });
         }
     }
 
@@ -101,7 +107,7 @@ impl Requests {
     }
 
     /// Takes a request on that its user has signed and that was checked: it is on disk when this returns, and a task
-    /// carries it. One whose name is known is refused, so that a signed request counts once however often it is sent.
+    /// coordinates it. One whose name is known is refused, so that a signed request counts once however often it is sent.
     ///
     /// The task starts while the request is still being written: planning and holding promise nobody anything, and what
     /// the task itself writes later, its decision above all, is queued behind the request.
@@ -110,31 +116,31 @@ impl Requests {
     /// [`SubmitError`] when it is known, cannot be meant, the node is busy, or the disk fails.
     pub async fn submit(
         self: &Arc<Self>,
-        carrier: &Carrier,
+        coordinator: &Coordinator,
         authorization: Authorization,
         permit: Permit,
-    ) -> Result<Arc<Carried>, SubmitError> {
+    ) -> Result<Arc<RequestHandle>, SubmitError> {
         let now = self.clock.now();
         let Permit { statement, name, .. } = permit;
         let starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
         let (id, request) = (statement.id.clone(), statement.request.clone());
         let record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
         let _arrival = self.arrives(&record.id)?;
-        self.take_on(carrier, record, false).await
+        self.take_on(coordinator, record, false).await
     }
 
-    /// Announces that this node is about to carry a request. Its name is free again when what is returned is dropped.
+    /// Announces that this node is about to coordinate a request. Its name is free again when what is returned is dropped.
     pub(super) fn arrives(&self, id: &RequestId) -> Result<Arrival<'_>, SubmitError> {
         self.arrivals.announce(id).ok_or_else(|| SubmitError::Known { id: id.clone(), existing: None })
     }
 
-    /// Writes a request down that is new to this node and has been announced, and carries it.
+    /// Writes a request down that is new to this node and has been announced, and coordinates it.
     pub(super) async fn take_on(
         self: &Arc<Self>,
-        carrier: &Carrier,
+        coordinator: &Coordinator,
         record: RequestRecord,
         is_resumed: bool,
-    ) -> Result<Arc<Carried>, SubmitError> {
+    ) -> Result<Arc<RequestHandle>, SubmitError> {
         let id = record.id.clone();
         if let Some(known) = self.get(&id).filter(|known| !is_left_to_another(&known.snapshot.borrow())) {
             let existing = Some(Box::new(known.snapshot.borrow().clone()));
@@ -150,32 +156,37 @@ impl Requests {
             Ok(written) => written,
             Err(error) => {
                 self.finished();
-                return Err(carrier.stop_node(error));
+                return Err(coordinator.stop_node(error));
             }
         };
-        let carried = self.carry(carrier, record, is_resumed);
-        written.on_disk().await.map_err(|error| carrier.stop_node(error))?;
-        Ok(carried)
+        let handle = self.coordinate(coordinator, record, is_resumed);
+        written.on_disk().await.map_err(|error| coordinator.stop_node(error))?;
+        Ok(handle)
     }
 
     /// Goes on with what the disk remembers.
-    pub fn resume(self: &Arc<Self>, carrier: &Carrier, records: Vec<RequestRecord>) {
+    pub fn resume(self: &Arc<Self>, coordinator: &Coordinator, records: Vec<RequestRecord>) {
         for record in records {
             self.active.fetch_add(1, Ordering::Relaxed);
-            self.carry(carrier, record, true);
+            self.coordinate(coordinator, record, true);
         }
     }
 
-    fn carry(self: &Arc<Self>, carrier: &Carrier, record: RequestRecord, is_resumed: bool) -> Arc<Carried> {
+    fn coordinate(
+        self: &Arc<Self>,
+        coordinator: &Coordinator,
+        record: RequestRecord,
+        is_resumed: bool,
+    ) -> Arc<RequestHandle> {
         let seed = rand::rng().random();
         let (id, started) = (record.id.clone(), self.clock.now());
-        let (carried, task) = driver::start(self.clone(), carrier, record, is_resumed, seed, started);
-        let record = carried.snapshot.borrow().record.clone();
+        let (handle, task) = driver::start(self.clone(), coordinator, record, is_resumed, seed, started);
+        let record = handle.snapshot.borrow().record.clone();
         self.order().insert((record.submitted_ms, id.clone()));
         self.extensions.add(&record);
-        self.by_id.insert(id, carried.clone());
+        self.by_id.insert(id, handle.clone());
         tokio::spawn(task);
-        carried
+        handle
     }
 
     /// The oldest requests that are history, as many as are above the bound.
@@ -196,15 +207,15 @@ impl Requests {
         let mut order = self.order();
         for entry in &history {
             order.remove(entry);
-            if let Some((_, carried)) = self.by_id.remove(&entry.1) {
-                self.extensions.remove(&carried.snapshot.borrow().record);
+            if let Some((_, handle)) = self.by_id.remove(&entry.1) {
+                self.extensions.remove(&handle.snapshot.borrow().record);
             }
         }
         history.into_iter().map(|(_, id)| id).collect()
     }
 
     /// The request with this id.
-    pub fn get(&self, id: &RequestId) -> Option<Arc<Carried>> {
+    pub fn get(&self, id: &RequestId) -> Option<Arc<RequestHandle>> {
         self.by_id.get(id).map(|entry| entry.value().clone())
     }
 
@@ -227,8 +238,8 @@ impl Requests {
     }
 
     /// The requests that lengthen the reservation of `base`, the oldest first.
-    pub fn extensions_of(&self, base: &RequestId) -> Vec<Arc<Carried>> {
-        let is_part = |part: &Arc<Carried>| {
+    pub fn extensions_of(&self, base: &RequestId) -> Vec<Arc<RequestHandle>> {
+        let is_part = |part: &Arc<RequestHandle>| {
             let record = part.snapshot.borrow().record.clone();
             self.base_of(&record).as_ref() == Some(base)
         };
@@ -255,26 +266,27 @@ impl Requests {
     }
 
     /// The newest request that its writer has named `label`.
-    pub fn labelled(&self, label: &str) -> Option<Arc<Carried>> {
+    pub fn labelled(&self, label: &str) -> Option<Arc<RequestHandle>> {
         let named = self.by_id.iter().filter(|entry| entry.bears(label));
         let newest = named.max_by_key(|entry| (entry.snapshot.borrow().record.submitted_ms, entry.key().clone()));
         newest.map(|entry| entry.value().clone())
     }
 
-    /// Requests of this label that are not over, and lengthen no other one.
-    pub fn live_labelled(&self, label: &str) -> Vec<Arc<Carried>> {
+    /// Requests of this label that have not ended, and lengthen no other one.
+    pub fn live_labelled(&self, label: &str) -> Vec<Arc<RequestHandle>> {
         let now = self.clock.now().utc;
-        let is_live = |carried: &Arc<Carried>| {
+        let is_live = |handle: &Arc<RequestHandle>| {
             let is_over = |snapshot: &Snapshot| snapshot.stage.is_closed() || snapshot.is_history(now);
-            carried.bears(label) && !is_over(&carried.snapshot.borrow())
+            handle.bears(label) && !is_over(&handle.snapshot.borrow())
         };
-        let live: Vec<Arc<Carried>> = self.by_id.iter().map(|entry| entry.value().clone()).filter(is_live).collect();
-        // Looked at only when nothing of the table is held.
-        live.into_iter().filter(|carried| self.base_of(&carried.snapshot.borrow().record).is_none()).collect()
+        let live: Vec<Arc<RequestHandle>> =
+            self.by_id.iter().map(|entry| entry.value().clone()).filter(is_live).collect();
+        // LookUp at only when nothing of the table is held.
+        live.into_iter().filter(|handle| self.base_of(&handle.snapshot.borrow().record).is_none()).collect()
     }
 
     /// Requests whose id begins with `head`; two at most, since no more are needed to know that there are several.
-    pub fn beginning_with(&self, head: &str) -> Vec<Arc<Carried>> {
+    pub fn beginning_with(&self, head: &str) -> Vec<Arc<RequestHandle>> {
         let matching = self.by_id.iter().filter(|entry| entry.key().as_str().starts_with(head));
         matching.take(2).map(|entry| entry.value().clone()).collect()
     }
@@ -307,7 +319,7 @@ pub fn is_left_to_another(snapshot: &Snapshot) -> bool {
 impl Coordination for Requests {
     fn status_of(&self, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus> {
         match self.get(&attempt.request) {
-            Some(carried) => Some(carried.on_disk.borrow().status_of(&self.site, attempt, asker)),
+            Some(handle) => Some(handle.on_disk.borrow().status_of(&self.site, attempt, asker)),
             None => (attempt.entry_point == self.site).then_some(AttemptStatus::Unknown),
         }
     }
@@ -330,15 +342,15 @@ impl Coordination for Requests {
         to: &SiteId,
         authorization: Arc<Authorization>,
     ) -> Option<oneshot::Receiver<Option<SiteId>>> {
-        let carried = self.get(request)?;
+        let handle = self.get(request)?;
         let (on_disk, written) = oneshot::channel();
-        match carried.commands.try_send(Command::HandOver { by: to.clone(), authorization, on_disk }) {
+        match handle.commands.try_send(Command::HandOver { by: to.clone(), authorization, on_disk }) {
             // When too many commands wait, the sender is dropped here: no answer, and the other node asks again.
             Ok(()) | Err(TrySendError::Full(_)) => {}
             // It has ended, and that is on disk.
             Err(TrySendError::Closed(command)) => {
                 if let Command::HandOver { by, on_disk, .. } = command {
-                    let _ = on_disk.send(carried.snapshot.borrow().record.former_coordinator(&by));
+                    let _ = on_disk.send(handle.snapshot.borrow().record.former_coordinator(&by));
                 }
             }
         }

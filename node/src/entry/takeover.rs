@@ -1,6 +1,6 @@
-//! A reservation whose entry point is gone, carried on by this node because its user wants that.
+//! Takes a reservation over whose coordinator is gone, because its user wants that.
 //!
-//! Invariant: what sites tell of the reservation counts only with the request that its user has signed; at most
+//! Invariant: what sites report of the reservation counts only with the request that its user has signed; at most
 //! [`ASKED_AT_ONCE`] sites are asked at the same time.
 
 use std::{
@@ -19,8 +19,8 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{
     entry::{
-        driver::Carrier,
-        request::{Carried, SubmitError},
+        driver::Coordinator,
+        request::{RequestHandle, SubmitError},
         requests::Requests,
     },
     runtime::clock::unix_ms,
@@ -31,10 +31,10 @@ const ASKED_AT_ONCE: usize = 64;
 /// How long a site may take to answer.
 const ANSWER_TIMEOUT: Millis = Millis(2_000);
 
-/// What the sites of the grid tell of a request.
+/// What the sites of the grid report of a request.
 #[derive(Debug)]
-pub struct Looked {
-    /// What is reserved, by the sites that have it, and who may carry it.
+pub struct LookUp {
+    /// What is reserved, by the sites that have it, and which nodes may coordinate it.
     pub heard: Heard,
     /// What its user has signed last, and with which key.
     pub signed: Option<(PublicKey, RequestStatement)>,
@@ -44,7 +44,7 @@ pub struct Looked {
     pub silent: usize,
 }
 
-/// What sites tell of one user's request.
+/// What sites report of one user's request.
 #[derive(Debug)]
 struct OfUser {
     sites: BTreeSet<SiteId>,
@@ -53,28 +53,28 @@ struct OfUser {
     parts: Vec<(SiteId, BookedPart)>,
 }
 
-/// Asks every known site what it has reserved for a request of `user`, or of whoever most sites tell of.
-pub async fn look_up(carrier: &Carrier, id: &RequestId, user: Option<PublicKey>) -> Looked {
-    let mut sites = carrier.discovery.view().site_ids();
-    let own = carrier.discovery.site_id();
+/// Asks every known site what it has reserved for a request of `user`, or of the user that most sites report.
+pub async fn look_up(coordinator: &Coordinator, id: &RequestId, user: Option<PublicKey>) -> LookUp {
+    let mut sites = coordinator.discovery.view().site_ids();
+    let own = coordinator.discovery.site_id();
     if !sites.contains(own) {
         sites.push(own.clone());
     }
     let (asked, turns) = (sites.len(), Arc::new(Semaphore::new(ASKED_AT_ONCE)));
     let mut asking = JoinSet::new();
     for site in sites {
-        let (carrier, id, turns) = (carrier.clone(), id.clone(), turns.clone());
+        let (coordinator, id, turns) = (coordinator.clone(), id.clone(), turns.clone());
         asking.spawn(async move {
             // The semaphore is never closed.
             let _turn = turns.acquire().await;
-            let answer = carrier.ask(&site, SiteRequest::Lookup(id), ANSWER_TIMEOUT).await;
+            let answer = coordinator.ask(&site, SiteRequest::Lookup(id), ANSWER_TIMEOUT).await;
             (site, answer)
         });
     }
-    let (mut told, mut coordinating, mut silent) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut reported, mut coordinating, mut silent) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     while let Some(Ok((site, answer))) = asking.join_next().await {
         if let Ok(SiteAnswer::Found { parts, is_coordinated, .. }) = answer {
-            sort_out(&mut told, id, &site, parts);
+            sort_out(&mut reported, id, &site, parts);
             coordinating.extend(Some(site).filter(|_| is_coordinated));
         } else {
             silent.insert(site);
@@ -84,21 +84,21 @@ pub async fn look_up(carrier: &Carrier, id: &RequestId, user: Option<PublicKey>)
     for others in [&mut coordinating, &mut silent] {
         others.remove(own);
     }
-    let (signed, parts) = match of_one_user(told, user) {
+    let (signed, parts) = match of_one_user(reported, user) {
         Some((user, OfUser { signed, parts, .. })) => (Some((user, signed)), parts),
         None => (None, Vec::new()),
     };
-    Looked { heard: Heard { parts, coordinating, silent }, signed, asked, silent: silent_sites }
+    LookUp { heard: Heard { parts, coordinating, silent }, signed, asked, silent: silent_sites }
 }
 
-/// Puts what a site tells, as far as it fits the request, to that of the user who has signed it.
-fn sort_out(told: &mut BTreeMap<PublicKey, OfUser>, id: &RequestId, site: &SiteId, parts: Vec<BookedPart>) {
+/// Adds what a site reports, as far as it fits the request, to the user who has signed it.
+fn sort_out(reported: &mut BTreeMap<PublicKey, OfUser>, id: &RequestId, site: &SiteId, parts: Vec<BookedPart>) {
     for part in parts {
         let Ok(statement) = part.statement.open::<RequestStatement>() else { continue };
         if statement.id != *id || part.attempt.request != *id {
             continue;
         }
-        let of_user = told.entry(part.statement.author).or_insert_with(|| OfUser {
+        let of_user = reported.entry(part.statement.author).or_insert_with(|| OfUser {
             sites: BTreeSet::new(),
             signed: statement.clone(),
             parts: Vec::new(),
@@ -111,12 +111,12 @@ fn sort_out(told: &mut BTreeMap<PublicKey, OfUser>, id: &RequestId, site: &SiteI
     }
 }
 
-/// What is told of `user`, if anything is, else of whoever most sites tell of, in the order of sites and tries: a site that lies, and has
-/// signed something under the same name, hides nothing that others have.
-fn of_one_user(mut told: BTreeMap<PublicKey, OfUser>, user: Option<PublicKey>) -> Option<(PublicKey, OfUser)> {
-    let most = || told.iter().max_by_key(|(_, of_user)| of_user.sites.len()).map(|(user, _)| *user);
-    let user = user.filter(|user| told.contains_key(user)).or_else(most)?;
-    let mut of_user = told.remove(&user)?;
+/// What is reported of `user`, if anything is, else of the user that most sites report, in the order of sites and attempts: a site that
+/// lies, and has signed something under the same name, hides nothing that others have.
+fn of_one_user(mut reported: BTreeMap<PublicKey, OfUser>, user: Option<PublicKey>) -> Option<(PublicKey, OfUser)> {
+    let most = || reported.iter().max_by_key(|(_, of_user)| of_user.sites.len()).map(|(user, _)| *user);
+    let user = user.filter(|user| reported.contains_key(user)).or_else(most)?;
+    let mut of_user = reported.remove(&user)?;
     of_user.parts.sort_by(|a, b| (&a.0, &a.1.attempt).cmp(&(&b.0, &b.1.attempt)));
     Some((user, of_user))
 }
@@ -124,7 +124,7 @@ fn of_one_user(mut told: BTreeMap<PublicKey, OfUser>, user: Option<PublicKey>) -
 /// Why a reservation was not taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverFailure {
-    /// What sites tell is no reservation.
+    /// What sites report is no reservation.
     #[error(transparent)]
     Parts(#[from] TakeOverError),
     /// The signed request is not the one that was reserved.
@@ -136,35 +136,35 @@ pub enum TakeOverFailure {
 }
 
 impl Requests {
-    /// Goes on with a reservation that another entry point has made, as far as sites tell of it: `authorization` is the same
+    /// Goes on with a reservation that another entry point has made, as far as sites report it: `authorization` is the same
     /// request, signed by its user for this node and checked. It is on disk when this returns.
     ///
     /// # Errors
     /// [`TakeOverFailure`].
     pub async fn take_over(
         self: &Arc<Self>,
-        carrier: &Carrier,
+        coordinator: &Coordinator,
         authorization: Authorization,
         permit: Permit,
-    ) -> Result<Arc<Carried>, TakeOverFailure> {
-        // Announced before anybody is asked: of two nodes that do this at the same time, at least one hears of the other.
+    ) -> Result<Arc<RequestHandle>, TakeOverFailure> {
+        // Announced before any site is asked: of two nodes that do this at the same time, at least one learns of the other.
         let _arrival = self.arrives(&permit.statement.id)?;
-        let looked = look_up(carrier, &permit.statement.id, Some(permit.user)).await;
+        let looked = look_up(coordinator, &permit.statement.id, Some(permit.user)).await;
         let Some((user, signed)) = &looked.signed else { return Err(TakeOverError::Nothing.into()) };
         if *user != permit.user || signed.request != permit.statement.request {
             return Err(TakeOverFailure::Other);
         }
         let statement = &permit.statement;
-        let now = carrier.clock.now().utc;
+        let now = coordinator.clock.now().utc;
         // With the window over nothing can be moved; lost hosts can still be replaced.
         let starts = statement.request.starts(now, self.settings().planner.default_reach).unwrap_or((now, now));
         let (id, request) = (statement.id.clone(), statement.request.clone());
         let known = self.get(&id).map(|known| known.watch().borrow().record.last_attempt);
         let mut record = RequestRecord::arrived(id, permit.name.clone(), request, authorization, unix_ms(), starts);
-        // A node that has acted for the request before must not give its tries the same numbers again.
+        // A node that has coordinated the request before must not give its attempts the same numbers again.
         record.last_attempt = known.unwrap_or(0);
         let record = record.take_over(&looked.heard)?;
-        Ok(self.take_on(carrier, record, true).await?)
+        Ok(self.take_on(coordinator, record, true).await?)
     }
 }
 
@@ -210,15 +210,20 @@ mod tests {
     #[test]
     fn a_site_that_tells_of_another_user_hides_nothing() {
         let [id, other] = ["r", "s"].map(|name| RequestId::new(name).unwrap());
-        let told = || {
-            let mut told = BTreeMap::new();
-            sort_out(&mut told, &id, &site("liar"), vec![part(2, &id, "e"), part(2, &id, "f"), part(1, &other, "e")]);
-            sort_out(&mut told, &id, &site("b"), vec![part(1, &id, "e")]);
-            sort_out(&mut told, &id, &site("a"), vec![part(1, &id, "e")]);
-            told
+        let reported = || {
+            let mut reported = BTreeMap::new();
+            sort_out(
+                &mut reported,
+                &id,
+                &site("liar"),
+                vec![part(2, &id, "e"), part(2, &id, "f"), part(1, &other, "e")],
+            );
+            sort_out(&mut reported, &id, &site("b"), vec![part(1, &id, "e")]);
+            sort_out(&mut reported, &id, &site("a"), vec![part(1, &id, "e")]);
+            reported
         };
         for (user, expected) in [(None, 1), (Some(1), 1), (Some(3), 1), (Some(2), 2)] {
-            let (author, of_user) = of_one_user(told(), user.map(|user| PublicKey::of(&key(user)))).unwrap();
+            let (author, of_user) = of_one_user(reported(), user.map(|user| PublicKey::of(&key(user)))).unwrap();
             let sites: Vec<&str> = of_user.parts.iter().map(|(site, _)| site.as_str()).collect();
             let of_others = ["liar", "liar"];
             assert_eq!(author, PublicKey::of(&key(expected)));

@@ -30,7 +30,7 @@ fn encode(revocation: &SignedRevocation) -> Option<Vec<u8>> {
     serde_json::to_vec(revocation).ok()
 }
 
-/// Reads a revocation that another site tells; unchecked.
+/// Reads a revocation that another site sends; unchecked.
 pub fn decode_revocation(bytes: &[u8]) -> Option<SignedRevocation> {
     serde_json::from_slice(bytes).ok()
 }

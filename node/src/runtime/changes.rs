@@ -1,7 +1,7 @@
 //! Tells whoever listens that something has changed, never what; who listens asks for it.
 //!
 //! Invariant: telling never waits. At most [`CLIENTS_MAX`] listen at a time, and one may be [`BEHIND_MAX`] changes behind;
-//! then it loses the oldest ones and is told that it did. When the node stops, who listens is let go at once.
+//! then it loses the oldest ones and learns that it did. When the node stops, all listeners end at once.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub struct Changes {
 
 /// A place among those who listen, until it is dropped.
 pub struct Listening {
-    /// What is told from now on.
+    /// What is announced from now on.
     pub changes: broadcast::Receiver<Change>,
     _place: OwnedSemaphorePermit,
 }
@@ -86,7 +86,7 @@ impl Changes {
     }
 
     /// Whether anybody listens.
-    pub fn is_heard(&self) -> bool {
+    pub fn has_listeners(&self) -> bool {
         self.sender.receiver_count() > 0
     }
 
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn places_are_bounded_and_who_is_behind_is_told() {
         let changes = Changes::default();
-        assert!(!changes.is_heard());
+        assert!(!changes.has_listeners());
         let mut listening: Vec<Listening> = (0..CLIENTS_MAX).map(|_| changes.listen().unwrap()).collect();
-        assert!(changes.listen().is_none() && changes.is_heard());
+        assert!(changes.listen().is_none() && changes.has_listeners());
         for revision in 0..=BEHIND_MAX as u64 {
             changes.tell(Change::Request { id: RequestId::new("r").unwrap(), revision });
         }

@@ -1,7 +1,7 @@
 //! What this node has done, in figures for Prometheus.
 //!
 //! Invariant: labels come from sets that are fixed when compiled, so nothing that anybody sends makes the figures grow.
-//! What is known of other sites is told only to who has shown the token; see `docs/metrics.md`.
+//! Figures of other sites are only for callers that have shown the token; see `docs/metrics.md`.
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
@@ -115,7 +115,7 @@ impl Metrics {
         let feed_runs = Family::default();
         registry.register("feed_runs", "Runs of the owner's feed of own work, by outcome", feed_runs.clone());
         let feed_entries = Family::default();
-        let help = "Own work that the feed told last, by what became of it";
+        let help = "Own work of the last run of the feed, by what became of it";
         registry.register("feed_entries", help, feed_entries.clone());
         let active = Gauge::default();
         registry.register("requests_active", "Requests under way", active.clone());
@@ -235,7 +235,7 @@ impl Metrics {
         self.activation_runs.get_or_create(&[("event", event), ("outcome", outcome)]).inc();
     }
 
-    /// The feed of own work has run, and told something unless it has failed.
+    /// The feed of own work has run, and reported something unless it has failed.
     pub fn fed(&self, report: Option<&FeedReport>) {
         let outcome = if report.is_some() { "done" } else { "failed" };
         self.feed_runs.get_or_create(&[("outcome", outcome)]).inc();
@@ -251,7 +251,7 @@ impl Metrics {
         }
     }
 
-    /// Sets what is counted elsewhere, and writes everything down; `of_grid` follows when it may be told.
+    /// Sets what is counted elsewhere, and writes everything down; `of_grid` follows when the caller may see it.
     pub fn write(&self, present: &Present, of_grid: Option<&OfGrid>) -> String {
         self.active.set(whole(present.active));
         self.holds.set(whole(present.holds));
@@ -317,7 +317,7 @@ impl OfGrid {
         for age in &self.ages {
             ages.observe(*age as f64);
         }
-        registry.register("schedule_age_seconds", "How long ago schedules were heard, now, over sites", ages);
+        registry.register("schedule_age_seconds", "How long ago schedules were received, now, over sites", ages);
         registry
     }
 }

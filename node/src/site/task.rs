@@ -12,21 +12,23 @@ use std::{
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{Event, FeedReport, Ledger, LocalWork, Output, ReplyToken},
+    ledger::{Event, FeedReport, Ledger, LocalWork, Output, Record, ReplyToken, Reservation},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
     trust::{Authorization, SignedText},
 };
 use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
+use jiff::tz::TimeZone;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tracing::debug;
+use tracing::{debug, info};
 
 use crate::{
     runtime::{clock::Clock, metrics::Metrics},
     storage::{Change, Store, StoreError},
+    text::time::format_time,
 };
 
-/// Events that may wait for the ledger. A further sender waits (own requests) or is told "busy" (peers).
+/// Events that may wait for the ledger. A further sender waits (own requests) or gets "busy" (peers).
 const QUEUE: usize = 1024;
 /// Most events handled between two writes.
 const GROUP: usize = 128;
@@ -37,7 +39,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(30);
 
 /// What the node knows as a coordinator, for questions that reach its site.
 pub trait Coordination: Send + Sync {
-    /// What this node, as the coordinator of an attempt, tells `asker` of it; none when it does not coordinate the attempt.
+    /// What this node, as the coordinator of an attempt, answers `asker` about it; none when it does not coordinate the attempt.
     fn status_of(&self, attempt: &AttemptId, asker: &SiteId) -> Option<AttemptStatus>;
 
     /// The user's authorization by which this node coordinates the request, or has left it to another one, if that is of a
@@ -83,7 +85,7 @@ enum Concern {
     None,
     /// A site asks what became of an attempt.
     Inquiry(AttemptId),
-    /// A node says that it acts for a request.
+    /// A node says that it coordinates a request now.
     TakeOver(RequestId, Arc<Authorization>),
     /// A node that may be about to act for a request asks what there is of it.
     Lookup(RequestId),
@@ -166,7 +168,7 @@ impl OwnSite {
         self.send(|reply| Message::Local { work, reply: ReplyTo::Own(reply) }, timeout).await
     }
 
-    /// Makes what stands of the feed of own work these `works`.
+    /// Replaces the own work that the feed reported before by these `works`.
     pub async fn feed(&self, works: Vec<LocalWork>, timeout: Duration) -> Result<FeedReport, String> {
         self.send(|reply| Message::Feed { works, reply }, timeout).await
     }
@@ -319,15 +321,15 @@ impl SiteTask {
         self.ledger.lock().handle(now, event);
     }
 
-    /// What a node hears at once that wants to take over what this one acts for by a later word of the user.
+    /// What a node gets at once that wants to take over what this one coordinates by a later authorization of the user.
     fn refusal_of_takeover(&self, from: &SiteId, request: &SiteRequest) -> Option<SiteAnswer> {
         let SiteRequest::TakeOver { attempt, authorization, .. } = request else { return None };
         let later = self.requests.later_authorization(&attempt.request, authorization)?;
         self.ledger.lock().refusal_of_takeover(attempt, from, later)
     }
 
-    /// Whether this node is itself about to act for what another one takes over: it cannot say yet who is to. The other one
-    /// hears nothing, and says it again.
+    /// Whether this node is itself about to coordinate what another one takes over: it cannot say yet which of the two is to. The
+    /// other one gets no answer, and asks again.
     fn must_wait(&self, request: &SiteRequest) -> bool {
         matches!(request, SiteRequest::TakeOver { attempt, .. } if self.requests.is_arriving(&attempt.request))
     }
@@ -336,9 +338,13 @@ impl SiteTask {
     async fn perform(&mut self) -> Result<(), StoreError> {
         let mut changes = Vec::new();
         let mut others = Vec::new();
+        let mut granted = Vec::new();
         while let Some(output) = self.ledger.lock().poll_output() {
             match output {
-                Output::Persist(record) => changes.push(Change::Ledger(record)),
+                Output::Persist(record) => {
+                    granted.extend(granted_by(&record).cloned());
+                    changes.push(Change::Ledger(record));
+                }
                 other => others.push(other),
             }
         }
@@ -346,6 +352,10 @@ impl SiteTask {
         self.store.commit(changes).await?;
         if has_changes {
             self.ledger.changed.notify_one();
+        }
+        for Reservation { attempt, user, window, grants, .. } in granted {
+            let [from, until] = [window.start, window.end].map(|time| format_time(time, &TimeZone::UTC));
+            info!(request = %attempt.request, user, hosts = grants.len(), from, until, "hosts of this site are reserved");
         }
         for output in others {
             match output {
@@ -382,7 +392,7 @@ impl SiteTask {
                 if let Some(written) = written {
                     let metrics = self.metrics.clone();
                     tokio::spawn(async move {
-                        // No word means that it is not on disk: the other node hears nothing, and says it again.
+                        // An error means that it is not on disk: the other node gets no answer, and asks again.
                         if let Ok(before) = written.await {
                             answer.name_former_coordinator(|| before);
                             metrics.answered(&answer);
@@ -404,7 +414,7 @@ impl SiteTask {
     fn inquire(&self, to: SiteId, attempt: AttemptId, round: u32) {
         if to == *self.discovery.site_id() {
             let decision = self.requests.status_of(&attempt, &to);
-            // Of itself the ledger hears the decision only: it knows its own booking.
+            // About its own attempts the ledger needs the decision only: it knows its own booking.
             let booking = AttemptStatus::Confirmed;
             let event = Event::StatusReceived { from: to, attempt, round, decision, booking };
             // A full queue loses the answer; the ledger asks again.
@@ -419,5 +429,14 @@ impl SiteTask {
                 let _ = sender.send(Message::Status(event)).await;
             }
         });
+    }
+}
+
+/// The reservation that a user gets by this change; none when the change only notes how the attempt ended, or is the owner's own
+/// work.
+fn granted_by(record: &Record) -> Option<&Reservation> {
+    match record {
+        Record::Put(reservation) if !reservation.settled && reservation.user_key.is_some() => Some(reservation),
+        _ => None,
     }
 }

@@ -1,6 +1,6 @@
-//! What is on disk of one activation: how far the owner's hook has been told of a reservation.
+//! What is on disk of one activation: which events of a reservation the owner's hook has run for.
 //!
-//! Invariant: an event that was told, or given up, is never begun again.
+//! Invariant: an event that is done, or given up, is never begun again.
 
 use broker::{
     ids::RequestId,
@@ -11,7 +11,7 @@ use broker::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a hook is told.
+/// What a hook runs for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivationEvent {
@@ -21,7 +21,7 @@ pub enum ActivationEvent {
     Cancelled,
     /// Its start has come.
     Start,
-    /// Hosts, amounts or window are not as they were told.
+    /// Hosts, amounts or window are not as the hook knows them.
     Changed,
     /// It is confirmed.
     Reserved,
@@ -66,7 +66,7 @@ impl Terms {
     }
 }
 
-/// How far the hook has been told.
+/// How far the hook has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
@@ -113,11 +113,11 @@ pub struct ActivationRecord {
     pub user_key: Option<PublicKey>,
     /// What the user calls the request.
     pub label: Option<RequestId>,
-    /// What the hook was last told of it.
+    /// What the hook knows of it.
     pub told: Terms,
-    /// How far it was told.
+    /// The last event that is done.
     pub stage: Stage,
-    /// What it is being told.
+    /// The event that it runs for.
     pub begun: Option<Begun>,
     /// The last event that was given up.
     pub given_up: Option<GivenUp>,
@@ -133,7 +133,7 @@ pub enum Outcome {
 }
 
 impl ActivationRecord {
-    /// The record of a booking that nothing was told of yet.
+    /// The record of a booking for which the hook has not run.
     pub fn new(booking: &Booking) -> ActivationRecord {
         let statement = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
         ActivationRecord {
@@ -154,19 +154,19 @@ impl ActivationRecord {
         self.stage == Stage::Over || self.begun.as_ref().is_some_and(last)
     }
 
-    /// A run for `event` begins; `terms` are those of what stands. To be on disk before it does.
+    /// A run for `event` begins; `terms` are those of what is reserved. To be on disk before it does.
     pub fn begin(&mut self, event: ActivationEvent, terms: Option<Terms>) {
         let before = self.begun.take().filter(|begun| begun.event == event);
         let (runs, failures) = before.map_or((0, 0), |begun| (begun.runs, begun.failures));
         self.begun = Some(Begun { event, runs: runs.saturating_add(1), failures });
         let is_last = matches!(event, ActivationEvent::End | ActivationEvent::Cancelled);
-        // What is undone is what was told.
+        // What is undone is what the hook knows.
         if let Some(terms) = terms.filter(|_| !is_last) {
             self.told = terms;
         }
     }
 
-    /// The run that was begun has ended at `now`; after more than `tries` failures the event is given up, and counts as told.
+    /// The run that was begun has ended at `now`; after more than `tries` failures the event is given up, and counts as done.
     /// True when the event is over.
     pub fn finish(&mut self, outcome: Outcome, now: Time, tries: u32) -> bool {
         let Some(mut begun) = self.begun.take() else { return true };

@@ -51,9 +51,9 @@ pub enum Change {
     Request(Box<RequestRecord>),
     /// A request is forgotten.
     ForgetRequest(RequestId),
-    /// The owner's hook is about to be told something of a booking, or has been.
+    /// The owner's hook is about to run for a booking, or has.
     Activation(Box<ActivationRecord>),
-    /// What the owner's hook was told of a booking is forgotten.
+    /// What the owner's hook knows of a booking is forgotten.
     ForgetActivation(AttemptId),
     /// Addresses of peers to try after a restart.
     KnownPeers(Vec<String>),
@@ -64,9 +64,9 @@ pub enum Change {
 pub struct Remembered {
     /// The ledger.
     pub reservations: Vec<Reservation>,
-    /// Requests that this node carries.
+    /// Requests that this node coordinates.
     pub requests: Vec<RequestRecord>,
-    /// What the owner's hook has been told of bookings.
+    /// What the owner's hook knows of bookings.
     pub activations: Vec<ActivationRecord>,
     /// Addresses of peers.
     pub known_peers: Vec<String>,

@@ -31,11 +31,11 @@ const END: u8 = 4;
 pub enum Table {
     /// The ledger's reservations.
     Reservations,
-    /// The requests that this node carries.
+    /// The requests that this node coordinates.
     Requests,
     /// The rest.
     Facts,
-    /// What the owner's hook has been told of bookings.
+    /// What the owner's hook knows of bookings.
     Activations,
 }
 
@@ -283,7 +283,7 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
             Table::Facts => continue,
         };
         if expected != *key {
-            return Err(undecodable(key.0, "a value stands under the key of another"));
+            return Err(undecodable(key.0, "a value is under the key of another"));
         }
     }
     if let Some(bytes) = state.get(&fact_key(KNOWN_PEERS)) {

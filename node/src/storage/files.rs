@@ -163,7 +163,7 @@ fn read_journal(
     Ok(JournalEnd { is_closed, groups: reader.groups(), tail: reader.tail().unwrap_or_default() })
 }
 
-/// Reads everything; none when nothing was ever told from this directory.
+/// Reads everything; none when nothing in this directory was ever acknowledged.
 ///
 /// # Errors
 /// [`StoreError`] when something is missing or is not what was written.
@@ -171,7 +171,7 @@ pub fn load(dir: &Path) -> Result<Option<Loaded>, StoreError> {
     let found = Generations::of(dir)?;
     let Some(base) = found.snapshots.last().copied() else {
         return match found.journals.as_slice() {
-            // The first start ended before its snapshot was in place, and nobody was told anything.
+            // The first start ended before its snapshot was in place, and nothing was acknowledged.
             [] | [1] => Ok(None),
             _ => Err(StoreError::damaged(dir, "there are journals, but the snapshot is missing")),
         };

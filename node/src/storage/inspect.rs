@@ -32,7 +32,7 @@ pub struct Summary {
     pub site: Option<SiteId>,
     /// Groups of changes behind the snapshot.
     pub groups: u64,
-    /// The last write was cut off before anybody was told of it.
+    /// The last write was cut off before it was acknowledged.
     pub is_torn: bool,
 }
 

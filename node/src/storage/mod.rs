@@ -4,10 +4,10 @@
 //! The ledger is a directory of files of our own layout ([`sector`], [`read`], [`files`]): a journal, to which every group of
 //! changes is appended with one write and one sync, and a snapshot that the journal goes on from. A full journal is folded
 //! into the next snapshot beside the work. A database that falls back to its last-but-one state when the last one
-//! does not check out, as most do, would forget what was told; so nothing here ever falls back.
+//! does not check out, as most do, would forget what was acknowledged; so nothing here ever falls back.
 //!
 //! After a power cut at any instant, with sectors of the last write there, missing or half written in any
-//! combination, a start finds what was told, and perhaps the write after it. When a file has changed in any
+//! combination, a start finds what was acknowledged, and perhaps the write after it. When a file has changed in any
 //! other way the start is refused, and `kolo doctor` says what can be done. What this leaves open is written down in
 //! [`read`]; a whole directory that was replaced by an older copy of itself is not noticed either.
 //!
@@ -74,10 +74,10 @@ impl Store {
         let (writer, remembered) = start::start(dir, unix_ms, settings)?;
         let (batches, queue) = mpsc::channel(QUEUE);
         let figures = WriteFigures::default();
-        let told = figures.clone();
+        let written = figures.clone();
         thread::Builder::new()
             .name("kolo-store".to_owned())
-            .spawn(move || write_until_closed(writer, queue, &told))
+            .spawn(move || write_until_closed(writer, queue, &written))
             .map_err(StoreError::disk(dir))?;
         Ok((Store { batches, figures }, remembered))
     }
@@ -111,7 +111,7 @@ impl Store {
 
 /// Changes that are being written.
 #[derive(Debug)]
-#[must_use = "nobody may be told of changes before they are on disk"]
+#[must_use = "changes are acknowledged only when they are on disk"]
 pub struct Written(Option<oneshot::Receiver<Result<(), StoreError>>>);
 
 impl Written {
@@ -146,7 +146,7 @@ fn write_until_closed(mut writer: Writer, mut queue: mpsc::Receiver<Batch>, figu
             // A caller that has gone does not need the answer.
             let _ = done.send(result.clone());
         }
-        // With nothing behind it, the group gets its seal, after those who wait have been told.
+        // With nothing behind it, the group gets its seal, after the callers have their answers.
         let sealed = if queue.is_empty() { writer.seal(false) } else { Ok(()) };
         if let Err(error) = result.and(sealed) {
             tracing::error!(%error, "the ledger's writer stops");

@@ -1,15 +1,15 @@
 //! Reads a file of the ledger from beginning to end, and judges its last write.
 //!
-//! A group is told about only after it was synced, and the next one is written only then. So every group with a later one
-//! or a seal behind it was told and must be whole. Only the last write may be incomplete, and only in the ways of a power
-//! cut: each of its sectors is there, or not written, or not written to its end. Such a write was never told and is
+//! A group is acknowledged only after it was synced, and the next one is written only then. So every group with a later one
+//! or a seal behind it was acknowledged and must be whole. Only the last write may be incomplete, and only in the ways of a power
+//! cut: each of its sectors is there, or not written, or not written to its end. Such a write was never acknowledged and is
 //! dropped. Everything else is damage.
 //!
-//! What cannot be told apart: a last group that was told, of which the disk later loses a whole sector to zeros before
+//! What cannot be distinguished: a last group that was acknowledged, of which the disk later loses a whole sector to zeros before
 //! its seal has reached it, looks like one that was never written. Seals make that gap short: they are written
 //! directly behind every group that nothing follows, and reach the disk with the next sync or the kernel's next write-back.
 //!
-//! Invariant: what [`GroupReader::next_group`] returned until it ended with `Ok(None)` is everything that was told of.
+//! Invariant: what [`GroupReader::next_group`] returned until it ended with `Ok(None)` is everything that was acknowledged.
 
 use std::io::{self, Read};
 
@@ -40,7 +40,7 @@ pub enum ReadError {
 /// How a file ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tail {
-    /// A seal says that the last group was told.
+    /// A seal says that the last group was acknowledged.
     pub is_sealed: bool,
     /// The last write was cut off, and dropped.
     pub is_torn: bool,
@@ -151,7 +151,7 @@ impl<R: Read> GroupReader<R> {
                 Kind::Blank => {}
                 Kind::Unfinished if !ended => tail.is_torn = true,
                 Kind::Seal(group) if index == 0 && group == self.group => tail.is_sealed = true,
-                // Nobody was told of a seal, and it stands only where the next group goes.
+                // A seal is not acknowledged, and is only where the next group goes.
                 Kind::BrokenSeal if index == 0 => tail.is_torn = true,
                 Kind::Group { group, index: found, is_last } if !ended && group == self.group && found == index => {
                     tail.is_torn = true;

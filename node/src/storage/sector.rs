@@ -17,7 +17,7 @@
 //! | 511 | mark: 0xA5 for a sector of a group, 0x5A for a seal |
 //!
 //! Invariant: the mark is the last byte and never zero, and journals are filled with zeros before they are used. So a
-//! sector that was not written to its end is told from one that was and has changed since: the first ends in zero.
+//! sector that was not written to its end is distinguished from one that was and has changed since: the first ends in zero.
 //! The marks differ in all eight bits from each other and in four from zero.
 
 use crc::{CRC_64_XZ, Crc};

@@ -1,6 +1,6 @@
 //! Opens the ledger: reads everything, checks everything, and goes on in a new generation.
 //!
-//! Every start writes a new snapshot. So what was found counts as told from then on only because it is on disk now, not
+//! Every start writes a new snapshot. So what was found counts as acknowledged from then on only because it is on disk now, not
 //! because the system's memory still had it after a sync that failed.
 //!
 //! Invariant: nothing is changed before all was read and understood.
@@ -62,7 +62,7 @@ pub fn start(dir: &Path, unix_ms: u64, settings: StoreSettings) -> Result<(Write
     let nothing = || Loaded { ledger: unix_ms, generation: 0, state: State::new(), groups: 0, tail: Tail::default() };
     let mut loaded = files::load(dir)?.unwrap_or_else(nothing);
     if loaded.tail.is_torn {
-        tracing::info!("the last write to the ledger was cut off before anybody was told of it; it is dropped");
+        tracing::info!("the last write to the ledger was cut off before it was acknowledged; it is dropped");
     }
     let before_ms = settings.history_before_ms(unix_ms);
     loaded.state.retain(|key, value| !entry::is_old_history(key, value, before_ms));

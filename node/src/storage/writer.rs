@@ -108,7 +108,7 @@ impl Writer {
         self.journal.append(content).map_err(StoreError::disk(&files::journal_path(&self.dir, self.home.generation)))
     }
 
-    /// Marks the last group as told.
+    /// Marks the last group as acknowledged.
     ///
     /// # Errors
     /// [`StoreError`], and then nothing must be written any more.

@@ -1,6 +1,6 @@
 //! `grid-revocations.jsonl` in a node's data directory: the revocations that it knows, one a line.
 //!
-//! Invariant: a revocation is in the file before anybody is told that the node knows it. Lines are checked again when they
+//! Invariant: a revocation is in the file before the node says that it knows it. Lines are checked again when they
 //! are read, so a file that somebody edited revokes nobody whom the root or an admin has not revoked.
 
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use ed25519_dalek::SigningKey;
 
 use super::{error::TrustFileError, files::random_bytes};
 
-/// For how long a request without a latest start may be carried; as long as any node's reach that makes sense.
+/// For how long a request without a latest start may be worked on; as long as any node's reach that makes sense.
 const REACH: Span = Span(7 * 86_400);
 
 /// A user's key and credentials.
@@ -28,7 +28,7 @@ pub struct Signer {
 impl Signer {
     /// Signs `request` under the name `id` for the entry point that is to carry it. The signature holds until the
     /// reservation must have ended, so that the entry point can replace hosts that are lost. It is dated after `last`, what
-    /// the user has signed of this request before, whichever clock that went by: the last word counts.
+    /// the user has signed of this request before, whichever clock that went by: the last statement counts.
     ///
     /// # Errors
     /// [`TrustFileError::Trust`] when the request is too large for a signed one, or its window is over.

@@ -15,7 +15,6 @@ pub mod list;
 pub mod local;
 pub mod man;
 pub mod node;
-pub mod node_group;
 pub mod open;
 pub mod plan;
 mod plan_offline;

@@ -1,4 +1,4 @@
-//! What a hook is told: `KOLO_*` variables, and the same as JSON on standard input.
+//! What a hook gets: `KOLO_*` variables, and the same as JSON on standard input.
 //!
 //! Invariant: names and units of both are a contract with the owners' hooks (`docs/activation.md`). All of it together is
 //! smaller than what a system lets a program be started with; what does not fit is in the JSON alone.
@@ -79,7 +79,7 @@ struct DocumentHost<'a> {
     amounts: BTreeMap<String, u64>,
 }
 
-/// What one run is told.
+/// What one run gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Telling {
     /// The booking's name.
@@ -90,7 +90,7 @@ pub struct Telling {
     pub document: Vec<u8>,
 }
 
-/// What the run that `record` has begun is told; none when it has begun none. `site` is the site's name for people.
+/// What the run that `record` has begun gets; none when it has begun none. `site` is the site's name for people.
 pub fn telling(record: &ActivationRecord, site: &str) -> Option<Telling> {
     let begun = record.begun.as_ref()?;
     let (window, grants) = (record.told.window, &record.told.grants);

@@ -1,10 +1,9 @@
-//! Activation: the owner's hook is told when reservations at this site come, begin, change and go, so that they become
-//! usable.
+//! Activation: the owner's hook runs when reservations at this site come, begin, change and go, so that they become usable.
 //!
 //! One task looks at the ledger when it has changed and when a start or an end is due, and runs the hook. A reservation and
 //! what lengthens it on the same hosts are one activation ([`parts`]). Invariant: that an
 //! event is begun is on disk before its run, that it is over before the next run for the activation; so no event that is over
-//! is ever told again, and one that the end of the node has cut off is told again with a higher `KOLO_RUN`. An activation
+//! ever runs the hook again, and one that the end of the node has cut off runs it again with a higher `KOLO_RUN`. An activation
 //! has one run at a time, all together at most [`RUNS_MAX`].
 
 mod log;
@@ -41,7 +40,7 @@ use self::{
     process::{Hook, Run},
 };
 use crate::{
-    config::{ActivationConfig, NodeConfig},
+    config::{ActivationSettings, NodeConfig},
     runtime::{
         clock::{Clock, unix_ms},
         metrics::Metrics,
@@ -69,7 +68,7 @@ const APART_WAIT: Duration = Duration::from_secs(10);
 /// Events given up that are shown.
 const GIVEN_UP_SHOWN: usize = 16;
 
-/// An event that was given up, as people are told.
+/// An event that was given up, as people see it.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FailedActivation {
     /// The booking.
@@ -80,7 +79,7 @@ pub struct FailedActivation {
     pub event: String,
     /// When it was given up (Unix seconds).
     pub at: i64,
-    /// How the last try failed.
+    /// How the last run failed.
     pub why: String,
 }
 
@@ -151,22 +150,22 @@ struct Due {
     event: ActivationEvent,
     /// The booking that it is named after.
     booking: Option<Booking>,
-    /// What stands of it.
+    /// What of it is reserved.
     terms: Option<Terms>,
 }
 
 impl Activator {
     /// Puts the task together with what the disk remembers; none when the owner has no hook.
     pub fn new(config: &NodeConfig, records: Vec<ActivationRecord>, around: Surroundings) -> Option<Activator> {
-        let ActivationConfig { hook, timeout, tries, early, log, search_path } = config.activation.clone();
-        if hook.is_empty() {
+        let ActivationSettings { hook, timeout, tries, early, .. } = config.settings.activation.clone();
+        if hook.0.is_empty() {
             return None;
         }
         records.iter().for_each(|record| around.shown.note(record));
         Some(Activator {
             around,
-            hook: Arc::new(Hook { command: hook, timeout, path: search_path }),
-            log: HookLog::new(log),
+            hook: Arc::new(Hook { command: hook.0, timeout, path: config.search_path.clone() }),
+            log: HookLog::new(config.activation_log.clone()),
             site: config.name.clone(),
             early: early.unwrap_or(Span(0)),
             tries,
@@ -182,7 +181,7 @@ impl Activator {
     /// Works until the disk fails; the caller stops it by dropping the future, which ends the runs.
     ///
     /// # Errors
-    /// [`StoreError`] when what the hook is told cannot be written down.
+    /// [`StoreError`] when an event cannot be written down.
     pub async fn run(mut self) -> Result<(), StoreError> {
         let mut looked = Instant::now();
         let mut look_at = looked;
@@ -341,7 +340,7 @@ impl Activator {
     }
 }
 
-/// What the hook is told of: confirmed bookings of users. The owner's own work is none.
+/// What the hook runs for: confirmed bookings of users. The owner's own work is none.
 fn reservations(ledger: &Ledger) -> impl Iterator<Item = &Booking> {
     ledger.bookings().filter(|booking| !booking.is_held() && !ledger.is_local(&booking.attempt))
 }

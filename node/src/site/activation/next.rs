@@ -1,8 +1,8 @@
-//! What the owner's hook is told next of one activation.
+//! The next event of one activation.
 //!
-//! Pure: the record on disk, what stands in the ledger and the time decide. Invariant: the events of an activation are a way
+//! Pure: the record on disk, what the ledger has and the time decide. Invariant: the events of an activation are a way
 //! through reserved, changed (any number), start, changed (any number), and end or cancelled; each but changed comes at most
-//! once, nothing follows the last one, and nothing is undone that was not told.
+//! once, nothing follows the last one, and nothing is undone that was not done.
 
 use broker::time::{Span, Time};
 
@@ -20,7 +20,7 @@ pub enum Next {
     Forget,
 }
 
-/// What comes next for an activation, of which there is a record, or something stands, or both. `early` is how long before
+/// What comes next for an activation, of which there is a record, or something in the ledger, or both. `early` is how long before
 /// its window a reservation is started.
 pub fn next(record: Option<&ActivationRecord>, extent: Option<Extent<'_>>, now: Time, early: Span) -> Next {
     let Some(record) = record else {
@@ -41,7 +41,7 @@ pub fn next(record: Option<&ActivationRecord>, extent: Option<Extent<'_>>, now: 
         return Next::Run(event);
     }
     let Some(extent) = extent.filter(|extent| now < extent.window.end) else {
-        // What it was told to go on with may have been taken back, and the end before that have passed.
+        // What it was to go on with may have been taken back, and the end before that have passed.
         let is_ended = now >= record.told.window.end;
         return Next::Run(if is_ended { ActivationEvent::End } else { ActivationEvent::Cancelled });
     };

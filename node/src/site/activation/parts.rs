@@ -1,8 +1,8 @@
 //! Which bookings are one activation: a reservation and what lengthens it, as long as it goes on without a gap on the same
 //! hosts with the same amounts.
 //!
-//! Pure: the ledger, the records on disk and the time decide. Invariant: no booking is in two activations; what was told of
-//! by itself stays by itself; only what stands in the ledger counts, so that nothing but the records has to survive a crash.
+//! Pure: the ledger, the records on disk and the time decide. Invariant: no booking is in two activations; what has
+//! begun by itself stays by itself; only what the ledger has counts, so that nothing but the records has to survive a crash.
 
 use std::{
     cmp::Reverse,
@@ -23,7 +23,7 @@ use crate::{
     storage::activation::{ActivationRecord, Terms},
 };
 
-/// What stands of an activation.
+/// What of an activation is reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent<'a> {
     /// From its beginning to the end of its last part.
@@ -61,7 +61,7 @@ pub struct Activation<'a> {
     pub record: Option<&'a ActivationRecord>,
     /// The booking that it is named after, while the ledger has it.
     pub booking: Option<&'a Booking>,
-    /// What stands of it; none when nothing does.
+    /// What of it is reserved; none when nothing is.
     pub extent: Option<Extent<'a>>,
     /// It lengthens a reservation, but follows nothing here that it could go on from.
     pub is_apart: bool,
@@ -71,7 +71,7 @@ pub struct Activation<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Family<'a> {
     user_key: Option<PublicKey>,
-    /// Who booked, where no key tells.
+    /// Who booked, where there is no key.
     user: &'a str,
     request: &'a str,
 }
@@ -164,8 +164,8 @@ fn joined<'a>(extent: Extent<'a>, parts: &mut Vec<&'a Booking>) -> Extent<'a> {
     Extent { window, grants }
 }
 
-/// What stands of an activation whose first booking the ledger has no more: it has gone on when what it was told to go on
-/// with stands now, else it was taken back.
+/// What of an activation is reserved whose first booking the ledger has no more: it has gone on when what it was to go on
+/// with is reserved now, else it was taken back.
 fn gone_on<'a>(told: &'a Terms, parts: &mut Vec<&'a Booking>, now: Time) -> Option<Extent<'a>> {
     let may_be_now = |layer: Window| {
         layer.start <= now && now < layer.end && layer.start > told.window.start && layer.start <= told.window.end
@@ -187,7 +187,7 @@ fn take_layer(grants: &[Grant], parts: &mut Vec<&Booking>, fits: impl Fn(Window)
         layers.entry((Reverse(part.window.end), part.window.start)).or_default().push(part);
     }
     layers.into_iter().find_map(|((Reverse(end), _), mut layer)| {
-        // A later try of a request comes in the place of an earlier one, which may still be there for a moment.
+        // A later attempt of a request comes in the place of an earlier one, which may still be there for a moment.
         layer.sort_by_key(|part| {
             let AttemptId { entry_point, request, attempt } = &part.attempt;
             (Reverse(part.grants.len()), request, Reverse(attempt), entry_point)

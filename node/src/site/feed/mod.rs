@@ -1,13 +1,14 @@
-//! The feed: a program of the owner that tells again and again what the owner's own work takes, such as the jobs of a local
-//! batch system. What it tells stands in the ledger, and the grid is not given it.
+//! The feed: a program of the owner that reports again and again what the owner's own work takes, such as the jobs of a local
+//! batch system. The ledger counts it as taken, so that the grid does not get it.
 //!
-//! Invariant: a run that fails in any way changes nothing: what was known stays until a later run tells otherwise.
+//! Invariant: a run that fails in any way changes nothing: what was known stays until a later run reports otherwise.
 
 mod document;
 mod program;
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -22,7 +23,7 @@ use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
 use crate::{
-    config::{LocalConfig, NodeConfig},
+    config::{LocalSettings, NodeConfig},
     runtime::{clock::Clock, metrics::Metrics},
     site::task::{OwnSite, SharedLedger},
 };
@@ -36,7 +37,7 @@ const NOBODY: ReplyToken = ReplyToken(0);
 /// What is known of the feed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FeedState {
-    /// When it was last heard.
+    /// When it last ran well.
     pub heard: Option<Time>,
     /// What came of that.
     pub report: FeedReport,
@@ -61,7 +62,9 @@ impl SharedFeedState {
 
 /// Runs the feed.
 pub struct Feed {
-    config: LocalConfig,
+    settings: LocalSettings,
+    /// Where it looks for programs.
+    search_path: Option<OsString>,
     capacities: BTreeMap<HostId, Amounts>,
     own_site: OwnSite,
     clock: Clock,
@@ -73,24 +76,25 @@ impl Feed {
     /// The feed of a site.
     pub fn new(config: &NodeConfig, own_site: OwnSite, clock: Clock, metrics: Arc<Metrics>) -> Feed {
         let capacities = config.hosts.iter().map(|own| (own.host.id.clone(), own.host.capacity.clone())).collect();
-        Feed { config: config.local.clone(), capacities, own_site, clock, metrics, state: SharedFeedState::default() }
+        let (settings, search_path) = (config.settings.local.clone(), config.search_path.clone());
+        Feed { settings, search_path, capacities, own_site, clock, metrics, state: SharedFeedState::default() }
     }
 
     /// What is known of it; none when there is none.
     pub fn state(&self) -> Option<SharedFeedState> {
-        (!self.config.feed.is_empty()).then(|| self.state.clone())
+        (!self.settings.feed.0.is_empty()).then(|| self.state.clone())
     }
 
     /// Runs it once, before anybody is granted anything.
     pub async fn begin(&self, ledger: &SharedLedger) {
-        let works = if self.config.feed.is_empty() {
-            // What an earlier feed has told holds no longer when the owner has taken the feed away.
+        let works = if self.settings.feed.0.is_empty() {
+            // What an earlier feed has reported holds no longer when the owner has taken the feed away.
             Ok(Vec::new())
         } else {
-            self.hear().await
+            self.report().await
         };
         match works {
-            // The next run tells what has come of it.
+            // The next run reports what has come of it.
             Ok(works) => ledger.lock().handle(self.clock.now(), Event::Feed { token: NOBODY, works }),
             Err(why) => self.note(Err(why)),
         }
@@ -98,35 +102,35 @@ impl Feed {
 
     /// Runs it until the caller drops the future.
     pub async fn run(self) {
-        if self.config.feed.is_empty() {
+        if self.settings.feed.0.is_empty() {
             return;
         }
-        let mut every = tokio::time::interval(self.config.every);
+        let mut every = tokio::time::interval(self.settings.every);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             every.tick().await;
-            let told = self.round().await;
-            self.note(told);
+            let report = self.round().await;
+            self.note(report);
         }
     }
 
-    /// One run, until what it tells stands in the ledger.
+    /// One run, until the ledger has what it reports.
     async fn round(&self) -> Result<FeedReport, String> {
-        let works = self.hear().await?;
+        let works = self.report().await?;
         self.own_site.feed(works, ANSWER_TIMEOUT).await
     }
 
-    /// One run, until what it tells is understood.
-    async fn hear(&self) -> Result<Vec<LocalWork>, String> {
-        let said = program::run(&self.config.feed, self.config.search_path.as_ref(), self.config.timeout).await;
+    /// One run, until what it reports is understood.
+    async fn report(&self) -> Result<Vec<LocalWork>, String> {
+        let said = program::run(&self.settings.feed.0, self.search_path.as_ref(), self.settings.timeout).await;
         let said = said.map_err(|error| error.to_string())?;
-        let works = document::read(&said, &self.capacities, self.clock.now().utc, self.config.reach);
+        let works = document::read(&said, &self.capacities, self.clock.now().utc, self.settings.reach);
         works.map_err(|error| error.to_string())
     }
 
-    fn note(&self, told: Result<FeedReport, String>) {
+    fn note(&self, report: Result<FeedReport, String>) {
         let before = self.state.get();
-        match told {
+        match report {
             Ok(report) => {
                 self.metrics.fed(Some(&report));
                 if before.failure.is_some() {
@@ -148,7 +152,7 @@ impl Feed {
                 // Once, not every few seconds for as long as it lasts.
                 if before.failure.as_ref() != Some(&why) {
                     warn!(
-                        program = self.config.feed.first(),
+                        program = self.settings.feed.0.first(),
                         why, "the feed of own work fails; what was known of it stays"
                     );
                 }

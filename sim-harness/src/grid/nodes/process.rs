@@ -3,6 +3,7 @@
 //! Invariant: dropping a [`NodeProcess`] leaves no process behind; an end that the harness did not cause is a crash.
 
 use std::{
+    env,
     fs::{self, File},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -58,6 +59,9 @@ pub enum Inhabitants {
     Many(Vec<PathBuf>),
 }
 
+/// The binary of many nodes in one process, beside this one.
+const GROUP_BINARY: &str = "kolo-node-group";
+
 /// What a node's process is started from.
 #[derive(Debug, Clone)]
 pub struct NodeCommand {
@@ -70,19 +74,30 @@ pub struct NodeCommand {
 }
 
 impl NodeCommand {
+    /// The program that runs the nodes.
+    fn program(&self) -> PathBuf {
+        match self.inhabitants {
+            Inhabitants::One(_) => self.kolo.clone(),
+            Inhabitants::Many(_) => {
+                env::current_exe().unwrap_or_else(|_| self.kolo.clone()).with_file_name(GROUP_BINARY)
+            }
+        }
+    }
+
     /// The command of a life that begins now. `listen` replaces the configured address.
     fn command(&self, listen: Option<&str>) -> Command {
+        let program = self.program();
         let mut command = match self.namespace {
             Some(pid) => {
                 let mut command = Command::new("nsenter");
-                command.arg(format!("--net=/proc/{pid}/ns/net")).arg("--").arg(&self.kolo);
+                command.arg(format!("--net=/proc/{pid}/ns/net")).arg("--").arg(program);
                 command
             }
-            None => Command::new(&self.kolo),
+            None => Command::new(program),
         };
         match &self.inhabitants {
             Inhabitants::One(config) => command.arg("node").arg("--config").arg(config),
-            Inhabitants::Many(configs) => command.arg("node-group").args(configs),
+            Inhabitants::Many(configs) => command.args(configs),
         };
         if let Some(listen) = listen {
             command.arg("--listen").arg(listen);
@@ -97,7 +112,11 @@ impl NodeCommand {
         let err = out.try_clone().with_context(cannot_write)?;
         let mut command = self.command(listen);
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
-        command.spawn().with_context(|| format!("cannot start {}", self.kolo.display()))
+        let hint = match self.inhabitants {
+            Inhabitants::One(_) => "",
+            Inhabitants::Many(_) => " (cargo build --release -p node-group builds it)",
+        };
+        command.spawn().with_context(|| format!("cannot start {}{hint}", self.program().display()))
     }
 }
 

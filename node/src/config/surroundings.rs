@@ -4,7 +4,7 @@
 
 use std::{env, ffi::OsString, path::PathBuf};
 
-use super::ConfigError;
+use super::error::ConfigError;
 
 /// Where the service of the Debian package keeps identity, ledger and tokens.
 const SERVICE_DATA_DIR: &str = "/var/lib/kolo";

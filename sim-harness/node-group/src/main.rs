@@ -1,10 +1,12 @@
-//! Many nodes in one process, each complete: data directory, journal, API and all. For grids larger than a machine has
-//! room for as processes; they listen inside the process (`/memory/PORT`) or on the network, as configured.
+//! `kolo-node-group CONFIG...`: many nodes in one process, each complete: data directory, journal, API and all. For grids larger
+//! than a machine has room for as processes; the nodes listen inside the process (`/memory/PORT`).
 //!
 //! Invariant: nodes share nothing but the threads, the log and the end: when one stops by itself, all are stopped. No more
 //! nodes are on their way into the grid at any time than the processors bear, so that it forms as fast as it grows.
 
 use std::{
+    path::PathBuf,
+    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,14 +15,12 @@ use std::{
 };
 
 use discovery::Discovery;
+use node::{DaemonError, NodeConfig};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
     time::{self, Instant},
 };
-
-use super::{error::DaemonError, run_until, start_log, told_to_stop};
-use crate::{config::NodeConfig, runtime::open_files};
 
 /// Nodes that start at the same time. More would only compete for the processors.
 const STARTING_MAX: usize = 8;
@@ -28,6 +28,21 @@ const STARTING_MAX: usize = 8;
 const MEETING_LIMIT: Duration = Duration::from_secs(20);
 /// Between two looks whether it has.
 const MEETING_PAUSE: Duration = Duration::from_millis(50);
+
+fn main() -> ExitCode {
+    let configs = std::env::args_os().skip(1).map(|file| node::load_in_process(PathBuf::from(file)));
+    let result = configs.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string()).and_then(|configs| {
+        let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
+        runtime.block_on(Box::pin(run_group(configs))).map_err(|error| error.to_string())
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// Keeps the place of a node that starts until it has met nine tenths of the sites which had when it began. A node that was
 /// let go before would be one more of hundreds that open connections at once, none of which gets an answer in time.
@@ -46,18 +61,18 @@ async fn meet_the_others(discovery: Discovery, met: Arc<AtomicUsize>, place: Own
 ///
 /// # Errors
 /// [`DaemonError`] of the first node that cannot start or has to stop, after all have been stopped.
-pub async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
+async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
     if let Some(first) = configs.first() {
-        start_log(&first.log)?;
+        node::start_log(first)?;
     }
     // Not divided by the nodes: most of their connections are inside the process.
-    let open_files = open_files::raise();
+    let open_files = node::raise_open_files();
     let (stop, stopping) = watch::channel(false);
     let starting = Arc::new(Semaphore::new(1));
     let met = Arc::new(AtomicUsize::new(0));
     let mut nodes: JoinSet<Result<(), DaemonError>> = JoinSet::new();
     let mut configs = configs.into_iter();
-    let mut told = std::pin::pin!(told_to_stop());
+    let mut stopped = std::pin::pin!(node::stop_signal());
     let mut result = Ok(());
     loop {
         tokio::select! {
@@ -77,15 +92,15 @@ pub async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
                     };
                     let met = Arc::clone(&met);
                     let is_up = move |discovery| drop(tokio::spawn(meet_the_others(discovery, met, place)));
-                    nodes.spawn(Box::pin(run_until(config, open_files, stop, is_up)));
+                    nodes.spawn(Box::pin(node::run_until(config, open_files, stop, is_up)));
                 }
                 // The second one starts when the first one is up, and the others with it.
                 if nodes.len() == 2 {
                     starting.add_permits(STARTING_MAX - 1);
                 }
             }
-            told = &mut told, if !*stopping.borrow() => {
-                result = result.and(told);
+            stop_result = &mut stopped, if !*stopping.borrow() => {
+                result = result.and(stop_result);
                 stop.send_replace(true);
             }
         }

@@ -1,0 +1,234 @@
+//! All keys of the configuration.
+//!
+//! Invariant: a key is defined here and nowhere else; what relations its value must keep is checked in `load`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+use broker::{
+    ledger::LedgerLimits,
+    negotiation::NegotiationSettings,
+    phases,
+    request::Effort,
+    resources::{Attributes, ResourceName},
+    time::{Millis, Span},
+    trust::{DailyHours, Limits, OwnerPolicy},
+};
+use discovery::Intervals;
+
+use super::{
+    hosts::HostTable,
+    keys::settings,
+    values::{LogFormat, Percent, Program},
+};
+
+/// Where the local API listens unless told otherwise.
+pub const DEFAULT_API: &str = "127.0.0.1:7740";
+/// Loopback only: who may reach the node from outside is the owner's decision.
+const DEFAULT_LISTEN: [&str; 2] = ["/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"];
+/// The libraries below write lines at "info" that only their developers want.
+const DEFAULT_LOG_FILTER: &str = "info,libp2p_swarm=warn,libp2p_kad=error";
+
+settings! {
+    /// The keys at the top.
+    pub struct Settings {
+        /// Where identity, ledger and tokens are kept.
+        data_dir: Option<PathBuf> = None, "DIR", unset "$XDG_DATA_HOME/kolo or ~/.local/share/kolo";
+        /// The site's name for people; not unique.
+        name: Option<String> = None, "NAME", unset "the name that the site was invited by, else the host name";
+        /// Id of the grid to belong to (a-z 0-9 -).
+        grid: Option<String> = None, "ID", unset "the one kept in the data directory, else a new one", example "\"...\"";
+        /// Multiaddrs to listen on; port 0 lets the system choose.
+        listen: Vec<String> = DEFAULT_LISTEN.map(str::to_owned).to_vec(), "MULTIADDR", unset "loopback, TCP and QUIC";
+        /// Multiaddrs that the node gives to others in place of those it listens on, such as that of a port forward.
+        announce: Vec<String> = Vec::new(), "MULTIADDR";
+        /// Multiaddrs of nodes of the grid.
+        bootstrap: Vec<String> = Vec::new(), "MULTIADDR";
+        /// How users reach the hosts; {host}, {user} and {request} are filled in.
+        contact: Option<String> = None, "TEXT", unset "none", example "\"ssh {user}@{host}.example.org\"";
+        /// Where the local API listens; loopback only; port 0 lets the system choose.
+        api: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 7740)), "URL|ADDR";
+        /// Snapshot (kolo-grid/1) with this site's hosts and the owner's own occupancy.
+        hosts_file: Option<PathBuf> = None, "GRID.json", unset "none";
+        /// A host as an inline TOML table, such as '{ id = "h1", resources = { cpu = "4", memory = "8GiB" } }'.
+        hosts: Option<Vec<HostTable>> = None, "TABLE", unset "this machine";
+        [machine]: MachineSettings;
+        [planner]: PlannerSettings;
+        [negotiation]: CoordinatorSettings;
+        [ledger]: LedgerSettings;
+        [policy]: PolicySettings;
+        [activation]: ActivationSettings;
+        [local]: LocalSettings;
+        [remote]: RemoteSettings;
+        [gossip]: GossipSettings;
+        [storage]: StorageSettings;
+        [log]: LogSettings;
+    }
+}
+
+settings! {
+    /// This machine is the site's host, unless hosts_file or [[hosts]] list others.
+    pub struct MachineSettings {
+        /// Share of cpu, memory and disk that is offered.
+        share: Percent = Percent::HALF, "PERCENT";
+        /// Attributes beside arch and os.
+        attributes: Attributes = Attributes::new(), "KEY=VALUE";
+    }
+}
+
+settings! {
+    /// How requests are planned.
+    pub struct PlannerSettings {
+        /// Planning effort for requests that ask for none: fast, balanced or thorough.
+        effort: Effort = phases::Settings::default().effort, "EFFORT";
+        /// Hosts looked at first, as a multiple of those asked (M_init).
+        m_init: u32 = phases::Settings::default().m_init, "M";
+        /// Hosts looked at most, as a multiple of those asked (M_max).
+        m_max: u32 = phases::Settings::default().m_max, "M";
+        /// How far behind the earliest start the latest one is, when a request names none.
+        default_reach: Span = phases::Settings::default().default_reach, "DURATION";
+    }
+}
+
+settings! {
+    /// How reservations are made for users of this node.
+    pub struct CoordinatorSettings {
+        /// How long sites are asked to hold; longer than twice answer_timeout.
+        hold: Millis = NegotiationSettings::default().hold_for, "DURATION";
+        /// How long the node waits for a site's answer.
+        answer_timeout: Millis = NegotiationSettings::default().answer_timeout, "DURATION";
+        /// How long the node works on a request in all.
+        patience: Millis = NegotiationSettings::default().patience, "DURATION";
+        /// Most attempts for a request.
+        attempts: u32 = NegotiationSettings::default().max_attempts, "COUNT";
+        /// Shortest time between two checks that a reservation is still whole; longer than answer_timeout.
+        check_min: Millis = NegotiationSettings::default().check_min, "DURATION";
+        /// Longest time between two such checks.
+        check_max: Millis = NegotiationSettings::default().check_max, "DURATION";
+        /// How long a site may leave such checks unanswered before its hosts count as lost.
+        lost_after: Millis = NegotiationSettings::default().lost_after, "DURATION";
+    }
+}
+
+settings! {
+    /// What this site grants.
+    pub struct LedgerSettings {
+        /// Most holds at a time.
+        max_holds: usize = LedgerLimits::default().max_holds, "COUNT";
+        /// Most holds at a time of one entry point.
+        max_holds_per_entry_point: usize = LedgerLimits::default().max_holds_per_entry_point, "COUNT";
+        /// How far ahead a reservation may end.
+        farthest_future: Span = LedgerLimits::default().farthest_future, "DURATION";
+        /// Longest hold granted; not below negotiation.hold.
+        hold_max: Millis = LedgerLimits::default().hold_max, "DURATION";
+    }
+}
+
+/// The limits of users whose credential has none.
+fn user_limits() -> Limits {
+    OwnerPolicy::default().limits
+}
+
+settings! {
+    /// Which users this site grants what. A hold that breaks a rule is refused, and the refusal names the rule.
+    pub struct PolicySettings {
+        /// The only users who may book here, by name or key.
+        allow: Option<BTreeSet<String>> = None, "USER", unset "everybody", example "[\"ada\"]";
+        /// Users who may never book here, by name or key.
+        deny: BTreeSet<String> = BTreeSet::new(), "USER";
+        /// Longest reservation.
+        max_duration: Option<Span> = None, "DURATION", unset "any", example "\"12h\"";
+        /// How far ahead a reservation may end.
+        max_reach: Option<Span> = None, "DURATION", unset "as ledger.farthest_future", example "\"30d\"";
+        /// Hours of the day, in UTC, in which reservations may run; the whole of one must fit.
+        hours: Option<DailyHours> = None, "FROM-TO", unset "all", example "\"18:00-08:00\"";
+        /// Share of each host that one user may have at any time, as in { cpu = "50%" }.
+        user_share: BTreeMap<ResourceName, Percent> = BTreeMap::new(), "RESOURCE=PERCENT", unset "all of it";
+        /// Most holds at a time of one user whose credential has no limit.
+        max_holds: Option<u32> = user_limits().max_holds, "COUNT";
+        /// Most reservations at a time of one user whose credential has no limit.
+        max_reservations: Option<u32> = user_limits().max_reservations, "COUNT";
+        /// Most hours, summed over hosts, of one user whose credential has no limit.
+        max_host_hours: Option<u64> = user_limits().max_host_hours, "HOURS", unset "any", example "500";
+        /// Whether other sites see who has reserved what here; else they see how much is free.
+        tell_bookings: bool = OwnerPolicy::default().tells_bookings, "BOOL";
+    }
+}
+
+settings! {
+    /// The owner's hook, which makes reservations usable (docs/activation.md).
+    pub struct ActivationSettings {
+        /// Program to run when reservations come, begin, change and go, and its arguments.
+        hook: Program = Program::default(), "WORD", unset "none", example "[\"/usr/share/kolo/hooks/systemd-slice\"]";
+        /// How long a run may take.
+        timeout: Duration = Duration::from_mins(1), "DURATION";
+        /// How often it is run again for an event for which it has failed.
+        tries: u32 = 3, "COUNT";
+        /// How long before its window a reservation is started.
+        early: Option<Span> = None, "DURATION", unset "at its start", example "\"30s\"";
+        /// Log of the runs.
+        log: Option<PathBuf> = None, "FILE", unset "activation.log in the data directory";
+    }
+}
+
+settings! {
+    /// The program that reports the owner's own work (docs/slurm.md).
+    pub struct LocalSettings {
+        /// The program and its arguments.
+        feed: Program = Program::default(), "WORD", unset "none", example "[\"/usr/share/kolo/feeds/slurm\"]";
+        /// How often it is run.
+        every: Duration = Duration::from_secs(30), "DURATION";
+        /// How long a run may take.
+        timeout: Duration = Duration::from_secs(20), "DURATION";
+        /// How far ahead work counts, and how long if its end is not known; up to twice this.
+        reach: Span = Span(7 * 86_400), "DURATION";
+    }
+}
+
+settings! {
+    /// The page and the API for browsers of other machines, over TLS, beside the local API.
+    pub struct RemoteSettings {
+        /// Address and port.
+        listen: Option<SocketAddr> = None, "ADDRESS:PORT", unset "none", example "\"0.0.0.0:7743\"";
+        /// Chain of certificates (PEM).
+        cert: Option<PathBuf> = None, "FILE", unset "none", example "\"cert.pem\"";
+        /// Private key (PEM).
+        key: Option<PathBuf> = None, "FILE", unset "none", example "\"key.pem\"";
+        /// Names of this node that browsers may use beside its addresses.
+        names: Vec<String> = Vec::new(), "NAME";
+    }
+}
+
+settings! {
+    /// How schedules are sent and asked for.
+    pub struct GossipSettings {
+        /// Least time between two messages with schedule changes.
+        interval: Duration = Duration::from_millis(500), "DURATION";
+        /// Time between two checks of the schedules with the oldest news.
+        recheck: Duration = Intervals::default().recheck, "DURATION";
+        /// Most sites that are asked for their schedules when they are met; of a larger grid the others one by one.
+        asked_when_met: usize = discovery::Limits::default().sites_eager_max, "COUNT";
+    }
+}
+
+settings! {
+    /// What is kept on disk.
+    pub struct StorageSettings {
+        /// How long requests that have ended are remembered.
+        history_keep: Duration = Duration::from_hours(90 * 24), "DURATION";
+    }
+}
+
+settings! {
+    /// What is logged, on standard error.
+    pub struct LogSettings {
+        /// How log lines look: human, or json for one object a line.
+        format: LogFormat = LogFormat::Human, "FORMAT";
+        /// Which log lines are written: a level, or levels by module as in discovery=debug,info.
+        filter: String = DEFAULT_LOG_FILTER.to_owned(), "FILTER", unset "Kolo's own at info";
+    }
+}

@@ -1,0 +1,326 @@
+//! The types of the configuration's values: how each is written in a file, and what is accepted.
+//!
+//! Invariant: what [`Setting::write`] gives, [`Setting::read`] reads as the same value.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{self, Display},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+use broker::{
+    request::Effort,
+    resources::{Attributes, ResourceName},
+    time::{Millis, Span},
+    trust::DailyHours,
+};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use toml::Value;
+
+use super::hosts::HostTable;
+use crate::text::time::{format_duration, format_span, parse_duration, parse_span};
+
+/// Longest time-out that makes sense.
+const LONGEST: Duration = Duration::from_hours(366 * 24);
+
+/// How a value is written in a file, and on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// A file or directory; in a file relative to that file's directory.
+    Path,
+    /// A whole number.
+    Number,
+    /// `true` or `false`.
+    Flag,
+    /// A list of texts; a flag for each.
+    List,
+    /// A list of texts of which the first is a path; a flag for each.
+    Program,
+    /// A table of texts; a flag `key=value` for each.
+    Pairs,
+    /// A list of tables; a flag with an inline table for each.
+    Tables,
+}
+
+/// A type of value.
+pub trait Setting: Sized {
+    /// How it is written.
+    const KIND: Kind = Kind::Text;
+    /// The words that it takes, if it takes only some.
+    const CHOICES: &'static [&'static str] = &[];
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong and what was expected.
+    fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error>;
+
+    /// As it is written in a file; none when it has no value.
+    fn write(&self) -> Option<Value>;
+}
+
+impl<T: Setting> Setting for Option<T> {
+    const KIND: Kind = T::KIND;
+    const CHOICES: &'static [&'static str] = T::CHOICES;
+
+    fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Option<T>, D::Error> {
+        T::read(source).map(Some)
+    }
+
+    fn write(&self) -> Option<Value> {
+        self.as_ref().and_then(Setting::write)
+    }
+}
+
+/// A type that serde reads as it is written.
+macro_rules! plain {
+    ($($Type:ty, $kind:ident, $choices:expr, |$value:ident| $written:expr;)*) => {$(
+        impl Setting for $Type {
+            const KIND: Kind = Kind::$kind;
+            const CHOICES: &'static [&'static str] = &$choices;
+
+            fn read<'de, D: Deserializer<'de>>(source: D) -> Result<$Type, D::Error> {
+                Self::deserialize(source)
+            }
+
+            fn write(&self) -> Option<Value> {
+                let $value = self;
+                $written
+            }
+        }
+    )*};
+}
+
+/// A type with a text of its own.
+macro_rules! text {
+    ($($Type:ty, $parse:expr, $format:expr;)*) => {$(
+        impl Setting for $Type {
+            fn read<'de, D: Deserializer<'de>>(source: D) -> Result<$Type, D::Error> {
+                $parse(&String::deserialize(source)?).map_err(D::Error::custom)
+            }
+
+            fn write(&self) -> Option<Value> {
+                Some(Value::String($format(self)))
+            }
+        }
+    )*};
+}
+
+fn table_of(host: &HostTable) -> Value {
+    Value::Table(host.written().into_iter().map(|(name, value, _)| (name.to_owned(), value)).collect())
+}
+
+fn number(number: impl TryInto<i64>) -> Option<Value> {
+    Some(Value::Integer(number.try_into().unwrap_or(i64::MAX)))
+}
+
+fn list<'a>(texts: impl IntoIterator<Item = &'a String>) -> Option<Value> {
+    Some(Value::Array(texts.into_iter().cloned().map(Value::String).collect()))
+}
+
+fn pairs(pairs: impl Iterator<Item = (String, String)>) -> Option<Value> {
+    Some(Value::Table(pairs.map(|(key, value)| (key, Value::String(value))).collect()))
+}
+
+plain! {
+    bool, Flag, ["true", "false"], |flag| Some(Value::Boolean(*flag));
+    u32, Number, [], |value| number(*value);
+    u64, Number, [], |value| number(*value);
+    usize, Number, [], |value| number(*value);
+    String, Text, [], |text| Some(Value::String(text.clone()));
+    PathBuf, Path, [], |path| Some(Value::String(path.to_string_lossy().into_owned()));
+    Vec<String>, List, [], |texts| list(texts);
+    BTreeSet<String>, List, [], |texts| list(texts);
+    Attributes, Pairs, [], |attributes| pairs(attributes.iter().map(|(key, value)| (key.clone(), value.clone())));
+    Effort, Text, ["fast", "balanced", "thorough"], |effort| Value::try_from(effort).ok();
+    LogFormat, Text, ["human", "json"], |format| Some(Value::String(format.as_str().to_owned()));
+    Program, Program, [], |program| (!program.0.is_empty()).then(|| list(&program.0)).flatten();
+    Vec<HostTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(table_of).collect()));
+}
+
+text! {
+    Duration, read_duration, |duration: &Duration| format_duration(*duration);
+    Millis, read_millis, |millis: &Millis| format_duration(Duration::from_millis(millis.0));
+    Span, parse_span, |span: &Span| format_span(*span);
+    Percent, Percent::parse, Percent::to_string;
+    DailyHours, parse_hours, |hours: &DailyHours| format_hours(*hours);
+    SocketAddr, read_address, SocketAddr::to_string;
+}
+
+impl Setting for BTreeMap<ResourceName, Percent> {
+    const KIND: Kind = Kind::Pairs;
+
+    fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let texts = BTreeMap::<ResourceName, String>::deserialize(source)?;
+        let read = |(name, text): (ResourceName, String)| match Percent::parse(&text) {
+            Ok(share) => Ok((name, share)),
+            Err(message) => Err(D::Error::custom(format!("{name}: {message}"))),
+        };
+        texts.into_iter().map(read).collect()
+    }
+
+    fn write(&self) -> Option<Value> {
+        pairs(self.iter().map(|(name, share)| (name.to_string(), share.to_string())))
+    }
+}
+
+fn read_duration(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text).map_err(|error| error.to_string())?;
+    if duration < Duration::from_millis(1) || duration > LONGEST {
+        return Err(format!("expected 1ms to {}", format_duration(LONGEST)));
+    }
+    Ok(duration)
+}
+
+/// Whole milliseconds; what is finer is dropped.
+fn read_millis(text: &str) -> Result<Millis, String> {
+    let duration = read_duration(text)?;
+    Ok(Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+}
+
+fn read_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text:?} is no address: expected one such as 127.0.0.1:7740"))
+}
+
+/// Reads an effort.
+///
+/// # Errors
+/// What was expected.
+pub fn parse_effort(text: &str) -> Result<Effort, String> {
+    match text {
+        "fast" => Ok(Effort::Fast),
+        "balanced" => Ok(Effort::Balanced),
+        "thorough" => Ok(Effort::Thorough),
+        _ => Err("expected fast, balanced or thorough".to_owned()),
+    }
+}
+
+/// A program of the owner and its arguments; empty when there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Program(pub Vec<String>);
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    fn as_str(self) -> &'static str {
+        match self {
+            LogFormat::Human => "human",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
+/// A share of 1 to 100 %.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Percent(u8);
+
+impl Percent {
+    /// What of the machine is offered unless told otherwise: the owner keeps half.
+    pub const HALF: Percent = Percent(50);
+
+    /// Reads `50%`.
+    ///
+    /// # Errors
+    /// What was expected, when the text is not a whole number from 1 to 100 with its sign.
+    pub fn parse(text: &str) -> Result<Percent, String> {
+        text.trim()
+            .strip_suffix('%')
+            .and_then(|number| number.trim_end().parse::<u8>().ok())
+            .filter(|percent| (1..=100).contains(percent))
+            .map(Percent)
+            .ok_or_else(|| format!("{text:?}: expected 1% to 100%"))
+    }
+
+    /// The number before the sign.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// This share of `whole`, rounded down.
+    #[must_use]
+    pub fn of(self, whole: u64) -> u64 {
+        let part = u128::from(whole) * u128::from(self.0) / 100;
+        u64::try_from(part).unwrap_or(whole)
+    }
+}
+
+impl Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
+/// Reads `18:00-08:00`. Hours are always UTC, whatever the machine's zone is, because reservations cross zones.
+fn parse_hours(text: &str) -> Result<DailyHours, String> {
+    let expected = || format!("{text:?}: expected hours of the day in UTC, such as 18:00-08:00");
+    let clock = |text: &str| {
+        let (hour, minute) = text.trim().split_once(':')?;
+        let is_number = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(hour) || minute.len() != 2 || !is_number(minute) {
+            return None;
+        }
+        let (hour, minute): (u32, u32) = (hour.parse().ok()?, minute.parse().ok()?);
+        (minute < 60).then_some(hour * 3600 + minute * 60)
+    };
+    let (start, end) = text.trim().trim_end_matches("UTC").split_once('-').ok_or_else(expected)?;
+    let (start, end) = clock(start).zip(clock(end)).ok_or_else(expected)?;
+    DailyHours::new(start, end).map_err(|_| expected())
+}
+
+fn format_hours(hours: DailyHours) -> String {
+    hours.to_string().trim_end_matches(" UTC").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_written_with_their_sign() {
+        assert_eq!(Percent::parse("50%"), Ok(Percent::HALF));
+        assert_eq!(Percent::parse(" 7 %").map(|share| share.to_string()), Ok("7%".to_owned()));
+        for text in ["50", "0%", "101%", "-1%", "x%", "%", "256%"] {
+            assert!(Percent::parse(text).is_err(), "{text}");
+        }
+        assert_eq!(Percent::HALF.of(5), 2);
+        assert_eq!(Percent::parse("100%").map(|share| share.of(u64::MAX)), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn hours_are_read_as_they_are_shown() {
+        for (text, shown) in
+            [("18:00-08:00", "18:00-08:00"), (" 8:30 - 17:05 UTC", "08:30-17:05"), ("00:00-24:00", "00:00-24:00")]
+        {
+            let hours = parse_hours(text).unwrap();
+            assert_eq!(format_hours(hours), shown);
+            assert_eq!(parse_hours(shown), Ok(hours));
+        }
+        for text in [
+            "",
+            "18-8",
+            "18:00",
+            "18:00-18:00",
+            "18:60-08:00",
+            "25:00-08:00",
+            "24:00-08:00",
+            "-1:00-08:00",
+            "a:bc-1:00",
+        ] {
+            let error = parse_hours(text).unwrap_err();
+            assert!(error.contains("18:00-08:00") && error.contains("UTC"), "{text}: {error}");
+        }
+    }
+}
