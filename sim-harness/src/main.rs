@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use error::{BAD_USAGE, BadUsage};
+use error::BAD_USAGE;
 
 /// Grids, workloads and experiments for Kolo.
 #[derive(Parser)]
@@ -64,9 +64,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => ("replay", replay::run(&args)),
         Command::Scale(args) => ("scale", scale::run(&args)),
         Command::Scenario(args) => ("scenario", scenario::run(&args)),
-        Command::Tables(args) => {
-            ("tables", tables::run(&args).map(|()| ExitCode::SUCCESS).map_err(|error| BadUsage::new(error).into()))
-        }
+        Command::Tables(args) => ("tables", tables::run(&args)),
     };
     result.unwrap_or_else(|error| {
         eprintln!("kolo-sim {name}: {error:#}");

@@ -90,8 +90,8 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// The spread of some values.
-pub fn spread(values: &[f64]) -> Spread {
-    values.iter().copied().collect::<Sample>().spread()
+pub fn spread(values: impl Iterator<Item = f64>) -> Spread {
+    values.collect::<Sample>().spread()
 }
 
 #[cfg(test)]
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn of_nothing_all_is_zero() {
-        assert_eq!(spread(&[]), Spread::default());
+        assert_eq!(spread([].into_iter()), Spread::default());
         assert_eq!((mean([].into_iter()), median([].into_iter())), (0.0, 0.0));
-        assert_eq!(spread(&[1.0, 3.0]), Spread { min: 1.0, max: 3.0, mean: 2.0, sd: 1.0 });
+        assert_eq!(spread([1.0, 3.0].into_iter()), Spread { min: 1.0, max: 3.0, mean: 2.0, sd: 1.0 });
     }
 }

@@ -4,7 +4,7 @@
 //! let mut page = Page::new("Search time");
 //! page.text("How long phases II to V took.");
 //! let mut table = Table::new(["N", "ms"]);
-//! table.push(["5", "0.02"]);
+//! table.row("5", [0.02]);
 //! page.table(&table);
 //! page.plot(&Plot::new("Search time", Axis::linear("N"), Axis::linear("ms")).area("Kolo", points), "The caption.");
 //! page.write(path)?;
@@ -12,16 +12,14 @@
 //!
 //! Invariant: a page loads nothing, and every text that comes into it is escaped.
 
-mod axis;
 mod file;
 mod page;
 mod plot;
 mod table;
 
 pub use self::{
-    axis::Axis,
-    file::{PlaceError, check_places, write_whole},
+    file::{check_places, write_whole},
     page::Page,
-    plot::Plot,
+    plot::{Axis, Plot},
     table::Table,
 };

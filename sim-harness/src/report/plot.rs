@@ -1,42 +1,102 @@
-//! A plot: series of points between two axes, as a drawing inside a page.
+//! A plot: series of points between two axes, drawn by `plotters` for a page.
 //!
-//! Drawn here and not by a chart library, because those write fixed colours: a page must follow the reader's light or dark
-//! screen, which takes colours that the page's style names.
-//!
-//! Invariant: a series that has no finite points leaves an empty plot, never a broken one.
+//! The drawing names its colours as the page's style does, so that it follows the reader's light or dark screen.
+//! Invariant: whatever the values are, a plot is drawn; values that are not finite, or not above zero on an axis of equal
+//! factors, are left out.
 
-use std::fmt::Write as _;
+use std::ops::Range;
 
-use super::{
-    axis::{Axis, Fitted, words},
-    page::escape,
-};
+use maud::{Markup, PreEscaped, html};
+use plotters::prelude::*;
 
 /// Size of a plot, in its own units; the page stretches it.
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 300.0;
-/// Room for the labels.
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 14.0;
-const BOTTOM: f64 = 30.0;
-const TOP: f64 = 18.0;
-/// Colours that the style knows.
-const COLOURS: usize = 6;
+const SIZE: (u32, u32) = (720, 300);
+/// Colours that the style has for series.
+const COLOURS: u8 = 6;
+/// Stand for the colours of the style until the drawing is text: `--s0` to `--s5`, `--soft`, `--line`.
+const SERIES: fn(usize) -> RGBColor = |index| RGBColor(1, 0, (index % usize::from(COLOURS)) as u8);
+const SOFT: RGBColor = RGBColor(1, 1, 0);
+const LINE: RGBColor = RGBColor(1, 2, 0);
 
-/// See the module.
+/// What one axis shows.
 #[derive(Debug, Clone)]
-pub struct Plot {
-    title: String,
-    x: Axis,
-    y: Axis,
-    series: Vec<Series>,
+pub struct Axis {
+    label: String,
+    scale: Scale,
 }
 
 #[derive(Debug, Clone)]
-struct Series {
-    name: String,
-    shape: Shape,
-    points: Vec<(f64, f64)>,
+enum Scale {
+    /// Equal steps, from zero on or in a given range.
+    Linear(Option<(f64, f64)>),
+    /// Equal factors.
+    Log,
+    /// One place for each name.
+    Names(Vec<String>),
+}
+
+impl Axis {
+    /// From zero (or below, when a value is) to the largest value. `label` says what it shows, with the unit.
+    pub fn linear(label: &str) -> Axis {
+        Axis { label: label.to_owned(), scale: Scale::Linear(None) }
+    }
+
+    /// Equal factors have equal lengths; a value that is not above zero is left out.
+    pub fn log(label: &str) -> Axis {
+        Axis { label: label.to_owned(), scale: Scale::Log }
+    }
+
+    /// A place for each name: the point (0, y) belongs to the first.
+    pub fn names<T: Into<String>>(label: &str, names: impl IntoIterator<Item = T>) -> Axis {
+        Axis { label: label.to_owned(), scale: Scale::Names(names.into_iter().map(Into::into).collect()) }
+    }
+
+    /// Shows exactly this range; a value outside is drawn at its edge.
+    #[must_use]
+    pub fn within(self, low: f64, high: f64) -> Axis {
+        Axis { scale: Scale::Linear(Some((low, high))), ..self }
+    }
+
+    /// Where a value lies, if the axis has a place for it.
+    fn place(&self, value: f64) -> Option<f64> {
+        let place = match self.scale {
+            Scale::Log => value.log10(),
+            Scale::Linear(Some((low, high))) => value.clamp(low, high),
+            _ => value,
+        };
+        place.is_finite().then_some(place)
+    }
+
+    /// The range that shows these places, and how many marks it has.
+    fn range(&self, places: impl Iterator<Item = f64>) -> (Range<f64>, usize) {
+        let places: Vec<f64> = places.collect();
+        let (low, high) =
+            (places.iter().copied().fold(f64::INFINITY, f64::min), places.iter().copied().fold(0.0, f64::max));
+        match &self.scale {
+            Scale::Linear(range) => {
+                let (low, high) = range.unwrap_or((low.min(0.0), high));
+                (low..if high > low { high } else { low + 1.0 }, 6)
+            }
+            Scale::Log => {
+                let high = places.iter().copied().fold(f64::NEG_INFINITY, f64::max).ceil();
+                let (low, high) = if low <= high { (low.floor(), high) } else { (0.0, 1.0) };
+                let high = high.max(low + 1.0);
+                (low..high, (high - low) as usize + 1)
+            }
+            Scale::Names(names) => (-0.5..names.len().max(1) as f64 - 0.5, names.len()),
+        }
+    }
+
+    /// The text at a mark.
+    fn words(&self, place: f64) -> String {
+        let rounded = |value: f64| ((value * 1e4).round() / 1e4).to_string();
+        match &self.scale {
+            Scale::Linear(_) => rounded(place),
+            Scale::Log if place.fract() == 0.0 => 10_f64.powf(place).to_string(),
+            Scale::Names(names) if place.fract() == 0.0 => names.get(place as usize).cloned().unwrap_or_default(),
+            _ => String::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +107,20 @@ enum Shape {
     Steps,
 }
 
-/// Both axes of a plot that is drawn.
-struct Field {
-    x: Fitted,
-    y: Fitted,
+#[derive(Debug, Clone)]
+struct Series {
+    name: String,
+    shape: Shape,
+    points: Vec<(f64, f64)>,
+}
+
+/// A title, two axes and series of points.
+#[derive(Debug, Clone)]
+pub struct Plot {
+    title: String,
+    x: Axis,
+    y: Axis,
+    series: Vec<Series>,
 }
 
 impl Plot {
@@ -84,148 +154,93 @@ impl Plot {
     }
 
     fn with(mut self, name: &str, shape: Shape, points: impl IntoIterator<Item = (f64, f64)>) -> Plot {
-        let points = points.into_iter().filter(|(x, y)| self.x.shows(*x) && self.y.shows(*y)).collect();
+        let place = |(x, y)| Some((self.x.place(x)?, self.y.place(y)?));
+        let points = points.into_iter().filter_map(place).collect();
         self.series.push(Series { name: name.to_owned(), shape, points });
         self
     }
 
-    /// For a page: the title, the drawing and the legend.
-    pub(super) fn html(&self) -> String {
-        let points = || self.series.iter().flat_map(|series| &series.points);
-        let field =
-            Field { x: self.x.fit(points().map(|(x, _)| *x), false), y: self.y.fit(points().map(|(_, y)| *y), true) };
-        let bars_max = self.series.iter().filter(|series| series.shape == Shape::Bars).count();
-        let (mut marks, mut bars) = (String::new(), 0);
-        for (index, series) in self.series.iter().enumerate() {
-            let drawn = match series.shape {
-                Shape::Area => format!("<path class=\"area\" d=\"{}\"/>", field.area(&series.points)),
-                Shape::Steps => format!("<path class=\"line\" d=\"{}\"/>", field.steps(&series.points)),
-                Shape::Line => field.line(series),
-                Shape::Bars => {
-                    bars += 1;
-                    field.bars(series, bars - 1, bars_max)
-                }
-            };
-            let _ = write!(marks, "<g class=\"s{}\">{drawn}</g>", index % COLOURS);
+    /// For a page: the title, the axes' labels, the legend and the drawing.
+    pub(super) fn html(&self) -> Markup {
+        let mut svg = String::new();
+        // Writing to a text does not fail.
+        let _ = self.draw(&SVGBackend::with_string(&mut svg, SIZE).into_drawing_area());
+        let mut svg = svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
+        let series = (0..COLOURS).map(|index| (SERIES(index.into()), format!("s{index}")));
+        for (RGBColor(r, g, b), name) in series.chain([(SOFT, "soft".to_owned()), (LINE, "line".to_owned())]) {
+            svg = svg.replace(&format!("#{r:02X}{g:02X}{b:02X}"), &format!("var(--{name})"));
         }
-        let title = escape(&self.title);
-        format!(
-            "<div class=\"title\">{title}</div>{legend}\
-             <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">{axes}{marks}</svg>",
-            legend = self.legend(),
-            axes = field.axes(),
-        )
+        html! {
+            div.title { (self.title) }
+            div.axes { "↑ " (self.y.label) "   → " (self.x.label) }
+            @if self.series.len() > 1 {
+                ul.legend {
+                    @for (index, series) in self.series.iter().enumerate() {
+                        li style={ "--series: var(--s" (index % usize::from(COLOURS)) ")" } { (series.name) }
+                    }
+                }
+            }
+            div role="img" aria-label=(self.title) { (PreEscaped(svg)) }
+        }
     }
 
-    /// The axes' words, and the series' names when there are several.
-    fn legend(&self) -> String {
-        let mut items = String::new();
-        if self.series.len() > 1 {
-            for (index, series) in self.series.iter().enumerate() {
-                let _ = write!(items, "<li class=\"s{}\">{}</li>", index % COLOURS, escape(&series.name));
+    fn draw<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, plotters::coord::Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let (x, x_marks) = self.x.range(points().map(|point| point.0));
+        let (y, y_marks) = self.y.range(points().map(|point| point.1));
+        let ground = y.start;
+        let mut chart =
+            ChartBuilder::on(area).margin(12).x_label_area_size(24).y_label_area_size(56).build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(LINE)
+            .axis_style(LINE)
+            .label_style(("sans-serif", 13).into_font().color(&SOFT))
+            .x_labels(x_marks)
+            .y_labels(y_marks)
+            .x_label_formatter(&|place| self.x.words(*place))
+            .y_label_formatter(&|place| self.y.words(*place))
+            .draw()?;
+        let bars_max = self.series.iter().filter(|series| series.shape == Shape::Bars).count() as f64;
+        let mut bars = 0.0;
+        for (index, Series { shape, points, .. }) in self.series.iter().enumerate() {
+            // The first line is wider than the others, so that it is seen where another one covers it.
+            let (colour, width) = (SERIES(index), if index == 0 { 4 } else { 2 });
+            match shape {
+                Shape::Area => {
+                    let area = AreaSeries::new(steps(points), ground, colour.mix(0.25)).border_style(colour);
+                    chart.draw_series(area)?;
+                }
+                Shape::Steps => drop(chart.draw_series(LineSeries::new(steps(points), colour.stroke_width(width)))?),
+                Shape::Line => {
+                    let line = LineSeries::new(points.iter().copied(), colour.stroke_width(width)).point_size(3);
+                    chart.draw_series(line)?;
+                }
+                Shape::Bars => {
+                    // A place is one long; bars leave a fifth of it free.
+                    let wide = 0.8 / bars_max;
+                    let left = wide * (bars - bars_max / 2.0);
+                    let bar = |(x, y): &(f64, f64)| {
+                        Rectangle::new([(x + left, ground), (x + left + wide * 0.92, *y)], colour.filled())
+                    };
+                    chart.draw_series(points.iter().map(bar))?;
+                    bars += 1.0;
+                }
             }
         }
-        let axes = format!("<div class=\"axes\">↑ {} &nbsp; → {}</div>", escape(&self.y.label), escape(&self.x.label));
-        if items.is_empty() { axes } else { format!("{axes}<ul class=\"legend\">{items}</ul>") }
+        Ok(())
     }
 }
 
-impl Field {
-    fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
-        let across = WIDTH - LEFT - RIGHT;
-        let up = HEIGHT - TOP - BOTTOM;
-        (LEFT + across * self.x.place(x), TOP + up * (1.0 - self.y.place(y)))
-    }
-
-    fn axes(&self) -> String {
-        let mut axes = String::new();
-        for (value, words) in &self.y.ticks {
-            let (_, y) = self.at((0.0, *value));
-            let _ = write!(
-                axes,
-                "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                 <text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{words}</text>",
-                WIDTH - RIGHT,
-                LEFT - 8.0,
-                y + 4.0,
-            );
-        }
-        for (index, (value, words)) in self.x.ticks.iter().enumerate() {
-            let (x, _) = self.at((*value, 0.0));
-            let minor = if index % 2 == 1 && self.x.ticks.len() > 4 { " minor" } else { "" };
-            let _ = write!(
-                axes,
-                "<text class=\"label{minor}\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{words}</text>",
-                HEIGHT - 8.0,
-            );
-        }
-        axes
-    }
-
-    fn area(&self, points: &[(f64, f64)]) -> String {
-        let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
-        let ground = |x: f64| self.at((x, 0.0));
-        let mut path = format!("M{:.1} {:.1}", ground(first.0).0, ground(first.0).1);
-        self.climb(&mut path, points);
-        let _ = write!(path, "V{:.1}Z", ground(last.0).1);
-        path
-    }
-
-    fn steps(&self, points: &[(f64, f64)]) -> String {
-        let Some(first) = points.first() else { return String::new() };
-        let (x, y) = self.at(*first);
-        let mut path = format!("M{x:.1} {y:.1}");
-        self.climb(&mut path, &points[1..]);
-        path
-    }
-
-    fn climb(&self, path: &mut String, points: &[(f64, f64)]) {
-        for point in points {
-            let (x, y) = self.at(*point);
-            let _ = write!(path, "H{x:.1}V{y:.1}");
-        }
-    }
-
-    fn line(&self, series: &Series) -> String {
-        let places: Vec<(f64, f64)> = series.points.iter().map(|point| self.at(*point)).collect();
-        let line: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        let mut drawn = format!("<polyline class=\"line\" points=\"{}\"/>", line.join(" "));
-        for ((x, y), point) in places.iter().zip(&series.points) {
-            let note = note(series, *point);
-            let _ = write!(drawn, "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\">{note}</circle>");
-        }
-        drawn
-    }
-
-    /// The bars of the series that is number `at` of `of` with bars.
-    fn bars(&self, series: &Series, at: usize, of: usize) -> String {
-        let (left, _) = self.at((0.0, 0.0));
-        let (right, _) = self.at((1.0, 0.0));
-        // A place is one long; bars leave a fifth of it free.
-        let wide = 0.8 * (right - left) / of.max(1) as f64;
-        let mut drawn = String::new();
-        for point in &series.points {
-            let ((middle, top), (_, ground)) = (self.at(*point), self.at((0.0, 0.0)));
-            let x = middle + wide * (at as f64 - of as f64 / 2.0);
-            let _ = write!(
-                drawn,
-                "<rect class=\"bar\" x=\"{x:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\">{}</rect>",
-                wide * 0.92,
-                ground - top,
-                note(series, *point),
-            );
-        }
-        drawn
-    }
-}
-
-/// What a pointer on a mark shows.
-fn note(series: &Series, (x, y): (f64, f64)) -> String {
-    let (name, x, y) = (escape(&series.name), words(x, 3), words(y, 3));
-    match series.shape {
-        Shape::Bars => format!("<title>{name}: {y}</title>"),
-        _ => format!("<title>{name}: {x}; {y}</title>"),
-    }
+/// The corners of a step line: each value holds from its x to the next one.
+fn steps(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
+    let corners = points.windows(2).flat_map(|pair| [(pair[1].0, pair[0].1), pair[1]]);
+    points.first().copied().into_iter().chain(corners)
 }
 
 #[cfg(test)]
@@ -233,37 +248,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_holds_until_the_next_point() {
-        let plot = Plot::new("A <plot>", Axis::linear("d"), Axis::linear("%").within(0.0, 100.0))
-            .area("use", [(0.0, 50.0), (1.0, 100.0), (2.0, 100.0)]);
-        let html = plot.html();
-        assert!(html.contains("A &lt;plot&gt;") && !html.contains("legend"), "{html}");
-        assert!(html.contains("d=\"M64.0 270.0H64.0V144.0H385.0V18.0H706.0V18.0V270.0Z\""), "{html}");
-    }
-
-    #[test]
-    fn every_shape_is_drawn_with_its_notes() {
-        let html = Plot::new("t", Axis::names("N", ["2", "5"]), Axis::linear("ms"))
+    fn every_shape_is_drawn_in_colours_of_the_style() {
+        let html = Plot::new("A <plot>", Axis::names("N", ["2", "5"]), Axis::linear("ms"))
             .bars("a", [(0.0, 1.0), (1.0, 2.0)])
             .bars("<b>", [(0.0, 2.0)])
             .line("c", [(0.0, 1.0), (1.0, 2.0)])
             .steps("d", [(0.0, 1.0), (1.0, 2.0)])
-            .html();
-        // Two places of 321 units: the first one's middle at 224.5, two bars of 128.4 units side by side.
-        assert!(html.contains("<rect class=\"bar\" x=\"96.1\" y=\"144.0\""), "{html}");
-        assert!(html.contains("<rect class=\"bar\" x=\"224.5\" y=\"18.0\""), "{html}");
-        assert!(html.contains("<title>&lt;b&gt;: 2</title>") && html.contains("<title>c: 1; 2</title>"), "{html}");
-        assert!(html.contains("points=\"224.5,144.0 545.5,18.0\""), "{html}");
-        assert!(html.contains("d=\"M224.5 144.0H545.5V18.0\""), "{html}");
+            .area("e", [(0.0, 1.0), (1.0, 2.0)])
+            .html()
+            .into_string();
+        assert!(html.contains("A &lt;plot&gt;") && html.contains("&lt;b&gt;") && !html.contains("http"), "{html}");
+        for (shape, colour, count) in [
+            ("<rect", "s0", 2),
+            ("<rect", "s1", 1),
+            ("<circle", "s2", 2),
+            ("<polyline", "s3", 1),
+            ("<polygon", "s4", 1),
+        ] {
+            let drawn =
+                html.lines().filter(|line| line.starts_with(shape) && line.contains(&format!("var(--{colour})")));
+            assert_eq!(drawn.count(), count, "{shape} {colour}: {html}");
+        }
+        assert_eq!(html.matches("<li ").count(), 5);
     }
 
     #[test]
-    fn what_is_not_finite_is_left_out() {
-        let plot = Plot::new("t", Axis::linear("x"), Axis::linear("y"))
-            .area("a", [(f64::NAN, 1.0), (1.0, f64::INFINITY)])
-            .area("b", []);
-        let html = plot.html();
-        assert!(html.contains("d=\"\"") && !html.contains("NaN") && !html.contains("inf"), "{html}");
-        assert_eq!(html.matches("<li ").count(), 2);
+    fn a_step_holds_until_the_next_point() {
+        let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 3.0)];
+        assert!(steps(&points).eq([(0.0, 1.0), (1.0, 1.0), (1.0, 3.0), (2.0, 3.0), (2.0, 3.0)]));
+    }
+
+    #[test]
+    fn axes_show_all_values_and_leave_out_what_is_none() {
+        let range = |axis: &Axis, values: &[f64]| axis.range(values.iter().filter_map(|value| axis.place(*value))).0;
+        assert_eq!(range(&Axis::linear("s"), &[3.0, f64::NAN, 9.0]), 0.0..9.0);
+        assert_eq!(range(&Axis::linear("s"), &[-1.0, 1.0]), -1.0..1.0);
+        assert_eq!(range(&Axis::linear("s"), &[0.0]), 0.0..1.0);
+        assert_eq!(range(&Axis::linear("%").within(0.0, 100.0), &[700.0]), 0.0..100.0);
+        assert_eq!(range(&Axis::log("s"), &[0.3, 0.0, -1.0, 45.0]), -1.0..2.0);
+        assert_eq!(range(&Axis::log("s"), &[]), 0.0..1.0);
+        assert_eq!(
+            (Axis::log("s").words(-1.0), Axis::linear("s").words(0.1 + 0.2)),
+            ("0.1".to_owned(), "0.3".to_owned())
+        );
+        assert_eq!(Axis::names("N", ["a", "b"]).words(1.0), "b");
+        let empty = Plot::new("t", Axis::linear("x"), Axis::log("y")).area("a", [(f64::NAN, 1.0)]).bars("b", []).html();
+        assert!(!empty.0.contains("NaN") && !empty.0.contains("inf"), "{}", empty.0);
     }
 }

@@ -1,10 +1,9 @@
 //! A table that reads the same on a terminal and on a page.
 
 use comfy_table::{CellAlignment, presets::NOTHING};
+use maud::{Markup, html};
 
-use super::page::escape;
-
-/// See the module. The first column is text, the others are numbers.
+/// A table whose first column is text and whose others are numbers.
 #[derive(Debug)]
 pub struct Table {
     header: Vec<String>,
@@ -22,13 +21,16 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
+    /// Adds a row of values under a name.
+    pub fn row<T: ToString>(&mut self, name: impl Into<String>, values: impl IntoIterator<Item = T>) {
+        let values = values.into_iter().map(|value| value.to_string());
+        self.rows.push([name.into()].into_iter().chain(values).collect());
+    }
+
     /// For a terminal, without a line end after the last row.
     pub fn text(&self) -> String {
         let mut table = comfy_table::Table::new();
-        table.load_style(NOTHING).set_header(&self.header);
-        for row in &self.rows {
-            table.add_row(row);
-        }
+        table.load_style(NOTHING).set_header(&self.header).add_rows(&self.rows);
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -36,12 +38,12 @@ impl Table {
     }
 
     /// For a page.
-    pub(super) fn html(&self) -> String {
-        let cells = |tag: &str, cells: &[String]| -> String {
-            let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
-            format!("<tr>{cells}</tr>\n")
-        };
-        let rows: String = self.rows.iter().map(|row| cells("td", row)).collect();
-        format!("<table>\n{}{rows}</table>", cells("th", &self.header))
+    pub(super) fn html(&self) -> Markup {
+        html! {
+            table {
+                tr { @for cell in &self.header { th { (cell) } } }
+                @for row in &self.rows { tr { @for cell in row { td { (cell) } } } }
+            }
+        }
     }
 }

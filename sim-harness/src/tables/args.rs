@@ -1,16 +1,17 @@
-//! What `kolo-sim tables` accepts.
+//! Flags of `kolo-sim tables`.
 //!
 //! Invariant: an unknown policy or a file without the one it belongs to is bad usage, found before anything runs.
 
 use std::path::PathBuf;
 
 use broker::request::Effort;
-use clap::{Args, ValueEnum};
-
-use crate::{
-    placement::{self, PLACEMENTS},
-    print::OutputForm,
+use clap::{Args, builder::PossibleValuesParser};
+use serde::{
+    Deserialize,
+    de::{IntoDeserializer, value::Error},
 };
+
+use crate::{placement::PLACEMENTS, print::OutputForm};
 
 /// Repeat the source's tables 3.2 to 3.4 and its parameter study, with its own figures beside ours.
 #[derive(Debug, Args)]
@@ -42,9 +43,9 @@ pub struct TablesArgs {
     /// Write the plan lines of the simple requests here.
     #[arg(long, value_name = "FILE")]
     pub plans_simple: Option<PathBuf>,
-    /// How much work the planner may spend on a request.
-    #[arg(long, value_enum, default_value_t = EffortArg::Balanced)]
-    pub effort: EffortArg,
+    /// How much work the planner may spend on a request: fast, balanced or thorough.
+    #[arg(long, default_value = "balanced", value_parser = effort)]
+    pub effort: Effort,
     /// Seed of all random choices, the generated grid and requests included.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -61,7 +62,7 @@ pub struct TablesArgs {
     #[arg(long, value_name = "RUNS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub study_runs: u32,
     /// A placement policy to be measured as well; may be given several times.
-    #[arg(long, value_name = "POLICY", value_parser = parse_policy, help = policy_help())]
+    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(PLACEMENTS.map(|(name, _)| name)))]
     pub policy: Vec<String>,
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE")]
@@ -71,38 +72,6 @@ pub struct TablesArgs {
     pub output: OutputForm,
 }
 
-/// An effort on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum EffortArg {
-    /// Least time.
-    Fast,
-    /// The default.
-    Balanced,
-    /// Best answers.
-    Thorough,
-}
-
-impl From<EffortArg> for Effort {
-    fn from(effort: EffortArg) -> Effort {
-        match effort {
-            EffortArg::Fast => Effort::Fast,
-            EffortArg::Balanced => Effort::Balanced,
-            EffortArg::Thorough => Effort::Thorough,
-        }
-    }
-}
-
-fn names() -> String {
-    PLACEMENTS.map(|(name, _)| name).join(", ")
-}
-
-fn policy_help() -> String {
-    format!("A placement policy to be measured as well; may be given several times: {}", names())
-}
-
-fn parse_policy(name: &str) -> Result<String, String> {
-    match placement::named(name) {
-        Some(_) => Ok(name.to_owned()),
-        None => Err(format!("expected one of {}", names())),
-    }
+fn effort(name: &str) -> Result<Effort, Error> {
+    Effort::deserialize(name.into_deserializer())
 }

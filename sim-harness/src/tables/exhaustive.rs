@@ -10,18 +10,20 @@ use crate::placement::{Asked, FreeHost};
 const SETS_MAX: u64 = 200_000;
 
 /// The best answer there is; `None` when there are too many sets to look at all.
-pub fn search(asked: &Asked<'_>) -> Option<Option<Answer>> {
+pub(super) fn search(asked: &Asked<'_>) -> Option<Option<Answer>> {
     let n = asked.request.hosts();
     if sets(asked.candidates.len() as u64, n as u64) > SETS_MAX {
         return None;
     }
     let needed = asked.needed();
     Some(asked.starts().into_iter().find_map(|start| {
-        let hosts = asked.free_at(start);
-        let sums = vec![0; needed.len()];
-        let mut search = Search { needed: &needed, free: sums.clone(), capacity: sums, best: None };
-        search.look(&hosts, n);
-        search.best.map(|factor| Answer { start, factor })
+        let mut best = None;
+        look(&asked.free_at(start), n, &vec![(0, 0); needed.len()], &mut |sums| {
+            if let Some(factor) = factor(&needed, sums) {
+                best = Some(best.map_or(factor, |best: f64| best.max(factor)));
+            }
+        });
+        best.map(|factor| Answer { start, factor })
     }))
 }
 
@@ -30,42 +32,21 @@ fn sets(count: u64, n: u64) -> u64 {
     (0..n.min(count)).try_fold(1_u64, |sets, at| Some(sets.checked_mul(count - at)? / (at + 1))).unwrap_or(u64::MAX)
 }
 
-/// The sets that begin with some hosts, and what these have in sum.
-struct Search<'n> {
-    needed: &'n [u128],
-    free: Vec<u128>,
-    capacity: Vec<u128>,
-    best: Option<f64>,
+/// Judges every way to add `left` of these hosts to hosts that have `sums` together: of each resource what is free, and all.
+fn look(hosts: &[FreeHost], left: usize, sums: &[(u128, u128)], judge: &mut impl FnMut(&[(u128, u128)])) {
+    if left == 0 {
+        return judge(sums);
+    }
+    for at in 0..(hosts.len() + 1).saturating_sub(left) {
+        let added = hosts[at].free.iter().zip(&hosts[at].capacity);
+        let with = added.zip(sums).map(|((free, all), sum)| (sum.0 + u128::from(*free), sum.1 + u128::from(*all)));
+        look(&hosts[at + 1..], left - 1, &with.collect::<Vec<_>>(), judge);
+    }
 }
 
-impl Search<'_> {
-    /// Looks at every way to add `left` of these hosts.
-    fn look(&mut self, hosts: &[FreeHost], left: usize) {
-        if left == 0 {
-            return self.judge();
-        }
-        for at in 0..(hosts.len() + 1).saturating_sub(left) {
-            let host = &hosts[at];
-            for resource in 0..self.needed.len() {
-                self.free[resource] += u128::from(host.free[resource]);
-                self.capacity[resource] += u128::from(host.capacity[resource]);
-            }
-            self.look(&hosts[at + 1..], left - 1);
-            for resource in 0..self.needed.len() {
-                self.free[resource] -= u128::from(host.free[resource]);
-                self.capacity[resource] -= u128::from(host.capacity[resource]);
-            }
-        }
-    }
-
-    fn judge(&mut self) {
-        let mut factor = 1.0;
-        for ((needed, free), capacity) in self.needed.iter().zip(&self.free).zip(&self.capacity) {
-            if free < needed {
-                return;
-            }
-            factor *= (needed + capacity - free) as f64 / (*capacity).max(1) as f64;
-        }
-        self.best = Some(self.best.map_or(factor, |best| best.max(factor)));
-    }
+/// The factor of hosts that have this together; `None` when it is too little.
+fn factor(needed: &[u128], sums: &[(u128, u128)]) -> Option<f64> {
+    needed.iter().zip(sums).try_fold(1.0, |factor, (needed, (free, all))| {
+        (free >= needed).then(|| factor * ((needed + all - free) as f64 / (*all).max(1) as f64))
+    })
 }

@@ -1,9 +1,10 @@
-//! Plans every request in all versions in the same run: with Kolo's phases, the textbook's, and the policies named.
+//! Plans every request with every version in the same run: Kolo's phases, the textbook's, and the policies named.
 //!
 //! Invariant: all see the same hosts and schedules, and all are timed over phases II to V, inputs included.
 
 use std::{collections::BTreeMap, path::Path, time::Instant};
 
+use anyhow::Context;
 use broker::{
     ids::RequestId,
     offline::{LineError, OfflinePlanner, PlanLine},
@@ -14,57 +15,73 @@ use broker::{
 use serde::Deserialize;
 
 use super::{
-    error::TablesError,
     exhaustive,
     workload::{Question, Workload, read},
 };
 use crate::{
+    error::BadUsage,
     placement::{
-        self, Asked, MakePlacement,
-        textbook::{self, TextbookLimits},
+        self, Asked, ChoiceError, MakePlacement,
+        textbook::{self, TextbookLimits, TextbookPlan},
     },
     progress::Progress,
 };
 
 /// N of the requests that are compared with exhaustive search (table 3.3).
-pub const EXHAUSTIVE_HOSTS: usize = 5;
+pub(super) const EXHAUSTIVE_HOSTS: usize = 5;
 
 /// A solution: a start, and the efficiency factor (3.2) there.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Answer {
-    /// The start.
-    pub start: Time,
-    /// The factor.
-    pub factor: f64,
+pub(super) struct Answer {
+    pub(super) start: Time,
+    pub(super) factor: f64,
 }
 
-/// What one version answered to one request.
+impl From<TextbookPlan> for Answer {
+    fn from(plan: TextbookPlan) -> Answer {
+        Answer { start: plan.start, factor: plan.efficiency }
+    }
+}
+
+/// The answer of one version to one request, if it found one.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Run {
-    /// The answer, if there is one.
-    pub answer: Option<Answer>,
-    /// What phases II to V took together.
-    pub us: f64,
-    /// What each of them took; zero where a version does not tell.
-    pub phases_us: [f64; 4],
+pub(super) struct Run {
+    pub(super) answer: Option<Answer>,
+    /// Time of phases II to V together, in microseconds.
+    pub(super) us: f64,
+    /// Time of each of them; zero where a version does not measure it.
+    pub(super) phases_us: [f64; 4],
 }
 
-/// One request, planned in all versions.
-pub struct Case {
+/// One request, planned by all versions.
+pub(super) struct Case {
     /// N.
-    pub hosts: usize,
-    /// Kolo's answer, as it is written down.
-    pub line: PlanLine,
-    /// Kolo's answer.
-    pub kolo: Run,
-    /// The textbook's answer, unless it was left out.
-    pub textbook: Option<Run>,
-    /// The answers of the policies named, in their order.
-    pub policies: Vec<Run>,
+    pub(super) hosts: usize,
+    /// Kolo's answer as it is written to files.
+    pub(super) line: PlanLine,
+    /// One run for each version; the first is Kolo's.
+    pub(super) runs: Vec<Run>,
     /// The proven earliest start, when it is known: `Some(None)` means that there is none.
-    pub exact: Option<Option<Time>>,
-    /// What exhaustive search finds for the collective request among this request's hosts, where it was made.
-    pub best: Option<Option<Answer>>,
+    pub(super) exact: Option<Option<Time>>,
+    /// The answer of exhaustive search to the collective request among this request's hosts, where it was made.
+    pub(super) best: Option<Option<Answer>>,
+}
+
+/// A planner that is measured beside Kolo's core.
+#[derive(Clone, Copy)]
+pub(super) enum Version {
+    Textbook,
+    Policy(MakePlacement),
+}
+
+/// How requests are planned and measured.
+pub(super) struct Method {
+    pub(super) settings: Settings,
+    pub(super) seed: u64,
+    /// How often every request is planned; the least time counts.
+    pub(super) repeats: u32,
+    /// The versions beside Kolo's core, by name.
+    pub(super) others: Vec<(String, Version)>,
 }
 
 #[derive(Deserialize)]
@@ -74,142 +91,116 @@ struct ExactLine {
 }
 
 /// Proven starts by request.
-pub type Proven = BTreeMap<RequestId, Option<Time>>;
+pub(super) type Proven = BTreeMap<RequestId, Option<Time>>;
 
 /// Reads proven starts.
 ///
 /// # Errors
-/// [`TablesError`] names the file and the line.
-pub fn read_exact(path: Option<&Path>) -> Result<Proven, TablesError> {
-    let Some(path) = path else { return Ok(BTreeMap::new()) };
-    let mut starts = BTreeMap::new();
-    for (index, line) in read(path)?.lines().enumerate() {
-        let line: ExactLine = serde_json::from_str(line).map_err(|error| TablesError::Line {
-            path: path.to_owned(),
-            line: index + 1,
-            message: error.to_string(),
-        })?;
-        starts.insert(line.id, line.start);
-    }
-    Ok(starts)
+/// Bad usage with file and line.
+pub(super) fn read_exact(path: Option<&Path>) -> anyhow::Result<Proven> {
+    let Some(path) = path else { return Ok(Proven::new()) };
+    let text = read(path)?;
+    let lines = text.lines().zip(1..).map(|(line, number)| {
+        let line: ExactLine = serde_json::from_str(line)
+            .with_context(|| BadUsage::new(format_args!("{}: line {number}", path.display())))?;
+        Ok((line.id, line.start))
+    });
+    lines.collect()
 }
 
-/// How requests are planned and measured.
-#[derive(Debug, Clone)]
-pub struct Method {
-    /// The planner's settings.
-    pub settings: Settings,
-    /// Seed of all random choices.
-    pub seed: u64,
-    /// How often every request is planned; the least time counts.
-    pub repeats: u32,
-    /// Whether the textbook version runs as well.
-    pub with_textbook: bool,
-    /// Other policies by name.
-    pub policies: Vec<(String, MakePlacement)>,
-}
-
-/// Plans every request of one kind. `collective` holds the same requests as collective ones, line by line: what
-/// exhaustive search looks for. `path` is the file of the requests, for errors.
+/// Plans every request of one kind: those of a file (`name`), or drawn ones. Exhaustive search takes the collective
+/// request of the same line.
 ///
 /// # Errors
-/// [`TablesError`] names the file and the line, or the policy that gave a wrong answer.
-pub fn measure(
+/// Bad usage with file and line; or the policy that gave a wrong answer.
+pub(super) fn measure(
     workload: &Workload,
     questions: &[Question],
-    path: &Path,
+    name: &str,
     exact: &Proven,
     method: &Method,
     progress: &Progress,
-) -> Result<Vec<Case>, TablesError> {
+) -> anyhow::Result<Vec<Case>> {
     let mut planner = OfflinePlanner::new(workload.grid.clone(), method.settings, method.seed, false)?;
     let pool = placement::pool(&workload.grid);
     let mut cases = Vec::with_capacity(questions.len());
     for (question, collective) in questions.iter().zip(&workload.collective) {
-        let (line, kolo) = run_kolo(&mut planner, question, method.repeats)
-            .map_err(|source| TablesError::Request { path: path.to_owned(), source })?;
-        let exact = exact.get(&line.id).copied();
-        let hosts = question.hosts;
-        let mut case = Case { hosts, line, kolo, textbook: None, policies: Vec::new(), exact, best: None };
+        let line = plan_line(&mut planner, question, method.repeats).with_context(|| BadUsage::new(name))?;
         let candidates = question.request.as_ref().map_or(Vec::new(), |request| candidates(request, &pool));
-        let asked = question.request.as_ref().and_then(|request| ask(request, &candidates, method));
-        // Fewer candidates than hosts: no version has anything to do.
-        case.textbook =
-            method.with_textbook.then(|| asked.map_or(Run::default(), |asked| run_textbook(&asked, method)));
-        for (name, make) in &method.policies {
-            let run = asked.map_or(Ok(Run::default()), |asked| run_policy(&asked, *make, method.repeats));
-            let wrong = |source| TablesError::Policy { policy: name.clone(), id: case.line.id.to_string(), source };
-            case.policies.push(run.map_err(wrong)?);
+        let [_, phases_us @ ..] = line.phases_us;
+        let answer = line.outcome.plan().map(|plan| Answer { start: plan.start, factor: plan.efficiency });
+        let mut runs = vec![Run { answer, us: phases_us.iter().sum(), phases_us }];
+        for (name, version) in &method.others {
+            let run = ask(question, &candidates, method)
+                .map_or(Ok(Run::default()), |asked| run(&asked, *version, method.repeats));
+            runs.push(run.with_context(|| format!("policy {name}, request {}", line.id))?);
         }
-        if hosts == EXHAUSTIVE_HOSTS {
-            let sought = collective.request.as_ref().and_then(|request| ask(request, &candidates, method));
-            case.best = sought.map_or(Some(None), |sought| exhaustive::search(&sought));
-        }
-        cases.push(case);
+        let sought = ask(collective, &candidates, method);
+        let search = || sought.map_or(Some(None), |sought| exhaustive::search(&sought));
+        let best = if question.hosts == EXHAUSTIVE_HOSTS { search() } else { None };
+        cases.push(Case { hosts: question.hosts, exact: exact.get(&line.id).copied(), line, runs, best });
         progress.advance(1);
     }
     Ok(cases)
 }
 
 /// The hosts that a request names, of those that could satisfy it; empty when there are fewer than it needs.
-pub fn candidates<'p>(request: &Request, pool: &[Candidate<'p>]) -> Vec<Candidate<'p>> {
+pub(super) fn candidates<'p>(request: &Request, pool: &[Candidate<'p>]) -> Vec<Candidate<'p>> {
     let Ok(eligible) = find::eligible(request, pool) else { return Vec::new() };
     eligible.into_iter().map(|index| pool[index]).collect()
 }
 
-fn ask<'a>(request: &'a Request, candidates: &'a [Candidate<'a>], method: &Method) -> Option<Asked<'a>> {
+/// `None` when there are fewer candidates than hosts: no version has anything to do then.
+fn ask<'a>(question: &'a Question, candidates: &'a [Candidate<'a>], method: &Method) -> Option<Asked<'a>> {
+    let request = question.request.as_ref()?;
     let (earliest, latest) = request.starts(Time::ZERO, method.settings.default_reach).ok()?;
     let is_enough = candidates.len() >= request.hosts();
     is_enough.then_some(Asked { request, earliest, latest, candidates, seed: method.seed })
 }
 
-fn run_kolo(planner: &mut OfflinePlanner, question: &Question, repeats: u32) -> Result<(PlanLine, Run), LineError> {
+/// The result of some work, and its time in microseconds.
+pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let began = Instant::now();
+    (work(), began.elapsed().as_secs_f64() * 1e6)
+}
+
+/// Kolo's answer, with the times of the fastest of its runs.
+fn plan_line(planner: &mut OfflinePlanner, question: &Question, repeats: u32) -> Result<PlanLine, LineError> {
     let started = Instant::now();
     let mut clock = PhaseStopwatch::new(|| started.elapsed());
     let sum = |line: &PlanLine| line.phases_us.iter().sum::<f64>();
     let mut line = planner.plan_line(question.line, &question.text, &mut clock)?;
     for _ in 1..repeats {
         let again = planner.plan_line(question.line, &question.text, &mut clock)?;
-        if sum(&again) < sum(&line) {
-            line = again;
-        }
+        line = if sum(&again) < sum(&line) { again } else { line };
     }
-    let [_, phases_us @ ..] = line.phases_us;
-    let answer = line.outcome.plan().map(|plan| Answer { start: plan.start, factor: plan.efficiency });
-    Ok((line, Run { answer, us: phases_us.iter().sum(), phases_us }))
+    Ok(line)
 }
 
-fn run_textbook(asked: &Asked<'_>, method: &Method) -> Run {
+/// The answer of another version, with the times of the fastest of its runs.
+fn run(asked: &Asked<'_>, version: Version, repeats: u32) -> Result<Run, ChoiceError> {
     let Asked { request, earliest, latest, candidates, seed } = *asked;
-    let limits = TextbookLimits::default();
     let started = Instant::now();
     let mut clock = PhaseStopwatch::new(|| started.elapsed());
-    let mut best = Run { us: f64::INFINITY, ..Run::default() };
-    for _ in 0..method.repeats {
-        clock.reset();
-        let began = Instant::now();
-        let plan = textbook::plan(request, earliest, latest, candidates, limits, seed, &mut clock);
-        let us = began.elapsed().as_secs_f64() * 1e6;
-        let [_, check, start_times, select_and_swap, optimize, _] = clock.stop();
-        if us < best.us {
-            let answer = plan.map(|plan| Answer { start: plan.start, factor: plan.efficiency });
-            best = Run { answer, us, phases_us: [check, start_times, select_and_swap, optimize] };
+    let mut once = || match version {
+        Version::Textbook => {
+            clock.reset();
+            let limits = TextbookLimits::default();
+            let (plan, us) = timed(|| textbook::plan(request, earliest, latest, candidates, limits, seed, &mut clock));
+            let [_, check, start_times, select_and_swap, optimize, _] = clock.stop();
+            Ok(Run { answer: plan.map(Answer::from), us, phases_us: [check, start_times, select_and_swap, optimize] })
         }
-    }
-    best
-}
-
-fn run_policy(asked: &Asked<'_>, make: MakePlacement, repeats: u32) -> Result<Run, placement::ChoiceError> {
-    let mut best = Run { us: f64::INFINITY, ..Run::default() };
-    for _ in 0..repeats {
-        let mut policy = make();
-        let began = Instant::now();
-        let choice = policy.place(asked);
-        let us = began.elapsed().as_secs_f64() * 1e6;
-        if us < best.us {
+        Version::Policy(make) => {
+            let mut policy = make();
+            let (choice, us) = timed(|| policy.place(asked));
             let judged = choice.map(|choice| Ok(Answer { start: choice.start, factor: asked.judge(&choice)? }));
-            best = Run { answer: judged.transpose()?, us, ..Run::default() };
+            Ok(Run { answer: judged.transpose()?, us, ..Run::default() })
         }
+    };
+    let mut best = once()?;
+    for _ in 1..repeats {
+        let again = once()?;
+        best = if again.us < best.us { again } else { best };
     }
     Ok(best)
 }

@@ -5,7 +5,6 @@
 //! the same arguments; bad input names the file and line.
 
 pub mod args;
-mod error;
 mod exhaustive;
 mod measure;
 mod page;
@@ -18,175 +17,109 @@ mod tests;
 mod workload;
 
 use std::{
-    io,
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
+use anyhow::Context;
 use broker::phases::Settings;
 use serde::Serialize;
 
 use self::{
     args::TablesArgs,
-    error::TablesError,
-    measure::{Case, EXHAUSTIVE_HOSTS, Method},
+    measure::{Case, EXHAUSTIVE_HOSTS, Method, Version},
     study::Study,
-    summary::{Comparison, Optimality, Row, Version},
+    summary::{Comparison, Row, VersionTables},
     workload::{Question, Workload},
 };
 use crate::{
+    error::BadUsage,
     placement,
     progress::Progress,
-    report::{PlaceError, check_places, write_whole},
-    stats::Spread,
+    report::{check_places, write_whole},
 };
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
-pub struct Tables {
+struct Tables {
     /// Where the cases come from.
-    pub origin: String,
+    origin: String,
     /// Hosts of the grid.
-    pub grid_hosts: usize,
-    /// The seed.
-    pub seed: u64,
+    grid_hosts: usize,
+    seed: u64,
     /// One row for every N, collective requests.
-    pub collective: Vec<Row>,
+    collective: Vec<Row>,
     /// One row for every N, simple requests.
-    pub simple: Option<Vec<Row>>,
+    simple: Option<Vec<Row>>,
     /// Kolo's answers to the same requests in both kinds.
-    pub comparison: Option<Comparison>,
+    comparison: Option<Comparison>,
     /// Names of the policies, in the order of their figures.
-    pub policies: Vec<String>,
-    /// Each version's figures that go over both kinds or over all N.
-    pub versions: Vec<VersionTables>,
-    /// The parameter study.
-    pub study: Option<Study>,
-}
-
-/// Tables 3.2, 3.3 and 3.4 of one version.
-#[derive(Debug, Serialize)]
-pub struct VersionTables {
-    /// Its name.
-    pub version: String,
-    /// Table 3.2: by N, then over all.
-    pub table_3_2: Vec<Comparison>,
-    /// By how many hours the collective request starts earlier, for each pair that both solve, ascending.
-    pub start_gains_hours: Vec<f64>,
-    /// Table 3.3, collective.
-    pub table_3_3: Option<Optimality>,
-    /// Table 3.3, simple.
-    pub table_3_3_simple: Option<Optimality>,
-    /// Table 3.4: phases II to V of the collective requests for 5 hosts, in microseconds.
-    pub table_3_4_us: Option<Spread>,
+    policies: Vec<String>,
+    /// The figures of each version that go over both kinds or over all N.
+    versions: Vec<VersionTables>,
+    study: Option<Study>,
 }
 
 /// Plans everything and prints the tables.
 ///
 /// # Errors
-/// [`TablesError`] names the file and what is wrong with it.
-pub fn run(args: &TablesArgs) -> Result<(), TablesError> {
-    let places = [&args.plans, &args.plans_simple, &args.html].into_iter().flatten();
-    check_places(places).map_err(|PlaceError { path, source }| TablesError::File { path, source })?;
+/// Bad usage with file and line; else when a policy is broken or the result cannot be printed.
+pub fn run(args: &TablesArgs) -> anyhow::Result<ExitCode> {
+    check_places([&args.plans, &args.plans_simple, &args.html].into_iter().flatten()).map_err(BadUsage::new)?;
     let (tables, plans) = make(args)?;
-    for (path, lines) in [(&args.plans, plans.collective), (&args.plans_simple, plans.simple)] {
-        if let Some(path) = path {
-            write(path, lines.as_bytes())?;
-        }
+    for (path, lines) in [&args.plans, &args.plans_simple].into_iter().zip(plans) {
+        write(path.as_deref(), || lines)?;
     }
-    if let Some(path) = &args.html {
-        write(path, page::page(&tables).html().as_bytes())?;
-    }
-    args.output.print(|| present::text(&tables), &tables)?;
-    Ok(())
+    write(args.html.as_deref(), || page::page(&tables).html())?;
+    args.output.print(|| present::text(&tables), &tables).context("standard output")?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// The plan lines of both kinds.
-struct Plans {
-    collective: String,
-    simple: String,
-}
-
-fn make(args: &TablesArgs) -> Result<(Tables, Plans), TablesError> {
+/// The tables, and the plan lines of both kinds.
+fn make(args: &TablesArgs) -> anyhow::Result<(Tables, [String; 2])> {
     let workload = Workload::new(args)?;
-    let settings = Settings { effort: args.effort.into(), ..Settings::default() };
-    let policies = args.policy.iter().filter_map(|name| Some((name.clone(), placement::named(name)?)));
-    let method = Method {
-        settings,
-        seed: args.seed,
-        repeats: args.repeats,
-        with_textbook: !args.no_textbook,
-        policies: policies.collect(),
-    };
+    let settings = Settings { effort: args.effort, ..Settings::default() };
+    let textbook = (!args.no_textbook).then(|| ("textbook".to_owned(), Version::Textbook));
+    let policies = args.policy.iter().filter_map(|name| Some((name.clone(), Version::Policy(placement::named(name)?))));
+    let others = textbook.into_iter().chain(policies).collect();
+    let method = Method { settings, seed: args.seed, repeats: args.repeats, others };
     let requests = workload.collective.len() + workload.simple.as_ref().map_or(0, Vec::len);
     let bar = Progress::new("requests", requests as u64);
     let plan = |questions: &[Question], path: &Option<PathBuf>, exact: &Option<PathBuf>| {
-        let path = path.clone().unwrap_or_else(|| "generated requests".into());
-        measure::measure(&workload, questions, &path, &measure::read_exact(exact.as_deref())?, &method, &bar)
+        let name = path.as_ref().map_or("generated requests".to_owned(), |path| path.display().to_string());
+        measure::measure(&workload, questions, &name, &measure::read_exact(exact.as_deref())?, &method, &bar)
     };
     let collective = plan(&workload.collective, &args.collective, &args.exact)?;
-    let simple = match &workload.simple {
-        Some(questions) => Some(plan(questions, &args.simple, &args.exact_simple)?),
-        None => None,
-    };
+    let simple = workload.simple.as_ref().map(|questions| plan(questions, &args.simple, &args.exact_simple));
+    let simple = simple.transpose()?;
     bar.end();
-    let study = (!args.no_study).then(|| run_study(args, &workload, settings));
-    let plans = Plans { collective: lines(&collective)?, simple: lines(simple.as_deref().unwrap_or(&[]))? };
-    let count = method.policies.len();
-    let named = [("Kolo", Version::Kolo), ("textbook", Version::Textbook)].into_iter();
-    let others = args.policy.iter().enumerate().map(|(at, name)| (name.as_str(), Version::Policy(at)));
+    let study = (!args.no_study).then(|| study::study(args, &workload, settings));
+    let plans = [lines(&collective)?, lines(simple.as_deref().unwrap_or(&[]))?];
+    let names = ["Kolo"].into_iter().chain(method.others.iter().map(|(name, _)| name.as_str()));
+    let version = |(number, name)| VersionTables::of(number, name, &collective, simple.as_deref(), EXHAUSTIVE_HOSTS);
     let tables = Tables {
         origin: workload.origin.clone(),
         grid_hosts: workload.grid.hosts.len(),
         seed: args.seed,
-        collective: summary::rows(&collective, count),
-        simple: simple.as_deref().map(|simple| summary::rows(simple, count)),
-        comparison: simple.as_deref().map(|simple| summary::compare(&collective, simple, None, Version::Kolo)),
+        collective: summary::rows(&collective, !args.no_textbook),
+        simple: simple.as_deref().map(|simple| summary::rows(simple, !args.no_textbook)),
+        comparison: simple.as_deref().map(|simple| summary::compare(&summary::pairs(&collective, simple, 0), None)),
         policies: args.policy.clone(),
-        versions: named
-            .filter(|(_, version)| method.with_textbook || *version == Version::Kolo)
-            .chain(others)
-            .map(|(name, version)| version_tables(name, version, &collective, simple.as_deref()))
-            .collect(),
+        versions: names.enumerate().map(version).collect(),
         study,
     };
     Ok((tables, plans))
 }
 
-fn version_tables(name: &str, version: Version, collective: &[Case], simple: Option<&[Case]>) -> VersionTables {
-    let numbers = summary::by_hosts(collective).into_keys().map(Some).chain([None]);
-    VersionTables {
-        version: name.to_owned(),
-        table_3_2: simple.map_or(Vec::new(), |simple| {
-            numbers.map(|hosts| summary::compare(collective, simple, hosts, version)).collect()
-        }),
-        start_gains_hours: simple.map_or(Vec::new(), |simple| summary::start_gains(collective, simple, version)),
-        table_3_3: summary::optimality(collective, version),
-        table_3_3_simple: simple.and_then(|simple| summary::optimality(simple, version)),
-        table_3_4_us: summary::times(collective, EXHAUSTIVE_HOSTS, version),
-    }
-}
-
-fn run_study(args: &TablesArgs, workload: &Workload, settings: Settings) -> Study {
-    let requests = study::questions(&workload.collective);
-    let runs = requests.len() * study::STEPS * args.study_runs as usize;
-    let bar = Progress::new("runs of the parameter study", runs as u64);
-    let pool = placement::pool(&workload.grid);
-    let study = study::study(&requests, &pool, settings, args.study_runs, args.seed, &bar);
-    bar.end();
-    study
-}
-
 /// The plan lines of the cases, one a line.
-fn lines(cases: &[Case]) -> Result<String, TablesError> {
-    let mut text = String::new();
-    for case in cases {
-        text += &serde_json::to_string(&case.line).map_err(io::Error::from)?;
-        text.push('\n');
-    }
-    Ok(text)
+fn lines(cases: &[Case]) -> anyhow::Result<String> {
+    let lines: Result<Vec<String>, _> =
+        cases.iter().map(|case| Ok(serde_json::to_string(&case.line)? + "\n")).collect();
+    lines.map(|lines| lines.concat())
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), TablesError> {
-    write_whole(path, |file| file.write_all(bytes))
-        .map_err(|source| TablesError::File { path: path.to_owned(), source })
+/// Writes a file where a path is given.
+fn write(path: Option<&Path>, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    write_whole(path, |file| file.write_all(text().as_bytes())).with_context(|| BadUsage::new(path.display()))
 }

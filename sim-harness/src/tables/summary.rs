@@ -1,6 +1,7 @@
 //! The figures of the tables, from the planned cases.
 //!
-//! Invariant: every figure counts cases that both sides of a comparison have answered.
+//! Versions are numbered as the runs of a case: Kolo's core is 0. Invariant: every figure counts cases that both sides of a
+//! comparison have answered.
 
 use std::collections::BTreeMap;
 
@@ -15,134 +16,150 @@ const SAME: f64 = 1e-9;
 /// Seconds in an hour.
 const HOUR_S: f64 = 3600.0;
 
-/// Which of the answers to a case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    /// Kolo's core.
-    Kolo,
-    /// The source's pseudo-code.
-    Textbook,
-    /// A policy, by its place among those named.
-    Policy(usize),
-}
-
-impl Version {
-    /// What it answered to a case, if it was asked.
-    pub fn run(self, case: &Case) -> Option<Run> {
-        match self {
-            Version::Kolo => Some(case.kolo),
-            Version::Textbook => case.textbook,
-            Version::Policy(at) => case.policies.get(at).copied(),
-        }
-    }
-
-    fn answer(self, case: &Case) -> Option<Answer> {
-        self.run(case)?.answer
-    }
-}
-
-/// What one N came to.
+/// The figures of one N.
 #[derive(Debug, Default, Serialize)]
-pub struct Row {
+pub(super) struct Row {
     /// N.
-    pub hosts: usize,
-    /// Requests.
-    pub cases: usize,
+    pub(super) hosts: usize,
+    /// Number of requests.
+    pub(super) cases: usize,
     /// Requests that got a plan.
-    pub solved: usize,
+    pub(super) solved: usize,
     /// Requests with a proven start, when proven starts were given.
-    pub solvable: Option<usize>,
+    pub(super) solvable: Option<usize>,
     /// Plans that start later than proven possible, and solvable requests without a plan.
-    pub late_or_missed: Option<usize>,
+    pub(super) late_or_missed: Option<usize>,
     /// Answers that carry a proof of their start or of its absence.
-    pub proven: usize,
+    pub(super) proven: usize,
     /// Plans whose host set is proven the best at its start.
-    pub optimal: usize,
+    pub(super) optimal: usize,
     /// Mean of `efficiency / efficiency_bound` over the plans.
-    pub efficiency_of_bound: f64,
+    pub(super) efficiency_of_bound: f64,
     /// Phases II to V, mean.
-    pub mean_us: f64,
+    pub(super) mean_us: f64,
     /// Phases II to V, median.
-    pub median_us: f64,
+    pub(super) median_us: f64,
     /// Phases II to V one by one, mean.
-    pub phases_us: [f64; 4],
+    pub(super) phases_us: [f64; 4],
     /// The textbook version, when it ran.
-    pub textbook: Option<BesideRow>,
+    pub(super) textbook: Option<BesideRow>,
     /// The policies named, in their order.
-    pub policies: Vec<BesideRow>,
+    pub(super) policies: Vec<BesideRow>,
+}
+
+impl Row {
+    /// The versions beside Kolo's core, in their order.
+    pub(super) fn others(&self) -> impl Iterator<Item = &BesideRow> {
+        self.textbook.iter().chain(&self.policies)
+    }
 }
 
 /// Another version beside Kolo's core.
 #[derive(Debug, Serialize)]
-pub struct BesideRow {
+pub(super) struct BesideRow {
     /// Requests that got a plan.
-    pub solved: usize,
+    pub(super) solved: usize,
     /// Plans that start later than Kolo's, and requests that only Kolo solved.
-    pub later_or_missed: usize,
+    pub(super) later_or_missed: usize,
     /// Its factor as a part of Kolo's, mean over plans with the same start.
-    pub efficiency_of_kolo: f64,
+    pub(super) efficiency_of_kolo: f64,
     /// Phases II to V, mean.
-    pub mean_us: f64,
+    pub(super) mean_us: f64,
     /// Phases II to V, median.
-    pub median_us: f64,
-    /// Phases II to V one by one, mean; zeros when the version does not tell.
-    pub phases_us: [f64; 4],
+    pub(super) median_us: f64,
+    /// Phases II to V one by one, mean; zeros when the version does not measure them.
+    pub(super) phases_us: [f64; 4],
     /// Its mean time as a multiple of Kolo's.
-    pub times_slower: f64,
+    pub(super) times_slower: f64,
 }
 
 /// Simple against collective requests, as in the source's table 3.2.
 #[derive(Debug, Serialize)]
-pub struct Comparison {
+pub(super) struct Comparison {
     /// N; `None` for all.
-    pub hosts: Option<usize>,
+    pub(super) hosts: Option<usize>,
     /// Pairs of requests.
-    pub cases: usize,
-    /// Solved as simple and as collective requests.
-    pub solved_simple: usize,
-    /// See `solved_simple`.
-    pub solved_collective: usize,
-    /// Solved by both.
-    pub solved_by_both: usize,
-    /// Of these, the collective one starts earlier, and by how many hours on average.
-    pub collective_earlier: usize,
-    /// See `collective_earlier`.
-    pub hours_earlier: f64,
-    /// Of these, the simple one starts earlier.
-    pub simple_earlier: usize,
-    /// Both start at the same time.
-    pub same_start: usize,
-    /// At the same start: the collective factor is better, and by how much on average.
-    pub collective_better: usize,
-    /// See `collective_better`; in parts of the simple factor.
-    pub collective_gain: f64,
-    /// At the same start: the simple factor is better.
-    pub simple_better: usize,
+    pub(super) cases: usize,
+    pub(super) solved_simple: usize,
+    pub(super) solved_collective: usize,
+    pub(super) solved_by_both: usize,
+    /// Pairs solved by both in which the collective request starts earlier.
+    pub(super) collective_earlier: usize,
+    /// By so many hours, mean.
+    pub(super) hours_earlier: f64,
+    pub(super) simple_earlier: usize,
+    pub(super) same_start: usize,
+    /// Pairs with the same start in which the collective request has the better factor.
+    pub(super) collective_better: usize,
+    /// By so much, in parts of the simple factor, mean.
+    pub(super) collective_gain: f64,
+    pub(super) simple_better: usize,
 }
 
 /// One version against exhaustive search, as in a column of the source's table 3.3.
 #[derive(Debug, Serialize)]
-pub struct Optimality {
+pub(super) struct Optimality {
     /// Cases searched.
-    pub cases: usize,
+    pub(super) cases: usize,
     /// Cases that exhaustive search solves.
-    pub solvable: usize,
+    pub(super) solvable: usize,
     /// Of these, the version solved.
-    pub solved: usize,
+    pub(super) solved: usize,
     /// Of these, it starts later.
-    pub late: usize,
+    pub(super) late: usize,
     /// By so many hours, mean.
-    pub delay_hours: f64,
+    pub(super) delay_hours: f64,
     /// Its factor as a part of the best one, where it starts at the same time; each case, ascending.
-    pub factor_shares: Vec<f64>,
+    pub(super) factor_shares: Vec<f64>,
     /// Their mean.
-    pub factor_share: f64,
+    pub(super) factor_share: f64,
     /// How many of them are above 0.99.
-    pub above_99: usize,
+    pub(super) above_99: usize,
 }
 
-/// The cases of each N.
-pub fn by_hosts(cases: &[Case]) -> BTreeMap<usize, Vec<&Case>> {
+/// Tables 3.2, 3.3 and 3.4 of one version.
+#[derive(Debug, Serialize)]
+pub(super) struct VersionTables {
+    /// Its name.
+    pub(super) version: String,
+    /// Table 3.2: by N, then over all.
+    pub(super) table_3_2: Vec<Comparison>,
+    /// By how many hours the collective request starts earlier, for each pair that both solve, ascending.
+    pub(super) start_gains_hours: Vec<f64>,
+    /// Table 3.3, collective.
+    pub(super) table_3_3: Option<Optimality>,
+    /// Table 3.3, simple.
+    pub(super) table_3_3_simple: Option<Optimality>,
+    /// Table 3.4: phases II to V of the collective requests for `times_of` hosts, in microseconds.
+    pub(super) table_3_4_us: Option<Spread>,
+}
+
+impl VersionTables {
+    /// Of the version with this number.
+    pub(super) fn of(
+        version: usize,
+        name: &str,
+        collective: &[Case],
+        simple: Option<&[Case]>,
+        times_of: usize,
+    ) -> Self {
+        let us = collective.iter().filter(|case| case.hosts == times_of).map(|case| case.runs[version].us);
+        let pairs = simple.map(|simple| pairs(collective, simple, version)).unwrap_or_default();
+        let mut start_gains_hours: Vec<f64> = both(&pairs).map(hours_earlier).collect();
+        start_gains_hours.sort_by(f64::total_cmp);
+        let numbers = by_hosts(collective).into_keys().map(Some).chain([None]);
+        VersionTables {
+            version: name.to_owned(),
+            table_3_2: numbers.filter(|_| simple.is_some()).map(|hosts| compare(&pairs, hosts)).collect(),
+            start_gains_hours,
+            table_3_3: optimality(collective, version),
+            table_3_3_simple: simple.and_then(|simple| optimality(simple, version)),
+            table_3_4_us: us.clone().next().map(|_| spread(us)),
+        }
+    }
+}
+
+fn by_hosts(cases: &[Case]) -> BTreeMap<usize, Vec<&Case>> {
     let mut by_hosts: BTreeMap<usize, Vec<&Case>> = BTreeMap::new();
     for case in cases {
         by_hosts.entry(case.hosts).or_default().push(case);
@@ -151,138 +168,115 @@ pub fn by_hosts(cases: &[Case]) -> BTreeMap<usize, Vec<&Case>> {
 }
 
 /// One row for every N.
-pub fn rows(cases: &[Case], policies: usize) -> Vec<Row> {
-    by_hosts(cases).into_iter().map(|(hosts, cases)| row(hosts, &cases, policies)).collect()
+pub(super) fn rows(cases: &[Case], with_textbook: bool) -> Vec<Row> {
+    by_hosts(cases).into_iter().map(|(hosts, cases)| row(hosts, &cases, with_textbook)).collect()
 }
 
-fn plan(case: &Case) -> Option<&Plan> {
-    case.line.outcome.plan()
-}
-
-fn row(hosts: usize, cases: &[&Case], policies: usize) -> Row {
-    let plans: Vec<&Plan> = cases.iter().filter_map(|case| plan(case)).collect();
+fn row(hosts: usize, cases: &[&Case], with_textbook: bool) -> Row {
+    let plans: Vec<&Plan> = cases.iter().filter_map(|case| case.line.outcome.plan()).collect();
     let judged = cases.iter().all(|case| case.exact.is_some());
-    let solvable = cases.iter().filter(|case| matches!(case.exact, Some(Some(_)))).count();
     let is_late = |case: &&&Case| {
-        let start = case.kolo.answer.map(|answer| answer.start);
+        let start = case.runs[0].answer.map(|answer| answer.start);
         case.exact.flatten().is_some_and(|exact| start.is_none_or(|start| start > exact))
     };
-    let runs: Vec<Run> = cases.iter().map(|case| case.kolo).collect();
+    let kolo = beside(cases, 0);
+    let mut others = (1..cases[0].runs.len()).map(|version| beside(cases, version));
     Row {
         hosts,
         cases: cases.len(),
         solved: plans.len(),
-        solvable: judged.then_some(solvable),
+        solvable: judged.then(|| cases.iter().filter(|case| matches!(case.exact, Some(Some(_)))).count()),
         late_or_missed: judged.then(|| cases.iter().filter(is_late).count()),
         proven: cases.iter().filter(|case| case.line.outcome.start_proven()).count(),
         optimal: plans.iter().filter(|plan| plan.is_optimal_at_start()).count(),
         efficiency_of_bound: mean(
             plans.iter().map(|plan| plan.efficiency / plan.efficiency_bound.max(f64::MIN_POSITIVE)),
         ),
-        mean_us: mean(runs.iter().map(|run| run.us)),
-        median_us: median(runs.iter().map(|run| run.us)),
-        phases_us: phases(&runs),
-        textbook: beside(cases, Version::Textbook),
-        policies: (0..policies).filter_map(|at| beside(cases, Version::Policy(at))).collect(),
+        mean_us: kolo.mean_us,
+        median_us: kolo.median_us,
+        phases_us: kolo.phases_us,
+        textbook: if with_textbook { others.next() } else { None },
+        policies: others.collect(),
     }
 }
 
-fn phases(runs: &[Run]) -> [f64; 4] {
-    std::array::from_fn(|phase| mean(runs.iter().map(|run| run.phases_us[phase])))
-}
-
-/// A version beside Kolo; `None` when it was not asked.
-fn beside(cases: &[&Case], version: Version) -> Option<BesideRow> {
-    let runs = cases.iter().map(|case| version.run(case)).collect::<Option<Vec<Run>>>()?;
-    let kolo_us = mean(cases.iter().map(|case| case.kolo.us));
-    let pairs = || cases.iter().zip(&runs).map(|(case, run)| (case.kolo.answer, run.answer));
-    let later = pairs().filter(|pair| match pair {
-        (Some(kolo), Some(other)) => other.start > kolo.start,
-        (Some(_), None) => true,
-        (None, _) => false,
-    });
+/// A version beside Kolo.
+fn beside(cases: &[&Case], version: usize) -> BesideRow {
+    let runs: Vec<Run> = cases.iter().map(|case| case.runs[version]).collect();
+    let pairs = || cases.iter().zip(&runs).map(|(case, run)| (case.runs[0].answer, run.answer));
+    let is_later = |(kolo, other): &(Option<Answer>, Option<Answer>)| {
+        kolo.is_some_and(|kolo| other.is_none_or(|other| other.start > kolo.start))
+    };
     let at_same_start = pairs().filter_map(|(kolo, other)| {
         let (kolo, other) = (kolo?, other?);
         (kolo.start == other.start && kolo.factor > 0.0).then(|| other.factor / kolo.factor)
     });
     let mean_us = mean(runs.iter().map(|run| run.us));
-    Some(BesideRow {
+    BesideRow {
         solved: runs.iter().filter(|run| run.answer.is_some()).count(),
-        later_or_missed: later.count(),
+        later_or_missed: pairs().filter(is_later).count(),
         efficiency_of_kolo: mean(at_same_start),
         mean_us,
         median_us: median(runs.iter().map(|run| run.us)),
-        phases_us: phases(&runs),
-        times_slower: mean_us / kolo_us.max(f64::MIN_POSITIVE),
-    })
-}
-
-/// What phases II to V took in the cases for `hosts` hosts.
-pub fn times(cases: &[Case], hosts: usize, version: Version) -> Option<Spread> {
-    let cases = cases.iter().filter(|case| case.hosts == hosts);
-    let us = cases.map(|case| Some(version.run(case)?.us)).collect::<Option<Vec<f64>>>()?;
-    (!us.is_empty()).then(|| spread(&us))
-}
-
-/// Compares the same requests in both kinds, line by line: those for `hosts` hosts, or all.
-pub fn compare(collective: &[Case], simple: &[Case], hosts: Option<usize>, version: Version) -> Comparison {
-    let pairs: Vec<_> = collective
-        .iter()
-        .zip(simple)
-        .filter(|(case, _)| hosts.is_none_or(|hosts| case.hosts == hosts))
-        .map(|(c, s)| (version.answer(c), version.answer(s)))
-        .collect();
-    let both: Vec<(Answer, Answer)> = pairs.iter().filter_map(|(c, s)| Some(((*c)?, (*s)?))).collect();
-    let earlier = both.iter().filter(|(c, s)| c.start < s.start).map(hours_earlier);
-    let gains: Vec<f64> = both
-        .iter()
-        .filter(|(c, s)| c.start == s.start && s.factor > 0.0)
-        .map(|(c, s)| c.factor / s.factor - 1.0)
-        .collect();
-    Comparison {
-        hosts,
-        cases: pairs.len(),
-        solved_simple: pairs.iter().filter(|(_, s)| s.is_some()).count(),
-        solved_collective: pairs.iter().filter(|(c, _)| c.is_some()).count(),
-        solved_by_both: both.len(),
-        collective_earlier: earlier.clone().count(),
-        hours_earlier: mean(earlier),
-        simple_earlier: both.iter().filter(|(c, s)| s.start < c.start).count(),
-        same_start: both.iter().filter(|(c, s)| s.start == c.start).count(),
-        collective_better: gains.iter().filter(|gain| **gain > SAME).count(),
-        collective_gain: mean(gains.iter().copied().filter(|gain| *gain > SAME)),
-        simple_better: gains.iter().filter(|gain| **gain < -SAME).count(),
+        phases_us: std::array::from_fn(|phase| mean(runs.iter().map(|run| run.phases_us[phase]))),
+        times_slower: mean_us / mean(cases.iter().map(|case| case.runs[0].us)).max(f64::MIN_POSITIVE),
     }
 }
 
-/// By how many hours the collective request starts earlier, for each pair that both solve, ascending.
-pub fn start_gains(collective: &[Case], simple: &[Case], version: Version) -> Vec<f64> {
-    let both = collective.iter().zip(simple).filter_map(|(c, s)| Some((version.answer(c)?, version.answer(s)?)));
-    let mut gains: Vec<f64> = both.map(|pair| hours_earlier(&pair)).collect();
-    gains.sort_by(f64::total_cmp);
-    gains
+/// N, the collective answer and the simple one to the same request.
+pub(super) type Pair = (usize, Option<Answer>, Option<Answer>);
+
+/// The answers of one version, line by line.
+pub(super) fn pairs(collective: &[Case], simple: &[Case], version: usize) -> Vec<Pair> {
+    let answer = |case: &Case| case.runs[version].answer;
+    collective.iter().zip(simple).map(|(c, s)| (c.hosts, answer(c), answer(s))).collect()
 }
 
-fn hours_earlier((collective, simple): &(Answer, Answer)) -> f64 {
-    (simple.start.0 - collective.start.0) as f64 / HOUR_S
+fn both(pairs: &[Pair]) -> impl Iterator<Item = (Answer, Answer)> {
+    pairs.iter().filter_map(|(_, c, s)| Some(((*c)?, (*s)?)))
 }
 
-/// A version against exhaustive search; `None` when no case was searched or the version not asked.
-pub fn optimality(cases: &[Case], version: Version) -> Option<Optimality> {
-    let searched = cases.iter().filter_map(|case| Some((case.best?, version.run(case)?.answer)));
-    let searched: Vec<(Option<Answer>, Option<Answer>)> = searched.collect();
-    let both: Vec<(Answer, Answer)> = searched.iter().filter_map(|(best, found)| Some(((*best)?, (*found)?))).collect();
-    let late: Vec<f64> =
-        both.iter().map(|(best, found)| hours_earlier(&(*best, *found))).filter(|hours| *hours > 0.0).collect();
-    let at_best_start = both.iter().filter(|(best, found)| best.start == found.start && best.factor > 0.0);
-    let mut factor_shares: Vec<f64> = at_best_start.map(|(best, found)| found.factor / best.factor).collect();
+fn hours_earlier((one, other): (Answer, Answer)) -> f64 {
+    (other.start.0 - one.start.0) as f64 / HOUR_S
+}
+
+/// Compares the two kinds: those for `hosts` hosts, or all.
+pub(super) fn compare(pairs: &[Pair], hosts: Option<usize>) -> Comparison {
+    let pairs: Vec<Pair> = pairs.iter().filter(|(n, ..)| hosts.is_none_or(|hosts| *n == hosts)).copied().collect();
+    let hours: Vec<f64> = both(&pairs).map(hours_earlier).collect();
+    let at_same_start = both(&pairs).filter(|(c, s)| c.start == s.start && s.factor > 0.0);
+    let gains: Vec<f64> = at_same_start.map(|(c, s)| c.factor / s.factor - 1.0).collect();
+    let count = |values: &[f64], is_meant: fn(f64) -> bool| values.iter().filter(|value| is_meant(**value)).count();
+    Comparison {
+        hosts,
+        cases: pairs.len(),
+        solved_simple: pairs.iter().filter(|(.., s)| s.is_some()).count(),
+        solved_collective: pairs.iter().filter(|(_, c, _)| c.is_some()).count(),
+        solved_by_both: hours.len(),
+        collective_earlier: count(&hours, |hours| hours > 0.0),
+        hours_earlier: mean(hours.iter().copied().filter(|hours| *hours > 0.0)),
+        simple_earlier: count(&hours, |hours| hours < 0.0),
+        same_start: count(&hours, |hours| hours == 0.0),
+        collective_better: count(&gains, |gain| gain > SAME),
+        collective_gain: mean(gains.iter().copied().filter(|gain| *gain > SAME)),
+        simple_better: count(&gains, |gain| gain < -SAME),
+    }
+}
+
+/// A version against exhaustive search; `None` when no case was searched.
+fn optimality(cases: &[Case], version: usize) -> Option<Optimality> {
+    let searched: Vec<Pair> =
+        cases.iter().filter_map(|case| Some((case.hosts, case.runs[version].answer, case.best?))).collect();
+    let late = || both(&searched).map(|(found, best)| hours_earlier((best, found))).filter(|hours| *hours > 0.0);
+    let at_best_start = both(&searched).filter(|(found, best)| best.start == found.start && best.factor > 0.0);
+    let mut factor_shares: Vec<f64> = at_best_start.map(|(found, best)| found.factor / best.factor).collect();
     factor_shares.sort_by(f64::total_cmp);
     (!searched.is_empty()).then(|| Optimality {
         cases: searched.len(),
-        solvable: searched.iter().filter(|(best, _)| best.is_some()).count(),
-        solved: both.len(),
-        late: late.len(),
-        delay_hours: mean(late.into_iter()),
+        solvable: searched.iter().filter(|(.., best)| best.is_some()).count(),
+        solved: both(&searched).count(),
+        late: late().count(),
+        delay_hours: mean(late()),
         factor_share: mean(factor_shares.iter().copied()),
         above_99: factor_shares.iter().filter(|share| **share > 0.99).count(),
         factor_shares,
