@@ -16,8 +16,6 @@ pub mod config;
 pub mod counters;
 pub mod dht;
 pub mod dissemination;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzzing;
 pub mod identity;
 pub mod membership;
 pub mod view;

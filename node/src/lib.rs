@@ -1,7 +1,8 @@
 //! The node of a site and the command line of its users.
 //!
-//! Invariant: what other programs may use is named here: the command line, which is all of `kolo`, and what runs a node inside
-//! a process that has more to do. What a run means for the shell is decided in [`cli`].
+//! Invariant: what other programs may use is named here: the command line, which is all of `kolo`, what runs a node inside
+//! a process that has more to do, and what reads foreign input. No feature changes the code, so that tests run what is
+//! shipped. What a run means for the shell is decided in [`cli`].
 
 mod api;
 mod cli;
@@ -9,8 +10,6 @@ mod config;
 mod contact;
 mod daemon;
 mod entry;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzzing;
 mod net;
 mod runtime;
 mod site;
@@ -24,3 +23,21 @@ pub use self::{
     daemon::{DaemonError, run_until, start_log, stop_signal},
     runtime::open_files::raise as raise_open_files,
 };
+
+/// Readers of what people, programs, disks and other sites give a node, for fuzzing. Each reads its input whole, or says
+/// what is wrong with it.
+pub mod readers {
+    pub use crate::{
+        api::requests::{ListQuery, WaitQuery, read_body, read_request, read_signed},
+        cli::script::parse as read_script,
+        config::{NodeArgs, Surroundings, load as load_config},
+        net::membership::{decode as read_credential, decode_revocation as read_revocation},
+        storage::{entry, read::GroupReader, sector},
+        text::{
+            document::Syntax,
+            request_file::{Writer, parse as read_request_file},
+            time,
+        },
+        trust::{GridFile, IssuedList, RevocationFile, Token, Wallet},
+    };
+}

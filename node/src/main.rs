@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    node::run_command_line()
+    kolo::run_command_line()
 }

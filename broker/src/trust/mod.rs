@@ -20,7 +20,6 @@ pub mod policy;
 pub mod request_statement;
 pub mod revocation;
 pub mod statement;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;

@@ -221,6 +221,7 @@ pub async fn read_written_request(Body(body): Body) -> Result<Json<ReadRequest>,
     Ok(Json(ReadRequest { request }))
 }
 
+/// Until when the answer may wait.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

@@ -230,7 +230,7 @@ pub fn read_header(sector: &Sector) -> Result<Header, HeaderError> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(in crate::storage) mod tests {
     use super::*;
 
     /// The header of a file that a later version has written.

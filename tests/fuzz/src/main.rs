@@ -4,20 +4,16 @@
 
 use std::{process, sync::LazyLock};
 
-use fuzz_support::Target;
+use fuzz_targets::{TARGETS, Target};
 use libfuzzer_sys::fuzz_target;
 
 static TARGET: LazyLock<&Target> = LazyLock::new(|| {
     let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
-    let all = || {
-        let of_core = fuzz_support::core::TARGETS.iter();
-        of_core.chain(discovery::fuzzing::TARGETS).chain(node::fuzzing::TARGETS)
-    };
     if name == "list" {
-        all().for_each(|target| println!("target {}", target.name));
+        TARGETS.iter().for_each(|target| println!("target {}", target.name));
         process::exit(0);
     }
-    all().find(|target| target.name == name).unwrap_or_else(|| {
+    TARGETS.iter().find(|target| target.name == name).unwrap_or_else(|| {
         eprintln!("FUZZ_TARGET={name:?} names no target");
         process::exit(64)
     })

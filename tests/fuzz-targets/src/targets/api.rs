@@ -2,15 +2,15 @@
 
 use axum::{extract::Query, http::Uri};
 use broker::{
-    ids::{RequestId, SiteId},
     request::Request,
     time::Time,
     trust::{Authorization, Gate, OwnerPolicy, RequestStatement, SignedRevocation, SignedText, Trust},
 };
 use ed25519_dalek::SigningKey;
-use fuzz_support::{Input, Seed, Target};
+use kolo::readers::{ListQuery, WaitQuery, read_body, read_request, read_signed};
 
-use crate::api::requests::{ListQuery, WaitQuery, read_body, read_request, read_signed};
+use super::fixed::{request_id, site};
+use crate::{Input, Seed, Target};
 
 /// Bodies and queries.
 pub const API: Target = Target { name: "api", run, seeds };
@@ -36,7 +36,7 @@ fn run(data: &[u8]) {
             let trust = Trust::Open { grid: "test".to_owned() };
             let mut gate = Gate::new(trust, OwnerPolicy::default());
             let (text, chain) = (&authorization.request, authorization.user.as_ref());
-            if let Ok(permit) = gate.check_submission(Time::ZERO, &entry_point(), text, chain) {
+            if let Ok(permit) = gate.check_submission(Time::ZERO, &site("e"), text, chain) {
                 assert_eq!((permit.user, permit.statement.grid.as_str()), (text.author, "test"));
             }
         }
@@ -48,16 +48,12 @@ fn run(data: &[u8]) {
     }
 }
 
-fn entry_point() -> SiteId {
-    SiteId::new("e").expect("a legal name")
-}
-
 /// A request that its user has signed, as its command line sends it.
 fn signed() -> Option<String> {
     let request = serde_json::from_str(r#"{"hosts":2,"duration":100}"#).ok()?;
-    let (grid, id) = ("test".to_owned(), RequestId::new("r").ok()?);
+    let (grid, id) = ("test".to_owned(), request_id("r"));
     let (issued, expires) = (Time::ZERO, Time(2_000));
-    let statement = RequestStatement { grid, entry_point: entry_point(), id, request, issued, expires };
+    let statement = RequestStatement { grid, entry_point: site("e"), id, request, issued, expires };
     let request = SignedText::sign(&statement, &SigningKey::from_bytes(&[9; 32])).ok()?;
     let authorization = Authorization { request, user: None, entry_point: None };
     serde_json::to_string(&serde_json::json!({ "authorization": authorization })).ok()

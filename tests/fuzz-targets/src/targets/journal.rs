@@ -2,13 +2,13 @@
 
 use std::io::Cursor;
 
-use fuzz_support::{Input, Seed, Target};
-
-use crate::storage::{
+use kolo::readers::{
+    GroupReader,
     entry::{self, Entry, State, Table},
-    read::GroupReader,
     sector::{self, Header, Home, Role, SECTOR_BYTES},
 };
+
+use crate::{Input, Seed, Target};
 
 /// A group's bytes: whatever they are, they are entries or they are refused.
 pub const ENTRIES: Target = Target { name: "entries", run: entries, seeds: entry_seeds };

@@ -1,32 +1,17 @@
 //! The node's configuration, and request files of people.
 
-use std::{cell::OnceCell, fs, path::Path, sync::LazyLock};
+use std::{fs, path::Path, sync::LazyLock};
 
-use fuzz_support::{Input, Seed, Target};
 use jiff::Zoned;
-use tempfile::TempDir;
+use kolo::readers::{NodeArgs, Surroundings, Syntax, Writer, load_config, read_request_file};
 
-use crate::{
-    config::{NodeArgs, Surroundings, load},
-    text::{
-        document::Syntax,
-        request_file::{self, Writer},
-    },
-};
+use super::directory::in_directory;
+use crate::{Input, Seed, Target};
 
 /// A configuration file, all the way to the configuration in force.
 pub const CONFIG: Target = Target { name: "config", run: config, seeds: config_seeds };
 /// A request file: the first byte says whether it is TOML or JSON.
 pub const REQUEST_FILE: Target = Target { name: "request-file", run: request_file, seeds: request_file_seeds };
-
-thread_local! {
-    static DIRECTORY: OnceCell<TempDir> = const { OnceCell::new() };
-}
-
-/// A directory of this thread's own.
-pub(super) fn in_directory(work: impl FnOnce(&Path)) {
-    DIRECTORY.with(|directory| work(directory.get_or_init(|| TempDir::new().expect("a directory")).path()));
-}
 
 fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -41,7 +26,7 @@ fn config(data: &[u8]) {
         args.config = Some(file);
         let (home, host_name) = (Some(directory.to_owned()), Some("tester".to_owned()));
         let surroundings = Surroundings { home, host_name, ..Surroundings::default() };
-        match load(&args, None, None, &surroundings) {
+        match load_config(&args, None, None, &surroundings) {
             Ok(config) => assert!(config.settings.api.ip().is_loopback() && !config.settings.listen.is_empty()),
             Err(error) => assert!(!error.to_string().is_empty()),
         }
@@ -99,7 +84,7 @@ fn request_file(data: &[u8]) {
     let mut input = Input::new(data);
     let (syntax, writer) = if input.flag() { (Syntax::Json, Writer::Program) } else { (Syntax::Toml, Writer::Person) };
     let Ok(text) = std::str::from_utf8(input.rest()) else { return };
-    if let Err(error) = request_file::parse(Path::new("request"), text, syntax, writer, &NOW) {
+    if let Err(error) = read_request_file(Path::new("request"), text, syntax, writer, &NOW) {
         assert!(error.to_string().starts_with("request"), "whatever it is about, it names the file: {error}");
     }
 }

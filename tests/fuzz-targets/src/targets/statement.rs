@@ -1,17 +1,17 @@
 //! Texts that are signed, whatever they say: a credential, a revocation or a request of a user. The first byte says which.
 
-use super::signed;
-use crate::{Input, Seed, Target};
-use ed25519_dalek::{Signer as _, SigningKey};
-
 use broker::{
     request::Request,
     time::{Span, Time},
     trust::{
         Credential, Gate, OwnerPolicy, PublicKey, RequestStatement, Revocation, Role, Rule, Signature, SignedText,
-        Statement, Subject, Trust,
+        Statement, Subject, Trust, testing,
     },
 };
+use ed25519_dalek::{Signer as _, SigningKey};
+
+use super::fixed::{request_id, site};
+use crate::{Input, Seed, Target};
 
 /// Signed texts.
 pub const STATEMENT: Target = Target { name: "statement", run, seeds };
@@ -41,7 +41,7 @@ fn run(data: &[u8]) {
 
 /// The text as one that was signed as a `T`, and what it says. No other kind and no other text passes with its signature.
 fn opened<T: Statement + PartialEq + std::fmt::Debug>(text: &str) -> Option<(SignedText, T)> {
-    let key = signed::key(AUTHOR);
+    let key = testing::key(AUTHOR);
     let signed =
         SignedText { text: text.to_owned(), author: PublicKey::of(&key), signature: sign(T::KIND, text, &key) };
     let kinds = [Credential::KIND, Revocation::KIND, RequestStatement::KIND];
@@ -77,13 +77,13 @@ fn check_credential(credential: &Credential) {
 }
 
 fn check_submission(signed: &SignedText, statement: &RequestStatement) {
-    let trust = Trust::Open { grid: signed::GRID.to_owned() };
+    let trust = Trust::Open { grid: testing::GRID.to_owned() };
     let mut gate = Gate::new(trust, OwnerPolicy::default());
     let admitted = gate.check_submission(NOW, &statement.entry_point, signed, None);
     match &admitted {
         Ok(permit) => {
             assert!(permit.user == signed.author && *permit.statement == *statement);
-            assert!(statement.grid == signed::GRID && statement.expires > NOW);
+            assert!(statement.grid == testing::GRID && statement.expires > NOW);
         }
         Err(denial) => assert!([Rule::Grid, Rule::Expired].contains(&denial.rule), "{denial}"),
     }
@@ -92,7 +92,7 @@ fn check_submission(signed: &SignedText, statement: &RequestStatement) {
         admitted,
         "remembered, it is the same"
     );
-    let stranger = signed::site("a-stranger");
+    let stranger = site("a-stranger");
     if statement.entry_point != stranger {
         assert!(gate.check_submission(NOW, &stranger, signed, None).is_err(), "carried by another");
     }
@@ -104,16 +104,16 @@ fn check_submission(signed: &SignedText, statement: &RequestStatement) {
 fn seeds() -> Vec<Seed> {
     let request = r#"{"hosts":2,"duration":100,"total":{"cpu":9000,"memory":300}}"#;
     let Ok(request) = serde_json::from_str::<Request>(request) else { return Vec::new() };
-    let member = signed::credential(Subject::Key(signed::public(1)), Role::User, "ann");
-    let of_site = signed::credential(Subject::Site(signed::site("s")), Role::Site, "here");
+    let member = testing::credential(Subject::Key(testing::public(1)), Role::User, "ann");
+    let of_site = testing::credential(Subject::Site(site("s")), Role::Site, "here");
     let invitation = Credential { is_invitation: true, name: String::new(), ..member.clone() };
     let revocation = Revocation {
-        grid: signed::GRID.to_owned(),
-        subject: Subject::Key(signed::public(1)),
+        grid: testing::GRID.to_owned(),
+        subject: Subject::Key(testing::public(1)),
         revoked: Time::ZERO,
         keep_until: Time(2_000),
     };
-    let submission = signed::statement(&signed::site("e"), &signed::request_id("r"), &request);
+    let submission = testing::statement(&site("e"), &request_id("r"), &request);
     let text =
         |kind: u8, text: Result<String, serde_json::Error>| [&[kind], text.unwrap_or_default().as_bytes()].concat();
     vec![

@@ -13,16 +13,16 @@ use broker::{
     time::{Millis, Time, Window},
     trust::{Authorization, Chain, Revocation, SignedText, Subject},
 };
-use ed25519_dalek::SigningKey;
-use futures::io::Cursor;
-use fuzz_support::{Seed, Target};
-use libp2p::{StreamProtocol, request_response::Codec as _};
-use tokio::runtime::{Builder, Runtime};
-
-use crate::{
+use discovery::{
     counters::Counters,
     wire::{self, Asked, Codec, WireAnswer, WireRequest, WireSchedules, check},
 };
+use ed25519_dalek::SigningKey;
+use futures::io::Cursor;
+use libp2p::{StreamProtocol, request_response::Codec as _};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{Seed, Target};
 
 /// Requests of peers.
 pub const ASK: Target = Target { name: "ask", run: ask, seeds: ask_seeds };

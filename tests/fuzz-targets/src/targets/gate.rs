@@ -5,14 +5,14 @@
 
 use std::sync::LazyLock;
 
-use super::signed;
-use crate::{Input, Seed, Target};
-
 use broker::{
     ids::SiteId,
     time::Time,
-    trust::{Chain, Credential, Gate, OwnerPolicy, Revocation, Role, SignedRevocation, SignedText, Subject},
+    trust::{Chain, Credential, Gate, OwnerPolicy, Revocation, Role, SignedRevocation, SignedText, Subject, testing},
 };
+
+use super::fixed::{request_id, site};
+use crate::{Input, Seed, Target};
 
 /// Revocations, members and requests at a gate.
 pub const GATE: Target = Target { name: "gate", run, seeds };
@@ -34,16 +34,16 @@ struct World {
 static WORLD: LazyLock<World> = LazyLock::new(World::new);
 
 fn credential(subject: Subject, role: Role, expires: i64) -> Credential {
-    Credential { expires: Time(expires), ..signed::credential(subject, role, "somebody") }
+    Credential { expires: Time(expires), ..testing::credential(subject, role, "somebody") }
 }
 
 fn of_key(number: u64) -> Subject {
-    Subject::Key(signed::public(number))
+    Subject::Key(testing::public(number))
 }
 
 impl World {
     fn new() -> World {
-        let by = |signer: u64, credential: &Credential| signed::sign(credential, &signed::key(signer));
+        let by = |signer: u64, credential: &Credential| testing::sign(credential, &testing::key(signer));
         let by_root = |credential: &Credential| Chain::of_root(by(0, credential));
         let invite = |key: u64, expires: i64| {
             by_root(&Credential { is_invitation: true, ..credential(of_key(key), Role::Admin, expires) })
@@ -60,33 +60,32 @@ impl World {
         for (number, admin) in &admins {
             let user = credential(of_key(5), Role::User, 1_500);
             members.push((Ok(5), admin.with(by(*number, &user))));
-            let site = credential(Subject::Site(signed::site(SITES[0])), Role::Site, 1_500);
+            let site = credential(Subject::Site(site(SITES[0])), Role::Site, 1_500);
             members.push((Err(SITES[0]), admin.with(by(*number, &site))));
             members.push((Ok(*number), admin.clone()));
         }
         members.push((Ok(6), by_root(&credential(of_key(6), Role::User, 2_000))));
-        members.push((Err(SITES[1]), by_root(&credential(Subject::Site(signed::site(SITES[1])), Role::Site, 2_000))));
+        members.push((Err(SITES[1]), by_root(&credential(Subject::Site(site(SITES[1])), Role::Site, 2_000))));
         let request = serde_json::from_str(r#"{"hosts":2,"duration":100,"total":{"cpu":9}}"#).expect("a legal request");
         for key in [1, 5, 6] {
-            let mut statement = signed::statement(&signed::site(SITES[0]), &signed::request_id("r"), &request);
+            let mut statement = testing::statement(&site(SITES[0]), &request_id("r"), &request);
             statement.expires = Time(1_800);
-            requests.push((key, signed::sign(&statement, &signed::key(key))));
+            requests.push((key, testing::sign(&statement, &testing::key(key))));
         }
         World { members, revocations: revocations(&admins), requests }
     }
 }
 
 fn revocations(admins: &[(u64, Chain)]) -> Vec<SignedRevocation> {
-    let subjects =
-        KEYS.iter().map(|key| of_key(*key)).chain(SITES.iter().map(|site| Subject::Site(signed::site(site))));
+    let subjects = KEYS.iter().map(|key| of_key(*key)).chain(SITES.iter().map(|name| Subject::Site(site(name))));
     let mut all = Vec::new();
     for (index, subject) in subjects.enumerate() {
         let keep_until = Time(if index % 2 == 0 { 2_200 } else { 1_700 });
-        let grid = signed::GRID.to_owned();
+        let grid = testing::GRID.to_owned();
         let revocation = Revocation { grid, subject, revoked: Time::ZERO, keep_until };
-        all.push(SignedRevocation { statement: signed::sign(&revocation, &signed::key(0)), issuer: None });
+        all.push(SignedRevocation { statement: testing::sign(&revocation, &testing::key(0)), issuer: None });
         for (number, chain) in admins {
-            let statement = signed::sign(&revocation, &signed::key(*number));
+            let statement = testing::sign(&revocation, &testing::key(*number));
             all.push(SignedRevocation { statement, issuer: Some(chain.clone()) });
         }
     }
@@ -94,7 +93,7 @@ fn revocations(admins: &[(u64, Chain)]) -> Vec<SignedRevocation> {
 }
 
 fn fresh(heard: impl Iterator<Item = SignedRevocation>, now: Time) -> Gate {
-    let mut gate = Gate::new(signed::closed(), OwnerPolicy::default());
+    let mut gate = Gate::new(testing::closed(), OwnerPolicy::default());
     for revocation in heard {
         // What has lapsed since, or is no longer to be believed, is refused: as it should be.
         let _ = gate.revoke(&revocation, now);
@@ -127,7 +126,7 @@ fn run(data: &[u8]) {
             }
             4 => {
                 let (who, chain) = &world.members[usize::from(input.byte()) % world.members.len()];
-                let site = signed::site(input.one_of(&SITES));
+                let site = site(input.one_of(&SITES));
                 check_member(&mut gate, &site, who.err() == Some(site.as_str()), chain, now);
             }
             _ => {
@@ -149,7 +148,7 @@ fn check_member(gate: &mut Gate, site: &SiteId, is_its_own: bool, chain: &Chain,
 }
 
 fn check_submission(gate: &mut Gate, request: &SignedText, is_its_own: bool, chain: &Chain, now: Time) {
-    let entry_point = signed::site(SITES[0]);
+    let entry_point = site(SITES[0]);
     let mut anew = fresh(gate.revocations().all().cloned(), now);
     let checked = gate.check_submission(now, &entry_point, request, Some(chain));
     assert_eq!(checked, anew.check_submission(now, &entry_point, request, Some(chain)));
@@ -160,8 +159,7 @@ fn check_submission(gate: &mut Gate, request: &SignedText, is_its_own: bool, cha
 fn check_order(heard: &[SignedRevocation], now: Time) {
     let forwards = fresh(heard.iter().cloned(), now);
     let backwards = fresh(heard.iter().rev().cloned(), now);
-    let subjects =
-        KEYS.iter().map(|key| of_key(*key)).chain(SITES.iter().map(|site| Subject::Site(signed::site(site))));
+    let subjects = KEYS.iter().map(|key| of_key(*key)).chain(SITES.iter().map(|name| Subject::Site(site(name))));
     for subject in subjects {
         let (first, second) = (forwards.revocations(), backwards.revocations());
         assert_eq!(first.is_revoked(&subject), second.is_revoked(&subject), "{subject} depends on the order");

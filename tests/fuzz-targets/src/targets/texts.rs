@@ -2,10 +2,10 @@
 
 use std::{path::Path, sync::LazyLock};
 
-use fuzz_support::{Input, Seed, Target};
 use jiff::Zoned;
+use kolo::readers::{read_script, time};
 
-use crate::{cli::script, text::time};
+use crate::{Input, Seed, Target};
 
 /// Durations and times.
 pub const TIMES: Target = Target { name: "times", run, seeds };
@@ -51,7 +51,7 @@ fn seeds() -> Vec<Seed> {
 /// Whatever is wrong is an error with the file in it. What is read is checked where all requests are.
 fn run_imports(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let error = script::parse(Path::new("j.sh"), text, &NOW[0]).err().map(|error| error.to_string());
+    let error = read_script(Path::new("j.sh"), text, &NOW[0]).err().map(|error| error.to_string());
     assert!(error.is_none_or(|error| error.starts_with("j.")), "{text:?}");
 }
 

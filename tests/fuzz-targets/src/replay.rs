@@ -4,13 +4,17 @@
 //! Invariant: an input that makes a target panic is printed and written to a file before the test ends.
 
 use std::{
-    fs, io,
-    path::{Path, PathBuf},
+    fs,
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::{Random, Target, mutated};
+use anyhow::{Context as _, Result, ensure};
+use rand::SeedableRng as _;
+use rand_xoshiro::SplitMix64;
+
+use crate::{Target, mutate::mutated};
 
 /// Mutations tried of each target, unless time runs out first.
 const MUTATIONS: u64 = 20_000;
@@ -18,20 +22,7 @@ const MUTATIONS: u64 = 20_000;
 const TIME_MAX: Duration = Duration::from_secs(2);
 const SEED_PREFIX: &str = "seed-";
 
-/// A corpus that cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {source}", .path.display())]
-pub struct CorpusError {
-    path: PathBuf,
-    source: io::Error,
-}
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> CorpusError {
-    let path = path.to_owned();
-    move |source| CorpusError { path, source }
-}
-
-/// What a replay did.
+/// Number of inputs that a replay ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replayed {
     /// Files.
@@ -43,52 +34,48 @@ pub struct Replayed {
 /// Runs `target` on every file of its directory in `corpus`, then on mutations of them.
 ///
 /// # Errors
-/// [`CorpusError`] when the directory cannot be read, or has no file.
+/// When the directory cannot be read, or has no file.
 ///
 /// # Panics
 /// When the target has found a fault.
-pub fn replay(target: &Target, corpus: &Path) -> Result<Replayed, CorpusError> {
+pub fn replay(target: &Target, corpus: &Path) -> Result<Replayed> {
     let dir = corpus.join(target.name);
     let mut paths = Vec::new();
-    for entry in fs::read_dir(&dir).map_err(at(&dir))? {
-        paths.push(entry.map_err(at(&dir))?.path());
+    for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+        paths.push(entry?.path());
     }
     paths.sort();
-    if paths.is_empty() {
-        return Err(at(&dir)(io::Error::new(io::ErrorKind::NotFound, "no input; make seeds with scripts/fuzz seeds")));
-    }
+    ensure!(!paths.is_empty(), "{}: no input; make seeds with scripts/fuzz seeds", dir.display());
     let mut inputs = Vec::with_capacity(paths.len());
     for path in &paths {
-        inputs.push(fs::read(path).map_err(at(path))?);
-    }
-    for (path, input) in paths.iter().zip(&inputs) {
-        run(target, input, &path.display().to_string());
+        let input = fs::read(path).with_context(|| path.display().to_string())?;
+        run(target, &input, &path.display().to_string());
+        inputs.push(input);
     }
     let seed = target.name.bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::seed_from_u64(seed);
     let started = Instant::now();
     let mut mutations = 0;
     while mutations < MUTATIONS && started.elapsed() < TIME_MAX {
-        let input = mutated(&inputs, &mut random);
-        run(target, &input, &format!("mutation {mutations}"));
+        run(target, &mutated(&inputs, &mut random), &format!("mutation {mutations}"));
         mutations += 1;
     }
     Ok(Replayed { files: paths.len(), mutations })
 }
 
 fn run(target: &Target, input: &[u8], name: &str) {
-    let _told = Told { target: target.name, input, name };
+    let _report = ReportOnPanic { target: target.name, input, name };
     (target.run)(input);
 }
 
-/// Says on a panic which input it was.
-struct Told<'a> {
+/// Prints and keeps the input during which a target panics.
+struct ReportOnPanic<'a> {
     target: &'a str,
     input: &'a [u8],
     name: &'a str,
 }
 
-impl Drop for Told<'_> {
+impl Drop for ReportOnPanic<'_> {
     fn drop(&mut self) {
         if !thread::panicking() {
             return;
@@ -104,53 +91,22 @@ impl Drop for Told<'_> {
 /// Writes the seeds of `target` into its directory in `corpus`; earlier seeds go, other files stay. The number written.
 ///
 /// # Errors
-/// [`CorpusError`] when a file cannot be written or removed.
-pub fn write_seeds(target: &Target, corpus: &Path) -> Result<usize, CorpusError> {
+/// When a file cannot be written or removed.
+pub fn write_seeds(target: &Target, corpus: &Path) -> Result<usize> {
     let dir = corpus.join(target.name);
-    fs::create_dir_all(&dir).map_err(at(&dir))?;
-    for entry in fs::read_dir(&dir).map_err(at(&dir))? {
-        let path = entry.map_err(at(&dir))?.path();
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SEED_PREFIX)) {
-            fs::remove_file(&path).map_err(at(&path))?;
+    fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    for entry in fs::read_dir(&dir)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(SEED_PREFIX) {
+            fs::remove_file(entry.path()).with_context(|| entry.path().display().to_string())?;
         }
     }
     let seeds = (target.seeds)();
     for (name, bytes) in &seeds {
         let path = dir.join(format!("{SEED_PREFIX}{name}"));
-        fs::write(&path, bytes).map_err(at(&path))?;
+        fs::write(&path, bytes).with_context(|| path.display().to_string())?;
     }
     Ok(seeds.len())
-}
-
-/// The tests of a crate's `TARGETS`: one that replays each (`test: "target",` in their order), one that misses none, and
-/// one that writes the seeds, which only `scripts/fuzz seeds` runs. Stands in a module `tests` beside the targets.
-#[macro_export]
-macro_rules! replay_tests {
-    ($($test:ident: $name:literal,)*) => {
-        fn corpus() -> &'static std::path::Path {
-            std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/corpus"))
-        }
-
-        $(#[test]
-        fn $test() {
-            let target = TARGETS.iter().find(|target| target.name == $name).expect("a target of this name");
-            let replayed = $crate::replay(target, corpus()).expect("a corpus");
-            assert!(replayed.files > 0 && replayed.mutations > 0, "{replayed:?}");
-        })*
-
-        #[test]
-        fn every_target_is_replayed() {
-            assert_eq!(TARGETS.iter().map(|target| target.name).collect::<Vec<_>>(), [$($name),*]);
-        }
-
-        #[test]
-        #[ignore = "writes the seeds into tests/corpus; run by scripts/fuzz seeds"]
-        fn write_seeds() {
-            for target in TARGETS {
-                $crate::write_seeds(target, corpus()).expect("a corpus that can be written");
-            }
-        }
-    };
 }
 
 #[cfg(test)]

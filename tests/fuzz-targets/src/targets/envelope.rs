@@ -10,16 +10,16 @@ use broker::{
     time::{Millis, Time, Window},
     view::SiteView,
 };
-use ed25519_dalek::{Signer as _, SigningKey};
-use fuzz_support::{Input, Seed, Target};
-
-use crate::{
+use discovery::{
     config::GridId,
     dht::index,
     identity::{peer_of_key, site_of_peer},
     membership::Badge,
     wire::{self, Opened, Payload, Terms, bundle, check},
 };
+use ed25519_dalek::{Signer as _, SigningKey};
+
+use crate::{Input, Seed, Target};
 
 /// Envelopes from outside.
 pub const ENVELOPE: Target = Target { name: "envelope", run, seeds };

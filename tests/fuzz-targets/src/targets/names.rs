@@ -1,13 +1,13 @@
 //! Names as texts: sites, grids, addresses. They come in configurations, messages and adverts.
 
 use broker::ids::SiteId;
-use fuzz_support::{Seed, Target};
-use libp2p::Multiaddr;
-
-use crate::{
+use discovery::{
     config::GridId,
     identity::{peer_of_site, site_of_peer},
 };
+use libp2p::Multiaddr;
+
+use crate::{Seed, Target};
 
 /// Texts that may be names.
 pub const NAMES: Target = Target { name: "names", run, seeds };

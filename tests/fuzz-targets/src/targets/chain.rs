@@ -3,13 +3,13 @@
 //! The model is the list of what makes a chain worth something, one sentence a line; it looks at what was meant, not at
 //! signatures or texts.
 
-use super::signed;
-use crate::{Input, Seed, Target};
-
 use broker::{
     time::{Span, Time},
-    trust::{Chain, Credential, Limits, Role, Subject, chain::LINKS_MAX},
+    trust::{Chain, Credential, Limits, Role, Subject, chain::LINKS_MAX, testing},
 };
+
+use super::fixed::site;
+use crate::{Input, Seed, Target};
 
 /// Chains of credentials.
 pub const CHAIN: Target = Target { name: "chain", run, seeds };
@@ -41,8 +41,8 @@ fn run(data: &[u8]) {
     }
     let chain = chain_of(&links);
     for (to_invitation, verified) in [
-        (false, chain.verify(signed::GRID, &signed::public(ROOT), NOW)),
-        (true, chain.verify_invitation(signed::GRID, &signed::public(ROOT), NOW)),
+        (false, chain.verify(testing::GRID, &testing::public(ROOT), NOW)),
+        (true, chain.verify_invitation(testing::GRID, &testing::public(ROOT), NOW)),
     ] {
         assert_eq!(verified.is_ok(), is_good(&links, to_invitation), "{verified:?}");
         if let (Ok(holder), Some(last)) = (verified, links.last()) {
@@ -59,10 +59,10 @@ fn run(data: &[u8]) {
 
 fn some_credential(input: &mut Input<'_>) -> (Credential, Option<u64>) {
     let (of_site, number) = (input.below(4) == 1, u64::from(1 + input.below(4)));
-    let subject = if of_site { Subject::Site(signed::site("s")) } else { Subject::Key(signed::public(number)) };
+    let subject = if of_site { Subject::Site(site("s")) } else { Subject::Key(testing::public(number)) };
     let limit = |input: &mut Input<'_>| [None, Some(1), Some(2), Some(9)][usize::from(input.below(4))];
     let credential = Credential {
-        grid: if input.below(16) == 1 { "other" } else { signed::GRID }.to_owned(),
+        grid: if input.below(16) == 1 { "other" } else { testing::GRID }.to_owned(),
         subject,
         role: input.one_of(&[Role::Admin, Role::User, Role::Site]),
         name: input.one_of(&NAMES).to_owned(),
@@ -79,7 +79,7 @@ fn some_credential(input: &mut Input<'_>) -> (Credential, Option<u64>) {
 }
 
 fn chain_of(links: &[Link]) -> Chain {
-    let sign = |link: &Link| signed::sign(&link.credential, &signed::key(link.signer));
+    let sign = |link: &Link| testing::sign(&link.credential, &testing::key(link.signer));
     let Some((first, rest)) = links.split_first() else {
         return serde_json::from_str("[]").expect("a chain of nothing");
     };
@@ -94,7 +94,7 @@ fn is_good(links: &[Link], to_invitation: bool) -> bool {
     let each_is_good = links.iter().all(|Link { credential, subject, .. }| {
         let is_member = !credential.is_invitation;
         let takes_site = credential.role == Role::Site && is_member;
-        credential.grid == signed::GRID
+        credential.grid == testing::GRID
             && credential.expires > NOW
             && credential.issued >= Time::ZERO
             && credential.name != "0123456789abcdef"
@@ -142,9 +142,9 @@ fn check_changed(chain: &Chain, input: &mut Input<'_>) {
     }
     let written = serde_json::to_value(&links).expect("links can be written");
     let changed: Chain = serde_json::from_value(written).expect("and read as a chain");
-    assert!(changed.verify(signed::GRID, &signed::public(ROOT), NOW).is_err(), "changed, and still believed");
+    assert!(changed.verify(testing::GRID, &testing::public(ROOT), NOW).is_err(), "changed, and still believed");
     assert!(
-        changed.verify_invitation(signed::GRID, &signed::public(ROOT), NOW).is_err(),
+        changed.verify_invitation(testing::GRID, &testing::public(ROOT), NOW).is_err(),
         "changed, and still believed"
     );
 }

@@ -9,13 +9,10 @@ use broker::{
     },
 };
 use ed25519_dalek::SigningKey;
-use fuzz_support::{Input, Seed, Target};
+use kolo::readers::{GridFile, IssuedList, RevocationFile, Token, Wallet, read_credential, read_revocation};
 
-use super::config::in_directory;
-use crate::{
-    net::membership::{decode, decode_revocation},
-    trust::{GridFile, IssuedList, RevocationFile, Token, Wallet},
-};
+use super::directory::in_directory;
+use crate::{Input, Seed, Target};
 
 /// Join tokens, as text from anywhere.
 pub const TOKEN: Target = Target { name: "token", run: token, seeds: token_seeds };
@@ -80,18 +77,18 @@ fn check_chain(chain: &Chain) {
 fn shown(data: &[u8]) {
     let mut input = Input::new(data);
     if input.flag() {
-        let Some(revocation) = decode_revocation(input.rest()) else { return };
+        let Some(revocation) = read_revocation(input.rest()) else { return };
         let mut known = Revocations::default();
         let is_news = known.add("test", &PublicKey::of(&key()), &revocation, NOW).unwrap_or(false);
         assert_eq!(known.len(), usize::from(is_news));
         let written = serde_json::to_vec(&revocation).expect("a revocation that was read can be written");
-        assert_eq!(decode_revocation(&written), Some(revocation));
+        assert_eq!(read_revocation(&written), Some(revocation));
         return;
     }
-    let Some(chain) = decode(input.rest()) else { return };
+    let Some(chain) = read_credential(input.rest()) else { return };
     check_chain(&chain);
     let written = bincode::serde::encode_to_vec(&chain, bincode::config::standard());
-    assert_eq!(decode(&written.expect("a chain that was read can be written")), Some(chain));
+    assert_eq!(read_credential(&written.expect("a chain that was read can be written")), Some(chain));
 }
 
 const NOW: Time = Time(1_000);

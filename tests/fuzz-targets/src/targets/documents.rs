@@ -2,14 +2,14 @@
 //!
 //! Whatever is accepted must be written down again such that it reads as the same.
 
-use crate::{Seed, Target};
-
 use broker::{
     amount::{Amount, format_amount, parse_amount},
     request::{Request, RequestDocument},
     snapshot::GridSnapshot,
     time::{Span, Time},
 };
+
+use crate::{Seed, Target};
 
 /// `RESOURCE=AMOUNT` as people write it.
 pub const AMOUNT: Target = Target {
