@@ -187,7 +187,7 @@ pub struct PublicBooking {
 
 /// What a site has reserved for a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BookedPart {
+pub struct FoundBooking {
     /// The attempt.
     pub attempt: AttemptId,
     /// When.
@@ -239,7 +239,7 @@ pub enum SiteAnswer {
     /// What is reserved for a request.
     Found {
         /// Every attempt of which something is reserved.
-        parts: Vec<BookedPart>,
+        parts: Vec<FoundBooking>,
         /// Whether the site's node coordinates the request itself, or is about to: then it must learn of a takeover.
         is_coordinated: bool,
         /// The ledger's version.
@@ -393,7 +393,7 @@ pub enum RefusalReason {
     #[error("malformed: {0}")]
     Malformed(String),
     /// Another attempt of the same request has something here; its release may be on its way.
-    #[error("another try of the same request still stands here")]
+    #[error("another attempt of the same request still has a booking here")]
     OtherAttempt,
     /// A rule of the grid, of the user's credential or of the owner is against it.
     #[error(transparent)]

@@ -48,7 +48,7 @@ pub struct SiteView {
 
 /// What became of something heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// It was news and is now believed.
     Applied,
     /// It is known already, or older than what is known.
@@ -101,22 +101,22 @@ impl SiteView {
     }
 
     /// Hears an advert of the same site.
-    pub fn hear_advert(&mut self, advert: Advert, now: Millis, remaining: Millis) -> Heard {
+    pub fn receive_advert(&mut self, advert: Advert, now: Millis, remaining: Millis) -> Received {
         if advert.sequence <= self.advert.sequence {
-            return Heard::Old;
+            return Received::Old;
         }
         self.advert = advert;
         self.expires = now + remaining;
-        Heard::Applied
+        Received::Applied
     }
 
     /// Hears all schedules of the site at one version. When a later version was heard of in the meantime, the schedules
     /// are taken, but the gap stays.
-    pub fn hear_snapshot(&mut self, snapshot: ScheduleSnapshot, now: Millis) -> Heard {
+    pub fn receive_snapshot(&mut self, snapshot: ScheduleSnapshot, now: Millis) -> Received {
         if let Schedules::Known(known) = &self.schedules
             && snapshot.version < known.version
         {
-            return Heard::Old;
+            return Received::Old;
         }
         self.newest = self.newest.max(snapshot.version);
         let has_gap = snapshot.version < self.newest;
@@ -126,22 +126,22 @@ impl SiteView {
             has_gap,
             by_host: snapshot.hosts.into_iter().collect(),
         });
-        if has_gap { Heard::Gap } else { Heard::Applied }
+        if has_gap { Received::Gap } else { Received::Applied }
     }
 
     /// Hears consecutive changes. Those that are known already are skipped, so overlapping updates do no harm.
-    pub fn hear_update(&mut self, update: &ScheduleUpdate, now: Millis) -> Heard {
+    pub fn receive_update(&mut self, update: &ScheduleUpdate, now: Millis) -> Received {
         let end = end_of(update);
         self.newest = self.newest.max(end);
         let Schedules::Known(known) = &mut self.schedules else {
-            return Heard::Gap;
+            return Received::Gap;
         };
         if end < known.version || (end == known.version && !update.changes.is_empty()) {
-            return Heard::Old;
+            return Received::Old;
         }
         if update.from.incarnation != known.version.incarnation || update.from.change > known.version.change {
             known.has_gap = true;
-            return Heard::Gap;
+            return Received::Gap;
         }
         let skip = usize::try_from(known.version.change - update.from.change).unwrap_or(usize::MAX);
         for change in update.changes.iter().skip(skip) {
@@ -152,7 +152,7 @@ impl SiteView {
                 ChangeKind::Removed => {
                     if schedule.remove(change.window, &change.amounts).is_err() {
                         known.has_gap = true;
-                        return Heard::Gap;
+                        return Received::Gap;
                     }
                 }
             }
@@ -160,23 +160,23 @@ impl SiteView {
         }
         known.learnt = now;
         known.has_gap = known.version < self.newest;
-        if known.has_gap { Heard::Gap } else { Heard::Applied }
+        if known.has_gap { Received::Gap } else { Received::Applied }
     }
 
     /// Hears, from a direct answer of the site, which version it has now.
-    pub fn hear_version(&mut self, version: LedgerVersion, now: Millis) -> Heard {
+    pub fn receive_version(&mut self, version: LedgerVersion, now: Millis) -> Received {
         self.newest = self.newest.max(version);
         match &mut self.schedules {
-            Schedules::Unknown => Heard::Gap,
+            Schedules::Unknown => Received::Gap,
             Schedules::Known(known) if version > known.version => {
                 known.has_gap = true;
-                Heard::Gap
+                Received::Gap
             }
             Schedules::Known(known) if version == known.version => {
                 known.learnt = now;
-                Heard::Applied
+                Received::Applied
             }
-            Schedules::Known(_) => Heard::Old,
+            Schedules::Known(_) => Received::Old,
         }
     }
 

@@ -240,7 +240,7 @@ fn unexpected(answer: &WireAnswer) -> AskError {
         WireAnswer::Adverts { .. } => "adverts",
         WireAnswer::Busy => "busy",
         WireAnswer::Revocations { .. } => "revocations",
-        WireAnswer::Reached(_) => "whether this node is reached",
+        WireAnswer::DialedBack(_) => "whether this node is reached",
     };
     AskError::Protocol(format!("answered with {kind}"))
 }

@@ -24,7 +24,7 @@ use crate::{
     core::Core,
     counters::Counter,
     dht::find::{Finder, Found, Query},
-    direct::reach::{self, Reach},
+    direct::reachability::{self, Reachability},
     dissemination::outbox::Offer,
     identity::{peer_of_site, site_of_peer},
     membership::Badge,
@@ -222,8 +222,8 @@ impl Discovery {
     }
 
     /// Asks some connected sites to open a connection to this node, at the addresses that it advertises. Takes seconds.
-    pub async fn ask_reach(&self) -> Reach {
-        reach::ask(&self.core).await
+    pub async fn ask_reachability(&self) -> Reachability {
+        reachability::ask(&self.core).await
     }
 
     /// Whether there is no connection at all.

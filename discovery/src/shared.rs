@@ -15,7 +15,7 @@ use broker::{
     ids::SiteId,
     protocol::{Advert, ScheduleUpdate},
     time::Millis,
-    view::Heard,
+    view::Received,
 };
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 use tokio::sync::Notify;
@@ -271,7 +271,7 @@ impl Shared {
             // After a restart with a clock set back, the grid knows a later advert of this site than it can make.
             Payload::Advert(advert) if author == *self.site() => {
                 self.last_sequence.fetch_max(advert.sequence, Ordering::Relaxed);
-                Heard::Old
+                Received::Old
             }
             Payload::Advert(advert) if !self.view.make_room_for(&advert.site) => return Err(Dropped::ViewFull),
             Payload::Advert(advert) => {
@@ -280,12 +280,12 @@ impl Shared {
                 }
                 self.view.receive_advert(advert, envelope, now, remaining)
             }
-            Payload::Update(_) if author == *self.site() => Heard::Old,
+            Payload::Update(_) if author == *self.site() => Received::Old,
             Payload::Update(update) => self.view.receive_update(&update, now),
         };
         match heard {
-            Heard::Old => Err(Dropped::Stale),
-            Heard::Applied | Heard::Gap => Ok(author),
+            Received::Old => Err(Dropped::Stale),
+            Received::Applied | Received::Gap => Ok(author),
         }
     }
 

@@ -21,7 +21,7 @@ use broker::{
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     time::{Millis, Time},
-    view::{Heard, KnownSchedules, Schedules, SiteView},
+    view::{KnownSchedules, Received, Schedules, SiteView},
 };
 use dashmap::{DashMap, Entry as MapEntry, mapref::multiple::RefMulti};
 
@@ -263,20 +263,20 @@ impl SharedView {
     }
 
     /// Takes in an advert that was checked. One without time to live is a departure: the site goes.
-    pub(crate) fn receive_advert(&self, advert: Advert, envelope: &[u8], now: Millis, remaining: Millis) -> Heard {
+    pub(crate) fn receive_advert(&self, advert: Advert, envelope: &[u8], now: Millis, remaining: Millis) -> Received {
         let site = advert.site.clone();
         if self.sequence(&site).is_some_and(|known| advert.sequence <= known) {
-            return Heard::Old;
+            return Received::Old;
         }
         if advert.time_to_live_s == 0 {
             self.depart(&site, advert.sequence, now);
-            return Heard::Applied;
+            return Received::Applied;
         }
         self.departures().remove(&site);
         let (heard, is_new) = match self.sites.entry(site.clone()) {
             MapEntry::Occupied(mut entry) => {
-                let heard = entry.get_mut().view.hear_advert(advert, now, remaining);
-                if heard == Heard::Applied {
+                let heard = entry.get_mut().view.receive_advert(advert, now, remaining);
+                if heard == Received::Applied {
                     entry.get_mut().envelope = Arc::from(envelope);
                 }
                 (heard, false)
@@ -284,12 +284,12 @@ impl SharedView {
             MapEntry::Vacant(entry) => {
                 let view = SiteView::new(advert, now, remaining);
                 entry.insert(Entry { view, hash: short_hash(&site), envelope: Arc::from(envelope), steps_bound: 0 });
-                (Heard::Applied, true)
+                (Received::Applied, true)
             }
         };
         // When it is in the map: whoever has looked at that before sees this.
         self.expires_from.fetch_min((now + remaining).0, Ordering::Relaxed);
-        if heard == Heard::Applied {
+        if heard == Received::Applied {
             self.counters.count(Counter::AdvertsApplied);
             self.evict_above_limit();
         }
@@ -302,30 +302,30 @@ impl SharedView {
     }
 
     /// Takes in changes that were checked.
-    pub(crate) fn receive_update(&self, update: &ScheduleUpdate, now: Millis) -> Heard {
+    pub(crate) fn receive_update(&self, update: &ScheduleUpdate, now: Millis) -> Received {
         let heard = match self.sites.get_mut(&update.site) {
             Some(mut entry) => {
-                let heard = entry.view.hear_update(update, now);
+                let heard = entry.view.receive_update(update, now);
                 entry.note_steps(update);
                 heard
             }
             // Nothing is kept of a site without an advert.
-            None => return Heard::Gap,
+            None => return Received::Gap,
         };
         self.follow_up(&update.site, heard, now);
-        if heard == Heard::Applied {
+        if heard == Received::Applied {
             self.counters.count(Counter::UpdatesApplied);
         }
         heard
     }
 
     /// Takes in fetched schedules that were checked.
-    pub(crate) fn receive_snapshot(&self, snapshot: ScheduleSnapshot, now: Millis) -> Heard {
+    pub(crate) fn receive_snapshot(&self, snapshot: ScheduleSnapshot, now: Millis) -> Received {
         let site = snapshot.site.clone();
         let steps = snapshot.hosts.iter().map(|(_, schedule)| steps_of(schedule)).sum();
-        let Some(mut entry) = self.sites.get_mut(&site) else { return Heard::Old };
-        let heard = entry.view.hear_snapshot(snapshot, now);
-        if heard != Heard::Old {
+        let Some(mut entry) = self.sites.get_mut(&site) else { return Received::Old };
+        let heard = entry.view.receive_snapshot(snapshot, now);
+        if heard != Received::Old {
             entry.steps_bound = steps;
         }
         drop(entry);
@@ -335,7 +335,7 @@ impl SharedView {
 
     /// Takes in the ledger version that a direct answer carried.
     pub(crate) fn receive_version(&self, site: &SiteId, version: LedgerVersion, now: Millis) {
-        let Some(heard) = self.sites.get_mut(site).map(|mut entry| entry.view.hear_version(version, now)) else {
+        let Some(heard) = self.sites.get_mut(site).map(|mut entry| entry.view.receive_version(version, now)) else {
             return;
         };
         self.follow_up(site, heard, now);
@@ -349,8 +349,8 @@ impl SharedView {
         }
     }
 
-    fn follow_up(&self, site: &SiteId, heard: Heard, now: Millis) {
-        if heard == Heard::Gap {
+    fn follow_up(&self, site: &SiteId, heard: Received, now: Millis) {
+        if heard == Received::Gap {
             self.counters.count(Counter::Gaps);
             if self.version(site).is_some() {
                 self.fetches.want_missed(site, now);

@@ -18,14 +18,14 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     /// The reservation is there, perhaps changed.
-    Put(Reservation),
+    Put(BookingRecord),
     /// The reservation is gone.
     Remove(AttemptId),
 }
 
 /// A confirmed booking as it is kept on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reservation {
+pub struct BookingRecord {
     /// The attempt that it came from.
     pub attempt: AttemptId,
     /// When.
@@ -145,7 +145,7 @@ impl Booking {
     }
 
     pub(super) fn to_record(&self) -> Record {
-        Record::Put(Reservation {
+        Record::Put(BookingRecord {
             attempt: self.attempt.clone(),
             window: self.window,
             grants: self.grants.clone(),

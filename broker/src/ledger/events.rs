@@ -69,7 +69,7 @@ pub enum Output {
         answer: SiteAnswer,
     },
     /// Say what came of an [`Event::Feed`].
-    Fed {
+    FeedApplied {
         /// Its token.
         token: ReplyToken,
         /// What came of it.

@@ -169,7 +169,7 @@ impl<B: Books> Ledger<B> {
                 }
             }
         }
-        self.outputs.push_back(Output::Fed { token, report });
+        self.outputs.push_back(Output::FeedApplied { token, report });
     }
 
     /// What stands of the feed from `present` on.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{
     super::{
-        Event, LedgerLimits, Output, Record, ReplyToken, Reservation,
+        BookingRecord, Event, LedgerLimits, Output, Record, ReplyToken,
         tests::{at, cpu, host, id},
     },
     *,
@@ -23,7 +23,7 @@ const CAPACITY: u64 = 4000;
 const SECONDS: i64 = 60;
 
 /// The ledger at a start of its node; every start has a number of its own.
-fn open(incarnation: u64, reservations: Vec<Reservation>) -> Ledger {
+fn open(incarnation: u64, reservations: Vec<BookingRecord>) -> Ledger {
     let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
     let limits = LedgerLimits::default();
     Ledger::open(id("site"), limits, incarnation, testing::open_gate(), hosts, reservations, at(0)).0
@@ -36,7 +36,7 @@ fn work(name: &str, host: &str, start: i64, end: i64, amount: u64) -> LocalWork 
 }
 
 /// What a ledger has written, as the disk keeps it.
-type Disk = BTreeMap<AttemptId, Reservation>;
+type Disk = BTreeMap<AttemptId, BookingRecord>;
 
 fn drain(ledger: &mut Ledger, disk: &mut Disk) -> (Option<FeedReport>, usize) {
     ledger.sanity_check().unwrap();
@@ -51,7 +51,7 @@ fn drain(ledger: &mut Ledger, disk: &mut Disk) -> (Option<FeedReport>, usize) {
                 written += 1;
                 disk.remove(&attempt);
             }
-            Output::Fed { report, .. } => told = Some(report),
+            Output::FeedApplied { report, .. } => told = Some(report),
             Output::Publish(_) | Output::Reply { .. } => {}
             Output::Inquire { .. } => panic!("nobody has to be asked"),
         }

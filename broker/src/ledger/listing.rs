@@ -19,7 +19,7 @@ impl<B: Books> Ledger<B> {
     pub(super) fn list_bookings(&self, after: Option<&AttemptId>) -> SiteAnswer {
         let mut bookings: Vec<PublicBooking> = Vec::new();
         let mut is_complete = true;
-        let is_withheld = !self.gate.lock().policy().tells_bookings;
+        let is_withheld = !self.gate.lock().policy().publishes_bookings;
         if !is_withheld {
             let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
             let mut bytes = 0;

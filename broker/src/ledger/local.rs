@@ -109,7 +109,7 @@ mod tests {
         trust::testing,
     };
 
-    fn open(reservations: Vec<crate::ledger::Reservation>) -> Ledger {
+    fn open(reservations: Vec<crate::ledger::BookingRecord>) -> Ledger {
         let hosts = vec![(host("h1"), Schedule::default())];
         let limits = LedgerLimits::default();
         Ledger::open(id("site"), limits, 7, testing::open_gate(), hosts, reservations, at(0)).0
@@ -133,7 +133,7 @@ mod tests {
                 Output::Persist(record) => records.push(record),
                 Output::Publish(parts) => published += parts.changes.len(),
                 Output::Reply { answer: told, .. } => answer = Some(told),
-                Output::Inquire { .. } | Output::Fed { .. } => panic!("nobody has to be asked"),
+                Output::Inquire { .. } | Output::FeedApplied { .. } => panic!("nobody has to be asked"),
             }
         }
         (answer.unwrap(), records, published)

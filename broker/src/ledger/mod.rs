@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::{accounts::Accounts, terms::Terms, tombstones::Tombstones};
 pub use self::{
-    booking::{Booking, BookingState, LocalWork, Record, Reservation},
+    booking::{Booking, BookingRecord, BookingState, LocalWork, Record},
     books::{Books, HostLedger},
     events::{Event, Output, ReplyToken, ScheduleUpdateParts},
     feed::{FEED_NAME_BYTES_MAX, FeedReport},
@@ -88,9 +88,9 @@ impl Ledger {
         incarnation: u64,
         gate: impl Into<SharedGate>,
         hosts: Vec<(Host, Schedule)>,
-        reservations: Vec<Reservation>,
+        reservations: Vec<BookingRecord>,
         now: Now,
-    ) -> (Ledger, Vec<Reservation>) {
+    ) -> (Ledger, Vec<BookingRecord>) {
         let hosts = hosts.into_iter().map(|(host, own)| HostLedger::new(host, own)).collect();
         Ledger::open_with(site, limits, incarnation, gate, hosts, reservations, now)
     }
@@ -109,9 +109,9 @@ impl<B: Books> Ledger<B> {
         incarnation: u64,
         gate: impl Into<SharedGate>,
         hosts: Vec<B>,
-        reservations: Vec<Reservation>,
+        reservations: Vec<BookingRecord>,
         now: Now,
-    ) -> (Ledger<B>, Vec<Reservation>) {
+    ) -> (Ledger<B>, Vec<BookingRecord>) {
         let hosts = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
         let tombstones = Tombstones::new(limits.max_tombstones);
         let terms = Terms::new(limits.max_tombstones);
@@ -145,7 +145,7 @@ impl<B: Books> Ledger<B> {
     }
 
     /// Puts one reservation from disk back; false when it does not fit any more.
-    fn replay(&mut self, reservation: &Reservation, now: Now) -> bool {
+    fn replay(&mut self, reservation: &BookingRecord, now: Now) -> bool {
         let has_begun = reservation.window.start <= now.utc;
         let mut grants = Vec::with_capacity(reservation.grants.len());
         let mut fits = true;

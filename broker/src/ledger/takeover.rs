@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{Booking, BookingState, Books, Ledger, Output, terms::Term};
 use crate::{
     ids::{RequestId, SiteId},
-    protocol::{AttemptId, BookedPart, RefusalReason, SiteAnswer, TakeOverStep},
+    protocol::{AttemptId, FoundBooking, RefusalReason, SiteAnswer, TakeOverStep},
     time::Now,
     trust::{Authorization, Permit, SignedText},
 };
@@ -54,7 +54,7 @@ impl<B: Books> Ledger<B> {
         let of_request =
             self.bookings.values().filter(|booking| booking.attempt.request == *request && !booking.is_held());
         let part = |booking: &Booking| {
-            Some(BookedPart {
+            Some(FoundBooking {
                 attempt: booking.attempt.clone(),
                 window: booking.window,
                 grants: booking.grants.clone(),

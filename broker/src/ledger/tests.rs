@@ -73,7 +73,7 @@ pub(super) fn ask(ledger: &mut Ledger, now: Now, from: &str, request: SiteReques
         match ledger.poll_output().expect("every request is answered") {
             Output::Persist(record) => records.push(record),
             Output::Reply { answer, .. } => return (answer, records),
-            Output::Publish(_) | Output::Inquire { .. } | Output::Fed { .. } => {}
+            Output::Publish(_) | Output::Inquire { .. } | Output::FeedApplied { .. } => {}
         }
     }
 }
@@ -186,7 +186,7 @@ fn what_a_crash_leaves_is_in_force_again() {
     assert_eq!(misfits.len(), 1);
 }
 
-fn records_of(records: &[Record]) -> Vec<Reservation> {
+fn records_of(records: &[Record]) -> Vec<BookingRecord> {
     let put = |record: &Record| match record {
         Record::Put(kept) => Some(kept.clone()),
         Record::Remove(_) => None,
@@ -203,7 +203,7 @@ fn what_has_begun_stays_when_the_owner_takes_capacity_away_and_nothing_else_does
         ask(&mut ledger, at(0), "entry", hold(attempt.clone(), start, amount));
         ask(&mut ledger, at(0), "entry", confirm(attempt));
     }
-    let on_disk: Vec<Reservation> = ledger
+    let on_disk: Vec<BookingRecord> = ledger
         .bookings()
         .filter_map(|booking| match booking.to_record() {
             Record::Put(reservation) => Some(reservation),
@@ -278,7 +278,7 @@ proptest! {
             site: id("site"), name: String::new(), sequence: 1, time_to_live_s: 9, contact: None, hosts: Vec::new(), addresses: Vec::new(),
         };
         let mut view = SiteView::new(advert, Millis(0), Millis(1));
-        view.hear_snapshot(ledger.snapshot(at(0)), Millis(0));
+        view.receive_snapshot(ledger.snapshot(at(0)), Millis(0));
         let mut time = 0;
         for step in steps {
             let request = match step {
@@ -303,7 +303,7 @@ proptest! {
             while let Some(output) = ledger.poll_output() {
                 if let Output::Publish(parts) = output {
                     let update = crate::protocol::ScheduleUpdate { site: id("site"), from: parts.from, changes: parts.changes };
-                    prop_assert_eq!(view.hear_update(&update, Millis(time)), crate::view::Heard::Applied);
+                    prop_assert_eq!(view.receive_update(&update, Millis(time)), crate::view::Received::Applied);
                 }
             }
             prop_assert_eq!(ledger.sanity_check(), Ok(()));

@@ -228,8 +228,8 @@ proptest! {
 
 #[test]
 fn an_owner_may_keep_to_himself_who_has_reserved() {
-    for tells_bookings in [true, false] {
-        let mut ledger = ledger(OwnerPolicy { tells_bookings, ..OwnerPolicy::default() });
+    for publishes_bookings in [true, false] {
+        let mut ledger = ledger(OwnerPolicy { publishes_bookings, ..OwnerPolicy::default() });
         hold(&mut ledger, ASK).unwrap();
         ask(&mut ledger, at(0), "entry", SiteRequest::Confirm { attempt: ASK.attempt_id(), held_in: 7 });
         let SiteAnswer::Bookings { bookings, is_withheld, .. } =
@@ -237,6 +237,6 @@ fn an_owner_may_keep_to_himself_who_has_reserved() {
         else {
             panic!("expected bookings")
         };
-        assert_eq!((bookings.len(), is_withheld), (usize::from(tells_bookings), !tells_bookings));
+        assert_eq!((bookings.len(), is_withheld), (usize::from(publishes_bookings), !publishes_bookings));
     }
 }

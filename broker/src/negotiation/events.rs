@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     record::{Outcome, RequestRecord},
-    standing::Standing,
+    reservation::Reservation,
 };
 use crate::{
     host::Host,
@@ -129,11 +129,11 @@ pub enum Stage<'a> {
     /// Between two attempts.
     BackingOff,
     /// All sites have confirmed.
-    Stands(&'a Plan),
+    Reserved(&'a Plan),
     /// Hosts of the reservation are lost; the others stand.
     Degraded {
         /// The reservation, the lost hosts among it.
-        standing: &'a Standing,
+        reservation: &'a Reservation,
         /// Others are being looked for at this moment.
         is_rebrokering: bool,
     },

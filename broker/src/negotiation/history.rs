@@ -43,7 +43,7 @@ pub enum RoundOutcome {
 
 /// One attempt to reserve a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Try {
+pub struct AttemptReport {
     /// Its number.
     pub attempt: u32,
     /// The start planned.
@@ -86,7 +86,8 @@ pub struct History {
     /// Passes through phases I to V, oldest first.
     pub rounds: Vec<Round>,
     /// Attempts to reserve, oldest first.
-    pub tries: Vec<Try>,
+    #[serde(rename = "tries")]
+    pub attempts: Vec<AttemptReport>,
     /// Attempts that failed because another request was faster.
     pub conflicts: u32,
 }
@@ -96,12 +97,13 @@ impl History {
         push_bounded(&mut self.rounds, round);
     }
 
-    pub(super) fn add_attempt(&mut self, new: Try) {
-        push_bounded(&mut self.tries, new);
+    pub(super) fn add_attempt(&mut self, new: AttemptReport) {
+        push_bounded(&mut self.attempts, new);
     }
 
     pub(super) fn report(&mut self, site: &SiteId, answer: ReportedAnswer, after: Millis) {
-        let report = self.tries.last_mut().and_then(|last| last.sites.iter_mut().find(|report| report.site == *site));
+        let report =
+            self.attempts.last_mut().and_then(|last| last.sites.iter_mut().find(|report| report.site == *site));
         if let Some(report) = report {
             report.answer = answer;
             report.after = after;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::RngExt;
 
 use super::{
-    Decision, Failure, Loss, Negotiation, Outcome, Output, Purpose, Repair, Standing, State, TRIES_A_RUN,
+    ATTEMPTS_PER_RUN, Decision, Failure, Loss, Negotiation, Outcome, Output, Purpose, Repair, Reservation, State,
     planning::Problem,
 };
 use crate::{
@@ -30,7 +30,7 @@ pub(super) struct Watch {
     /// Since when sites have not answered.
     silent_since: BTreeMap<SiteId, Millis>,
     /// This round has shown something that is not on disk yet.
-    is_news: bool,
+    is_new: bool,
     /// Since when nobody is asked, because a repair is under way: in that time nobody is silent.
     paused_at: Option<Millis>,
     /// This round is part of a takeover that is not complete.
@@ -59,11 +59,11 @@ const ROUNDS_UNTIL_START: u64 = 16;
 impl Negotiation {
     /// The reservation, if there is one: whole, degraded, or being repaired.
     #[must_use]
-    pub fn standing_plan(&self) -> Option<&Plan> {
-        match (&self.state, &self.record.standing) {
+    pub fn reserved_plan(&self) -> Option<&Plan> {
+        match (&self.state, &self.record.reservation) {
             (State::Closed { .. }, _) => None,
-            (_, Some(standing)) => Some(&standing.plan),
-            (State::Stands { plan }, None) => Some(plan),
+            (_, Some(reservation)) => Some(&reservation.plan),
+            (State::Reserved { plan }, None) => Some(plan),
             _ => None,
         }
     }
@@ -75,9 +75,10 @@ impl Negotiation {
 
     /// A reservation was made, or is there again after a crash of the coordinator.
     pub(super) fn watch(&mut self, now: Now) {
-        let was_repairing = self.record.standing.as_mut().is_some_and(|standing| standing.repair.take().is_some());
+        let was_repairing =
+            self.record.reservation.as_mut().is_some_and(|reservation| reservation.repair.take().is_some());
         self.schedule_watch(now);
-        let is_asked_for = !self.record.untaken.is_empty() || !self.unsettled().is_empty();
+        let is_asked_for = !self.record.unacknowledged.is_empty() || !self.unsettled().is_empty();
         if was_repairing && self.watch.next_at.is_some() || is_asked_for {
             self.watch.next_at = Some(now.monotonic);
         }
@@ -88,9 +89,9 @@ impl Negotiation {
     pub(super) fn schedule_watch(&mut self, now: Now) {
         self.watch.waiting.clear();
         self.watch.next_at = None;
-        let State::Stands { plan } = &self.state else { return };
+        let State::Reserved { plan } = &self.state else { return };
         let left_ms = plan.start.since(now.utc).0.saturating_mul(1000);
-        if left_ms == 0 && self.not_heard(now).is_empty() {
+        if left_ms == 0 && self.unacknowledged_bookings(now).is_empty() {
             return self.end_watch();
         }
         let (shortest, longest) = (self.settings.check_min.0.max(1), self.settings.check_max.0.max(1));
@@ -103,7 +104,7 @@ impl Negotiation {
     }
 
     pub(super) fn is_degraded(&self) -> bool {
-        self.record.standing.as_ref().is_some_and(|standing| standing.missing_hosts(&self.record.request) > 0)
+        self.record.reservation.as_ref().is_some_and(|reservation| reservation.missing_hosts(&self.record.request) > 0)
     }
 
     /// Nobody is asked any more, so nothing waits for answers.
@@ -115,37 +116,37 @@ impl Negotiation {
     /// Bookings whose site has not heard that this node coordinates them now, or has to say something before others are given
     /// back. Silent ones count as lost after a while, but one that has an entry point of the request may go on for it until
     /// it hears; nothing is left to say to it after the end.
-    fn not_heard(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
-        let mut not_heard = self.record.untaken.clone();
-        let Some(standing) = &self.record.standing else { return not_heard };
-        if standing.plan.start + self.record.request.duration() > now.utc {
+    fn unacknowledged_bookings(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
+        let mut unacknowledged_bookings = self.record.unacknowledged.clone();
+        let Some(reservation) = &self.record.reservation else { return unacknowledged_bookings };
+        if reservation.plan.start + self.record.request.duration() > now.utc {
             let is_silent = |site: &SiteId| {
-                standing.lost.get(site).is_some_and(|lost| lost.values().any(|loss| *loss == Loss::SiteSilent))
+                reservation.lost.get(site).is_some_and(|lost| lost.values().any(|loss| *loss == Loss::SiteSilent))
             };
             let of_another = |attempt: &u32| self.record.taken_over.contains_key(attempt);
-            let silent = standing.bookings().into_iter();
-            not_heard.extend(silent.filter(|(attempt, site)| of_another(attempt) && is_silent(site)));
-            not_heard.extend(self.unsettled());
+            let silent = reservation.bookings().into_iter();
+            unacknowledged_bookings.extend(silent.filter(|(attempt, site)| of_another(attempt) && is_silent(site)));
+            unacknowledged_bookings.extend(self.unsettled());
         }
-        not_heard
+        unacknowledged_bookings
     }
 
     /// The user, or the time, wants to know whether the reservation is still whole.
     pub(super) fn watch_now(&mut self, now: Now) {
-        let State::Stands { plan } = &self.state else { return };
+        let State::Reserved { plan } = &self.state else { return };
         let has_begun = plan.start <= now.utc;
-        let not_heard = self.not_heard(now);
-        if has_begun && not_heard.is_empty() {
+        let unacknowledged_bookings = self.unacknowledged_bookings(now);
+        if has_begun && unacknowledged_bookings.is_empty() {
             return self.end_watch();
         }
         if self.watch.is_asking() {
             self.end_watch_round(now);
             return;
         }
-        self.watch.is_taking = !self.record.untaken.is_empty();
+        self.watch.is_taking = !self.record.unacknowledged.is_empty();
         let step = if self.record.commits_takeover { TakeOverStep::Commit } else { TakeOverStep::Prepare };
         for (attempt, site) in self.bookings() {
-            if has_begun && !not_heard.contains(&(attempt, site.clone())) {
+            if has_begun && !unacknowledged_bookings.contains(&(attempt, site.clone())) {
                 continue;
             }
             let takeover = self.takeover_message(attempt, step);
@@ -170,7 +171,7 @@ impl Negotiation {
                 self.settled.insert((attempt, site.clone()));
             }
         }
-        if !matches!(self.state, State::Stands { .. }) || !self.watch.waiting.remove(&(attempt, site.clone())) {
+        if !matches!(self.state, State::Reserved { .. }) || !self.watch.waiting.remove(&(attempt, site.clone())) {
             return;
         }
         if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.yields_to(now, refusal)) {
@@ -179,39 +180,39 @@ impl Negotiation {
         if let Ok(SiteAnswer::Booked { hosts, is_settled, before, others, .. }) = answer {
             self.notify_former_coordinator(now, attempt, before.as_ref());
             self.claim_unreported(now, site, &others);
-            let standing = self.standing_mut();
-            let here: Vec<_> = standing
+            let reservation = self.reservation_mut();
+            let here: Vec<_> = reservation
                 .iter()
-                .flat_map(|standing| &standing.parts)
+                .flat_map(|reservation| &reservation.parts)
                 .filter(|part| part.attempt == attempt)
                 .flat_map(|part| part.hosts.iter().filter(|(at, _)| at == site).map(|(_, host)| host.clone()))
                 .collect();
             for host in here {
                 let is_lost = !hosts.contains(&host);
-                if let Some(standing) = &mut self.record.standing {
-                    self.watch.is_news |= standing.note_host(site, &host, is_lost.then_some(Loss::TakenBack));
+                if let Some(reservation) = &mut self.record.reservation {
+                    self.watch.is_new |= reservation.note_host(site, &host, is_lost.then_some(Loss::TakenBack));
                 }
             }
             // Once the last has answered it is shown what stands, so that must be on disk.
             let knows_outcome = is_settled || hosts.is_empty();
-            if knows_outcome && self.record.untaken.remove(&(attempt, site.clone())) {
+            if knows_outcome && self.record.unacknowledged.remove(&(attempt, site.clone())) {
                 self.persist(self.record.decision.clone());
             }
         } else {
             self.watch.silent_since.entry(site.clone()).or_insert(now.monotonic);
         }
-        if self.watch.waiting.is_empty() && matches!(self.state, State::Stands { .. }) {
+        if self.watch.waiting.is_empty() && matches!(self.state, State::Reserved { .. }) {
             self.end_watch_round(now);
         }
     }
 
-    fn standing_mut(&mut self) -> Option<&mut Standing> {
-        if self.record.standing.is_none()
-            && let Decision::Stands { attempt, plan } = &self.record.decision
+    fn reservation_mut(&mut self) -> Option<&mut Reservation> {
+        if self.record.reservation.is_none()
+            && let Decision::Reserved { attempt, plan } = &self.record.decision
         {
-            self.record.standing = Some(Standing::of(*attempt, plan));
+            self.record.reservation = Some(Reservation::of(*attempt, plan));
         }
-        self.record.standing.as_mut()
+        self.record.reservation.as_mut()
     }
 
     /// All sites have answered, or have had the time to.
@@ -226,25 +227,25 @@ impl Negotiation {
             .filter(|(_, since)| now.monotonic - **since >= self.settings.lost_after)
             .map(|(site, _)| site.clone())
             .collect();
-        let mut is_news = std::mem::take(&mut self.watch.is_news);
-        if let Some(standing) = self.standing_mut() {
-            let hosts: Vec<_> = standing.parts.iter().flat_map(|part| part.hosts.iter().cloned()).collect();
+        let mut is_new = std::mem::take(&mut self.watch.is_new);
+        if let Some(reservation) = self.reservation_mut() {
+            let hosts: Vec<_> = reservation.parts.iter().flat_map(|part| part.hosts.iter().cloned()).collect();
             for (site, host) in hosts.into_iter().filter(|(site, _)| gone.contains(site)) {
-                is_news |= standing.note_host(&site, &host, Some(Loss::SiteSilent));
+                is_new |= reservation.note_host(&site, &host, Some(Loss::SiteSilent));
             }
         }
-        self.record.untaken.retain(|(_, site)| !gone.contains(site));
-        let has_begun = self.standing_plan().is_none_or(|plan| plan.start <= now.utc);
+        self.record.unacknowledged.retain(|(_, site)| !gone.contains(site));
+        let has_begun = self.reserved_plan().is_none_or(|plan| plan.start <= now.utc);
         if self.watch.is_taking && self.is_nothing_left() {
             return self.close(now, Outcome::Cancelled(None));
         }
         if !self.record.taken_over.is_empty()
             && !self.record.commits_takeover
-            && self.record.untaken.is_subset(&self.watch.prepared)
+            && self.record.unacknowledged.is_subset(&self.watch.prepared)
         {
             self.record.commits_takeover = true;
-            is_news = true;
-            if !self.record.untaken.is_empty() {
+            is_new = true;
+            if !self.record.unacknowledged.is_empty() {
                 self.persist(self.record.decision.clone());
                 return self.watch_now(now);
             }
@@ -253,7 +254,7 @@ impl Negotiation {
             self.begin_repair(now, Repair::Replace);
             return;
         }
-        if is_news {
+        if is_new {
             self.persist(self.record.decision.clone());
         }
         self.schedule_watch(now);
@@ -261,19 +262,19 @@ impl Negotiation {
 
     /// Looks for what is missing. That it is missing goes to disk first, and with it the numbers of the attempts to come.
     fn begin_repair(&mut self, now: Now, repair: Repair) {
-        let Some(standing) = &mut self.record.standing else { return };
-        standing.repair = Some(repair);
+        let Some(reservation) = &mut self.record.reservation else { return };
+        reservation.repair = Some(repair);
         self.watch.paused_at.get_or_insert(now.monotonic);
         let starts = (self.record.earliest, self.record.latest);
-        let problem = standing.problem(&self.record.request, starts, repair);
-        let stands = standing.decision();
-        let Some(last_attempt) = self.record.last_attempt.checked_add(TRIES_A_RUN) else {
+        let problem = reservation.problem(&self.record.request, starts, repair);
+        let stands = reservation.decision();
+        let Some(last_attempt) = self.record.last_attempt.checked_add(ATTEMPTS_PER_RUN) else {
             return self.end_repair(now, Some(Outcome::Failed(Failure::PatienceOver { attempts: u32::MAX })));
         };
         let Some(problem) = problem else {
             let none_left = Reason::TooFewHosts {
                 found: 0,
-                asked: standing.missing_hosts(&self.record.request) as u64,
+                asked: reservation.missing_hosts(&self.record.request) as u64,
                 cut: CutCounts::default(),
             };
             return self.end_repair(now, Some(Outcome::Rejected { reason: none_left, start_proven: true }));
@@ -294,20 +295,20 @@ impl Negotiation {
         self.excluded.clear();
         self.hints.clear();
         self.missed_finds = 0;
-        self.tries = 0;
+        self.attempts = 0;
         self.held_by_others = 0;
     }
 
     /// Whether the present search is for what a reservation has lost.
     pub(super) fn is_repairing(&self) -> bool {
-        self.record.standing.as_ref().is_some_and(|standing| standing.repair.is_some())
+        self.record.reservation.as_ref().is_some_and(|reservation| reservation.repair.is_some())
     }
 
     /// A search for replacements has found none.
     pub(super) fn on_repair_failed(&mut self, now: Now, outcome: &Outcome) {
-        let Some(standing) = &self.record.standing else { return };
+        let Some(reservation) = &self.record.reservation else { return };
         let may_move = self.record.request.moves_on_loss()
-            && standing.repair == Some(Repair::Replace)
+            && reservation.repair == Some(Repair::Replace)
             && matches!(outcome, Outcome::Rejected { reason, .. } if !matches!(reason, Reason::WindowPassed { .. }));
         if may_move {
             self.begin_repair(now, Repair::Move);
@@ -321,20 +322,21 @@ impl Negotiation {
             let pause = now.monotonic - paused_at;
             self.watch.silent_since.values_mut().for_each(|since| *since = *since + pause);
         }
-        let Some(standing) = &mut self.record.standing else { return };
-        standing.repair = None;
-        standing.failure = failure;
-        let decision = standing.decision();
-        self.state = State::Stands { plan: standing.plan.clone() };
+        let Some(reservation) = &mut self.record.reservation else { return };
+        reservation.repair = None;
+        reservation.failure = failure;
+        let decision = reservation.decision();
+        self.state = State::Reserved { plan: reservation.plan.clone() };
         self.persist(decision);
         self.schedule_watch(now);
     }
 
     /// Why all hosts cannot be had anew any more, although they are confirmed: the reservation that would be given up for
     /// them has begun.
-    pub(super) fn moves_too_late(&self, now: Now) -> Option<Outcome> {
-        let standing = self.record.standing.as_ref().filter(|standing| standing.repair == Some(Repair::Move))?;
-        let (latest, earliest) = (standing.plan.start, now.utc);
+    pub(super) fn expired_move(&self, now: Now) -> Option<Outcome> {
+        let reservation =
+            self.record.reservation.as_ref().filter(|reservation| reservation.repair == Some(Repair::Move))?;
+        let (latest, earliest) = (reservation.plan.start, now.utc);
         let reason = Reason::WindowPassed { latest, earliest };
         (latest <= earliest).then_some(Outcome::Rejected { reason, start_proven: true })
     }
@@ -342,10 +344,10 @@ impl Negotiation {
     /// The attempt of a repair has been confirmed everywhere: the reservation is whole again.
     pub(super) fn on_repaired(&mut self, now: Now, plan: &Plan) {
         let attempt = self.record.last_attempt;
-        let Some(standing) = &mut self.record.standing else { return };
-        let Some(repair) = standing.repair else { return };
-        let given_up = standing.repaired(repair, attempt, plan);
-        self.record.untaken.retain(|booking| !given_up.contains(booking));
+        let Some(reservation) = &mut self.record.reservation else { return };
+        let Some(repair) = reservation.repair else { return };
+        let given_up = reservation.repaired(repair, attempt, plan);
+        self.record.unacknowledged.retain(|booking| !given_up.contains(booking));
         // A site that was lost, and is back with other hosts, has just answered.
         self.watch.silent_since.retain(|site, _| !plan.grants.iter().any(|grant| grant.site == *site));
         for (attempt, site) in given_up {
@@ -363,9 +365,9 @@ impl Negotiation {
             latest: record.latest,
             avoid: BTreeSet::new(),
         };
-        let of_repair = record.standing.as_ref().and_then(|standing| {
+        let of_repair = record.reservation.as_ref().and_then(|reservation| {
             let starts = (record.earliest, record.latest);
-            standing.repair.and_then(|repair| standing.problem(&record.request, starts, repair))
+            reservation.repair.and_then(|repair| reservation.problem(&record.request, starts, repair))
         });
         of_repair.unwrap_or_else(whole)
     }

@@ -27,7 +27,7 @@ pub(super) fn booked(is_there: bool) -> SiteAnswer {
 }
 
 /// A reservation on `a` and `b` that starts at 30,000, hours away.
-pub(super) fn standing() -> Run {
+pub(super) fn reserved() -> Run {
     let mut record = super::tests::record();
     record.earliest = Time(30_000);
     record.latest = Time(40_000);
@@ -64,7 +64,7 @@ impl Run {
 
     pub(super) fn lost(&self) -> usize {
         match self.negotiation.stage() {
-            Stage::Degraded { standing, .. } => standing.missing_hosts(&self.negotiation.record().request),
+            Stage::Degraded { reservation, .. } => reservation.missing_hosts(&self.negotiation.record().request),
             _ => 0,
         }
     }
@@ -82,14 +82,14 @@ impl Run {
     }
 
     pub(super) fn hosts(&self) -> Vec<String> {
-        let plan = self.negotiation.standing_plan().unwrap();
+        let plan = self.negotiation.reserved_plan().unwrap();
         plan.grants.iter().map(|grant| grant.site.to_string()).collect()
     }
 }
 
 #[test]
 fn a_whole_reservation_is_asked_after_until_it_begins() {
-    let mut run = standing();
+    let mut run = reserved();
     let mut rounds = 0;
     while run.negotiation.poll_timeout().is_some() {
         let due = run.wake();
@@ -104,52 +104,53 @@ fn a_whole_reservation_is_asked_after_until_it_begins() {
     }
     assert!((20..400).contains(&rounds), "{rounds} rounds in seven hours");
     assert_eq!(run.negotiation.poll_timeout(), None, "a reservation that has begun is left alone");
-    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)));
+    assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)));
 }
 
 #[test]
 fn only_the_lost_host_is_replaced_at_the_same_start() {
-    let mut run = standing();
+    let mut run = reserved();
     let due = run.wake();
     run.inspected(due, "a", Ok(booked(true)));
     run.inspected(due, "b", Ok(booked(false)));
-    assert_eq!(run.wanted(), ["write stands, owed 0", "find, without {}"], "that it is degraded is on disk first");
+    assert_eq!(run.wanted(), ["write reserved, owed 0", "find, without {}"], "that it is degraded is on disk first");
     assert_eq!(run.lost(), 1);
     assert_eq!(run.status(1, "a"), AttemptStatus::Confirmed, "what is left stands");
 
     // Neither what is kept nor what was lost is chosen again, and only what is missing is asked of the new host.
     run.find_at(due, &["a", "b", "c"]);
-    let try_ = run.negotiation.record().last_attempt;
-    assert_eq!(run.wanted(), [format!("Hold {try_} c")]);
+    let repair_attempt = run.negotiation.record().last_attempt;
+    assert_eq!(run.wanted(), [format!("Hold {repair_attempt} c")]);
     let Some(Output::Ask { request: SiteRequest::Hold(hold), .. }) = run.outputs.first() else { panic!() };
     assert_eq!(hold.window.start, Time(30_000));
     assert_eq!(hold.grants[0].amounts.values().map(|amount| amount.0).sum::<u64>(), 750);
     assert_eq!(run.status(1, "a"), AttemptStatus::Confirmed);
 
     run.answer("c", Purpose::Hold, held(9));
-    assert_eq!(run.wanted(), ["write commit, owed 0".to_owned(), format!("Confirm {try_} c held in 9")]);
+    assert_eq!(run.wanted(), ["write commit, owed 0".to_owned(), format!("Confirm {repair_attempt} c held in 9")]);
     run.answer("c", Purpose::Confirm, SiteAnswer::Confirmed { version: version(9) });
     assert_eq!(run.hosts(), ["a", "c"]);
     assert_eq!(run.lost(), 0);
-    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)));
-    let told = [(1, "a"), (try_, "c"), (1, "b"), (try_, "a")].map(|(attempt, asker)| run.status(attempt, asker));
+    assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)));
+    let told = [(1, "a"), (repair_attempt, "c"), (1, "b"), (repair_attempt, "a")]
+        .map(|(attempt, asker)| run.status(attempt, asker));
     let (yes, no) = (AttemptStatus::Confirmed, AttemptStatus::Aborted);
     assert_eq!(told, [yes, yes, no, no], "b, which was made good for, may give back when it returns");
-    assert!(run.wanted().contains(&format!("Settle {try_} c")), "{:?}", run.wanted());
+    assert!(run.wanted().contains(&format!("Settle {repair_attempt} c")), "{:?}", run.wanted());
     assert!(run.wanted().contains(&"Release 1 b".to_owned()), "what b may still have is given up: {:?}", run.wanted());
 
     run.cancel();
     let mut released: Vec<String> = run.wanted().into_iter().filter(|want| want.starts_with("Release")).collect();
     released.sort();
     assert!(
-        released.contains(&"Release 1 a".to_owned()) && released.contains(&format!("Release {try_} c")),
+        released.contains(&"Release 1 a".to_owned()) && released.contains(&format!("Release {repair_attempt} c")),
         "{released:?}"
     );
 }
 
 #[test]
 fn a_silent_site_is_lost_after_a_while_and_found_again_when_it_answers() {
-    let mut run = standing();
+    let mut run = reserved();
     let mut silent_for = 0;
     let mut first = None;
     while run.lost() == 0 {
@@ -165,14 +166,14 @@ fn a_silent_site_is_lost_after_a_while_and_found_again_when_it_answers() {
     // Nobody can replace it; a round later the site answers again.
     run.find_at(now, &["a"]);
     assert!(matches!(run.negotiation.stage(), Stage::Degraded { is_rebrokering: false, .. }));
-    let mut standing = run.negotiation.record().standing.clone().unwrap();
-    let reason = |standing: &Standing| standing.lost[&site("b")][&host()];
-    assert_eq!(reason(&standing), Loss::SiteSilent);
-    for (loss, is_news) in [(Loss::SiteSilent, false), (Loss::TakenBack, true), (Loss::SiteSilent, false)] {
-        assert_eq!(standing.note_host(&site("b"), &host(), Some(loss)), is_news);
+    let mut reservation = run.negotiation.record().reservation.clone().unwrap();
+    let reason = |reservation: &Reservation| reservation.lost[&site("b")][&host()];
+    assert_eq!(reason(&reservation), Loss::SiteSilent);
+    for (loss, is_new) in [(Loss::SiteSilent, false), (Loss::TakenBack, true), (Loss::SiteSilent, false)] {
+        assert_eq!(reservation.note_host(&site("b"), &host(), Some(loss)), is_new);
     }
-    assert_eq!(reason(&standing), Loss::TakenBack, "what a site has said stays, although it falls silent");
-    assert!(run.negotiation.record().standing.as_ref().unwrap().failure.is_some(), "it is told why");
+    assert_eq!(reason(&reservation), Loss::TakenBack, "what a site has said stays, although it falls silent");
+    assert!(run.negotiation.record().reservation.as_ref().unwrap().failure.is_some(), "it is told why");
     let due = run.wake();
     run.inspected(due, "a", Ok(booked(true)));
     run.inspected(due, "b", Ok(booked(true)));
@@ -182,7 +183,7 @@ fn a_silent_site_is_lost_after_a_while_and_found_again_when_it_answers() {
 
 #[test]
 fn a_booking_is_given_up_only_when_what_stays_of_its_try_is_known_to_have_been_complete() {
-    let mut run = standing();
+    let mut run = reserved();
     let due = run.wake();
     run.inspected(due, "a", Err("no answer in time".to_owned()));
     run.inspected(due, "b", Ok(booked(false)));
@@ -207,7 +208,7 @@ fn a_booking_is_given_up_only_when_what_stays_of_its_try_is_known_to_have_been_c
     }
 
     // Or has said so when it heard the outcome.
-    let mut run = standing();
+    let mut run = reserved();
     let settled =
         Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Settle, answer: Ok(SiteAnswer::Settled) };
     run.negotiation.handle(at(30), settled, &mut ());
@@ -216,7 +217,7 @@ fn a_booking_is_given_up_only_when_what_stays_of_its_try_is_known_to_have_been_c
 
 #[test]
 fn an_answer_that_comes_too_late_for_its_round_ends_the_silence_of_its_site() {
-    let mut run = standing();
+    let mut run = reserved();
     for _ in 0..100 {
         let due = run.wake();
         if run.wanted().iter().any(|want| want.starts_with("Inspect")) {
@@ -230,26 +231,26 @@ fn an_answer_that_comes_too_late_for_its_round_ends_the_silence_of_its_site() {
 
 #[test]
 fn a_repair_that_fails_in_the_middle_leaves_what_stood() {
-    let mut run = standing();
+    let mut run = reserved();
     let due = run.wake();
     run.inspected(due, "a", Ok(booked(true)));
     run.inspected(due, "b", Ok(booked(false)));
     run.find_at(due, &["a", "c"]);
     run.answer("c", Purpose::Hold, held(9));
-    let try_ = run.negotiation.record().last_attempt;
+    let repair_attempt = run.negotiation.record().last_attempt;
     run.answer("c", Purpose::Confirm, super::tests::refused(RefusalReason::NoSuchHold));
     assert_eq!(
         run.wanted(),
-        ["write stands, owed 1".to_owned(), format!("Release {try_} c"), "find, without {}".to_owned()]
+        ["write reserved, owed 1".to_owned(), format!("Release {repair_attempt} c"), "find, without {}".to_owned()]
     );
     assert_eq!(run.hosts(), ["a", "b"]);
     assert_eq!(run.lost(), 1);
-    assert_eq!(run.status(try_, "a"), AttemptStatus::Aborted);
+    assert_eq!(run.status(repair_attempt, "a"), AttemptStatus::Aborted);
 }
 
 #[test]
 fn a_crash_in_a_repair_goes_on_where_the_disk_says() {
-    let mut run = standing();
+    let mut run = reserved();
     let due = run.wake();
     run.inspected(due, "a", Ok(booked(true)));
     run.inspected(due, "b", Ok(booked(false)));
@@ -306,7 +307,7 @@ fn it_moves_only_when_the_user_allows() {
         run.find_busy_at(due, &["a", "c"], busy);
         run.all_hold_and_confirm(&["a", "c"]);
         assert_eq!(run.hosts(), ["a", "c"]);
-        assert!(run.negotiation.standing_plan().unwrap().start != Time(30_000));
+        assert!(run.negotiation.reserved_plan().unwrap().start != Time(30_000));
         assert!(run.wanted().contains(&"Release 1 a".to_owned()), "{:?}", run.wanted());
     }
 }

@@ -19,9 +19,9 @@ mod losses;
 mod losses_tests;
 mod planning;
 mod record;
+mod reservation;
 mod reserving;
 mod settings;
-mod standing;
 mod takeover;
 #[cfg(test)]
 mod takeover_tests;
@@ -35,11 +35,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 pub use self::{
     events::{Event, Found, FoundHost, Output, Purpose, Stage},
-    history::{History, ReportedAnswer, Round, RoundOutcome, SiteReport, Try},
+    history::{AttemptReport, History, ReportedAnswer, Round, RoundOutcome, SiteReport},
     record::{Decision, Failure, Outcome, Owed, RequestRecord},
+    reservation::{Loss, Part, Repair, Reservation},
     settings::NegotiationSettings,
-    standing::{Loss, Part, Repair, Standing},
-    takeover::{Heard, TakeOverError},
+    takeover::{LookupAnswers, TakeOverError},
 };
 use self::{losses::Watch, planning::Problem, reserving::Site};
 use crate::{
@@ -52,7 +52,7 @@ use crate::{
 };
 
 /// How far the number of the attempt jumps after a crash: more attempts than any run can make.
-const TRIES_A_RUN: u32 = 100_000;
+const ATTEMPTS_PER_RUN: u32 = 100_000;
 
 #[derive(Debug)]
 enum State {
@@ -60,7 +60,7 @@ enum State {
     Holding { plan: Plan, sites: BTreeMap<SiteId, Site>, asked_at: Millis },
     Confirming { plan: Plan, sites: BTreeMap<SiteId, Site>, asked_at: Millis, give_up_at: Millis },
     BackingOff { until: Millis },
-    Stands { plan: Plan },
+    Reserved { plan: Plan },
     Closed { outcome: Outcome },
 }
 
@@ -118,7 +118,7 @@ pub struct Negotiation {
     /// Rounds that came short because schedules could not be had.
     missed_finds: u32,
     /// Attempts since this negotiation was made; those before a crash do not count against its limits.
-    tries: u32,
+    attempts: u32,
     /// Attempts that failed on a hold of somebody else.
     held_by_others: u32,
     releases: BTreeMap<(u32, SiteId), Release>,
@@ -150,7 +150,7 @@ impl Negotiation {
                 asked_at: now.monotonic,
                 give_up_at: now.monotonic + settings.hold_for,
             },
-            Decision::Stands { plan, .. } => State::Stands { plan: plan.clone() },
+            Decision::Reserved { plan, .. } => State::Reserved { plan: plan.clone() },
             Decision::Closed(outcome) => State::Closed { outcome: outcome.clone() },
         };
         let mut negotiation = Negotiation {
@@ -167,7 +167,7 @@ impl Negotiation {
             last_set: BTreeSet::new(),
             excluded: BTreeMap::new(),
             missed_finds: 0,
-            tries: 0,
+            attempts: 0,
             hints: BTreeMap::new(),
             held_by_others: 0,
             releases: BTreeMap::new(),
@@ -180,7 +180,7 @@ impl Negotiation {
             negotiation.owe(now, owed.attempt, [owed.site]);
         }
         if matches!(negotiation.state, State::Closed { outcome: Outcome::HandedOver }) {
-            negotiation.give_another_time(now);
+            negotiation.postpone_releases(now);
         }
         negotiation.send_releases(now);
         match negotiation.state {
@@ -188,13 +188,13 @@ impl Negotiation {
                 // Attempts that a crash has made us forget may still be on their way to sites, or held there. The jump
                 // goes to disk before the next attempt, or a second crash would give the same numbers out again.
                 if is_resumed {
-                    negotiation.record.last_attempt += TRIES_A_RUN;
+                    negotiation.record.last_attempt += ATTEMPTS_PER_RUN;
                     negotiation.persist(Decision::Open);
                 }
                 negotiation.find();
             }
             State::Confirming { .. } => negotiation.ask_to_confirm(now),
-            State::Stands { .. } => negotiation.watch(now),
+            State::Reserved { .. } => negotiation.watch(now),
             _ => {}
         }
         negotiation
@@ -215,15 +215,15 @@ impl Negotiation {
     /// How far the request is.
     #[must_use]
     pub fn stage(&self) -> Stage<'_> {
-        if let Some(standing) = &self.record.standing
+        if let Some(reservation) = &self.record.reservation
             && !matches!(self.state, State::Closed { .. })
         {
-            return if !self.record.untaken.is_empty() || self.watch.is_taking_over() {
-                Stage::Confirming(&standing.plan)
+            return if !self.record.unacknowledged.is_empty() || self.watch.is_taking_over() {
+                Stage::Confirming(&reservation.plan)
             } else if self.is_degraded() {
-                Stage::Degraded { standing, is_rebrokering: standing.repair.is_some() }
+                Stage::Degraded { reservation, is_rebrokering: reservation.repair.is_some() }
             } else {
-                Stage::Stands(&standing.plan)
+                Stage::Reserved(&reservation.plan)
             };
         }
         match &self.state {
@@ -231,7 +231,7 @@ impl Negotiation {
             State::Holding { plan, .. } => Stage::Holding(plan),
             State::Confirming { plan, .. } => Stage::Confirming(plan),
             State::BackingOff { .. } => Stage::BackingOff,
-            State::Stands { plan } => Stage::Stands(plan),
+            State::Reserved { plan } => Stage::Reserved(plan),
             State::Closed { outcome } => Stage::Closed { outcome, releasing: !self.releases.is_empty() },
         }
     }
@@ -239,7 +239,7 @@ impl Negotiation {
     /// Whether nothing will happen any more unless the user cancels.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        matches!(self.state, State::Stands { .. } | State::Closed { .. }) && self.releases.is_empty()
+        matches!(self.state, State::Reserved { .. } | State::Closed { .. }) && self.releases.is_empty()
     }
 
     /// Something happened. Drain [`Negotiation::poll_output`] and call [`Negotiation::poll_timeout`] afterwards.
@@ -266,7 +266,7 @@ impl Negotiation {
                 Some(retries.map_or(*give_up_at, |at| at.min(*give_up_at)))
             }
             State::BackingOff { until } => Some((*until).min(patience)),
-            State::Stands { .. } => self.watch.next_at,
+            State::Reserved { .. } => self.watch.next_at,
             State::Closed { .. } => None,
         };
         let unsettled = self.unsettled();
@@ -281,7 +281,7 @@ impl Negotiation {
         let out_of_patience = self.started + self.settings.patience <= now.monotonic;
         match &self.state {
             State::Finding | State::BackingOff { .. } | State::Holding { .. } if out_of_patience => {
-                self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.tries }));
+                self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.attempts }));
             }
             State::BackingOff { until } if *until <= now.monotonic => self.find(),
             State::Holding { asked_at, .. } if *asked_at + self.settings.answer_timeout <= now.monotonic => {
@@ -289,7 +289,7 @@ impl Negotiation {
             }
             State::Confirming { give_up_at, .. } if *give_up_at <= now.monotonic => self.abort(now),
             State::Confirming { .. } => self.repeat_confirms(now),
-            State::Stands { .. } if self.watch.next_at.is_some_and(|at| at <= now.monotonic) => self.watch_now(now),
+            State::Reserved { .. } if self.watch.next_at.is_some_and(|at| at <= now.monotonic) => self.watch_now(now),
             _ => {}
         }
     }
@@ -303,7 +303,7 @@ impl Negotiation {
         let stood = match &self.state {
             State::Closed { .. } => return,
             State::Confirming { plan, .. } if !self.is_repairing() => Some(plan.clone()),
-            _ => self.standing_plan().cloned(),
+            _ => self.reserved_plan().cloned(),
         };
         self.close(now, Outcome::Cancelled(stood));
     }
@@ -328,7 +328,7 @@ impl Negotiation {
     }
 
     fn note_elapsed(&mut self, now: Now) {
-        let is_first = self.record.standing.is_none();
+        let is_first = self.record.reservation.is_none();
         if is_first && matches!(self.record.decision, Decision::Open | Decision::Commit { .. }) {
             self.record.elapsed_ms = (now.monotonic - self.started).0;
         }
@@ -350,8 +350,8 @@ impl Negotiation {
 
     /// Waits before the next attempt: longer after every conflict, with jitter so that two rivals part.
     fn back_off(&mut self, now: Now) {
-        if self.tries >= self.settings.max_attempts {
-            self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.tries }));
+        if self.attempts >= self.settings.max_attempts {
+            self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.attempts }));
             return;
         }
         let doublings = self.held_by_others.saturating_sub(1).min(16);

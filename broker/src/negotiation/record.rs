@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     history::History,
-    standing::Standing,
-    takeover::{Heard, TakeOverError, Taken},
+    reservation::Reservation,
+    takeover::{LookupAnswers, TakeOverError, Takeover},
 };
 use crate::{
     ids::{RequestId, SiteId},
@@ -48,26 +48,26 @@ pub struct RequestRecord {
     /// Sites that may still hold something of an attempt that was decided against.
     pub owed: Vec<Owed>,
     /// The reservation in parts, once it has lost hosts.
-    #[serde(default)]
-    pub standing: Option<Standing>,
+    #[serde(default, rename = "standing")]
+    pub reservation: Option<Reservation>,
     /// Attempts that another entry point has made, which this one has taken over: by number, with the name they have.
     #[serde(default)]
     pub taken_over: BTreeMap<u32, AttemptId>,
     /// Parts of the reservation that was taken over whose sites have not said yet that they know its outcome.
-    #[serde(default)]
-    pub untaken: BTreeSet<(u32, SiteId)>,
+    #[serde(default, rename = "untaken")]
+    pub unacknowledged: BTreeSet<(u32, SiteId)>,
     /// The takeover is decided: all sites of the reservation that was taken over have acknowledged this node as coordinator, or
     /// count as lost. They are asked to commit, and until they have, the reservation is not reported to anybody.
     #[serde(default)]
     pub commits_takeover: bool,
     /// What its user has signed for the node that it was handed over to: a node that comes with an earlier word hears that the
     /// request is in other hands. Absent unless that node has shown it.
-    #[serde(default)]
-    pub handed_to: Option<Authorization>,
-    /// The node that this one had handed it over to before the user went to the one of `handed_to`: that one is told of it
+    #[serde(default, rename = "handed_to")]
+    pub successor: Option<Authorization>,
+    /// The node that this one had handed it over to before the user went to the one of `successor`: that one is told of it
     /// until it has heard, since it may know of no booking that the other one coordinates.
-    #[serde(default)]
-    pub handed_over_before: Option<SiteId>,
+    #[serde(default, rename = "handed_over_before")]
+    pub earlier_successor: Option<SiteId>,
     /// The way there.
     pub history: History,
 }
@@ -95,12 +95,12 @@ impl RequestRecord {
             last_attempt: 0,
             decision: Decision::Open,
             owed: Vec::new(),
-            standing: None,
+            reservation: None,
             taken_over: BTreeMap::new(),
-            untaken: BTreeSet::new(),
+            unacknowledged: BTreeSet::new(),
             commits_takeover: false,
-            handed_to: None,
-            handed_over_before: None,
+            successor: None,
+            earlier_successor: None,
             history: History::default(),
         }
     }
@@ -139,9 +139,9 @@ impl RequestRecord {
 
     /// The bookings that make up the reservation, or made it up before it ended: the number of the attempt, and the site.
     pub(super) fn bookings(&self) -> Vec<(u32, SiteId)> {
-        match (&self.standing, &self.decision) {
-            (Some(standing), _) => standing.bookings(),
-            (None, Decision::Stands { attempt, plan }) => Standing::of(*attempt, plan).bookings(),
+        match (&self.reservation, &self.decision) {
+            (Some(reservation), _) => reservation.bookings(),
+            (None, Decision::Reserved { attempt, plan }) => Reservation::of(*attempt, plan).bookings(),
             (None, Decision::Open | Decision::Commit { .. } | Decision::Closed(_)) => Vec::new(),
         }
     }
@@ -150,13 +150,13 @@ impl RequestRecord {
     ///
     /// # Errors
     /// [`TakeOverError`] when they tell of nothing.
-    pub fn take_over(self, heard: &Heard) -> Result<RequestRecord, TakeOverError> {
-        let Taken { standing, names, owed } = Taken::of(&self.request, heard, self.last_attempt)?;
+    pub fn take_over(self, heard: &LookupAnswers) -> Result<RequestRecord, TakeOverError> {
+        let Takeover { reservation, names, owed } = Takeover::of(&self.request, heard, self.last_attempt)?;
         Ok(RequestRecord {
             last_attempt: names.keys().next_back().copied().unwrap_or(self.last_attempt),
-            decision: standing.decision(),
-            untaken: standing.bookings().into_iter().collect(),
-            standing: Some(standing),
+            decision: reservation.decision(),
+            unacknowledged: reservation.bookings().into_iter().collect(),
+            reservation: Some(reservation),
             taken_over: names,
             owed,
             ..self
@@ -178,7 +178,7 @@ pub struct Owed {
 pub enum Decision {
     /// Nothing; after a crash the request starts again.
     Open,
-    /// All sites hold this try: it is to be confirmed.
+    /// All sites hold this attempt: it is to be confirmed.
     Commit {
         /// The attempt.
         attempt: u32,
@@ -188,8 +188,9 @@ pub enum Decision {
         /// The incarnation of each site's ledger that holds it.
         held_in: Vec<(SiteId, u64)>,
     },
-    /// All sites have confirmed this try.
-    Stands {
+    /// All sites have confirmed this attempt.
+    #[serde(rename = "Stands")]
+    Reserved {
         /// The attempt.
         attempt: u32,
         /// The plan.

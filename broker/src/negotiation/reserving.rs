@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    Decision, Exclusion, Failure, Hint, Negotiation, Outcome, Output, Purpose, Release, ReportedAnswer, SiteReport,
-    State, Try,
+    AttemptReport, Decision, Exclusion, Failure, Hint, Negotiation, Outcome, Output, Purpose, Release, ReportedAnswer,
+    SiteReport, State,
 };
 use crate::{
     ids::SiteId,
@@ -81,7 +81,7 @@ fn sites_of(plan: &Plan) -> BTreeMap<SiteId, Site> {
 pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
     match state {
         State::Holding { sites, .. } | State::Confirming { sites, .. } => sites.keys().cloned().collect(),
-        State::Finding | State::BackingOff { .. } | State::Stands { .. } | State::Closed { .. } => BTreeSet::new(),
+        State::Finding | State::BackingOff { .. } | State::Reserved { .. } | State::Closed { .. } => BTreeSet::new(),
     }
 }
 
@@ -94,7 +94,7 @@ impl Negotiation {
         };
         let authorization = Arc::new(authorization);
         self.record.last_attempt += 1;
-        self.tries += 1;
+        self.attempts += 1;
         let attempt = self.attempt_id(self.record.last_attempt);
         let sites = sites_of(&plan);
         let window = Window::starting(plan.start, self.record.request.duration());
@@ -123,7 +123,7 @@ impl Negotiation {
                 timeout: self.settings.answer_timeout,
             });
         }
-        self.record.history.add_attempt(Try { attempt: attempt.attempt, start: plan.start, sites: reports });
+        self.record.history.add_attempt(AttemptReport { attempt: attempt.attempt, start: plan.start, sites: reports });
         self.state = State::Holding { plan, sites, asked_at: now.monotonic };
     }
 
@@ -325,7 +325,7 @@ impl Negotiation {
     }
 
     fn stand(&mut self, now: Now, plan: Plan) {
-        if let Some(outcome) = self.moves_too_late(now) {
+        if let Some(outcome) = self.expired_move(now) {
             return self.close(now, outcome);
         }
         let attempt = self.record.last_attempt;
@@ -335,8 +335,8 @@ impl Negotiation {
             self.on_repaired(now, &plan);
         } else {
             self.note_elapsed(now);
-            self.state = State::Stands { plan: plan.clone() };
-            self.persist(Decision::Stands { attempt, plan });
+            self.state = State::Reserved { plan: plan.clone() };
+            self.persist(Decision::Reserved { attempt, plan });
             self.watch(now);
         }
         for site in sites {
@@ -362,8 +362,8 @@ impl Negotiation {
 
     /// What is decided when the present attempt is not: nothing, or what a repair began with.
     fn decision_without_attempt(&self) -> Decision {
-        match &self.record.standing {
-            Some(standing) => standing.decision(),
+        match &self.record.reservation {
+            Some(reservation) => reservation.decision(),
             None => Decision::Open,
         }
     }
@@ -371,10 +371,10 @@ impl Negotiation {
     /// Bookings that stay of attempts of which others are owed a release, and whose sites have not said that they know the attempt
     /// to have been complete.
     pub(super) fn unsettled(&self) -> BTreeSet<(u32, SiteId)> {
-        let standing = self.record.standing.as_ref().filter(|_| !matches!(self.state, State::Closed { .. }));
-        let Some(standing) = standing.filter(|_| !self.releases.is_empty()) else { return BTreeSet::new() };
+        let reservation = self.record.reservation.as_ref().filter(|_| !matches!(self.state, State::Closed { .. }));
+        let Some(reservation) = reservation.filter(|_| !self.releases.is_empty()) else { return BTreeSet::new() };
         let is_owed = |attempt: u32| self.releases.keys().any(|(of, _)| *of == attempt);
-        let kept = standing.kept_bookings().into_iter();
+        let kept = reservation.kept_bookings().into_iter();
         kept.filter(|booking| is_owed(booking.0) && !self.settled.contains(booking)).collect()
     }
 

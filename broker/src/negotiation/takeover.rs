@@ -9,12 +9,12 @@ use std::{
     sync::Arc,
 };
 
-use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Standing, State, losses::Watch};
+use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Reservation, State, losses::Watch};
 use crate::{
     amount::Amount,
     ids::SiteId,
     plan::{HostGrant, Plan},
-    protocol::{AttemptId, BookedPart, Refusal, RefusalReason, SiteRequest, TakeOverStep},
+    protocol::{AttemptId, FoundBooking, Refusal, RefusalReason, SiteRequest, TakeOverStep},
     request::Request,
     resources::amount_of,
     time::{Millis, Now, Window},
@@ -23,7 +23,7 @@ use crate::{
 
 /// A former coordinator releases what it knows of only after `lost_after` times this: the present one may not have reached all
 /// sites, and counts those that it cannot reach as lost after that time.
-const TIME_FOR_ANOTHER: u64 = 2;
+const SUCCESSOR_PATIENCE: u64 = 2;
 
 /// What sites report of a request is no reservation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,9 +35,9 @@ pub enum TakeOverError {
 
 /// What becomes of a reservation that is taken over.
 #[derive(Debug, PartialEq)]
-pub(super) struct Taken {
+pub(super) struct Takeover {
     /// What is gone on with.
-    pub(super) standing: Standing,
+    pub(super) reservation: Reservation,
     /// The names of all its attempts, by the numbers that they have here.
     pub(super) names: BTreeMap<u32, AttemptId>,
     /// What is given up, and the nodes that must learn that the coordinator has changed.
@@ -56,52 +56,52 @@ const NOTIFIED_MAX: usize = 16;
 /// that lies cannot name without end.
 const UNREPORTED_MAX: usize = 64;
 
-type Reported = (SiteId, BookedPart);
+type Reported = (SiteId, FoundBooking);
 
 /// What sites tell a node of a request that its user wants it to take over.
 #[derive(Debug, Clone, Default)]
-pub struct Heard {
+pub struct LookupAnswers {
     /// What is reserved, with the sites that have it.
-    pub parts: Vec<(SiteId, BookedPart)>,
+    pub parts: Vec<(SiteId, FoundBooking)>,
     /// Other sites whose nodes coordinate the request, or are about to.
     pub coordinating: BTreeSet<SiteId>,
     /// Other sites that have not answered: their nodes may coordinate it.
     pub silent: BTreeSet<SiteId>,
 }
 
-impl Taken {
+impl Takeover {
     /// Makes out of what sites tell what can be gone on with. Tries get numbers above `last_attempt` and above all that
     /// they have themselves, so that they cannot be confused with the attempts to come.
-    pub(super) fn of(request: &Request, heard: &Heard, last_attempt: u32) -> Result<Taken, TakeOverError> {
+    pub(super) fn of(request: &Request, heard: &LookupAnswers, last_attempt: u32) -> Result<Takeover, TakeOverError> {
         let parts = &heard.parts;
-        let standing = chosen(request, parts);
-        let window = standing.first().ok_or(TakeOverError::Nothing)?.1.window;
+        let reservation = chosen(request, parts);
+        let window = reservation.first().ok_or(TakeOverError::Nothing)?.1.window;
         let attempts: BTreeSet<&AttemptId> = parts.iter().map(|(_, part)| &part.attempt).collect();
         let highest = attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0).max(last_attempt);
         let numbers: BTreeMap<&AttemptId, u32> = attempts.into_iter().zip(highest.saturating_add(1)..).collect();
 
-        let mut by_try: BTreeMap<u32, Part> = BTreeMap::new();
+        let mut by_attempt: BTreeMap<u32, Part> = BTreeMap::new();
         let mut grants = Vec::new();
-        for (site, part) in &standing {
+        for (site, part) in &reservation {
             let attempt = numbers[&part.attempt];
-            let of_try = by_try.entry(attempt).or_insert_with(|| Part { attempt, hosts: BTreeSet::new() });
+            let of_attempt = by_attempt.entry(attempt).or_insert_with(|| Part { attempt, hosts: BTreeSet::new() });
             for grant in &part.grants {
-                of_try.hosts.insert((site.clone(), grant.host.clone()));
+                of_attempt.hosts.insert((site.clone(), grant.host.clone()));
                 let (host, amounts) = (grant.host.clone(), grant.amounts.clone());
                 grants.push(HostGrant { site: site.clone(), host, amounts });
             }
         }
         grants.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
         let plan = Plan { start: window.start, grants, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false };
-        let standing = Standing {
+        let reservation = Reservation {
             plan,
-            parts: by_try.into_values().collect(),
+            parts: by_attempt.into_values().collect(),
             lost: BTreeMap::new(),
             repair: None,
             repairs: 0,
             failure: None,
         };
-        let kept: BTreeSet<(u32, SiteId)> = standing.bookings().into_iter().collect();
+        let kept: BTreeSet<(u32, SiteId)> = reservation.bookings().into_iter().collect();
         let mut others = BTreeSet::new();
         for (_, part) in parts {
             let attempt = numbers[&part.attempt];
@@ -122,7 +122,7 @@ impl Taken {
         let owed = others.difference(&kept).map(|(attempt, site)| Owed { site: site.clone(), attempt: *attempt });
         let owed = owed.collect();
         let names = numbers.into_iter().map(|(name, number)| (number, name.clone())).collect();
-        Ok(Taken { standing, names, owed })
+        Ok(Takeover { reservation, names, owed })
     }
 }
 
@@ -139,12 +139,12 @@ fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
     let most = by_window.into_values().max_by_key(|told| (hosts_of(told).min(request.hosts()), last_of(told)));
     let Some(mut told) = most else { return Vec::new() };
     told.sort_by(|(a_site, a), (b_site, b)| {
-        let of = |part: &'a BookedPart| (part.attempt.attempt, &part.attempt.entry_point);
+        let of = |part: &'a FoundBooking| (part.attempt.attempt, &part.attempt.entry_point);
         of(b).cmp(&of(a)).then_with(|| a_site.cmp(b_site))
     });
-    for of_try in told.chunk_by(|a, b| a.1.attempt == b.1.attempt) {
-        if hosts_of(of_try) == request.hosts() {
-            return of_try.to_vec();
+    for of_attempt in told.chunk_by(|a, b| a.1.attempt == b.1.attempt) {
+        if hosts_of(of_attempt) == request.hosts() {
+            return of_attempt.to_vec();
         }
     }
     let mut chosen: Vec<&Reported> = Vec::new();
@@ -186,7 +186,7 @@ impl RequestRecord {
     /// What the user has signed for the node that acts now, as far as this one knows.
     fn present_authorization(&self) -> Option<&Authorization> {
         let is_left = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
-        if is_left { self.handed_to.as_ref() } else { self.authorization.as_ref() }
+        if is_left { self.successor.as_ref() } else { self.authorization.as_ref() }
     }
 
     /// Whether what the user has signed for the node that acts now, as far as this one knows, is later than `other`. Words
@@ -205,14 +205,14 @@ impl RequestRecord {
 
     /// What the user has signed for the node that this one has handed the request over to.
     fn statement_of_next(&self) -> Option<RequestStatement> {
-        self.handed_to.as_ref().and_then(statement_of)
+        self.successor.as_ref().and_then(statement_of)
     }
 
     /// Which node, other than `by` that acts now, this one has handed the request over to at some time.
     #[must_use]
     pub fn former_coordinator(&self, by: &SiteId) -> Option<SiteId> {
         let next = self.statement_of_next()?.entry_point;
-        if next == *by { self.handed_over_before.clone() } else { Some(next) }
+        if next == *by { self.earlier_successor.clone() } else { Some(next) }
     }
 }
 
@@ -232,14 +232,14 @@ impl Negotiation {
     /// Whether all that was to be taken over had been given back before its sites learned of it: the user has cancelled it, or
     /// another node coordinates it.
     pub(super) fn is_nothing_left(&self) -> bool {
-        let Some(standing) = &self.record.standing else { return false };
+        let Some(reservation) = &self.record.reservation else { return false };
         let of_another = |part: &Part| self.record.taken_over.contains_key(&part.attempt);
         let is_given_back = |grant: &HostGrant| {
-            let loss = standing.lost.get(&grant.site).and_then(|lost| lost.get(&grant.host));
+            let loss = reservation.lost.get(&grant.site).and_then(|lost| lost.get(&grant.host));
             loss == Some(&Loss::TakenBack)
         };
         let is_first = self.record.taken_over.contains_key(&self.record.last_attempt);
-        is_first && standing.parts.iter().all(of_another) && standing.plan.grants.iter().all(is_given_back)
+        is_first && reservation.parts.iter().all(of_another) && reservation.plan.grants.iter().all(is_given_back)
     }
 
     /// Notifies a former coordinator of a part that it has been replaced. Sites name it in every answer; it is notified once.
@@ -262,7 +262,7 @@ impl Negotiation {
             return;
         }
         let id = self.record.id.clone();
-        let mut is_news = false;
+        let mut is_new = false;
         for other in others.iter().filter(|other| other.request == id) {
             let Some(number) = self.number_of(other) else { break };
             let key = (number, site.clone());
@@ -270,10 +270,10 @@ impl Negotiation {
             if !is_known && self.unreported.len() < UNREPORTED_MAX && self.unreported.insert(key) {
                 self.record.taken_over.insert(number, other.clone());
                 self.owe(now, number, [site.clone()]);
-                is_news = true;
+                is_new = true;
             }
         }
-        if is_news {
+        if is_new {
             self.persist(self.record.decision.clone());
             self.send_releases(now);
         }
@@ -306,15 +306,15 @@ impl Negotiation {
             return;
         }
         let is_left = matches!(self.record.decision, Decision::Closed(Outcome::HandedOver));
-        let is_known = self.record.handed_to.as_ref().is_some_and(|known| known.request == authorization.request);
+        let is_known = self.record.successor.as_ref().is_some_and(|known| known.request == authorization.request);
         if matches!(self.state, State::Closed { .. }) && (!is_left || is_known) {
             return;
         }
         let before = self.record.statement_of_next().map(|word| word.entry_point);
         if let Some(before) = before.filter(|before| before != by) {
-            self.record.handed_over_before = Some(before);
+            self.record.earlier_successor = Some(before);
         }
-        self.record.handed_to = Some(authorization.clone());
+        self.record.successor = Some(authorization.clone());
         if is_left {
             self.persist(self.record.decision.clone());
         } else {
@@ -331,7 +331,7 @@ impl Negotiation {
             word.is_some_and(|word| word.entry_point != self.entry_point && !self.record.is_later_term(&word));
         if is_shown && !matches!(self.state, State::Closed { .. }) {
             let word = Authorization { request: SignedText::clone(signed), user: None, entry_point: None };
-            self.record.handed_to = Some(word);
+            self.record.successor = Some(word);
             self.hand_over(now);
         }
         is_shown
@@ -348,7 +348,7 @@ impl Negotiation {
         for (attempt, site) in bookings {
             self.owe(now, attempt, [site]);
         }
-        self.give_another_time(now);
+        self.postpone_releases(now);
         self.watch = Watch::default();
         self.note_elapsed(now);
         self.state = State::Closed { outcome: Outcome::HandedOver };
@@ -356,8 +356,8 @@ impl Negotiation {
     }
 
     /// Puts the releases off until the node that acts now has had time to reach all sites.
-    pub(super) fn give_another_time(&mut self, now: Now) {
-        let at = now.monotonic + Millis(TIME_FOR_ANOTHER.saturating_mul(self.settings.lost_after.0));
+    pub(super) fn postpone_releases(&mut self, now: Now) {
+        let at = now.monotonic + Millis(SUCCESSOR_PATIENCE.saturating_mul(self.settings.lost_after.0));
         for release in self.releases.values_mut() {
             release.next_at = release.next_at.max(at);
         }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    losses_tests::{LOST, booked, host, standing},
+    losses_tests::{LOST, booked, host, reserved},
     tests::{Run, at, site, version},
     *,
 };
 use crate::{
     amount::Amount,
     ids::RequestId,
-    protocol::{AttemptStatus, BookedPart, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
+    protocol::{AttemptStatus, FoundBooking, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     resources::{Amounts, ResourceName},
     time::{Time, Window},
     trust::SignedText,
@@ -18,17 +18,17 @@ use crate::{
 
 #[test]
 fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
-    let original = standing();
-    let Some(Decision::Stands { plan, .. }) = Some(original.negotiation.record().decision.clone()) else { panic!() };
+    let original = reserved();
+    let Some(Decision::Reserved { plan, .. }) = Some(original.negotiation.record().decision.clone()) else { panic!() };
     let record = super::tests::record();
     let statement = std::sync::Arc::new(record.authorization.clone().unwrap().request);
     let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
     let window = Window { start: plan.start, end: plan.start + record.request.duration() };
     let grants = vec![crate::protocol::Grant { host: host(), amounts: plan.grants[0].amounts.clone() }];
     let participants = vec![site("a"), site("b")];
-    let part = BookedPart { attempt: old.clone(), window, grants, participants, statement };
+    let part = FoundBooking { attempt: old.clone(), window, grants, participants, statement };
     let taken = record.clone().take_over(&heard(&[(site("a"), part)])).unwrap();
-    assert_eq!(record.take_over(&Heard::default()), Err(TakeOverError::Nothing));
+    assert_eq!(record.take_over(&LookupAnswers::default()), Err(TakeOverError::Nothing));
 
     let mut run = Run::new(taken, true);
     assert_eq!(
@@ -90,7 +90,7 @@ fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
     run.inspected(3, "a", acknowledged(true));
     assert!(matches!(run.negotiation.stage(), Stage::Confirming(_)), "b may still give its part back");
     run.inspected(3, "b", acknowledged(true));
-    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)));
+    assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)));
 }
 
 #[test]
@@ -103,15 +103,15 @@ fn a_node_that_has_its_own_attempt_back_knows_it_by_its_name() {
     assert_eq!(record.status_of(&site("e"), &name, &site("c")), AttemptStatus::Aborted, "it has no part in it");
 }
 
-fn heard(parts: &[(SiteId, BookedPart)]) -> Heard {
-    Heard { parts: parts.to_vec(), ..Heard::default() }
+fn heard(parts: &[(SiteId, FoundBooking)]) -> LookupAnswers {
+    LookupAnswers { parts: parts.to_vec(), ..LookupAnswers::default() }
 }
 
-fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amount: u64) -> (SiteId, BookedPart) {
+fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amount: u64) -> (SiteId, FoundBooking) {
     let record = super::tests::record();
     let statement = std::sync::Arc::new(record.authorization.unwrap().request);
     let amounts = Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))]);
-    let part = BookedPart {
+    let part = FoundBooking {
         attempt: AttemptId { entry_point: site(entry_point), request: record.id, attempt },
         window: Window { start: Time(6_000), end: Time(6_060) },
         grants: vec![crate::protocol::Grant { host: host(), amounts }],
@@ -123,10 +123,10 @@ fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amou
 
 #[test]
 fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_over() {
-    let taken = |parts: &[(SiteId, BookedPart)]| {
+    let taken = |parts: &[(SiteId, FoundBooking)]| {
         let record = super::tests::record().take_over(&heard(parts)).unwrap();
         let kept: Vec<String> =
-            record.standing.unwrap().plan.grants.iter().map(|grant| grant.site.to_string()).collect();
+            record.reservation.unwrap().plan.grants.iter().map(|grant| grant.site.to_string()).collect();
         let owed: Vec<String> = record.owed.iter().map(|owed| owed.site.to_string()).collect();
         (kept.join(" "), owed.join(" "))
     };
@@ -154,7 +154,7 @@ fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_o
 fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
     let names = |names: &[&str]| names.iter().map(|name| site(name)).collect::<BTreeSet<_>>();
     let parts = vec![told("a", "e", 3, &["a", "b"], 750), told("c", "e", 2, &["c"], 750)];
-    let heard = Heard { parts, coordinating: names(&["a", "d", "e", "f"]), silent: names(&["b", "f", "s"]) };
+    let heard = LookupAnswers { parts, coordinating: names(&["a", "d", "e", "f"]), silent: names(&["b", "f", "s"]) };
     let record = super::tests::record().take_over(&heard).unwrap();
     let owed = |record: &RequestRecord, name: &str| {
         let of_site = record.owed.iter().filter(|owed| owed.site == site(name));
@@ -182,7 +182,8 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
     assert!(!run.negotiation.releases.contains_key(&(last, site("d"))), "it has heard");
 
     let many = (0..1_000).map(|number| site(&format!("s{number:03}"))).collect();
-    let heard = Heard { parts: vec![told("a", "e", 1, &["a"], 750)], coordinating: names(&["z"]), silent: many };
+    let heard =
+        LookupAnswers { parts: vec![told("a", "e", 1, &["a"], 750)], coordinating: names(&["z"]), silent: many };
     let record = super::tests::record().take_over(&heard).unwrap();
     assert_eq!((record.owed.len(), owed(&record, "z").len()), (257, 1), "e as well, and z before silent ones");
 }
@@ -228,7 +229,7 @@ fn what_nobody_had_told_of_is_taken_over_and_given_back() {
 
 #[test]
 fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
-    let mut run = standing();
+    let mut run = reserved();
     let record = run.negotiation.record().clone();
     let said = |run: &mut Run, user: u64, id: &RequestId| {
         let authorization = crate::trust::testing::authorize(user, &site("f"), id, &record.request).into();
@@ -237,7 +238,7 @@ fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
     };
     said(&mut run, 2, &record.id);
     said(&mut run, 1, &RequestId::new("other").unwrap());
-    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)), "not the user's word, or not about this");
+    assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "not the user's word, or not about this");
     said(&mut run, 1, &record.id);
     assert_eq!(run.wanted(), ["write closed, owed 2"]);
     assert_eq!(run.status(1, "a"), AttemptStatus::Unknown, "the other node may be about to ask it");
@@ -260,19 +261,19 @@ fn word(user: u64, node: &str, record: &RequestRecord) -> Arc<SignedText> {
 
 #[test]
 fn a_node_lets_go_only_when_a_site_shows_a_later_word_of_the_user() {
-    let record = standing().negotiation.record().clone();
+    let record = reserved().negotiation.record().clone();
     let other = RequestRecord { id: RequestId::new("other").unwrap(), ..record.clone() };
     let mut forged = word(1, "d", &record);
     Arc::make_mut(&mut forged).text = word(1, "f", &record).text.clone();
     let lies = [word(2, "f", &record), word(1, "f", &other), word(1, "d", &record), word(1, "e", &record), forged];
     let says = |word: &Arc<SignedText>| super::tests::refused(RefusalReason::HandedOver(word.clone()));
     for lie in &lies {
-        let mut run = standing();
+        let mut run = reserved();
         run.negotiation.handle(at(50), Event::Check, &mut ());
         run.inspected(51, "a", Ok(says(lie)));
-        assert!(matches!(run.negotiation.stage(), Stage::Stands(_)), "{lie:?}");
+        assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "{lie:?}");
     }
-    let mut run = standing();
+    let mut run = reserved();
     run.negotiation.handle(at(50), Event::Check, &mut ());
     run.inspected(51, "a", Ok(says(&word(1, "f", &record))));
     assert!(matches!(run.negotiation.stage(), Stage::Closed { outcome: Outcome::HandedOver, .. }));
@@ -289,7 +290,7 @@ fn a_node_lets_go_only_when_a_site_shows_a_later_word_of_the_user() {
 
 #[test]
 fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
-    let mut run = standing();
+    let mut run = reserved();
     run.cancel();
     let mut asked = 0;
     for now in 10..200 {
@@ -323,7 +324,7 @@ fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() 
     assert_eq!(taken.later_authorization(&word(2, "d")), None, "another user's word is for the ledger to refuse");
     taken.decision = Decision::Closed(Outcome::HandedOver);
     assert_eq!(taken.later_authorization(&word(1, "d")), None, "it does not act any more");
-    taken.handed_to = Some(word(1, "f"));
+    taken.successor = Some(word(1, "f"));
     assert_eq!(taken.later_authorization(&word(1, "e")), Some(word(1, "f").request.into()), "and remembers who does");
     assert_eq!(taken.later_authorization(&word(1, "g")), None);
     assert_eq!(taken.former_coordinator(&site("g")), Some(site("f")), "g must tell f, however late it comes");
@@ -331,7 +332,7 @@ fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() 
 
 #[test]
 fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_now() {
-    let mut run = standing();
+    let mut run = reserved();
     let record = run.negotiation.record().clone();
     for name in ["f", "g"] {
         let authorization = crate::trust::testing::authorize(1, &site(name), &record.id, &record.request).into();

@@ -69,7 +69,7 @@ impl Run {
     }
 
     /// Both sites have confirmed.
-    fn standing() -> Run {
+    fn reserved() -> Run {
         let mut run = Run::confirming();
         run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
         run.answer("b", Purpose::Confirm, SiteAnswer::Confirmed { version: version(8) });
@@ -152,7 +152,7 @@ impl Run {
                 let decision = match &record.decision {
                     Decision::Open => "open",
                     Decision::Commit { .. } => "commit",
-                    Decision::Stands { .. } => "stands",
+                    Decision::Reserved { .. } => "reserved",
                     Decision::Closed(_) => "closed",
                 };
                 format!("write {decision}, owed {}", record.owed.len())
@@ -190,8 +190,8 @@ fn when_all_goes_well_the_decision_is_written_before_the_confirms_and_the_end_be
     run.answer("b", Purpose::Confirm, SiteAnswer::Confirmed { version: version(8) });
     assert!(run.wanted().is_empty() && matches!(run.negotiation.stage(), Stage::Confirming(_)));
     run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
-    assert_eq!(run.wanted(), ["write stands, owed 0", "Settle 1 a", "Settle 1 b"]);
-    assert!(matches!(run.negotiation.stage(), Stage::Stands(_)) && run.negotiation.is_quiet());
+    assert_eq!(run.wanted(), ["write reserved, owed 0", "Settle 1 a", "Settle 1 b"]);
+    assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)) && run.negotiation.is_quiet());
 }
 
 #[test]
@@ -313,9 +313,9 @@ fn after_a_crash_a_decided_try_is_confirmed_again_and_an_open_request_starts_aga
     assert_eq!(run.wanted(), ["Confirm 1 a held in 7", "Confirm 1 b held in 8"]);
     assert_eq!(run.status(1, "a"), AttemptStatus::Confirmed);
 
-    let stands = Run::standing().negotiation.record().clone();
+    let stands = Run::reserved().negotiation.record().clone();
     let run = Run::new(stands, true);
-    assert!(run.wanted().is_empty() && matches!(run.negotiation.stage(), Stage::Stands(_)));
+    assert!(run.wanted().is_empty() && matches!(run.negotiation.stage(), Stage::Reserved(_)));
 
     let run = Run::new(record(), true);
     assert_eq!(run.wanted(), ["write open, owed 0", "find, without {}"]);
@@ -341,7 +341,7 @@ fn two_crashes_in_a_row_never_give_out_the_number_of_a_try_twice() {
 
 #[test]
 fn owed_releases_survive_a_crash_and_stay_on_record_until_acknowledged() {
-    let mut run = Run::standing();
+    let mut run = Run::reserved();
     run.cancel();
     let mut run = Run::new(run.negotiation.record().clone(), true);
     assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
@@ -358,7 +358,7 @@ fn a_cancel_is_on_disk_before_any_site_is_told_in_every_state() {
     let mut finding = Run::new(record(), false);
     finding.cancel();
     assert_eq!(finding.wanted(), ["write closed, owed 0"]);
-    for (mut run, stood) in [(Run::holding(), false), (Run::confirming(), true), (Run::standing(), true)] {
+    for (mut run, stood) in [(Run::holding(), false), (Run::confirming(), true), (Run::reserved(), true)] {
         run.cancel();
         assert_eq!(run.wanted(), ["write closed, owed 2", "Release 1 a", "Release 1 b"]);
         assert_eq!(run.status(1, "a"), AttemptStatus::Aborted);

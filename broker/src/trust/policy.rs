@@ -32,7 +32,7 @@ pub struct OwnerPolicy {
     /// For users whose credential says nothing else.
     pub limits: Limits,
     /// Whether the rest of the grid is told of each reservation who has made it; without that it sees how much is free.
-    pub tells_bookings: bool,
+    pub publishes_bookings: bool,
 }
 
 impl Default for OwnerPolicy {
@@ -50,7 +50,7 @@ impl Default for OwnerPolicy {
                 max_host_hours: None,
                 max_reach_s: None,
             },
-            tells_bookings: true,
+            publishes_bookings: true,
         }
     }
 }

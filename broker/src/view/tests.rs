@@ -127,17 +127,17 @@ proptest! {
                 Message::Update { from, count } => {
                     let update = history.update(from, count);
                     newest_heard = newest_heard.max(end_of(&update).change);
-                    view.hear_update(&update, Millis(1));
+                    view.receive_update(&update, Millis(1));
                 }
                 Message::Snapshot(version) => {
                     let snapshot = history.snapshots[version.min(last)].clone();
                     newest_heard = newest_heard.max(snapshot.version.change);
-                    view.hear_snapshot(snapshot, Millis(1));
+                    view.receive_snapshot(snapshot, Millis(1));
                 }
                 Message::Version(version) => {
                     let version = history.snapshots[version.min(last)].version;
                     newest_heard = newest_heard.max(version.change);
-                    view.hear_version(version, Millis(1));
+                    view.receive_version(version, Millis(1));
                 }
             }
             if let Schedules::Known(known) = view.schedules() {
@@ -146,7 +146,7 @@ proptest! {
                 prop_assert_eq!(known.has_gap, known.version.change < newest_heard);
             }
         }
-        view.hear_snapshot(history.snapshots[last].clone(), Millis(2));
+        view.receive_snapshot(history.snapshots[last].clone(), Millis(2));
         prop_assert!(view.fresh_schedules(Millis(2), Millis(0)).is_some(), "one fetch of the latest repairs everything");
     }
 }
@@ -155,16 +155,16 @@ proptest! {
 fn a_restarted_site_is_asked_again_and_its_old_changes_are_ignored() {
     let history = history(&[(0, 0, 1, false), (1, 5, 2, false)]);
     let mut view = new_view();
-    view.hear_snapshot(history.snapshots[2].clone(), Millis(1));
+    view.receive_snapshot(history.snapshots[2].clone(), Millis(1));
     let restarted = LedgerVersion { incarnation: 6, change: 0 };
-    assert_eq!(view.hear_version(restarted, Millis(2)), Heard::Gap);
+    assert_eq!(view.receive_version(restarted, Millis(2)), Received::Gap);
     assert!(view.fresh_schedules(Millis(2), Millis(100)).is_none());
     assert_eq!(
-        view.hear_snapshot(ScheduleSnapshot { version: restarted, ..history.snapshots[0].clone() }, Millis(3)),
-        Heard::Applied
+        view.receive_snapshot(ScheduleSnapshot { version: restarted, ..history.snapshots[0].clone() }, Millis(3)),
+        Received::Applied
     );
-    assert_eq!(view.hear_update(&history.update(0, 2), Millis(4)), Heard::Old);
-    assert_eq!(view.hear_snapshot(history.snapshots[2].clone(), Millis(4)), Heard::Old);
+    assert_eq!(view.receive_update(&history.update(0, 2), Millis(4)), Received::Old);
+    assert_eq!(view.receive_snapshot(history.snapshots[2].clone(), Millis(4)), Received::Old);
     assert!(view.fresh_schedules(Millis(4), Millis(100)).is_some());
 }
 
@@ -172,12 +172,12 @@ fn a_restarted_site_is_asked_again_and_its_old_changes_are_ignored() {
 fn a_site_that_contradicts_itself_is_not_believed() {
     let history = history(&[(0, 0, 1, false)]);
     let mut view = new_view();
-    view.hear_snapshot(history.snapshots[0].clone(), Millis(1));
+    view.receive_snapshot(history.snapshots[0].clone(), Millis(1));
     let mut lie = history.update(0, 1);
     lie.changes[0].kind = ChangeKind::Removed;
-    assert_eq!(view.hear_update(&lie, Millis(2)), Heard::Gap);
+    assert_eq!(view.receive_update(&lie, Millis(2)), Received::Gap);
     assert!(view.fresh_schedules(Millis(2), Millis(100)).is_none());
-    assert_eq!(view.hear_snapshot(history.snapshots[1].clone(), Millis(3)), Heard::Applied);
+    assert_eq!(view.receive_snapshot(history.snapshots[1].clone(), Millis(3)), Received::Applied);
 }
 
 #[test]
@@ -185,18 +185,18 @@ fn numbers_at_the_end_of_their_range_do_no_harm() {
     let mut view = new_view();
     let mut snapshot = history(&[]).snapshots.remove(0);
     snapshot.version.change = u64::MAX;
-    view.hear_snapshot(snapshot, Millis(1));
+    view.receive_snapshot(snapshot, Millis(1));
     let mut update = history(&[(0, 0, 1, false)]).update(0, 1);
     update.from.change = u64::MAX;
-    view.hear_update(&update, Millis(2));
+    view.receive_update(&update, Millis(2));
 }
 
 #[test]
 fn only_newer_adverts_count_and_time_to_live_is_renewed() {
     let mut view = new_view();
-    assert_eq!(view.hear_advert(advert(1), Millis(5), Millis(60_000)), Heard::Old);
+    assert_eq!(view.receive_advert(advert(1), Millis(5), Millis(60_000)), Received::Old);
     assert_eq!(view.expires(), Millis(60_000));
-    assert_eq!(view.hear_advert(advert(2), Millis(5), Millis(60_000)), Heard::Applied);
+    assert_eq!(view.receive_advert(advert(2), Millis(5), Millis(60_000)), Received::Applied);
     assert_eq!(view.expires(), Millis(60_005));
 }
 
@@ -204,8 +204,8 @@ fn only_newer_adverts_count_and_time_to_live_is_renewed() {
 fn an_empty_update_confirms_the_present_version_and_reveals_a_gap() {
     let history = history(&[(0, 0, 1, false)]);
     let mut view = new_view();
-    view.hear_snapshot(history.snapshots[0].clone(), Millis(1));
-    assert_eq!(view.hear_update(&history.update(0, 0), Millis(50)), Heard::Applied);
+    view.receive_snapshot(history.snapshots[0].clone(), Millis(1));
+    assert_eq!(view.receive_update(&history.update(0, 0), Millis(50)), Received::Applied);
     assert!(view.fresh_schedules(Millis(60), Millis(10)).is_some());
-    assert_eq!(view.hear_update(&history.update(1, 0), Millis(70)), Heard::Gap);
+    assert_eq!(view.receive_update(&history.update(1, 0), Millis(70)), Received::Gap);
 }

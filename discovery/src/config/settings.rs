@@ -12,7 +12,7 @@ use broker::{
 use libp2p::Multiaddr;
 
 use super::{grid_id::GridId, intervals::Intervals, limits::Limits};
-use crate::membership::{Everybody, Membership};
+use crate::membership::{Members, OpenGrid};
 
 /// What carries the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,7 +61,7 @@ pub struct DiscoveryConfig {
     /// The source of this site's schedules.
     pub schedules: Arc<dyn ScheduleSource>,
     /// The check of which sites belong to the grid.
-    pub membership: Arc<dyn Membership>,
+    pub membership: Arc<dyn Members>,
 }
 
 /// A schedule confirmed longer ago than this is fetched again before a node plans on it.
@@ -93,7 +93,7 @@ impl DiscoveryConfig {
             limits: Limits::default(),
             intervals: Intervals::default(),
             schedules,
-            membership: Arc::new(Everybody),
+            membership: Arc::new(OpenGrid),
         }
     }
 

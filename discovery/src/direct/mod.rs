@@ -4,7 +4,7 @@ mod asks;
 mod dial_backs;
 pub(crate) mod doorkeeper;
 pub(crate) mod inbound;
-pub(crate) mod reach;
+pub(crate) mod reachability;
 pub(crate) mod schedules;
 mod serving;
 

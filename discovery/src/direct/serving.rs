@@ -19,7 +19,7 @@ use crate::{
     config::HEAVY_ANSWER,
     counters::Counter,
     identity::peer_of_site,
-    membership::Membership,
+    membership::Members,
     shared::Shared,
     wire::{ANSWER_BYTES_MAX, WireAnswer, WireRequest},
 };
@@ -124,14 +124,14 @@ impl Serving {
                 });
                 page.map(|page| page.unwrap_or(WireAnswer::Busy)).boxed()
             }
-            WireRequest::Reach => {
+            WireRequest::DialBack => {
                 let now = self.shared.clock.now();
                 let outcome = peer_of_site(&from).and_then(|peer| self.dial_backs.ask(peer, now));
                 let Some(outcome) = outcome else {
                     self.shared.count(Counter::AsksInBusy);
                     return Some((channel, WireAnswer::Busy));
                 };
-                outcome.map(|outcome| outcome.ok().flatten().map_or(WireAnswer::Busy, WireAnswer::Reached)).boxed()
+                outcome.map(|outcome| outcome.ok().flatten().map_or(WireAnswer::Busy, WireAnswer::DialedBack)).boxed()
             }
         };
         let patience = self.shared.config.intervals.request;
@@ -158,7 +158,7 @@ fn site_is_busy() -> WireAnswer {
 }
 
 /// The revocations from number `from` on that fit into an answer, and how many there are in all.
-fn revocations_page(membership: &dyn Membership, from: u32) -> (Vec<Vec<u8>>, u32) {
+fn revocations_page(membership: &dyn Members, from: u32) -> (Vec<Vec<u8>>, u32) {
     let all = membership.revocations();
     let total = u32::try_from(all.len()).unwrap_or(u32::MAX);
     let mut bytes = 0;

@@ -1,7 +1,7 @@
 //! The membership of sites, which the node checks, since this crate knows no credentials.
 //!
 //! A site shows a credential and a digest of its revocations in every advert. Invariant: nothing of a site that
-//! [`Membership::is_member`] refuses is believed, stored or passed on; credentials are opaque here and bounded in size.
+//! [`Members::is_member`] refuses is believed, stored or passed on; credentials are opaque here and bounded in size.
 
 use broker::ids::SiteId;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ pub const CREDENTIAL_BYTES_MAX: usize = 8 * 1024;
 
 /// Checks which sites belong to the grid. The task that owns the swarm calls it, so it must not wait: a look-up of an
 /// earlier check is fine, and so are the few signatures of a site's first credential.
-pub trait Membership: Send + Sync + 'static {
+pub trait Members: Send + Sync + 'static {
     /// Whether the grid is closed: only sites with a credential belong, and only they are served schedules.
     fn is_closed(&self) -> bool;
 
@@ -34,9 +34,9 @@ pub trait Membership: Send + Sync + 'static {
 
 /// An open grid: every site belongs, nothing is shown or revoked.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Everybody;
+pub struct OpenGrid;
 
-impl Membership for Everybody {
+impl Members for OpenGrid {
     fn is_closed(&self) -> bool {
         false
     }

@@ -162,16 +162,16 @@ async fn others_say_whether_they_can_reach_this_node() {
     // The others may or may not be connected with each other; a is with all.
     let tells = |node: &Node| {
         let (discovery, site) = (node.discovery.clone(), a.discovery.site_id().clone());
-        async move { discovery.core().request(&site, WireRequest::Reach, Millis(5000)).await.unwrap() }
+        async move { discovery.core().request(&site, WireRequest::DialBack, Millis(5000)).await.unwrap() }
     };
-    assert!(matches!(tells(&b).await, WireAnswer::Reached(true)));
-    assert!(matches!(tells(&wrong).await, WireAnswer::Reached(false)));
-    assert!(matches!(tells(&stolen).await, WireAnswer::Reached(false)));
+    assert!(matches!(tells(&b).await, WireAnswer::DialedBack(true)));
+    assert!(matches!(tells(&wrong).await, WireAnswer::DialedBack(false)));
+    assert!(matches!(tells(&stolen).await, WireAnswer::DialedBack(false)));
     assert!(matches!(tells(&b).await, WireAnswer::Busy), "not again so soon");
     let told = node(&known).await;
     told.discovery.publish_advert("y".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
     let site = told.discovery.site_id();
     eventually("all know it", || [&a, &b].iter().all(|one| one.discovery.view().knows(site))).await;
-    let reach = told.discovery.ask_reach().await;
+    let reach = told.discovery.ask_reachability().await;
     assert!(reach.asked > 0 && reach.reached == reach.asked, "{reach:?}");
 }

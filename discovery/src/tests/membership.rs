@@ -9,31 +9,31 @@ use std::{
 };
 
 use super::*;
-use crate::membership::Membership;
+use crate::membership::Members;
 
 /// Sites that show this credential belong, until they are named in a revocation.
 const CREDENTIAL: &[u8] = b"member";
 
 #[derive(Default)]
-struct Members {
+struct TestMembers {
     shows: Vec<u8>,
     revoked: Mutex<BTreeSet<Vec<u8>>>,
     digest: AtomicU64,
 }
 
-impl Members {
-    fn showing(credential: &[u8]) -> Arc<Members> {
-        Arc::new(Members { shows: credential.to_vec(), ..Members::default() })
+impl TestMembers {
+    fn showing(credential: &[u8]) -> Arc<TestMembers> {
+        Arc::new(TestMembers { shows: credential.to_vec(), ..TestMembers::default() })
     }
 
     fn revoke(&self, site: &[u8]) -> bool {
-        let is_news = self.revoked.lock().unwrap().insert(site.to_vec());
-        self.digest.fetch_add(u64::from(is_news), Ordering::Relaxed);
-        is_news
+        let is_new = self.revoked.lock().unwrap().insert(site.to_vec());
+        self.digest.fetch_add(u64::from(is_new), Ordering::Relaxed);
+        is_new
     }
 }
 
-impl Membership for Members {
+impl Members for TestMembers {
     fn is_closed(&self) -> bool {
         true
     }
@@ -54,7 +54,7 @@ impl Membership for Members {
     }
 }
 
-async fn member(bootstrap: &[Multiaddr], members: &Arc<Members>) -> Node {
+async fn member(bootstrap: &[Multiaddr], members: &Arc<TestMembers>) -> Node {
     let membership = Arc::clone(members);
     node_with(bootstrap, move |config| config.membership = membership).await
 }
@@ -65,9 +65,9 @@ fn offer(node: &Node, name: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_shows_no_credential_is_not_believed_by_anybody() {
-    let first = member(&[], &Members::showing(CREDENTIAL)).await;
+    let first = member(&[], &TestMembers::showing(CREDENTIAL)).await;
     let bootstrap = first.discovery.listen_addresses();
-    let second = member(&bootstrap, &Members::showing(CREDENTIAL)).await;
+    let second = member(&bootstrap, &TestMembers::showing(CREDENTIAL)).await;
     // It believes everybody itself, as a node that takes the grid for an open one does.
     let stranger = node(&bootstrap).await;
     for (node, name) in [(&first, "a"), (&second, "b"), (&stranger, "x")] {
@@ -86,17 +86,17 @@ async fn who_shows_no_credential_is_not_believed_by_anybody() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schedules_are_shown_to_whoever_shows_a_credential_when_asked_for_it_and_to_nobody_else() {
-    let silent = |members: Arc<Members>| {
+    let silent = |members: Arc<TestMembers>| {
         move |config: &mut DiscoveryConfig| {
             config.gossip = false;
             config.membership = members;
         }
     };
-    let first = node_with(&[], silent(Members::showing(CREDENTIAL))).await;
+    let first = node_with(&[], silent(TestMembers::showing(CREDENTIAL))).await;
     offer(&first, "a");
     let bootstrap = first.discovery.listen_addresses();
-    let second = node_with(&bootstrap, silent(Members::showing(CREDENTIAL))).await;
-    let stranger = node_with(&bootstrap, silent(Members::showing(b"forged"))).await;
+    let second = node_with(&bootstrap, silent(TestMembers::showing(CREDENTIAL))).await;
+    let stranger = node_with(&bootstrap, silent(TestMembers::showing(b"forged"))).await;
     offer(&second, "b");
     offer(&stranger, "x");
     // Believes the first one's credential, and asks for its schedules as any node would.
@@ -118,7 +118,7 @@ async fn schedules_are_shown_to_whoever_shows_a_credential_when_asked_for_it_and
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revocation_reaches_everybody_and_expels_the_site() {
-    let all: Vec<_> = (0..4).map(|_| Members::showing(CREDENTIAL)).collect();
+    let all: Vec<_> = (0..4).map(|_| TestMembers::showing(CREDENTIAL)).collect();
     let first = member(&[], &all[0]).await;
     let bootstrap = first.discovery.listen_addresses();
     let mut nodes = vec![first];

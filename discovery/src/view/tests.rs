@@ -37,7 +37,7 @@ fn view_of(limits: (usize, usize)) -> SharedView {
     SharedView::new(site("own"), limits, wanted, Arc::new(Counters::default()))
 }
 
-fn receive(view: &SharedView, name: &str, sequence: u64, remaining: u64) -> Heard {
+fn receive(view: &SharedView, name: &str, sequence: u64, remaining: u64) -> Received {
     view.receive_advert(advert(name, sequence, 60), name.as_bytes(), Millis(0), Millis(remaining))
 }
 
@@ -66,11 +66,11 @@ fn the_site_that_expires_first_is_evicted_but_never_the_own() {
 fn a_departed_site_returns_only_with_a_later_advert() {
     let view = view(10);
     receive(&view, "a", 5, 60_000);
-    assert_eq!(view.receive_advert(advert("a", 7, 0), b"", Millis(0), Millis(1)), Heard::Applied);
+    assert_eq!(view.receive_advert(advert("a", 7, 0), b"", Millis(0), Millis(1)), Received::Applied);
     assert!(!view.knows(&site("a")));
-    assert_eq!(receive(&view, "a", 6, 60_000), Heard::Old);
+    assert_eq!(receive(&view, "a", 6, 60_000), Received::Old);
     assert!(!view.knows(&site("a")));
-    assert_eq!(receive(&view, "a", 8, 60_000), Heard::Applied);
+    assert_eq!(receive(&view, "a", 8, 60_000), Received::Applied);
     assert_eq!(view.host_count(), 1);
 }
 
@@ -158,7 +158,7 @@ fn in_a_large_grid_new_sites_wait_until_they_are_asked_in_turn() {
     assert_eq!(view.any_unknown(), Some(site("c")));
     let update =
         ScheduleUpdate { site: site("c"), from: LedgerVersion { incarnation: 1, change: 3 }, changes: Vec::new() };
-    assert_eq!(view.receive_update(&update, Millis(0)), Heard::Gap);
+    assert_eq!(view.receive_update(&update, Millis(0)), Received::Gap);
     assert!(!wanted("c"), "nor are they asked because they have changed");
     view.receive_snapshot(snapshot("c", 4), Millis(0));
     assert_eq!(view.any_unknown(), None);

@@ -30,7 +30,7 @@ pub enum WireRequest {
         from: u32,
     },
     /// Whether the asked site can open a connection to the asker, at the addresses in the asker's advert.
-    Reach,
+    DialBack,
 }
 
 /// The answer.
@@ -61,7 +61,7 @@ pub enum WireAnswer {
         total: u32,
     },
     /// Whether a connection to the asker could be opened.
-    Reached(bool),
+    DialedBack(bool),
 }
 
 /// All schedules of a site. Its list of hosts is bounded while it is read: a host that takes three bytes on the wire

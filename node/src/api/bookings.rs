@@ -205,7 +205,7 @@ impl BookingQuery {
         let mut views: BTreeMap<(&SiteId, &RequestId), BookingView> = BTreeMap::new();
         for snapshot in ended {
             let record = &snapshot.record;
-            let Some(plan) = snapshot.stage.standing_plan() else { continue };
+            let Some(plan) = snapshot.stage.reserved_plan() else { continue };
             let window = Window::starting(plan.start, record.request.duration());
             if !self.wants(window, &record.user) {
                 continue;

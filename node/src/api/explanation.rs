@@ -2,7 +2,7 @@
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{ReportedAnswer, Round, RoundOutcome, SiteReport, Try},
+    negotiation::{AttemptReport, ReportedAnswer, Round, RoundOutcome, SiteReport},
     plan::CutCounts,
     time::Time,
 };
@@ -74,7 +74,7 @@ pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String
         state: state_of(snapshot, parts, now_ms),
         reason: reason_of(&snapshot.stage, &name_of),
         rounds: record.history.rounds.iter().map(round_view).collect(),
-        attempts: record.history.tries.iter().map(|one| attempt_view(one, &name_of)).collect(),
+        attempts: record.history.attempts.iter().map(|one| attempt_view(one, &name_of)).collect(),
     }
 }
 
@@ -110,7 +110,7 @@ fn cut_view(cut: &CutCounts) -> Vec<CutView> {
     views
 }
 
-fn attempt_view(one: &Try, name_of: &impl Fn(&SiteId) -> String) -> AttemptView {
+fn attempt_view(one: &AttemptReport, name_of: &impl Fn(&SiteId) -> String) -> AttemptView {
     let site_view = |report: &SiteReport| {
         let (answer, detail) = match &report.answer {
             ReportedAnswer::Asked => ("asked", None),

@@ -14,7 +14,7 @@ use broker::{
     trust::PublicKey,
     view::Schedules,
 };
-use discovery::{BannedPeer, Reach};
+use discovery::{BannedPeer, Reachability};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -108,7 +108,7 @@ pub struct ReachView {
 /// Asks some connected sites to open a connection to this node; takes up to eight seconds.
 #[utoipa::path(get, path = "/reach", tag = "grid", responses((status = 200, description = "Done", body = ReachView)))]
 pub async fn test_reach(State(state): State<Arc<ApiState>>) -> Json<ReachView> {
-    let Reach { asked, reached } = state.discovery.ask_reach().await;
+    let Reachability { asked, reached } = state.discovery.ask_reachability().await;
     Json(ReachView { asked, reached })
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    negotiation::{Failure, Loss, Outcome, RequestRecord, Standing},
+    negotiation::{Failure, Loss, Outcome, RequestRecord, Reservation},
     plan::{Plan, Reason},
     request::Request,
     resources::Amounts,
@@ -226,7 +226,7 @@ impl RequestView {
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,
-            hosts: hosts_of(plan, standing_of(&snapshot.stage), record, &words_of),
+            hosts: hosts_of(plan, lost_hosts_of(&snapshot.stage), record, &words_of),
         });
         let elapsed_ms =
             if snapshot.stage.is_under_way() { now_ms.saturating_sub(record.submitted_ms) } else { record.elapsed_ms };
@@ -239,7 +239,7 @@ impl RequestView {
             revision: snapshot.revision,
             submitted_ms: record.submitted_ms,
             elapsed_ms,
-            attempts: record.history.tries.len(),
+            attempts: record.history.attempts.len(),
             conflicts: record.history.conflicts,
             request: record.request.clone(),
             reservation,
@@ -262,16 +262,16 @@ fn extension_view(part: &Snapshot, now_ms: u64) -> Extension {
     }
 }
 
-fn standing_of(stage: &ShownStage) -> Option<&Standing> {
+fn lost_hosts_of(stage: &ShownStage) -> Option<&Reservation> {
     match stage {
-        ShownStage::Degraded { standing, .. } => Some(standing),
+        ShownStage::Degraded { reservation, .. } => Some(reservation),
         _ => None,
     }
 }
 
 fn hosts_of(
     plan: &Plan,
-    standing: Option<&Standing>,
+    reservation: Option<&Reservation>,
     record: &RequestRecord,
     words_of: impl Fn(&SiteId) -> SiteWords,
 ) -> Vec<ReservedHost> {
@@ -284,7 +284,7 @@ fn hosts_of(
             host: grant.host.clone(),
             amounts: grant.amounts.clone(),
             contact: words.contact.as_ref().map(fill),
-            lost: standing.and_then(|standing| standing.lost.get(&grant.site)?.get(&grant.host).copied()),
+            lost: reservation.and_then(|reservation| reservation.lost.get(&grant.site)?.get(&grant.host).copied()),
         }
     };
     plan.grants.iter().map(view).collect()
@@ -297,13 +297,13 @@ pub fn state_of(snapshot: &Snapshot, parts: &[Snapshot], now_ms: u64) -> Request
         ShownStage::Planning | ShownStage::BackingOff => RequestState::Planning,
         ShownStage::Holding(_) => RequestState::Holding,
         ShownStage::Confirming(_) => RequestState::Confirming,
-        ShownStage::Stands(_) | ShownStage::Degraded { .. }
+        ShownStage::Reserved(_) | ShownStage::Degraded { .. }
             if end_with(snapshot, parts).is_some_and(|end| end <= now) =>
         {
             RequestState::Ended
         }
-        ShownStage::Stands(plan) if now < plan.start => RequestState::Confirmed,
-        ShownStage::Stands(_) => RequestState::Active,
+        ShownStage::Reserved(plan) if now < plan.start => RequestState::Confirmed,
+        ShownStage::Reserved(_) => RequestState::Active,
         ShownStage::Degraded { is_rebrokering: true, .. } => RequestState::Rebrokering,
         ShownStage::Degraded { .. } => RequestState::Degraded,
         ShownStage::Closed { outcome, releasing } => match outcome {
@@ -325,7 +325,7 @@ fn phase_of(stage: &ShownStage) -> Option<WorkPhase> {
     match stage {
         ShownStage::Planning | ShownStage::BackingOff => Some(WorkPhase::Find),
         ShownStage::Holding(_) | ShownStage::Confirming(_) => Some(WorkPhase::Reserve),
-        ShownStage::Stands(_) | ShownStage::Degraded { .. } | ShownStage::Closed { .. } => None,
+        ShownStage::Reserved(_) | ShownStage::Degraded { .. } | ShownStage::Closed { .. } => None,
     }
 }
 
@@ -334,7 +334,7 @@ fn phase_of(stage: &ShownStage) -> Option<WorkPhase> {
 pub fn reason_of(stage: &ShownStage, name_of: impl Fn(&SiteId) -> String) -> Option<ReasonView> {
     let outcome = match stage {
         ShownStage::Closed { outcome, .. } => outcome,
-        ShownStage::Degraded { standing, .. } => standing.failure.as_ref()?,
+        ShownStage::Degraded { reservation, .. } => reservation.failure.as_ref()?,
         _ => return None,
     };
     Some(match outcome {

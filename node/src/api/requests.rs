@@ -326,7 +326,7 @@ pub async fn repair_request(
         let detail = format!("another node acts for request {} now", before.record.id);
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     }
-    if before.stage.is_closed() || before.record.standing.is_none() && before.stage.standing_plan().is_none() {
+    if before.stage.is_closed() || before.record.reservation.is_none() && before.stage.reserved_plan().is_none() {
         let detail = format!("request {} has no reservation that could be repaired", before.record.id);
         return Err(Problem::new(StatusCode::CONFLICT, detail));
     }

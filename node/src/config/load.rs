@@ -396,7 +396,7 @@ fn policy(settings: &PolicySettings, places: &Places) -> Result<OwnerPolicy, Con
             max_host_hours: settings.max_host_hours,
             ..OwnerPolicy::default().limits
         },
-        tells_bookings: settings.tell_bookings,
+        publishes_bookings: settings.tell_bookings,
     })
 }
 

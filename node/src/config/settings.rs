@@ -155,7 +155,7 @@ settings! {
         /// Most hours, summed over hosts, of one user whose credential has no limit.
         max_host_hours: Option<u64> = user_limits().max_host_hours, "HOURS", unset "any", example "500";
         /// Whether other sites see who has reserved what here; else they see how much is free.
-        tell_bookings: bool = OwnerPolicy::default().tells_bookings, "BOOL";
+        tell_bookings: bool = OwnerPolicy::default().publishes_bookings, "BOOL";
     }
 }
 

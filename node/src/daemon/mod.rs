@@ -11,7 +11,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use broker::{
     ids::SiteId,
-    ledger::{Ledger, Reservation},
+    ledger::{BookingRecord, Ledger},
     trust::{Gate, SharedGate},
 };
 use discovery::{Discovery, DiscoveryConfig, GridId, Inbound, Limits, TransportKind};
@@ -172,7 +172,7 @@ fn open_ledger(
     gate: &SharedGate,
     site: &SiteId,
     incarnation: u64,
-    reservations: Vec<Reservation>,
+    reservations: Vec<BookingRecord>,
     clock: Clock,
 ) -> SharedLedger {
     let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();

@@ -242,7 +242,7 @@ impl Task {
                 ShownStage::Closed { .. } => "closed",
                 _ => "confirmed",
             };
-            let (tries, elapsed_ms) = (record.history.tries.len(), record.elapsed_ms);
+            let (tries, elapsed_ms) = (record.history.attempts.len(), record.elapsed_ms);
             info!(request = %record.id, state, tries, elapsed_ms, "decided");
         }
         let id = snapshot.record.id.clone();

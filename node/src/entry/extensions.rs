@@ -83,7 +83,7 @@ pub(super) fn base_of(
 /// When the reservation of `base` ends with the `parts` that lengthen it; none when nothing is reserved.
 pub fn end_with(base: &Snapshot, parts: &[Snapshot]) -> Option<Time> {
     let end = base.ends_at()?;
-    let plan = base.stage.standing_plan()?;
+    let plan = base.stage.reserved_plan()?;
     let mut behind: Vec<Stretch<'_>> = parts.iter().filter_map(stretch_of).collect();
     behind.sort_by_key(|stretch| stretch.from);
     let covered = |site: &SiteId, host: &HostId| {
@@ -104,9 +104,9 @@ struct Stretch<'a> {
 
 /// What a request adds; none when it does not stand.
 fn stretch_of(part: &Snapshot) -> Option<Stretch<'_>> {
-    let plan = part.stage.standing_plan()?;
+    let plan = part.stage.reserved_plan()?;
     let is_there = |site: &SiteId, host: &HostId| match &part.stage {
-        ShownStage::Degraded { standing, .. } => !standing.is_lost(site, host),
+        ShownStage::Degraded { reservation, .. } => !reservation.is_lost(site, host),
         _ => true,
     };
     let hosts = plan.grants.iter().map(|grant| (&grant.site, &grant.host));
@@ -117,7 +117,7 @@ fn stretch_of(part: &Snapshot) -> Option<Stretch<'_>> {
 #[cfg(test)]
 mod tests {
     use broker::{
-        negotiation::{Loss, Standing},
+        negotiation::{Loss, Reservation},
         plan::{HostGrant, Plan},
         request::Request,
         resources::Amounts,
@@ -151,7 +151,7 @@ mod tests {
             efficiency_bound: 1.0,
             start_proven: true,
         };
-        Snapshot { revision: 1, record: Arc::new(record), stage: ShownStage::Stands(plan) }
+        Snapshot { revision: 1, record: Arc::new(record), stage: ShownStage::Reserved(plan) }
     }
 
     #[test]
@@ -185,11 +185,11 @@ mod tests {
         let base = request("base", None, 1, (0, 10), &[1, 2]);
         let mut more = request("more", Some("behind-base"), 1, (10, 20), &[1, 2]);
         assert_eq!(end_with(&base, &[more.clone()]), Some(Time(20)));
-        let ShownStage::Stands(plan) = more.stage else { unreachable!() };
+        let ShownStage::Reserved(plan) = more.stage else { unreachable!() };
         let (site, host) = (plan.grants[0].site.clone(), plan.grants[0].host.clone());
         let lost = [(site, [(host, Loss::TakenBack)].into())].into();
-        let standing = Standing { plan, parts: Vec::new(), lost, repair: None, repairs: 0, failure: None };
-        more.stage = ShownStage::Degraded { standing: Box::new(standing), is_rebrokering: false };
+        let reservation = Reservation { plan, parts: Vec::new(), lost, repair: None, repairs: 0, failure: None };
+        more.stage = ShownStage::Degraded { reservation: Box::new(reservation), is_rebrokering: false };
         assert_eq!(end_with(&base, &[more]), Some(Time(10)));
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{Failure, Outcome, RequestRecord, Stage, Standing},
+    negotiation::{Failure, Outcome, RequestRecord, Reservation, Stage},
     plan::Plan,
     request::RequestError,
     time::Time,
@@ -55,7 +55,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// When the reservation ends, if there is one.
     pub fn ends_at(&self) -> Option<Time> {
-        self.stage.standing_plan().map(|plan| plan.start + self.record.request.duration())
+        self.stage.reserved_plan().map(|plan| plan.start + self.record.request.duration())
     }
 
     /// Whether nothing can happen to the request any more: it is over, or its reservation has ended.
@@ -76,11 +76,11 @@ pub enum ShownStage {
     /// Sites are asked to confirm.
     Confirming(Plan),
     /// It is reserved.
-    Stands(Plan),
+    Reserved(Plan),
     /// It is reserved, without the hosts that are lost.
     Degraded {
         /// What was reserved, and what of it is lost.
-        standing: Box<Standing>,
+        reservation: Box<Reservation>,
         /// Others are being looked for.
         is_rebrokering: bool,
     },
@@ -100,9 +100,9 @@ impl From<Stage<'_>> for ShownStage {
             Stage::BackingOff => ShownStage::BackingOff,
             Stage::Holding(plan) => ShownStage::Holding(plan.clone()),
             Stage::Confirming(plan) => ShownStage::Confirming(plan.clone()),
-            Stage::Stands(plan) => ShownStage::Stands(plan.clone()),
-            Stage::Degraded { standing, is_rebrokering } => {
-                ShownStage::Degraded { standing: Box::new(standing.clone()), is_rebrokering }
+            Stage::Reserved(plan) => ShownStage::Reserved(plan.clone()),
+            Stage::Degraded { reservation, is_rebrokering } => {
+                ShownStage::Degraded { reservation: Box::new(reservation.clone()), is_rebrokering }
             }
             Stage::Closed { outcome, releasing } => ShownStage::Closed { outcome: outcome.clone(), releasing },
         }
@@ -127,14 +127,14 @@ impl ShownStage {
 
     /// Whether the request is neither reserved nor ended.
     pub fn is_under_way(&self) -> bool {
-        self.standing_plan().is_none() && !self.is_closed()
+        self.reserved_plan().is_none() && !self.is_closed()
     }
 
     /// The reservation, with or without lost hosts.
-    pub fn standing_plan(&self) -> Option<&Plan> {
+    pub fn reserved_plan(&self) -> Option<&Plan> {
         match self {
-            ShownStage::Stands(plan) => Some(plan),
-            ShownStage::Degraded { standing, .. } => Some(&standing.plan),
+            ShownStage::Reserved(plan) => Some(plan),
+            ShownStage::Degraded { reservation, .. } => Some(&reservation.plan),
             _ => None,
         }
     }
@@ -152,8 +152,8 @@ impl ShownStage {
     /// The plan that is held, confirmed or reserved.
     pub fn plan(&self) -> Option<&Plan> {
         match self {
-            ShownStage::Holding(plan) | ShownStage::Confirming(plan) | ShownStage::Stands(plan) => Some(plan),
-            ShownStage::Degraded { standing, .. } => Some(&standing.plan),
+            ShownStage::Holding(plan) | ShownStage::Confirming(plan) | ShownStage::Reserved(plan) => Some(plan),
+            ShownStage::Degraded { reservation, .. } => Some(&reservation.plan),
             ShownStage::Closed { outcome: Outcome::Cancelled(plan), .. } => plan.as_ref(),
             ShownStage::Planning | ShownStage::BackingOff | ShownStage::Closed { .. } => None,
         }

@@ -10,8 +10,8 @@ use std::{
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{Heard, RequestRecord, TakeOverError},
-    protocol::{BookedPart, SiteAnswer, SiteRequest},
+    negotiation::{LookupAnswers, RequestRecord, TakeOverError},
+    protocol::{FoundBooking, SiteAnswer, SiteRequest},
     time::Millis,
     trust::{Authorization, Permit, PublicKey, RequestStatement},
 };
@@ -35,7 +35,7 @@ const ANSWER_TIMEOUT: Millis = Millis(2_000);
 #[derive(Debug)]
 pub struct LookUp {
     /// What is reserved, by the sites that have it, and which nodes may coordinate it.
-    pub heard: Heard,
+    pub heard: LookupAnswers,
     /// What its user has signed last, and with which key.
     pub signed: Option<(PublicKey, RequestStatement)>,
     /// Sites asked.
@@ -50,7 +50,7 @@ struct OfUser {
     sites: BTreeSet<SiteId>,
     /// What the user has signed last.
     signed: RequestStatement,
-    parts: Vec<(SiteId, BookedPart)>,
+    parts: Vec<(SiteId, FoundBooking)>,
 }
 
 /// Asks every known site what it has reserved for a request of `user`, or of the user that most sites report.
@@ -88,11 +88,11 @@ pub async fn look_up(coordinator: &Coordinator, id: &RequestId, user: Option<Pub
         Some((user, OfUser { signed, parts, .. })) => (Some((user, signed)), parts),
         None => (None, Vec::new()),
     };
-    LookUp { heard: Heard { parts, coordinating, silent }, signed, asked, silent: silent_sites }
+    LookUp { heard: LookupAnswers { parts, coordinating, silent }, signed, asked, silent: silent_sites }
 }
 
 /// Adds what a site reports, as far as it fits the request, to the user who has signed it.
-fn sort_out(reported: &mut BTreeMap<PublicKey, OfUser>, id: &RequestId, site: &SiteId, parts: Vec<BookedPart>) {
+fn sort_out(reported: &mut BTreeMap<PublicKey, OfUser>, id: &RequestId, site: &SiteId, parts: Vec<FoundBooking>) {
     for part in parts {
         let Ok(statement) = part.statement.open::<RequestStatement>() else { continue };
         if statement.id != *id || part.attempt.request != *id {
@@ -188,7 +188,7 @@ mod tests {
         SiteId::new(name).unwrap()
     }
 
-    fn part(user: u8, id: &RequestId, entry_point: &str) -> BookedPart {
+    fn part(user: u8, id: &RequestId, entry_point: &str) -> FoundBooking {
         let request: Request = serde_json::from_str(r#"{"hosts":1,"duration":60,"total":{"cpu":1}}"#).unwrap();
         let statement = RequestStatement {
             grid: "test".to_owned(),
@@ -198,7 +198,7 @@ mod tests {
             issued: Time(4_000),
             expires: Time(6_000),
         };
-        BookedPart {
+        FoundBooking {
             attempt: AttemptId { entry_point: site(entry_point), request: id.clone(), attempt: 1 },
             window: Window::starting(Time(5_000), Span(60)),
             grants: Vec::new(),

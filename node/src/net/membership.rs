@@ -162,9 +162,9 @@ impl Membership {
         let now = self.clock.now();
         let mut gate = self.gate.lock();
         gate.prune(now.utc);
-        let is_news = gate.revoke(revocation, now.utc)?;
+        let is_new = gate.revoke(revocation, now.utc)?;
         self.digest.store(gate.revocations().digest(), Ordering::Relaxed);
-        Ok(is_news)
+        Ok(is_new)
     }
 
     fn write_down(&self) -> Result<(), TrustFileError> {
@@ -178,12 +178,12 @@ impl Membership {
     /// # Errors
     /// [`RevokeError`].
     pub fn revoke(&self, revocation: &SignedRevocation) -> Result<bool, RevokeError> {
-        let is_news = self.put_in_force(revocation)?;
-        if is_news {
+        let is_new = self.put_in_force(revocation)?;
+        if is_new {
             self.check_own_credential();
             self.write_down()?;
         }
-        Ok(is_news)
+        Ok(is_new)
     }
 
     /// What is revoked, with the key of who signed it.
@@ -271,7 +271,7 @@ pub fn decode(credential: &[u8]) -> Option<Chain> {
     (read == credential.len()).then_some(chain)
 }
 
-impl discovery::Membership for Membership {
+impl discovery::Members for Membership {
     fn is_closed(&self) -> bool {
         self.grid.root.is_some()
     }
@@ -299,8 +299,8 @@ impl discovery::Membership for Membership {
     fn learn_revocations(&self, revocations: &[Vec<u8>]) -> usize {
         let read = |bytes: &Vec<u8>| decode_revocation(bytes);
         // What is lapsed, false or signed by somebody revoked is left out; there is nobody to complain to.
-        let is_news = |revocation: &SignedRevocation| self.put_in_force(revocation).unwrap_or(false);
-        let news = revocations.iter().filter_map(read).filter(is_news).count();
+        let is_new = |revocation: &SignedRevocation| self.put_in_force(revocation).unwrap_or(false);
+        let news = revocations.iter().filter_map(read).filter(is_new).count();
         if news > 0 {
             info!(news, "revocations learnt from another site");
             self.check_own_credential();

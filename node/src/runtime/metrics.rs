@@ -197,7 +197,7 @@ impl Metrics {
     pub fn decided(&self, outcome: &'static str, elapsed_ms: u64, history: &History) {
         self.requests.get_or_create(&[("outcome", outcome)]).inc();
         self.request_seconds.observe(elapsed_ms as f64 / 1e3);
-        self.tries.inc_by(history.tries.len() as u64);
+        self.tries.inc_by(history.attempts.len() as u64);
         self.conflicts.inc_by(u64::from(history.conflicts));
     }
 

@@ -12,7 +12,7 @@ use std::{
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{Event, FeedReport, Ledger, LocalWork, Output, Record, ReplyToken, Reservation},
+    ledger::{BookingRecord, Event, FeedReport, Ledger, LocalWork, Output, Record, ReplyToken},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
     trust::{Authorization, SignedText},
@@ -353,7 +353,7 @@ impl SiteTask {
         if has_changes {
             self.ledger.changed.notify_one();
         }
-        for Reservation { attempt, user, window, grants, .. } in granted {
+        for BookingRecord { attempt, user, window, grants, .. } in granted {
             let [from, until] = [window.start, window.end].map(|time| format_time(time, &TimeZone::UTC));
             info!(request = %attempt.request, user, hosts = grants.len(), from, until, "hosts of this site are reserved");
         }
@@ -367,7 +367,7 @@ impl SiteTask {
                 }
                 Output::Reply { token, answer } => self.reply(token, answer),
                 Output::Inquire { to, attempt, round } => self.inquire(to, attempt, round),
-                Output::Fed { token, report } => {
+                Output::FeedApplied { token, report } => {
                     if let Some(reply) = self.reports.remove(&token.0) {
                         // The feed may have given up waiting.
                         let _ = reply.send(report);
@@ -434,7 +434,7 @@ impl SiteTask {
 
 /// The reservation that a user gets by this change; none when the change only notes how the attempt ended, or is the owner's own
 /// work.
-fn granted_by(record: &Record) -> Option<&Reservation> {
+fn granted_by(record: &Record) -> Option<&BookingRecord> {
     match record {
         Record::Put(reservation) if !reservation.settled && reservation.user_key.is_some() => Some(reservation),
         _ => None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{Record, Reservation},
+    ledger::{BookingRecord, Record},
     negotiation::RequestRecord,
     protocol::AttemptId,
 };
@@ -63,7 +63,7 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Remembered {
     /// The ledger.
-    pub reservations: Vec<Reservation>,
+    pub reservations: Vec<BookingRecord>,
     /// Requests that this node coordinates.
     pub requests: Vec<RequestRecord>,
     /// What the owner's hook knows of bookings.

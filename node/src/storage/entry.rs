@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::SiteId,
-    ledger::{Record, Reservation},
+    ledger::{BookingRecord, Record},
     negotiation::{Decision, RequestRecord},
     protocol::AttemptId,
 };
@@ -197,7 +197,7 @@ const SITE: &str = "site";
 ///
 /// # Errors
 /// [`StoreError`] when it cannot be encoded.
-pub fn put_reservation(reservation: &Reservation) -> Result<Entry, StoreError> {
+pub fn put_reservation(reservation: &BookingRecord) -> Result<Entry, StoreError> {
     let key = attempt_key(Table::Reservations, &reservation.attempt);
     Ok(Entry::Put(key, json(Table::Reservations, reservation)?))
 }
@@ -263,7 +263,7 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
     for (key, value) in state {
         let expected = match key.0 {
             Table::Reservations => {
-                let reservation: Reservation = from_json(key.0, value)?;
+                let reservation: BookingRecord = from_json(key.0, value)?;
                 let expected = attempt_key(key.0, &reservation.attempt);
                 remembered.reservations.push(reservation);
                 expected
@@ -303,7 +303,8 @@ pub fn is_old_history(key: &Key, value: &[u8], before_ms: u64) -> bool {
         return false;
     }
     let Ok(record) = serde_json::from_slice::<RequestRecord>(value) else { return false };
-    let is_settled = record.owed.is_empty() && matches!(record.decision, Decision::Stands { .. } | Decision::Closed(_));
+    let is_settled =
+        record.owed.is_empty() && matches!(record.decision, Decision::Reserved { .. } | Decision::Closed(_));
     let decided_ms = record.submitted_ms.saturating_add(record.elapsed_ms);
     let last_end = record.latest + record.request.duration();
     let last_end_ms = u64::try_from(last_end.0).unwrap_or(0).saturating_mul(1000);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::RequestId,
-    ledger::{Record, Reservation},
+    ledger::{BookingRecord, Record},
     negotiation::RequestRecord,
     protocol::AttemptId,
 };
@@ -15,7 +15,7 @@ use broker::{
 #[derive(Debug, Default)]
 pub struct Disk {
     /// The ledger's journal.
-    pub reservations: BTreeMap<AttemptId, Reservation>,
+    pub reservations: BTreeMap<AttemptId, BookingRecord>,
     /// The decisions of the node as a coordinator.
     pub requests: BTreeMap<RequestId, RequestRecord>,
     /// Number of the last start.

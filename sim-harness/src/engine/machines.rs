@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use broker::{
     host::Host,
     ids::{RequestId, SiteId},
-    ledger::{Ledger, LedgerLimits, Reservation},
+    ledger::{BookingRecord, Ledger, LedgerLimits},
     negotiation::{Negotiation, NegotiationSettings, RequestRecord},
     schedule::Schedule,
     time::Now,
@@ -58,11 +58,11 @@ impl<A> Machines<A> {
     pub fn open(
         setup: Setup,
         disk: &Disk,
-        reservations: Vec<Reservation>,
+        reservations: Vec<BookingRecord>,
         is_resumed: bool,
         seed_of: impl Fn(u64) -> u64,
         now: Now,
-    ) -> (Machines<A>, Vec<Reservation>) {
+    ) -> (Machines<A>, Vec<BookingRecord>) {
         let Setup { site, hosts, gate, limits, negotiation: settings, book_fault } = setup;
         let books = hosts.into_iter().map(|host| FaultyBooks::new(host, book_fault)).collect();
         let (ledger, misfits) = Ledger::open_with(site, limits, disk.incarnation, gate, books, reservations, now);

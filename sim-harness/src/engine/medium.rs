@@ -86,7 +86,7 @@ pub trait Medium {
                 }
                 ledger::Output::Inquire { to, attempt, round } => self.inquire(node, &to, attempt, round),
                 // No owner of a simulation has a feed.
-                ledger::Output::Fed { .. } => {}
+                ledger::Output::FeedApplied { .. } => {}
             }
         }
         self.arm(node);

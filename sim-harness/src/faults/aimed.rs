@@ -74,12 +74,12 @@ impl World {
         let Some(mut aims) = self.aims.take().filter(|_| !self.is_healed) else { return };
         let users = self.users.all().filter(|user| !user.is_taken_back && user.told.plan().is_some());
         let ids = users.map(|user| names::request(user.number));
-        let standing: Vec<(RequestId, Parts)> = ids.map(|id| (id.clone(), self.parts_of(&id))).collect();
-        let of_two_tries = standing.iter().filter_map(|(id, parts)| Some((id, two_sides(parts)?)));
+        let reservation: Vec<(RequestId, Parts)> = ids.map(|id| (id.clone(), self.parts_of(&id))).collect();
+        let of_two_tries = reservation.iter().filter_map(|(id, parts)| Some((id, two_sides(parts)?)));
         let of_two_tries: Vec<(&RequestId, TwoSides)> = of_two_tries.collect();
         if let Some((id, sides)) = of_two_tries.choose(&mut aims) {
             self.cut_in_two(&mut aims, id, sides);
-        } else if let Some((id, parts)) = standing.choose(&mut aims) {
+        } else if let Some((id, parts)) = reservation.choose(&mut aims) {
             let acting = self.users.get(id).map(|user| user.entry_point);
             let others: Vec<usize> = parts.values().flatten().copied().filter(|site| Some(*site) != acting).collect();
             if let Some(&site) = others.choose(&mut aims) {

@@ -13,7 +13,7 @@ use broker::{
     protocol::{Advert, ScheduleSnapshot, ScheduleUpdate, SiteAnswer},
     request::Request,
     time::Millis,
-    view::{Heard, SiteView},
+    view::{Received, SiteView},
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -90,14 +90,14 @@ impl World {
         let view = running.views.entry(from).or_insert_with(|| SiteView::new(advert.clone(), now, TIME_TO_LIVE));
         let before = known_version(view);
         if advert.sequence > view.advert().sequence {
-            view.hear_advert(advert.clone(), now, TIME_TO_LIVE);
+            view.receive_advert(advert.clone(), now, TIME_TO_LIVE);
         }
         let ScheduleUpdateParts { from: version, changes } = &gossip.update;
-        let heard = view.hear_update(&ScheduleUpdate { site, from: *version, changes: changes.clone() }, now);
-        if heard == Heard::Applied && !changes.is_empty() {
+        let heard = view.receive_update(&ScheduleUpdate { site, from: *version, changes: changes.clone() }, now);
+        if heard == Received::Applied && !changes.is_empty() {
             self.check_view(node, from, before);
         }
-        if heard == Heard::Gap {
+        if heard == Received::Gap {
             self.fetch(node, from);
         }
     }
@@ -112,7 +112,7 @@ impl World {
             let remaining = view.expires() - now;
             *view = SiteView::new(view.advert().clone(), now, remaining);
         }
-        view.hear_snapshot(snapshot.clone(), now);
+        view.receive_snapshot(snapshot.clone(), now);
         self.check_view(node, from, before);
     }
 
@@ -130,7 +130,7 @@ impl World {
         };
         let now = self.clock(node).monotonic;
         let Some(view) = self.running(node).and_then(|running| running.views.get_mut(&from)) else { return };
-        if view.hear_version(version, now) == Heard::Gap {
+        if view.receive_version(version, now) == Received::Gap {
             self.fetch(node, from);
         }
     }

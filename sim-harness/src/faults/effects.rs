@@ -71,7 +71,7 @@ impl Medium for World {
 
     fn persist(&mut self, node: usize, actor: Actor, write: Write) {
         if let (Actor::Request(id), Write::Request(record)) = (&actor, &write) {
-            let is_decided = matches!(record.decision, Decision::Commit { .. } | Decision::Stands { .. });
+            let is_decided = matches!(record.decision, Decision::Commit { .. } | Decision::Reserved { .. });
             match self.canary {
                 Some(Canary::DecisionNotWritten) if is_decided => return,
                 Some(Canary::TellBeforeWrite) => self.show(node, id),
@@ -384,7 +384,7 @@ fn describe(write: &Write) -> String {
             let decision = match &record.decision {
                 Decision::Open => "open".to_owned(),
                 Decision::Commit { attempt, .. } => format!("commit #{attempt}"),
-                Decision::Stands { attempt, .. } => format!("stands #{attempt}"),
+                Decision::Reserved { attempt, .. } => format!("stands #{attempt}"),
                 Decision::Closed(_) => "closed".to_owned(),
             };
             format!("{decision}, {} releases owed", record.owed.len())

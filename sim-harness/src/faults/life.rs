@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use broker::{
-    ledger::Reservation,
+    ledger::BookingRecord,
     trust::{Gate, OwnerPolicy},
 };
 use rand::RngExt;
@@ -48,7 +48,7 @@ impl World {
                 .disk
                 .reservations
                 .values()
-                .map(|reservation| Reservation { coordinator: None, ..reservation.clone() })
+                .map(|reservation| BookingRecord { coordinator: None, ..reservation.clone() })
                 .collect(),
             _ => at.disk.reservations.values().cloned().collect(),
         };

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use broker::{
     ids::{HostId, RequestId},
-    ledger::Reservation,
+    ledger::BookingRecord,
     protocol::{AttemptId, Grant},
 };
 use rand::RngExt;
@@ -15,7 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     node::Node,
-    users::Told,
+    users::Reported,
     world::{Event, World},
 };
 use crate::engine::SiteLedger;
@@ -109,7 +109,7 @@ impl World {
         }
         let mut numbers = Vec::new();
         for user in self.users.all() {
-            let is_over = matches!(user.told, Told::Over(_)) || user.is_taken_back;
+            let is_over = matches!(user.told, Reported::Over(_)) || user.is_taken_back;
             if self.nodes[user.entry_point].is_gone() && !is_over {
                 numbers.push(user.number);
             }
@@ -123,7 +123,10 @@ impl World {
 }
 
 /// Which hosts of which requests a ledger that has just been opened has dropped from what the disk had.
-pub fn dropped<'a>(disk: impl Iterator<Item = &'a Reservation>, ledger: &SiteLedger) -> BTreeSet<(AttemptId, HostId)> {
+pub fn dropped<'a>(
+    disk: impl Iterator<Item = &'a BookingRecord>,
+    ledger: &SiteLedger,
+) -> BTreeSet<(AttemptId, HostId)> {
     let mut dropped = BTreeSet::new();
     for reservation in disk {
         let booking = ledger.bookings().find(|booking| booking.attempt == reservation.attempt);
@@ -137,7 +140,7 @@ pub fn dropped<'a>(disk: impl Iterator<Item = &'a Reservation>, ledger: &SiteLed
 }
 
 /// Whether a site has something for this host of a request on its disk, and does not mean to drop it.
-pub fn has_on_disk(node: &Node, request: &RequestId, is_it: impl Fn(&Reservation, &Grant) -> bool) -> bool {
+pub fn has_on_disk(node: &Node, request: &RequestId, is_it: impl Fn(&BookingRecord, &Grant) -> bool) -> bool {
     node.disk.reservations.values().filter(|reservation| reservation.attempt.request == *request).any(|reservation| {
         reservation.grants.iter().any(|grant| {
             let key = (reservation.attempt.clone(), grant.host.clone());

@@ -87,8 +87,8 @@ impl World {
         }
         let negotiation = self.nodes[node].running().and_then(|running| running.machines.negotiations.get(request));
         let is_repaired = |negotiation: &Negotiation| {
-            let standing = negotiation.record().standing.as_ref();
-            negotiation.standing_plan().is_some() && standing.is_some_and(|standing| standing.repairs > 0)
+            let reservation = negotiation.record().reservation.as_ref();
+            negotiation.reserved_plan().is_some() && reservation.is_some_and(|reservation| reservation.repairs > 0)
         };
         if !negotiation.is_some_and(is_repaired) {
             return false;
@@ -108,7 +108,7 @@ impl World {
 
     fn hosts_believed(&self, node: usize, from: usize, request: &RequestId) -> Vec<HostId> {
         let negotiation = self.nodes[node].running().and_then(|running| running.machines.negotiations.get(request));
-        let plan = negotiation.and_then(Negotiation::standing_plan);
+        let plan = negotiation.and_then(Negotiation::reserved_plan);
         let grants = plan.into_iter().flat_map(|plan| &plan.grants);
         grants.filter(|grant| grant.site == self.nodes[from].site).map(|grant| grant.host.clone()).collect()
     }

@@ -10,7 +10,7 @@ use std::{
 use broker::{
     host::Host,
     ids::{HostId, RequestId, SiteId},
-    negotiation::{Heard, Purpose, RequestRecord},
+    negotiation::{LookupAnswers, Purpose, RequestRecord},
     protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
     trust::{Authorization, Chain, SignedText},
@@ -144,7 +144,7 @@ pub struct Lookup {
     /// Sites that have not answered.
     pub waiting: BTreeSet<usize>,
     /// The answers of the others.
-    pub heard: Heard,
+    pub heard: LookupAnswers,
 }
 
 /// Whether a node runs.

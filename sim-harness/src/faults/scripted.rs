@@ -168,7 +168,7 @@ impl play::World for Scripted {
             Stage::Planning | Stage::BackingOff => Sight::UnderWay("planning".to_owned()),
             Stage::Holding(_) => Sight::UnderWay("holding".to_owned()),
             Stage::Confirming(_) => Sight::UnderWay("confirming".to_owned()),
-            Stage::Stands(_) => Sight::Decided(Outcome::Reserved),
+            Stage::Reserved(_) => Sight::Decided(Outcome::Reserved),
             Stage::Degraded { is_rebrokering: true, .. } => Sight::UnderWay("rebrokering".to_owned()),
             Stage::Degraded { .. } => Sight::Decided(Outcome::Degraded),
             Stage::Closed { outcome, .. } => match outcome {

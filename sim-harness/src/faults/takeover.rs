@@ -21,7 +21,7 @@ use super::{
     message::{Body, Question},
     names,
     node::Lookup,
-    users::{CLOCKS_DIFFER, Told},
+    users::{CLOCKS_DIFFER, Reported},
     world::{Event, World},
 };
 use crate::engine::{Actor, Medium, Write};
@@ -33,7 +33,7 @@ impl World {
         let id = names::request(number);
         let Some(user) = self.users.get(&id) else { return };
         let is_wanted = !only_if_gone || self.nodes[user.entry_point].is_gone();
-        if user.is_taken_back || matches!(user.told, Told::Over(_)) || !is_wanted {
+        if user.is_taken_back || matches!(user.told, Reported::Over(_)) || !is_wanted {
             return;
         }
         let others: Vec<usize> =

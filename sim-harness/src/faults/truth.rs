@@ -46,8 +46,8 @@ impl Truth {
 
     /// Notes what a node that has taken a request over has decided to commit.
     pub fn note_takeover(&mut self, record: &RequestRecord) {
-        if let Some(standing) = record.standing.as_ref().filter(|_| record.commits_takeover) {
-            let names = standing.parts.iter().filter_map(|part| record.taken_over.get(&part.attempt));
+        if let Some(reservation) = record.reservation.as_ref().filter(|_| record.commits_takeover) {
+            let names = reservation.parts.iter().filter_map(|part| record.taken_over.get(&part.attempt));
             self.complete.extend(names.cloned());
         }
     }

@@ -8,7 +8,7 @@ use broker::{
     amount::Amount,
     host::Host,
     ids::{RequestId, SiteId},
-    negotiation::{Event, Outcome, RequestRecord, Stage, Standing},
+    negotiation::{Event, Outcome, RequestRecord, Reservation, Stage},
     plan::{HostGrant, Plan},
     request::{Request, RequestDocument},
     resources::Amounts,
@@ -37,35 +37,35 @@ const CORES: [u64; 4] = [1000, 2000, 4000, 8000];
 
 /// What a user was told.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum Reported {
     /// Nothing yet.
     Nothing,
     /// It stands.
-    Stands {
+    Reserved {
         /// The try.
         attempt: u32,
         /// The plan.
         plan: Plan,
     },
     /// It stands, without hosts that are lost.
-    Degraded(Box<Standing>),
+    Degraded(Box<Reservation>),
     /// It is over.
     Over(Outcome),
 }
 
-impl Told {
+impl Reported {
     /// What was told to stand, with the hosts that are lost.
     pub fn plan(&self) -> Option<&Plan> {
         match self {
-            Told::Stands { plan, .. } => Some(plan),
-            Told::Degraded(standing) => Some(&standing.plan),
-            Told::Nothing | Told::Over(_) => None,
+            Reported::Reserved { plan, .. } => Some(plan),
+            Reported::Degraded(reservation) => Some(&reservation.plan),
+            Reported::Nothing | Reported::Over(_) => None,
         }
     }
 
     /// Whether this host was told to be lost.
     pub fn is_lost(&self, grant: &HostGrant) -> bool {
-        matches!(self, Told::Degraded(standing) if standing.is_lost(&grant.site, &grant.host))
+        matches!(self, Reported::Degraded(reservation) if reservation.is_lost(&grant.site, &grant.host))
     }
 }
 
@@ -87,7 +87,7 @@ pub struct UserRequest {
     /// The user has taken it back; whether that has got through is another matter.
     pub is_taken_back: bool,
     /// What the user was told last.
-    pub told: Told,
+    pub told: Reported,
 }
 
 /// All users.
@@ -142,7 +142,7 @@ impl Users {
         let Some(user) = self.requests.get_mut(id) else { return false };
         let is_later = user.word < word;
         if is_later {
-            (user.entry_point, user.word, user.told) = (node, word, Told::Nothing);
+            (user.entry_point, user.word, user.told) = (node, word, Reported::Nothing);
         }
         is_later
     }
@@ -151,27 +151,33 @@ impl Users {
     ///
     /// # Errors
     /// What contradicts what the user was told before.
-    pub fn hear(&mut self, id: &RequestId, attempt: u32, stage: Stage<'_>) -> Result<Option<(Told, String)>, String> {
+    pub fn hear(
+        &mut self,
+        id: &RequestId,
+        attempt: u32,
+        stage: Stage<'_>,
+    ) -> Result<Option<(Reported, String)>, String> {
         let Some(user) = self.requests.get_mut(id) else { return Ok(None) };
         let news = match stage {
-            Stage::Stands(plan) => Told::Stands { attempt, plan: plan.clone() },
-            Stage::Degraded { standing, .. } => {
-                Told::Degraded(Box::new(Standing { repair: None, failure: None, ..standing.clone() }))
+            Stage::Reserved(plan) => Reported::Reserved { attempt, plan: plan.clone() },
+            Stage::Degraded { reservation, .. } => {
+                Reported::Degraded(Box::new(Reservation { repair: None, failure: None, ..reservation.clone() }))
             }
-            Stage::Closed { outcome, .. } => Told::Over(outcome.clone()),
-            Stage::Planning | Stage::Holding(_) | Stage::Confirming(_) | Stage::BackingOff => Told::Nothing,
+            Stage::Closed { outcome, .. } => Reported::Over(outcome.clone()),
+            Stage::Planning | Stage::Holding(_) | Stage::Confirming(_) | Stage::BackingOff => Reported::Nothing,
         };
         match (&user.told, &news) {
             (before, now) if before == now => return Ok(None),
-            (Told::Nothing, _) => {}
-            (Told::Stands { .. } | Told::Degraded(_), Told::Stands { .. } | Told::Degraded(_)) => {}
-            (Told::Stands { .. } | Told::Degraded(_), Told::Over(Outcome::Cancelled(_))) if user.is_taken_back => {}
-            (_, Told::Over(Outcome::HandedOver)) if user.signed_for.len() > 1 => {}
-            (Told::Over(Outcome::HandedOver), Told::Over(_)) => {}
-            (before @ (Told::Stands { .. } | Told::Degraded(_)), now) => {
+            (Reported::Nothing, _) => {}
+            (Reported::Reserved { .. } | Reported::Degraded(_), Reported::Reserved { .. } | Reported::Degraded(_)) => {}
+            (Reported::Reserved { .. } | Reported::Degraded(_), Reported::Over(Outcome::Cancelled(_)))
+                if user.is_taken_back => {}
+            (_, Reported::Over(Outcome::HandedOver)) if user.signed_for.len() > 1 => {}
+            (Reported::Over(Outcome::HandedOver), Reported::Over(_)) => {}
+            (before @ (Reported::Reserved { .. } | Reported::Degraded(_)), now) => {
                 return Err(format!("the user was told: {}; and then: {}", words(before), words(now)));
             }
-            (before @ Told::Over(_), now) => {
+            (before @ Reported::Over(_), now) => {
                 return Err(format!("the user was told: {}; and then: {}", words(before), words(now)));
             }
         }
@@ -184,28 +190,28 @@ impl Users {
         for user in self.requests.values() {
             figures.requests += 1;
             match &user.told {
-                Told::Stands { .. } | Told::Degraded(_) => figures.reservations += 1,
-                Told::Over(Outcome::Cancelled(_) | Outcome::HandedOver) => figures.cancelled += 1,
-                Told::Over(Outcome::Rejected { .. }) => figures.rejected += 1,
-                Told::Over(Outcome::Failed(_)) => figures.failed += 1,
-                Told::Nothing => figures.never_told += 1,
+                Reported::Reserved { .. } | Reported::Degraded(_) => figures.reservations += 1,
+                Reported::Over(Outcome::Cancelled(_) | Outcome::HandedOver) => figures.cancelled += 1,
+                Reported::Over(Outcome::Rejected { .. }) => figures.rejected += 1,
+                Reported::Over(Outcome::Failed(_)) => figures.failed += 1,
+                Reported::Nothing => figures.never_told += 1,
             }
         }
     }
 }
 
-fn words(told: &Told) -> String {
+fn words(told: &Reported) -> String {
     match told {
-        Told::Nothing => "it is under way".to_owned(),
-        Told::Stands { attempt, plan } => format!("#{attempt} stands, {}", hosts(plan)),
-        Told::Degraded(standing) => {
-            let lost = standing.lost.iter().map(|(site, hosts)| format!("{site} {hosts:?}")).collect::<Vec<_>>();
-            format!("it stands, {}, without {}", hosts(&standing.plan), lost.join(", "))
+        Reported::Nothing => "it is under way".to_owned(),
+        Reported::Reserved { attempt, plan } => format!("#{attempt} stands, {}", hosts(plan)),
+        Reported::Degraded(reservation) => {
+            let lost = reservation.lost.iter().map(|(site, hosts)| format!("{site} {hosts:?}")).collect::<Vec<_>>();
+            format!("it stands, {}, without {}", hosts(&reservation.plan), lost.join(", "))
         }
-        Told::Over(Outcome::Cancelled(_)) => "it is taken back".to_owned(),
-        Told::Over(Outcome::HandedOver) => "another node has taken it over".to_owned(),
-        Told::Over(Outcome::Rejected { reason, .. }) => format!("rejected, {}", reason.detail()),
-        Told::Over(Outcome::Failed(failure)) => failure.to_string(),
+        Reported::Over(Outcome::Cancelled(_)) => "it is taken back".to_owned(),
+        Reported::Over(Outcome::HandedOver) => "another node has taken it over".to_owned(),
+        Reported::Over(Outcome::Rejected { reason, .. }) => format!("rejected, {}", reason.detail()),
+        Reported::Over(Outcome::Failed(failure)) => failure.to_string(),
     }
 }
 
@@ -321,7 +327,7 @@ impl World {
             word: (valid.0, self.nodes[entry_point].site.clone()),
             signed_for: BTreeSet::from([entry_point]),
             is_taken_back: false,
-            told: Told::Nothing,
+            told: Reported::Nothing,
         };
         self.users.requests.insert(id.clone(), user);
         self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
@@ -330,7 +336,7 @@ impl World {
     /// Some users take back at once what has just come to stand.
     fn change_mind(&mut self, id: &RequestId) {
         let Some(user) = self.users.get(id) else { return };
-        let (number, stands) = (user.number, matches!(user.told, Told::Stands { .. }));
+        let (number, stands) = (user.number, matches!(user.told, Reported::Reserved { .. }));
         if stands && !self.is_healed && self.random.random_range(0..100) < self.options.cancel_percent {
             // Until about then sites may still ask what became of it.
             let after = self.random.random_range(0..=self.options.outcome_wait.0);
@@ -345,7 +351,7 @@ impl World {
         let entry_point = user.entry_point;
         let carried =
             self.nodes[entry_point].running().is_some_and(|running| running.machines.negotiations.contains_key(&id));
-        if !carried || matches!(user.told, Told::Over(_)) {
+        if !carried || matches!(user.told, Reported::Over(_)) {
             return;
         }
         user.is_taken_back = true;

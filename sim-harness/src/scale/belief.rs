@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use broker::{
     time::Millis,
-    view::{Heard, Schedules, SiteView},
+    view::{Received, Schedules, SiteView},
 };
 
 use super::{
@@ -63,7 +63,7 @@ impl World {
         if first.at > self.now() {
             return Some(view);
         }
-        view.hear_snapshot(other.snapshot_at(first.as_of)?, first.at.millis());
+        view.receive_snapshot(other.snapshot_at(first.as_of)?, first.at.millis());
         self.replay(&mut view, node, about, first);
         Some(view)
     }
@@ -110,7 +110,7 @@ impl World {
             }
             match step {
                 Step::Update(number) => {
-                    if view.hear_update(&other.published[number].update, at.millis()) == Heard::Gap {
+                    if view.receive_update(&other.published[number].update, at.millis()) == Received::Gap {
                         let waits = self.missed_wait(drawn([at.0 as u64, node as u64]));
                         let takes = (1 + STREAM_ROUND_TRIPS) as u32 * self.earth.round_trip(node, about);
                         agenda.insert((at + waits + takes, 1), Step::Fetched);
@@ -132,7 +132,7 @@ impl World {
         if other.was_up(as_of)
             && let Some(snapshot) = other.snapshot_at(as_of)
         {
-            view.hear_snapshot(snapshot, at.millis());
+            view.receive_snapshot(snapshot, at.millis());
         }
     }
 

@@ -54,7 +54,7 @@ pub fn number_of(id: &RequestId) -> Option<usize> {
 }
 
 fn is_settled(negotiation: &Negotiation) -> bool {
-    matches!(negotiation.stage(), Stage::Stands(_) | Stage::Degraded { .. } | Stage::Closed { .. })
+    matches!(negotiation.stage(), Stage::Reserved(_) | Stage::Degraded { .. } | Stage::Closed { .. })
 }
 
 impl World {
@@ -119,9 +119,9 @@ impl World {
             return;
         };
         let history = &negotiation.record().history;
-        let (attempts, conflicts) = (history.tries.len() as u64, u64::from(history.conflicts));
+        let (attempts, conflicts) = (history.attempts.len() as u64, u64::from(history.conflicts));
         let reserved = match negotiation.stage() {
-            Stage::Stands(plan) => Ok(plan.clone()),
+            Stage::Reserved(plan) => Ok(plan.clone()),
             stage => Err(matches!(stage, Stage::Closed { outcome: Outcome::Rejected { .. }, .. })),
         };
         self.counts.totals.attempts += attempts;

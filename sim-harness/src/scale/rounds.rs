@@ -88,7 +88,7 @@ impl World {
 
     /// What a reservation has changed at the site of its first host.
     fn change_of(&self, request: usize) -> Option<Change> {
-        let Stage::Stands(plan) = self.negotiation(request)?.stage() else { return None };
+        let Stage::Reserved(plan) = self.negotiation(request)?.stage() else { return None };
         let site = *self.index.get(&plan.grants.first()?.site)?;
         let version = self.sites[site].ledger()?.version();
         Some(Change { site, version, since: self.requests[request].at })

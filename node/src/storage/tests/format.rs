@@ -80,10 +80,10 @@ fn ledgers_of_earlier_programs_are_read_whole() {
     for record in &killed.requests {
         let is_as_it_was = match record.request.id().map(|id| id.as_str()) {
             Some("stands") => {
-                let standing = record.standing.as_ref().unwrap();
-                let hosts: Vec<&str> = standing.plan.grants.iter().map(|grant| grant.host.as_str()).collect();
-                assert_eq!((hosts, standing.repairs, standing.lost.len()), (vec!["b1", "a1", "a2"], 1, 0));
-                matches!(record.decision, Decision::Stands { attempt: 1, .. }) && record.owed.is_empty()
+                let reservation = record.reservation.as_ref().unwrap();
+                let hosts: Vec<&str> = reservation.plan.grants.iter().map(|grant| grant.host.as_str()).collect();
+                assert_eq!((hosts, reservation.repairs, reservation.lost.len()), (vec!["b1", "a1", "a2"], 1, 0));
+                matches!(record.decision, Decision::Reserved { attempt: 1, .. }) && record.owed.is_empty()
             }
             Some("taken-back") => matches!(record.decision, Decision::Closed(Outcome::Cancelled(Some(_)))),
             _ => matches!(record.decision, Decision::Closed(Outcome::Rejected { .. })),

@@ -9,14 +9,14 @@ mod restart;
 use std::path::Path;
 
 use broker::{
-    ledger::{Record, Reservation},
+    ledger::{BookingRecord, Record},
     negotiation::RequestRecord,
 };
 
 use super::{Change, Remembered, Store, StoreError, StoreSettings};
 
 /// Written as JSON, as on disk.
-fn reservation(attempt: u32) -> Reservation {
+fn reservation(attempt: u32) -> BookingRecord {
     let text = format!(
         r#"{{"attempt":{{"entry_point":"e","request":"r","attempt":{attempt}}},"window":{{"start":10,"end":20}},
         "grants":[{{"host":"h","amounts":{{}}}}],"participants":["e"],"user":"ada","settled":false}}"#

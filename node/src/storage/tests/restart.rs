@@ -169,7 +169,7 @@ async fn a_write_or_sync_that_fails_stops_the_writer_and_loses_nothing_that_was_
             thread.join().unwrap();
             let (_store, found) = reopen(&path, 2, &StoreSettings::default());
             let next = reservation(u32::try_from(told.len()).unwrap() + 1);
-            let with_next: Vec<Reservation> = told.iter().cloned().chain([next]).collect();
+            let with_next: Vec<BookingRecord> = told.iter().cloned().chain([next]).collect();
             assert!(found.reservations == told || found.reservations == with_next, "{operations} operations");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: compares with what the world knows that users did, never with what is written in a signed text.
 
-use broker::{ids::RequestId, ledger::Reservation, resources::amount_of};
+use broker::{ids::RequestId, ledger::BookingRecord, resources::amount_of};
 
 use super::super::{names, users::UserRequest, world::World};
 
@@ -10,7 +10,7 @@ impl World {
     /// A site has something for this request on its disk.
     pub(super) fn check_covered(&mut self, node: usize, request: &RequestId) {
         let user = self.users.get(request);
-        let of_request = |reservation: &&Reservation| reservation.attempt.request == *request;
+        let of_request = |reservation: &&BookingRecord| reservation.attempt.request == *request;
         let found = self.nodes[node].disk.reservations.values().filter(of_request).find_map(|reservation| {
             let Some(user) = user else { return Some("nobody has asked for it".to_owned()) };
             self.check_booking(user, reservation).err()
@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    fn check_booking(&self, user: &UserRequest, booked: &Reservation) -> Result<(), String> {
+    fn check_booking(&self, user: &UserRequest, booked: &BookingRecord) -> Result<(), String> {
         let number = booked.attempt.attempt;
         let asked = &user.request;
         if booked.user_key != Some(user.user) {

@@ -18,7 +18,7 @@ use broker::{
 
 use super::super::{
     losses, names,
-    users::{Told, UserRequest},
+    users::{Reported, UserRequest},
     world::World,
 };
 
@@ -30,7 +30,7 @@ impl World {
     pub(in super::super) fn check_told(&mut self, id: &RequestId) {
         let Some(user) = self.users.get(id) else { return };
         let Some(plan) = user.told.plan() else { return };
-        let shape = if matches!(user.told, Told::Stands { .. }) { check_shape(user, plan) } else { Ok(()) };
+        let shape = if matches!(user.told, Reported::Reserved { .. }) { check_shape(user, plan) } else { Ok(()) };
         if let Err(what) = shape.and_then(|()| self.check_disks(id, user, plan)) {
             self.violate("a success told is durable", Some(id), what);
         }
@@ -39,7 +39,7 @@ impl World {
     fn check_disks(&self, id: &RequestId, user: &UserRequest, told: &Plan) -> Result<(), String> {
         let record = self.nodes[user.entry_point].disk.requests.get(id);
         let plan = match record.map(|record| &record.decision) {
-            Some(Decision::Stands { plan, .. }) if user.request.moves_on_loss() && plan.start > told.start => plan,
+            Some(Decision::Reserved { plan, .. }) if user.request.moves_on_loss() && plan.start > told.start => plan,
             _ => told,
         };
         let window = Window::starting(plan.start, user.request.duration());

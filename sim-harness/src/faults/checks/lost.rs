@@ -6,14 +6,14 @@
 
 use broker::{
     ids::RequestId,
-    negotiation::{Loss, Standing},
+    negotiation::{Loss, Reservation},
     plan::HostGrant,
     protocol::AttemptId,
     time::Span,
 };
 
 use super::{
-    super::{losses, names, users::Told, world::World},
+    super::{losses, names, users::Reported, world::World},
     capacity,
 };
 use crate::engine::Moment;
@@ -61,14 +61,14 @@ impl World {
     }
 
     /// The user of a request, which `node` acts for, has been told something new.
-    pub(in super::super) fn check_news(&mut self, node: usize, id: &RequestId, before: &Told) {
+    pub(in super::super) fn check_news(&mut self, node: usize, id: &RequestId, before: &Reported) {
         let Some(user) = self.users.get(id) else { return };
         let found = match (before, &user.told) {
-            (_, Told::Degraded(standing)) => {
-                self.figures.degraded += u64::from(!matches!(before, Told::Degraded(_)));
-                self.check_losses(node, id, before, standing)
+            (_, Reported::Degraded(reservation)) => {
+                self.figures.degraded += u64::from(!matches!(before, Reported::Degraded(_)));
+                self.check_losses(node, id, before, reservation)
             }
-            (Told::Degraded(old), Told::Stands { plan, .. }) => {
+            (Reported::Degraded(old), Reported::Reserved { plan, .. }) => {
                 let has_moved = old.plan.start != plan.start;
                 self.figures.moved += u64::from(has_moved);
                 self.figures.repaired += u64::from(!has_moved);
@@ -82,13 +82,19 @@ impl World {
         }
     }
 
-    fn check_losses(&self, node: usize, id: &RequestId, before: &Told, standing: &Standing) -> Result<(), String> {
+    fn check_losses(
+        &self,
+        node: usize,
+        id: &RequestId,
+        before: &Reported,
+        reservation: &Reservation,
+    ) -> Result<(), String> {
         let duration = self.users.get(id).map_or(Span(0), |user| user.request.duration());
-        if standing.plan.start + duration <= self.utc() + CLOCKS_DIFFER {
+        if reservation.plan.start + duration <= self.utc() + CLOCKS_DIFFER {
             return Ok(());
         }
         for (site, host, loss) in
-            standing.lost.iter().flat_map(|(site, hosts)| hosts.iter().map(move |(host, loss)| (site, host, loss)))
+            reservation.lost.iter().flat_map(|(site, hosts)| hosts.iter().map(move |(host, loss)| (site, host, loss)))
         {
             let grant = before
                 .plan()
@@ -99,7 +105,8 @@ impl World {
             let Some(index) = names::index_of(site) else { continue };
             match loss {
                 Loss::TakenBack => {
-                    let parts = standing.parts.iter().filter(|part| part.hosts.contains(&(site.clone(), host.clone())));
+                    let parts =
+                        reservation.parts.iter().filter(|part| part.hosts.contains(&(site.clone(), host.clone())));
                     let names: Vec<AttemptId> = parts.map(|part| self.name_of(node, id, part.attempt)).collect();
                     let is_there = losses::has_on_disk(&self.nodes[index], id, |reservation, one| {
                         names.contains(&reservation.attempt) && one.host == *host
@@ -108,7 +115,7 @@ impl World {
                     if is_there && !is_taken_away {
                         return Err(format!("{host} of {site} is told to be taken back, but is there"));
                     }
-                    if matches!(before, Told::Stands { .. }) && !is_taken_away {
+                    if matches!(before, Reported::Reserved { .. }) && !is_taken_away {
                         return Err(format!("{host} of {site} is gone, which its owner has not taken away"));
                     }
                 }
@@ -138,7 +145,7 @@ impl World {
         let late_ms = 2 * (self.nodes[node].disk_ms_max + slow_ms) + self.options.answer_timeout.0;
         let silent_ms = self.now().ms_since(heard) + late_ms;
         // After a crash it is known from the disk that the site was silent before.
-        let is_known = self.nodes[node].disk.requests.get(id).and_then(|record| record.standing.as_ref());
+        let is_known = self.nodes[node].disk.requests.get(id).and_then(|record| record.reservation.as_ref());
         let is_known = running.started > Moment::default()
             && is_known.is_some_and(|known| known.lost.contains_key(&names::site(site)));
         if silent_ms * 100 < losses.lost_after.0 * PERCENT_OF_SILENCE && !is_known {
@@ -148,11 +155,11 @@ impl World {
     }
 
     /// What is left of what was told stays, at the same start, unless all of it moves in time and the user allows it.
-    fn check_continuity(&self, node: usize, id: &RequestId, before: &Told) -> Result<(), String> {
+    fn check_continuity(&self, node: usize, id: &RequestId, before: &Reported) -> Result<(), String> {
         let Some(user) = self.users.get(id) else { return Ok(()) };
         let (Some(old), Some(new)) = (before.plan(), user.told.plan()) else { return Ok(()) };
         let now = self.clock(node).utc;
-        let is_degraded = matches!(before, Told::Degraded(_));
+        let is_degraded = matches!(before, Reported::Degraded(_));
         let has_begun = old.start + TELLING <= now;
         if is_degraded && !has_begun && user.request.moves_on_loss() {
             return Ok(());

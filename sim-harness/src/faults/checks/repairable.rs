@@ -9,7 +9,7 @@ use broker::{
     amount::Amount,
     ids::RequestId,
     ledger::Books,
-    negotiation::Standing,
+    negotiation::Reservation,
     request::Request,
     resources::{Amounts, amount_of},
     time::{Span, Window},
@@ -26,16 +26,16 @@ const AHEAD: Span = Span(120);
 
 impl World {
     /// Whether hosts are free that would make what is left of a reservation whole again at its start.
-    pub(super) fn could_be_repaired(&self, id: &RequestId, request: &Request, standing: &Standing) -> bool {
-        let missing = standing.missing_hosts(request);
-        let start = standing.plan.start;
+    pub(super) fn could_be_repaired(&self, id: &RequestId, request: &Request, reservation: &Reservation) -> bool {
+        let missing = reservation.missing_hosts(request);
+        let start = reservation.plan.start;
         if start < self.utc() + AHEAD || missing > MISSING_MAX {
             return false;
         }
         let window = Window::starting(start, request.duration());
         let mut rest = Amounts::new();
         for (name, total) in request.total() {
-            let kept = standing.plan.grants.iter().filter(|grant| !standing.is_lost(&grant.site, &grant.host));
+            let kept = reservation.plan.grants.iter().filter(|grant| !reservation.is_lost(&grant.site, &grant.host));
             let kept = kept.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name));
             rest.insert(name.clone(), total.saturating_sub(kept));
         }
@@ -43,12 +43,12 @@ impl World {
         for (name, rest) in &rest {
             least.entry(name.clone()).or_insert(Amount(u64::from(rest.0 >= missing as u64)));
         }
-        let free = self.free_hosts(id, standing, &least, window);
+        let free = self.free_hosts(id, reservation, &least, window);
         free.len() <= HOSTS_MAX && choose(&free, missing, &rest)
     }
 
     /// What each host has free in the window, of those that are neither part of the reservation nor lost, and have `least`.
-    fn free_hosts(&self, id: &RequestId, standing: &Standing, least: &Amounts, window: Window) -> Vec<Amounts> {
+    fn free_hosts(&self, id: &RequestId, reservation: &Reservation, least: &Amounts, window: Window) -> Vec<Amounts> {
         let mut free = Vec::new();
         for node in &self.nodes {
             let Some(running) = node.running() else { continue };
@@ -57,7 +57,7 @@ impl World {
             }
             for host in running.machines.ledger.hosts() {
                 let here = |grant: &broker::plan::HostGrant| grant.site == node.site && grant.host == host.host().id;
-                if standing.plan.grants.iter().any(here) {
+                if reservation.plan.grants.iter().any(here) {
                     continue;
                 }
                 let mut amounts = Amounts::new();

@@ -6,7 +6,7 @@
 use broker::{
     ids::{RequestId, SiteId},
     ledger::{Booking, BookingState, Books},
-    negotiation::{Negotiation, Stage, Standing},
+    negotiation::{Negotiation, Reservation, Stage},
     protocol::AttemptStatus,
     time::{Millis, Span},
 };
@@ -54,7 +54,7 @@ impl World {
             let is_anothers = another.is_some_and(|another| another.machines.negotiations.contains_key(id));
             let is_closed = matches!(negotiation.stage(), Stage::Closed { .. });
             // What it still believes of a time that has passed keeps no host from anybody.
-            let start = negotiation.standing_plan().map(|plan| plan.start);
+            let start = negotiation.reserved_plan().map(|plan| plan.start);
             let has_begun = start.is_some_and(|start| start <= self.utc());
             if !is_closed && self.has_nobody_told(index, id) {
                 continue;
@@ -62,14 +62,14 @@ impl World {
             if is_anothers && !is_closed && !has_begun {
                 return found("another node acts for it");
             }
-            if let Some(standing) = Self::degraded(negotiation) {
-                if self.could_be_repaired(id, &negotiation.record().request, standing) {
-                    let why = standing.failure.as_ref().map_or_else(String::new, |why| format!("{why:?}"));
+            if let Some(reservation) = Self::degraded(negotiation) {
+                if self.could_be_repaired(id, &negotiation.record().request, reservation) {
+                    let why = reservation.failure.as_ref().map_or_else(String::new, |why| format!("{why:?}"));
                     return found(&format!("it is degraded, and the hosts for it are there; last repair: {why}"));
                 }
                 continue;
             }
-            if !is_closed && !matches!(negotiation.stage(), Stage::Stands(_)) {
+            if !is_closed && !matches!(negotiation.stage(), Stage::Reserved(_)) {
                 return found("it is not decided");
             }
             // A site that is gone for good never acknowledges; what the others still have is found there.
@@ -99,9 +99,9 @@ impl World {
     }
 
     /// What stands of a reservation that is degraded, or being repaired; that goes on until it begins.
-    fn degraded(negotiation: &Negotiation) -> Option<&Standing> {
+    fn degraded(negotiation: &Negotiation) -> Option<&Reservation> {
         match negotiation.stage() {
-            Stage::Degraded { standing, .. } => Some(standing),
+            Stage::Degraded { reservation, .. } => Some(reservation),
             _ => None,
         }
     }
@@ -156,7 +156,7 @@ impl World {
         let is_gone = |site: &SiteId| names::index_of(site).is_some_and(|site| self.nodes[site].is_gone());
         let with = self.nodes[user.entry_point].running();
         if let Some(negotiation) = with.and_then(|running| running.machines.negotiations.get(&attempt.request)) {
-            let stands = matches!(negotiation.stage(), Stage::Stands(_) | Stage::Degraded { .. });
+            let stands = matches!(negotiation.stage(), Stage::Reserved(_) | Stage::Degraded { .. });
             let site = &self.nodes[index].site;
             if stands
                 && negotiation.record().status_of(&self.nodes[user.entry_point].site, attempt, site)

@@ -5,7 +5,7 @@ use std::{cell::RefCell, sync::Arc, time::Duration};
 use broker::{
     ids::{HostId, RequestId, SiteId},
     protocol::{
-        AttemptId, AttemptStatus, BookedPart, Grant, HoldRequest, LedgerVersion, Refusal, RefusalReason,
+        AttemptId, AttemptStatus, FoundBooking, Grant, HoldRequest, LedgerVersion, Refusal, RefusalReason,
         ScheduleSnapshot, SiteAnswer, SiteRequest, TakeOverStep,
     },
     resources::Amounts,
@@ -126,7 +126,7 @@ fn ask_seeds() -> Vec<Seed> {
         ("revocations", WireRequest::Revocations { from: 300 }),
         ("schedules", WireRequest::Schedules(Some(LedgerVersion { incarnation: 9, change: 300 }))),
         ("advert", WireRequest::Advert),
-        ("reach", WireRequest::Reach),
+        ("reach", WireRequest::DialBack),
         ("adverts", WireRequest::Adverts(vec![(1, 2), (u64::MAX, 70_000)])),
     ];
     requests.into_iter().map(|(name, request)| (name, wire::encode(&request).unwrap_or_default())).collect()
@@ -142,7 +142,7 @@ fn answer_seeds() -> Vec<Seed> {
     let statement = Arc::new(hold.authorization.request.clone());
     let HoldRequest { attempt, window, grants, participants, .. } = hold;
     let others = vec![attempt.clone()];
-    let part = BookedPart { attempt, window, grants, participants, statement };
+    let part = FoundBooking { attempt, window, grants, participants, statement };
     let refusal = Refusal { reason: RefusalReason::UnknownHost(host.clone()), version, hosts: Vec::new() };
     let status = SiteAnswer::Status { decision: Some(AttemptStatus::Aborted), booking: AttemptStatus::Pending };
     let answers = [
@@ -165,7 +165,7 @@ fn answer_seeds() -> Vec<Seed> {
         ("status", WireAnswer::Site(status)),
         ("adverts", WireAnswer::Adverts { envelopes: vec![vec![1; 120], Vec::new()], is_complete: true }),
         ("busy", WireAnswer::Busy),
-        ("reached", WireAnswer::Reached(true)),
+        ("reached", WireAnswer::DialedBack(true)),
     ];
     answers.into_iter().map(|(name, answer)| (name, wire::encode(&answer).unwrap_or_default())).collect()
 }

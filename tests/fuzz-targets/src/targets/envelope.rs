@@ -82,7 +82,7 @@ fn check_opened(grid: &GridId, opened: Opened) {
             assert!(keys.len() <= index::KEYS_PER_SITE_MAX);
             assert_eq!(keys.is_empty(), advert.hosts.is_empty());
             let mut view = SiteView::new(advert.clone(), Millis(0), opened.remaining);
-            view.hear_advert(advert, Millis(1), opened.remaining);
+            view.receive_advert(advert, Millis(1), opened.remaining);
         }
         Payload::Update(update) => {
             assert_eq!(update.site, opened.author);
@@ -91,8 +91,8 @@ fn check_opened(grid: &GridId, opened: Opened) {
             let advert = advert(site.clone(), Vec::new());
             let mut view = SiteView::new(advert, Millis(0), opened.remaining);
             let snapshot = broker::protocol::ScheduleSnapshot { site, version: update.from, hosts: Vec::new() };
-            view.hear_snapshot(snapshot, Millis(0));
-            view.hear_update(&update, Millis(1));
+            view.receive_snapshot(snapshot, Millis(0));
+            view.receive_update(&update, Millis(1));
             view.forget_before(Time(1_000));
         }
     }

@@ -114,9 +114,9 @@ fn run(data: &[u8]) {
         match input.below(8) {
             0..3 => {
                 let revocation = &world.revocations[usize::from(input.byte()) % world.revocations.len()];
-                let is_news = gate.revoke(revocation, now);
+                let is_new = gate.revoke(revocation, now);
                 assert!(!matches!(gate.revoke(revocation, now), Ok(true)), "news twice");
-                if is_news.is_ok() {
+                if is_new.is_ok() {
                     heard.push(revocation.clone());
                 }
             }

@@ -79,8 +79,8 @@ fn shown(data: &[u8]) {
     if input.flag() {
         let Some(revocation) = read_revocation(input.rest()) else { return };
         let mut known = Revocations::default();
-        let is_news = known.add("test", &PublicKey::of(&key()), &revocation, NOW).unwrap_or(false);
-        assert_eq!(known.len(), usize::from(is_news));
+        let is_new = known.add("test", &PublicKey::of(&key()), &revocation, NOW).unwrap_or(false);
+        assert_eq!(known.len(), usize::from(is_new));
         let written = serde_json::to_vec(&revocation).expect("a revocation that was read can be written");
         assert_eq!(read_revocation(&written), Some(revocation));
         return;

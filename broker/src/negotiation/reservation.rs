@@ -64,7 +64,7 @@ pub enum Repair {
 
 /// A reservation in parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct Reservation {
     /// All N hosts, the lost ones among them. Its efficiency is that of the plan that began it; 0 of 1 when the
     /// reservation was taken over, since nobody knows.
     #[serde(rename = "allocation")]
@@ -81,11 +81,11 @@ pub struct Standing {
     pub failure: Option<Outcome>,
 }
 
-impl Standing {
+impl Reservation {
     /// A reservation that one attempt has made whole.
-    pub(super) fn of(attempt: u32, plan: &Plan) -> Standing {
+    pub(super) fn of(attempt: u32, plan: &Plan) -> Reservation {
         let part = Part { attempt, hosts: hosts_of(&plan.grants) };
-        Standing {
+        Reservation {
             plan: plan.clone(),
             parts: vec![part],
             lost: BTreeMap::new(),
@@ -115,11 +115,11 @@ impl Standing {
             Some(loss) => {
                 let hosts = self.lost.entry(site.clone()).or_default();
                 // What a site has said is known for certain, also when it is silent afterwards.
-                let is_news = hosts.get(host).is_none_or(|known| *known == Loss::SiteSilent && loss == Loss::TakenBack);
-                if is_news {
+                let is_new = hosts.get(host).is_none_or(|known| *known == Loss::SiteSilent && loss == Loss::TakenBack);
+                if is_new {
                     hosts.insert(host.clone(), loss);
                 }
-                is_news
+                is_new
             }
             None => {
                 let Some(hosts) = self.lost.get_mut(site) else { return false };
@@ -135,7 +135,7 @@ impl Standing {
     /// What is on disk of a request whose reservation this is.
     pub(super) fn decision(&self) -> Decision {
         let attempt = self.parts.first().map_or(0, |part| part.attempt);
-        Decision::Stands { attempt, plan: self.plan.clone() }
+        Decision::Reserved { attempt, plan: self.plan.clone() }
     }
 
     fn kept(&self) -> Vec<HostGrant> {
@@ -147,7 +147,7 @@ impl Standing {
     pub(super) fn repaired(&mut self, repair: Repair, attempt: u32, new: &Plan) -> Vec<(u32, SiteId)> {
         let before: Vec<(u32, SiteId)> = self.bookings();
         match repair {
-            Repair::Move => *self = Standing { repairs: self.repairs, ..Standing::of(attempt, new) },
+            Repair::Move => *self = Reservation { repairs: self.repairs, ..Reservation::of(attempt, new) },
             Repair::Replace => {
                 let mut grants = self.kept();
                 grants.extend(new.grants.iter().cloned());

@@ -19,7 +19,7 @@ const PATIENCE: Millis = Millis(8_000);
 
 /// What the asked sites found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct Reachability {
     /// Sites that have tried.
     pub asked: usize,
     /// Those of them that could open a connection.
@@ -27,14 +27,14 @@ pub struct Reach {
 }
 
 /// Asks some sites that this node is connected to, whichever side opened the connection.
-pub(crate) async fn ask(core: &Core) -> Reach {
+pub(crate) async fn ask(core: &Core) -> Reachability {
     let connected = core.shared().connected();
     let sites: Vec<SiteId> = connected.iter().filter_map(site_of_peer).sample(&mut rand::rng(), SITES_MAX);
-    let answers = join_all(sites.iter().map(|site| core.request(site, WireRequest::Reach, PATIENCE))).await;
-    let mut reach = Reach::default();
+    let answers = join_all(sites.iter().map(|site| core.request(site, WireRequest::DialBack, PATIENCE))).await;
+    let mut reach = Reachability::default();
     for answer in answers {
         // One that is busy, or gone, has not tried.
-        if let Ok(WireAnswer::Reached(is_reached)) = answer {
+        if let Ok(WireAnswer::DialedBack(is_reached)) = answer {
             reach.asked += 1;
             reach.reached += usize::from(is_reached);
         }
