@@ -93,12 +93,7 @@ mod tests {
     use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
     use super::*;
-
-    fn statistics(values: &[f64]) -> (f64, f64) {
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
-        (mean, variance.sqrt())
-    }
+    use crate::stats::spread;
 
     #[test]
     fn capacities_have_the_statistics_of_table_3_1() {
@@ -110,13 +105,10 @@ mod tests {
             (column(|host| host.mhz), 2680.0, 360.0, 1400.0, 3600.0),
             (column(|host| host.memory_mib), 3020.8, 860.2, 747.0, 7895.1),
         ] {
-            let (found_mean, found_deviation) = statistics(&values);
-            assert!((found_mean / mean - 1.0).abs() < 0.02, "mean {found_mean}, expected {mean}");
-            assert!(
-                (found_deviation / deviation - 1.0).abs() < 0.04,
-                "deviation {found_deviation}, expected {deviation}"
-            );
-            assert!(values.iter().all(|value| (min..=max).contains(value)));
+            let found = spread(values.into_iter());
+            assert!((found.mean / mean - 1.0).abs() < 0.02, "{found:?}, expected the mean {mean}");
+            assert!((found.sd / deviation - 1.0).abs() < 0.04, "{found:?}, expected the deviation {deviation}");
+            assert!(found.min >= min && found.max <= max, "{found:?}");
         }
     }
 }

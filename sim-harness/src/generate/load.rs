@@ -91,7 +91,10 @@ mod tests {
     use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
     use super::*;
-    use crate::generate::capacities;
+    use crate::{
+        generate::capacities,
+        stats::{Spread, mean, spread},
+    };
 
     fn shares(host: &Capacities, steps: &Steps) -> Vec<f64> {
         let cpu = &steps[&resource("cpu")];
@@ -108,19 +111,16 @@ mod tests {
     #[test]
     fn the_load_has_the_documented_statistics() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
-        let (mut means, mut deviations) = (Vec::new(), Vec::new());
-        for _ in 0..2000 {
-            let host = capacities::draw(&mut random);
-            let shares = shares(&host, &draw(&mut random, &host));
-            let mean = shares.iter().sum::<f64>() / 288.0;
-            means.push(mean);
-            deviations.push((shares.iter().map(|share| (share - mean).powi(2)).sum::<f64>() / 288.0).sqrt());
-        }
-        let mean = means.iter().sum::<f64>() / 2000.0;
-        let between = (means.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 2000.0).sqrt();
-        let inside = deviations.iter().sum::<f64>() / 2000.0;
-        assert!((0.30..0.36).contains(&mean), "mean share {mean}");
-        assert!((0.20..0.27).contains(&between), "deviation between hosts {between}");
+        let days: Vec<Spread> = (0..2000)
+            .map(|_| {
+                let host = capacities::draw(&mut random);
+                spread(shares(&host, &draw(&mut random, &host)).into_iter())
+            })
+            .collect();
+        let between = spread(days.iter().map(|day| day.mean));
+        let inside = mean(days.iter().map(|day| day.sd));
+        assert!((0.30..0.36).contains(&between.mean), "mean share {}", between.mean);
+        assert!((0.20..0.27).contains(&between.sd), "deviation between hosts {}", between.sd);
         assert!((0.09..0.13).contains(&inside), "deviation inside a day {inside}");
     }
 

@@ -16,6 +16,7 @@ use broker::{
 use rand::RngExt;
 
 use super::{STEP_S, Stream, stream};
+use crate::stats::{Spread, spread};
 
 /// Whether the split of the totals is left open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -71,9 +72,7 @@ pub fn requests(
                 per_host,
                 total,
                 attributes: attributes.clone(),
-                candidates: None,
-                effort: None,
-                move_on_loss: false,
+                ..RequestDocument::default()
             })
         })
         .collect()
@@ -81,7 +80,6 @@ pub fn requests(
 
 /// Interval (3.4) of each resource that every host has, from 2 N base units on so that no per-host minimum is zero.
 fn total_ranges(n: u32, snapshot: &GridSnapshot) -> BTreeMap<ResourceName, (u64, u64)> {
-    let hosts = snapshot.hosts.len() as f64;
     let mut capacities: BTreeMap<&ResourceName, Vec<f64>> = BTreeMap::new();
     for entry in &snapshot.hosts {
         for (name, capacity) in &entry.host.capacity {
@@ -92,11 +90,9 @@ fn total_ranges(n: u32, snapshot: &GridSnapshot) -> BTreeMap<ResourceName, (u64,
         .into_iter()
         .filter(|(_, values)| values.len() == snapshot.hosts.len())
         .map(|(name, values)| {
-            let mean = values.iter().sum::<f64>() / hosts;
-            let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / hosts).sqrt();
-            let least = 2 * u64::from(n);
-            let low = ((f64::from(n) * (mean - 2.0 * deviation)) as u64).max(least);
-            let high = ((f64::from(n) * (mean + 0.5 * deviation)) as u64).max(low);
+            let Spread { mean, sd, .. } = spread(values.into_iter());
+            let low = ((f64::from(n) * (mean - 2.0 * sd)) as u64).max(2 * u64::from(n));
+            let high = ((f64::from(n) * (mean + 0.5 * sd)) as u64).max(low);
             (name.clone(), (low, high))
         })
         .collect()

@@ -4,14 +4,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, builder::PossibleValuesParser};
+use clap::{Args, ValueEnum, builder::PossibleValuesParser};
+use serde::Serialize;
 
-use super::{
-    policy,
-    rules::{JOBS_MAX, Overrun, Runtimes},
-};
+use super::policy;
 use crate::{duration, print::OutputForm};
 
+/// Most jobs in one replay; about 200 bytes each.
+pub const JOBS_MAX: u32 = 4_000_000;
 /// Longest teardown, in seconds.
 const TEARDOWN_S_MAX: u32 = 86_400;
 
@@ -30,6 +30,28 @@ pub struct ReplayArgs {
     /// The scheduling policy.
     #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(policy::names()))]
     pub policy: String,
+    #[command(flatten)]
+    pub rules: Rules,
+    /// Write one line a job here.
+    #[arg(long, value_name = "FILE.csv")]
+    pub jobs_csv: Option<PathBuf>,
+    /// Write a report with plots here: one self-contained page.
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// How the metrics are printed.
+    #[arg(long, value_enum, default_value_t = OutputForm::Table)]
+    pub output: OutputForm,
+    /// Replay the first 1,000 jobs as well, the first 3,000, 10,000 and so on, and show how the time grows.
+    #[arg(long)]
+    pub growth: bool,
+    /// Seed of all random choices: made-up jobs, and those that `kolo` makes.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// How the records of a trace become jobs.
+#[derive(Debug, Clone, Copy, Args, Serialize)]
+pub struct Rules {
     /// What the scheduler knows of run times.
     #[arg(long, value_enum, default_value_t = Runtimes::True)]
     pub runtimes: Runtimes,
@@ -37,28 +59,34 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t = Overrun::Kill)]
     pub overrun: Overrun,
     /// How long a job holds its hosts after it has ended, such as 0s or 30s.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::whole_seconds(TEARDOWN_S_MAX))]
-    pub teardown: i64,
-    /// Write one line a job here.
-    #[arg(long, value_name = "FILE.csv")]
-    pub jobs_csv: Option<PathBuf>,
-    /// Write a report with plots here: one self-contained page.
-    #[arg(long, value_name = "FILE.html")]
-    pub report: Option<PathBuf>,
+    #[arg(long = "teardown", value_name = "DURATION", default_value = "1s", value_parser = duration::whole_seconds(TEARDOWN_S_MAX))]
+    pub teardown_s: i64,
     /// Ignore the tags cl_X (only on cluster X), ^cl_X (not on cluster X) and excl (start only while enough hosts are empty) of
     /// extended traces.
-    #[arg(long)]
-    pub ignore_tags: bool,
-    /// How the metrics are printed.
-    #[arg(long, value_enum, default_value_t = OutputForm::Table)]
-    pub output: OutputForm,
+    #[arg(long = "ignore-tags")]
+    pub ignores_tags: bool,
     /// Replay only the first so many jobs.
-    #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: Option<u32>,
-    /// Replay the first 1,000 jobs as well, the first 3,000, 10,000 and so on, and show how the time grows.
-    #[arg(long)]
-    pub growth: bool,
-    /// Seed of all random choices: made-up jobs, and those that `kolo` makes.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    #[arg(long = "limit", value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[serde(skip)]
+    pub jobs_max: Option<u32>,
+}
+
+/// What the scheduler knows of run times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Runtimes {
+    /// How long the job will run.
+    True,
+    /// The user's limit.
+    Estimates,
+}
+
+/// What happens at the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overrun {
+    /// The job ends there.
+    Kill,
+    /// The job runs on.
+    Extend,
 }

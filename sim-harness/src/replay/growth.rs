@@ -42,27 +42,17 @@ pub fn sizes_below(jobs: usize) -> Vec<usize> {
 /// The first that `replay` ends with.
 pub fn fastest<E>(mut replay: impl FnMut() -> Result<Speed, E>) -> Result<Speed, E> {
     let mut best = replay()?;
-    let mut spent_s = best.replay_seconds;
-    for _ in 1..MEASUREMENTS_MAX {
-        if spent_s >= SECONDS_MIN {
-            break;
-        }
+    let (mut spent_s, mut count) = (best.replay_seconds, 1);
+    while spent_s < SECONDS_MIN && count < MEASUREMENTS_MAX {
         let speed = replay()?;
         spent_s += speed.replay_seconds;
-        if speed.replay_seconds < best.replay_seconds {
-            best = speed;
-        }
+        count += 1;
+        best = if speed.replay_seconds < best.replay_seconds { speed } else { best };
     }
     Ok(best)
 }
 
-/// Where the points would be if the time grew in proportion to the jobs, from the first point on.
-pub fn proportional(points: &[Point]) -> impl Iterator<Item = (f64, f64)> {
-    let each_s = points.first().map_or(0.0, |first| first.speed.replay_seconds / first.jobs as f64);
-    points.iter().map(move |point| (point.jobs as f64, each_s * point.jobs as f64))
-}
-
-/// In words: by what power of the jobs the time grew from the first point to the last; nothing for less than two points.
+/// By what power of the jobs the time grew from the first point to the last; `None` for fewer than two points.
 pub fn exponent(points: &[Point]) -> Option<f64> {
     let (first, last) = (points.first()?, points.last()?);
     let ratio = |from: f64, to: f64| (to / from).ln();
@@ -74,32 +64,25 @@ pub fn exponent(points: &[Point]) -> Option<f64> {
 mod tests {
     use super::*;
 
+    fn speed(replay_seconds: f64) -> Speed {
+        Speed { replay_seconds, jobs_per_second: 1.0 / replay_seconds }
+    }
+
     #[test]
     fn sizes_ascend_below_the_whole_and_a_square_has_exponent_two() {
         assert_eq!(sizes_below(30_000), [1000, 3000, 10_000]);
         assert!(sizes_below(1000).is_empty());
-        let point = |jobs: usize, replay_seconds: f64| Point {
-            jobs,
-            speed: Speed { replay_seconds, jobs_per_second: jobs as f64 / replay_seconds },
-        };
-        let square = [point(1000, 1.0), point(3000, 9.0), point(10_000, 100.0)];
+        let square = [(1000, 1.0), (3000, 9.0), (10_000, 100.0)];
+        let square = square.map(|(jobs, seconds)| Point { jobs, speed: speed(seconds) });
         assert!((exponent(&square).unwrap() - 2.0).abs() < 1e-9);
         assert_eq!(exponent(&square[..1]), None);
-        assert_eq!(proportional(&square).last(), Some((10_000.0, 10.0)));
     }
 
     #[test]
     fn short_replays_are_repeated_and_the_fastest_counts() {
-        let speed = |replay_seconds: f64| Speed { replay_seconds, jobs_per_second: 1.0 / replay_seconds };
         let mut times = [0.04, 0.02, 0.05, 0.01].into_iter();
         let found = fastest(|| times.next().map(speed).ok_or(()));
         assert_eq!((found, times.next()), (Ok(speed(0.02)), Some(0.01)), "0.11 s are enough");
-        let mut count = 0;
-        let found = fastest(|| {
-            count += 1;
-            Ok::<_, ()>(speed(1e-9))
-        });
-        assert_eq!((found, count), (Ok(speed(1e-9)), MEASUREMENTS_MAX));
         assert_eq!(fastest(|| Err(7)), Err(7));
     }
 }

@@ -3,12 +3,11 @@
 //! Invariant: at least one cluster, at most [`HOSTS_MAX`] hosts, no id twice; clusters come out with the most processors first,
 //! which is the order in which they are tried (equal ones in the order of the file).
 
-use std::{cmp::Reverse, collections::BTreeSet, path::Path};
+use std::{cmp::Reverse, collections::BTreeSet, error::Error, path::Path, str::FromStr};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use broker::amount::Amount;
-use csv::{ErrorKind, StringRecord, Trim};
-use serde::Deserialize;
+use csv::{StringRecord, Trim};
 
 use super::cluster::ClusterSpec;
 use crate::error::BadUsage;
@@ -17,17 +16,6 @@ use crate::error::BadUsage;
 const HOSTS_MAX: u64 = 1 << 17;
 /// The columns.
 const COLUMNS: [&str; 6] = ["id", "name", "nodes", "cpus_per_node", "speed", "memory_per_node_KiB"];
-
-/// One line.
-#[derive(Deserialize)]
-struct Row {
-    id: String,
-    name: String,
-    nodes: u32,
-    cpus_per_node: u32,
-    speed: f64,
-    memory_per_node_kib: u64,
-}
 
 /// Reads the clusters.
 ///
@@ -46,9 +34,9 @@ fn clusters(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
     for row in rows.records() {
         let row = row?;
         let line = row.position().map_or(0, csv::Position::line);
-        let (id, cluster) = cluster(&row).with_context(|| format!("line {line}"))?;
-        ensure!(!ids.contains(&id), "line {line}: id: {id} is that of a cluster above; ids are unique");
-        ids.insert(id);
+        let cluster = cluster(&row).with_context(|| format!("line {line}"))?;
+        let id = &row[0];
+        ensure!(ids.insert(id.to_owned()), "line {line}: id: {id} is that of a cluster above; ids are unique");
         hosts += u64::from(cluster.hosts);
         ensure!(hosts <= HOSTS_MAX, "line {line}: more than {HOSTS_MAX} hosts in all");
         clusters.push(cluster);
@@ -58,30 +46,20 @@ fn clusters(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
     Ok(clusters)
 }
 
-/// A cluster and its id.
-fn cluster(row: &StringRecord) -> anyhow::Result<(String, ClusterSpec)> {
+fn cluster(row: &StringRecord) -> anyhow::Result<ClusterSpec> {
     let (expected, got) = (COLUMNS.len(), row.len());
     ensure!(got == expected, "expected {expected} fields ({}), tab separated, got {got}", COLUMNS.join(", "));
-    let row: Row = row.deserialize(None).map_err(|error| match error.kind() {
-        ErrorKind::Deserialize { err, .. } => {
-            let column = err.field().and_then(|field| COLUMNS.get(usize::try_from(field).ok()?));
-            anyhow::anyhow!("{}: {}", column.unwrap_or(&"a field"), err.kind())
-        }
-        _ => error.into(),
-    })?;
-    for (column, count) in [("nodes", row.nodes), ("cpus_per_node", row.cpus_per_node)] {
+    let [hosts, processors_per_host] = [number(row, 2)?, number(row, 3)?];
+    for (column, count) in [("nodes", hosts), ("cpus_per_node", processors_per_host)] {
         ensure!(count > 0, "{column}: expected at least 1, got 0");
     }
-    if row.speed != 1.0 {
-        bail!("speed: only clusters of equal speed (1) can be replayed, got {}", row.speed);
-    }
-    let (memory, most) = (row.memory_per_node_kib, Amount::MAX.0);
-    ensure!(memory <= most, "memory_per_node_KiB: expected at most {most}, got {memory}");
-    let spec = ClusterSpec {
-        name: row.name,
-        hosts: row.nodes,
-        processors_per_host: row.cpus_per_node,
-        memory_per_host_kib: memory,
-    };
-    Ok((row.id, spec))
+    let speed: f64 = number(row, 4)?;
+    ensure!(speed == 1.0, "speed: only clusters of equal speed (1) can be replayed, got {speed}");
+    let (memory_per_host_kib, most) = (number(row, 5)?, Amount::MAX.0);
+    ensure!(memory_per_host_kib <= most, "memory_per_node_KiB: expected at most {most}, got {memory_per_host_kib}");
+    Ok(ClusterSpec { name: row[1].to_owned(), hosts, processors_per_host, memory_per_host_kib })
+}
+
+fn number<N: FromStr<Err: Error + Send + Sync + 'static>>(row: &StringRecord, column: usize) -> anyhow::Result<N> {
+    row[column].parse().context(COLUMNS[column])
 }

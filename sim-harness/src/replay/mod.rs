@@ -8,14 +8,12 @@ mod cluster;
 mod engine;
 mod growth;
 mod job;
-mod lines;
 mod machines;
 mod metrics;
 mod output;
 mod page;
 mod policy;
 mod record;
-mod rules;
 mod series;
 mod synthetic;
 #[cfg(test)]
@@ -32,11 +30,9 @@ use self::{
     engine::Run,
     growth::{Point, Speed},
     job::Job,
-    output::{Cost, Document, Setting},
+    output::Outcome,
     policy::Setup,
-    rules::Rules,
     series::Series,
-    trace::Trace,
 };
 use crate::{error::BadUsage, progress::Progress, report::check_places, usage};
 
@@ -50,8 +46,14 @@ const SHOWN_EVERY: usize = 256;
 pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     check_places(args.jobs_csv.iter().chain(&args.report)).map_err(BadUsage::new)?;
     let clusters = machines::read(&args.machines)?;
-    let setting = setting(args);
-    let trace = trace_of(args, &clusters, &setting.rules)?;
+    let made_up = args.synthetic.unwrap_or_default();
+    let trace = match &args.trace {
+        Some(path) => trace::read(path, &clusters, &args.rules)?,
+        None => {
+            let jobs = made_up.min(args.rules.jobs_max.unwrap_or(made_up));
+            trace::of_records(synthetic::records(args.seed, jobs as usize, &clusters), &clusters, &args.rules)
+        }
+    };
     eprint!("{}", output::findings(&trace.findings));
     let mut growth = Vec::new();
     if args.growth {
@@ -61,38 +63,33 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let (runs, speed) = play(args, &trace.jobs, &clusters)?;
-    if args.growth {
-        growth.push(Point { jobs: runs.len(), speed });
-    }
-    let metrics = metrics::measure(&trace, &runs, &clusters);
+    growth.extend(args.growth.then_some(Point { jobs: runs.len(), speed }));
     if let Some(path) = &args.jobs_csv {
         output::write_jobs(path, &trace, &runs, &clusters).with_context(|| BadUsage::new(path.display()))?;
     }
+    let outcome = Outcome {
+        metrics: metrics::measure(&trace, &runs, &clusters),
+        trace: args.trace.as_ref().map_or(format!("{made_up} made-up jobs"), |path| path.display().to_string()),
+        machines: args.machines.display().to_string(),
+        policy: args.policy.clone(),
+        rules: args.rules,
+        seed: args.seed,
+        speed,
+        memory_mib_max: usage::peak_mib(),
+        growth,
+    };
     if let Some(path) = &args.report {
-        let series = Series::of(&trace.jobs, &runs);
-        let page = page::page(&metrics, &setting, &series, &growth, metrics::processors_of(&clusters));
+        let page = page::page(&outcome, &Series::of(&trace.jobs, &runs), metrics::processors_of(&clusters));
         page.write(path).with_context(|| BadUsage::new(path.display()))?;
     }
-    let cost = Cost { speed, memory_mib_max: usage::peak_mib(), growth };
-    let document = Document { metrics: &metrics, setting: &setting, cost: &cost };
-    args.output.print(|| output::table(&metrics, &setting, &cost), &document).context("standard output")?;
+    args.output.print(|| output::table(&outcome), &outcome).context("standard output")?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The jobs of the trace's file, or made-up ones.
-fn trace_of(args: &ReplayArgs, clusters: &[ClusterSpec], rules: &Rules) -> anyhow::Result<Trace> {
-    if let Some(path) = &args.trace {
-        return trace::read(path, clusters, rules);
-    }
-    let jobs = args.synthetic.into_iter().chain(args.limit).min().unwrap_or_default();
-    Ok(trace::of_records(synthetic::records(args.seed, jobs as usize, clusters), clusters, rules))
 }
 
 /// Replays these jobs; how long that took.
 fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> anyhow::Result<(Vec<Run>, Speed)> {
-    // The name was checked when the flags were read.
-    let setup = Setup { clusters, seed: args.seed };
-    let Some(mut policy) = policy::named(&args.policy, &setup) else { return Ok((Vec::new(), Speed::default())) };
+    let mut policy = policy::named(&args.policy, &Setup { clusters, seed: args.seed })
+        .with_context(|| BadUsage::new(format_args!("no policy {}", args.policy)))?;
     let progress = Progress::new("jobs", jobs.len() as u64);
     let watch = |ended: usize| {
         if ended.is_multiple_of(SHOWN_EVERY) {
@@ -106,23 +103,4 @@ fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> anyhow::Re
     let runs = replayed.with_context(|| format!("policy {}", args.policy))?;
     let speed = Speed { replay_seconds, jobs_per_second: runs.len() as f64 / replay_seconds.max(1e-9) };
     Ok((runs, speed))
-}
-
-fn setting(args: &ReplayArgs) -> Setting {
-    Setting {
-        trace: match &args.trace {
-            Some(path) => path.display().to_string(),
-            None => format!("{} made-up jobs", args.synthetic.unwrap_or_default()),
-        },
-        machines: args.machines.display().to_string(),
-        policy: args.policy.clone(),
-        rules: Rules {
-            runtimes: args.runtimes,
-            overrun: args.overrun,
-            teardown_s: args.teardown,
-            ignores_tags: args.ignore_tags,
-            jobs_max: args.limit.map(|jobs| jobs as usize),
-        },
-        seed: args.seed,
-    }
 }

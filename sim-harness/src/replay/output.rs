@@ -4,14 +4,15 @@
 
 use std::{io, path::Path};
 
+use clap::{ValueEnum, builder::PossibleValue};
 use serde::Serialize;
 
 use super::{
+    args::Rules,
     cluster::ClusterSpec,
     engine::Run,
     growth::{Point, Speed},
-    metrics::{Experience, Metrics, Spread},
-    rules::{Rules, name_of},
+    metrics::{Metrics, Summary, Times},
     trace::{Findings, Trace},
 };
 use crate::{
@@ -19,76 +20,64 @@ use crate::{
     report::{Table, write_whole},
 };
 
-/// What was replayed, and how fast.
-#[derive(Debug, Clone, Serialize)]
-pub struct Setting {
-    /// The trace's path as given.
+/// The result of the command.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// The metrics.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+    /// The trace's path as given, or how many jobs were made up.
     pub trace: String,
     /// The machines file's path as given.
     pub machines: String,
-    /// The policy.
+    /// The policy's name.
     pub policy: String,
-    /// How its records became jobs.
+    /// How the trace's records became jobs.
     #[serde(flatten)]
     pub rules: Rules,
     /// The seed.
     pub seed: u64,
-}
-
-/// What the command cost.
-#[derive(Debug, Clone, Serialize)]
-pub struct Cost {
-    /// Of replaying the whole trace.
+    /// The time of replaying the whole trace.
     #[serde(flatten)]
     pub speed: Speed,
     /// The most memory that the process has had so far, in MiB, where the system reports it.
     pub memory_mib_max: Option<f64>,
-    /// Of replaying its beginnings, if that was asked for.
+    /// The time of replaying the trace's beginnings and the whole, if that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub growth: Vec<Point>,
 }
 
-/// The result as programs read it.
-#[derive(Serialize)]
-pub struct Document<'a> {
-    /// The metrics.
-    #[serde(flatten)]
-    pub metrics: &'a Metrics,
-    /// What was replayed.
-    #[serde(flatten)]
-    pub setting: &'a Setting,
-    /// What it cost.
-    #[serde(flatten)]
-    pub cost: &'a Cost,
-}
-
-/// The metrics as a table, with what was found in the trace.
-pub fn table(metrics: &Metrics, setting: &Setting, cost: &Cost) -> String {
-    let Metrics { jobs, killed, rejected, makespan_s, utilisation, .. } = metrics;
+/// The metrics as a table.
+pub fn table(outcome: &Outcome) -> String {
+    let Metrics { jobs, killed, rejected, makespan_s, utilisation, .. } = outcome.metrics;
+    let name = |value: Option<PossibleValue>| value.map_or_else(String::new, |value| value.get_name().to_owned());
     format!(
         "{policy} on {trace}, run times {runtimes}, overrun {overrun}\n\
          {jobs}, {killed} killed at their limit, {rejected} rejected\n\
          makespan {makespan_s} s, utilisation {percent:.2} %\n\n{spreads}\n\n\
          {seconds:.3} s, {rate:.0} jobs a second{memory}\n{growth}",
-        jobs = counted(*jobs as u64, "job"),
-        policy = setting.policy,
-        trace = setting.trace,
-        runtimes = name_of(&setting.rules.runtimes),
-        overrun = name_of(&setting.rules.overrun),
+        jobs = counted(jobs as u64, "job"),
+        policy = outcome.policy,
+        trace = outcome.trace,
+        runtimes = name(outcome.rules.runtimes.to_possible_value()),
+        overrun = name(outcome.rules.overrun.to_possible_value()),
         percent = 100.0 * utilisation,
-        spreads = spreads(metrics).text(),
-        seconds = cost.speed.replay_seconds,
-        rate = cost.speed.jobs_per_second,
-        memory = cost.memory_mib_max.map_or_else(String::new, |mib| format!(", at most {mib:.0} MiB of memory")),
-        growth = if cost.growth.is_empty() { String::new() } else { format!("\n{}\n", growth(&cost.growth).text()) },
+        spreads = spreads(&outcome.metrics).text(),
+        seconds = outcome.speed.replay_seconds,
+        rate = outcome.speed.jobs_per_second,
+        memory = outcome.memory_mib_max.map_or_else(String::new, |mib| format!(", at most {mib:.0} MiB of memory")),
+        growth = match &outcome.growth[..] {
+            [] => String::new(),
+            points => format!("\n{}\n", growth(points).text()),
+        },
     )
 }
 
 /// How the time grows with the number of jobs.
 pub fn growth(points: &[Point]) -> Table {
     let mut table = Table::new(["jobs", "s", "jobs a second"]);
-    for Point { jobs, speed } in points {
-        table.push([jobs.to_string(), format!("{:.3}", speed.replay_seconds), format!("{:.0}", speed.jobs_per_second)]);
+    for Point { jobs, speed: Speed { replay_seconds, jobs_per_second } } in points {
+        table.row(jobs.to_string(), [format!("{replay_seconds:.3}"), format!("{jobs_per_second:.0}")]);
     }
     table
 }
@@ -96,14 +85,13 @@ pub fn growth(points: &[Point]) -> Table {
 /// The metrics by name.
 pub fn spreads(metrics: &Metrics) -> Table {
     let mut table = Table::new(["", "mean", "median", "p95", "p99"]);
-    for (name, Spread { mean, median, p95, p99 }) in [
+    for (name, Summary { mean, median, p95, p99 }) in [
         ("wait, s", metrics.wait_s),
         ("response, s", metrics.response_s),
         ("slowdown", metrics.slowdown),
         ("bounded slowdown", metrics.bounded_slowdown),
     ] {
-        let cell = |value: f64| format!("{value:.1}");
-        table.push([name.to_owned(), cell(mean), cell(median), cell(p95), cell(p99)]);
+        table.row(name, [mean, median, p95, p99].map(|value| format!("{value:.1}")));
     }
     table
 }
@@ -149,7 +137,7 @@ pub fn write_jobs(path: &Path, trace: &Trace, runs: &[Run], clusters: &[ClusterS
     write_whole(path, |file| {
         let mut rows = csv::Writer::from_writer(file);
         for (job, run) in trace.jobs.iter().zip(runs) {
-            let (known, seen) = (&job.known, Experience::of(job, run));
+            let (known, times) = (&job.known, Times::of(job, run));
             rows.serialize(Row {
                 id: job.id,
                 line: job.line,
@@ -159,10 +147,10 @@ pub fn write_jobs(path: &Path, trace: &Trace, runs: &[Run], clusters: &[ClusterS
                 cluster: &clusters[run.cluster.at()].name,
                 hosts: known.shape.hosts,
                 processors: known.shape.processors(),
-                wait_s: seen.wait_s,
-                response_s: seen.response_s,
-                slowdown: format!("{:.4}", seen.slowdown()),
-                bounded_slowdown: format!("{:.4}", seen.bounded_slowdown()),
+                wait_s: times.wait_s,
+                response_s: times.response_s,
+                slowdown: format!("{:.4}", times.slowdown()),
+                bounded_slowdown: format!("{:.4}", times.bounded_slowdown()),
                 killed: u8::from(job.is_killed),
             })?;
         }

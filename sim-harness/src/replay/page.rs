@@ -1,10 +1,9 @@
-//! What a replay's report says: the metrics, how full the machines were, how many jobs waited.
+//! The report of a replay: the metrics, how full the machines were, how many jobs waited.
 
 use super::{
+    args::{Overrun, Runtimes},
     growth::{self, Point},
-    metrics::Metrics,
-    output::{self, Setting},
-    rules::{Overrun, Runtimes},
+    output::{self, Outcome},
     series::Series,
 };
 use crate::{
@@ -15,8 +14,8 @@ use crate::{
 const DAY_S: f64 = 86_400.0;
 
 /// The page.
-pub fn page(metrics: &Metrics, setting: &Setting, series: &Series, points: &[Point], processors: u64) -> Page {
-    let mut page = Page::new(&format!("{} on {}", setting.policy, setting.trace));
+pub fn page(Outcome { metrics, trace, policy, rules, growth, .. }: &Outcome, series: &Series, processors: u64) -> Page {
+    let mut page = Page::new(&format!("{policy} on {trace}"));
     let days = series.piece_s * series.processors.len() as f64 / DAY_S;
     page.text(&format!(
         "{jobs} on {processors}; {killed} killed at their limit, {rejected} rejected. The scheduler knew \
@@ -25,8 +24,8 @@ pub fn page(metrics: &Metrics, setting: &Setting, series: &Series, points: &[Poi
         processors = counted(processors, "processor"),
         killed = metrics.killed,
         rejected = metrics.rejected,
-        known = if setting.rules.runtimes == Runtimes::True { "the true run times" } else { "the users' limits" },
-        at_limit = if setting.rules.overrun == Overrun::Kill { "ended there" } else { "ran on" },
+        known = if rules.runtimes == Runtimes::True { "the true run times" } else { "the users' limits" },
+        at_limit = if rules.overrun == Overrun::Kill { "ended there" } else { "ran on" },
         utilisation = 100.0 * metrics.utilisation,
     ));
     page.table(&output::spreads(metrics));
@@ -42,8 +41,8 @@ pub fn page(metrics: &Metrics, setting: &Setting, series: &Series, points: &[Poi
             .area("waiting", steps(series, series.waiting.iter().copied())),
         &each,
     );
-    if !points.is_empty() {
-        add_growth(&mut page, points);
+    if !growth.is_empty() {
+        add_growth(&mut page, growth);
     }
     page.heading("What was found in the trace");
     let found = output::findings(&metrics.findings);
@@ -63,10 +62,12 @@ fn add_growth(page: &mut Page, points: &[Point]) {
     }
     page.table(&output::growth(points));
     let seconds = points.iter().map(|point| (point.jobs as f64, point.speed.replay_seconds));
+    let each_s = seconds.clone().next().map_or(0.0, |(jobs, seconds)| seconds / jobs);
+    let proportional = points.iter().map(|point| (point.jobs as f64, each_s * point.jobs as f64));
     page.plot(
         &Plot::new("Time of the replay", Axis::log("jobs"), Axis::log("s"))
             .line("measured", seconds)
-            .line("in proportion to the jobs", growth::proportional(points)),
+            .line("in proportion to the jobs", proportional),
         "Both axes grow by powers of ten. The second line leads from the first point on as if twice the jobs took twice the \
          time.",
     );

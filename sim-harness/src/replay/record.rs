@@ -5,7 +5,7 @@
 
 use std::str::from_utf8;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 
 /// Fields of the format; see the format's definition, version 2.2.
 const FIELDS: usize = 18;
@@ -42,31 +42,10 @@ pub struct Record {
 /// What an extended line asks of its nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSpec {
+    /// As it is written.
+    text: String,
     /// `ppn=`; unknown in specifications of several different nodes, which are put on one node.
     pub processors_per_node: Option<u32>,
-    /// Tags that name clusters.
-    pub tags: Vec<ClusterTag>,
-    /// The tag `excl`.
-    pub is_exclusive: bool,
-}
-
-/// A tag that names a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClusterTag {
-    /// `cl_X`: on cluster X.
-    Only(String),
-    /// `^cl_X`: not on cluster X.
-    Never(String),
-}
-
-impl ClusterTag {
-    /// Whether it allows a cluster of this name.
-    pub fn allows(&self, name: &str) -> bool {
-        match self {
-            ClusterTag::Only(only) => only == name,
-            ClusterTag::Never(never) => never != name,
-        }
-    }
 }
 
 impl Record {
@@ -114,35 +93,44 @@ impl NodeSpec {
     /// Reads a count of nodes, `ppn=`, or both, with tags between colons or behind `#`; what follows the number of `ppn=`, a
     /// fraction or a mark, plays no role. With `+` there are several kinds of nodes.
     fn read(field: &[u8]) -> anyhow::Result<NodeSpec> {
-        let text = String::from_utf8_lossy(field);
-        let wrong = || {
-            let text = cut(field);
-            format!(
-                "field {FIELDS_EXTENDED}: expected what is asked of the nodes, such as 2 or 2:ppn=4 (at least 1 processor), \
-                 got {text:?}"
-            )
-        };
-        let tag = |part: &str| match part.strip_prefix("^cl_") {
-            Some(name) => Some(ClusterTag::Never(name.to_owned())),
-            None => part.strip_prefix("cl_").map(|name| ClusterTag::Only(name.to_owned())),
-        };
-        let tags = text.split([':', '#']).filter_map(tag).collect();
-        let is_exclusive = text.split([':', '#']).any(|part| part == "excl");
+        let text = String::from_utf8_lossy(field).into_owned();
         let part = text.split(':').find_map(|part| part.strip_prefix("ppn="));
-        if text.contains('+') {
-            let processors_per_node = part.filter(|part| !part.contains('+')).and_then(leading_count);
-            return Ok(NodeSpec { processors_per_node, tags, is_exclusive });
-        }
-        let Some(part) = part else {
-            let count = text.split([':', '#']).next().and_then(|count| count.parse::<u32>().ok());
-            if count.is_none_or(|count| count == 0) {
-                bail!(wrong());
-            }
-            return Ok(NodeSpec { processors_per_node: None, tags, is_exclusive });
+        let processors_per_node = if text.contains('+') {
+            part.filter(|part| !part.contains('+')).and_then(leading_count)
+        } else {
+            let number = match part {
+                Some(part) => part.split(['.', '#']).next(),
+                None => text.split([':', '#']).next(),
+            };
+            let number = number.unwrap_or_default();
+            let count = leading_count(number).filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()));
+            let count = count.with_context(|| {
+                let text = cut(field);
+                format!(
+                    "field {FIELDS_EXTENDED}: expected what is asked of the nodes, such as 2 or 2:ppn=4 (at least 1 \
+                     processor), got {text:?}"
+                )
+            })?;
+            part.map(|_| count)
         };
-        let number = part.split(['.', '#']).next().unwrap_or_default();
-        let count = leading_count(number).filter(|_| number.bytes().all(|byte| byte.is_ascii_digit()));
-        Ok(NodeSpec { processors_per_node: Some(count.with_context(wrong)?), tags, is_exclusive })
+        Ok(NodeSpec { text, processors_per_node })
+    }
+
+    fn tags(&self) -> impl Iterator<Item = &str> {
+        self.text.split([':', '#'])
+    }
+
+    /// Whether the job starts only while as many hosts as it has are empty: the tag `excl`.
+    pub fn is_exclusive(&self) -> bool {
+        self.tags().any(|tag| tag == "excl")
+    }
+
+    /// Whether the tags `cl_X` (only cluster X) and `^cl_X` (not cluster X) allow a cluster of this name.
+    pub fn allows(&self, name: &str) -> bool {
+        self.tags().all(|tag| match tag.strip_prefix("^cl_") {
+            Some(never) => never != name,
+            None => tag.strip_prefix("cl_").is_none_or(|only| only == name),
+        })
     }
 }
 

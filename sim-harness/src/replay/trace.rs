@@ -3,18 +3,25 @@
 //! Invariant: every line of the file is a comment, a job, or counted in the [`Findings`]; jobs come out in the order of
 //! submission, and each fits some cluster when that is empty.
 
-use std::path::Path;
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+};
 
+use anyhow::{anyhow, bail, ensure};
 use serde::Serialize;
 
 use super::{
+    args::{JOBS_MAX, Overrun, Rules, Runtimes},
     cluster::ClusterSpec,
     job::{ClusterIndex, Job, Known, Shape},
-    lines::Lines,
     record::{FIELDS_EXTENDED, Record},
-    rules::{JOBS_MAX, Overrun, Rules, Runtimes},
 };
-use crate::print::counted;
+use crate::{error::BadUsage, print::counted};
+
+/// The longest line accepted; records have about a hundred bytes.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Line numbers kept of each kind of finding.
 const LINES_KEPT: usize = 10;
@@ -66,7 +73,7 @@ impl Findings {
 }
 
 /// A trace, ready to be replayed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Trace {
     /// The jobs in the order of submission.
     pub jobs: Vec<Job>,
@@ -79,57 +86,14 @@ pub struct Trace {
 /// # Errors
 /// Bad usage with file and line when the file cannot be read, ends inside a record, is too large, or holds no job.
 pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> anyhow::Result<Trace> {
-    let mut lines = Lines::open(path)?;
-    let mut trace = Trace { jobs: Vec::new(), findings: Findings::default() };
-    let (mut latest_s, mut is_extended) = (0, false);
-    while rules.jobs_max.is_none_or(|most| trace.jobs.len() < most) {
-        let Some((text, is_whole)) = lines.next()? else { break };
-        if text.is_empty() || text.starts_with(b";") {
-            continue;
-        }
-        let record = Record::read(text);
-        let number = lines.number();
-        let record = match record {
-            Ok(record) => record,
-            Err(error) if !is_whole => return Err(lines.wrong(format!("the file ends inside a record: {error}"))),
-            Err(error) => {
-                trace.findings.broken.note(number, || error.to_string());
-                continue;
-            }
-        };
-        if !is_whole && is_extended && record.nodes.is_none() {
-            let message = format!("the file ends inside a record: expected {FIELDS_EXTENDED} fields, as above");
-            return Err(lines.wrong(message));
-        }
-        is_extended |= record.nodes.is_some();
-        if record.submit_s < latest_s {
-            let what = || format!("submitted at {}, after one at {latest_s}", record.submit_s);
-            trace.findings.out_of_order.note(number, what);
-        }
-        latest_s = latest_s.max(record.submit_s);
-        if trace.jobs.len() == JOBS_MAX as usize {
-            return Err(lines.wrong(format!("more than {JOBS_MAX} jobs; --limit replays the first of them")));
-        }
-        trace.add(number, &record, clusters, rules);
-    }
-    if trace.jobs.is_empty() {
-        let Findings { broken, incomplete, rejected, .. } = &trace.findings;
-        let counts = format!(
-            "{}, {} without a run, {} rejected",
-            counted(broken.count, "broken line"),
-            incomplete.count,
-            rejected.count
-        );
-        let first = broken.first.first().map_or_else(String::new, |(line, what)| format!("; line {line}: {what}"));
-        return Err(lines.unusable(format!("no job to replay ({counts}){first}")));
-    }
-    trace.begin_at_zero();
-    Ok(trace)
+    let file = File::open(path).map_err(anyhow::Error::from);
+    let trace = file.and_then(|file| Trace::read(&mut BufReader::new(file), clusters, rules));
+    trace.map_err(|error| anyhow!(BadUsage::new(format_args!("{}: {error:#}", path.display()))))
 }
 
 /// The trace of these records, which come from no file; a record's line is its number.
 pub fn of_records(records: impl Iterator<Item = Record>, clusters: &[ClusterSpec], rules: &Rules) -> Trace {
-    let mut trace = Trace { jobs: Vec::new(), findings: Findings::default() };
+    let mut trace = Trace::default();
     for (line, record) in (1..).zip(records) {
         trace.add(line, &record, clusters, rules);
     }
@@ -138,6 +102,54 @@ pub fn of_records(records: impl Iterator<Item = Record>, clusters: &[ClusterSpec
 }
 
 impl Trace {
+    fn read(reader: &mut impl BufRead, clusters: &[ClusterSpec], rules: &Rules) -> anyhow::Result<Trace> {
+        let mut trace = Trace::default();
+        let (mut line, mut number, mut latest_s, mut is_extended) = (Vec::new(), 0, 0, false);
+        while rules.jobs_max.is_none_or(|most| trace.jobs.len() < most as usize) {
+            line.clear();
+            number += 1;
+            let count = reader.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line)? as u64;
+            ensure!(count <= LINE_BYTES_MAX, "line {number}: longer than {LINE_BYTES_MAX} bytes; is this a trace?");
+            // Editors of some systems put a byte order mark before everything else.
+            let text = line.strip_prefix(b"\xEF\xBB\xBF").filter(|_| number == 1).unwrap_or(&line).trim_ascii();
+            if count == 0 {
+                break;
+            }
+            if text.is_empty() || text.starts_with(b";") {
+                continue;
+            }
+            let is_cut = !line.ends_with(b"\n");
+            let record = match Record::read(text) {
+                Err(error) if is_cut => bail!("line {number}: the file ends inside a record: {error}"),
+                Err(error) => {
+                    trace.findings.broken.note(number, || error.to_string());
+                    continue;
+                }
+                Ok(record) if is_cut && is_extended && record.nodes.is_none() => {
+                    bail!("line {number}: the file ends inside a record: expected {FIELDS_EXTENDED} fields, as above")
+                }
+                Ok(record) => record,
+            };
+            is_extended |= record.nodes.is_some();
+            if record.submit_s < latest_s {
+                let what = || format!("submitted at {}, after one at {latest_s}", record.submit_s);
+                trace.findings.out_of_order.note(number, what);
+            }
+            latest_s = latest_s.max(record.submit_s);
+            let is_full = trace.jobs.len() == JOBS_MAX as usize;
+            ensure!(!is_full, "line {number}: more than {JOBS_MAX} jobs; --limit replays the first of them");
+            trace.add(number, &record, clusters, rules);
+        }
+        trace.begin_at_zero();
+        if trace.jobs.is_empty() {
+            let Findings { broken, incomplete, rejected, .. } = &trace.findings;
+            let first = broken.first.first().map_or_else(String::new, |(line, what)| format!("; line {line}: {what}"));
+            let (broken, incomplete) = (counted(broken.count, "broken line"), incomplete.count);
+            bail!("no job to replay ({broken}, {incomplete} without a run, {} rejected){first}", rejected.count);
+        }
+        Ok(trace)
+    }
+
     /// Brings the jobs into the order of submission, and counts time from the first of them.
     fn begin_at_zero(&mut self) {
         self.jobs.sort_by_key(|job| job.known.submit_s);
@@ -191,8 +203,8 @@ impl Trace {
 /// The clusters that a record's tags exclude.
 fn excluded_by(record: &Record, clusters: &[ClusterSpec]) -> Box<[ClusterIndex]> {
     let Some(nodes) = &record.nodes else { return Box::default() };
-    let is_excluded = |(_, spec): &(u32, &ClusterSpec)| nodes.tags.iter().any(|tag| !tag.allows(&spec.name));
-    (0_u32..).zip(clusters).filter(is_excluded).map(|(index, _)| ClusterIndex(index)).collect()
+    let excluded = (0_u32..).zip(clusters).filter(|(_, spec)| !nodes.allows(&spec.name));
+    excluded.map(|(index, _)| ClusterIndex(index)).collect()
 }
 
 /// What a record needs of each host, if some cluster that is not excluded has that.
@@ -206,7 +218,7 @@ fn shape_of(record: &Record, clusters: &[ClusterSpec], excluded: &[ClusterIndex]
         let per_host = nodes.processors_per_node.unwrap_or(processors);
         let memory_per_host_kib = (memory + 512) / 1024;
         let hosts = (processors / per_host).max(1);
-        let is_exclusive = nodes.is_exclusive && !rules.ignores_tags;
+        let is_exclusive = nodes.is_exclusive() && !rules.ignores_tags;
         return Some(Shape { hosts, processors_per_host: per_host, memory_per_host_kib, is_exclusive }).filter(fits);
     }
     let shape = |hosts, processors_per_host| {

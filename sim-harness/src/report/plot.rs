@@ -70,17 +70,15 @@ impl Axis {
     /// The range that shows these places, and how many marks it has.
     fn range(&self, places: impl Iterator<Item = f64>) -> (Range<f64>, usize) {
         let places: Vec<f64> = places.collect();
-        let (low, high) =
-            (places.iter().copied().fold(f64::INFINITY, f64::min), places.iter().copied().fold(0.0, f64::max));
+        let low = places.iter().copied().reduce(f64::min).unwrap_or(0.0);
+        let high = places.iter().copied().reduce(f64::max).unwrap_or(0.0);
         match &self.scale {
             Scale::Linear(range) => {
-                let (low, high) = range.unwrap_or((low.min(0.0), high));
+                let (low, high) = range.unwrap_or((low.min(0.0), high.max(0.0)));
                 (low..if high > low { high } else { low + 1.0 }, 6)
             }
             Scale::Log => {
-                let high = places.iter().copied().fold(f64::NEG_INFINITY, f64::max).ceil();
-                let (low, high) = if low <= high { (low.floor(), high) } else { (0.0, 1.0) };
-                let high = high.max(low + 1.0);
+                let (low, high) = (low.floor(), high.ceil().max(low.floor() + 1.0));
                 (low..high, (high - low) as usize + 1)
             }
             Scale::Names(names) => (-0.5..names.len().max(1) as f64 - 0.5, names.len()),

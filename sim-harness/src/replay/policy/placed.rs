@@ -30,7 +30,7 @@ use crate::{
     placement::{Asked, Placement},
     replay::{
         cluster::ClusterSpec,
-        job::{ClusterIndex, JobIndex, Known, Shape},
+        job::{ClusterIndex, JobIndex, Known},
     },
 };
 
@@ -48,21 +48,21 @@ struct Pool {
     horizon: Time,
 }
 
-/// A reservation of a job.
-#[derive(Debug, Clone)]
+/// The reservation of a job: on these hosts of a cluster, these amounts on each.
 struct Reserved {
     cluster: ClusterIndex,
     hosts: Box<[u32]>,
     window: Window,
+    amounts: Amounts,
 }
 
-/// The schedules of all hosts, and what is reserved on them.
+/// The schedules of all hosts, and the reservations on them.
 pub struct Placed {
     placement: Box<dyn Placement>,
     pools: Vec<Pool>,
     seed: u64,
-    processors: ResourceName,
-    memory: ResourceName,
+    /// Processors and memory.
+    resources: [ResourceName; 2],
     reserved: BTreeMap<JobIndex, Reserved>,
     /// Jobs that have not started, by the second of their reservation.
     waiting: BTreeSet<(i64, JobIndex)>,
@@ -71,11 +71,7 @@ pub struct Placed {
 }
 
 impl Pool {
-    fn new(spec: &ClusterSpec, number: usize, processors: &ResourceName, memory: &ResourceName) -> Pool {
-        let capacity = Amounts::from([
-            (processors.clone(), Amount(u64::from(spec.processors_per_host))),
-            (memory.clone(), Amount(spec.memory_per_host_kib)),
-        ]);
+    fn new(spec: &ClusterSpec, number: usize, capacity: &Amounts) -> Pool {
         let host = |index: u32| Host {
             // Padded, so that the order of the names is that of the numbers.
             id: HostId::new(&format!("h{index:08}")).expect("a letter and a number are a short, plain text"),
@@ -93,17 +89,18 @@ impl Pool {
     /// The earliest window in which the request fits, and its hosts. The windows looked at grow, so that a request that
     /// can start soon does not read whole schedules.
     fn plan(
-        &self,
+        &mut self,
         placement: &mut dyn Placement,
         request: &Request,
-        now_s: i64,
+        now: Time,
         seed: u64,
     ) -> anyhow::Result<(Time, Box<[u32]>)> {
+        self.schedules.iter_mut().for_each(|schedule| schedule.forget_before(now));
         let hosts = self.hosts.iter().zip(&self.schedules);
         let candidates: Vec<Candidate<'_>> =
             hosts.map(|(host, schedule)| Candidate { site: &self.site, host, schedule }).collect();
-        let last = self.horizon.max(Time(now_s));
-        let (mut earliest, mut reach) = (Time(now_s), REACH_S);
+        let last = self.horizon.max(now);
+        let (mut earliest, mut reach) = (now, REACH_S);
         while earliest <= last {
             let latest = Time(earliest.0.saturating_add(reach)).min(last);
             let asked = Asked { request, earliest, latest, candidates: &candidates, seed };
@@ -117,143 +114,124 @@ impl Pool {
         bail!("no start was found even when all hosts are free")
     }
 
-    fn add(&mut self, hosts: &[u32], window: Window, amounts: &Amounts) {
-        for host in hosts {
-            self.schedules[*host as usize].add(window, amounts);
+    fn add(&mut self, reserved: &Reserved, from: Time) {
+        for host in &reserved.hosts {
+            self.schedules[*host as usize].add(reserved.window_from(from), &reserved.amounts);
         }
-        self.horizon = self.horizon.max(window.end);
+        self.horizon = self.horizon.max(reserved.window.end);
     }
 
-    fn remove(&mut self, hosts: &[u32], window: Window, amounts: &Amounts) {
-        for host in hosts {
-            let removed = self.schedules[*host as usize].remove(window, amounts);
+    fn remove(&mut self, reserved: &Reserved, from: Time) {
+        for host in &reserved.hosts {
+            let removed = self.schedules[*host as usize].remove(reserved.window_from(from), &reserved.amounts);
             debug_assert!(removed.is_ok(), "{removed:?}");
         }
+    }
+}
+
+impl Reserved {
+    /// The part of the window from then on; schedules before that are forgotten.
+    fn window_from(&self, from: Time) -> Window {
+        Window { start: self.window.start.max(from), end: self.window.end.max(from) }
     }
 }
 
 impl Placed {
     /// Empty schedules.
     pub fn new(setup: &Setup<'_>, placement: Box<dyn Placement>) -> Placed {
-        let processors = ResourceName::new("cpu").expect("a plain word");
-        let memory = ResourceName::new("memory").expect("a plain word");
-        let pools = setup.clusters.iter().enumerate();
-        Placed {
+        let mut placed = Placed {
             placement,
-            pools: pools.map(|(number, spec)| Pool::new(spec, number, &processors, &memory)).collect(),
+            pools: Vec::new(),
             seed: setup.seed,
-            processors,
-            memory,
+            resources: ["cpu", "memory"].map(|name| ResourceName::new(name).expect("a plain word")),
             reserved: BTreeMap::new(),
             waiting: BTreeSet::new(),
             running: BTreeSet::new(),
+        };
+        for (number, spec) in setup.clusters.iter().enumerate() {
+            let capacity = placed.amounts(spec.processors_per_host, spec.memory_per_host_kib);
+            placed.pools.push(Pool::new(spec, number, &capacity));
         }
+        placed
     }
 
-    /// What a job takes of each of its hosts.
-    fn amounts(&self, shape: &Shape) -> Amounts {
-        let processors = (self.processors.clone(), Amount(u64::from(shape.processors_per_host)));
-        let memory = (self.memory.clone(), Amount(shape.memory_per_host_kib));
-        [processors, memory].into_iter().filter(|(_, amount)| *amount > Amount::ZERO).collect()
+    fn amounts(&self, processors: u32, memory_kib: u64) -> Amounts {
+        let amounts = [u64::from(processors), memory_kib].map(Amount);
+        self.resources.iter().cloned().zip(amounts).filter(|(_, amount)| *amount > Amount::ZERO).collect()
     }
 
     /// The job as a request; the planner gets its window apart.
     fn request(&self, job: &Known) -> Result<Request, RequestError> {
         Request::try_from(RequestDocument {
-            id: None,
             hosts: job.shape.hosts,
             duration: job.planned_s,
-            earliest: None,
-            latest: None,
-            per_host: self.amounts(&job.shape),
-            total: Amounts::new(),
-            attributes: Attributes::new(),
-            candidates: None,
-            effort: None,
-            move_on_loss: false,
+            per_host: self.amounts(job.shape.processors_per_host, job.shape.memory_per_host_kib),
+            ..RequestDocument::default()
         })
     }
 
-    /// Gives the window of a reservation another place or another length; what is before `now_s` stays as it is.
-    fn move_window(&mut self, index: JobIndex, shape: &Shape, window: Window, now_s: i64) {
-        let amounts = self.amounts(shape);
+    /// Moves or lengthens the window of a reservation; its part before now stays as it is.
+    fn move_window(&mut self, index: JobIndex, now: Time, window: impl FnOnce(Window) -> Window) {
         let Some(reserved) = self.reserved.get_mut(&index) else { return };
         let pool = &mut self.pools[reserved.cluster.at()];
-        pool.remove(&reserved.hosts, clipped(reserved.window, now_s), &amounts);
-        pool.add(&reserved.hosts, clipped(window, now_s), &amounts);
-        reserved.window = window;
+        pool.remove(reserved, now);
+        reserved.window = window(reserved.window);
+        pool.add(reserved, now);
     }
 
     /// Jobs that should have ended already hold their hosts a little longer.
-    fn extend_overdue(&mut self, view: &View<'_>) {
-        let now_s = view.now.second();
-        while let Some((end_s, index)) = self.running.first().copied().filter(|(end_s, _)| *end_s < now_s) {
+    fn extend_overdue(&mut self, now: Time) {
+        while let Some((end_s, index)) = self.running.first().copied().filter(|(end_s, _)| *end_s < now.0) {
             self.running.remove(&(end_s, index));
-            let end_s = now_s + OVERRUN_S;
-            if let Some(start) = self.reserved.get(&index).map(|reserved| reserved.window.start) {
-                let window = Window { start, end: Time(end_s) };
-                self.move_window(index, &view.job(index).shape, window, now_s);
-                self.running.insert((end_s, index));
-            }
+            let end = Time(now.0 + OVERRUN_S);
+            self.move_window(index, now, |window| Window { end, ..window });
+            self.running.insert((end.0, index));
         }
     }
 }
 
-/// The part of a window from `now_s` on; schedules before that are forgotten.
-fn clipped(window: Window, now_s: i64) -> Window {
-    Window { start: window.start.max(Time(now_s)), end: window.end.max(Time(now_s)) }
-}
-
 impl Policy for Placed {
     fn submitted(&mut self, index: JobIndex, view: &View<'_>) -> anyhow::Result<()> {
-        self.extend_overdue(view);
-        let now_s = view.now.second();
-        let job = view.job(index);
-        let request = self.request(job)?;
+        let now = Time(view.now.second());
+        self.extend_overdue(now);
+        let request = self.request(view.job(index))?;
         let seed = self.seed.wrapping_add(u64::from(index.0));
         let mut plans = Vec::new();
         for (cluster, _) in view.clusters_for(index) {
-            let pool = &mut self.pools[cluster.at()];
-            pool.schedules.iter_mut().for_each(|schedule| schedule.forget_before(Time(now_s)));
-            let (start, hosts) = pool.plan(self.placement.as_mut(), &request, now_s, seed)?;
+            let (start, hosts) = self.pools[cluster.at()].plan(self.placement.as_mut(), &request, now, seed)?;
             plans.push((start, cluster, hosts));
         }
         let earliest = plans.into_iter().min_by_key(|(start, ..)| *start);
         let (start, cluster, hosts) = earliest.context("no cluster could ever run it")?;
         let window = Window::starting(start, request.duration());
-        let amounts = self.amounts(&job.shape);
-        self.pools[cluster.at()].add(&hosts, window, &amounts);
-        self.reserved.insert(index, Reserved { cluster, hosts, window });
+        let reserved = Reserved { cluster, hosts, window, amounts: request.per_host().clone() };
+        self.pools[cluster.at()].add(&reserved, now);
+        self.reserved.insert(index, reserved);
         self.waiting.insert((start.0, index));
         Ok(())
     }
 
     fn next(&mut self, view: &View<'_>) -> Option<Start> {
-        let now_s = view.now.second();
-        let due = self.waiting.iter().take_while(|(start_s, _)| *start_s <= now_s);
-        let ready = due.copied().find_map(|(start_s, index)| {
-            let reserved = self.reserved.get(&index)?;
-            let cluster = &view.clusters[reserved.cluster.at()];
-            let holds = cluster.holds_on(&reserved.hosts, &view.job(index).shape);
-            holds.then(|| (start_s, index, reserved.cluster, reserved.hosts.clone()))
-        });
-        let (start_s, index, cluster, hosts) = ready?;
-        let job = view.job(index);
-        self.waiting.remove(&(start_s, index));
-        let window = Window { start: Time(now_s), end: Time(now_s + job.planned_s) };
-        if start_s < now_s {
-            self.move_window(index, &job.shape, window, now_s);
+        let now = Time(view.now.second());
+        let due = self.waiting.iter().take_while(|(start_s, _)| *start_s <= now.0);
+        let (start_s, job, cluster, hosts) = due.copied().find_map(|(start_s, job)| {
+            let Reserved { cluster, hosts, .. } = self.reserved.get(&job)?;
+            let holds = view.clusters[cluster.at()].holds_on(hosts, &view.job(job).shape);
+            holds.then(|| (start_s, job, *cluster, hosts.clone()))
+        })?;
+        self.waiting.remove(&(start_s, job));
+        let window = Window { start: now, end: Time(now.0 + view.job(job).planned_s) };
+        if start_s < now.0 {
+            self.move_window(job, now, |_| window);
         }
-        self.running.insert((window.end.0, index));
-        Some(Start { job: index, cluster, hosts: Some(hosts) })
+        self.running.insert((window.end.0, job));
+        Some(Start { job, cluster, hosts: Some(hosts) })
     }
 
     fn ended(&mut self, index: JobIndex, view: &View<'_>) {
-        let now_s = view.now.second();
         let Some(reserved) = self.reserved.remove(&index) else { return };
         self.running.remove(&(reserved.window.end.0, index));
-        let amounts = self.amounts(&view.job(index).shape);
-        self.pools[reserved.cluster.at()].remove(&reserved.hosts, clipped(reserved.window, now_s), &amounts);
+        self.pools[reserved.cluster.at()].remove(&reserved, Time(view.now.second()));
     }
 
     fn wake_after(&self, now: Moment) -> Option<Moment> {

@@ -6,14 +6,14 @@ use super::{cluster, job, replay, traces::RULES};
 use crate::{
     error::BadUsage,
     replay::{
+        args::{Overrun, Rules, Runtimes},
         cluster::ClusterSpec,
         growth::{Point, Speed},
         job::{ClusterIndex, Job},
         machines,
-        metrics::{self, Experience},
-        output::{self, Setting},
+        metrics::{self, Times},
+        output::{self, Outcome},
         page, policy,
-        rules::{Overrun, Rules, Runtimes},
         series::Series,
         trace::{self, Findings, Trace},
     },
@@ -216,8 +216,8 @@ fn metrics_series_and_files_say_what_happened() {
     // The second job waits 10 s and runs 5: response 15, slowdown 3, bounded slowdown 1.5.
     let jobs = vec![job(0, 10, 1, 2), job(0, 5, 1, 1)];
     let runs = replay("fcfs", &jobs, &clusters);
-    let seen = Experience::of(&jobs[1], &runs[1]);
-    assert_eq!((seen.wait_s, seen.response_s, seen.slowdown(), seen.bounded_slowdown()), (10, 15, 3.0, 1.5));
+    let times = Times::of(&jobs[1], &runs[1]);
+    assert_eq!((times.wait_s, times.response_s, times.slowdown(), times.bounded_slowdown()), (10, 15, 3.0, 1.5));
     let trace = Trace { jobs, findings: Findings::default() };
     let metrics = metrics::measure(&trace, &runs, &clusters);
     assert_eq!((metrics.jobs, metrics.makespan_s), (2, 15.0));
@@ -226,28 +226,22 @@ fn metrics_series_and_files_say_what_happened() {
     let series = Series::of(&trace.jobs, &runs);
     let total = |values: &[f64]| values.iter().sum::<f64>() * series.piece_s;
     assert!((total(&series.processors) - 25.0).abs() < 1e-9 && (total(&series.waiting) - 10.0).abs() < 1e-9);
-    let setting = Setting {
-        trace: "<a>.swf".to_owned(),
-        machines: "m".to_owned(),
-        policy: "fcfs".to_owned(),
-        rules: RULES,
-        seed: 1,
-    };
-    let page = page::page(&metrics, &setting, &series, &[], 2).html();
-    assert!(page.contains("&lt;a&gt;.swf") && page.matches("<svg").count() == 2 && !page.contains("http"));
     let speed = Speed { replay_seconds: 1.0, jobs_per_second: 2.0 };
-    let mut cost = output::Cost { speed, memory_mib_max: Some(1.5), growth: Vec::new() };
-    let json = |cost: &output::Cost| -> serde_json::Value {
-        serde_json::to_value(output::Document { metrics: &metrics, setting: &setting, cost }).unwrap()
-    };
-    let line = json(&cost);
+    let [machines, policy] = ["m", "fcfs"].map(str::to_owned);
+    let (memory_mib_max, growth) = (Some(1.5), Vec::new());
+    let rules = RULES;
+    let trace_name = "<a>.swf".to_owned();
+    let mut outcome =
+        Outcome { metrics, trace: trace_name, machines, policy, rules, seed: 1, speed, memory_mib_max, growth };
+    let line = serde_json::to_value(&outcome).unwrap();
     assert_eq!((&line["jobs"], &line["slowdown"]["mean"]), (&2.into(), &2.0.into()));
     assert_eq!((&line["jobs_per_second"], line.get("growth")), (&2.0.into(), None));
-    cost.growth = vec![Point { jobs: 2, speed }];
-    assert_eq!(json(&cost)["growth"][0]["jobs"], 2);
-    assert!(output::table(&metrics, &setting, &cost).contains("at most 2 MiB"));
-    let page = page::page(&metrics, &setting, &series, &cost.growth, 2).html();
-    assert!(page.matches("<svg").count() == 3);
+    let page = page::page(&outcome, &series, 2).html();
+    assert!(page.contains("&lt;a&gt;.swf") && page.matches("<svg").count() == 2 && !page.contains("http"));
+    outcome.growth = vec![Point { jobs: 2, speed }];
+    assert_eq!(serde_json::to_value(&outcome).unwrap()["growth"][0]["jobs"], 2);
+    assert!(output::table(&outcome).contains("at most 2 MiB"));
+    assert_eq!(page::page(&outcome, &series, 2).html().matches("<svg").count(), 3);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.csv");
     let clusters = [ClusterSpec { name: "a,\"b\"".to_owned(), ..clusters[0].clone() }];

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{cluster, random, replay, traces};
 use crate::replay::{
+    args::{Overrun, Rules, Runtimes},
     cluster::ClusterSpec,
     job::{Job, Shape},
-    rules::{Overrun, Rules, Runtimes},
     trace,
 };
 
@@ -202,7 +202,7 @@ fn fcfs_and_easy_are_what_a_slow_method_finds() {
 }
 
 /// The jobs of a trace under all rules: what is known of run times, what happens at limits, with and without teardown.
-fn check_file(path: &Path, clusters: &[ClusterSpec], jobs_max: usize, waiting_min: usize) {
+fn check_file(path: &Path, clusters: &[ClusterSpec], jobs_max: u32, waiting_min: usize) {
     let mut waiting = 0;
     for runtimes in [Runtimes::True, Runtimes::Estimates] {
         for (overrun, teardown_s) in [(Overrun::Kill, 1), (Overrun::Extend, 0)] {

@@ -13,11 +13,11 @@ use std::{
 
 use super::replay;
 use crate::replay::{
+    args::{Overrun, Rules, Runtimes},
     cluster::ClusterSpec,
     engine, machines,
     metrics::{self, Metrics},
     policy::{self, Setup},
-    rules::{Overrun, Rules, Runtimes},
     trace::{self, Trace},
 };
 
