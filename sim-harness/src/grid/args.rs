@@ -9,16 +9,19 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use clap::builder::RangedU64ValueParser;
 
 use super::{
-    experiment::{Experiment, ExperimentFlags, number, time},
-    load::workload::{HostSource, RequestSource},
+    load::{
+        search::{RATE_MAX, RATE_MIN},
+        workload::{HostSource, RequestSource},
+    },
     nodes::{
         launch::Asking,
         wan::{self, Distance},
     },
 };
-use crate::{duration, error::BadUsage, generate::Kind, print::OutputForm, usage};
+use crate::{duration, error::BadUsage, print::OutputForm, usage};
 
 /// Most node processes; beyond that one machine is not what is being measured.
 const NODES_MAX: u64 = 1000;
@@ -39,6 +42,32 @@ const NEWCOMERS: (usize, usize) = (2, 50);
 const LATENCY_MAX: Duration = Duration::from_secs(5);
 /// Entry points at once when not given.
 const ENTRY_POINTS: usize = 8;
+/// Requests a second under attack when not given: what the grid carries easily.
+const HOSTILE_RATE: f64 = 10.0;
+/// How long an attack lasts when not given.
+const HOSTILE_DURATION: Duration = Duration::from_secs(20);
+/// Requests a second that a search begins with when not given.
+const FIND_FIRST: f64 = 10.0;
+/// How long each rate is held when not given.
+const FIND_DURATION: Duration = Duration::from_secs(10);
+/// Longest duration that a flag asks for.
+const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// A parser of whole numbers between two bounds, both included.
+fn number(min: u64, max: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(min..=max)
+}
+
+/// Reads a duration longer than nothing and at most a day.
+fn time(text: &str) -> Result<Duration, String> {
+    duration::within(Duration::from_millis(1)..=DURATION_MAX)(text)
+}
+
+/// Reads a rate.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (RATE_MIN..=RATE_MAX).contains(rate));
+    rate.ok_or_else(|| format!("expected {RATE_MIN} to {RATE_MAX} requests a second"))
+}
 
 /// Start a grid of real node processes on loopback, send requests through different nodes, and check every ledger.
 #[derive(Debug, clap::Args)]
@@ -53,7 +82,7 @@ pub struct GridArgs {
     #[arg(long, value_name = "GRID.json")]
     grid: Option<PathBuf>,
     /// Requests from a file, one JSON object a line; times are relative to the start of the run.
-    #[arg(long, value_name = "REQUESTS.jsonl", conflicts_with_all = ["count", "hosts_per_request", "kind"])]
+    #[arg(long, value_name = "REQUESTS.jsonl", conflicts_with_all = ["count", "hosts_per_request"])]
     requests: Option<PathBuf>,
     /// Generated requests.
     #[arg(long, default_value_t = 40, value_parser = number(1, GENERATED_MAX))]
@@ -67,9 +96,6 @@ pub struct GridArgs {
     /// Hosts a generated request asks for.
     #[arg(long, value_name = "N", default_value_t = 5)]
     hosts_per_request: u32,
-    /// Kind of the generated requests.
-    #[arg(long, value_enum, default_value = "collective")]
-    kind: Kind,
     /// Requests submitted at the same moment, each through another node [default: 8, at most one a node].
     #[arg(long, value_name = "K", value_parser = number(1, NODES_MAX), conflicts_with = "in_order")]
     entry_points: Option<usize>,
@@ -91,9 +117,6 @@ pub struct GridArgs {
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Put the log files of the nodes here and keep them.
-    #[arg(long, value_name = "DIR")]
-    pub keep_logs: Option<PathBuf>,
     /// The `kolo` binary [default: the one beside this binary].
     #[arg(long, value_name = "PATH")]
     pub kolo: Option<PathBuf>,
@@ -114,14 +137,55 @@ pub struct GridArgs {
     /// Share of what nodes send each other that is lost, and so arrives only after a retransmission.
     #[arg(long, value_name = "PERCENT", value_parser = wan::share, conflicts_with_all = ["partition", "hostile"])]
     loss: Option<f64>,
-    #[command(flatten)]
-    experiment: ExperimentFlags,
+    /// Kill a random node (SIGKILL) K times while users submit and cancel, and start it again soon after.
+    #[arg(long, value_name = "K", value_parser = number(1, 100_000), conflicts_with_all = ["in_order"])]
+    kill: Option<usize>,
+    /// Cut half of the nodes off from the others for this long while users submit and cancel, then join them again.
+    #[arg(long, value_name = "DURATION", value_parser = time, conflicts_with_all = ["in_order", "kill"])]
+    partition: Option<Duration>,
+    /// Let N hostile peers attack at full speed, after the same load without them, and compare.
+    #[arg(long, value_name = "N", value_parser = number(1, 64), conflicts_with_all = ["in_order", "kill", "partition"])]
+    hostile: Option<usize>,
+    /// Requests a second, at random moments through random nodes (with --duration; with --hostile 10 by default).
+    #[arg(long, value_name = "R", value_parser = rate, conflicts_with_all = ["in_order", "kill", "partition"])]
+    rate: Option<f64>,
+    /// How long requests come at --rate (with --hostile: each time, 20s by default).
+    #[arg(long, value_name = "DURATION", value_parser = time, conflicts_with_all = ["in_order", "kill", "partition"])]
+    duration: Option<Duration>,
+    /// While requests come at --rate, nodes leave, crash and come back, and new sites join.
+    #[arg(long, requires = "rate", conflicts_with_all = ["hostile"])]
+    churn: bool,
+    /// Look for the highest rate that the grid keeps up with: every request answered, and the 99th percentile of the
+    /// latency below --p99. Begins at --rate (10 by default), each step for --duration (10s by default).
+    #[arg(long, conflicts_with_all = ["in_order", "kill", "partition", "hostile", "churn"])]
+    find_rate: bool,
+    /// What the 99th percentile has to stay below with --find-rate.
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "250ms", requires = "find_rate")]
+    p99: Duration,
+}
+
+/// What happens while the grid is under load; a run has exactly one, and flags that belong to another one are refused. (Files with
+/// steps are [`crate::scenario`]'s.)
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Experiment {
+    /// Requests in rounds, nothing else.
+    Rounds,
+    /// Nodes are killed so often, and come back.
+    Crashes { kills: usize },
+    /// The same load without attackers and with them, `duration` each time.
+    Hostile { attackers: usize, per_second: f64, duration: Duration },
+    /// Requests come whatever becomes of the ones before; under `churn` nodes leave, crash and come back, and new ones join.
+    Open { per_second: f64, duration: Duration, churn: bool },
+    /// Loads of `duration` at several rates, to find the highest one at which the 99th percentile stays below `p99`.
+    FindRate { first: f64, duration: Duration, p99: Duration },
+    /// The grid is cut in two for so long, and healed.
+    Partition { cut: Duration },
 }
 
 impl GridArgs {
     /// Checks what single flags cannot show.
     pub fn check(&self) -> anyhow::Result<Experiment> {
-        let experiment = self.experiment.check(self.nodes)?;
+        let experiment = self.experiment()?;
         if let Some(hosts) = self.hosts.filter(|hosts| *hosts < self.nodes) {
             bail!(BadUsage::new(format!("--hosts: expected {} or more, one a node, got {hosts}", self.nodes)));
         }
@@ -133,16 +197,38 @@ impl GridArgs {
             HostSource::Generated { .. } | HostSource::File(_) => 0,
         };
         if let Some(available_mib) = usage::available_mib() {
-            let nodes = self.nodes + self.newcomers(&experiment);
-            has_memory(nodes, self.in_process, loaded_hosts, available_mib)?;
+            has_memory(self.nodes + self.newcomers(), self.in_process, loaded_hosts, available_mib)?;
         }
         Ok(experiment)
     }
 
+    fn experiment(&self) -> anyhow::Result<Experiment> {
+        if self.nodes < 2 && (self.kill.is_some() || self.partition.is_some() || self.churn) {
+            bail!(BadUsage::new(format!("--nodes: expected 2 or more, got {}", self.nodes)));
+        }
+        Ok(match (self.kill, self.partition, self.hostile, self.rate, self.duration) {
+            (Some(kills), ..) => Experiment::Crashes { kills },
+            (_, Some(cut), ..) => Experiment::Partition { cut },
+            (_, _, Some(attackers), rate, duration) => Experiment::Hostile {
+                attackers,
+                per_second: rate.unwrap_or(HOSTILE_RATE),
+                duration: duration.unwrap_or(HOSTILE_DURATION),
+            },
+            (.., rate, duration) if self.find_rate => Experiment::FindRate {
+                first: rate.unwrap_or(FIND_FIRST),
+                duration: duration.unwrap_or(FIND_DURATION),
+                p99: self.p99,
+            },
+            (.., Some(per_second), Some(duration)) => Experiment::Open { per_second, duration, churn: self.churn },
+            (.., None, None) => Experiment::Rounds,
+            (.., Some(_), None) => bail!(BadUsage::new("--rate needs --duration")),
+            (.., None, Some(_)) => bail!(BadUsage::new("--duration needs --rate")),
+        })
+    }
+
     /// Sites that may join while requests come, beside the nodes.
-    pub fn newcomers(&self, experiment: &Experiment) -> usize {
-        let joins = matches!(experiment, Experiment::Open { churn: true, .. });
-        if joins { (self.nodes / 2).clamp(NEWCOMERS.0, NEWCOMERS.1) } else { 0 }
+    pub fn newcomers(&self) -> usize {
+        if self.churn { (self.nodes / 2).clamp(NEWCOMERS.0, NEWCOMERS.1) } else { 0 }
     }
 
     /// The hosts to take.
@@ -153,8 +239,7 @@ impl GridArgs {
 
     /// The requests to take.
     pub fn request_source(&self) -> RequestSource<'_> {
-        let GridArgs { count, hosts_per_request, kind, .. } = *self;
-        let generated = RequestSource::Generated { count, hosts_per_request, kind };
+        let generated = RequestSource::Generated { count: self.count, hosts_per_request: self.hosts_per_request };
         self.requests.as_deref().map_or(generated, RequestSource::File)
     }
 
@@ -175,20 +260,26 @@ impl GridArgs {
     }
 
     /// The conditions of the run, where they are others than processes near each other, in words.
-    pub fn conditions(&self, experiment: &Experiment) -> Vec<String> {
-        let churns = matches!(experiment, Experiment::Open { churn: true, .. });
-        let said = |holds: bool, words: &str| holds.then(|| words.to_owned());
-        let far = self.distance().map(|Distance { latency, loss }| {
-            format!("{} ms from node to node, {} % of the segments lost", latency.as_millis(), loss * 100.0)
-        });
-        let all = [
-            said(self.in_process, "all nodes in one process"),
-            self.asking().map(|asking| asking.words()),
-            said(self.closed, "members only"),
-            far,
-            said(churns, "nodes leave, crash and come back, and new sites join"),
-        ];
-        all.into_iter().flatten().collect()
+    pub fn conditions(&self) -> Vec<String> {
+        let mut conditions = Vec::new();
+        if self.in_process {
+            conditions.push("all nodes in one process".to_owned());
+        }
+        if let Some(Asking { recheck, when_met }) = self.asking() {
+            let asks = format!("each asks {when_met} sites for their schedules when it meets them");
+            conditions.push(format!("{asks}, and checks one every {} s", recheck.as_secs()));
+        }
+        if self.closed {
+            conditions.push("members only".to_owned());
+        }
+        if let Some(Distance { latency, loss }) = self.distance() {
+            let latency = latency.as_millis();
+            conditions.push(format!("{latency} ms from node to node, {} % of the segments lost", loss * 100.0));
+        }
+        if self.churn {
+            conditions.push("nodes leave, crash and come back, and new sites join".to_owned());
+        }
+        conditions
     }
 }
 
@@ -266,11 +357,11 @@ mod tests {
 
     #[test]
     fn distances_and_searches_have_defaults() {
-        let (args, experiment) = check("--loss 1%").unwrap();
+        let (args, _) = check("--loss 1%").unwrap();
         assert_eq!(args.distance(), Some(Distance { latency: Duration::ZERO, loss: 0.01 }));
-        assert_eq!(args.conditions(&experiment), ["0 ms from node to node, 1 % of the segments lost"]);
-        let (args, experiment) = check("--closed --churn --rate 5 --duration 5s --nodes 20").unwrap();
-        assert_eq!((args.newcomers(&experiment), args.conditions(&experiment).len()), (10, 2));
+        assert_eq!(args.conditions(), ["0 ms from node to node, 1 % of the segments lost"]);
+        let (args, _) = check("--closed --churn --rate 5 --duration 5s --nodes 20").unwrap();
+        assert_eq!((args.newcomers(), args.conditions().len()), (10, 2));
         assert_eq!(check("").unwrap().0.distance(), None);
         let (duration, p99) = (Duration::from_secs(10), Duration::from_millis(250));
         assert_eq!(check("--find-rate").unwrap().1, Experiment::FindRate { first: 10.0, duration, p99 });

@@ -5,37 +5,35 @@
 //! is compared with all ledgers by code that shares nothing with the nodes' own.
 //!
 //! Rooms, each of which imports only those before it: `nodes` (processes, their APIs, networks between them), `load` (requests and
-//! users), `faults` (crashes, newcomers, cuts, attackers), `checks` (reservations and ledgers), `report`. `args` and `experiment`
-//! are the flags; `run` is the way through an experiment. [`crate::scenario`] plays files with steps on the same nodes.
+//! users), `faults` (crashes, new sites, cuts, attackers), `checks` (reservations and ledgers), `report`. `args` are the flags; `run`
+//! is the way through an experiment. [`crate::scenario`] plays files with steps on the same nodes.
 
 pub mod args;
 pub mod checks;
-mod experiment;
 pub mod faults;
 pub mod load;
 pub mod nodes;
 mod report;
 mod run;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
-use broker::{request::Request, time::Span};
+use broker::time::Span;
 
 use self::{
-    args::{GridArgs, find_kolo},
-    experiment::Experiment,
+    args::{Experiment, GridArgs, find_kolo},
     load::workload::Workload,
     nodes::{
         cluster::Cluster,
-        launch::{Launch, NodeTiming},
+        launch::{Launch, NodeSetup, NodeTiming},
+        machine::{allow_open_files, make_run_dir, seconds_since_epoch},
         network::{self, Network, side_of},
         place::Place,
         process::Crashed,
-        run_files::{Files, allow_open_files, seconds_since_epoch},
         wait::{Interrupt, Interrupted},
         wan::Wan,
     },
-    report::findings::Findings,
+    report::findings::{Figures, Findings},
     run::Run,
 };
 use crate::{progress::Progress, report::check_places, shift::shifted_request};
@@ -48,82 +46,63 @@ pub fn run(args: &GridArgs) -> anyhow::Result<ExitCode> {
         network::enter()?;
     }
     allow_open_files();
-    let nodes = (args.nodes, args.newcomers(&experiment));
+    let nodes = (args.nodes, args.newcomers());
     let limit = args.limit.unwrap_or(usize::MAX);
     let workload = Workload::prepare(args.seed, nodes, args.host_source(), args.request_source(), limit)?;
-    let files = Files::make(args.keep_logs.as_deref())?;
-    let interrupt = Interrupt::install()?;
-    let result = run_in(&files, args, &experiment, &workload, &interrupt);
+    let run_dir = make_run_dir()?;
+    let result = run_in(run_dir.path(), args, experiment, workload);
     let is_clean = match &result {
         Ok(is_good) => *is_good,
         Err(error) => error.is::<Interrupted>(),
     };
     if !is_clean {
-        eprintln!("the nodes' data and logs are kept: {}", files.keep().join(", "));
+        eprintln!("the nodes' data and logs are kept: {}", run_dir.keep().display());
     }
     result.map(|is_good| if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Whether all checks held.
-fn run_in(
-    files: &Files,
-    args: &GridArgs,
-    experiment: &Experiment,
-    workload: &Workload,
-    interrupt: &Interrupt,
-) -> anyhow::Result<bool> {
+fn run_in(run_dir: &Path, args: &GridArgs, experiment: Experiment, workload: Workload) -> anyhow::Result<bool> {
     let kolo = find_kolo(args.kolo.as_deref())?;
+    let interrupt = Interrupt::install()?;
     let progress = Progress::new("starting nodes", args.nodes as u64);
-    let epoch = seconds_since_epoch();
+    let epoch = Span(seconds_since_epoch());
     let network = matches!(experiment, Experiment::Partition { .. }).then(|| Network::make(2)).transpose()?;
     let wan = args.distance().map(|distance| Wan::start(distance, args.seed)).transpose()?;
     let all = 0..workload.nodes.len();
-    let places = match (&network, &wan) {
-        (Some(network), _) => {
-            let halves: Vec<usize> = all.map(|index| side_of(index, args.nodes)).collect();
-            network.places(&halves)?
-        }
+    let places: Vec<Place> = match (&network, &wan) {
+        (Some(network), _) => network.places(&all.map(|index| side_of(index, args.nodes)).collect::<Vec<_>>())?,
         (None, Some(wan)) => all.map(|index| wan.place(index)).collect::<Result<_, _>>()?,
         (None, None) if args.in_process => all.map(Place::in_process).collect(),
         (None, None) => all.map(Place::loopback).collect(),
     };
-    let grid = format!("kolo-sim-{epoch}-{}", std::process::id());
-    let names: Vec<String> = (1..=workload.nodes.len()).map(|number| format!("node-{number:03}")).collect();
-    let launch = Launch {
-        kolo: &kolo,
-        places: &places,
-        in_process: args.in_process,
-        timing: NodeTiming { gossip: args.gossip, losses: None, asking: args.asking() },
-        run_dir: files.run_dir.path(),
-        log_dir: files.log_dir(),
-        nodes: &workload.nodes,
-        names: &names,
-        epoch: Span(epoch),
-        grid: &grid,
-        is_closed: args.closed,
-    };
-    let cluster = Cluster::start(&launch, args.nodes, interrupt, |started| progress.at(started as u64))?;
-    let mut findings = Findings {
+    let figures = Figures {
         nodes: args.nodes,
         hosts: workload.hosts(args.nodes),
-        conditions: args.conditions(experiment),
+        conditions: args.conditions(),
         seed: args.seed,
-        ..Findings::default()
+        ..Figures::default()
     };
-    let requests: Vec<Request> =
-        workload.requests.iter().map(|request| shifted_request(request, Span(epoch))).collect();
-    let run = Run {
-        cluster: &cluster,
-        launch: &launch,
-        args,
-        experiment,
-        requests: &requests,
-        network: network.as_ref(),
-        grid: &grid,
-        progress: &progress,
+    let mut findings = Findings { figures, ..Findings::default() };
+    let nodes = (1..).zip(workload.nodes).zip(places);
+    let launch = Launch {
+        kolo,
+        run_dir: run_dir.to_owned(),
+        nodes: nodes
+            .map(|((number, hosts), place)| NodeSetup { name: format!("node-{number:03}"), place, hosts })
+            .collect(),
+        in_process: args.in_process,
+        timing: NodeTiming { gossip: args.gossip, losses: None, asking: args.asking() },
+        epoch,
+        grid: format!("kolo-sim-{}-{}", epoch.0, std::process::id()),
+        is_closed: args.closed,
     };
-    let ended = run.drive_and_check(&mut findings);
-    findings.crashes = cluster.crashes();
+    let cluster = Cluster::new(launch, interrupt);
+    cluster.start(args.nodes, |started| progress.at(started as u64))?;
+    let requests = workload.requests.iter().map(|request| shifted_request(request, epoch)).collect();
+    let run = Run { cluster: &cluster, args, requests, network: network.as_ref(), progress: &progress };
+    let ended = run.drive_and_check(experiment, &mut findings);
+    findings.figures.crashes = cluster.crashes();
     progress.begin("stopping nodes", args.nodes as u64);
     findings.failed_checks.extend(cluster.stop());
     progress.end();
@@ -134,7 +113,7 @@ fn run_in(
         Err(error) => findings.failed_checks.push(format!("{error:#}")),
         Ok(()) => {}
     }
-    findings.check_answers();
-    report::publish(&findings, args)?;
+    findings.finish();
+    report::publish(&findings, (args.json.as_deref(), args.html.as_deref()), args.output, args.reasons)?;
     Ok(findings.is_good())
 }

@@ -13,101 +13,94 @@ use anyhow::Context;
 use broker::request::Request;
 
 use super::{
-    args::GridArgs,
+    args::{Experiment, GridArgs},
     checks::aftermath,
-    experiment::Experiment,
     faults::{
-        attack::{self, Attackers, Phase, PhaseFigures},
-        crashes::{Crashes, Pattern},
-        newcomers::Newcomers,
+        attack::{Attackers, Phase, PhaseFigures},
+        churn::{Churn, Pattern},
         partition::{Cut, PartitionFigures},
     },
     load::{
-        figures::Before,
+        answer::{Answer, milliseconds, times_ms},
+        figures::{LoadFigures, Used},
         live::{self, Pulse},
         rounds,
-        search::RateSearch,
-        users::{self, Load, Pace, Placed},
+        search::highest_rate,
+        user::cancel_all,
+        users::{Load, Pace},
     },
     nodes::{
         cluster::Cluster,
         knowledge,
-        launch::Launch,
         network::{HALVES, Network},
     },
-    report::findings::{Findings, Memory},
+    report::findings::Findings,
 };
-use crate::hostile::Attack;
 use crate::progress::Progress;
 
 /// How long the load runs before a cut, so that some reservations reach across it.
 const BEFORE_CUT: Duration = Duration::from_secs(3);
 
-/// A formed or forming grid and what is to be done with it.
+/// A forming grid and what is to be done with it.
 pub struct Run<'a> {
     pub cluster: &'a Cluster,
-    /// How they were started, with what is to be started later.
-    pub launch: &'a Launch<'a>,
     /// What was asked for.
     pub args: &'a GridArgs,
-    pub experiment: &'a Experiment,
     /// The requests, in the time of the run.
-    pub requests: &'a [Request],
+    pub requests: Vec<Request>,
     /// What can be cut, where the experiment needs that.
     pub network: Option<&'a Network>,
-    pub grid: &'a str,
     /// Shows how far it is.
     pub progress: &'a Progress,
 }
 
 impl Run<'_> {
     /// Waits for the grid to form, drives it through the experiment, and checks what is left.
-    pub fn drive_and_check(&self, findings: &mut Findings) -> anyhow::Result<()> {
+    pub fn drive_and_check(&self, experiment: Experiment, findings: &mut Findings) -> anyhow::Result<()> {
         self.stage("forming the grid", self.args.nodes);
-        findings.formation = knowledge::formation(self.cluster, findings.hosts, |known| self.at(known))?;
-        match self.experiment {
+        let formation = knowledge::formation(self.cluster, findings.figures.hosts, |known| self.at(known))?;
+        findings.figures.formation_ms = times_ms(formation);
+        match experiment {
             Experiment::Rounds => self.rounds(findings)?,
-            Experiment::Crashes { kills } => self.crashes(*kills, findings)?,
-            Experiment::Partition { cut } => self.partition(*cut, findings)?,
-            Experiment::Hostile { attackers, attacks, per_second, duration } => {
-                let pace = Pace::Open { per_second: *per_second };
-                self.hostile((*attackers, attacks), pace, *duration, findings)?;
+            Experiment::Crashes { kills } => self.crashes(kills, findings)?,
+            Experiment::Partition { cut } => self.partition(cut, findings)?,
+            Experiment::Hostile { attackers, per_second, duration } => {
+                self.hostile(attackers, Pace::Open { per_second }, duration, findings)?;
             }
             Experiment::Open { per_second, duration, churn } => {
-                let placed = self.open("load", *per_second, *duration, *churn, findings)?;
-                self.examine(placed, findings)?;
+                let answers = self.open("load", per_second, duration, churn, findings)?;
+                self.examine(answers, findings)?;
             }
-            Experiment::FindRate { first, duration, p99 } => self.find_rate(*first, *duration, *p99, findings)?,
+            Experiment::FindRate { first, duration, p99 } => self.find_rate(first, duration, p99, findings)?,
         }
-        findings.memory = Some(Memory::measure(&self.cluster.pids(), self.cluster.nodes.len()));
+        findings.figures.measure_memory(self.cluster);
         Ok(())
     }
 
     fn rounds(&self, findings: &mut Findings) -> anyhow::Result<()> {
-        let (cluster, args) = (self.cluster, self.args);
         self.stage("requests", self.requests.len());
-        let at = |done| self.at(done);
-        rounds::drive(cluster, self.requests, args.at_once(), args.seed, &mut findings.driven, at)?;
-        self.stage("checking ledgers", args.nodes);
-        findings.violations = aftermath::check_ledgers(cluster, &findings.driven.answers)?;
+        let found = (&mut findings.answers, &mut findings.spreads);
+        let requests = (&self.requests[..], self.args.at_once());
+        rounds::drive(self.cluster, requests, self.args.seed, found, |done| self.at(done))?;
+        self.stage("checking ledgers", self.args.nodes);
+        findings.violations = aftermath::check_ledgers(self.cluster, &findings.answers)?;
         Ok(())
     }
 
     fn crashes(&self, kills: usize, findings: &mut Findings) -> anyhow::Result<()> {
         self.stage("kills under load", kills);
-        let newcomers = Newcomers::new(self.cluster, self.launch);
-        let crashes = Crashes::new(self.cluster, Pattern::kills(kills), &newcomers);
+        let churn = Churn::new(self.cluster, Pattern::kills(kills));
         let (seed, never) = (self.args.seed, AtomicBool::new(false));
-        let kill = || crashes.run(seed, &never, |done| self.at(done));
-        let (placed, recoveries) = self.under_load("load", self.users(), kill)?;
-        findings.recoveries = Some(recoveries);
-        self.examine(placed, findings)
+        let kill = || churn.run(seed, &never, |done| self.at(done));
+        let (answers, churned) = self.under_load("load", self.users(), kill)?;
+        findings.figures.crashes_caused = Some(churned.crash_figures());
+        self.examine(answers, findings)
     }
 
     fn partition(&self, cut: Duration, findings: &mut Findings) -> anyhow::Result<()> {
         let network = self.network.context("cannot cut the grid: its nodes share one network")?;
         self.stage("cut in two under load", self.args.nodes);
-        let (placed, cut) = self.under_load("load", self.users(), || {
+        let (answers, cut) = self.under_load("load", self.users(), || {
             self.cluster.pass(BEFORE_CUT)?;
             network.cut(&HALVES)?;
             let begun = Instant::now();
@@ -117,30 +110,25 @@ impl Run<'_> {
             let agreed = knowledge::agreement(self.cluster, healed)?;
             Ok(Cut { begun, healed, agreed })
         })?;
-        let figures = PartitionFigures::new(&cut, &placed, self.args.nodes);
+        let figures = PartitionFigures::new(&cut, &answers, self.args.nodes);
         findings.failed_checks.extend(figures.failed_checks());
-        findings.partition = Some(figures);
-        self.examine(placed, findings)
+        findings.figures.partition = Some(figures);
+        self.examine(answers, findings)
     }
 
-    fn hostile(
-        &self,
-        (attackers, attacks): (usize, &[Attack]),
-        pace: Pace,
-        duration: Duration,
-        findings: &mut Findings,
-    ) -> anyhow::Result<()> {
+    fn hostile(&self, attackers: usize, pace: Pace, duration: Duration, findings: &mut Findings) -> anyhow::Result<()> {
         self.wait_for_rest(findings)?;
         let mut all = Vec::new();
-        for phase in Phase::ALL {
-            self.stage(phase.name(), self.args.nodes);
-            let attackers = Attackers::start(self.cluster, self.grid, phase, attackers, attacks)?;
-            let attack = || attack::watch(self.cluster, attackers, duration);
-            let (mut placed, measured) = self.under_load(phase.name(), pace, attack)?;
-            findings.hostile.push(PhaseFigures::new(phase, &placed, measured, findings.hostile.first()));
+        for (phase, name) in Phase::ALL {
+            self.stage(name, self.args.nodes);
+            let attackers = Attackers::start(self.cluster, phase, attackers)?;
+            let attack = || attackers.watch(self.cluster, duration);
+            let (mut answers, costs) = self.under_load(name, pace, attack)?;
+            let phases = &mut findings.figures.hostile;
+            phases.push(PhaseFigures::new(name, &answers, costs, phases.first()));
             // The next phase finds the grid as this one did.
-            users::cancel_all(self.cluster, &mut placed)?;
-            all.extend(placed);
+            cancel_all(self.cluster, &mut answers)?;
+            all.extend(answers);
         }
         self.examine(all, findings)
     }
@@ -151,50 +139,49 @@ impl Run<'_> {
         name: &str,
         per_second: f64,
         duration: Duration,
-        churn: bool,
+        churns: bool,
         findings: &mut Findings,
-    ) -> anyhow::Result<Vec<Placed>> {
+    ) -> anyhow::Result<Vec<Answer>> {
         self.wait_for_rest(findings)?;
         self.stage(&format!("open load, {per_second:.1} a second"), self.args.nodes);
-        let before = Before::look(self.cluster);
-        let newcomers = Newcomers::new(self.cluster, self.launch);
-        let (placed, recoveries) = self.under_load(name, Pace::Open { per_second }, || {
-            if !churn {
+        let before = Used::look(self.cluster);
+        let (answers, churned) = self.under_load(name, Pace::Open { per_second }, || {
+            if !churns {
                 return self.cluster.pass(duration).map(|()| None);
             }
             let over = AtomicBool::new(false);
             thread::scope(|scope| {
-                let crashes = Crashes::new(self.cluster, Pattern::churn(), &newcomers);
-                let churning = scope.spawn(|| crashes.run(self.args.seed, &over, |_| ()));
+                let churn = Churn::new(self.cluster, Pattern::churn());
+                let churning = scope.spawn(|| churn.run(self.args.seed, &over, |_| ()));
                 let passed = self.cluster.pass(duration);
                 over.store(true, Ordering::Relaxed);
-                let recoveries = churning.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-                passed.map(|()| Some(recoveries))
+                let churned = churning.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+                passed.map(|()| Some(churned))
             })
         })?;
-        findings.loads.push(before.figures(self.cluster, per_second, &placed));
-        findings.joins = recoveries.is_some().then(|| newcomers.into_joins());
-        findings.recoveries = recoveries;
-        Ok(placed)
+        let figures = &mut findings.figures;
+        figures.loads.push(LoadFigures::new(&before, self.cluster, per_second, &answers));
+        figures.joins = churned.as_ref().map(|churned| churned.join_figures(&answers));
+        figures.crashes_caused = churned.map(|churned| churned.crash_figures());
+        Ok(answers)
     }
 
     fn wait_for_rest(&self, findings: &mut Findings) -> anyhow::Result<()> {
         self.stage("waiting for rest", self.args.nodes);
-        findings.rest = Some(self.cluster.rest()?);
+        findings.figures.rest_ms = Some(milliseconds(self.cluster.rest()?));
         Ok(())
     }
 
     fn find_rate(&self, first: f64, duration: Duration, p99: Duration, findings: &mut Findings) -> anyhow::Result<()> {
-        let mut search = RateSearch::new(first);
         let mut all = Vec::new();
-        while let Some(rate) = search.next() {
-            let name = format!("step-{}", findings.loads.len() + 1);
-            let mut placed = self.open(&name, rate, duration, false, findings)?;
-            users::cancel_all(self.cluster, &mut placed)?;
-            all.extend(placed);
-            search.tried(rate, findings.loads.last().is_some_and(|load| load.has_kept_up(p99)));
-        }
-        findings.highest_rate = search.highest();
+        let found = highest_rate(first, |rate| {
+            let name = format!("step-{}", findings.figures.loads.len() + 1);
+            let mut answers = self.open(&name, rate, duration, false, findings)?;
+            cancel_all(self.cluster, &mut answers)?;
+            all.extend(answers);
+            Ok(findings.figures.loads.last().is_some_and(|load| load.has_kept_up(p99)))
+        });
+        findings.figures.highest_rate = found?;
         self.examine(all, findings)
     }
 
@@ -217,34 +204,33 @@ impl Run<'_> {
         name: &str,
         pace: Pace,
         happening: impl FnOnce() -> anyhow::Result<T>,
-    ) -> anyhow::Result<(Vec<Placed>, T)> {
-        let (cluster, requests, seed) = (self.cluster, self.requests, self.args.seed);
-        let pulse = Pulse::new();
-        let standing_max = 2 * self.args.nodes;
-        let load = Load { cluster, requests, name, seed, pace, standing_max, pulse: &pulse };
+    ) -> anyhow::Result<(Vec<Answer>, T)> {
+        let (cluster, requests, seed) = (self.cluster, &self.requests[..], self.args.seed);
+        let pulse = Pulse::default();
+        let reservations_max = 2 * self.args.nodes;
+        let load = Load { cluster, requests, name, seed, pace, reservations_max, pulse: &pulse };
         let (over, is_answered) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (placed, happened) = thread::scope(|scope| {
+        let (answers, happened) = thread::scope(|scope| {
             scope.spawn(|| live::show(&pulse, cluster, self.progress, &is_answered));
             let users = scope.spawn(|| load.run(&over));
             let happened = happening();
             over.store(true, Ordering::Relaxed);
-            let placed = users.join();
+            let answers = users.join();
             is_answered.store(true, Ordering::Relaxed);
-            (placed.unwrap_or_else(|panic| resume_unwind(panic)), happened)
+            (answers.unwrap_or_else(|panic| resume_unwind(panic)), happened)
         });
         // What happened to the grid says more than what the users saw of it.
         let happened = happened?;
-        Ok((placed?, happened))
+        Ok((answers?, happened))
     }
 
-    fn examine(&self, mut placed: Vec<Placed>, findings: &mut Findings) -> anyhow::Result<()> {
+    fn examine(&self, mut answers: Vec<Answer>, findings: &mut Findings) -> anyhow::Result<()> {
         self.stage("checking reservations and ledgers", self.args.nodes);
-        let examined = aftermath::examine(self.cluster, &mut placed);
-        findings.driven.answers.extend(placed.into_iter().map(|one| one.answer));
-        let examined = examined?;
-        findings.aftermath = Some(examined.aftermath);
-        findings.violations = examined.violations;
-        findings.failed_checks.extend(examined.failed_checks);
+        let examined = aftermath::examine(self.cluster, &mut answers, &mut findings.failed_checks);
+        findings.answers.extend(answers);
+        let (aftermath, violations) = examined?;
+        findings.figures.aftermath = Some(aftermath);
+        findings.violations = violations;
         knowledge::agreement(self.cluster, Instant::now()).map(|_| ())
     }
 }

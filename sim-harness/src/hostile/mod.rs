@@ -16,7 +16,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     fmt,
-    str::FromStr,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -71,7 +70,7 @@ impl Attack {
         Attack::DhtProviders,
     ];
 
-    /// The name on the command line and in reports.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -95,20 +94,6 @@ impl Attack {
 impl fmt::Display for Attack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-/// The text names no attack.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no attack: expected one of {names}", names = Attack::ALL.map(Attack::name).join(", "))]
-pub struct UnknownAttack(String);
-
-impl FromStr for Attack {
-    type Err = UnknownAttack;
-
-    fn from_str(text: &str) -> Result<Attack, UnknownAttack> {
-        let named = Attack::ALL.into_iter().find(|attack| attack.name() == text);
-        named.ok_or_else(|| UnknownAttack(text.chars().take(80).collect()))
     }
 }
 

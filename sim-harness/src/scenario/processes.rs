@@ -7,11 +7,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
-    panic::resume_unwind,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Barrier,
-    thread,
+    sync::{Arc, Barrier},
     time::{Duration, Instant},
 };
 
@@ -34,12 +32,12 @@ use crate::{
         nodes::{
             client::ClientError,
             cluster::{Cluster, Node},
-            launch::{Launch, LossTiming, NodeTiming},
+            launch::{Launch, LossTiming, NodeSetup, NodeTiming},
+            machine::{allow_open_files, make_run_dir, seconds_since_epoch},
             network::{self, Network},
             place::Place,
             process::without_own_settings,
-            run_files::{Files, allow_open_files, seconds_since_epoch},
-            wait::{Deadline, Interrupt, Look, Wait},
+            wait::{Deadline, Interrupt, Wait, on_threads},
             wire::{BookingState, Freshness, Ledger, RequestState, RequestView, SiteRow},
         },
     },
@@ -71,7 +69,7 @@ pub fn play(
         network::enter()?;
     }
     allow_open_files();
-    let files = Files::make(None)?;
+    let run_dir = make_run_dir()?;
     let interrupt = Interrupt::install()?;
     let order = file.starting_order();
     let network = file.has_cuts().then(|| Network::make(order.len())).transpose()?;
@@ -80,29 +78,25 @@ pub fn play(
         Some(network) => network.places(&parts)?,
         None => parts.iter().map(|index| Place::loopback(*index)).collect(),
     };
-    let epoch = seconds_since_epoch();
-    let (names, nodes): (Vec<String>, Vec<GridSnapshot>) =
-        order.iter().map(|site| (site.to_string(), snapshot(&file.grid, *site))).unzip();
+    let epoch = Span(seconds_since_epoch());
+    let setup =
+        |(site, place): (&Site, Place)| NodeSetup { name: site.to_string(), place, hosts: snapshot(&file.grid, *site) };
     let losses = LossTiming { check: file.grid.check, lost_after: file.grid.lost_after };
     let launch = Launch {
-        kolo: &kolo,
-        places: &places,
+        kolo,
+        run_dir: run_dir.path().to_owned(),
+        nodes: order.iter().zip(places).map(setup).collect(),
         in_process: false,
         timing: NodeTiming { gossip: GOSSIP, losses: Some(losses), asking: None },
-        run_dir: files.run_dir.path(),
-        log_dir: files.log_dir(),
-        nodes: &nodes,
-        names: &names,
-        epoch: Span(epoch),
-        grid: &format!("kolo-sim-{epoch}-{}", std::process::id()),
+        epoch,
+        grid: format!("kolo-sim-{}-{}", epoch.0, std::process::id()),
         is_closed: false,
     };
     let mut processes = Processes {
-        launch: &launch,
         network: network.as_ref(),
         positions: order.into_iter().zip(parts).collect(),
         cut: BTreeSet::new(),
-        cluster: Cluster::empty(nodes.len(), None, &interrupt),
+        cluster: Cluster::new(launch, interrupt),
         requests: BTreeMap::new(),
         begun: Instant::now(),
     };
@@ -110,7 +104,7 @@ pub fn play(
     let bad_ends = processes.cluster.stop();
     let mut outcomes = played?;
     outcomes.violations.extend(bad_ends);
-    let kept = (!outcomes.is_good()).then(|| files.run_dir.keep());
+    let kept = (!outcomes.is_good()).then(|| run_dir.keep());
     Ok((outcomes, kept))
 }
 
@@ -136,7 +130,6 @@ struct Submitted {
 
 /// Real nodes that do what a scenario says.
 struct Processes<'a> {
-    launch: &'a Launch<'a>,
     network: Option<&'a Network>,
     /// Where each site is among the nodes, and among the parts of the network.
     positions: BTreeMap<Site, usize>,
@@ -149,24 +142,24 @@ struct Processes<'a> {
 
 impl Processes<'_> {
     /// The node of a site that has been started.
-    fn node(&self, site: Site) -> &Node {
+    fn node(&self, site: Site) -> Arc<Node> {
         // A file in which a site is used before its start is refused when it is read.
-        &self.cluster.nodes[self.positions[&site]]
+        self.cluster.node(self.positions[&site])
     }
 
-    fn running(&self) -> impl Iterator<Item = &Node> {
-        self.cluster.nodes.iter().filter(|node| node.process.is_running())
+    fn running(&self) -> Vec<Arc<Node>> {
+        self.cluster.nodes().into_iter().filter(|node| node.process.is_running()).collect()
     }
 
     fn start(&mut self, sites: &[Site]) -> anyhow::Result<()> {
-        let ever = self.cluster.nodes.len();
+        let ever = self.cluster.len();
         let positions: Vec<usize> = sites.iter().map(|site| self.positions[site]).collect();
         for position in positions.iter().filter(|position| **position < ever) {
             self.cluster.revive(*position)?;
         }
         let more = positions.iter().filter(|position| **position >= ever).count();
-        let bootstrap: Vec<String> = self.running().map(Node::address).collect();
-        self.cluster.grow(self.launch, ever + more, &bootstrap, |_| ())
+        let bootstrap: Vec<String> = self.running().iter().map(|node| node.address.clone()).collect();
+        self.cluster.grow(ever + more, &bootstrap, |_| ())
     }
 
     fn leave(&self, site: Site) -> anyhow::Result<()> {
@@ -192,10 +185,7 @@ impl Processes<'_> {
             let submitted = Submitted { request, id: view.id, with: submission.through, key, refused: None };
             Ok((submission.asked.clone(), submitted))
         };
-        let submitted: Vec<anyhow::Result<_>> = thread::scope(|scope| {
-            let users: Vec<_> = all.iter().map(|one| scope.spawn(|| submit(one))).collect();
-            users.into_iter().map(|user| user.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-        });
+        let submitted: Vec<anyhow::Result<_>> = on_threads(all.len(), |number| submit(&all[number]));
         for one in submitted {
             let (asked, submitted) = one?;
             self.requests.insert(asked, submitted);
@@ -212,7 +202,7 @@ impl Processes<'_> {
     /// The user of a request turns to another node, with the key that signed it.
     fn repair(&mut self, asked: &Asked, through: Site) -> anyhow::Result<()> {
         let Some(submitted) = self.requests.get(asked) else { return Ok(()) };
-        let log = self.launch.log_dir.join(format!("repair-{}-{through}.log", asked.number));
+        let log = self.cluster.launch.run_dir.join(format!("repair-{}-{through}.log", asked.number));
         let arguments = ["repair", &submitted.id, "--output", "json", "--key"];
         let code = self.kolo(through, &arguments, &submitted.key, &log)?;
         if let Some(submitted) = self.requests.get_mut(asked) {
@@ -229,26 +219,24 @@ impl Processes<'_> {
     fn kolo(&self, site: Site, arguments: &[&str], key: &Path, log: &Path) -> anyhow::Result<Option<i32>> {
         let node = self.node(site);
         let out = File::create(log).context("cannot run kolo")?;
-        let mut command = Command::new(self.launch.kolo);
+        let mut command = Command::new(&self.cluster.launch.kolo);
         without_own_settings(&mut command);
         command.args(arguments).arg(key).args(["--api", node.client().address()]);
         command.arg("--token-file").arg(node.data_dir.join("api.token"));
         command.stdin(Stdio::null()).stdout(out.try_clone().context("cannot run kolo")?).stderr(out);
         let mut child = command.spawn().context("cannot run kolo")?;
         let wait = Wait { what: "the end of kolo", limit: COMMAND_LIMIT, pause: PAUSE };
-        let ended = wait.until(
-            || self.cluster.check(),
-            || {
-                let status = child.try_wait().context("cannot run kolo")?;
-                Ok(status.map_or_else(|| Look::NotYet("running".to_owned()), Look::Done))
-            },
-        );
+        let look = || match child.try_wait() {
+            Ok(None) => Err("running".to_owned()),
+            ended => Ok(ended),
+        };
+        let ended = wait.until(|| self.cluster.check(), look);
         if ended.is_err() {
             // Whatever ended the wait says more than a failure to end the command.
             let _ = child.kill();
             let _ = child.wait();
         }
-        ended.map(|status| status.code())
+        Ok(ended?.context("cannot run kolo")?.and_then(|status| status.code()))
     }
 
     fn cut(&mut self, part: &[Site], one_way: bool) -> anyhow::Result<()> {
@@ -287,12 +275,9 @@ impl Processes<'_> {
     /// Waits until nothing more happens to a request. In words, what still does when the time for that is over.
     fn unsettled(&self, asked: &Asked, submitted: &Submitted) -> anyhow::Result<Option<String>> {
         let what = format!("the end of {asked}");
-        let look = || {
-            Ok(match self.view(submitted) {
-                Ok(view) if view.state.is_final() => Look::Done(()),
-                Ok(view) => Look::NotYet(words(view.state)),
-                Err(why) => Look::NotYet(why),
-            })
+        let look = || match self.view(submitted)? {
+            view if view.state.is_final() => Ok(()),
+            view => Err(words(view.state)),
         };
         match (Wait { what: &what, limit: SETTLE_LIMIT, pause: PAUSE }).until(|| self.cluster.check(), look) {
             Err(error) if error.is::<Deadline>() => Ok(Some(error.to_string())),
@@ -309,7 +294,7 @@ impl Processes<'_> {
             .collect();
         let reported: Vec<Reported<'_>> = views.iter().map(|(request, view)| Reported { request, view }).collect();
         let now = i64::try_from(seconds_since_epoch()).unwrap_or(i64::MAX);
-        Ok(invariants::check(&ledgers(self.running())?, &reported, now))
+        Ok(invariants::check(&ledgers(&self.running())?, &reported, now))
     }
 
     /// What does not hold once everything that only takes time has had its time.
@@ -329,8 +314,8 @@ impl Processes<'_> {
 }
 
 /// The ledgers of nodes; the first error where one does not answer.
-fn ledgers<'a>(nodes: impl Iterator<Item = &'a Node>) -> anyhow::Result<Vec<Ledger>> {
-    nodes.map(|node| node.client().ledger().with_context(|| node.name.clone())).collect()
+fn ledgers(nodes: &[Arc<Node>]) -> anyhow::Result<Vec<Ledger>> {
+    nodes.iter().map(|node| node.client().ledger().with_context(|| node.name.clone())).collect()
 }
 
 fn words(state: RequestState) -> String {
@@ -353,9 +338,9 @@ impl play::World for Processes<'_> {
             Action::Shrink { shrink: site, hosts } => {
                 self.leave(*site)?;
                 let position = self.positions[site];
-                let mut left = self.launch.nodes[position].clone();
+                let mut left = self.cluster.launch.nodes[position].hosts.clone();
                 left.hosts.truncate(*hosts);
-                self.launch.write_hosts(position, &left)?;
+                self.cluster.launch.write_hosts(position, &left)?;
                 self.cluster.revive(position)?;
             }
             Action::Kill { kill } => kill.0.iter().for_each(|site| self.node(*site).process.kill()),
@@ -391,8 +376,9 @@ impl play::World for Processes<'_> {
 
     fn bookings(&mut self, asked: Option<&Asked>, at: &[Site]) -> anyhow::Result<Bookings> {
         let id = asked.and_then(|asked| self.requests.get(asked)).map(|submitted| submitted.id.as_str());
+        let nodes: Vec<Arc<Node>> = at.iter().map(|site| self.node(*site)).collect();
         let mut found = Bookings::default();
-        for booking in ledgers(at.iter().map(|site| self.node(*site)))?.iter().flat_map(|ledger| &ledger.bookings) {
+        for booking in ledgers(&nodes)?.iter().flat_map(|ledger| &ledger.bookings) {
             if asked.is_none() || Some(booking.request.as_str()) == id {
                 match booking.state {
                     BookingState::Held => found.held += booking.grants.len(),
@@ -407,11 +393,8 @@ impl play::World for Processes<'_> {
         let mut versions = Vec::new();
         for site in sites {
             let node = self.node(*site);
-            versions.push((
-                *site,
-                &node.site,
-                node.client().status().with_context(|| node.name.clone())?.ledger_version,
-            ));
+            let version = node.client().status().with_context(|| node.name.clone())?.ledger_version;
+            versions.push((*site, node.site.clone(), version));
         }
         for one in at {
             let node = self.node(*one);
@@ -419,7 +402,7 @@ impl play::World for Processes<'_> {
             for (other, id, version) in versions.iter().filter(|(other, ..)| other != one) {
                 let is_known = |row: &SiteRow| {
                     let is_new = row.ledger_version.is_some_and(|known| known >= *version);
-                    row.site == **id && row.schedule == Freshness::Current && is_new
+                    row.site == *id && row.schedule == Freshness::Current && is_new
                 };
                 if !rows.iter().any(is_known) {
                     return Ok(Some(format!("{one} does not know {other} as it is")));
@@ -435,10 +418,9 @@ impl play::World for Processes<'_> {
 
     fn settle(&mut self) -> anyhow::Result<Vec<String>> {
         self.heal()?;
-        let nodes = self.cluster.nodes.iter().enumerate();
-        let down: Vec<usize> =
-            nodes.filter(|(_, node)| !node.process.is_running()).map(|(position, _)| position).collect();
-        down.into_iter().try_for_each(|position| self.cluster.revive(position))?;
+        let nodes = self.cluster.nodes();
+        let mut down = nodes.iter().filter(|node| !node.process.is_running());
+        down.try_for_each(|node| self.cluster.revive(node.position))?;
         let mut wrong = Vec::new();
         for (asked, submitted) in &self.requests {
             wrong.extend(self.unsettled(asked, submitted)?);

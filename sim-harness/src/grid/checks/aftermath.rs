@@ -11,16 +11,15 @@ use std::{
 use broker::request::Request;
 use serde::Serialize;
 
-use super::invariants::{self, Reported, Violation};
-use crate::grid::load::{
-    answer::Answer,
-    users::{Fate, Placed},
-};
-use crate::grid::nodes::{
-    cluster::{Cluster, Node},
-    run_files::seconds_since_epoch,
-    wait::{Deadline, Look, Wait},
-    wire::{Ledger, RequestState, RequestView, Reservation, ReservedHost},
+use super::invariants::{self, Breach, Reported, Violation};
+use crate::grid::{
+    load::answer::{Answer, Fate},
+    nodes::{
+        cluster::{Cluster, Node},
+        machine::seconds_since_epoch,
+        wait::{Deadline, Wait},
+        wire::{RequestState, RequestView, Reservation, ReservedHost},
+    },
 };
 
 /// How long a node may take to place one small request when all faults are over: its patience, twice.
@@ -51,162 +50,131 @@ pub struct Aftermath {
     pub wedged: usize,
 }
 
-/// What [`examine`] found.
-#[derive(Debug, Default)]
-pub struct Examined {
-    pub aftermath: Aftermath,
-    /// Breaches of the invariants.
-    pub violations: Vec<Violation>,
-    /// What else is wrong, in words.
-    pub failed_checks: Vec<String>,
-}
-
-/// Has every node place a request, asks every entry point for the end of each of its requests, and checks all ledgers.
-pub fn examine(cluster: &Cluster, placed: &mut [Placed]) -> anyhow::Result<Examined> {
-    let mut examined = Examined::default();
-    for (index, placed) in probe(cluster)?.into_iter().enumerate() {
+/// Has every node place a request, asks every entry point for the end of each of its requests, and checks all ledgers. What is wrong
+/// beside violations is added to `failed_checks`, in words.
+pub fn examine(
+    cluster: &Cluster,
+    answers: &mut [Answer],
+    failed_checks: &mut Vec<String>,
+) -> anyhow::Result<(Aftermath, Vec<Violation>)> {
+    let mut aftermath = Aftermath::default();
+    for (node, placed) in cluster.nodes().iter().zip(probe(cluster)?) {
         if let Err(text) = placed {
-            examined.aftermath.wedged += 1;
-            examined.failed_checks.push(format!("{} is wedged: {text}", cluster.nodes[index].name));
+            aftermath.wedged += 1;
+            failed_checks.push(format!("{} is wedged: {text}", node.name));
         }
     }
-    for one in placed.iter_mut() {
-        if let Err(text) = look_at_the_end(cluster, one)? {
-            examined.failed_checks.push(text);
+    for answer in &mut *answers {
+        failed_checks.extend(look_at_the_end(cluster, answer)?);
+    }
+    let violations = check_ledgers(cluster, answers)?;
+    let broken = violations.iter().filter(|violation| violation.breach == Breach::NotAsAcknowledged);
+    let broken: BTreeSet<&str> = broken.filter_map(|violation| violation.request.as_deref()).collect();
+    for (answer, view) in answers.iter().filter_map(|answer| Some((answer, answer.acknowledged()?))) {
+        aftermath.acknowledged += 1;
+        if matches!(answer.fate, Fate::Cancelled | Fate::Unclear) {
+            aftermath.taken_back += 1;
+            continue;
+        }
+        let in_ledgers = || broken.contains(view.id.as_str()).then(|| "not so in the ledgers".to_owned());
+        if let Some(why) = lost(view, answer).or_else(in_ledgers) {
+            aftermath.acknowledged_lost += 1;
+            failed_checks.push(format!("{}: acknowledged, and lost: {why}", view.id));
         }
     }
-    examined.violations = check_ledgers(cluster, placed.iter().map(|one| &one.answer))?;
-    let broken: BTreeSet<&str> = examined.violations.iter().filter_map(Violation::broken_reservation).collect();
-    for one in placed.iter() {
-        let Some(view) = one.answer.view().filter(|view| view.state.is_reserved()) else { continue };
-        examined.aftermath.acknowledged += 1;
-        match one.fate {
-            Fate::Cancelled | Fate::Unclear => examined.aftermath.taken_back += 1,
-            Fate::Kept | Fate::Gone => {
-                let in_ledgers = || broken.contains(view.id.as_str()).then(|| "not so in the ledgers".to_owned());
-                if let Some(why) = lost(view, one).or_else(in_ledgers) {
-                    examined.aftermath.acknowledged_lost += 1;
-                    examined.failed_checks.push(format!("{}: acknowledged, and lost: {why}", view.id));
-                }
-            }
-        }
-    }
-    Ok(examined)
+    Ok((aftermath, violations))
 }
 
 /// Why an acknowledged reservation counts as lost; `None` while it does not.
-fn lost(acknowledged: &RequestView, one: &Placed) -> Option<String> {
-    if one.fate == Fate::Gone {
+fn lost(acknowledged: &RequestView, answer: &Answer) -> Option<String> {
+    if answer.fate == Fate::Gone {
         return Some("its user came back to it and did not find it".to_owned());
     }
-    let Some(after) = &one.answer.after else { return Some("its entry point no longer knows it".to_owned()) };
+    let Some(after) = &answer.after else { return Some("its entry point no longer knows it".to_owned()) };
     if !after.state.is_reserved() {
         return Some(format!("now {:?}", after.state));
     }
-    let terms = |view: &RequestView| view.reservation.as_ref().map(terms);
-    (terms(acknowledged) != terms(after)).then(|| "now other hosts or another time".to_owned())
+    let parts = |view: &RequestView| view.reservation.as_ref().map(parts);
+    (parts(acknowledged) != parts(after)).then(|| "now other hosts or another time".to_owned())
 }
 
 /// What a reservation consists of, comparable.
-fn terms(reservation: &Reservation) -> (i64, i64, BTreeSet<(String, String)>) {
+fn parts(reservation: &Reservation) -> (i64, i64, BTreeSet<(String, String)>) {
     let host = |host: &ReservedHost| (format!("{}/{}", host.site, host.host), format!("{:?}", host.amounts));
     (reservation.start, reservation.end, reservation.hosts.iter().map(host).collect())
 }
 
 /// One small request through every node, cancelled at once. In the order of the nodes: why a node could not place it.
 fn probe(cluster: &Cluster) -> anyhow::Result<Vec<Result<(), String>>> {
-    let nodes: Vec<usize> = (0..cluster.nodes.len()).collect();
-    let wait = Wait { what: "every node to answer", limit: PROBE_LIMIT, pause: PAUSE };
     let begun = Instant::now();
-    let look = |node: &Node| {
-        let placed = place_probe(node);
-        let again = placed.is_err() && begun.elapsed() < PROBE_LIMIT / 2;
-        Ok(if again { Look::NotYet(format!("{placed:?}")) } else { Look::Done(placed) })
-    };
-    cluster.at_each(wait, &nodes, look, |_| ())
+    let wait = Wait { what: "every node to answer", limit: PROBE_LIMIT, pause: PAUSE };
+    cluster.at_each(wait, &cluster.nodes(), |node| match place_probe(node) {
+        Err(text) if begun.elapsed() < PROBE_LIMIT / 2 => Err(text),
+        placed => Ok(placed),
+    })
 }
 
 fn place_probe(node: &Node) -> Result<(), String> {
     let request: Request = serde_json::from_str(PROBE).map_err(|error| error.to_string())?;
-    let submitted = node.client().submit(&request).map_err(|error| error.to_string())?;
-    let view = node.client().settled(&submitted.id, PROBE_LIMIT / 4).map_err(|error| error.to_string())?;
+    let submitted = node.client().submit(&request)?;
+    let view = node.client().settled(&submitted.id, PROBE_LIMIT / 4)?;
     if !view.state.is_reserved() {
         return Err(format!("a request for one host ended as {:?}: {:?}", view.state, view.reason));
     }
-    let cancelled = node.client().cancel(&view.id).map_err(|error| error.to_string())?;
-    match cancelled.state {
+    match node.client().cancel(&view.id)?.state {
         RequestState::Cancelled | RequestState::Cancelling => Ok(()),
         other => Err(format!("a cancelled request is {other:?}")),
     }
 }
 
-/// Asks the entry point how the request ended, and waits until what the user cancelled is free everywhere. The inner error says
-/// what is wrong.
-fn look_at_the_end(cluster: &Cluster, one: &mut Placed) -> anyhow::Result<Result<(), String>> {
-    let Some(view) = one.answer.view() else { return Ok(Ok(())) };
-    let node = &cluster.nodes[one.entry_point];
-    let is_over = |seen: &RequestView| match one.fate {
+/// Asks the entry point how the request ended, and waits until what the user cancelled is free everywhere. In words, what is wrong.
+fn look_at_the_end(cluster: &Cluster, answer: &mut Answer) -> anyhow::Result<Option<String>> {
+    let Some(view) = answer.view() else { return Ok(None) };
+    let node = cluster.node(answer.entry_point.0);
+    let is_over = |seen: &RequestView| match answer.fate {
         Fate::Cancelled => seen.state == RequestState::Cancelled,
         Fate::Kept | Fate::Unclear | Fate::Gone => seen.state.is_final(),
     };
     let wait = Wait { what: "the end of a request", limit: CANCEL_LIMIT, pause: PAUSE };
     let found = wait.until(
         || cluster.check(),
-        || {
-            Ok(match node.client().find(&view.id) {
-                Ok(seen) if is_over(&seen) => Look::Done(Some(seen)),
-                Ok(seen) => Look::NotYet(format!("{:?}", seen.state)),
-                Err(error) if error.status() == Some(404) => Look::Done(None),
-                Err(error) => Look::NotYet(error.to_string()),
-            })
+        || match node.client().find(&view.id) {
+            Ok(seen) if is_over(&seen) => Ok(Some(Box::new(seen))),
+            Ok(seen) => Err(format!("{:?}", seen.state)),
+            // Nodes forget what is over; what they must not forget counts as lost.
+            Err(error) if error.status() == Some(404) => Ok(None),
+            Err(error) => Err(error.to_string()),
         },
     );
     match found {
-        Ok(Some(seen)) => {
-            one.answer.after = Some(Box::new(seen));
-            Ok(Ok(()))
+        Ok(seen) => {
+            answer.after = seen;
+            Ok(None)
         }
-        // Nodes forget what is over; what they must not forget counts as lost.
-        Ok(None) => Ok(Ok(())),
         Err(error) => {
-            let Deadline { last, .. } = error.downcast()?;
-            Ok(Err(format!("{}: {:?} by its user, but after the faults were over it stayed {last}", view.id, one.fate)))
+            let (id, fate, Deadline { last, .. }) = (&view.id, answer.fate, error.downcast()?);
+            Ok(Some(format!("{id}: {fate:?} by its user, but after the faults were over it stayed {last}")))
         }
     }
 }
 
-/// Waits until no ledger holds anything of a request that is not reserved, or the time for that is over, and checks the ledgers as
-/// they are then.
-pub fn check_ledgers<'a>(
-    cluster: &Cluster,
-    answers: impl IntoIterator<Item = &'a Answer>,
-) -> anyhow::Result<Vec<Violation>> {
+/// Waits until no ledger holds anything of a request that is not reserved, or the time for that is over; the violations then.
+pub fn check_ledgers(cluster: &Cluster, answers: &[Answer]) -> anyhow::Result<Vec<Violation>> {
     let reported: Vec<Reported<'_>> = answers
-        .into_iter()
+        .iter()
         .filter_map(|answer| Some(Reported { request: &answer.request, view: answer.last_view()? }))
         .collect();
-    let wait = Wait { what: "settled ledgers", limit: SETTLE_LIMIT, pause: READ_PAUSE };
-    let settled = wait.until(
-        || cluster.check(),
-        || {
-            let ledgers = read_ledgers(cluster)?;
-            let is_unsettled = invariants::is_unsettled(&ledgers, &reported);
-            Ok(if is_unsettled { Look::NotYet("holds or leftovers".to_owned()) } else { Look::Done(ledgers) })
-        },
-    );
-    let ledgers = match settled {
-        // What is left counts as violations, each with its site and request.
-        Err(error) if error.is::<Deadline>() => read_ledgers(cluster)?,
-        settled => settled?,
-    };
-    let now = i64::try_from(seconds_since_epoch()).unwrap_or(i64::MAX);
-    Ok(invariants::check(&ledgers, &reported, now))
-}
-
-fn read_ledgers(cluster: &Cluster) -> anyhow::Result<Vec<Ledger>> {
-    let nodes: Vec<usize> = (0..cluster.nodes.len()).collect();
-    let wait = Wait { what: "all ledgers", limit: READ_LIMIT, pause: READ_PAUSE };
-    cluster.at_each(wait, &nodes, |node| node.client().ledger().map(Look::Done), |_| ())
+    let read = Wait { what: "all ledgers", limit: READ_LIMIT, pause: READ_PAUSE };
+    let begun = Instant::now();
+    loop {
+        let ledgers = cluster.at_each(read, &cluster.nodes(), |node| Ok(node.client().ledger()?))?;
+        let now = i64::try_from(seconds_since_epoch()).unwrap_or(i64::MAX);
+        let violations = invariants::check(&ledgers, &reported, now);
+        if begun.elapsed() >= SETTLE_LIMIT || !violations.iter().any(Violation::is_left) {
+            return Ok(violations);
+        }
+        cluster.pass(READ_PAUSE)?;
+    }
 }
 
 #[cfg(test)]
@@ -221,15 +189,13 @@ mod tests {
         answer(state, &json!({"start": start, "end": start + 60, "hosts": hosts}), 0)
     }
 
-    fn placed(after: Option<Answer>, fate: Fate) -> Placed {
-        let after = after.and_then(|answer| answer.view().cloned()).map(Box::new);
-        let answer = Answer { after, ..reserved("confirmed", 100) };
-        Placed { answer, fate, entry_point: 0, due: Instant::now(), ended: Instant::now() }
-    }
-
     #[test]
     fn a_reservation_that_is_gone_cancelled_or_moved_is_lost() {
-        let why = |after, fate| lost(reserved("confirmed", 100).view().unwrap(), &placed(after, fate));
+        let why = |after: Option<Answer>, fate| {
+            let after = after.and_then(|answer| answer.end.ok());
+            let answer = Answer { after, fate, ..reserved("confirmed", 100) };
+            lost(answer.acknowledged().unwrap(), &answer)
+        };
         assert_eq!(why(Some(reserved("confirmed", 100)), Fate::Kept), None);
         assert_eq!(why(Some(reserved("active", 100)), Fate::Kept), None);
         assert!(why(None, Fate::Kept).unwrap().contains("no longer knows it"));

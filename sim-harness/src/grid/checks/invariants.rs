@@ -3,65 +3,68 @@
 //! Nothing of the nodes' own ledger code is used here, so that the two cannot be wrong in the same way. Violations name
 //! request, site, host, resource and amounts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use broker::{
-    ids::HostId,
     request::Request,
-    resources::{ResourceName, amount_of},
+    resources::{Amounts, ResourceName, amount_of},
     time::{Span, Time},
 };
 
 use crate::grid::nodes::wire::{Booking, BookingState, Ledger, LedgerHost, RequestView, Reservation, Steps};
 
-/// Something that must never be. Hosts are named with their sites, times are epoch seconds, amounts are in base units.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Violation {
+/// What must never be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breach {
     /// More is granted than there is.
-    #[error("{host}: {resource} over-committed at {t}: {own} used by the owner and {granted} granted, of {capacity}")]
-    OverCommitted { host: String, resource: ResourceName, t: i64, own: u128, granted: u128, capacity: u64 },
+    OverCommitted,
     /// The schedule that a site publishes is not the sum of the owner's use and the bookings.
-    #[error("{host}: {resource} at {t}: the schedule shows {shown}, own use and bookings make {sum}")]
-    ScheduleDiffers { host: String, resource: ResourceName, t: i64, shown: u64, sum: u128 },
+    ScheduleDiffers,
     /// A ledger grants on a host that the site does not have.
-    #[error("{site}: request {request} has a grant on {host}, which the site does not have")]
-    UnknownHost { site: String, request: String, host: String },
+    UnknownHost,
     /// A hold outlived its lease.
-    #[error("{site}: a hold of request {request} is left")]
-    HoldLeft { site: String, request: String },
+    HoldLeft,
     /// A request without an acknowledged reservation occupies hosts.
-    #[error("{site}: {request}, which was acknowledged to no user, is in the ledger")]
-    Leftover { site: String, request: String },
+    Leftover,
     /// A request has one host more than once.
-    #[error("{site}: {request} has the same host {times} times")]
-    Repeated { site: String, request: String, times: usize },
+    Repeated,
     /// What was acknowledged is not in the ledgers, or differs there.
-    #[error("{request}: acknowledged {acknowledged}, the ledgers have {found}")]
-    NotAsAcknowledged { request: String, acknowledged: String, found: String },
+    NotAsAcknowledged,
     /// What was acknowledged is not what was asked.
-    #[error("{request}: asked {asked}, acknowledged {acknowledged}")]
-    NotAsAsked { request: String, asked: String, acknowledged: String },
+    NotAsAsked,
+}
+
+/// A breach and where it was found. Hosts are named with their sites, times are epoch seconds, amounts are in base units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    pub breach: Breach,
+    /// The request that it is about, where it is about one.
+    pub request: Option<String>,
+    text: String,
 }
 
 impl Violation {
-    /// Whether it is none while sites have yet to learn the outcome.
-    pub fn may_pass(&self) -> bool {
-        match self {
-            Violation::HoldLeft { .. } | Violation::Leftover { .. } | Violation::NotAsAcknowledged { .. } => true,
-            Violation::OverCommitted { .. }
-            | Violation::ScheduleDiffers { .. }
-            | Violation::UnknownHost { .. }
-            | Violation::Repeated { .. }
-            | Violation::NotAsAsked { .. } => false,
-        }
+    fn new(breach: Breach, request: Option<&str>, text: String) -> Violation {
+        Violation { breach, request: request.map(str::to_owned), text }
     }
 
-    /// The request whose reservation is not in the ledgers as acknowledged, if it is that.
-    pub fn broken_reservation(&self) -> Option<&str> {
-        match self {
-            Violation::NotAsAcknowledged { request, .. } => Some(request),
-            _ => None,
-        }
+    /// Whether it is none while sites have yet to learn the outcome.
+    pub fn may_pass(&self) -> bool {
+        self.is_left() || self.breach == Breach::NotAsAcknowledged
+    }
+
+    /// Whether it is none until the longest hold is over.
+    pub fn is_left(&self) -> bool {
+        matches!(self.breach, Breach::HoldLeft | Breach::Leftover)
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -76,40 +79,30 @@ pub struct Reported<'a> {
 /// Checks everything. `now` (epoch seconds) is when the ledgers were read: what was over by then may be gone.
 pub fn check(ledgers: &[Ledger], reported: &[Reported<'_>], now: i64) -> Vec<Violation> {
     let mut violations = Vec::new();
+    let mut acknowledged = BTreeSet::new();
     for ledger in ledgers {
         check_hosts(ledger, now, &mut violations);
     }
-    let acknowledged: BTreeMap<&str, &Reservation> = reported
-        .iter()
-        .filter(|reported| reported.view.state.is_reserved())
-        .filter_map(|reported| Some((reported.view.id.as_str(), reported.view.reservation.as_ref()?)))
-        .collect();
-    check_bookings(ledgers, &acknowledged, &mut violations);
-    for reported in reported.iter().filter(|reported| reported.view.state.is_reserved()) {
-        match &reported.view.reservation {
-            Some(reservation) => check_reservation(ledgers, *reported, reservation, now, &mut violations),
-            None => violations.push(Violation::NotAsAsked {
-                request: reported.view.id.clone(),
-                asked: format!("{} hosts", reported.request.hosts()),
-                acknowledged: format!("{:?}, but no hosts", reported.view.state),
-            }),
+    for Reported { request, view } in reported.iter().filter(|reported| reported.view.state.is_reserved()) {
+        let not_as_asked = |(asked, acknowledged): (String, String)| {
+            let text = format!("{}: asked {asked}, acknowledged {acknowledged}", view.id);
+            Violation::new(Breach::NotAsAsked, Some(&view.id), text)
+        };
+        let Some(reservation) = &view.reservation else {
+            let asked = format!("{} hosts", request.hosts());
+            violations.push(not_as_asked((asked, format!("{:?}, but no hosts", view.state))));
+            continue;
+        };
+        acknowledged.insert(view.id.as_str());
+        violations.extend(differences(ledgers, request, reservation).into_iter().map(not_as_asked));
+        if reservation.end > now {
+            violations.extend(check_presence(ledgers, &view.id, reservation));
         }
     }
+    for ledger in ledgers {
+        check_bookings(ledger, &acknowledged, &mut violations);
+    }
     violations
-}
-
-/// Whether a hold, or anything of a request that is not reserved, is in a ledger: such things may stay until the hold
-/// deadline.
-pub fn is_unsettled(ledgers: &[Ledger], reported: &[Reported<'_>]) -> bool {
-    let acknowledged: BTreeSet<&str> = reported
-        .iter()
-        .filter(|reported| reported.view.state.is_reserved())
-        .map(|reported| reported.view.id.as_str())
-        .collect();
-    ledgers
-        .iter()
-        .flat_map(|ledger| &ledger.bookings)
-        .any(|booking| booking.state == BookingState::Held || !acknowledged.contains(booking.request.as_str()))
 }
 
 /// Use at `t` of a step function.
@@ -119,7 +112,7 @@ fn used_at(steps: &Steps, t: i64) -> u64 {
 }
 
 /// Sum of what the bookings grant of `resource` on `host` at `t`.
-fn granted_at(bookings: &[Booking], host: &str, resource: &ResourceName, t: i64) -> u128 {
+fn granted_at(bookings: &[&Booking], host: &str, resource: &ResourceName, t: i64) -> u128 {
     bookings
         .iter()
         .filter(|booking| booking.window.start.0 <= t && t < booking.window.end.0)
@@ -131,99 +124,97 @@ fn granted_at(bookings: &[Booking], host: &str, resource: &ResourceName, t: i64)
 
 fn check_hosts(ledger: &Ledger, now: i64, violations: &mut Vec<Violation>) {
     for host in &ledger.hosts {
-        let here: Vec<Booking> = ledger
-            .bookings
-            .iter()
-            .filter(|booking| booking.grants.iter().any(|grant| grant.host.as_str() == host.id))
-            .cloned()
-            .collect();
+        let is_here = |booking: &&Booking| booking.grants.iter().any(|grant| grant.host.as_str() == host.id);
+        let here: Vec<&Booking> = ledger.bookings.iter().filter(is_here).collect();
         let mut resources: BTreeSet<&ResourceName> = host.resources.keys().collect();
         resources.extend(host.own.keys().chain(host.occupancy.keys()));
         resources.extend(here.iter().flat_map(|booking| &booking.grants).flat_map(|grant| grant.amounts.keys()));
         for resource in resources {
-            check_resource(ledger, host, &here, resource, now, violations);
+            violations.extend(check_resource(ledger, host, &here, resource, now));
         }
     }
 }
 
-/// Looks at every moment at which the sum can change, and reports the first violation of each kind.
+/// Looks at every moment at which the sum can change; the first violation of each kind.
 fn check_resource(
     ledger: &Ledger,
     host: &LedgerHost,
-    bookings: &[Booking],
+    bookings: &[&Booking],
     resource: &ResourceName,
     now: i64,
-    violations: &mut Vec<Violation>,
-) {
+) -> impl Iterator<Item = Violation> {
     let nothing = Steps::new();
     let own = host.own.get(resource).unwrap_or(&nothing);
     let shown = host.occupancy.get(resource).unwrap_or(&nothing);
     let capacity = amount_of(&host.resources, resource).0;
     let mut moments: BTreeSet<i64> = own.iter().chain(shown).map(|(t, _)| *t).collect();
     moments.extend(bookings.iter().flat_map(|booking| [booking.window.start.0, booking.window.end.0]));
-    let name = || format!("{}/{}", ledger.site, host.id);
+    let name = format!("{}/{}", ledger.site, host.id);
     let (mut over, mut differs) = (None, None);
     for t in moments {
         let granted = granted_at(bookings, &host.id, resource, t);
-        let own = u128::from(used_at(own, t));
-        if granted > 0 && own + granted > u128::from(capacity) && over.is_none() {
-            over =
-                Some(Violation::OverCommitted { host: name(), resource: resource.clone(), t, own, granted, capacity });
+        let (own, shown) = (u128::from(used_at(own, t)), u128::from(used_at(shown, t)));
+        let sum = own + granted;
+        if granted > 0 && sum > u128::from(capacity) && over.is_none() {
+            let parts = format!("{own} used by the owner and {granted} granted, of {capacity}");
+            let text = format!("{name}: {resource} over-committed at {t}: {parts}");
+            over = Some(Violation::new(Breach::OverCommitted, None, text));
         }
         // A site forgets the past of its schedules.
-        let shown = used_at(shown, t);
-        if t >= now && u128::from(shown) != own + granted && differs.is_none() {
-            let resource = resource.clone();
-            differs = Some(Violation::ScheduleDiffers { host: name(), resource, t, shown, sum: own + granted });
+        if t >= now && shown != sum && differs.is_none() {
+            let text =
+                format!("{name}: {resource} at {t}: the schedule shows {shown}, own use and bookings make {sum}");
+            differs = Some(Violation::new(Breach::ScheduleDiffers, None, text));
         }
     }
-    violations.extend(over.into_iter().chain(differs));
+    over.into_iter().chain(differs)
 }
 
-fn check_bookings(ledgers: &[Ledger], acknowledged: &BTreeMap<&str, &Reservation>, violations: &mut Vec<Violation>) {
-    for ledger in ledgers {
-        let hosts: BTreeSet<&str> = ledger.hosts.iter().map(|host| host.id.as_str()).collect();
-        // A request may have several bookings at a site, one for each time that hosts of it were replaced.
-        let mut times: BTreeMap<(&str, &HostId), usize> = BTreeMap::new();
-        for booking in &ledger.bookings {
-            let (site, request) = (ledger.site.clone(), booking.request.clone());
-            for grant in booking.grants.iter().filter(|grant| !hosts.contains(grant.host.as_str())) {
-                let (site, request) = (site.clone(), request.clone());
-                violations.push(Violation::UnknownHost { site, request, host: grant.host.to_string() });
-            }
-            for grant in &booking.grants {
-                *times.entry((&booking.request, &grant.host)).or_default() += 1;
-            }
-            if booking.state == BookingState::Held {
-                violations.push(Violation::HoldLeft { site, request });
-            } else if !acknowledged.contains_key(booking.request.as_str()) {
-                violations.push(Violation::Leftover { site, request });
+fn check_bookings(ledger: &Ledger, acknowledged: &BTreeSet<&str>, violations: &mut Vec<Violation>) {
+    let site = &ledger.site;
+    let hosts: BTreeSet<&str> = ledger.hosts.iter().map(|host| host.id.as_str()).collect();
+    // A request may have several bookings at a site, one for each time that hosts of it were replaced.
+    let mut times: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for booking in &ledger.bookings {
+        let request = booking.request.as_str();
+        let mut note = |breach, text| violations.push(Violation::new(breach, Some(request), text));
+        for host in booking.grants.iter().map(|grant| grant.host.as_str()) {
+            *times.entry((request, host)).or_default() += 1;
+            if !hosts.contains(host) {
+                let text = format!("{site}: request {request} has a grant on {host}, which the site does not have");
+                note(Breach::UnknownHost, text);
             }
         }
-        violations.extend(times.into_iter().filter(|(_, times)| *times > 1).map(|((request, _), times)| {
-            Violation::Repeated { site: ledger.site.clone(), request: request.to_owned(), times }
-        }));
+        if booking.state == BookingState::Held {
+            note(Breach::HoldLeft, format!("{site}: a hold of request {request} is left"));
+        } else if !acknowledged.contains(request) {
+            let text = format!("{site}: {request}, which was acknowledged to no user, is in the ledger");
+            note(Breach::Leftover, text);
+        }
+    }
+    for ((request, _), times) in times.into_iter().filter(|(_, times)| *times > 1) {
+        let text = format!("{site}: {request} has the same host {times} times");
+        violations.push(Violation::new(Breach::Repeated, Some(request), text));
     }
 }
 
-fn check_reservation(
-    ledgers: &[Ledger],
-    reported: Reported<'_>,
-    reservation: &Reservation,
-    now: i64,
-    violations: &mut Vec<Violation>,
-) {
-    let id = &reported.view.id;
-    let as_asked =
-        |asked: String, acknowledged: String| Violation::NotAsAsked { request: id.clone(), asked, acknowledged };
-    let request = reported.request;
-    let distinct: BTreeSet<(&str, &str)> =
-        reservation.hosts.iter().map(|host| (host.site.as_str(), host.host.as_str())).collect();
+/// Where a reservation is not what was asked: what was, and what was acknowledged. Attributes and candidates as far as the ledgers
+/// show the hosts.
+fn differences(ledgers: &[Ledger], request: &Request, reservation: &Reservation) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let distinct: BTreeSet<_> = reservation.hosts.iter().map(|host| (&host.site, &host.host)).collect();
     if distinct.len() != request.hosts() || reservation.hosts.len() != request.hosts() {
         let acknowledged = format!("{} hosts, {} of them distinct", reservation.hosts.len(), distinct.len());
-        violations.push(as_asked(format!("{} hosts", request.hosts()), acknowledged));
+        found.push((format!("{} hosts", request.hosts()), acknowledged));
     }
-    violations.extend(window_as_asked(request, reservation).map(|(asked, acknowledged)| as_asked(asked, acknowledged)));
+    let length = reservation.end.checked_sub(reservation.start).and_then(|length| u64::try_from(length).ok());
+    // Starts as the request alone bounds them: no arrival, and any reach where no latest start is given.
+    if let Ok((earliest, latest)) = request.starts(Time::ZERO, Span::MAX)
+        && (length != Some(request.duration().0) || !(earliest.0..=latest.0).contains(&reservation.start))
+    {
+        let asked = format!("{} s from {} to {}", request.duration().0, earliest.0, latest.0);
+        found.push((asked, format!("[{}, {})", reservation.start, reservation.end)));
+    }
     for resource in request.resources() {
         let least = amount_of(request.per_host(), &resource).0;
         let mut sum: u128 = 0;
@@ -232,90 +223,65 @@ fn check_reservation(
             sum += u128::from(granted);
             if granted < least {
                 let acknowledged = format!("{granted} on {}/{}", host.site, host.host);
-                violations.push(as_asked(format!("{resource} {least} on each host"), acknowledged));
+                found.push((format!("{resource} {least} on each host"), acknowledged));
             }
         }
         let needed = request.needed_in_sum(&resource).0;
         if sum != u128::from(needed) {
-            violations.push(as_asked(format!("{resource} {needed} in sum"), format!("{sum}")));
+            found.push((format!("{resource} {needed} in sum"), format!("{sum}")));
         }
     }
-    violations.extend(
-        hosts_as_asked(ledgers, request, reservation).map(|(asked, acknowledged)| as_asked(asked, acknowledged)),
-    );
-    if reservation.end > now {
-        check_presence(ledgers, id, reservation, violations);
-    }
-}
-
-fn window_as_asked(request: &Request, reservation: &Reservation) -> Option<(String, String)> {
-    let length = reservation.end.checked_sub(reservation.start).and_then(|length| u64::try_from(length).ok());
-    // Starts as the request alone bounds them: no arrival, and any reach where no latest start is given.
-    let (earliest, latest) = request.starts(Time::ZERO, Span::MAX).ok()?;
-    let is_in_time = (earliest.0..=latest.0).contains(&reservation.start);
-    (length != Some(request.duration().0) || !is_in_time).then(|| {
-        let asked = format!("{} s from {} to {}", request.duration().0, earliest.0, latest.0);
-        (asked, format!("[{}, {})", reservation.start, reservation.end))
-    })
-}
-
-/// Attributes and candidates, as far as the ledgers show the hosts.
-fn hosts_as_asked<'a>(
-    ledgers: &'a [Ledger],
-    request: &'a Request,
-    reservation: &'a Reservation,
-) -> impl Iterator<Item = (String, String)> + 'a {
-    reservation.hosts.iter().filter_map(move |acknowledged| {
-        let ledger = ledgers.iter().find(|ledger| ledger.site == acknowledged.site)?;
-        let host = ledger.hosts.iter().find(|host| host.id == acknowledged.host)?;
+    for seat in &reservation.hosts {
+        let ledger = ledgers.iter().find(|ledger| ledger.site == seat.site);
+        let Some(host) = ledger.and_then(|ledger| ledger.hosts.iter().find(|host| host.id == seat.host)) else {
+            continue;
+        };
+        let name = format!("{}/{}", seat.site, seat.host);
         let wrong = request.attributes().iter().find(|(key, value)| host.attributes.get(*key) != Some(value));
-        if let Some((key, value)) = wrong {
-            return Some((format!("{key}={value}"), format!("{}/{} without it", acknowledged.site, acknowledged.host)));
-        }
         let is_candidate = request.candidates().is_none_or(|named| named.iter().any(|id| id.as_str() == host.id));
-        (!is_candidate).then(|| ("named candidates".to_owned(), format!("{}/{}", acknowledged.site, acknowledged.host)))
-    })
+        if let Some((key, value)) = wrong {
+            found.push((format!("{key}={value}"), format!("{name} without it")));
+        } else if !is_candidate {
+            found.push(("named candidates".to_owned(), name));
+        }
+    }
+    found
 }
 
 /// What one request occupies: site and host, window, amounts by resource.
 type Occupied = BTreeSet<(String, i64, i64, Vec<(String, u64)>)>;
 
-fn check_presence(ledgers: &[Ledger], id: &str, reservation: &Reservation, violations: &mut Vec<Violation>) {
-    let amounts = |amounts: &broker::resources::Amounts| {
+fn check_presence(ledgers: &[Ledger], id: &str, reservation: &Reservation) -> Option<Violation> {
+    let amounts = |amounts: &Amounts| {
         amounts.iter().filter(|(_, amount)| amount.0 > 0).map(|(name, amount)| (name.to_string(), amount.0)).collect()
     };
-    let acknowledged: Occupied = reservation
-        .hosts
-        .iter()
-        .map(|host| {
-            (format!("{}/{}", host.site, host.host), reservation.start, reservation.end, amounts(&host.amounts))
-        })
-        .collect();
+    let seats = reservation.hosts.iter().map(|seat| {
+        (format!("{}/{}", seat.site, seat.host), reservation.start, reservation.end, amounts(&seat.amounts))
+    });
+    let acknowledged: Occupied = seats.collect();
     let mut found = Occupied::new();
     for ledger in ledgers {
         for booking in ledger.bookings.iter().filter(|booking| booking.request == id) {
             if booking.state == BookingState::Confirmed {
-                found.extend(booking.grants.iter().map(|grant| {
-                    let host = format!("{}/{}", ledger.site, grant.host);
-                    (host, booking.window.start.0, booking.window.end.0, amounts(&grant.amounts))
-                }));
+                let (start, end) = (booking.window.start.0, booking.window.end.0);
+                let occupied =
+                    booking.grants.iter().map(|grant| (format!("{}/{}", ledger.site, grant.host), &grant.amounts));
+                found.extend(occupied.map(|(host, granted)| (host, start, end, amounts(granted))));
             }
         }
     }
-    if acknowledged != found {
-        let words = |side: &Occupied, other: &Occupied| {
-            let only: Vec<String> = side
-                .difference(other)
-                .map(|(host, start, end, amounts)| format!("{host} in [{start}, {end}) with {amounts:?}"))
-                .collect();
-            if only.is_empty() { "nothing more".to_owned() } else { only.join(", ") }
-        };
-        violations.push(Violation::NotAsAcknowledged {
-            request: id.to_owned(),
-            acknowledged: words(&acknowledged, &found),
-            found: words(&found, &acknowledged),
-        });
-    }
+    let words = |side: &Occupied, other: &Occupied| {
+        let only: Vec<String> = side
+            .difference(other)
+            .map(|(host, start, end, amounts)| format!("{host} in [{start}, {end}) with {amounts:?}"))
+            .collect();
+        if only.is_empty() { "nothing more".to_owned() } else { only.join(", ") }
+    };
+    (acknowledged != found).then(|| {
+        let (ours, theirs) = (words(&acknowledged, &found), words(&found, &acknowledged));
+        let text = format!("{id}: acknowledged {ours}, the ledgers have {theirs}");
+        Violation::new(Breach::NotAsAcknowledged, Some(id), text)
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One hostile peer as a process of its own, so that what it costs is seen apart from what it does to others.
 //!
-//! It attacks from its start until its standard input ends, so that it never outlives the harness, and then prints one
+//! It attacks in every way from its start until its standard input ends, so that it never outlives the harness, and then prints one
 //! JSON object with what it did.
 
 use std::{
@@ -27,9 +27,6 @@ pub struct AttackerArgs {
     /// Multiaddr of a victim; may be repeated.
     #[arg(long, required = true)]
     target: Vec<Multiaddr>,
-    /// Attack; may be repeated [default: all].
-    #[arg(long)]
-    attack: Vec<Attack>,
 }
 
 /// What an attacker did.
@@ -62,8 +59,7 @@ impl Deeds {
 
 /// Attacks until standard input ends, and prints what it did.
 pub fn run(args: &AttackerArgs) -> anyhow::Result<ExitCode> {
-    let attacks =
-        if args.attack.is_empty() { Attack::ALL.into_iter().collect() } else { args.attack.iter().copied().collect() };
+    let attacks = Attack::ALL.into_iter().collect();
     let plan = AttackPlan { grid: GridId::new(&args.grid)?, targets: args.target.clone(), attacks };
     let tally = Arc::new(Tally::default());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

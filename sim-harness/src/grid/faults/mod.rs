@@ -2,6 +2,5 @@
 
 pub mod attack;
 pub mod attacker;
-pub mod crashes;
-pub mod newcomers;
+pub mod churn;
 pub mod partition;

@@ -6,12 +6,16 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::grid::load::{answer::milliseconds, users::Placed};
-use crate::grid::nodes::network::side_of;
-use crate::stats::{Percentiles, percentiles};
+use crate::{
+    grid::{
+        load::answer::{Answer, Counts, milliseconds},
+        nodes::network::side_of,
+    },
+    stats::Percentiles,
+};
 
 /// Longest time from the healing to agreement.
-pub const AGREE_MAX: Duration = Duration::from_secs(30);
+const AGREE_MAX: Duration = Duration::from_secs(30);
 
 /// When a cut began and ended, and when all agreed.
 #[derive(Debug, Clone, Copy)]
@@ -46,15 +50,12 @@ pub struct HalfFigures {
 
 impl PartitionFigures {
     /// Counts what happened while the cut lasted, in a grid of `nodes`.
-    pub fn new(cut: &Cut, placed: &[Placed], nodes: usize) -> PartitionFigures {
+    pub fn new(cut: &Cut, answers: &[Answer], nodes: usize) -> PartitionFigures {
         let half = |side: usize| {
-            let of_side = || {
-                placed.iter().filter(move |one| {
-                    side_of(one.entry_point, nodes) == side && one.due >= cut.begun && one.ended < cut.healed
-                })
-            };
-            let latencies: Vec<f64> = of_side().filter_map(|one| one.answer.latency_ms()).collect();
-            HalfFigures { answered: of_side().count(), reserved: latencies.len(), latency_ms: percentiles(&latencies) }
+            let is_inside = |answer: &&Answer| answer.due >= cut.begun && answer.ended < cut.healed;
+            let of_side = answers.iter().filter(|answer| side_of(answer.entry_point.0, nodes) == side);
+            let Counts { requests, reserved, latency_ms, .. } = Counts::of(of_side.filter(is_inside));
+            HalfFigures { answered: requests, reserved, latency_ms }
         };
         PartitionFigures {
             cut_ms: milliseconds(cut.healed - cut.begun),
@@ -69,12 +70,9 @@ impl PartitionFigures {
         if self.agree_after_heal_ms > milliseconds(AGREE_MAX) {
             failed.push(format!("agreement took {:.0} ms after the healing", self.agree_after_heal_ms));
         }
-        for (side, half) in self.halves.iter().enumerate().filter(|(_, half)| half.reserved == 0) {
-            failed.push(format!(
-                "half {}: none of {} requests was reserved while it was alone",
-                side + 1,
-                half.answered
-            ));
+        for (number, half) in (1..).zip(&self.halves).filter(|(_, half)| half.reserved == 0) {
+            let requests = half.answered;
+            failed.push(format!("half {number}: none of {requests} requests was reserved while it was alone"));
         }
         failed
     }
@@ -85,14 +83,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::grid::load::{answer::tests::answer, users::Fate};
-
-    /// A request through the node at `entry_point` of four, from `due` to `ended` milliseconds after `zero`.
-    fn placed(zero: Instant, entry_point: usize, due: u64, ended: u64, state: &str) -> Placed {
-        let at = |ms| zero + Duration::from_millis(ms);
-        let answer = answer(state, &json!(null), ended - due);
-        Placed { answer, fate: Fate::Kept, entry_point, due: at(due), ended: at(ended) }
-    }
+    use crate::grid::load::answer::tests::answer;
 
     #[test]
     fn only_what_began_and_ended_inside_the_cut_counts() {
@@ -100,12 +91,18 @@ mod tests {
         let at = |ms| zero + Duration::from_millis(ms);
         let cut = Cut { begun: at(100), healed: at(200), agreed: Duration::from_secs(31) };
         let all = [
-            placed(zero, 0, 90, 150, "confirmed"),
-            placed(zero, 1, 110, 150, "confirmed"),
-            placed(zero, 1, 120, 130, "rejected"),
-            placed(zero, 2, 150, 250, "confirmed"),
-            placed(zero, 3, 150, 160, "failed"),
-        ];
+            (0, 90, 150, "confirmed"),
+            (1, 110, 150, "confirmed"),
+            (1, 120, 130, "rejected"),
+            (2, 150, 250, "confirmed"),
+            (3, 150, 160, "failed"),
+        ]
+        .map(|(entry_point, due, ended, state)| Answer {
+            entry_point: (entry_point, String::new()),
+            due: at(due),
+            ended: at(ended),
+            ..answer(state, &json!(null), 0)
+        });
         let figures = PartitionFigures::new(&cut, &all, 4);
         let counts = figures.halves.each_ref().map(|half| (half.answered, half.reserved));
         assert_eq!(counts, [(2, 1), (1, 0)]);

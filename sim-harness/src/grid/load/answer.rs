@@ -1,37 +1,47 @@
-//! What became of a request.
+//! What became of requests.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker::request::Request;
+use serde::Serialize;
 
-use crate::grid::nodes::wire::{Explanation, RequestState, RequestView, Reservation, Round};
+use crate::{
+    grid::nodes::wire::{Explanation, RequestState, RequestView, Reservation, Round},
+    stats::{Percentiles, percentiles},
+};
 
 /// What became of one request.
 #[derive(Debug)]
 pub struct Answer {
     /// The request, in the time of the run.
     pub request: Request,
-    /// Name of its entry point.
-    pub entry_point: String,
-    pub end: End,
+    /// Position of its entry point, and its name.
+    pub entry_point: (usize, String),
+    /// When it was due; latency counts from here.
+    pub due: Instant,
+    /// When its end was reported.
+    pub ended: Instant,
+    /// The first report of its end, or why there was none.
+    pub end: Result<Box<RequestView>, String>,
+    /// Why there is no reservation, where that was asked.
+    pub explanation: Option<Explanation>,
+    /// What the user did then.
+    pub fate: Fate,
     /// What the entry point reports when the run is over, where that can differ from `end`.
     pub after: Option<Box<RequestView>>,
 }
 
-/// How a request ended.
-#[derive(Debug)]
-pub enum End {
-    /// The entry point reported its end.
-    Reported {
-        /// The report.
-        view: Box<RequestView>,
-        /// From the submission to the report.
-        latency: Duration,
-        /// Why there is no reservation.
-        explanation: Option<Explanation>,
-    },
-    /// The entry point never reported an end, for this reason.
-    Lost(String),
+/// What the user did with a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Kept it, or never had it.
+    Kept,
+    /// Found it, and its cancellation was acknowledged.
+    Cancelled,
+    /// Found it and cancelled it, without an acknowledgement.
+    Unclear,
+    /// Came back to it and did not find it.
+    Gone,
 }
 
 /// How a request is counted.
@@ -47,10 +57,7 @@ pub enum Outcome {
 impl Answer {
     /// The first report of the end; `None` when there was none.
     pub fn view(&self) -> Option<&RequestView> {
-        match &self.end {
-            End::Reported { view, .. } => Some(view),
-            End::Lost(_) => None,
-        }
+        self.end.as_deref().ok()
     }
 
     /// The last report of the entry point; `None` when it never reported an end.
@@ -58,17 +65,19 @@ impl Answer {
         self.after.as_deref().or(self.view())
     }
 
-    /// What was acknowledged to the user.
-    pub fn reservation(&self) -> Option<&Reservation> {
-        self.view().filter(|view| view.state.is_reserved())?.reservation.as_ref()
+    /// The first report, when it acknowledges a reservation.
+    pub fn acknowledged(&self) -> Option<&RequestView> {
+        self.view().filter(|view| view.state.is_reserved())
     }
 
-    /// From the submission to the acknowledgement, in milliseconds; `None` when there is no reservation.
+    /// What was acknowledged to the user.
+    pub fn reservation(&self) -> Option<&Reservation> {
+        self.acknowledged()?.reservation.as_ref()
+    }
+
+    /// From the due moment to the acknowledgement, in milliseconds; `None` when there is no reservation.
     pub fn latency_ms(&self) -> Option<f64> {
-        match &self.end {
-            End::Reported { view, latency, .. } if view.state.is_reserved() => Some(milliseconds(*latency)),
-            End::Reported { .. } | End::Lost(_) => None,
-        }
+        self.acknowledged().map(|_| milliseconds(self.ended - self.due))
     }
 
     /// How the request is counted.
@@ -87,17 +96,15 @@ impl Answer {
 
     /// Why the request is not reserved, in words; `None` when it is, or when the entry point gave no reason.
     pub fn why_not(&self) -> Option<String> {
-        match &self.end {
-            End::Lost(text) => Some(text.clone()),
-            End::Reported { view, .. } if view.state.is_reserved() => None,
-            End::Reported { view, explanation, .. } => {
-                let explained = explanation.as_ref().and_then(|explanation| explanation.reason.as_ref());
-                let reason = explained.or(view.reason.as_ref()).filter(|reason| !reason.detail.is_empty())?;
-                let round = explanation.as_ref().and_then(|explanation| explanation.rounds.last());
-                let seen = round.map(hosts_seen).unwrap_or_default();
-                Some(format!("{}: {}{seen}", reason.code, reason.detail))
-            }
-        }
+        let view = match &self.end {
+            Err(text) => return Some(text.clone()),
+            Ok(view) if view.state.is_reserved() => return None,
+            Ok(view) => view,
+        };
+        let explained = self.explanation.as_ref().and_then(|explanation| explanation.reason.as_ref());
+        let reason = explained.or(view.reason.as_ref()).filter(|reason| !reason.detail.is_empty())?;
+        let round = self.explanation.as_ref().and_then(|explanation| explanation.rounds.last());
+        Some(format!("{}: {}{}", reason.code, reason.detail, round.map(hosts_seen).unwrap_or_default()))
     }
 }
 
@@ -113,6 +120,45 @@ pub fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }
 
+/// Median, 99th percentile and largest of some times, in milliseconds.
+pub fn times_ms(times: impl IntoIterator<Item = Duration>) -> Option<Percentiles> {
+    percentiles(&times.into_iter().map(milliseconds).collect::<Vec<_>>())
+}
+
+/// What became of some requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Counts {
+    /// Requests that were submitted; each is reserved, rejected (no placement in its window) or failed.
+    pub requests: usize,
+    pub reserved: usize,
+    pub rejected: usize,
+    pub failed: usize,
+    /// Attempts that a site refused.
+    pub conflicts: u64,
+    pub attempts: u64,
+    /// From the due moment to the acknowledgement, of the reserved ones.
+    pub latency_ms: Option<Percentiles>,
+}
+
+impl Counts {
+    /// Counts `answers`.
+    pub fn of<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Counts {
+        let (mut counts, mut latencies) = (Counts::default(), Vec::new());
+        for answer in answers {
+            counts.requests += 1;
+            match answer.outcome() {
+                Outcome::Reserved => counts.reserved += 1,
+                Outcome::Rejected => counts.rejected += 1,
+                Outcome::Failed => counts.failed += 1,
+            }
+            counts.conflicts += answer.view().map_or(0, |view| view.conflicts);
+            counts.attempts += answer.view().map_or(0, |view| view.attempts);
+            latencies.extend(answer.latency_ms());
+        }
+        Counts { latency_ms: percentiles(&latencies), ..counts }
+    }
+}
+
 #[cfg(test)]
 pub mod tests {
     use serde_json::json;
@@ -122,14 +168,15 @@ pub mod tests {
     /// The answer to a request for one host that ended in `state`, after `latency_ms`.
     pub fn answer(state: &str, reservation: &serde_json::Value, latency_ms: u64) -> Answer {
         let view = json!({"id": "q", "state": state, "attempts": 2, "conflicts": 1, "reservation": reservation, "reason": null});
+        let due = Instant::now();
         Answer {
             request: serde_json::from_value(json!({"id": "r1", "hosts": 1, "duration": 60})).unwrap(),
-            entry_point: "node-001".to_owned(),
-            end: End::Reported {
-                view: serde_json::from_value(view).unwrap(),
-                latency: Duration::from_millis(latency_ms),
-                explanation: None,
-            },
+            entry_point: (0, "node-001".to_owned()),
+            due,
+            ended: due + Duration::from_millis(latency_ms),
+            end: Ok(serde_json::from_value(view).unwrap()),
+            explanation: None,
+            fate: Fate::Kept,
             after: None,
         }
     }
@@ -140,9 +187,7 @@ pub mod tests {
         assert_eq!(rejected.why_not(), None);
         let explained = json!({"reason": {"code": "no_window", "detail": "8 of 10"}, "rounds": [{"found_hosts": 15,
             "known_hosts": 60, "cut": [{"constraint": "attribute arch=x86_64", "hosts": 9}]}]});
-        if let End::Reported { explanation, .. } = &mut rejected.end {
-            *explanation = Some(serde_json::from_value(explained).unwrap());
-        }
+        rejected.explanation = Some(serde_json::from_value(explained).unwrap());
         let expected = "no_window: 8 of 10 [15 of 60 known hosts looked at; attribute arch=x86_64 cut 9]";
         assert_eq!(rejected.why_not().as_deref(), Some(expected));
     }

@@ -5,5 +5,6 @@ pub mod figures;
 pub mod live;
 pub mod rounds;
 pub mod search;
+pub mod user;
 pub mod users;
 pub mod workload;

@@ -1,91 +1,70 @@
-//! Looks for the highest rate that a grid keeps up with.
-//!
-//! First the rate is doubled while it is kept up with (or halved until one is), then the gap between the highest rate that
-//! was and the lowest one that was not is halved, geometrically. Pure. Invariant: the search ends after [`STEPS_MAX`] steps,
-//! and the rate it ends with was kept up with in a step of its own.
+//! The highest rate that a grid keeps up with.
 
 /// Fewest requests a second.
 pub const RATE_MIN: f64 = 0.01;
 /// Most requests a second.
 pub const RATE_MAX: f64 = 10_000.0;
 
-/// Most steps.
+/// Most loads of one search.
 const STEPS_MAX: usize = 12;
 /// The search is over when the two ends are this near to each other.
 const NEAR: f64 = 1.1;
 
-/// How far a search is.
-#[derive(Debug, Clone)]
-pub struct RateSearch {
-    first: f64,
-    steps: usize,
-    kept: Option<f64>,
-    missed: Option<f64>,
-}
-
-impl RateSearch {
-    /// A search that begins with `first` requests a second.
-    pub fn new(first: f64) -> RateSearch {
-        RateSearch { first, steps: 0, kept: None, missed: None }
-    }
-
-    /// The next rate; `None` when the search is over.
-    pub fn next(&self) -> Option<f64> {
-        let next = match (self.kept, self.missed) {
-            (None, None) => self.first,
-            (Some(kept), None) => kept * 2.0,
-            (None, Some(missed)) => missed / 2.0,
-            (Some(kept), Some(missed)) if missed / kept <= NEAR => return None,
-            (Some(kept), Some(missed)) => (kept * missed).sqrt(),
-        };
-        (self.steps < STEPS_MAX && (RATE_MIN..=RATE_MAX).contains(&next)).then_some(next)
-    }
-
-    /// Notes whether the grid kept up with `rate`.
-    pub fn tried(&mut self, rate: f64, has_kept_up: bool) {
-        self.steps += 1;
-        if has_kept_up {
-            self.kept = Some(self.kept.map_or(rate, |kept| kept.max(rate)));
+/// Looks for the highest rate that `keeps_up` holds for, beginning with `first` requests a second.
+///
+/// First the rate is doubled while it holds (or halved until it does), then the gap between the highest rate for which it held and the
+/// lowest one for which it did not is halved, geometrically. It ends after [`STEPS_MAX`] steps; the result was one of them.
+pub fn highest_rate(first: f64, mut keeps_up: impl FnMut(f64) -> anyhow::Result<bool>) -> anyhow::Result<Option<f64>> {
+    let (mut rate, mut kept, mut missed) = (first, None, None);
+    for _ in 0..STEPS_MAX {
+        if keeps_up(rate)? {
+            kept = Some(rate);
         } else {
-            self.missed = Some(self.missed.map_or(rate, |missed| missed.min(rate)));
+            missed = Some(rate);
+        }
+        rate = match (kept, missed) {
+            (Some(kept), Some(missed)) if missed / kept <= NEAR => break,
+            (Some(kept), Some(missed)) => f64::sqrt(kept * missed),
+            _ if kept.is_some() => rate * 2.0,
+            _ => rate / 2.0,
+        };
+        if !(RATE_MIN..=RATE_MAX).contains(&rate) {
+            break;
         }
     }
-
-    /// The highest rate that was kept up with.
-    pub fn highest(&self) -> Option<f64> {
-        self.kept
-    }
+    Ok(kept)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn search(first: f64, limit: f64) -> RateSearch {
-        let mut search = RateSearch::new(first);
-        while let Some(rate) = search.next() {
-            search.tried(rate, rate <= limit);
-        }
-        search
+    fn search(first: f64, limit: f64) -> (Option<f64>, usize) {
+        let mut steps = 0;
+        let found = highest_rate(first, |rate| {
+            steps += 1;
+            Ok(rate <= limit)
+        });
+        (found.unwrap(), steps)
     }
 
     #[test]
     fn the_highest_rate_is_found_within_a_tenth() {
         for first in [1.0, 7.0, 10.0, 50.0, 99.0] {
             for limit in (2..300).map(f64::from) {
-                let search = search(first, limit);
-                let highest = search.highest().unwrap();
-                assert!(search.steps <= STEPS_MAX && highest <= limit, "from {first}: {highest} of {limit}");
+                let (highest, steps) = search(first, limit);
+                let highest = highest.unwrap();
+                assert!(steps <= STEPS_MAX && highest <= limit, "from {first}: {highest} of {limit}");
                 let is_near = limit < highest * NEAR * 1.000_001;
-                assert!(is_near || search.steps == STEPS_MAX, "from {first}: {highest} of {limit}");
+                assert!(is_near || steps == STEPS_MAX, "from {first}: {highest} of {limit}");
             }
         }
-        assert_eq!(search(10.0, 80.0).steps, 8);
+        assert_eq!(search(10.0, 80.0).1, 8);
     }
 
     #[test]
     fn a_grid_that_keeps_up_with_nothing_or_everything_ends_the_search() {
-        assert_eq!(search(10.0, 0.0).highest(), None);
-        assert!(search(10.0, f64::INFINITY).highest().unwrap() <= RATE_MAX);
+        assert_eq!(search(10.0, 0.0).0, None);
+        assert!(search(10.0, f64::INFINITY).0.unwrap() <= RATE_MAX);
     }
 }

@@ -33,7 +33,11 @@ pub enum HostSource<'a> {
 #[derive(Debug, Clone, Copy)]
 pub enum RequestSource<'a> {
     File(&'a Path),
-    Generated { count: usize, hosts_per_request: u32, kind: Kind },
+    /// Collective ones.
+    Generated {
+        count: usize,
+        hosts_per_request: u32,
+    },
 }
 
 /// The hosts and requests of a run, with times relative to its start.
@@ -67,8 +71,8 @@ impl Workload {
         };
         let mut requests = match requests {
             RequestSource::File(path) => read_requests(path, &read(path)?)?,
-            RequestSource::Generated { count, hosts_per_request, kind } => {
-                generate::requests(seed, hosts_per_request, count, kind, &snapshot)
+            RequestSource::Generated { count, hosts_per_request } => {
+                generate::requests(seed, hosts_per_request, count, Kind::Collective, &snapshot)
                     .context(BadUsage::new("--hosts-per-request"))?
             }
         };
@@ -165,7 +169,7 @@ mod tests {
 
     #[test]
     fn newcomers_have_hosts_that_nobody_else_has() {
-        let requests = RequestSource::Generated { count: 1, hosts_per_request: 2, kind: Kind::Collective };
+        let requests = RequestSource::Generated { count: 1, hosts_per_request: 2 };
         let hosts = HostSource::Generated { hosts: 12, free: true };
         let workload = Workload::prepare(1, (3, 2), hosts, requests, 5).unwrap();
         assert_eq!(workload.nodes.iter().map(|node| node.hosts.len()).collect::<Vec<_>>(), [4; 5]);

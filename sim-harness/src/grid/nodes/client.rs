@@ -5,10 +5,11 @@
 use std::{fs, io, path::Path, time::Duration};
 
 use broker::request::Request;
-use serde::de::DeserializeOwned;
-use ureq::{Agent, Body, http};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use ureq::{Agent, Body, RequestBuilder, http};
 
-use super::wire::{Explanation, Ledger, Problem, RequestList, RequestView, SiteRow, Sites, Status};
+use super::wire::{Explanation, Ledger, RequestView, SiteRow, Status};
 
 /// Longest answer time of a call. Generous: a hundred nodes may share two processors.
 const CALL_LIMIT: Duration = Duration::from_secs(20);
@@ -33,6 +34,13 @@ impl ClientError {
             ClientError::Refused { status, .. } => Some(*status),
             ClientError::Call { .. } => None,
         }
+    }
+}
+
+/// A look at a node that does not answer describes why.
+impl From<ClientError> for String {
+    fn from(error: ClientError) -> String {
+        error.to_string()
     }
 }
 
@@ -70,6 +78,10 @@ impl Client {
 
     /// The sites that the node knows.
     pub fn sites(&self) -> Result<Vec<SiteRow>, ClientError> {
+        #[derive(Deserialize)]
+        struct Sites {
+            sites: Vec<SiteRow>,
+        }
         self.get("/v1/sites", Duration::ZERO).map(|list: Sites| list.sites)
     }
 
@@ -80,9 +92,8 @@ impl Client {
 
     /// Submits a request.
     pub fn submit(&self, request: &Request) -> Result<RequestView, ClientError> {
-        let path = "/v1/requests";
-        let call = self.agent.post(format!("{}{path}", self.base)).header("Authorization", &self.authorization);
-        answer("POST", path, call.send_json(request))
+        let call = self.agent.post(format!("{}/v1/requests", self.base));
+        answer("POST /v1/requests", self.authorized(call).send_json(request))
     }
 
     /// The request with this id or label, as it is now; status 404 when the node has none.
@@ -92,14 +103,17 @@ impl Client {
 
     /// The newest requests of the node, at most `limit`.
     pub fn requests(&self, limit: usize) -> Result<Vec<RequestView>, ClientError> {
-        self.get(&format!("/v1/requests?limit={limit}"), Duration::ZERO).map(|list: RequestList| list.requests)
+        #[derive(Deserialize)]
+        struct Requests {
+            requests: Vec<RequestView>,
+        }
+        self.get(&format!("/v1/requests?limit={limit}"), Duration::ZERO).map(|list: Requests| list.requests)
     }
 
     /// Cancels the request.
     pub fn cancel(&self, id: &str) -> Result<RequestView, ClientError> {
-        let path = format!("/v1/requests/{id}");
-        let call = self.agent.delete(format!("{}{path}", self.base)).header("Authorization", &self.authorization);
-        answer("DELETE", &path, call.call())
+        let call = self.agent.delete(format!("{}/v1/requests/{id}", self.base));
+        answer(&format!("DELETE /v1/requests/{id}"), self.authorized(call).call())
     }
 
     /// The request's state, once it is settled or `wait` is over.
@@ -113,28 +127,32 @@ impl Client {
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, wait: Duration) -> Result<T, ClientError> {
-        let call = self.agent.get(format!("{}{path}", self.base)).header("Authorization", &self.authorization);
-        answer("GET", path, call.config().timeout_global(Some(CALL_LIMIT + wait)).build().call())
+        let call = self.authorized(self.agent.get(format!("{}{path}", self.base)));
+        answer(&format!("GET {path}"), call.config().timeout_global(Some(CALL_LIMIT + wait)).build().call())
+    }
+
+    fn authorized<B>(&self, call: RequestBuilder<B>) -> RequestBuilder<B> {
+        call.header("Authorization", &self.authorization)
     }
 }
 
+/// Reads the answer to a call; that of a refusal is a problem document (RFC 9457).
 fn answer<T: DeserializeOwned>(
-    method: &str,
-    path: &str,
+    call: &str,
     called: Result<http::Response<Body>, ureq::Error>,
 ) -> Result<T, ClientError> {
-    let call = || format!("{method} {path}");
-    let failed = |source| ClientError::Call { call: call(), source: Box::new(source) };
+    let failed = |source| ClientError::Call { call: call.to_owned(), source: Box::new(source) };
     let mut response = called.map_err(failed)?;
     let status = response.status();
     let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
     if status.is_success() {
         return body.read_json().map_err(failed);
     }
-    let text = match body.lossy_utf8(true).read_to_string() {
-        Ok(text) => serde_json::from_str::<Problem>(&text)
-            .map_or(text, |problem| format!("{}: {}", problem.title, problem.detail.unwrap_or_default())),
-        Err(error) => error.to_string(),
+    let text = body.lossy_utf8(true).read_to_string().unwrap_or_else(|error| error.to_string());
+    let problem: Value = serde_json::from_str(&text).unwrap_or_default();
+    let text = match problem["title"].as_str() {
+        Some(title) => format!("{title}: {}", problem["detail"].as_str().unwrap_or_default()),
+        None => text,
     };
-    Err(ClientError::Refused { call: call(), status: status.as_u16(), text })
+    Err(ClientError::Refused { call: call.to_owned(), status: status.as_u16(), text })
 }

@@ -5,24 +5,19 @@
 
 use std::{
     fs, io,
-    ops::Index,
-    panic::resume_unwind,
-    path::{Path, PathBuf},
-    sync::{
-        Arc, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 
 use super::{
-    client::{Client, ClientError},
+    client::Client,
     launch::{Launch, parent},
     process::NodeProcess,
-    wait::{Interrupt, Look, Wait},
+    wait::{Interrupt, Wait, locked, on_threads},
     wire::Status,
 };
 use crate::usage;
@@ -48,8 +43,10 @@ const REST_WINDOW: Duration = Duration::from_secs(2);
 /// At rest the nodes use less than this share of all processors together.
 const BUSY_SHARE: f64 = 0.2;
 
-/// A running node.
+/// A node that was started.
 pub struct Node {
+    /// Its position in the order of the starts.
+    pub position: usize,
     /// Name for people.
     pub name: String,
     /// The process that it runs in, which it may share with others.
@@ -57,169 +54,141 @@ pub struct Node {
     pub site: String,
     /// Where it keeps its data.
     pub data_dir: PathBuf,
+    /// Multiaddr at which other nodes find it, with its peer id.
+    pub address: String,
     /// The address that it listens on in all its lives.
     listen: String,
-    /// The address that it announces, with its peer id.
-    announced: String,
-    client: RwLock<Client>,
+    client: Mutex<Client>,
 }
 
 impl Node {
-    /// Multiaddr at which other nodes find it, with its peer id.
-    pub fn address(&self) -> String {
-        self.announced.clone()
-    }
-
     /// The API of its present life, or of its last one while it is down.
     pub fn client(&self) -> Client {
-        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.client).clone()
     }
 }
 
-/// The nodes of a grid in the order of their start. Nodes join while others are asked, so the list only grows and is shared: a
-/// node keeps its position, and there is room for no more than was asked for at first.
-pub struct Nodes(Box<[OnceLock<Node>]>);
-
-impl Nodes {
-    /// For how many there is room.
-    pub fn room(&self) -> usize {
-        self.0.len()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.iter().count()
-    }
-
-    /// All that are there by now.
-    pub fn iter(&self) -> impl Iterator<Item = &Node> {
-        self.0.iter().map_while(OnceLock::get)
-    }
-
-    /// Adds a node behind the others; false, and the node is ended, when there is no room for it.
-    fn add(&self, node: Node) -> bool {
-        let mut waiting = Some(node);
-        for place in &self.0 {
-            if let Some(node) = waiting.take() {
-                waiting = place.set(node).err();
-            }
-        }
-        waiting.is_none()
-    }
-}
-
-impl Index<usize> for Nodes {
-    type Output = Node;
-
-    fn index(&self, position: usize) -> &Node {
-        self.0[position].get().expect("a position is handed out only for a node that is there")
-    }
-}
-
-/// All running nodes.
+/// The nodes of a grid.
 pub struct Cluster {
-    /// In the order of their start.
-    pub nodes: Nodes,
-    /// How many sites a node asks for their schedules when it meets them; of the others it may know none.
-    pub asked_when_met: usize,
-    /// Whether nodes check schedules as often as they like. Where they do not, a node that misses a change may learn of it much
-    /// later, so no measurement waits until it is known everywhere.
-    pub checks_often: bool,
+    pub launch: Launch,
+    /// In the order of their start. Nodes join while others are asked, so the list only grows.
+    nodes: Mutex<Vec<Arc<Node>>>,
     interrupt: Interrupt,
 }
 
 impl Cluster {
-    /// Starts the first `count` nodes: the first one, then the rest in waves, which find the grid through those before.
-    pub fn start(
-        launch: &Launch<'_>,
-        count: usize,
-        interrupt: &Interrupt,
-        progress: impl Fn(usize),
-    ) -> anyhow::Result<Cluster> {
-        let asked = launch.timing.asking.map(|asking| asking.when_met);
-        let cluster = Cluster::empty(launch.nodes.len(), asked, interrupt);
-        if launch.in_process {
-            let group = launch.spawn_group(count)?;
-            for index in 0..count {
-                cluster.add(launch, index, Arc::clone(&group))?;
-                progress(cluster.nodes.len());
-            }
-            return Ok(cluster);
-        }
-        cluster.grow(launch, count, &[], progress)?;
-        Ok(cluster)
+    /// No nodes yet.
+    pub fn new(launch: Launch, interrupt: Interrupt) -> Cluster {
+        Cluster { launch, nodes: Mutex::default(), interrupt }
     }
 
-    /// No nodes yet, and room for `most`, which ask so many sites for their schedules when they meet them, or as many as by default.
-    pub fn empty(most: usize, asked_when_met: Option<usize>, interrupt: &Interrupt) -> Cluster {
-        let checks_often = asked_when_met.is_none();
-        let asked_when_met = asked_when_met.unwrap_or_else(|| discovery::Limits::default().sites_eager_max);
-        let nodes = Nodes((0..most).map(|_| OnceLock::new()).collect());
-        Cluster { nodes, asked_when_met, checks_often, interrupt: interrupt.clone() }
+    /// All nodes that were started.
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        locked(&self.nodes).clone()
+    }
+
+    /// The node at a position, which is handed out only for a node that is there.
+    pub fn node(&self, position: usize) -> Arc<Node> {
+        Arc::clone(&locked(&self.nodes)[position])
+    }
+
+    /// How many nodes were started.
+    pub fn len(&self) -> usize {
+        locked(&self.nodes).len()
+    }
+
+    /// How many sites a node asks for their schedules when it meets them; of the others it may know none.
+    pub fn asked_when_met(&self) -> usize {
+        let asking = self.launch.timing.asking;
+        asking.map_or_else(|| discovery::Limits::default().sites_eager_max, |asking| asking.when_met)
+    }
+
+    /// Whether nodes check schedules as often as they like. Where they do not, a node that misses a change may learn of it much
+    /// later, so no measurement waits until it is known everywhere.
+    pub fn checks_often(&self) -> bool {
+        self.launch.timing.asking.is_none()
+    }
+
+    /// Starts the first `count` nodes: all in one process, or the first one and then the rest in waves.
+    pub fn start(&self, count: usize, progress: impl Fn(usize)) -> anyhow::Result<()> {
+        if !self.launch.in_process {
+            return self.grow(count, &[], progress);
+        }
+        let group = self.launch.spawn_group(count)?;
+        for index in 0..count {
+            self.add(index, Arc::clone(&group))?;
+            progress(index + 1);
+        }
+        Ok(())
     }
 
     /// Starts more nodes, until there are `count`. They find the grid at `bootstrap`, or else through some that came before
     /// them, the first of which begins alone.
-    pub fn grow(
-        &self,
-        launch: &Launch<'_>,
-        count: usize,
-        bootstrap: &[String],
-        progress: impl Fn(usize),
-    ) -> anyhow::Result<()> {
-        let first = self.nodes.len();
-        while self.nodes.len() < count {
-            let next = self.nodes.len();
+    pub fn grow(&self, count: usize, bootstrap: &[String], progress: impl Fn(usize)) -> anyhow::Result<()> {
+        let first = self.len();
+        let mut next = first;
+        while next < count {
             let is_alone = next == first && bootstrap.is_empty();
             let wave = if is_alone { 1 } else { WAVE.min(count - next) };
             let through = |index: usize| match bootstrap {
                 [] if is_alone => Vec::new(),
-                [] => vec![self.nodes[first + parent(index - first).min(next - first - 1)].address()],
+                [] => vec![self.node(first + parent(index - first).min(next - first - 1)).address.clone()],
                 known => known.to_vec(),
             };
-            let spawned: Vec<NodeProcess> =
-                (next..next + wave).map(|index| launch.spawn(index, &through(index))).collect::<Result<_, _>>()?;
-            for (index, process) in (next..).zip(spawned) {
-                self.add(launch, index, Arc::new(process))?;
-                progress(self.nodes.len());
+            let spawned: Vec<Arc<NodeProcess>> =
+                (next..next + wave).map(|index| self.launch.spawn(index, &through(index))).collect::<Result<_, _>>()?;
+            for process in spawned {
+                self.add(next, process)?;
+                next += 1;
+                progress(next);
             }
         }
         Ok(())
     }
 
-    /// Waits until the API of the node with number `index` answers, and adds the node.
-    fn add(&self, launch: &Launch<'_>, index: usize, process: Arc<NodeProcess>) -> anyhow::Result<()> {
-        let (name, data_dir) = (launch.names[index].clone(), launch.data_dir(index));
-        let (client, status) = opened(&name, &data_dir, &process, &self.interrupt)?;
-        let place = &launch.places[index];
-        let listen = match (&place.announce, status.listen.first()) {
-            // What it announces is not what it listens on.
-            (Some(_), _) | (None, None) => place.listen.clone(),
-            (None, Some(announced)) => without_peer(announced).to_owned(),
-        };
-        let announced = status.listen.first().cloned().unwrap_or_else(|| format!("{listen}/p2p/{}", status.site));
-        let node = Node { name, process, site: status.site, data_dir, listen, announced, client: RwLock::new(client) };
-        if !self.nodes.add(node) {
-            bail!("cannot add a node: more were started than were asked for");
-        }
+    /// Waits until the API of the node with number `position` answers, and adds the node.
+    fn add(&self, position: usize, process: Arc<NodeProcess>) -> anyhow::Result<()> {
+        let (client, status) = self.opened(position, &process)?;
+        let place = &self.launch.nodes[position].place;
+        let address =
+            status.listen.into_iter().next().unwrap_or_else(|| format!("{}/p2p/{}", place.listen, status.site));
+        // What it announces is not what it listens on, where there is a proxy.
+        let announced = address.split_once("/p2p/").map_or(&*address, |(announced, _)| announced);
+        let listen = if place.announce.is_some() { &place.listen } else { announced }.to_owned();
+        let (name, data_dir) = (self.launch.nodes[position].name.clone(), self.launch.data_dir(position));
+        let client = Mutex::new(client);
+        let node = Node { position, name, process, site: status.site, data_dir, address, listen, client };
+        locked(&self.nodes).push(Arc::new(node));
         Ok(())
     }
 
-    /// The processes: one a node, or one for all.
-    fn processes(&self) -> impl Iterator<Item = &Node> {
-        let mut first = self.nodes.iter().take(2).map(|node| &node.process);
-        let is_shared = first.next().zip(first.next()).is_some_and(|(one, other)| Arc::ptr_eq(one, other));
-        self.nodes.iter().take(if is_shared { 1 } else { usize::MAX })
+    /// Waits until the API of the node at `position` answers.
+    fn opened(&self, position: usize, process: &NodeProcess) -> anyhow::Result<(Client, Status)> {
+        let (what, data_dir) =
+            (format!("{}: its API", self.launch.nodes[position].name), self.launch.data_dir(position));
+        let check = || Ok(self.interrupt.check().map(|()| process.check())??);
+        Wait { what: &what, limit: START_LIMIT, pause: PAUSE }.until(check, || {
+            let client = match Client::from_data_dir(&data_dir) {
+                Ok(client) => client.ok_or("no api.address or api.token yet")?,
+                Err(error) => return Ok(Err(anyhow!(error).context(format!("cannot read {}", data_dir.display())))),
+            };
+            let status = client.status()?;
+            if status.listen.is_empty() {
+                return Err("it listens nowhere yet".to_owned());
+            }
+            Ok(Ok((client, status)))
+        })?
     }
 
-    /// Nodes whose process runs.
-    pub fn running(&self) -> usize {
-        self.nodes.iter().filter(|node| node.process.is_running()).count()
+    /// The processes: one a node, or one for all.
+    fn processes(&self) -> Vec<Arc<NodeProcess>> {
+        let count = if self.launch.in_process { 1 } else { usize::MAX };
+        locked(&self.nodes).iter().take(count).map(|node| Arc::clone(&node.process)).collect()
     }
 
     /// Ids of the processes.
     pub fn pids(&self) -> Vec<u32> {
-        self.processes().map(|node| node.process.pid()).collect()
+        self.processes().iter().map(|process| process.pid()).collect()
     }
 
     /// Processor time that all nodes have used; `None` where the system does not show it.
@@ -243,12 +212,12 @@ impl Cluster {
     /// [`Crashed`](super::process::Crashed) or [`Interrupted`](super::wait::Interrupted).
     pub fn check(&self) -> anyhow::Result<()> {
         self.interrupt.check()?;
-        Ok(self.processes().try_for_each(|node| node.process.check())?)
+        Ok(self.processes().iter().try_for_each(|process| process.check())?)
     }
 
-    /// Starts the node at `index` again after its end, with its data and its address, and waits until its API answers.
-    pub fn revive(&self, index: usize) -> anyhow::Result<()> {
-        let node = &self.nodes[index];
+    /// Starts the node at `position` again after its end, with its data and its address, and waits until its API answers.
+    pub fn revive(&self, position: usize) -> anyhow::Result<()> {
+        let node = self.node(position);
         let address_file = node.data_dir.join("api.address");
         match fs::remove_file(&address_file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -257,66 +226,54 @@ impl Cluster {
             _ => {}
         }
         node.process.respawn(&node.listen)?;
-        let (client, _) = opened(&node.name, &node.data_dir, &node.process, &self.interrupt)?;
-        *node.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        let (client, _) = self.opened(position, &node.process)?;
+        *locked(&node.client) = client;
         Ok(())
     }
 
-    /// Asks the node at `index` to leave, and waits until its process has ended; when that was.
-    pub fn leave(&self, index: usize) -> anyhow::Result<Instant> {
-        let node = &self.nodes[index];
+    /// Asks the node at `position` to leave, and waits until its process has ended; when that was.
+    pub fn leave(&self, position: usize) -> anyhow::Result<Instant> {
+        let node = self.node(position);
         node.process.terminate();
-        let is_gone = || {
-            Ok(if node.process.is_running() { Look::NotYet("running".to_owned()) } else { Look::Done(Instant::now()) })
-        };
+        let is_gone = || if node.process.is_running() { Err("running".to_owned()) } else { Ok(Instant::now()) };
         let what = format!("{} to leave", node.name);
         Wait { what: &what, limit: STOP_LIMIT, pause: PAUSE }.until(|| self.check(), is_gone)
     }
 
-    /// Looks at the nodes at the `positions` until each is done, and calls `progress` with how many are whenever one more is.
-    /// Results come in the order of `positions`. A failing call counts as "not yet".
+    /// Looks at each of the `nodes` until it is in the state looked for; results in the order of the nodes.
     ///
     /// # Errors
     /// [`Deadline`](super::wait::Deadline) naming one node that is not there yet, or as [`Cluster::check`].
     pub fn at_each<T: Send + Sync>(
         &self,
         wait: Wait<'_>,
-        positions: &[usize],
-        look: impl Fn(&Node) -> Result<Look<T>, ClientError> + Sync,
-        progress: impl Fn(usize) + Sync,
+        nodes: &[Arc<Node>],
+        look: impl Fn(&Node) -> Result<T, String> + Sync,
     ) -> anyhow::Result<Vec<T>> {
-        let found: Vec<OnceLock<T>> = positions.iter().map(|_| OnceLock::new()).collect();
-        let done = AtomicUsize::new(0);
+        let found: Vec<OnceLock<T>> = nodes.iter().map(|_| OnceLock::new()).collect();
+        // Each slot belongs to one worker.
         let look_at_some = |first: usize| {
-            let mut last = None;
-            for (slot, position) in found.iter().zip(positions).skip(first).step_by(WORKERS) {
-                if slot.get().is_some() {
-                    continue;
-                }
-                self.check()?;
-                let node = &self.nodes[*position];
-                match look(node) {
-                    Ok(Look::Done(value)) => {
-                        // Each slot belongs to one worker.
-                        let _ = slot.set(value);
-                        progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+            let mut last = Ok(());
+            for (slot, node) in found.iter().zip(nodes).skip(first).step_by(WORKERS) {
+                if slot.get().is_none() {
+                    if let Err(error) = self.check() {
+                        return Ok(Err(error));
                     }
-                    Ok(Look::NotYet(state)) => last = Some(format!("{}: {state}", node.name)),
-                    Err(error) => last = Some(format!("{}: {error}", node.name)),
+                    match look(node) {
+                        Ok(value) => _ = slot.set(value),
+                        Err(state) => last = Err(format!("{}: {state}", node.name)),
+                    }
                 }
             }
-            Ok(last.map_or(Look::Done(()), Look::NotYet))
+            last.map(Ok)
         };
-        thread::scope(|scope| {
-            let worker = |first| scope.spawn(move || wait.until(|| self.check(), || look_at_some(first)));
-            let workers: Vec<_> = (0..WORKERS).map(worker).collect();
-            workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
-        })?;
+        let ended = on_threads(WORKERS, |first| wait.until(|| self.check(), || look_at_some(first))?);
+        ended.into_iter().collect::<anyhow::Result<()>>()?;
         Ok(found.into_iter().filter_map(OnceLock::into_inner).collect())
     }
 
     /// Waits until the nodes use little processor time, so that a load meets a grid and not the last of its forming: a grid that
-    /// knows everything still publishes its index for some seconds. Returns how long that took. Where nothing tells how much
+    /// knows everything still publishes its index for some seconds. Returns how long that took. Where nothing shows how much
     /// they use, it does not wait.
     pub fn rest(&self) -> anyhow::Result<Duration> {
         let begun = Instant::now();
@@ -335,46 +292,20 @@ impl Cluster {
 
     /// How many processes have ended by themselves.
     pub fn crashes(&self) -> usize {
-        self.processes().filter(|node| node.process.check().is_err()).count()
+        self.processes().iter().filter(|process| process.check().is_err()).count()
     }
 
     /// Asks every process to end, waits, and kills those that do not. Returns in words what did not end as it should.
     pub fn stop(self) -> Vec<String> {
-        for node in self.processes() {
-            node.process.terminate();
-        }
-        let all_ended = || {
-            let running = self.processes().filter(|node| node.process.is_running()).count();
-            Ok(if running == 0 { Look::Done(()) } else { Look::NotYet(format!("{running} processes running")) })
+        let processes = self.processes();
+        processes.iter().for_each(|process| process.terminate());
+        let all_ended = || match processes.iter().filter(|process| process.is_running()).count() {
+            0 => Ok(()),
+            running => Err(format!("{running} processes running")),
         };
         // A deadline is reported below, process by process; an interrupt changes nothing here, since it asks for this stop.
-        let limit = STOP_LIMIT + STOP_LIMIT_MORE.mul_f64(self.nodes.len() as f64);
+        let limit = STOP_LIMIT + STOP_LIMIT_MORE.mul_f64(self.len() as f64);
         let _ = Wait { what: "stop", limit, pause: PAUSE }.until(|| Ok(()), all_ended);
-        self.processes().filter_map(|node| node.process.bad_end()).collect()
+        processes.iter().filter_map(|process| process.bad_end()).collect()
     }
-}
-
-/// The multiaddr without the peer id at its end.
-fn without_peer(address: &str) -> &str {
-    address.split_once("/p2p/").map_or(address, |(place, _)| place)
-}
-
-/// Waits until the node's API answers.
-fn opened(
-    name: &str,
-    data_dir: &Path,
-    process: &NodeProcess,
-    interrupt: &Interrupt,
-) -> anyhow::Result<(Client, Status)> {
-    let what = format!("{name}: its API");
-    let check = || Ok(interrupt.check().map(|()| process.check())??);
-    Wait { what: &what, limit: START_LIMIT, pause: PAUSE }.until(check, || {
-        let found = Client::from_data_dir(data_dir).with_context(|| format!("cannot read {}", data_dir.display()))?;
-        let Some(client) = found else { return Ok(Look::NotYet("no api.address or api.token yet".to_owned())) };
-        Ok(match client.status() {
-            Ok(status) if status.listen.is_empty() => Look::NotYet("it listens nowhere yet".to_owned()),
-            Ok(status) => Look::Done((client, status)),
-            Err(error) => Look::NotYet(error.to_string()),
-        })
-    })
 }

@@ -15,14 +15,17 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
 
-use super::place::{Place, numbered};
+use super::{
+    place::{Place, numbered},
+    process::{in_namespace, output_of},
+};
 use crate::error::BadUsage;
 
 /// Set while the harness runs in its own namespaces.
@@ -31,6 +34,8 @@ const MARK: &str = "KOLO_SIM_IN_NAMESPACE";
 const FIRST_PART: u8 = 91;
 /// Most parts: their octets must not pass 255.
 const PARTS_MAX: usize = 100;
+/// Whether addresses of 127/8 may come from outside.
+const ROUTE_LOCALNET: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
 
 /// Goes on inside a namespace of its own: replaces this process by one that runs the same command there.
 pub fn enter() -> anyhow::Result<()> {
@@ -42,11 +47,8 @@ pub fn enter() -> anyhow::Result<()> {
         anyhow!(BadUsage::new(format!("{needs}: {why}")))
     };
     let flags = ["--user", "--map-root-user", "--net", "--"];
-    let tried = Command::new("unshare").args(flags).args(["ip", "link", "show"]).output();
-    match tried {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => bail!(refused(String::from_utf8_lossy(&output.stderr).trim())),
-        Err(error) => bail!(refused(&format!("unshare: {error}"))),
+    if let Err(error) = output_of(Command::new("unshare").args(flags).args(["ip", "link", "show"]), "") {
+        bail!(refused(&format!("{error:#}")));
     }
     let own = env::current_exe().context("the place of this binary is unknown")?;
     let mut command = Command::new("unshare");
@@ -58,10 +60,12 @@ pub fn enter() -> anyhow::Result<()> {
 /// The namespace of a part, which lives as long as the process that holds it.
 struct Part {
     holder: Child,
+    /// Second octet of its addresses.
+    octet: u8,
 }
 
 impl Part {
-    fn make() -> anyhow::Result<Part> {
+    fn make(number: usize) -> anyhow::Result<Part> {
         let what = "cannot make a network namespace";
         // The holder ends when its input does, that is with the harness, however that ends.
         let mut holder = Command::new("unshare")
@@ -70,24 +74,17 @@ impl Part {
             .stdout(Stdio::piped())
             .spawn()
             .context(what)?;
+        let stdout = holder.stdout.take();
+        let part = Part { holder, octet: octet(number) };
         let mut line = String::new();
-        if let Some(stdout) = holder.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).context(what)?;
-        }
-        let part = Part { holder };
+        stdout.map_or(Ok(0), |stdout| BufReader::new(stdout).read_line(&mut line)).context(what)?;
         ensure!(line.trim() == "here", "{what}: its holder did not start");
         Ok(part)
     }
 
-    fn pid(&self) -> u32 {
-        self.holder.id()
-    }
-
     /// Runs `ip` with one command a line inside.
     fn ip(&self, commands: &str) -> anyhow::Result<()> {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.pid())).args(["--", "ip", "-batch", "-"]);
-        run(&mut command, commands)
+        ip(&mut in_namespace(self.holder.id(), "ip"), commands)
     }
 }
 
@@ -108,56 +105,48 @@ impl Network {
     /// Makes so many parts and joins them. Only inside the namespace that [`enter`] leads to.
     pub fn make(parts: usize) -> anyhow::Result<Network> {
         ensure!(parts <= PARTS_MAX, "cannot make a network of more than {PARTS_MAX} parts");
-        let parts: Vec<Part> = (0..parts).map(|_| Part::make()).collect::<Result<_, _>>()?;
+        let parts: Vec<Part> = (0..parts).map(Part::make).collect::<Result<_, _>>()?;
         // 127/8 belongs to the inside of a machine; the harness gives most of it away, to reach APIs that listen there.
         let mut own = "link set lo up\naddr del 127.0.0.1/8 dev lo\naddr add 127.0.0.1/32 dev lo\n".to_owned();
-        for (index, part) in parts.iter().enumerate() {
-            let octet = octet(index);
+        for Part { holder, octet } in &parts {
             own += &format!(
                 "link add part{octet} type veth peer name harness netns {}\n\
                  addr add 10.{octet}.255.1/24 dev part{octet}\nlink set part{octet} up\n",
-                part.pid()
+                holder.id()
             );
         }
-        run(Command::new("ip").args(["-batch", "-"]), &own)?;
-        let route_localnet = "/proc/sys/net/ipv4/conf/all/route_localnet";
-        for setting in [route_localnet, "/proc/sys/net/ipv4/ip_forward"] {
+        ip(&mut Command::new("ip"), &own)?;
+        for setting in [ROUTE_LOCALNET, "/proc/sys/net/ipv4/ip_forward"] {
             fs::write(setting, "1").with_context(|| format!("cannot write {setting}"))?;
         }
-        for (index, part) in parts.iter().enumerate() {
-            let octet = octet(index);
+        let mut routes = String::new();
+        for part in &parts {
+            let octet = part.octet;
             part.ip(&format!(
                 "link set lo up\naddr add 10.{octet}.255.2/24 dev harness\nlink set harness up\n\
                  route add default via 10.{octet}.255.1\n"
             ))?;
-            let mut command = Command::new("nsenter");
-            command.arg(format!("--net=/proc/{}/ns/net", part.pid())).args(["--", "tee", route_localnet]);
-            run(&mut command, "1")?;
+            output_of(in_namespace(part.holder.id(), "tee").arg(ROUTE_LOCALNET), "1")?;
+            for first in [127, 10] {
+                routes += &format!("route add {first}.{octet}.0.0/16 via 10.{octet}.255.2\n");
+            }
         }
-        let routes = (0..parts.len()).map(|index| {
-            let octet = octet(index);
-            format!(
-                "route add 127.{octet}.0.0/16 via 10.{octet}.255.2\nroute add 10.{octet}.0.0/16 via 10.{octet}.255.2\n"
-            )
-        });
-        run(Command::new("ip").args(["-batch", "-"]), &routes.collect::<String>())?;
+        ip(&mut Command::new("ip"), &routes)?;
         Ok(Network { parts })
     }
 
     /// The places of nodes, of which the first is in the part `part_of[0]`, and so on.
     pub fn places(&self, part_of: &[usize]) -> anyhow::Result<Vec<Place>> {
         let mut addresses = vec![String::new(); self.parts.len()];
-        let places = part_of.iter().enumerate().map(|(index, part)| {
-            let address = numbered(10, octet(*part), index);
+        let mut places = Vec::new();
+        for (index, part) in part_of.iter().enumerate() {
+            let Part { holder, octet } = &self.parts[*part];
+            let address = numbered(10, *octet, index);
             addresses[*part] += &format!("addr add {address}/32 dev lo\n");
-            Place {
-                listen: format!("/ip4/{address}/tcp/0"),
-                announce: None,
-                api: format!("{}:0", numbered(127, octet(*part), index)),
-                namespace: Some(self.parts[*part].pid()),
-            }
-        });
-        let places = places.collect();
+            let api = format!("{}:0", numbered(127, *octet, index));
+            let namespace = Some(holder.id());
+            places.push(Place { listen: format!("/ip4/{address}/tcp/0"), announce: None, api, namespace });
+        }
         self.parts.iter().zip(&addresses).try_for_each(|(part, addresses)| part.ip(addresses))?;
         Ok(places)
     }
@@ -175,10 +164,16 @@ impl Network {
 
 /// Adds or deletes the rules that swallow what goes over these links.
 fn change_rules(change: &str, links: &[(usize, usize)]) -> anyhow::Result<()> {
-    let rules = links
-        .iter()
-        .map(|(from, to)| format!("rule {change} iif part{} to 10.{}.0.0/16 blackhole\n", octet(*from), octet(*to)));
-    run(Command::new("ip").args(["-batch", "-"]), &rules.collect::<String>())
+    let rule = |(from, to): &(usize, usize)| {
+        format!("rule {change} iif part{} to 10.{}.0.0/16 blackhole\n", octet(*from), octet(*to))
+    };
+    ip(&mut Command::new("ip"), &links.iter().map(rule).collect::<String>())
+}
+
+/// Runs `ip` with one command a line.
+fn ip(command: &mut Command, commands: &str) -> anyhow::Result<()> {
+    let what = || format!("cannot set up the network (of: {})", commands.trim().replace('\n', "; "));
+    output_of(command.args(["-batch", "-"]), commands).map(|_| ()).with_context(what)
 }
 
 /// Second octet of the addresses of a part.
@@ -192,26 +187,6 @@ pub const HALVES: [(usize, usize); 2] = [(0, 1), (1, 0)];
 /// The half (0 or 1) of the node with number `index`, of `nodes`.
 pub fn side_of(index: usize, nodes: usize) -> usize {
     usize::from(index >= nodes.div_ceil(2))
-}
-
-/// Runs a command with `input`; what it prints is in the error.
-fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
-    let text = format!("cannot set up the network: {command:?}");
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| text.clone())?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input.as_bytes()).with_context(|| text.clone())?;
-    }
-    let output = child.wait_with_output().with_context(|| text.clone())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    bail!("{text}: {error} (of: {})", input.trim().replace('\n', "; "))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 const BLOCK: usize = 250;
 
 /// Where a node listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Place {
     /// Multiaddr for other nodes; port 0 is chosen by the system.
     pub listen: String,
@@ -21,23 +21,26 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place on loopback for the node with number `index`. Where the system has the whole of 127/8, each node has an
-    /// address of its own: connections are dialled from 127.0.0.1, so none of them can take the port of a node that is
-    /// down for a moment.
+    /// A node that others reach at `listen`, with its API on loopback.
+    pub fn at(listen: String) -> Place {
+        Place { listen, announce: None, api: "127.0.0.1:0".to_owned(), namespace: None }
+    }
+
+    /// A place on loopback for the node with number `index`.
     pub fn loopback(index: usize) -> Place {
-        let address = if cfg!(target_os = "linux") { numbered(127, 77, index) } else { Ipv4Addr::LOCALHOST };
-        Place {
-            listen: format!("/ip4/{address}/tcp/0"),
-            announce: None,
-            api: "127.0.0.1:0".to_owned(),
-            namespace: None,
-        }
+        Place::at(format!("/ip4/{}/tcp/0", own_loopback(77, index)))
     }
 
     /// A place for the node with number `index` of those that share a process.
     pub fn in_process(index: usize) -> Place {
-        Place { listen: format!("/memory/{}", index + 1), ..Place::loopback(index) }
+        Place::at(format!("/memory/{}", index + 1))
     }
+}
+
+/// A loopback address for the node with number `index`. Where the system has the whole of 127/8, each node has an address of its
+/// own: connections are dialled from 127.0.0.1, so none of them can take the port of a node that is down for a moment.
+pub fn own_loopback(second: u8, index: usize) -> Ipv4Addr {
+    if cfg!(target_os = "linux") { numbered(127, second, index) } else { Ipv4Addr::LOCALHOST }
 }
 
 /// The address `first.second.x.y` of the node with number `index`.

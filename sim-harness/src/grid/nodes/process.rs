@@ -1,22 +1,25 @@
-//! One process of nodes (`kolo node`, or many nodes together): its lives and their ends.
+//! One process of nodes (`kolo node`, or many nodes together): its lives and their ends. And the programs that are run beside it.
 //!
 //! Invariant: dropping a [`NodeProcess`] leaves no process behind; an end that the harness did not cause is a crash.
 
 use std::{
-    env,
+    ffi::OsString,
     fs::{self, File},
+    io::Write as _,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::Instant,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
+
+use super::wait::locked;
 
 /// Lines of a log that an error shows.
 const TAIL_LINES: usize = 12;
@@ -30,136 +33,136 @@ pub struct Crashed {
     log_tail: String,
 }
 
-/// How a process ended, as far as the harness has seen.
-enum Life {
-    /// It runs.
-    Running,
-    /// It was asked to end and may take its time.
-    Terminating,
-    /// It ended after it was asked to.
-    Ended(ExitStatus),
-    /// It ended without having been asked.
-    Crashed(ExitStatus),
-    /// The harness killed it, as a fault of the run.
-    Killed,
-}
-
-struct State {
-    child: Child,
-    life: Life,
-    started: Instant,
-}
-
-/// What runs in a process.
-#[derive(Debug, Clone)]
-pub enum Inhabitants {
-    /// A node with this configuration file.
-    One(PathBuf),
-    /// A node for each configuration file.
-    Many(Vec<PathBuf>),
-}
-
-/// The binary of many nodes in one process, beside this one.
-const GROUP_BINARY: &str = "kolo-node-group";
-
-/// What a node's process is started from.
+/// What a process of nodes is started from.
 #[derive(Debug, Clone)]
 pub struct NodeCommand {
-    /// The `kolo` binary.
-    pub kolo: PathBuf,
-    /// What runs in it.
-    pub inhabitants: Inhabitants,
+    /// The binary.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
     /// The network namespace to run in, as the id of a process in it.
     pub namespace: Option<u32>,
 }
 
 impl NodeCommand {
-    /// The program that runs the nodes.
-    fn program(&self) -> PathBuf {
-        match self.inhabitants {
-            Inhabitants::One(_) => self.kolo.clone(),
-            Inhabitants::Many(_) => {
-                env::current_exe().unwrap_or_else(|_| self.kolo.clone()).with_file_name(GROUP_BINARY)
-            }
-        }
-    }
-
-    /// The command of a life that begins now. `listen` replaces the configured address.
-    fn command(&self, listen: Option<&str>) -> Command {
-        let program = self.program();
-        let mut command = match self.namespace {
-            Some(pid) => {
-                let mut command = Command::new("nsenter");
-                command.arg(format!("--net=/proc/{pid}/ns/net")).arg("--").arg(program);
-                command
-            }
-            None => Command::new(program),
-        };
-        match &self.inhabitants {
-            Inhabitants::One(config) => command.arg("node").arg("--config").arg(config),
-            Inhabitants::Many(configs) => command.args(configs),
-        };
-        if let Some(listen) = listen {
-            command.arg("--listen").arg(listen);
-        }
-        without_own_settings(&mut command);
-        command
-    }
-
+    /// Starts a life. `listen` replaces the configured address.
     fn spawn(&self, listen: Option<&str>, log: &Path) -> anyhow::Result<Child> {
         let cannot_write = || format!("cannot write {}", log.display());
         let out = File::options().create(true).append(true).open(log).with_context(cannot_write)?;
         let err = out.try_clone().with_context(cannot_write)?;
-        let mut command = self.command(listen);
-        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
-        let hint = match self.inhabitants {
-            Inhabitants::One(_) => "",
-            Inhabitants::Many(_) => " (cargo build --release -p node-group builds it)",
+        let mut command = match self.namespace {
+            Some(pid) => in_namespace(pid, &self.program),
+            None => Command::new(&self.program),
         };
-        command.spawn().with_context(|| format!("cannot start {}{hint}", self.program().display()))
+        command.args(&self.arguments);
+        if let Some(listen) = listen {
+            command.args(["--listen", listen]);
+        }
+        without_own_settings(&mut command).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        command.spawn().with_context(|| format!("cannot start {}", self.program.display()))
     }
+}
+
+/// A command that runs `program` in the network namespace of the process `pid`.
+pub fn in_namespace(pid: u32, program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/proc/{pid}/ns/net")).arg("--").arg(program.as_ref());
+    command
 }
 
 /// Flags can be given as variables too: what is set for the user's own node must not reach this command.
-pub fn without_own_settings(command: &mut Command) {
+pub fn without_own_settings(command: &mut Command) -> &mut Command {
     for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("KOLO_")) {
         command.env_remove(variable);
     }
+    command
 }
 
-/// A started node, which may live several times.
+/// What a command prints, given `input`.
+///
+/// # Errors
+/// The command, and what it prints as its error.
+pub fn output_of(command: &mut Command, input: &str) -> anyhow::Result<String> {
+    let what = format!("cannot run {command:?}");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| what.clone())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that does not read its input fails, and says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().with_context(|| what.clone())?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{what}: {}: {}", output.status, error.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What the harness asked of a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    /// To end; it may take its time.
+    Terminate,
+    /// Killed, as a fault of the run.
+    Kill,
+}
+
+struct Life {
+    child: Child,
+    started: Instant,
+    asked: Asked,
+    ended: Option<ExitStatus>,
+}
+
+impl Life {
+    fn begin(command: &NodeCommand, listen: Option<&str>, log: &Path) -> anyhow::Result<Life> {
+        let started = Instant::now();
+        Ok(Life { child: command.spawn(listen, log)?, started, asked: Asked::Nothing, ended: None })
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    fn is_running(&self) -> bool {
+        self.ended.is_none() && self.asked != Asked::Kill
+    }
+
+    fn kill(&mut self) {
+        // The whole group, in case the node ever starts processes. Fails only when all are gone already, as is wanted.
+        let _ = killpg(self.pid(), Signal::SIGKILL);
+        self.ended = self.child.wait().ok();
+        self.asked = Asked::Kill;
+    }
+}
+
+/// A started process, which may live several times.
 pub struct NodeProcess {
     command: NodeCommand,
     name: String,
     log: PathBuf,
-    state: Mutex<State>,
+    life: Mutex<Life>,
 }
 
 impl NodeProcess {
-    /// Starts `kolo node`. What it prints goes to `log`.
+    /// Starts it. What it prints goes to `log`.
     pub fn spawn(command: NodeCommand, name: String, log: PathBuf) -> anyhow::Result<NodeProcess> {
-        let started = Instant::now();
-        let child = command.spawn(None, &log)?;
-        let state = Mutex::new(State { child, life: Life::Running, started });
-        Ok(NodeProcess { command, name, log, state })
+        let life = Mutex::new(Life::begin(&command, None, &log)?);
+        Ok(NodeProcess { command, name, log, life })
     }
 
-    /// Ends the process with SIGKILL, as a fault of the run: no crash, and nothing is said to it.
+    /// Ends the process with SIGKILL, as a fault of the run: no crash, and without a warning.
     pub fn kill(&self) {
-        let mut state = self.look();
-        if matches!(state.life, Life::Running | Life::Terminating) {
-            kill_and_reap(&mut state);
-            state.life = Life::Killed;
+        let mut life = self.look();
+        if life.is_running() {
+            life.kill();
         }
     }
 
     /// Starts the process again after its end, with the same data, listening on `listen`.
     pub fn respawn(&self, listen: &str) -> anyhow::Result<()> {
-        let mut state = self.look();
-        if !matches!(state.life, Life::Running | Life::Terminating) {
-            state.started = Instant::now();
-            state.child = self.command.spawn(Some(listen), &self.log)?;
-            state.life = Life::Running;
+        let mut life = self.look();
+        if !life.is_running() {
+            *life = Life::begin(&self.command, Some(listen), &self.log)?;
         }
         Ok(())
     }
@@ -176,56 +179,50 @@ impl NodeProcess {
 
     /// Fails when the process has ended by itself.
     pub fn check(&self) -> Result<(), Crashed> {
-        match self.look().life {
-            Life::Crashed(status) => Err(Crashed { node: self.name.clone(), status, log_tail: self.log_tail() }),
-            Life::Running | Life::Terminating | Life::Ended(_) | Life::Killed => Ok(()),
+        let life = self.look();
+        match life.ended.filter(|_| life.asked == Asked::Nothing) {
+            Some(status) => Err(Crashed { node: self.name.clone(), status, log_tail: self.log_tail() }),
+            None => Ok(()),
         }
     }
 
     /// Whether it still runs.
     pub fn is_running(&self) -> bool {
-        matches!(self.look().life, Life::Running | Life::Terminating)
+        self.look().is_running()
     }
 
     /// Asks it to end.
     pub fn terminate(&self) {
-        let mut state = self.look();
-        if matches!(state.life, Life::Running) {
+        let mut life = self.look();
+        if life.is_running() && life.asked == Asked::Nothing {
             // The child is not reaped yet, so the id is still its own; a failure shows when waiting for the end.
-            let _ = kill(Pid::from_raw(state.child.id().cast_signed()), Signal::SIGTERM);
-            state.life = Life::Terminating;
+            let _ = kill(life.pid(), Signal::SIGTERM);
+            life.asked = Asked::Terminate;
         }
     }
 
     /// In words, what was wrong with its end: a crash, an error code, or that it had to be killed, which is done here.
     pub fn bad_end(&self) -> Option<String> {
-        let mut state = self.look();
-        let what = match &state.life {
-            Life::Ended(status) if status.success() => return None,
-            Life::Killed => return None,
-            Life::Ended(status) => format!("ended with {status} when asked to end"),
-            Life::Crashed(status) => format!("ended by itself ({status})"),
-            Life::Running | Life::Terminating => {
-                kill_and_reap(&mut state);
+        let mut life = self.look();
+        let what = match (life.asked, life.ended) {
+            (Asked::Kill, _) => return None,
+            (Asked::Terminate, Some(status)) if status.success() => return None,
+            (Asked::Terminate, Some(status)) => format!("ended with {status} when asked to end"),
+            (Asked::Nothing, Some(status)) => format!("ended by itself ({status})"),
+            (_, None) => {
+                life.kill();
                 "did not end when asked to, and was killed".to_owned()
             }
         };
-        drop(state);
         Some(format!("{} {what}; its last log lines:\n{}", self.name, self.log_tail()))
     }
 
-    fn look(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked while holding the lock cannot have left it half-changed: each change is one assignment.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Life::Running | Life::Terminating = state.life
-            && let Ok(Some(status)) = state.child.try_wait()
-        {
-            state.life = match state.life {
-                Life::Terminating => Life::Ended(status),
-                _ => Life::Crashed(status),
-            };
+    fn look(&self) -> MutexGuard<'_, Life> {
+        let mut life = locked(&self.life);
+        if life.is_running() {
+            life.ended = life.child.try_wait().unwrap_or_default();
         }
-        state
+        life
     }
 
     fn log_tail(&self) -> String {
@@ -235,47 +232,33 @@ impl NodeProcess {
     }
 }
 
-fn kill_and_reap(state: &mut State) {
-    // The whole group, in case the node ever starts processes. Fails only when all are gone already, as is wanted.
-    let _ = killpg(Pid::from_raw(state.child.id().cast_signed()), Signal::SIGKILL);
-    if let Ok(status) = state.child.wait() {
-        state.life = Life::Ended(status);
-    }
-}
-
 impl Drop for NodeProcess {
     fn drop(&mut self) {
-        let mut state = self.look();
-        if matches!(state.life, Life::Running | Life::Terminating) {
-            kill_and_reap(&mut state);
-        }
+        self.kill();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{os::unix::fs::PermissionsExt, time::Duration};
 
     use super::*;
-    use crate::grid::nodes::wait::{Look, Wait};
+    use crate::grid::nodes::wait::Wait;
 
     /// A process that behaves as the script says; the script is what would be the `kolo` binary.
     fn spawn(script: &str) -> (tempfile::TempDir, NodeProcess) {
-        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("program");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
-        let log = dir.path().join("log");
-        let command = NodeCommand { kolo: program, inhabitants: Inhabitants::One("x".into()), namespace: None };
-        let process = NodeProcess::spawn(command, "n".to_owned(), log).unwrap();
+        let command = NodeCommand { program, arguments: Vec::new(), namespace: None };
+        let process = NodeProcess::spawn(command, "n".to_owned(), dir.path().join("log")).unwrap();
         (dir, process)
     }
 
     fn wait(what: &str, is_there: impl Fn() -> bool) {
         let wait = Wait { what, limit: Duration::from_secs(30), pause: Duration::from_millis(2) };
-        let look = || Ok(if is_there() { Look::Done(()) } else { Look::NotYet(String::new()) });
-        wait.until(|| Ok(()), look).unwrap();
+        wait.until(|| Ok(()), || if is_there() { Ok(()) } else { Err(String::new()) }).unwrap();
     }
 
     fn ended(process: &NodeProcess) {
@@ -328,5 +311,12 @@ mod tests {
         assert!(kill(pid, None).is_ok());
         drop(process);
         assert!(kill(pid, None).is_err());
+    }
+
+    #[test]
+    fn a_command_reads_its_input_and_says_why_it_fails() {
+        assert_eq!(output_of(&mut Command::new("cat"), "tea").unwrap(), "tea");
+        let error = output_of(Command::new("sh").args(["-c", "echo cold >&2; exit 3"]), "").unwrap_err().to_string();
+        assert!(error.contains("\"sh\"") && error.ends_with("exit status: 3: cold"), "{error}");
     }
 }

@@ -12,12 +12,7 @@
 //! within one direction of a connection, and what waits there is bounded by [`WAITING_MAX`] segments; a sender that is
 //! further ahead has to wait, as with a full TCP window.
 
-use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use rand::RngExt;
@@ -30,7 +25,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::place::{Place, numbered};
+use super::place::{Place, own_loopback};
 
 /// Bytes that are lost together.
 const SEGMENT_BYTES: usize = 1400;
@@ -89,25 +84,18 @@ impl Wan {
     /// A place behind a proxy for the node with number `index`. The node's own port was free a moment ago; as each node has
     /// an address of its own, nobody else takes it.
     pub fn place(&self, index: usize) -> anyhow::Result<Place> {
-        let what = "cannot find a port for a proxy";
-        let own = |second| if cfg!(target_os = "linux") { numbered(127, second, index) } else { Ipv4Addr::LOCALHOST };
-        let node = std::net::TcpListener::bind((own(77), 0)).and_then(|free| free.local_addr()).context(what)?;
-        let proxy = std::net::TcpListener::bind((own(78), 0)).context(what)?;
-        let announced = proxy.local_addr().context(what)?;
-        proxy.set_nonblocking(true).context(what)?;
-        let listener = {
+        let open = || -> io::Result<_> {
+            let node = std::net::TcpListener::bind((own_loopback(77, index), 0))?.local_addr()?;
+            let proxy = std::net::TcpListener::bind((own_loopback(78, index), 0))?;
+            proxy.set_nonblocking(true)?;
             let _entered = self.runtime.enter();
-            TcpListener::from_std(proxy).context(what)?
+            Ok((node, proxy.local_addr()?, TcpListener::from_std(proxy)?))
         };
+        let (node, announced, listener) = open().context("cannot find a port for a proxy")?;
         let seed = self.seed.wrapping_add((index as u64) << 32);
         self.runtime.spawn(accept(listener, node, self.distance, seed, Arc::clone(&self.places)));
         let multiaddr = |address: SocketAddr| format!("/ip4/{}/tcp/{}", address.ip(), address.port());
-        Ok(Place {
-            listen: multiaddr(node),
-            announce: Some(multiaddr(announced)),
-            api: "127.0.0.1:0".to_owned(),
-            namespace: None,
-        })
+        Ok(Place { announce: Some(multiaddr(announced)), ..Place::at(multiaddr(node)) })
     }
 }
 
@@ -123,14 +111,14 @@ async fn accept(listener: TcpListener, node: SocketAddr, distance: Distance, see
         let seed = seed.wrapping_add(connections * 2);
         tokio::spawn(async move {
             // A failing connection ends as it would without a proxy: the other side sees it closed.
-            let _ = carry(dialler, node, distance, seed).await;
+            let _ = pass_on(dialler, node, distance, seed).await;
             drop(place);
         });
     }
 }
 
-/// Carries one connection to its end.
-async fn carry(dialler: TcpStream, node: SocketAddr, distance: Distance, seed: u64) -> io::Result<()> {
+/// Passes one connection on, to its end.
+async fn pass_on(dialler: TcpStream, node: SocketAddr, distance: Distance, seed: u64) -> io::Result<()> {
     dialler.set_nodelay(true)?;
     // The three messages by which TCP opens a connection.
     sleep(distance.latency * 2).await;
@@ -139,20 +127,20 @@ async fn carry(dialler: TcpStream, node: SocketAddr, distance: Distance, seed: u
     let (from_dialler, to_dialler) = dialler.into_split();
     let (from_node, to_node) = node.into_split();
     tokio::join!(
-        pump(from_dialler, to_node, Road::new(distance, seed)),
-        pump(from_node, to_dialler, Road::new(distance, seed + 1)),
+        pump(from_dialler, to_node, Way::new(distance, seed)),
+        pump(from_node, to_dialler, Way::new(distance, seed + 1)),
     );
     Ok(())
 }
 
-/// Carries one direction until its sender ends it, or its receiver is gone. The end arrives late as well.
-async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + Unpin, mut road: Road) {
+/// Passes one direction on until its sender ends it, or its receiver is gone. The end arrives late as well.
+async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + Unpin, mut way: Way) {
     let (sender, mut waiting) = mpsc::channel::<(Instant, Vec<u8>)>(WAITING_MAX);
     let read = async move {
         let mut segment = vec![0; SEGMENT_BYTES];
         loop {
             let length = from.read(&mut segment).await.unwrap_or(0);
-            let sent = sender.send((road.arrival(Instant::now()), segment[..length].to_vec())).await;
+            let sent = sender.send((way.arrival(Instant::now()), segment[..length].to_vec())).await;
             if sent.is_err() || length == 0 {
                 return;
             }
@@ -172,15 +160,15 @@ async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + 
 }
 
 /// One direction of a connection: when what is sent now arrives. Pure.
-struct Road {
+struct Way {
     distance: Distance,
     random: Xoshiro256PlusPlus,
     latest: Option<Instant>,
 }
 
-impl Road {
-    fn new(distance: Distance, seed: u64) -> Road {
-        Road { distance, random: Xoshiro256PlusPlus::seed_from_u64(seed), latest: None }
+impl Way {
+    fn new(distance: Distance, seed: u64) -> Way {
+        Way { distance, random: Xoshiro256PlusPlus::seed_from_u64(seed), latest: None }
     }
 
     fn arrival(&mut self, sent: Instant) -> Instant {
@@ -225,23 +213,23 @@ mod tests {
     #[test]
     fn without_loss_everything_takes_the_latency() {
         let zero = tokio::time::Instant::now();
-        let mut road = Road::new(distance(40, 0.0), 1);
+        let mut way = Way::new(distance(40, 0.0), 1);
         for ms in [0, 1, 5, 5] {
             let sent = zero + Duration::from_millis(ms);
-            assert_eq!(road.arrival(sent), sent + Duration::from_millis(40));
+            assert_eq!(way.arrival(sent), sent + Duration::from_millis(40));
         }
     }
 
     #[test]
     fn the_lost_share_is_late_by_a_retransmission_and_nothing_overtakes() {
         let zero = tokio::time::Instant::now();
-        let mut road = Road::new(distance(40, 0.1), 7);
+        let mut way = Way::new(distance(40, 0.1), 7);
         let mut late = 0;
         let mut latest = zero;
         // Far enough apart that nothing waits for what was sent before it.
         for number in 0..2000_u32 {
             let sent = zero + Duration::from_secs(60) * number;
-            let arrived = road.arrival(sent);
+            let arrived = way.arrival(sent);
             assert!(arrived >= latest);
             latest = arrived;
             match (arrived - sent).as_millis() {
@@ -251,7 +239,7 @@ mod tests {
             }
         }
         assert!((150..250).contains(&late), "{late} of 2000 were late");
-        let mut full = Road::new(distance(40, 0.5), 7);
+        let mut full = Way::new(distance(40, 0.5), 7);
         let arrivals: Vec<_> = (0..500).map(|_| full.arrival(zero)).collect();
         assert!(arrivals.is_sorted() && arrivals[499] > zero + Duration::from_secs(1));
     }

@@ -10,7 +10,7 @@ use broker::{
 };
 use serde::Deserialize;
 
-/// `GET /v1/status`.
+/// `GET /v1/status`: a node.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Status {
     pub site: String,
@@ -21,13 +21,7 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// `GET /v1/sites`.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Sites {
-    pub sites: Vec<SiteRow>,
-}
-
-/// A site that a node knows.
+/// A row of `GET /v1/sites`: a site that the node knows.
 #[derive(Debug, Clone, Deserialize)]
 pub struct SiteRow {
     pub site: String,
@@ -93,14 +87,7 @@ pub enum BookingState {
     Confirmed,
 }
 
-/// `GET /v1/requests`.
-#[derive(Debug, Clone, Deserialize)]
-pub struct RequestList {
-    /// Newest first.
-    pub requests: Vec<RequestView>,
-}
-
-/// A request at its entry point.
+/// `GET /v1/requests/{id}`, or a row of `GET /v1/requests`: a request at its entry point.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RequestView {
     /// Id in the grid.
@@ -209,11 +196,4 @@ pub struct Cut {
     /// The constraint, in words.
     pub constraint: String,
     pub hosts: usize,
-}
-
-/// A problem document (RFC 9457).
-#[derive(Debug, Clone, Deserialize)]
-pub struct Problem {
-    pub title: String,
-    pub detail: Option<String>,
 }

@@ -5,37 +5,40 @@ mod page;
 mod picture;
 mod words;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use anyhow::Context;
 
 use self::findings::Findings;
-use super::args::GridArgs;
 use crate::{print::OutputForm, report::write_whole};
 
-/// Prints the result, and writes it to the files that were asked for.
+/// Writes the result to the files that were asked for, and prints it. `reasons` lists each request that is not reserved.
 ///
 /// # Errors
 /// With the name of the file that cannot be written.
-pub fn publish(findings: &Findings, args: &GridArgs) -> anyhow::Result<()> {
-    let figures = findings.figures();
-    if let Some(path) = &args.json {
-        let write = |file: &mut dyn Write| {
-            serde_json::to_writer(&mut *file, &figures)?;
-            file.write_all(b"\n")
-        };
-        write_whole(path, write).with_context(|| format!("--json: cannot write {}", path.display()))?;
+pub fn publish(
+    findings: &Findings,
+    (json, html): (Option<&Path>, Option<&Path>),
+    output: OutputForm,
+    reasons: bool,
+) -> anyhow::Result<()> {
+    let figures = &findings.figures;
+    if let Some(path) = json {
+        let text = serde_json::to_string(figures)? + "\n";
+        let written = write_whole(path, |file| file.write_all(text.as_bytes()));
+        written.with_context(|| format!("--json: cannot write {}", path.display()))?;
     }
-    if let Some(path) = &args.html {
-        let written = page::page(findings, &figures).write(path);
+    if let Some(path) = html {
+        let written = page::page(findings).write(path);
         written.with_context(|| format!("--html: cannot write {}", path.display()))?;
     }
-    if args.output == OutputForm::Json {
+    if output == OutputForm::Json {
         // The object is the last line of standard output; words go elsewhere.
-        let words = words::not_reserved(findings, args.reasons) + &words::failures(findings);
+        let words = words::not_reserved(findings, reasons) + &words::failures(findings);
         io::stderr().lock().write_all(words.as_bytes())?;
     }
-    args.output
-        .print(|| words::for_people(findings, &figures, args.reasons), &figures)
-        .context("cannot write the result")
+    output.print(|| words::for_people(findings, reasons), figures).context("cannot write the result")
 }

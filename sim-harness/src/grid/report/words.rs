@@ -1,6 +1,6 @@
 //! What a run has found in words: a summary, a picture, one reservation, a table of what was measured.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
 use broker::amount::format_amount;
 use jiff::SignedDuration;
@@ -9,10 +9,9 @@ use super::{
     findings::{Figures, Findings},
     picture::{local_time, picture},
 };
-use crate::stats::Percentiles;
 use crate::{
     grid::{
-        faults::{attack::PhaseFigures, newcomers::JoinFigures},
+        faults::attack::PhaseFigures,
         load::{
             answer::{Answer, Outcome},
             figures::LoadFigures,
@@ -21,45 +20,46 @@ use crate::{
     },
     print::counted,
     report::Table,
+    stats::Percentiles,
 };
 
 /// Violations and failed checks shown; the rest is counted.
 const SHOWN_FAILURES: usize = 50;
 
 /// The result for people: what became of the requests and a picture first, details behind.
-pub fn for_people(findings: &Findings, figures: &Figures, with_reasons: bool) -> String {
-    let mut text = String::new();
-    let (seed, nodes, hosts) = (figures.seed, figures.nodes, figures.hosts);
-    line(&mut text, &format!("\nGrid of {nodes} nodes and {hosts} hosts, seed {seed}"));
-    line(&mut text, &counts(figures));
-    text.push_str(&not_reserved(findings, with_reasons));
+pub fn for_people(findings: &Findings, with_reasons: bool) -> String {
+    let figures = &findings.figures;
+    let mut text = format!(
+        "\nGrid of {} nodes and {} hosts, seed {}\n{}\n{}",
+        figures.nodes,
+        figures.hosts,
+        figures.seed,
+        counts(figures),
+        not_reserved(findings, with_reasons)
+    );
     // Not those that their users have cancelled since.
-    let reserved = || {
-        findings.driven.answers.iter().filter_map(|answer| {
-            let view = answer.last_view().filter(|view| view.state.is_reserved())?;
-            Some((answer, view.reservation.as_ref()?))
-        })
-    };
-    let sites = |reservation: &Reservation| hosts_by_site(reservation).len();
+    let reserved = findings.answers.iter().filter_map(|answer| {
+        let view = answer.last_view().filter(|view| view.state.is_reserved())?;
+        Some((answer, view.reservation.as_ref()?))
+    });
+    let (answers, all): (Vec<&Answer>, Vec<&Reservation>) = reserved.unzip();
     // The earliest of those with the most sites.
-    let example = reserved().max_by_key(|(_, found)| (sites(found), -found.start));
+    let example = answers.iter().zip(&all).max_by_key(|(_, found)| (hosts_by_site(found).len(), -found.start));
     if let Some((answer, example)) = example {
-        let all: Vec<&Reservation> = reserved().map(|(_, reservation)| reservation).collect();
-        line(&mut text, &format!("\n{}", picture(&all, example)));
-        line(&mut text, &in_words(answer, example));
+        text += &format!("\n{}\n{}\n", picture(&all, example), in_words(answer, example));
     }
-    sections(figures).iter().for_each(|words| line(&mut text, words));
-    line(&mut text, &table(figures).text());
-    text.push_str(&failures(findings));
-    line(&mut text, &verdict(figures));
-    text
+    for words in sections(figures) {
+        text += &(words + "\n");
+    }
+    text + &format!("{}\n{}{}\n", table(figures).text(), failures(findings), verdict(figures))
 }
 
 /// What became of the requests.
 pub fn counts(figures: &Figures) -> String {
+    let counts = &figures.counts;
     format!(
         "{} requests: {} reserved, {} rejected, {} failed; {} attempts, {} conflicts",
-        figures.requests, figures.reserved, figures.rejected, figures.failed, figures.attempts, figures.conflicts
+        counts.requests, counts.reserved, counts.rejected, counts.failed, counts.attempts, counts.conflicts
     )
 }
 
@@ -70,37 +70,40 @@ pub fn verdict(figures: &Figures) -> String {
 
 /// How many requests are not reserved, and how to see why; or, `with_reasons`, a line for each.
 pub fn not_reserved(findings: &Findings, with_reasons: bool) -> String {
-    let answers: Vec<&Answer> =
-        findings.driven.answers.iter().filter(|answer| answer.outcome() != Outcome::Reserved).collect();
-    let mut text = String::new();
-    if !with_reasons && !answers.is_empty() {
-        line(
-            &mut text,
-            &format!("{} not reserved: --reasons lists each with the reason", counted(answers.len() as u64, "request")),
-        );
-        return text;
+    let not_reserved = findings.answers.iter().filter(|answer| answer.outcome() != Outcome::Reserved);
+    if with_reasons {
+        let line = |answer: &Answer| {
+            let why = answer.why_not().unwrap_or_else(|| "no reason given".to_owned());
+            let outcome = if answer.outcome() == Outcome::Rejected { "rejected" } else { "failed" };
+            format!("{} {outcome}: {why}\n", answer.label())
+        };
+        return not_reserved.map(line).collect();
     }
-    for answer in answers {
-        let why = answer.why_not().unwrap_or_else(|| "no reason given".to_owned());
-        let outcome = if answer.outcome() == Outcome::Rejected { "rejected" } else { "failed" };
-        line(&mut text, &format!("{} {outcome}: {why}", answer.label()));
+    match not_reserved.count() {
+        0 => String::new(),
+        count => format!("{} not reserved: --reasons lists each with the reason\n", counted(count as u64, "request")),
     }
-    text
 }
 
 /// What an experiment adds, in words.
 pub fn sections(figures: &Figures) -> Vec<String> {
-    let mut words: Vec<String> =
-        (!figures.conditions.is_empty()).then(|| figures.conditions.join("; ")).into_iter().collect();
+    let mut words = Vec::new();
+    if !figures.conditions.is_empty() {
+        words.push(figures.conditions.join("; "));
+    }
     if let Some(crashes) = &figures.crashes_caused {
         let cut_short = crashes.recovery_ms.cut_short;
         let (kills, leaves) = (crashes.kills, crashes.leaves);
         words.push(format!("{kills} kills, {leaves} left in order; {cut_short} recoveries cut short by the next end"));
     }
-    words.extend(figures.joins.as_ref().map(JoinFigures::words));
+    if let Some(joins) = &figures.joins {
+        words.push(format!(
+            "{} new sites joined: {} requests through them, {} reservations with hosts of theirs",
+            joins.joined, joins.asked_at_newcomers, joins.reserved_at_newcomers
+        ));
+    }
     if let Some(partition) = &figures.partition {
-        let halves: Vec<String> =
-            partition.halves.iter().map(|half| format!("{} of {}", half.reserved, half.answered)).collect();
+        let halves = partition.halves.each_ref().map(|half| format!("{} of {}", half.reserved, half.answered));
         words.push(format!(
             "cut for {:.1} s: {} requests reserved in the halves; all agree {:.0} ms after the healing",
             partition.cut_ms / 1000.0,
@@ -108,12 +111,14 @@ pub fn sections(figures: &Figures) -> Vec<String> {
             partition.agree_after_heal_ms
         ));
     }
-    words.extend(
-        figures.rest_ms.map(|rest| format!("at rest {:.1} s after forming, or after the load before", rest / 1000.0)),
-    );
-    words.extend(figures.loads.iter().map(LoadFigures::words));
-    words.extend(figures.highest_rate.map(|rate| format!("the highest rate that it kept up with: {rate:.1} a second")));
-    words.extend(figures.hostile.iter().map(PhaseFigures::words));
+    if let Some(rest_ms) = figures.rest_ms {
+        words.push(format!("at rest {:.1} s after forming, or after the load before", rest_ms / 1000.0));
+    }
+    words.extend(figures.loads.iter().map(load_words));
+    if let Some(rate) = figures.highest_rate {
+        words.push(format!("the highest rate that it kept up with: {rate:.1} a second"));
+    }
+    words.extend(figures.hostile.iter().map(phase_words));
     if let Some(after) = &figures.aftermath {
         words.push(format!(
             "{} acknowledged, {} of them cancelled, {} lost; {} nodes wedged",
@@ -123,16 +128,50 @@ pub fn sections(figures: &Figures) -> Vec<String> {
     words
 }
 
-fn line(text: &mut String, words: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "{words}");
+fn latency_words(latency: Option<Percentiles>) -> String {
+    let words = |found: Percentiles| format!("{:.0} / {:.0} / {:.0} ms", found.p50, found.p99, found.max);
+    format!("p50 / p99 / max {}", latency.map_or_else(|| "none".to_owned(), words))
+}
+
+fn load_words(load: &LoadFigures) -> String {
+    let (counts, rate) = (&load.counts, load.asked_per_second);
+    let cpu = load.nodes_cpu.zip(load.cpu_ms_per_request);
+    format!(
+        "at {rate:.1} a second: {} of {} reserved, {} failed, {} conflicts; {}{}",
+        counts.reserved,
+        counts.requests,
+        counts.failed,
+        counts.conflicts,
+        latency_words(counts.latency_ms),
+        cpu.map_or_else(String::new, |(share, each)| format!("; processors: {share:.2}, {each:.0} ms a request"))
+    )
+}
+
+fn phase_words(phase: &PhaseFigures) -> String {
+    let (counts, costs) = (&phase.counts, &phase.costs);
+    let defence: Vec<String> = costs.defence.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    format!(
+        "{}: {} of {} reserved, {}{}; memory +{:.1} MiB; processors: nodes {:.2}, attackers {:.2}; {} hostile messages under {} \
+         identities, thrown out {} times\n    {}",
+        phase.phase,
+        counts.reserved,
+        counts.requests,
+        latency_words(counts.latency_ms),
+        phase.p99_ratio.map_or_else(String::new, |ratio| format!(", p99 x {ratio:.2}")),
+        costs.memory_growth_mib,
+        costs.nodes_cpu,
+        costs.attackers_cpu,
+        costs.deeds.sent.values().sum::<u64>(),
+        costs.deeds.identities,
+        costs.deeds.thrown_out,
+        defence.join(", ")
+    )
 }
 
 /// What was measured.
 pub fn table(figures: &Figures) -> Table {
-    let mut table = Table::new(["", "median", "99 %", "largest"]);
     let mut rows: Vec<(&str, Option<Percentiles>)> = vec![
-        ("submit to confirmed, ms", figures.latency_ms),
+        ("submit to confirmed, ms", figures.counts.latency_ms),
         ("node start to whole grid known, ms", figures.formation_ms),
         ("change to known everywhere, ms", figures.gossip_ms),
         ("resident memory a node, MiB", figures.memory_mib),
@@ -146,41 +185,35 @@ pub fn table(figures: &Figures) -> Table {
         ]);
     }
     if let Some(joins) = &figures.joins {
-        rows.extend([
-            ("new site to answering, ms", joins.join_ms.answers),
-            ("from then to whole grid known, ms", joins.join_ms.knows_grid),
-        ]);
+        rows.push(("new site to answering, ms", joins.join_ms.answers));
+        rows.push(("from then to whole grid known, ms", joins.join_ms.knows_grid));
     }
-    for (name, half) in ["alone, first half, ms", "alone, second half, ms"]
-        .iter()
-        .zip(figures.partition.iter().flat_map(|partition| &partition.halves))
-    {
-        rows.push((name, half.latency_ms));
+    if let Some(partition) = &figures.partition {
+        let [first, second] = &partition.halves;
+        rows.push(("alone, first half, ms", first.latency_ms));
+        rows.push(("alone, second half, ms", second.latency_ms));
     }
+    let mut table = Table::new(["", "median", "99 %", "largest"]);
     for (name, row) in rows {
-        let cell = |value: fn(&Percentiles) -> f64| {
-            row.as_ref().map_or_else(|| "-".to_owned(), |row| format!("{:.1}", value(row)))
-        };
-        table.push([name.to_owned(), cell(|row| row.p50), cell(|row| row.p99), cell(|row| row.max)]);
+        let cells = row.map(|row| [row.p50, row.p99, row.max].map(|value| format!("{value:.1}")));
+        let [median, tail, largest] = cells.unwrap_or_else(|| ["-", "-", "-"].map(str::to_owned));
+        table.push([name.to_owned(), median, tail, largest]);
     }
     table
 }
 
-/// A reservation as people say it: name, start, length, hosts by site.
+/// A reservation as people describe it: name, start, length, hosts by site.
 fn in_words(answer: &Answer, reservation: &Reservation) -> String {
     let length = SignedDuration::from_secs(reservation.end.saturating_sub(reservation.start));
-    let mut text = format!(
-        "# is {}, asked at {}: from {} for {length:#} on {} hosts",
+    let sites = hosts_by_site(reservation).into_iter();
+    format!(
+        "# is {}, asked at {}: from {} for {length:#} on {} hosts{}",
         answer.label(),
-        answer.entry_point,
+        answer.entry_point.1,
         local_time(reservation.start, "%Y-%m-%d %H:%M:%S %:z"),
-        reservation.hosts.len()
-    );
-    for (site, hosts) in hosts_by_site(reservation) {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n    {site}: {}", hosts.join(", "));
-    }
-    text
+        reservation.hosts.len(),
+        sites.map(|(site, hosts)| format!("\n    {site}: {}", hosts.join(", "))).collect::<String>()
+    )
 }
 
 /// The hosts of each site with their amounts.
@@ -196,14 +229,12 @@ fn hosts_by_site(reservation: &Reservation) -> BTreeMap<&str, Vec<String>> {
 
 /// Violations and failed checks, one line each.
 pub fn failures(findings: &Findings) -> String {
+    let violations: Vec<String> = findings.violations.iter().map(ToString::to_string).collect();
     let mut text = String::new();
-    for (title, all) in [
-        ("violation", findings.violations.iter().map(ToString::to_string).collect::<Vec<_>>()),
-        ("failed", findings.failed_checks.clone()),
-    ] {
-        all.iter().take(SHOWN_FAILURES).for_each(|words| line(&mut text, &format!("{title}: {words}")));
+    for (title, all) in [("violation", &violations), ("failed", &findings.failed_checks)] {
+        text.extend(all.iter().take(SHOWN_FAILURES).map(|words| format!("{title}: {words}\n")));
         if all.len() > SHOWN_FAILURES {
-            line(&mut text, &format!("{title}: and {} more", all.len() - SHOWN_FAILURES));
+            text += &format!("{title}: and {} more\n", all.len() - SHOWN_FAILURES);
         }
     }
     text
@@ -211,24 +242,30 @@ pub fn failures(findings: &Findings) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
-    use crate::grid::load::answer::tests::answer;
+    use crate::grid::load::answer::{Counts, tests::answer};
 
     fn findings() -> Findings {
         let host = |site: &str, host: &str| json!({"site": "x", "site_name": site, "host": host, "amounts": {"cpu": 1500, "memory": 2048}});
         let hosts = [host("node-002", "h3"), host("node-001", "h1"), host("node-001", "h2")];
         let reservation = json!({"start": 1_800_000_000, "end": 1_800_005_400, "hosts": hosts});
-        let mut findings = Findings { nodes: 2, hosts: 3, seed: 9, ..Findings::default() };
-        findings.driven.answers = vec![answer("confirmed", &reservation, 7), answer("rejected", &json!(null), 1)];
+        let answers = vec![answer("confirmed", &reservation, 7), answer("rejected", &json!(null), 1)];
+        let spreads = vec![Duration::from_millis(3)];
+        let mut findings = Findings { answers, spreads, ..Findings::default() };
+        findings.finish();
+        findings.failed_checks.clear();
+        findings.figures = Figures { nodes: 2, hosts: 3, seed: 9, failed_checks: 0, ..findings.figures };
         findings
     }
 
     #[test]
     fn people_read_a_summary_a_picture_and_a_reservation_with_start_zone_and_hosts_by_site() {
         let findings = findings();
-        let text = for_people(&findings, &findings.figures(), false);
+        let text = for_people(&findings, false);
         assert!(
             text.starts_with("\nGrid of 2 nodes and 3 hosts, seed 9\n2 requests: 1 reserved, 1 rejected, 0 failed;"),
             "{text}"
@@ -239,8 +276,22 @@ mod tests {
         let hosts = "    node-001: h1 (cpu=1.5 memory=2GiB), h2 (cpu=1.5 memory=2GiB)\n    node-002: h3";
         assert!(text.contains(hosts), "{text}");
         assert!(text.ends_with("0 violations, 0 crashes, 0 failed checks\n"), "{text}");
-        let text = for_people(&findings, &findings.figures(), true);
+        let text = for_people(&findings, true);
         assert!(text.contains("\nr1 rejected: no reason given\n"), "{text}");
+    }
+
+    #[test]
+    fn a_load_is_described_in_one_line() {
+        let latency_ms = Some(Percentiles { p50: 30.0, p99: 249.0, max: 900.0 });
+        let counts = Counts { requests: 100, reserved: 98, conflicts: 3, latency_ms, ..Counts::default() };
+        let (nodes_cpu, cpu_ms_per_request) = (Some(1.5), Some(30.0));
+        let load =
+            LoadFigures { asked_per_second: 50.0, counts, nodes_cpu, cpu_ms_per_request, ..LoadFigures::default() };
+        assert_eq!(
+            load_words(&load),
+            "at 50.0 a second: 98 of 100 reserved, 0 failed, 3 conflicts; p50 / p99 / max 30 / 249 / 900 ms; processors: \
+             1.50, 30 ms a request"
+        );
     }
 
     #[test]
@@ -248,14 +299,14 @@ mod tests {
         let mut findings = findings();
         findings.failed_checks = vec!["broken".to_owned(); 60];
         assert!(failures(&findings).ends_with("failed: and 10 more\n"));
-        let object = serde_json::to_value(findings.figures()).unwrap();
+        let object = serde_json::to_value(findings.figures).unwrap();
         for (key, expected) in [
             ("nodes", json!(2)),
             ("reserved", json!(1)),
             ("violations", json!(0)),
-            ("failed_checks", json!(60)),
             ("latency_ms", json!({"p50": 7.0, "p99": 7.0, "max": 7.0})),
-            ("gossip_ms", json!(null)),
+            ("gossip_ms", json!({"p50": 3.0, "p99": 3.0, "max": 3.0})),
+            ("formation_ms", json!(null)),
             ("seed", json!(9)),
         ] {
             assert_eq!(object[key], expected, "{key}");
