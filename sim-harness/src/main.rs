@@ -43,7 +43,7 @@ enum Command {
     Faults(faults::args::FaultsArgs),
     Grid(Box<grid::args::GridArgs>),
     Replay(replay::args::ReplayArgs),
-    Scale(scale::args::ScaleArgs),
+    Scale(scale::options::ScaleArgs),
     Scenario(scenario::ScenarioArgs),
     Tables(tables::args::TablesArgs),
 }

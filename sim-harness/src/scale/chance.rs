@@ -2,6 +2,8 @@
 //!
 //! Invariant: the same names give the same generator.
 
+use std::time::Duration;
+
 use rand_xoshiro::{
     SplitMix64,
     rand_core::{Rng, SeedableRng},
@@ -21,4 +23,9 @@ pub fn drawn<const N: usize>(names: [u64; N]) -> u64 {
 /// Names an ordered pair of nodes.
 pub fn pair(from: usize, to: usize) -> u64 {
     ((from as u64) << 32) | to as u64
+}
+
+/// The part of `length` that belongs to a drawn number.
+pub fn within(length: Duration, drawn: u64) -> Duration {
+    Duration::from_micros(drawn % (length.as_micros() as u64 + 1))
 }

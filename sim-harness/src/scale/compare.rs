@@ -8,17 +8,19 @@ use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    args::{HOSTS_PER_SITE_MAX, SITES_MAX},
     figures::Figures,
     geography::NetworkKind,
-    settings::{Pace, Settings},
+    options::{DURATION_MAX, HOSTS_PER_SITE_MAX, Pace, RunArgs, SITES_MAX, ScaleArgs, Settings},
 };
-use crate::{error::BadUsage, stats::Percentiles};
+use crate::{
+    error::BadUsage,
+    stats::{Percentiles, percentiles},
+};
 
-/// The longest that a compared run may take in virtual time; it ends as soon as all requests are settled.
-const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 /// Most requests of a compared run; they take some minutes.
 const REQUESTS_MAX: usize = 100_000;
+/// Between two gossip messages of a site in the real grid, by default.
+const GOSSIP: Duration = Duration::from_millis(200);
 
 /// What is used of the result of `kolo-sim grid --output json`.
 #[derive(Debug, Clone, Deserialize)]
@@ -38,11 +40,8 @@ pub struct RealGrid {
 /// One figure on both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Which.
     pub figure: &'static str,
-    /// In the real grid.
     pub real: f64,
-    /// In the simulation.
     pub simulated: f64,
     /// How much larger the simulation's is, of the real one's; none where that is zero.
     pub difference_percent: Option<f64>,
@@ -53,7 +52,6 @@ pub struct Row {
 /// All figures that both sides have.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// See there.
     pub rows: Vec<Row>,
 }
 
@@ -81,70 +79,77 @@ impl RealGrid {
         Ok(real)
     }
 
-    /// The same run for the simulation: one machine, and `at_once` requests at the same moment. Nodes of the real grid
-    /// gossip every 200 ms by default.
+    /// The same run for the simulation, on one machine. It ends as soon as all requests are settled.
     ///
     /// # Errors
     /// When no node could start.
-    pub fn settings(&self, at_once: usize, gossip: Option<Duration>) -> anyhow::Result<Settings> {
-        let mut settings = Settings::new(self.nodes, self.hosts)?;
-        settings.seed = self.seed;
-        settings.network = NetworkKind::Loopback;
-        settings.duration = LONGEST;
-        settings.pace = Pace::Rounds { at_once: at_once.clamp(1, self.nodes), requests: self.requests };
-        settings.intervals.gossip = gossip.unwrap_or(Duration::from_millis(200));
-        Ok(settings)
+    pub fn settings(&self, args: &ScaleArgs) -> anyhow::Result<Settings> {
+        let run = RunArgs {
+            seed: self.seed,
+            network: NetworkKind::Loopback,
+            duration: DURATION_MAX,
+            gossip: args.run.gossip.or(Some(GOSSIP)),
+            loss: 0,
+            churn: 0,
+            ..args.run.clone()
+        };
+        let pace = Pace::Rounds { at_once: args.entry_points.min(self.nodes), requests: self.requests };
+        Ok(Settings::new(self.nodes, self.hosts, pace, run)?)
     }
 
     /// Sets the figures of both sides beside each other.
     pub fn compare(&self, simulated: &Figures) -> Comparison {
+        let (counts, memory) = (&simulated.counts, simulated.memory.total_mib);
         let mut rows = Vec::new();
         let mut row = |figure, real: f64, simulated: f64, why| {
             let difference_percent = (real != 0.0).then(|| (simulated / real - 1.0) * 100.0);
             rows.push(Row { figure, real, simulated, difference_percent, why });
         };
-        row(
-            "reserved",
-            self.reserved as f64,
-            simulated.totals.reserved as f64,
-            "the same requests on the same free hosts; samples of hosts differ, since a node draws its own seeds",
-        );
-        row("attempts", self.attempts as f64, simulated.totals.attempts as f64, "follows from the conflicts");
-        row(
-            "conflicts",
-            self.conflicts as f64,
-            simulated.totals.conflicts as f64,
-            "requests of a round meet by chance, so small numbers differ from run to run; where processes wait for processors \
-             the requests of a round come one after the other and meet less",
-        );
-        let mut percentile = |figures: [&'static str; 2], real: Option<Percentiles>, own: Option<Percentiles>, why| {
-            if let (Some(real), Some(own)) = (real, own) {
-                row(figures[0], real.p50, own.p50, why);
-                row(figures[1], real.p99, own.p99, why);
+        for (figure, real, simulated, why) in [
+            (
+                "reserved",
+                self.reserved,
+                counts.reserved,
+                "the same requests on the same free hosts; samples of hosts differ, since a node draws its own seeds",
+            ),
+            ("attempts", self.attempts, counts.attempts, "follows from the conflicts"),
+            (
+                "conflicts",
+                self.conflicts,
+                counts.conflicts,
+                "requests of a round meet by chance, so small numbers differ from run to run; where processes wait for \
+                 processors the requests of a round come one after the other and meet less",
+            ),
+        ] {
+            row(figure, real as f64, simulated as f64, why);
+        }
+        for (figures, real, simulated, why) in [
+            (
+                ["submit to confirmed, ms, median", "submit to confirmed, ms, 99 %"],
+                self.latency_ms,
+                percentiles(&counts.latency_ms),
+                "all processes share the processors of one machine and wait for each other; the simulation counts the \
+                 network and the disk only",
+            ),
+            (
+                ["change to known everywhere, ms, median", "change to known everywhere, ms, 99 %"],
+                self.gossip_ms,
+                percentiles(&counts.spread_ms),
+                "both begin with the submission of a request that is alone; the real figure includes the pause between two \
+                 looks at every node, and what the nodes wait for processors",
+            ),
+            (
+                ["memory a node, MiB, median", "memory a node, MiB, 99 %"],
+                self.memory_proportional_mib,
+                percentiles(&[memory]),
+                "a process and a connection weigh what was measured once; the rest is worked out",
+            ),
+        ] {
+            if let (Some(real), Some(simulated)) = (real, simulated) {
+                row(figures[0], real.p50, simulated.p50, why);
+                row(figures[1], real.p99, simulated.p99, why);
             }
-        };
-        percentile(
-            ["submit to confirmed, ms, median", "submit to confirmed, ms, 99 %"],
-            self.latency_ms,
-            simulated.latency_ms,
-            "all processes share the processors of one machine and wait for each other; the simulation counts the network \
-             and the disk only",
-        );
-        percentile(
-            ["change to known everywhere, ms, median", "change to known everywhere, ms, 99 %"],
-            self.gossip_ms,
-            simulated.spread_ms,
-            "both begin with the submission of a request that is alone; the real figure includes the pause between two looks \
-             at every node, and what the nodes wait for processors",
-        );
-        let total = simulated.memory.total_mib;
-        let flat = Some(Percentiles { p50: total, p99: total, max: total });
-        percentile(
-            ["memory a node, MiB, median", "memory a node, MiB, 99 %"],
-            self.memory_proportional_mib,
-            flat,
-            "a process and a connection weigh what was measured once; the rest is worked out",
-        );
+        }
         Comparison { rows }
     }
 }
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_result_that_cannot_be_simulated_is_refused() {
-        assert_eq!(read(&result(50, 200, 100)).unwrap().settings(8, None).unwrap().sites, 50);
+        assert!(read(&result(50, 200, 100)).is_ok());
         for (text, expected) in [
             (result(0, 200, 100), "grid.json: nodes: expected 1 to 20000, got 0"),
             (result(5_000_000_000, 200, 100), "nodes: expected 1 to 20000, got 5000000000"),

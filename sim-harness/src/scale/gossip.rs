@@ -1,101 +1,207 @@
-//! Gossip: sites publish their changes as a node does, in batches at its pace; what that costs, and when it arrives.
+//! The gossip of all shards: the members of each topic, how messages spread at present, and what has gone through it.
 //!
-//! Invariant: every message that is published is counted in exactly one epoch of its topic.
+//! Time goes in epochs, each with a mesh of its own. Invariant: every message that is published is counted in exactly one
+//! epoch of its topic, and spreads like one of those that were worked out for it.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
-use broker::{ledger::ScheduleUpdateParts, protocol::ScheduleUpdate};
-use discovery::outbox::advance;
-use rand::RngExt;
+use discovery::wire::bundle::NAME_BYTES;
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    chance::chance,
-    costs,
-    site::Published,
-    world::{Event, World},
+    chance::drawn,
+    counts::Counts,
+    geography::Geography,
+    mesh::{Mesh, NEVER, Passing, Spread},
+    options::{BEGIN, Settings},
+    site::Site,
+    sizes,
+    traffic::{Flow, Kind, Traffic},
 };
 use crate::engine::Moment;
 
-/// Names the draws of when adverts are renewed.
-const ADVERTS: u64 = 0x6164;
+/// How long a mesh is taken to stay as it is, and one spread to stand for the messages of a topic.
+pub const EPOCH: Duration = Duration::from_secs(60);
+/// Spreads of updates worked out for each topic and epoch.
+const SPREADS: u64 = 4;
 
-impl World {
-    /// Draws the mesh of every topic and lets some messages spread in it.
-    pub(super) fn draw_meshes(&mut self) {
-        let (sites, surroundings) = (&self.sites, (&self.settings, &self.earth));
-        for topic in &mut self.topics {
-            let members = topic.subscribers().iter().copied().filter(|site| sites[*site].is_up()).collect();
-            topic.begin_epoch(members, surroundings, &mut self.random, &mut self.counts);
-        }
+/// When the messages of an epoch arrive: microseconds for each spread and member.
+#[derive(Debug)]
+struct Arrivals {
+    members: Vec<usize>,
+    delay_us: Vec<Vec<u32>>,
+}
+
+/// Messages that spread alike.
+#[derive(Debug, Clone, Copy, Default)]
+struct Batch {
+    messages: u64,
+    bytes: u64,
+}
+
+impl Batch {
+    fn add(&mut self, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// The gossip of one shard.
+#[derive(Debug, Default)]
+struct Topic {
+    /// The sites that take part while their nodes run, ascending.
+    subscribers: Vec<usize>,
+    mesh: Mesh,
+    /// How the messages of this epoch spread: updates like one of some, in turn by their names; adverts.
+    spreads: Vec<Spread>,
+    advert_spread: Spread,
+    /// The messages of this epoch.
+    updates: [Batch; SPREADS as usize],
+    adverts: Batch,
+    /// Of every epoch.
+    arrivals: Vec<Arrivals>,
+    /// Updates published in the last epoch, and adverts.
+    last: (u64, u64),
+}
+
+impl Topic {
+    fn messages_per_s(&self) -> u64 {
+        (self.last.0 + self.last.1) / EPOCH.as_secs()
     }
 
-    /// Counts what went through the meshes, and what nodes do at regular times, since the last epoch.
-    pub(super) fn count_epoch(&mut self) {
-        let passed = self.now() - self.counted_until;
-        self.counted_until = self.now();
-        self.count_adverts(passed);
-        for topic in &mut self.topics {
-            topic.end_epoch(&self.settings, passed, &mut self.counts, &mut self.traffic);
-        }
-        self.count_upkeep(passed);
+    /// Of a million messages, how many a node believes and passes on: those of sites that it knows, as far as they are not
+    /// more than it accepts.
+    fn believed_ppm(&self, settings: &Settings) -> u64 {
+        let limits = &settings.limits;
+        let known_ppm = (limits.sites_max as u64 * 1_000_000 / settings.sites_in_reach() as u64).min(1_000_000);
+        let received_per_s = (self.messages_per_s() * settings.subscriptions() as u64).max(1);
+        let accepted_ppm = (u64::from(limits.gossip_in_10_s) * 100_000 / received_per_s).min(1_000_000);
+        known_ppm * accepted_ppm / 1_000_000
     }
 
-    /// Every node renews its advert; that is so regular that it needs no events.
-    fn count_adverts(&mut self, passed: Duration) {
-        let refresh = self.settings.intervals.advert_refresh_among(self.settings.view_sites());
-        let (refresh_us, passed_us) = (refresh.as_micros() as i64, passed.as_micros() as i64);
-        for position in 0..self.sites.len() {
-            let site = &self.sites[position];
-            let phase = chance([self.settings.seed, ADVERTS, position as u64]).random_range(0..refresh_us);
-            let until = self.now().0 + refresh_us - phase;
-            let adverts = until / refresh_us - (until - passed_us) / refresh_us;
-            if site.is_up() {
-                let bytes = costs::gossip_frame_bytes(&self.settings.grid, site.advert_bytes as usize);
-                (0..adverts).for_each(|_| self.topics[site.shard].note_advert(bytes));
+    fn begin_epoch(&mut self, shard: usize, mesh: Mesh, settings: &Settings, earth: &Geography, counts: &mut Counts) {
+        let (bundled, _) = passing(settings, self.last.0, EPOCH);
+        let (believed_ppm, count) = (self.believed_ppm(settings), mesh.members.len());
+        let epoch = self.arrivals.len() as u64;
+        let spread = |number: u64, passing: Passing| {
+            let seed = drawn([settings.run.seed, epoch, shard as u64, number]);
+            let believes = |own: usize| drawn([seed, own as u64]) % 1_000_000 < believed_ppm;
+            mesh.spread(seed as usize % count.max(1), seed, (passing, earth), believes)
+        };
+        self.spreads = (0..SPREADS).map(|number| spread(number, bundled)).collect();
+        self.advert_spread = spread(SPREADS, Passing::Each);
+        for spread in &self.spreads {
+            let arrived = spread.delay_us.iter().filter(|delay| **delay != NEVER);
+            let last = arrived.clone().max().copied().unwrap_or(0);
+            counts.gossip_delay_ms.extend(arrived.map(|delay| f64::from(*delay) / 1000.0).step_by(7));
+            counts.gossip_ms.push(f64::from(last) / 1000.0);
+            counts.gossip_missed_share.part += spread.missed as u64;
+            counts.gossip_missed_share.whole += count as u64;
+        }
+        let delay_us = self.spreads.iter().map(|spread| spread.delay_us.clone()).collect();
+        self.arrivals.push(Arrivals { members: mesh.members.clone(), delay_us });
+        self.mesh = mesh;
+    }
+
+    fn end_epoch(&mut self, settings: &Settings, passed: Duration, counts: &mut Counts, traffic: &mut Traffic) {
+        let frame_bytes = sizes::gossip_frame_bytes(&settings.grid, NAME_BYTES);
+        let (updates, adverts) = (mem::take(&mut self.updates), mem::take(&mut self.adverts));
+        let published = updates.iter().map(|batch| batch.messages).sum();
+        self.last = (published, adverts.messages);
+        counts.gossip_published += published + adverts.messages;
+        let (_, in_bundle) = passing(settings, published, passed);
+        let bundles = updates.iter().map(|batch| {
+            let messages = (batch.messages as f64 / in_bundle).ceil() as u64;
+            Batch { messages, bytes: batch.bytes + messages * frame_bytes }
+        });
+        for (spread, batch) in self.spreads.iter().zip(bundles).chain([(&self.advert_spread, adverts)]) {
+            for (member, share) in self.mesh.members.iter().zip(&spread.shares) {
+                let of = |copies: u32, each: u64| u64::from(copies) * each;
+                let (sent, lost) = (of(share.sent, batch.bytes), of(share.lost, batch.bytes));
+                let (received, messages) = (of(share.received, batch.bytes), of(share.received, batch.messages));
+                traffic.add(Kind::Gossip, *member, Flow { sent, received, lost, messages });
             }
         }
+        let missed = self.spreads.iter().zip(&updates).map(|(spread, batch)| batch.messages * spread.missed as u64);
+        counts.repairs += missed.sum::<u64>();
+    }
+}
+
+/// How nodes bundle when `updates` of their topic came in a time, and how many go with a bundle.
+fn passing(settings: &Settings, updates: u64, passed: Duration) -> (Passing, f64) {
+    Passing::bundled(updates as f64 / passed.as_secs_f64().max(1e-6), settings.intervals.relay)
+}
+
+/// The topics of all shards.
+#[derive(Debug)]
+pub struct Gossip(Vec<Topic>);
+
+impl Gossip {
+    /// Topics without a mesh.
+    pub fn new(sites: &[Site], shards: usize) -> Gossip {
+        let mut topics: Vec<Topic> = (0..shards).map(|_| Topic::default()).collect();
+        for (position, site) in sites.iter().enumerate() {
+            for shard in &site.subscribed {
+                topics[*shard].subscribers.push(position);
+            }
+        }
+        Gossip(topics)
     }
 
-    /// The ledger of a site has changed: it publishes that as soon as the pace allows.
-    pub(super) fn changed(&mut self, site: usize, parts: ScheduleUpdateParts) {
-        let now = self.now();
-        let own = &mut self.sites[site];
-        own.pending.push(ScheduleUpdate { site: own.id.clone(), from: parts.from, changes: parts.changes.clone() });
-        if let Some(life) = own.lives.last_mut() {
-            life.changes.push((now, parts));
-        }
-        if !own.is_publishing {
-            own.is_publishing = true;
-            let heard_per_s: u64 = own.subscribed.iter().map(|shard| self.topics[*shard].messages_per_s()).sum();
-            let (due, run) = (own.pacer.due_when(heard_per_s), own.run);
-            self.at(Moment::of_ms(due.0), Event::Publish { site, run });
+    /// The sites that take part in a shard while their nodes run, ascending.
+    pub fn subscribers(&self, shard: usize) -> &[usize] {
+        &self.0[shard].subscribers
+    }
+
+    /// Until the message called `name`, published in a shard at `at`, reaches a node; none when it never does.
+    pub fn delay(&self, shard: usize, (name, at): (u64, Moment), node: usize) -> Option<Duration> {
+        let all = &self.0[shard].arrivals;
+        let epoch = ((at - BEGIN).as_secs() / EPOCH.as_secs()) as usize;
+        let Arrivals { members, delay_us } = all.get(epoch).or(all.last())?;
+        // A node that has come since the mesh was drawn fares like one of the others.
+        let position =
+            members.binary_search(&node).unwrap_or_else(|_| drawn([name, node as u64]) as usize % members.len().max(1));
+        let delay = delay_us[(name % SPREADS) as usize].get(position).filter(|delay| **delay != NEVER)?;
+        Some(Duration::from_micros(u64::from(*delay)))
+    }
+
+    /// Neighbours of a node in the present mesh of a topic, on average.
+    pub fn degree(&self) -> f64 {
+        self.0.iter().map(|topic| topic.mesh.degree()).sum::<f64>() / self.0.len().max(1) as f64
+    }
+
+    /// Messages a second of these shards in the last epoch.
+    pub fn messages_per_s(&self, shards: &[usize]) -> u64 {
+        shards.iter().map(|shard| self.0[*shard].messages_per_s()).sum()
+    }
+
+    /// The update called `name` is published.
+    pub fn note_update(&mut self, shard: usize, name: u64, bytes: u64) {
+        self.0[shard].updates[(name % SPREADS) as usize].add(bytes);
+    }
+
+    /// An advert is published.
+    pub fn note_advert(&mut self, shard: usize, bytes: u64) {
+        self.0[shard].adverts.add(bytes);
+    }
+
+    /// Draws the meshes of the nodes that run, for a new epoch, and lets some messages spread in them.
+    pub fn begin_epoch(
+        &mut self,
+        sites: &[Site],
+        (settings, earth): (&Settings, &Geography),
+        random: &mut Xoshiro256PlusPlus,
+        counts: &mut Counts,
+    ) {
+        for (shard, topic) in self.0.iter_mut().enumerate() {
+            let members = topic.subscribers.iter().copied().filter(|site| sites[*site].is_up()).collect();
+            let mesh = Mesh::draw(members, &settings.mesh, random);
+            topic.begin_epoch(shard, mesh, settings, earth, counts);
         }
     }
 
-    /// A site publishes what has changed, in one message.
-    pub(super) fn publish_changes(&mut self, site: usize) {
-        let (at, name, clocks) = (self.now(), self.name(), self.clocks());
-        let own = &mut self.sites[site];
-        own.is_publishing = false;
-        let Some((from, changes)) = own.pending.take() else { return };
-        own.pacer.sent(at.millis());
-        if let Some(ledger) = own.ledger() {
-            own.schedules_bytes = costs::schedules_bytes(ledger.snapshot(clocks));
-        }
-        let count = changes.len();
-        let mut update = ScheduleUpdate { site: own.id.clone(), from, changes };
-        let mut bytes = costs::update_bytes(&self.settings.grid, update.clone());
-        if bytes == 0 {
-            // Too large for a message: an empty one shows that something is missing.
-            update = ScheduleUpdate { from: advance(from, count), changes: Vec::new(), ..update };
-            bytes = costs::update_bytes(&self.settings.grid, update.clone());
-        }
-        let is_first_of_run = own.lives.len() > 1 && own.published.last().is_none_or(|last| last.at < own.started());
-        own.published.push(Published { at, name, update });
-        let shard = own.shard;
-        self.topics[shard].note_update(name, costs::bundled_bytes(bytes as usize) as u64);
-        if is_first_of_run {
-            self.everybody_fetches(site);
-        }
+    /// Counts the messages of an epoch that took so long.
+    pub fn end_epoch(&mut self, settings: &Settings, passed: Duration, counts: &mut Counts, traffic: &mut Traffic) {
+        self.0.iter_mut().for_each(|topic| topic.end_epoch(settings, passed, counts, traffic));
     }
 }

@@ -1,4 +1,4 @@
-//! One gossip topic for a while: its members, their neighbours, and how a message spreads.
+//! One gossip topic for a minute: its members, their neighbours, and how a message spreads.
 //!
 //! The mesh is drawn as gossipsub keeps it in rest: every node has at least the wanted number of neighbours, none more
 //! than the most. An advert passes from neighbour to neighbour, each of which sends it on at once to all its
@@ -10,10 +10,11 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
+use libp2p::gossipsub;
 use rand::{RngExt, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{chance::drawn, costs::GossipShape, geography::Geography};
+use super::{chance::drawn, geography::Geography};
 
 /// From the arrival of a message until it is sent on: a signature and a look at the view (measured in real grids).
 const HANDLING_US: u64 = 300;
@@ -57,7 +58,7 @@ impl Passing {
     }
 }
 
-/// Who is in a topic, and who sends to whom.
+/// The members of a topic and their links.
 #[derive(Debug, Default)]
 pub struct Mesh {
     /// The sites, ascending.
@@ -90,19 +91,19 @@ pub struct Spread {
 
 impl Mesh {
     /// Draws the mesh of `members` (ascending).
-    pub fn draw(members: Vec<usize>, shape: &GossipShape, random: &mut Xoshiro256PlusPlus) -> Mesh {
+    pub fn draw(members: Vec<usize>, config: &gossipsub::Config, random: &mut Xoshiro256PlusPlus) -> Mesh {
         let count = members.len();
         let mut neighbours: Vec<Vec<u32>> = vec![Vec::new(); count];
         let mut order: Vec<usize> = (0..count).collect();
         order.shuffle(random);
         for own in order {
             for _ in 0..DRAWS_MAX {
-                if neighbours[own].len() >= shape.mesh || count < 2 {
+                if neighbours[own].len() >= config.mesh_n() || count < 2 {
                     break;
                 }
                 let other = random.random_range(0..count);
                 let is_new = other != own && !neighbours[own].contains(&(other as u32));
-                if is_new && neighbours[other].len() < shape.mesh_max {
+                if is_new && neighbours[other].len() < config.mesh_n_high() {
                     neighbours[own].push(other as u32);
                     neighbours[other].push(own as u32);
                 }
@@ -176,11 +177,11 @@ mod tests {
     use super::*;
     use crate::scale::geography::NetworkKind;
 
-    fn shape() -> GossipShape {
-        crate::scale::costs::gossip_shape(&discovery::GridId::new("test").unwrap()).unwrap()
+    fn config() -> gossipsub::Config {
+        discovery::gossip_config(&discovery::GridId::new("test").unwrap()).unwrap()
     }
 
-    /// Whom a message can reach at all, by a plain search.
+    /// Members that a message can reach at all, by a plain search.
     fn reachable(mesh: &Mesh, source: usize, believes: &dyn Fn(usize) -> bool) -> Vec<bool> {
         let mut seen = vec![false; mesh.members.len()];
         let mut queue = VecDeque::from([source]);
@@ -204,7 +205,7 @@ mod tests {
             count in 1_usize..80, seed in 0_u64..1000, waits_ppm in 0_u64..1_000_000, doubters in 1_u64..5
         ) {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-            let mesh = Mesh::draw((0..count).collect(), &shape(), &mut random);
+            let mesh = Mesh::draw((0..count).collect(), &config(), &mut random);
             let earth = Geography::new(NetworkKind::Wan, seed, count, 100_000);
             let believes = |own: usize| !drawn([seed, own as u64]).is_multiple_of(doubters + 1);
             let bundled = Passing::Bundled { waits_ppm, interval_us: 100_000 };
@@ -216,17 +217,17 @@ mod tests {
                 let got: Vec<bool> = spread.delay_us.iter().map(|delay| *delay != NEVER).collect();
                 prop_assert_eq!(&got, &reached);
             }
-            prop_assert!(mesh.neighbours.iter().all(|neighbours| neighbours.len() <= shape().mesh_max));
+            prop_assert!(mesh.neighbours.iter().all(|neighbours| neighbours.len() <= config().mesh_n_high()));
             let delays = spreads[0].delay_us.iter().zip(&spreads[1].delay_us);
             prop_assert!(delays.clone().all(|(at_once, later)| at_once <= later), "a wait makes nothing earlier");
         }
     }
 
     #[test]
-    fn everybody_hears_of_it_within_a_second_and_gets_a_handful_of_copies() {
+    fn every_node_is_reached_within_a_second_and_gets_a_handful_of_copies() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
-        let mesh = Mesh::draw((0..1000).collect(), &shape(), &mut random);
-        let wanted = shape().mesh as f64;
+        let mesh = Mesh::draw((0..1000).collect(), &config(), &mut random);
+        let wanted = config().mesh_n() as f64;
         assert!((wanted..1.5 * wanted).contains(&mesh.degree()), "{}", mesh.degree());
         let earth = Geography::new(NetworkKind::Wan, 5, 1000, 0);
         let spread = mesh.spread(17, 1, (Passing::Each, &earth), |_| true);
@@ -234,6 +235,14 @@ mod tests {
         assert!(spread.delay_us.iter().all(|delay| *delay < 1_000_000));
         let copies = spread.shares.iter().map(|share| share.received).sum::<u32>() as f64 / 1000.0;
         assert!((0.5 * wanted..1.5 * wanted).contains(&copies), "{copies}");
+    }
+
+    /// Nothing is sent or announced to neighbours outside the mesh: this model has no such messages.
+    #[test]
+    fn a_node_sends_within_the_mesh_only() {
+        let config = config();
+        assert_eq!((config.gossip_lazy(), config.gossip_factor(), config.history_gossip()), (0, 0.0, 0));
+        assert!(!config.flood_publish() && config.mesh_n() < config.mesh_n_high());
     }
 
     #[test]

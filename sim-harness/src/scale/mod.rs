@@ -6,31 +6,27 @@
 //!
 //! Invariant: the same flags give the same figures, wall times excepted.
 
-pub mod args;
-mod belief;
 mod chance;
-mod churn;
 mod compare;
-mod costs;
 mod counts;
+mod estimate;
+mod event;
 mod figures;
 mod geography;
 mod gossip;
-mod memory;
+mod grid;
+mod history;
 mod mesh;
-mod nodes;
+pub mod options;
 mod report;
-mod requests;
 mod rounds;
 mod search;
-mod settings;
-mod setup;
 mod site;
+mod sizes;
 #[cfg(test)]
 mod tests;
-mod topic;
 mod traffic;
-mod upkeep;
+mod views;
 mod world;
 
 use std::{process::ExitCode, time::Instant};
@@ -38,10 +34,11 @@ use std::{process::ExitCode, time::Instant};
 use anyhow::Context as _;
 
 use self::{
-    args::ScaleArgs,
     compare::RealGrid,
     figures::Figures,
-    settings::{Pace, Settings},
+    options::{ScaleArgs, Settings},
+    report::Report,
+    world::World,
 };
 use crate::{error::BadUsage, print::OutputForm, progress::Progress, report::check_places};
 
@@ -53,55 +50,28 @@ pub fn run(args: &ScaleArgs) -> anyhow::Result<ExitCode> {
     check_places(&args.html).map_err(BadUsage::new)?;
     let real = args.compare.as_deref().map(RealGrid::read).transpose()?;
     let plans = match &real {
-        Some(real) => vec![real.settings(args.entry_points, args.gossip)?],
-        None => plans(args)?,
+        Some(real) => vec![real.settings(args)?],
+        None => args.plans()?,
     };
     let progress = Progress::new("thousandths of the virtual time", 1000);
     let mut runs = Vec::with_capacity(plans.len());
     for settings in plans {
         let Settings { sites, shards, .. } = settings;
         progress.begin(&format!("{sites} sites, shards: {shards}; thousandths of the virtual time"), 1000);
-        runs.push(simulate(settings, |passed| progress.at(passed))?);
+        let begun = Instant::now();
+        let mut world = World::new(settings)?;
+        world.run(|passed| progress.at(passed));
+        runs.push(Figures::new(&world.grid, begun.elapsed().as_secs_f64()));
     }
     progress.end();
     let comparison = real.as_ref().zip(runs.first()).map(|(real, figures)| real.compare(figures));
+    let report = Report::new(&runs, comparison.as_ref());
     if let Some(path) = &args.html {
-        report::page(&runs, comparison.as_ref()).write(path).with_context(|| BadUsage::new(path.display()))?;
+        report.page().write(path).with_context(|| BadUsage::new(path.display()))?;
     }
-    let text = report::for_people(&runs, comparison.as_ref());
     if args.output == OutputForm::Json {
-        eprint!("{text}");
+        eprint!("{}", report.text());
     }
-    args.output.print(|| text, &report::Document::new(&runs, comparison.as_ref()))?;
+    args.output.print(|| report.text(), &report)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// One run for each size and number of shards, the small ones first.
-fn plans(args: &ScaleArgs) -> anyhow::Result<Vec<Settings>> {
-    let mut plans = Vec::new();
-    for sites in &args.sites {
-        for shards in &args.shards {
-            let mut settings = Settings::new(*sites, sites * args.hosts_per_site)?;
-            settings.shards = *shards;
-            settings.view_hosts = args.view_hosts;
-            settings.duration = args.duration;
-            settings.seed = args.seed;
-            settings.pace = Pace::Open { per_second: args.rate * *sites as f64 / 3_600.0 };
-            settings.hosts_per_request = args.hosts_per_request;
-            settings.network = args.network;
-            settings.loss_ppm = args.loss;
-            settings.disk = args.disk;
-            settings.churn_percent = args.churn;
-            settings.intervals.gossip = args.gossip.unwrap_or(settings.intervals.gossip);
-            plans.push(settings);
-        }
-    }
-    Ok(plans)
-}
-
-fn simulate(settings: Settings, at: impl FnMut(u64)) -> anyhow::Result<Figures> {
-    let begun = Instant::now();
-    let mut world = setup::world(settings)?;
-    world.run(at);
-    Ok(world.figures(begun.elapsed().as_secs_f64()))
 }

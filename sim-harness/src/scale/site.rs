@@ -1,47 +1,41 @@
-//! One simulated site: its real state machines, what it has published, and what its node remembers besides.
+//! One simulated site: its hosts and shards, the product's state machines while its node runs, and what the node remembers.
 //!
-//! Invariant: [`Life::changes`] are all changes of the ledger in one run of the node, so the schedules at any past moment
-//! can be worked out; a [`Published`] went out as one gossip message.
+//! Hosts and requests are those of the generator that the real grid uses too, so the two can be compared. Invariant: the
+//! hosts of a site, its name and its shards depend on the seed and its position only; a node that starts again has what was
+//! on its disk, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     host::Host,
     ids::{RequestId, SiteId},
-    ledger::ScheduleUpdateParts,
-    negotiation::{Negotiation, Purpose},
-    protocol::{Advert, AttemptId, ChangeKind, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    ledger::{LedgerLimits, ScheduleUpdateParts},
+    negotiation::{FoundHost, Negotiation, NegotiationSettings},
+    protocol::{Advert, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
+    trust::testing,
 };
-use discovery::outbox::{Pacer, PendingChanges};
+use discovery::{
+    GridId, Multiaddr,
+    identity::{peer_of_key, site_of_peer},
+    index,
+    outbox::{Pacer, PendingChanges, advance},
+    wire::{Payload, WireAnswer, WireSchedules, bundle::bundled_bytes},
+};
 
-use crate::engine::{Disk, Machines, Moment, SiteLedger};
+use super::{
+    chance::drawn,
+    event::Asker,
+    history::{History, Published},
+    options::{BEGIN, Settings, clocks},
+    sizes::{self, SOME_TIME_MS},
+};
+use crate::engine::{Disk, Machines, Moment, Setup, SiteLedger};
 
-/// One run of a site's node.
-#[derive(Debug)]
-pub struct Life {
-    /// When it began.
-    pub started: Moment,
-    /// When it ended.
-    pub stopped: Option<Moment>,
-    /// The site had taken its leave before, so the others know nothing of it any more.
-    pub is_introduced: bool,
-    /// The schedules at the beginning.
-    pub base: ScheduleSnapshot,
-    /// Changes of the ledger with their times.
-    pub changes: Vec<(Moment, ScheduleUpdateParts)>,
-}
-
-/// One gossip message with schedule changes.
-#[derive(Debug)]
-pub struct Published {
-    /// When it went out.
-    pub at: Moment,
-    /// Its name.
-    pub name: u64,
-    /// What it says.
-    pub update: ScheduleUpdate,
-}
+/// Keys of sites begin here, after those of users.
+const FIRST_SITE_KEY: u64 = 1_000_000;
+/// Names the draws of the shards that nodes take part in.
+const SHARDS: u64 = 0x7368;
 
 /// Schedules of another site that were confirmed directly.
 #[derive(Debug, Clone, Copy)]
@@ -52,63 +46,129 @@ pub struct Touch {
     pub as_of: Moment,
 }
 
-/// The sender of a question to a ledger, which is to get the answer.
-#[derive(Debug, Clone)]
-pub enum Asker {
-    /// The coordinator of a request, which waits `until` then, and has `planned` on that version of the schedules.
-    Coordinator { request: usize, attempt: u32, purpose: Purpose, until: Moment, planned: Option<LedgerVersion> },
-    /// Another participant, which asks for the outcome of an attempt in a round of its ledger's questions.
-    Participant { from: usize, attempt: AttemptId, round: u32 },
-}
-
-/// See the module's documentation.
-#[derive(Debug)]
-pub struct Site {
-    /// Its name.
-    pub id: SiteId,
-    /// Its hosts, with nothing of their owner on them.
-    pub hosts: Vec<(Host, Schedule)>,
-    /// What it says of itself.
-    pub advert: Advert,
-    /// The size of that in its envelope.
-    pub advert_bytes: u64,
-    /// The size of its schedules on the wire, when it last published a change.
-    pub schedules_bytes: u64,
-    /// The shard that its gossip belongs to.
-    pub shard: usize,
-    /// The shards that its node takes part in.
-    pub subscribed: Vec<usize>,
-    /// The real ledger and negotiations, while the node runs.
-    pub machines: Option<Machines<Asker>>,
-    /// What survives the end of the node.
-    pub disk: Disk,
-    /// Counts starts: what was under way before the last one does not happen.
-    pub run: u64,
-    /// The site has said that it leaves.
-    pub has_left: bool,
-    /// All runs, the present one last.
-    pub lives: Vec<Life>,
-    /// All gossip messages with changes.
-    pub published: Vec<Published>,
-    /// Changes that wait to be published.
-    pub pending: PendingChanges,
-    /// When they may be.
-    pub pacer: Pacer,
-    /// Whether that is planned.
-    pub is_publishing: bool,
-    /// Until when the disk is busy.
-    pub disk_free_at: Moment,
+/// What a node remembers of others until it stops, by site.
+#[derive(Debug, Default)]
+pub struct Memory {
     /// Until when sites that did not answer are left out.
     pub silent: BTreeMap<usize, Moment>,
     /// Sites whose schedules are being fetched because a change was missed.
     pub wanted: BTreeSet<usize>,
     /// What other sites have answered directly.
     pub touched: BTreeMap<usize, Touch>,
-    /// When this node last exchanged a direct message with another.
+    /// When the last direct message went to another or came from it.
     pub contacted: BTreeMap<usize, Moment>,
 }
 
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Site {
+    pub id: SiteId,
+    /// With nothing of their owner on them.
+    pub hosts: Vec<(Host, Schedule)>,
+    pub advert: Advert,
+    /// The size of the advert in its envelope.
+    pub advert_bytes: u64,
+    /// The size of its schedules on the wire, when it last published a change.
+    pub schedules_bytes: u64,
+    /// The shard that its gossip belongs to.
+    pub shard: usize,
+    /// The shards that its node takes part in, ascending.
+    pub subscribed: Vec<usize>,
+    /// The ledger and the negotiations, while the node runs.
+    pub machines: Option<Machines<Asker>>,
+    pub disk: Disk,
+    /// Until when the disk is busy.
+    pub disk_free_at: Moment,
+    /// Counts starts: what was under way before the last one does not happen.
+    pub run: u64,
+    /// The site has said that it leaves.
+    pub has_left: bool,
+    pub history: History,
+    pub memory: Memory,
+    /// Changes that wait to be published.
+    pending: PendingChanges,
+    pacer: Pacer,
+    is_publishing: bool,
+}
+
 impl Site {
+    /// The site at this position; its node runs.
+    pub fn new(settings: &Settings, position: usize, hosts: Vec<(Host, Schedule)>) -> Site {
+        let key = testing::public(FIRST_SITE_KEY + position as u64);
+        let id = peer_of_key(key.as_bytes())
+            .and_then(|peer| site_of_peer(&peer))
+            .expect("the public half of a signing key is a key, and its peer id a short text");
+        let time_to_live = settings.advert_time_to_live();
+        let addresses = addresses(position);
+        let advert = Advert {
+            site: id.clone(),
+            name: format!("site-{position:05}"),
+            sequence: SOME_TIME_MS,
+            time_to_live_s: u32::try_from(time_to_live.as_secs()).unwrap_or(u32::MAX),
+            contact: None,
+            hosts: hosts.iter().map(|(host, _)| host.clone()).collect(),
+            addresses: addresses.iter().map(|address| format!("{address}/p2p/{id}")).collect(),
+        };
+        let payload = Payload::Advert(advert.clone());
+        let shard = usize::from(index::head_of(&id)) % settings.shards;
+        let gossip_interval = (Moment::default() + settings.intervals.gossip).millis();
+        let mut site = Site {
+            advert_bytes: sizes::envelope_bytes(&settings.grid, payload, (Moment::default() + time_to_live).millis()),
+            advert,
+            schedules_bytes: 0,
+            shard,
+            subscribed: subscriptions(settings, position, shard),
+            hosts,
+            machines: None,
+            disk: Disk::default(),
+            disk_free_at: BEGIN,
+            run: 0,
+            has_left: false,
+            history: History::default(),
+            memory: Memory::default(),
+            pending: PendingChanges::new(settings.limits.changes_pending_max),
+            pacer: Pacer::new(gossip_interval, settings.limits.gossip_budget_per_s),
+            is_publishing: false,
+            id,
+        };
+        site.start(settings.run.seed, BEGIN);
+        site
+    }
+
+    /// Starts the node with what is on its disk.
+    pub fn start(&mut self, seed: u64, at: Moment) {
+        self.disk.incarnation = at.ms();
+        self.disk_free_at = at;
+        let setup = Setup {
+            site: self.id.clone(),
+            hosts: self.hosts.clone(),
+            gate: testing::open_gate(),
+            limits: LedgerLimits::default(),
+            negotiation: NegotiationSettings::default(),
+            book_fault: None,
+        };
+        let reservations = self.disk.reservations.values().cloned().collect();
+        let seed_of = |place| drawn([seed, at.0 as u64, place]);
+        let (machines, misfits) = Machines::open(setup, &self.disk, reservations, true, seed_of, clocks(at));
+        debug_assert!(misfits.is_empty(), "the hosts of a site stay as they are");
+        let base = machines.ledger.snapshot(clocks(at));
+        self.machines = Some(machines);
+        self.measure_schedules(at);
+        self.history.start(at, self.has_left, base);
+        self.has_left = false;
+    }
+
+    /// Stops the node; in order when the site `leaves`.
+    pub fn stop(&mut self, at: Moment, leaves: bool) {
+        self.machines = None;
+        self.run += 1;
+        self.has_left = leaves;
+        self.history.stop(at);
+        self.memory = Memory::default();
+        self.is_publishing = false;
+        self.pending.take();
+    }
+
     /// Whether the node runs.
     pub fn is_up(&self) -> bool {
         self.machines.is_some()
@@ -124,52 +184,65 @@ impl Site {
         self.machines.as_ref()?.negotiations.get(id)
     }
 
-    /// When the node last began to run.
-    pub fn started(&self) -> Moment {
-        self.lives.last().map_or(Moment::default(), |life| life.started)
+    /// A host with its schedule in a snapshot of this site's ledger.
+    pub fn found_host(&self, host: usize, snapshot: &ScheduleSnapshot) -> FoundHost {
+        let host = self.hosts[host].0.clone();
+        let schedule = snapshot.hosts.iter().find(|(of, _)| *of == host.id).map(|(_, schedule)| schedule.clone());
+        let (site, schedule) = (self.id.clone(), schedule.unwrap_or_default());
+        FoundHost { site, host, schedule, version: snapshot.version }
     }
 
-    /// The run of the node at `at`, or the last one before it.
-    pub fn life_at(&self, at: Moment) -> Option<&Life> {
-        self.lives.iter().rev().find(|life| life.started <= at).or(self.lives.first())
+    /// The ledger has changed. Returns when the site publishes that, unless it is going to publish anyway.
+    pub fn change(&mut self, at: Moment, parts: ScheduleUpdateParts, received_per_s: u64) -> Option<Moment> {
+        let update = ScheduleUpdate { site: self.id.clone(), from: parts.from, changes: parts.changes.clone() };
+        self.pending.push(update);
+        self.history.change(at, parts);
+        let is_planned = std::mem::replace(&mut self.is_publishing, true);
+        (!is_planned).then(|| Moment::of_ms(self.pacer.due_when(received_per_s).0))
     }
 
-    /// Whether the node ran at `at`.
-    pub fn was_up(&self, at: Moment) -> bool {
-        self.life_at(at).is_some_and(|life| life.started <= at && life.stopped.is_none_or(|stopped| stopped > at))
-    }
-
-    /// The schedules of the ledger at `at`.
-    pub fn snapshot_at(&self, at: Moment) -> Option<ScheduleSnapshot> {
-        let life = self.life_at(at)?;
-        let mut version = life.base.version;
-        let mut hosts: BTreeMap<_, _> = life.base.hosts.iter().cloned().collect();
-        for (_, parts) in life.changes.iter().take_while(|(changed, _)| *changed <= at) {
-            for change in &parts.changes {
-                let schedule: &mut Schedule = hosts.entry(change.host.clone()).or_default();
-                match change.kind {
-                    ChangeKind::Added => schedule.add(change.window, &change.amounts),
-                    ChangeKind::Removed => {
-                        let removed = schedule.remove(change.window, &change.amounts);
-                        debug_assert!(removed.is_ok(), "a ledger removes what it has added before");
-                    }
-                }
-                version.change += 1;
-            }
+    /// Publishes what has changed in one message called `name`. Returns its size in a bundle, and whether it is the first
+    /// since the node started again.
+    pub fn publish(&mut self, grid: &GridId, at: Moment, name: u64) -> Option<(u64, bool)> {
+        self.is_publishing = false;
+        let (from, changes) = self.pending.take()?;
+        self.pacer.sent(at.millis());
+        self.measure_schedules(at);
+        let count = changes.len();
+        let mut update = ScheduleUpdate { site: self.id.clone(), from, changes };
+        let mut bytes = sizes::update_bytes(grid, update.clone());
+        if bytes == 0 {
+            // Too large for a message: an empty one shows that something is missing.
+            update = ScheduleUpdate { from: advance(from, count), changes: Vec::new(), ..update };
+            bytes = sizes::update_bytes(grid, update.clone());
         }
-        Some(ScheduleSnapshot { site: self.id.clone(), version, hosts: hosts.into_iter().collect() })
+        let is_first = self.history.publish(Published { at, name, update });
+        Some((bundled_bytes(bytes as usize) as u64, is_first))
     }
 
-    /// When the ledger went beyond `version`; none while it has not.
-    pub fn went_beyond(&self, version: LedgerVersion) -> Option<Moment> {
-        let later = self.lives.iter().find(|life| life.base.version > version).map(|life| life.started);
-        let same = self.lives.iter().find(|life| life.base.version.incarnation == version.incarnation);
-        let changed = same.and_then(|life| {
-            let beyond = |(_, parts): &&(Moment, ScheduleUpdateParts)| {
-                parts.from.change + parts.changes.len() as u64 > version.change
-            };
-            life.changes.iter().find(beyond).map(|(at, _)| *at)
-        });
-        changed.or(later)
+    fn measure_schedules(&mut self, at: Moment) {
+        if let Some(ledger) = self.ledger() {
+            let schedules = WireSchedules::from_snapshot(ledger.snapshot(clocks(at)));
+            self.schedules_bytes = sizes::direct_bytes(&WireAnswer::Schedules(schedules.into()));
+        }
     }
+}
+
+/// Addresses that a node listens on: TCP and QUIC.
+pub fn addresses(position: usize) -> [Multiaddr; 2] {
+    let (high, low) = (position / 250 % 250, position % 250 + 1);
+    ["tcp/7420", "udp/7420/quic-v1"].map(|port| {
+        let address = format!("/ip4/198.18.{high}.{low}/{port}");
+        address.parse().expect("all numbers are below 256")
+    })
+}
+
+/// The shards that a node takes part in: its own, so that it can publish, and others by chance, ascending.
+fn subscriptions(settings: &Settings, position: usize, own: usize) -> Vec<usize> {
+    let mut others: Vec<usize> = (0..settings.shards).filter(|shard| *shard != own).collect();
+    others.sort_by_key(|shard| drawn([settings.run.seed, SHARDS, position as u64, *shard as u64]));
+    others.truncate(settings.subscriptions() - 1);
+    others.push(own);
+    others.sort_unstable();
+    others
 }

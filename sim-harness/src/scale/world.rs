@@ -1,320 +1,619 @@
-//! The simulated grid: one queue of events in virtual time, everything in it drawn from one seed.
+//! A simulated grid and its users: the product's state machines in it, and the requests, from their submission on.
 //!
 //! The core of the product runs here as it is: a real ledger for each site, a real negotiation with its planner for each
-//! request, real views for what a coordinator plans on. The network, the disk and libp2p are models.
-//! Invariant: the same settings give the same run, event for event; no clock is read.
+//! request, real views for what a coordinator plans on. A disk is modelled by delays: a record counts as written at once, and
+//! what its machine lets out behind it leaves when the disk is done.
+//! Invariant: no answer leaves before the changes in front of it are on disk, and users learn an outcome when it is on the
+//! disk of their entry point; a node that comes back has what was on its disk, and nothing else.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
     time::Duration,
 };
 
+use anyhow::Context as _;
 use broker::{
-    ids::SiteId,
-    protocol::{LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
+    ids::{RequestId, SiteId},
+    ledger::{self, ReplyToken, ScheduleUpdateParts},
+    negotiation::{self, Found, Negotiation, NegotiationSettings, Outcome, Output, Purpose, RequestRecord, Stage},
+    plan::Plan,
+    protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
     request::Request,
-    time::{Now, Time},
+    time::{Millis, Now, Span},
+    trust::testing,
+};
+use discovery::{
+    config::{SCHEDULE_AGE_MAX, SCHEDULE_AGE_MAX_AFTER_CONFLICT, SILENCE_REMEMBERED},
+    dht::find::{FETCH_TIMEOUT, SILENT_FOR},
 };
 use rand::RngExt;
-use rand_distr::{Distribution, Exp};
-use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
-    chance::{drawn, pair},
-    counts::Counts,
-    geography::Geography,
-    requests::Submitted,
-    rounds::{Change, Rounds},
-    settings::{BEGIN, HOUR, Pace, Settings},
-    site::{Asker, Site},
-    topic::{EPOCH, Topic},
-    traffic::{Kind, Traffic},
+    chance::drawn,
+    event::{Asker, Body, Change, Event, Message, Wish},
+    grid::Grid,
+    options::{BEGIN, HOUR, Pace, Settings},
+    rounds::Rounds,
+    search::Search,
+    site::Site,
 };
-use crate::engine::{EventQueue, Medium, Moment};
+use crate::{
+    engine::{Actor, Disk, Machines, Medium, Moment, Write},
+    error::BadUsage,
+    generate::{self, Kind},
+    grid::load::{rounds::SPREADS_MAX, workload::deal},
+    shift::shifted_request,
+};
 
-/// The content of a message between two nodes.
+/// Requests drawn; a longer run begins again with the first.
+const POOL: usize = 2_048;
+/// Users, each with a key.
+const USERS: u64 = 100;
+/// Names the draws of the seeds of negotiations.
+const NEGOTIATIONS: u64 = 0x7265;
+/// How long a crashed node is away, in seconds.
+const CRASHED_S: Range<u64> = 5..180;
+/// How long a site that has left is away, in seconds.
+const LEFT_S: Range<u64> = 60..1_200;
+/// From one look at whether a site has published its change to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// A change that is not published for so long is not waited for.
+const PUBLISHED_WITHIN: Duration = Duration::from_secs(60);
+
+/// One request.
 #[derive(Debug)]
-pub enum Body {
-    /// A question of a coordinator or of another participant.
-    Ask { asker: Asker, request: SiteRequest },
-    /// Its answer.
-    Answer { asker: Asker, answer: SiteAnswer },
-    /// The question for all schedules, unless they are still those of the version that is known.
-    Fetch { wish: Wish, known: Option<LedgerVersion> },
-    /// All schedules, as they were at a moment.
-    Schedules { wish: Wish, as_of: Moment, snapshot: Box<ScheduleSnapshot> },
+pub struct Submitted {
+    pub id: RequestId,
+    /// The node that it was submitted to.
+    pub entry: usize,
+    /// When it was submitted.
+    pub at: Moment,
+    /// Phase I under way.
+    search: Option<Search>,
+    /// The versions of the schedules that the last plan rested on, by site.
+    planned: BTreeMap<usize, LedgerVersion>,
+    /// Its outcome was reported, or will be as soon as it is on disk.
+    is_settled: bool,
+    /// When its last record is on disk.
+    free_at: Moment,
 }
 
-/// Why schedules are fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    /// A request is to be planned on them; a search has a name.
-    Search { request: usize, search: u64 },
-    /// A change was missed.
-    Repair,
+/// The number of the request with this name.
+fn number_of(id: &RequestId) -> Option<usize> {
+    id.as_str().strip_prefix('r')?.parse().ok()
 }
 
-/// One message on its way: from a run of a node to a node.
-#[derive(Debug)]
-pub struct Message {
-    from: (usize, u64),
-    to: usize,
-    bytes: u64,
-    kind: Kind,
-    body: Body,
-}
-
-/// Something that is going to happen.
-#[derive(Debug)]
-pub enum Event {
-    /// A message arrives.
-    Arrival(Box<Message>),
-    /// The time for an answer is over.
-    Unanswered { asker: Asker, site: usize },
-    /// A node's timer.
-    Wake { site: usize, run: u64 },
-    /// A site may publish its changes.
-    Publish { site: usize, run: u64 },
-    /// A change was missed: its site is asked.
-    Repair { node: usize, run: u64, site: usize },
-    /// The time for a round of a search is over.
-    SearchOver { request: usize, search: u64 },
-    /// A user submits a request.
-    Submit { number: usize },
-    /// The outcome of a request is on disk, and reported to its user.
-    Settled { request: usize },
-    /// From time to time: has this change been published?
-    Look { change: Change },
-    /// A user cancels a reservation.
-    Cancel { request: usize },
-    /// A node stops.
-    Stop,
-    /// A node starts again.
-    Start { site: usize },
-    /// Meshes are drawn anew, and what went through the old ones is counted.
-    Epoch,
+fn is_settled(negotiation: &Negotiation) -> bool {
+    matches!(negotiation.stage(), Stage::Reserved(_) | Stage::Degraded { .. } | Stage::Closed { .. })
 }
 
 /// See the module's documentation.
+#[derive(Debug)]
 pub struct World {
-    pub(super) settings: Settings,
-    pub(super) random: Xoshiro256PlusPlus,
-    queue: EventQueue<Event>,
-    last_name: u64,
-    pub(super) sites: Vec<Site>,
-    pub(super) index: BTreeMap<SiteId, usize>,
-    /// All hosts by shard: site, and position among its hosts.
-    pub(super) hosts_by_shard: Vec<Vec<(usize, usize)>>,
-    pub(super) earth: Geography,
-    pub(super) topics: Vec<Topic>,
-    pub(super) pool: Vec<Request>,
-    pub(super) requests: Vec<Submitted>,
+    pub grid: Grid,
+    /// Requests are drawn from here, again and again.
+    pool: Vec<Request>,
+    pub requests: Vec<Submitted>,
     /// Requests whose reservations are not cancelled, oldest first.
-    pub(super) reserved: VecDeque<usize>,
-    pub(super) rounds: Rounds,
-    pub(super) traffic: Traffic,
-    /// Until when regular traffic has been counted.
-    pub(super) counted_until: Moment,
-    pub(super) counts: Counts,
+    reserved: VecDeque<usize>,
+    rounds: Rounds,
 }
 
 impl World {
-    /// A grid whose nodes all run and know each other. Requests are drawn from `pool`, again and again.
-    pub fn new(settings: Settings, sites: Vec<Site>, pool: Vec<Request>) -> World {
-        let index = sites.iter().enumerate().map(|(position, site)| (site.id.clone(), position)).collect();
-        let mut hosts_by_shard = vec![Vec::new(); settings.shards];
-        for (position, site) in sites.iter().enumerate() {
-            hosts_by_shard[site.shard].extend((0..site.hosts.len()).map(|host| (position, host)));
-        }
-        let mut world = World {
-            random: Xoshiro256PlusPlus::seed_from_u64(settings.seed),
-            queue: EventQueue::new(BEGIN),
-            last_name: 0,
-            index,
-            hosts_by_shard,
-            earth: Geography::new(settings.network, settings.seed, sites.len(), settings.loss_ppm),
-            topics: Topic::all(&sites, settings.shards),
-            pool,
-            requests: Vec::new(),
-            reserved: VecDeque::new(),
-            rounds: Rounds::default(),
-            traffic: Traffic::new(sites.len()),
-            counted_until: BEGIN,
-            counts: Counts::default(),
-            sites,
-            settings,
+    /// The grid of a run at rest, before its first event.
+    ///
+    /// # Errors
+    /// [`BadUsage`] when no request can be drawn.
+    pub fn new(settings: Settings) -> anyhow::Result<World> {
+        let (seed, pace) = (settings.run.seed, settings.pace);
+        let snapshot = generate::free_grid(seed, settings.hosts);
+        let pool = generate::requests(seed, settings.run.hosts_per_request, POOL, Kind::Collective, &snapshot)
+            .context(BadUsage::new("--hosts-per-request"))?;
+        let dealt = deal(snapshot, settings.sites).into_iter().enumerate();
+        let sites = dealt.map(|(position, dealt)| {
+            let hosts = dealt.hosts.into_iter().map(|entry| (entry.host, entry.schedule)).collect();
+            Site::new(&settings, position, hosts)
+        });
+        let sites: Vec<Site> = sites.collect();
+        let rounds = match pace {
+            Pace::Open { .. } => Rounds::default(),
+            Pace::Rounds { at_once, requests } => Rounds::new(requests, at_once, sites.len(), seed),
         };
-        world.begin();
-        world
-    }
-
-    fn begin(&mut self) {
-        self.draw_meshes();
-        self.at(BEGIN + EPOCH, Event::Epoch);
-        match self.settings.pace {
-            Pace::Open { .. } => self.plan_submission(0),
-            Pace::Rounds { at_once, requests } => {
-                self.rounds = Rounds::new(requests, at_once, self.sites.len(), self.settings.seed);
-                self.begin_round(BEGIN + Duration::from_secs(1));
-            }
-        }
-        self.plan_stop();
+        let grid = Grid::new(settings, sites);
+        let mut world = World { grid, pool, requests: Vec::new(), reserved: VecDeque::new(), rounds };
+        world.plan_submission(0);
+        world.begin_round(BEGIN + Duration::from_secs(1));
+        world.plan_stop();
+        Ok(world)
     }
 
     /// Lets everything happen; now and then calls `at` with the thousandths of virtual time that have passed.
     pub fn run(&mut self, mut at: impl FnMut(u64)) {
         let mut reported = 0;
-        while let Some(event) = self.queue.next_until(BEGIN + self.settings.duration) {
-            self.counts.totals.events += 1;
+        while let Some(event) = self.grid.next() {
             self.happen(event);
-            let passed = (self.now() - BEGIN).as_secs_f64() / self.settings.duration.as_secs_f64();
+            let passed = (self.now() - BEGIN).as_secs_f64() / self.grid.settings.run.duration.as_secs_f64();
             let thousandths = (passed * 1000.0) as u64;
             if thousandths > reported {
                 reported = thousandths;
                 at(thousandths);
             }
-            if matches!(self.settings.pace, Pace::Rounds { .. }) && self.rounds.is_over() {
+            if matches!(self.grid.settings.pace, Pace::Rounds { .. }) && self.rounds.is_over() {
                 break;
             }
         }
-        self.count_epoch();
+        self.grid.end_epoch();
     }
 
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrival(message) => self.arrive(*message),
             Event::Unanswered { asker, site } => self.give_up(&asker, site),
-            Event::Wake { site, run } if self.sites[site].run == run => self.wake(site),
-            Event::Publish { site, run } if self.sites[site].run == run => self.publish_changes(site),
-            Event::Repair { node, run, site } if self.sites[node].run == run => self.repair(node, site),
-            Event::Wake { .. } | Event::Publish { .. } | Event::Repair { .. } => {}
+            Event::Wake { site } => self.wake(site),
+            Event::Publish { site } => self.grid.publish(site),
+            Event::Repair { node, site } => self.grid.repair(node, site),
             Event::SearchOver { request, search } => self.end_search_round(request, search),
             Event::Submit { number } => self.submit(number),
             Event::Settled { request } => self.report_to_user(request),
             Event::Look { change } => self.look_for(change),
-            Event::Cancel { request } => self.cancel(request),
+            Event::Cancel { request } => self.feed(request, negotiation::Event::Cancel),
             Event::Stop => self.stop_some_site(),
             Event::Start { site } => self.start(site),
             Event::Epoch => {
-                self.count_epoch();
-                self.draw_meshes();
-                self.after(EPOCH, Event::Epoch);
+                self.grid.end_epoch();
+                self.grid.begin_epoch();
             }
         }
-    }
-
-    /// Plans an event.
-    pub(super) fn at(&mut self, at: Moment, event: Event) {
-        self.queue.plan(at, event);
-    }
-
-    /// Plans an event for some time from now.
-    pub(super) fn after(&mut self, length: Duration, event: Event) {
-        self.at(self.now() + length, event);
-    }
-
-    /// Virtual time.
-    pub(super) fn now(&self) -> Moment {
-        self.queue.now()
-    }
-
-    /// What all clocks show; nobody's is wrong here.
-    pub(super) fn clocks(&self) -> Now {
-        clocks(self.now())
-    }
-
-    /// A name that nothing else has.
-    pub(super) fn name(&mut self) -> u64 {
-        self.last_name += 1;
-        self.last_name
-    }
-
-    /// The gap to the next of events that come by chance, so many in an hour.
-    pub(super) fn gap(&mut self, per_hour: f64) -> Option<Duration> {
-        let gap_h: f64 = Exp::new(per_hour).ok().filter(|_| per_hour > 0.0)?.sample(&mut self.random);
-        Some(HOUR.mul_f64(gap_h))
-    }
-
-    /// The next request of an open load.
-    pub(super) fn plan_submission(&mut self, number: usize) {
-        let Pace::Open { per_second } = self.settings.pace else { return };
-        if let Some(gap) = self.gap(per_second * HOUR.as_secs_f64()) {
-            self.after(gap, Event::Submit { number });
-        }
-    }
-
-    /// Sends a message that leaves at `at`. A node's message to itself needs no network.
-    pub(super) fn send(&mut self, at: Moment, from: usize, to: usize, (kind, bytes): (Kind, u64), body: Body) {
-        let mut arrives = at.max(self.now());
-        if from != to {
-            let name = self.name();
-            let passage = self.earth.passage(from, to, name);
-            arrives = arrives + passage.delay;
-            if matches!(body, Body::Ask { .. } | Body::Fetch { .. }) {
-                arrives = arrives + self.preparation(from, to);
-            }
-            if passage.losses > 0 {
-                self.traffic.loses(kind, from, bytes * u64::from(passage.losses));
-            }
-        }
-        let message = Message { from: (from, self.sites[from].run), to, bytes, kind, body };
-        self.at(arrives, Event::Arrival(Box::new(message)));
-    }
-
-    /// What passes before a request leaves: a new stream is agreed on, on a new connection if there is none.
-    fn preparation(&mut self, from: usize, to: usize) -> Duration {
-        let now = self.now();
-        let last = self.sites[from].contacted.insert(to, now);
-        let was_contacted = last.is_some_and(|at| at + self.settings.intervals.idle_connection > now);
-        self.sites[to].contacted.insert(from, now);
-        let chance = drawn([self.settings.seed, NEIGHBOURS, pair(from.min(to), from.max(to))]);
-        let is_neighbour = chance % (self.sites.len() as u64) < self.settings.limits.connections_kept as u64;
-        let dials = if was_contacted || is_neighbour { 0 } else { super::costs::DIAL_ROUND_TRIPS };
-        self.earth.round_trip(from, to) * (super::costs::STREAM_ROUND_TRIPS + dials) as u32
     }
 
     fn arrive(&mut self, message: Message) {
-        let Message { from: (from, run), to, bytes, kind, body } = message;
-        let is_sent = self.sites[from].run == run;
-        if !is_sent || !self.sites[to].is_up() {
-            if from != to {
-                self.traffic.loses(kind, from, bytes);
-            }
+        let is_received = self.grid.deliver(&message);
+        let Message { from: (from, _), to, body, .. } = message;
+        if !is_received {
             let (asker, site) = match body {
                 Body::Ask { asker, .. } => (asker, to),
                 Body::Answer { asker, .. } => (asker, from),
                 Body::Fetch { .. } | Body::Schedules { .. } => return,
             };
             if let Asker::Coordinator { until, .. } = asker {
-                self.at(until, Event::Unanswered { asker, site });
+                self.grid.at(until, Event::Unanswered { asker, site });
             }
             return;
         }
-        if from != to {
-            self.traffic.passes(kind, (from, to), bytes, 0);
-        }
         match body {
-            Body::Ask { asker, request } => self.arrive_question(to, from, asker, request),
+            Body::Ask { asker, request } => {
+                let token = self.grid.name();
+                let from = self.grid.sites[from].id.clone();
+                if let Some(machines) = self.machines(to) {
+                    machines.askers.insert(token, asker);
+                }
+                self.feed_ledger(to, ledger::Event::Request { from, token: ReplyToken(token), request });
+            }
             Body::Answer { asker, answer } => self.arrive_answer(from, to, asker, answer),
-            Body::Fetch { wish, known } => self.answer_fetch(to, from, wish, known),
-            Body::Schedules { wish, as_of, snapshot } => self.arrive_schedules(to, from, wish, as_of, &snapshot),
+            Body::Fetch { wish, known } => self.grid.answer_fetch(to, from, wish, known),
+            Body::Schedules { wish, as_of, snapshot, .. } => {
+                self.grid.sites[to].memory.wanted.remove(&from);
+                self.grid.touch(to, from, as_of);
+                self.arrive_schedules(from, wish, &snapshot);
+            }
         }
     }
 
-    /// A site that runs, by chance; none when several draws find none.
-    pub(super) fn draw_running_site(&mut self) -> Option<usize> {
-        let sites = self.sites.len();
-        let mut drawn = (0..DRAWS_MAX).map(|_| self.random.random_range(0..sites));
-        drawn.find(|site| self.sites[*site].is_up())
+    /// An answer has reached the node that asked.
+    fn arrive_answer(&mut self, site: usize, node: usize, asker: Asker, answer: SiteAnswer) {
+        match asker {
+            Asker::Coordinator { request, attempt, purpose, .. } => {
+                self.grid.sites[node].memory.silent.remove(&site);
+                if let Some(version) = answer.version() {
+                    let planned = self.requests[request].planned.get(&site).copied();
+                    self.grid.note_version(node, site, version, planned);
+                }
+                self.answer_request(request, (site, attempt, purpose), Ok(answer));
+            }
+            Asker::Participant { attempt, round, .. } => {
+                let id = self.grid.sites[site].id.clone();
+                self.receive_status(node, id, (attempt, round), &answer);
+            }
+        }
+    }
+
+    /// The time for an answer is over.
+    fn give_up(&mut self, asker: &Asker, site: usize) {
+        let Asker::Coordinator { request, attempt, purpose, .. } = *asker else { return };
+        let until = self.now().plus_ms(SILENCE_REMEMBERED.0);
+        self.grid.sites[self.requests[request].entry].memory.silent.insert(site, until);
+        self.answer_request(request, (site, attempt, purpose), Err("no answer in time".to_owned()));
+    }
+
+    fn answer_request(
+        &mut self,
+        request: usize,
+        (site, attempt, purpose): (usize, u32, Purpose),
+        answer: Result<SiteAnswer, String>,
+    ) {
+        let site = self.grid.sites[site].id.clone();
+        self.feed(request, negotiation::Event::Answer { site, attempt, purpose, answer });
+    }
+
+    fn feed(&mut self, request: usize, event: negotiation::Event) {
+        let Submitted { entry, id, .. } = &self.requests[request];
+        let (entry, id) = (*entry, id.clone());
+        self.feed_request(entry, &id, event);
+    }
+
+    /// The negotiation of a request, while its node runs.
+    fn negotiation(&self, request: usize) -> Option<&Negotiation> {
+        let Submitted { entry, id, .. } = &self.requests[request];
+        self.grid.sites[*entry].negotiation(id)
+    }
+
+    /// Counts the answer to a hold, by how old the schedules were that it was planned on.
+    fn count_hold(&mut self, site: usize, asker: &Asker, answer: &SiteAnswer) {
+        if let Asker::Coordinator { purpose: Purpose::Hold, planned: Some(version), .. } = asker {
+            let unseen = self.grid.sites[site].history.went_beyond(*version).map(|at| self.now() - at);
+            self.grid.counts.count_hold(unseen, answer);
+        }
+    }
+
+    /// Plans the next request of an open load.
+    fn plan_submission(&mut self, number: usize) {
+        if let Pace::Open { per_second } = self.grid.settings.pace {
+            self.grid.by_chance(per_second * HOUR.as_secs_f64(), Event::Submit { number });
+        }
+    }
+
+    /// A user submits a request.
+    fn submit(&mut self, number: usize) {
+        self.plan_submission(number + 1);
+        let entry = match self.grid.settings.pace {
+            Pace::Rounds { .. } => Some(self.rounds.entry_point(number)),
+            Pace::Open { .. } => self.grid.draw_running_site(),
+        };
+        let Some(entry) = entry else { return };
+        let (now, clocks) = (self.now(), self.grid.clocks());
+        let shift = Span(u64::try_from(clocks.utc.0).unwrap_or(0));
+        let request = shifted_request(&self.pool[number % self.pool.len()], shift);
+        let number_here = self.requests.len();
+        let id = RequestId::new(&format!("r{number_here}")).expect("a letter and a number are a short text");
+        let reach = NegotiationSettings::default().planner.default_reach;
+        let Ok(starts) = request.starts(clocks.utc, reach) else { return };
+        let own = &mut self.grid.sites[entry];
+        let authorization = testing::authorize(1 + number as u64 % USERS, &own.id, &id, &request);
+        let user = format!("user {number}");
+        let record = RequestRecord::arrived(id.clone(), user, request, authorization, now.ms(), starts);
+        let seed = drawn([self.grid.settings.run.seed, NEGOTIATIONS, number_here as u64]);
+        own.disk.apply(Write::Request(Box::new(record.clone())));
+        if let Some(machines) = &mut own.machines {
+            machines.begin(record, false, seed, clocks);
+        }
+        self.grid.counts.requests += 1;
+        self.grid.counts.fetches_per_request.whole += 1;
+        self.requests.push(Submitted {
+            id: id.clone(),
+            entry,
+            at: now,
+            search: None,
+            planned: BTreeMap::new(),
+            is_settled: false,
+            free_at: now + self.grid.settings.run.disk,
+        });
+        self.perform_request(entry, &id);
+    }
+
+    /// Reports the outcome of a request to its user.
+    fn report_to_user(&mut self, request: usize) {
+        let Some(negotiation) = self.negotiation(request).filter(|negotiation| is_settled(negotiation)) else {
+            // Its node went down meanwhile, or went on with it: the outcome is reported when there is one again.
+            self.requests[request].is_settled = false;
+            return;
+        };
+        let history = &negotiation.record().history;
+        let (attempts, conflicts) = (history.attempts.len() as u64, u64::from(history.conflicts));
+        let reserved = match negotiation.stage() {
+            Stage::Reserved(plan) => Some(plan.clone()),
+            _ => None,
+        };
+        let is_rejected = matches!(negotiation.stage(), Stage::Closed { outcome: Outcome::Rejected { .. }, .. });
+        let counts = &mut self.grid.counts;
+        counts.attempts += attempts;
+        counts.conflicts += conflicts;
+        counts.first_try_share.count(reserved.is_some() && attempts == 1);
+        match reserved {
+            Some(plan) => {
+                counts.reserved += 1;
+                self.note_latency(request, &plan);
+                self.keep(request);
+            }
+            None if is_rejected => counts.rejected += 1,
+            None => counts.failed += 1,
+        }
+        if let Pace::Rounds { .. } = self.grid.settings.pace {
+            self.settled_in_round(request);
+        }
+    }
+
+    fn note_latency(&mut self, request: usize, plan: &Plan) {
+        let Submitted { entry, at, .. } = self.requests[request];
+        let (took, grid) = (self.now() - at, &mut self.grid);
+        grid.counts.latency_ms.push(took.as_secs_f64() * 1000.0);
+        let sites = plan.grants.iter().filter_map(|grant| grid.index.get(&grant.site).copied());
+        let farthest = sites.filter(|site| *site != entry).map(|site| grid.earth.round_trip(entry, site)).max();
+        if let Some(farthest) = farthest.filter(|farthest| !farthest.is_zero()) {
+            grid.counts.latency_round_trips.push(took.div_duration_f64(farthest));
+        }
+    }
+
+    /// Users keep reservations until there are two for each site.
+    fn keep(&mut self, request: usize) {
+        self.reserved.push_back(request);
+        if matches!(self.grid.settings.pace, Pace::Open { .. })
+            && self.reserved.len() > 2 * self.grid.sites.len()
+            && let Some(request) = self.reserved.pop_front()
+        {
+            self.grid.at(self.now(), Event::Cancel { request });
+        }
+    }
+
+    /// Submits the requests of the next round, if requests come in rounds.
+    fn begin_round(&mut self, at: Moment) {
+        for number in self.rounds.next().into_iter().flatten() {
+            self.grid.at(at, Event::Submit { number });
+        }
+    }
+
+    /// After the last request of a round the next one begins; after a request that was alone, the first few times when every
+    /// node knows of its change: the real grid measures there how long that takes, and so does this.
+    fn settled_in_round(&mut self, request: usize) {
+        let Some(was_alone) = self.rounds.settle() else { return };
+        let is_measured = was_alone && self.grid.counts.spread_ms.len() < SPREADS_MAX && self.grid.sites.len() > 1;
+        match self.change_of(request).filter(|_| is_measured) {
+            Some(change) => self.look_for(change),
+            None => self.begin_round(self.now()),
+        }
+    }
+
+    /// What a reservation has changed at the site of its first host.
+    fn change_of(&self, request: usize) -> Option<Change> {
+        let Stage::Reserved(plan) = self.negotiation(request)?.stage() else { return None };
+        let site = *self.grid.index.get(&plan.grants.first()?.site)?;
+        let version = self.grid.sites[site].ledger()?.version();
+        Some(Change { site, version, since: self.requests[request].at })
+    }
+
+    /// Begins the next round when every node knows of the change.
+    fn look_for(&mut self, change: Change) {
+        let now = self.now();
+        self.rounds.is_waiting = false;
+        if let Some(known) = self.grid.known_everywhere(change) {
+            // Nobody looks before the user knows the outcome.
+            let known = known.max(now);
+            self.grid.counts.spread_ms.push((known - change.since).as_secs_f64() * 1000.0);
+            self.begin_round(known);
+        } else if now < change.since + PUBLISHED_WITHIN {
+            self.rounds.is_waiting = true;
+            self.grid.after(LOOK_EVERY, Event::Look { change });
+        } else {
+            self.begin_round(now);
+        }
+    }
+
+    /// Begins to look for `count` hosts.
+    fn search(&mut self, request: usize, count: usize, seed: u64, exclude: &BTreeSet<SiteId>) {
+        let name = self.grid.name();
+        let exclude = exclude.iter().filter_map(|site| self.grid.index.get(site).copied()).collect();
+        let search = Search::new(self.requests[request].entry, count, seed, exclude, self.now());
+        self.search_round(request, search, name);
+    }
+
+    fn search_round(&mut self, request: usize, mut search: Search, name: u64) {
+        let node = self.requests[request].entry;
+        let Some(negotiation) = self.negotiation(request) else { return };
+        let has_met_conflict = negotiation.record().history.conflicts > 0;
+        let age_max = if has_met_conflict { SCHEDULE_AGE_MAX_AFTER_CONFLICT } else { SCHEDULE_AGE_MAX };
+        let (wanted, hosts) = (negotiation.wanted(), self.grid.hosts_near(node));
+        let round = search.begin_round(name, (self.grid.views(), &hosts), wanted, age_max);
+        self.grid.counts.view_age_ms.extend(round.ages_ms);
+        self.requests[request].search = Some(search);
+        if round.stale.is_empty() {
+            return self.finish_search_round(request);
+        }
+        for (site, known) in round.stale {
+            self.grid.counts.fetches_per_request.part += 1;
+            self.grid.fetch(node, site, Wish::Search { request, search: name }, known);
+        }
+        let until = self.now().plus_ms(FETCH_TIMEOUT.0);
+        self.grid.at(until, Event::SearchOver { request, search: name });
+    }
+
+    fn arrive_schedules(&mut self, site: usize, wish: Wish, snapshot: &ScheduleSnapshot) {
+        let Wish::Search { request, search: name } = wish else { return };
+        let search = self.requests[request].search.as_mut().filter(|search| search.name == name);
+        let Some(search) = search else { return };
+        search.receive(site, &self.grid.sites[site], snapshot);
+        if !search.is_waiting() {
+            self.finish_search_round(request);
+        }
+    }
+
+    /// Sites that have not answered a search by now are left out for a while.
+    fn end_search_round(&mut self, request: usize, name: u64) {
+        let until = self.now().plus_ms(SILENT_FOR.0);
+        let Submitted { entry, search, .. } = &mut self.requests[request];
+        let search = search.as_mut().filter(|search| search.name == name && search.is_waiting());
+        let Some(search) = search else { return };
+        let silent = search.give_up().into_iter().map(|site| (site, until));
+        self.grid.sites[*entry].memory.silent.extend(silent);
+        self.finish_search_round(request);
+    }
+
+    fn finish_search_round(&mut self, request: usize) {
+        let Some(search) = self.requests[request].search.take() else { return };
+        if search.goes_on(self.now()) {
+            let name = self.grid.name();
+            return self.search_round(request, search, name);
+        }
+        let known_hosts = self.grid.hosts_near(self.requests[request].entry).iter().map(|of| of.len()).sum();
+        let (hosts, without_schedule) = search.finish();
+        // Notes on what a plan will rest, and how much of it is not true any more.
+        let planned = &mut self.requests[request].planned;
+        planned.clear();
+        for host in &hosts {
+            let Some(site) = self.grid.index.get(&host.site).copied() else { continue };
+            let is_stale = self.grid.sites[site].history.went_beyond(host.version).is_some();
+            self.grid.counts.stale_hosts_share.count(is_stale);
+            let oldest = planned.entry(site).or_insert(host.version);
+            *oldest = host.version.min(*oldest);
+        }
+        let found = Found { hosts, known_hosts, without_schedule, ..Found::default() };
+        self.feed(request, negotiation::Event::Found(found));
+    }
+
+    /// Plans the next end of a node.
+    fn plan_stop(&mut self) {
+        let stops_per_hour = self.grid.sites.len() as f64 * self.grid.settings.run.churn as f64 / 100.0;
+        self.grid.by_chance(stops_per_hour, Event::Stop);
+    }
+
+    /// A node ends, if the one that is drawn runs: half of them crash and are back soon, half leave in order and come back
+    /// later.
+    fn stop_some_site(&mut self) {
+        self.plan_stop();
+        let random = &mut self.grid.random;
+        let site = random.random_range(0..self.grid.sites.len());
+        let leaves = random.random_bool(0.5);
+        let away_s = random.random_range(if leaves { LEFT_S } else { CRASHED_S });
+        if !self.grid.sites[site].is_up() {
+            return;
+        }
+        let now = self.now();
+        self.grid.sites[site].stop(now, leaves);
+        for submitted in self.requests.iter_mut().filter(|submitted| submitted.entry == site) {
+            submitted.search = None;
+        }
+        let counts = &mut self.grid.counts;
+        let stopped = if leaves { &mut counts.leaves } else { &mut counts.crashes };
+        *stopped += 1;
+        self.grid.after(Duration::from_secs(away_s), Event::Start { site });
+    }
+
+    /// A node starts with what is on its disk.
+    fn start(&mut self, site: usize) {
+        let (seed, now) = (self.grid.settings.run.seed, self.now());
+        self.grid.sites[site].start(seed, now);
+        self.perform_ledger(site);
+        let ids: Vec<_> = self.grid.sites[site].disk.requests.keys().cloned().collect();
+        for id in ids {
+            self.perform_request(site, &id);
+        }
+        self.grid.rebuild_view(site);
     }
 }
 
-/// Names the draws of connections that are kept.
-const NEIGHBOURS: u64 = 0x6e65;
-/// Draws of a site until one runs.
-const DRAWS_MAX: u32 = 20;
+impl Medium for World {
+    type Asker = Asker;
 
-/// What clocks show that are right.
-pub fn clocks(at: Moment) -> Now {
-    Now { monotonic: at.millis(), utc: Time(at.second()) }
+    fn now(&self) -> Moment {
+        self.grid.now()
+    }
+
+    fn clock(&self, _: usize) -> Now {
+        self.grid.clocks()
+    }
+
+    fn when(&self, _: usize, at: Millis) -> Moment {
+        Moment::of_ms(at.0).max(self.now() + Duration::from_micros(1))
+    }
+
+    fn plan_wake(&mut self, site: usize, at: Moment) {
+        self.grid.at_node(at, site, Event::Wake { site });
+    }
+
+    fn machines(&mut self, site: usize) -> Option<&mut Machines<Asker>> {
+        self.grid.sites[site].machines.as_mut()
+    }
+
+    fn disk(&self, site: usize) -> &Disk {
+        &self.grid.sites[site].disk
+    }
+
+    fn is_writing(&self, _: usize, _: &Actor) -> bool {
+        false
+    }
+
+    fn stops_here(&mut self, _: usize) -> bool {
+        false
+    }
+
+    fn persist(&mut self, site: usize, actor: Actor, write: Write) {
+        let done = self.now() + self.grid.settings.run.disk;
+        let own = &mut self.grid.sites[site];
+        own.disk.apply(write);
+        let free_at = match &actor {
+            Actor::Ledger => Some(&mut own.disk_free_at),
+            Actor::Request(id) => number_of(id).map(|number| &mut self.requests[number].free_at),
+        };
+        if let Some(free_at) = free_at {
+            *free_at = done.max(*free_at);
+        }
+    }
+
+    fn publish(&mut self, site: usize, update: ScheduleUpdateParts) {
+        self.grid.change(site, update);
+    }
+
+    fn reply(&mut self, site: usize, asker: Asker, mut answer: SiteAnswer) {
+        self.count_hold(site, &asker, &answer);
+        let to = match &asker {
+            Asker::Coordinator { request, .. } => self.requests[*request].entry,
+            Asker::Participant { from, attempt, .. } => {
+                if let SiteAnswer::Status { decision, .. } = &mut answer {
+                    let from = self.grid.sites[*from].id.clone();
+                    *decision = self.decision_of(site, attempt, &from);
+                }
+                *from
+            }
+        };
+        let at = self.grid.sites[site].disk_free_at;
+        self.grid.send(at, site, to, Body::Answer { asker, answer });
+    }
+
+    fn inquire(&mut self, site: usize, to: &SiteId, attempt: AttemptId, round: u32) {
+        let Some(to) = self.grid.index.get(to).copied() else { return };
+        if to == site {
+            return self.inquire_of_itself(site, attempt, round);
+        }
+        let request = SiteRequest::Inquire(attempt.clone());
+        let asker = Asker::Participant { from: site, attempt, round };
+        self.grid.send(self.now(), site, to, Body::Ask { asker, request });
+    }
+
+    fn seek(&mut self, site: usize, id: &RequestId, output: Output) {
+        let Some(request) = number_of(id) else { return };
+        match output {
+            Output::Find { count, seed, exclude, .. } => self.search(request, count, seed, &exclude),
+            Output::Ask { site: to, attempt, purpose, request: question, timeout } => {
+                let Some(to) = self.grid.index.get(&to).copied() else { return };
+                let submitted = &self.requests[request];
+                // A request that is being written down for the first time may be planned and held for already.
+                let record = self.grid.sites[site].disk.requests.get(id);
+                let waits = record.is_some_and(|record| record.last_attempt > 0);
+                let at = if waits { submitted.free_at.max(self.now()) } else { self.now() };
+                let planned = submitted.planned.get(&to).copied();
+                let asker = Asker::Coordinator { request, attempt, purpose, until: at.plus_ms(timeout.0), planned };
+                self.grid.send(at, site, to, Body::Ask { asker, request: question });
+            }
+            Output::Persist(_) => {}
+        }
+    }
+
+    /// The first time that a request is reserved or over, its user will learn it.
+    fn after_request(&mut self, _: usize, id: &RequestId) {
+        let Some(request) = number_of(id) else { return };
+        if !self.requests[request].is_settled && self.negotiation(request).is_some_and(is_settled) {
+            let submitted = &mut self.requests[request];
+            submitted.is_settled = true;
+            self.grid.at(submitted.free_at, Event::Settled { request });
+        }
+    }
 }
