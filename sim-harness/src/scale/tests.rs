@@ -2,7 +2,17 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use broker::ledger::Books;
+use broker::{
+    amount::Amount,
+    host::Host,
+    ids::HostId,
+    ledger::Books,
+    request::{Request, RequestDocument},
+    resources::{Amounts, Attributes, ResourceName},
+    time::Millis,
+};
+use rand::RngExt;
+use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
     counts::Counts,
@@ -10,6 +20,8 @@ use super::{
     geography::NetworkKind,
     options::{Pace, RunArgs, Settings},
     report::Report,
+    search::Search,
+    site::Site,
     traffic::{Flow, KINDS, Kind},
     world::World,
 };
@@ -67,6 +79,78 @@ fn ledgers_stay_sound_through_crashes() {
             assert_eq!(last.hosts, schedules.collect::<Vec<_>>());
         }
     }
+}
+
+/// Phase I against what a request means, written out: also with totals only, with attributes and with named candidates. All
+/// hosts of all sites are known here, so the search has to hand out every host that could serve and no other one.
+#[test]
+fn hosts_are_found_that_could_serve_and_no_others() {
+    let mut grid = World::new(settings(12, 1)).unwrap().grid;
+    // A resource that some hosts lack shows whether totals count.
+    let rare = ResourceName::new("rare").unwrap();
+    let hosts = grid.sites.iter_mut().flat_map(|site| &mut site.hosts);
+    for (number, (host, _)) in hosts.enumerate().filter(|(number, _)| number % 4 > 0) {
+        host.capacity.insert(rare.clone(), Amount(number as u64 % 4 - 1));
+    }
+    let grid = grid;
+    let all: Vec<(&Site, &Host)> =
+        grid.sites.iter().flat_map(|site| site.hosts.iter().map(move |(host, _)| (site, host))).collect();
+    let names: Vec<&ResourceName> = all[0].1.capacity.keys().chain([&rare]).collect();
+    let name_of = |(site, host): &(&Site, &Host)| HostId::new(&format!("{}/{}", site.id, host.id)).unwrap();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+    let mut with_totals_only = 0;
+    for seed in 0..300 {
+        let n = random.random_range(1..5_u32);
+        let (mut per_host, mut total) = (Amounts::new(), Amounts::new());
+        for name in &names {
+            let of_some = all[random.random_range(0..all.len())].1.capacity.get(*name).copied().unwrap_or_default();
+            if random.random_bool(0.2) {
+                per_host.insert((*name).clone(), of_some);
+            }
+            if random.random_bool(0.4) {
+                total.insert((*name).clone(), Amount(random.random_range(0..6)));
+            }
+        }
+        let attributes =
+            if random.random_bool(0.3) { all[seed % all.len()].1.attributes.clone() } else { Attributes::new() };
+        let candidates: Option<Vec<HostId>> = random.random_bool(0.3).then(|| {
+            let few = all.iter().enumerate().filter(|(number, _)| number % 3 == seed % 3);
+            few.map(|(number, of)| if number % 2 == 0 { name_of(of) } else { of.1.id.clone() }).collect()
+        });
+        let is_met = |of: &&(&Site, &Host)| {
+            let has = |name: &ResourceName, least: u64| of.1.capacity.get(name).is_some_and(|amount| amount.0 >= least);
+            let minima = per_host.iter().all(|(name, least)| least.0 == 0 || has(name, least.0));
+            let mut totals = total.iter().filter(|(name, _)| !per_host.contains_key(*name));
+            let in_sum = totals.all(|(name, total)| total.0 < u64::from(n) || has(name, 1));
+            let is_named =
+                candidates.as_ref().is_none_or(|names| names.contains(&name_of(of)) || names.contains(&of.1.id));
+            let has_attributes = attributes.iter().all(|(key, value)| of.1.attributes.get(key) == Some(value));
+            minima && in_sum && is_named && has_attributes
+        };
+        let expected: BTreeSet<HostId> = all.iter().filter(is_met).map(name_of).collect();
+        with_totals_only += usize::from(per_host.is_empty() && expected.len() < all.len() && candidates.is_none());
+        let document = RequestDocument {
+            hosts: n,
+            duration: 1,
+            per_host: per_host.clone(),
+            total: total.clone(),
+            attributes: attributes.clone(),
+            candidates: candidates.clone(),
+            ..RequestDocument::default()
+        };
+        let request = Request::try_from(document).unwrap();
+        let mut search = Search::new(0, all.len(), seed as u64, BTreeSet::new(), grid.now());
+        let age_max = Millis(u64::MAX);
+        let round = search.begin_round(1, (grid.views(), &grid.hosts_near(0)), &request, age_max);
+        for (site, _) in round.stale {
+            let snapshot = grid.sites[site].ledger().unwrap().snapshot(grid.clocks());
+            search.receive(site, &grid.sites[site], &snapshot);
+        }
+        let (found, without_schedule) = search.finish();
+        let found = found.iter().map(|found| HostId::new(&format!("{}/{}", found.site, found.host.id)).unwrap());
+        assert_eq!((found.collect::<BTreeSet<_>>(), without_schedule), (expected, 0), "{request:?}");
+    }
+    assert!(with_totals_only > 10, "{with_totals_only}");
 }
 
 #[test]
