@@ -115,10 +115,10 @@ impl Topic {
             Batch { messages, bytes: batch.bytes + messages * frame_bytes }
         });
         for (spread, batch) in self.spreads.iter().zip(bundles).chain([(&self.advert_spread, adverts)]) {
-            for (member, share) in self.mesh.members.iter().zip(&spread.shares) {
-                let of = |copies: u32, each: u64| u64::from(copies) * each;
-                let (sent, lost) = (of(share.sent, batch.bytes), of(share.lost, batch.bytes));
-                let (received, messages) = (of(share.received, batch.bytes), of(share.received, batch.messages));
+            for (member, copies) in self.mesh.members.iter().zip(&spread.copies) {
+                let [sent, received, lost] =
+                    [copies.sent, copies.received, copies.lost].map(|count| count * batch.bytes);
+                let messages = copies.received * batch.messages;
                 traffic.add(Kind::Gossip, *member, Flow { sent, received, lost, messages });
             }
         }

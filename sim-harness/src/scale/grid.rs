@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use broker::{ids::SiteId, ledger::ScheduleUpdateParts, protocol::LedgerVersion, time::Now};
-use discovery::wire::WireRequest;
+use discovery::wire::{WireAnswer, WireRequest, WireSchedules};
 use rand::RngExt;
 use rand_distr::{Distribution, Exp};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
@@ -14,14 +14,14 @@ use super::{
     chance::{chance, drawn, pair},
     counts::Counts,
     estimate::Estimate,
-    event::{Body, Change, Event, Message, Wish},
     geography::{DIAL_ROUND_TRIPS, Geography, STREAM_ROUND_TRIPS},
     gossip::{EPOCH, Gossip},
     options::{BEGIN, HOUR, Settings, clocks},
     site::{Site, Touch},
-    sizes,
+    sizes::{self, direct_bytes},
     traffic::{Flow, Kind, Traffic},
     views::{Place, Views},
+    world::World,
 };
 use crate::engine::{EventQueue, Moment};
 
@@ -32,15 +32,33 @@ const ADVERTS: u64 = 0x6164;
 /// Draws of a site until one runs.
 const DRAWS_MAX: u32 = 20;
 
-/// An event, and the run of a site's node that it ends with.
-#[derive(Debug)]
-struct Planned {
+/// Something that is going to happen, unless the run of a node is over by then.
+struct Event {
     of: Option<(usize, u64)>,
-    event: Event,
+    happens: Box<dyn FnOnce(&mut World)>,
+}
+
+/// A message between two nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Mail {
+    pub from: usize,
+    pub to: usize,
+    pub kind: Kind,
+    pub bytes: u64,
+    /// It is a question, for which a stream is opened.
+    pub is_question: bool,
+}
+
+/// A change that is to become known everywhere.
+#[derive(Debug, Clone, Copy)]
+pub struct Change {
+    pub site: usize,
+    pub version: LedgerVersion,
+    /// When the request was submitted that made it.
+    pub since: Moment,
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub struct Grid {
     pub settings: Settings,
     pub sites: Vec<Site>,
@@ -51,7 +69,7 @@ pub struct Grid {
     pub traffic: Traffic,
     pub counts: Counts,
     pub random: Xoshiro256PlusPlus,
-    queue: EventQueue<Planned>,
+    queue: EventQueue<Event>,
     last_name: u64,
     /// Until when regular traffic has been counted.
     counted_until: Moment,
@@ -99,35 +117,35 @@ impl Grid {
     }
 
     /// Plans an event.
-    pub fn at(&mut self, at: Moment, event: Event) {
-        self.queue.plan(at, Planned { of: None, event });
+    pub fn at(&mut self, at: Moment, happens: impl FnOnce(&mut World) + 'static) {
+        self.queue.plan(at, Event { of: None, happens: Box::new(happens) });
     }
 
     /// Plans an event for some time from now.
-    pub fn after(&mut self, length: Duration, event: Event) {
-        self.at(self.now() + length, event);
+    pub fn after(&mut self, length: Duration, happens: impl FnOnce(&mut World) + 'static) {
+        self.at(self.now() + length, happens);
     }
 
     /// Plans an event that does not happen if the node stops before.
-    pub fn at_node(&mut self, at: Moment, node: usize, event: Event) {
-        self.queue.plan(at, Planned { of: Some((node, self.sites[node].run)), event });
+    pub fn at_node(&mut self, at: Moment, node: usize, happens: impl FnOnce(&mut World) + 'static) {
+        self.queue.plan(at, Event { of: Some((node, self.sites[node].run)), happens: Box::new(happens) });
     }
 
     /// Plans an event that comes by chance, so many in an hour.
-    pub fn by_chance(&mut self, per_hour: f64, event: Event) {
+    pub fn by_chance(&mut self, per_hour: f64, happens: impl FnOnce(&mut World) + 'static) {
         if let Some(gaps) = Exp::new(per_hour).ok().filter(|_| per_hour > 0.0) {
             let gap_h: f64 = gaps.sample(&mut self.random);
-            self.after(HOUR.mul_f64(gap_h), event);
+            self.after(HOUR.mul_f64(gap_h), happens);
         }
     }
 
     /// The next event; none when the time of the run is over.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn next(&mut self) -> Option<impl FnOnce(&mut World) + use<>> {
         loop {
-            let Planned { of, event } = self.queue.next_until(BEGIN + self.settings.run.duration)?;
+            let Event { of, happens } = self.queue.next_until(BEGIN + self.settings.run.duration)?;
             self.counts.events += 1;
             if of.is_none_or(|(site, run)| self.sites[site].run == run) {
-                return Some(event);
+                return Some(happens);
             }
         }
     }
@@ -150,21 +168,37 @@ impl Grid {
         drawn.find(|site| self.sites[*site].is_up())
     }
 
-    /// Sends a message that leaves at `at`. A node's message to itself needs no network.
-    pub fn send(&mut self, at: Moment, from: usize, to: usize, body: Body) {
+    /// Sends a message that leaves at `at`: it is `received`, or `lost` if one of the nodes has stopped by then. A node's
+    /// message to itself needs no network.
+    pub fn send(
+        &mut self,
+        at: Moment,
+        mail: Mail,
+        received: impl FnOnce(&mut World) + 'static,
+        lost: impl FnOnce(&mut World) + 'static,
+    ) {
+        let Mail { from, to, kind, bytes, is_question } = mail;
         let mut arrives = at.max(self.now());
-        let bytes = body.bytes();
         if from != to {
             let name = self.name();
             let passage = self.earth.passage(from, to, name);
             arrives = arrives + passage.delay;
-            if matches!(body, Body::Ask { .. } | Body::Fetch { .. }) {
+            if is_question {
                 arrives = arrives + self.preparation(from, to);
             }
-            self.traffic.loses(body.kind(), from, bytes * u64::from(passage.losses));
+            self.traffic.loses(kind, from, bytes * u64::from(passage.losses));
         }
-        let message = Message { from: (from, self.sites[from].run), to, bytes, body };
-        self.at(arrives, Event::Arrival(Box::new(message)));
+        let run = self.sites[from].run;
+        self.at(arrives, move |world| {
+            let grid = &mut world.grid;
+            let is_received = grid.sites[from].run == run && grid.sites[to].is_up();
+            if from != to && is_received {
+                grid.traffic.passes(kind, (from, to), bytes);
+            } else if from != to {
+                grid.traffic.loses(kind, from, bytes);
+            }
+            if is_received { received(world) } else { lost(world) }
+        });
     }
 
     /// What passes before a request leaves: a new stream is agreed on, on a new connection if there is none.
@@ -179,35 +213,37 @@ impl Grid {
         self.earth.round_trip(from, to) * (STREAM_ROUND_TRIPS + dials)
     }
 
-    /// Counts a message that arrives; returns whether it finds its receiver, and was sent by a node that has not stopped since.
-    pub fn deliver(&mut self, message: &Message) -> bool {
-        let Message { from: (from, run), to, bytes, ref body } = *message;
-        let is_received = self.sites[from].run == run && self.sites[to].is_up();
-        if from != to {
-            if is_received {
-                self.traffic.passes(body.kind(), (from, to), bytes);
-            } else {
-                self.traffic.loses(body.kind(), from, bytes);
-            }
-        }
-        is_received
+    /// Fetches the schedules of a site, for a search of a request with this name, or to repair the view.
+    pub fn fetch(&mut self, node: usize, site: usize, search: Option<(usize, u64)>, known: Option<LedgerVersion>) {
+        let kind = if search.is_some() { Kind::Direct } else { Kind::Upkeep };
+        let bytes = direct_bytes(&WireRequest::Schedules(known));
+        let mail = Mail { from: node, to: site, kind, bytes, is_question: true };
+        self.send(self.now(), mail, move |world| world.grid.answer_fetch(mail, search, known), |_| ());
     }
 
-    /// Asks a site for its schedules.
-    pub fn fetch(&mut self, node: usize, site: usize, wish: Wish, known: Option<LedgerVersion>) {
-        self.send(self.now(), node, site, Body::Fetch { wish, known });
-    }
-
-    /// Answers with the schedules of a site.
-    pub fn answer_fetch(&mut self, site: usize, to: usize, wish: Wish, known: Option<LedgerVersion>) {
+    /// Answers with the schedules of a site; on the wire only with their version where the asker has it.
+    fn answer_fetch(&mut self, question: Mail, search: Option<(usize, u64)>, known: Option<LedgerVersion>) {
+        let (site, node) = (question.to, question.from);
         let Some(snapshot) = self.sites[site].ledger().map(|ledger| ledger.snapshot(self.clocks())) else { return };
+        let answer = if known == Some(snapshot.version) {
+            WireAnswer::Unchanged(snapshot.version)
+        } else {
+            WireAnswer::Schedules(WireSchedules::from_snapshot(snapshot.clone()).into())
+        };
         let as_of = self.now();
-        let is_known = known == Some(snapshot.version);
-        self.send(as_of, site, to, Body::Schedules { wish, as_of, snapshot: Box::new(snapshot), is_known });
+        let mail = Mail { from: site, to: node, bytes: direct_bytes(&answer), is_question: false, ..question };
+        let received = move |world: &mut World| {
+            world.grid.sites[node].memory.wanted.remove(&site);
+            world.grid.touch(node, site, as_of);
+            if let Some(search) = search {
+                world.arrive_schedules(site, search, &snapshot);
+            }
+        };
+        self.send(as_of, mail, received, |_| ());
     }
 
     /// Notes at a node that a site has confirmed its schedules as they were `as_of`.
-    pub fn touch(&mut self, node: usize, site: usize, as_of: Moment) {
+    fn touch(&mut self, node: usize, site: usize, as_of: Moment) {
         let touch = Touch { at: self.now(), as_of };
         self.sites[node].memory.touched.insert(site, touch);
     }
@@ -223,19 +259,19 @@ impl Grid {
             self.touch(node, site, now.before(self.earth.one_way(node, site)));
         } else if self.sites[node].memory.wanted.insert(site) {
             let wait = self.settings.missed_wait(drawn([self.settings.run.seed, now.0 as u64, site as u64]));
-            self.at_node(now + wait, node, Event::Repair { node, site });
+            self.at_node(now + wait, node, move |world| world.grid.repair(node, site));
         }
     }
 
     /// Fetches the schedules of a site of which something was missed, unless it has come meanwhile.
-    pub fn repair(&mut self, node: usize, site: usize) {
+    fn repair(&mut self, node: usize, site: usize) {
         let patience = (Moment::default() + self.settings.intervals.repair_patience).millis();
         let view = self.views().of(node, site);
         if view.is_some_and(|view| view.fresh_schedules(self.now().millis(), patience).is_some()) {
             self.sites[node].memory.wanted.remove(&site);
         } else {
             self.counts.repairs += 1;
-            self.fetch(node, site, Wish::Repair, None);
+            self.fetch(node, site, None, None);
         }
     }
 
@@ -244,13 +280,13 @@ impl Grid {
         let now = self.now();
         let received_per_s = self.gossip.messages_per_s(&self.sites[site].subscribed);
         if let Some(due) = self.sites[site].change(now, parts, received_per_s) {
-            self.at_node(due, site, Event::Publish { site });
+            self.at_node(due, site, move |world| world.grid.publish(site));
         }
     }
 
     /// A site publishes what has changed. After the first change that a restarted site publishes, everybody who knows it sees
     /// that something was missed.
-    pub fn publish(&mut self, site: usize) {
+    fn publish(&mut self, site: usize) {
         let (at, name) = (self.now(), self.name());
         let own = &mut self.sites[site];
         let Some((bytes, is_first)) = own.publish(&self.settings.grid, at, name) else { return };
@@ -294,16 +330,19 @@ impl Grid {
     /// What fetching the schedules of a site costs both.
     fn count_fetch(&mut self, node: usize, site: usize) {
         if self.sites[site].is_up() {
-            let question = sizes::direct_bytes(&WireRequest::Schedules(None));
+            let question = direct_bytes(&WireRequest::Schedules(None));
             self.traffic.passes(Kind::Upkeep, (node, site), question);
             self.traffic.passes(Kind::Upkeep, (site, node), self.sites[site].schedules_bytes);
         }
     }
 
     /// Draws new meshes.
-    pub fn begin_epoch(&mut self) {
+    fn begin_epoch(&mut self) {
         self.gossip.begin_epoch(&self.sites, (&self.settings, &self.earth), &mut self.random, &mut self.counts);
-        self.after(EPOCH, Event::Epoch);
+        self.after(EPOCH, |world| {
+            world.grid.end_epoch();
+            world.grid.begin_epoch();
+        });
     }
 
     /// Counts what went through the meshes, and what nodes do at regular times, since the last epoch.

@@ -14,7 +14,7 @@ use libp2p::gossipsub;
 use rand::{RngExt, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{chance::drawn, geography::Geography};
+use super::{chance::drawn, geography::Geography, traffic::Flow};
 
 /// From the arrival of a message until it is sent on: a signature and a look at the view (measured in real grids).
 const HANDLING_US: u64 = 300;
@@ -67,24 +67,13 @@ pub struct Mesh {
     neighbours: Vec<Vec<u32>>,
 }
 
-/// What each node has to do with one message.
-#[derive(Debug, Clone, Default)]
-pub struct Share {
-    /// Copies sent, those that were lost included.
-    pub sent: u32,
-    /// Copies that arrived.
-    pub received: u32,
-    /// Copies that it sent and that were lost.
-    pub lost: u32,
-}
-
 /// How one message spreads.
 #[derive(Debug, Default)]
 pub struct Spread {
     /// Until each member has it, in microseconds; [`NEVER`] for those that it does not reach.
     pub delay_us: Vec<u32>,
-    /// What each member has to do with it.
-    pub shares: Vec<Share>,
+    /// Copies that each member sends, gets and loses.
+    pub copies: Vec<Flow>,
     /// Members that believe it and were not reached.
     pub missed: usize,
 }
@@ -130,7 +119,7 @@ impl Mesh {
         let count = self.members.len();
         let mut delay_us = vec![u64::MAX; count];
         let mut parent = vec![NEVER; count];
-        let mut shares = vec![Share::default(); count];
+        let mut copies = vec![Flow::default(); count];
         let mut agenda = BinaryHeap::new();
         if count > 0 {
             delay_us[source] = 0;
@@ -144,9 +133,9 @@ impl Mesh {
             let leaves = at + HANDLING_US + passing.wait_us(name, own);
             for other in self.targets(own, parent[own], passing) {
                 let passage = earth.passage(self.members[own], self.members[other], name);
-                shares[own].sent += 1 + passage.losses;
-                shares[own].lost += passage.losses;
-                shares[other].received += 1;
+                copies[own].sent += 1 + u64::from(passage.losses);
+                copies[own].lost += u64::from(passage.losses);
+                copies[other].received += 1;
                 let arrives = leaves + passage.delay.as_micros() as u64;
                 if arrives < delay_us[other] {
                     delay_us[other] = arrives;
@@ -157,7 +146,7 @@ impl Mesh {
         }
         let missed = (0..count).filter(|own| delay_us[*own] == u64::MAX && believes(*own)).count();
         let delay_us = delay_us.into_iter().map(|delay| u32::try_from(delay).unwrap_or(NEVER)).collect();
-        Spread { delay_us, shares, missed }
+        Spread { delay_us, copies, missed }
     }
 
     /// To whom a member sends a message when it first has it.
@@ -212,8 +201,8 @@ mod tests {
             let reached = reachable(&mesh, 0, &believes);
             let spreads = [Passing::Each, bundled].map(|passing| mesh.spread(0, seed, (passing, &earth), believes));
             for spread in &spreads {
-                let sum = |of: fn(&Share) -> u32| spread.shares.iter().map(of).sum::<u32>();
-                prop_assert_eq!(sum(|share| share.sent), sum(|share| share.received) + sum(|share| share.lost));
+                let sum: Flow = spread.copies.iter().copied().sum();
+                prop_assert_eq!(sum.sent, sum.received + sum.lost);
                 let got: Vec<bool> = spread.delay_us.iter().map(|delay| *delay != NEVER).collect();
                 prop_assert_eq!(&got, &reached);
             }
@@ -233,7 +222,7 @@ mod tests {
         let spread = mesh.spread(17, 1, (Passing::Each, &earth), |_| true);
         assert_eq!(spread.missed, 0);
         assert!(spread.delay_us.iter().all(|delay| *delay < 1_000_000));
-        let copies = spread.shares.iter().map(|share| share.received).sum::<u32>() as f64 / 1000.0;
+        let copies = spread.copies.iter().map(|copies| copies.received).sum::<u64>() as f64 / 1000.0;
         assert!((0.5 * wanted..1.5 * wanted).contains(&copies), "{copies}");
     }
 

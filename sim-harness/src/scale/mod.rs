@@ -10,7 +10,6 @@ mod chance;
 mod compare;
 mod counts;
 mod estimate;
-mod event;
 mod figures;
 mod geography;
 mod gossip;

@@ -10,8 +10,8 @@ use broker::{
     host::Host,
     ids::{RequestId, SiteId},
     ledger::{LedgerLimits, ScheduleUpdateParts},
-    negotiation::{FoundHost, Negotiation, NegotiationSettings},
-    protocol::{Advert, ScheduleSnapshot, ScheduleUpdate},
+    negotiation::{FoundHost, Negotiation, NegotiationSettings, Purpose},
+    protocol::{Advert, AttemptId, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     trust::testing,
 };
@@ -25,7 +25,6 @@ use discovery::{
 
 use super::{
     chance::drawn,
-    event::Asker,
     history::{History, Published},
     options::{BEGIN, Settings, clocks},
     sizes::{self, SOME_TIME_MS},
@@ -36,6 +35,15 @@ use crate::engine::{Disk, Machines, Moment, Setup, SiteLedger};
 const FIRST_SITE_KEY: u64 = 1_000_000;
 /// Names the draws of the shards that nodes take part in.
 const SHARDS: u64 = 0x7368;
+
+/// The sender of a question to a ledger, which is to get the answer.
+#[derive(Debug, Clone)]
+pub enum Asker {
+    /// The coordinator of a request, which waits `until` then, and has `planned` on that version of the schedules.
+    Coordinator { request: usize, attempt: u32, purpose: Purpose, until: Moment, planned: Option<LedgerVersion> },
+    /// Another participant, which asks for the outcome of an attempt in a round of its ledger's questions.
+    Participant { from: usize, attempt: AttemptId, round: u32 },
+}
 
 /// Schedules of another site that were confirmed directly.
 #[derive(Debug, Clone, Copy)]

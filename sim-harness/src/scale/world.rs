@@ -26,17 +26,19 @@ use broker::{
 use discovery::{
     config::{SCHEDULE_AGE_MAX, SCHEDULE_AGE_MAX_AFTER_CONFLICT, SILENCE_REMEMBERED},
     dht::find::{FETCH_TIMEOUT, SILENT_FOR},
+    wire::{WireAnswer, WireRequest},
 };
 use rand::RngExt;
 
 use super::{
     chance::drawn,
-    event::{Asker, Body, Change, Event, Message, Wish},
-    grid::Grid,
+    grid::{Change, Grid, Mail},
     options::{BEGIN, HOUR, Pace, Settings},
     rounds::Rounds,
     search::Search,
-    site::Site,
+    site::{Asker, Site},
+    sizes::direct_bytes,
+    traffic,
 };
 use crate::{
     engine::{Actor, Disk, Machines, Medium, Moment, Write},
@@ -89,7 +91,6 @@ fn is_settled(negotiation: &Negotiation) -> bool {
 }
 
 /// See the module's documentation.
-#[derive(Debug)]
 pub struct World {
     pub grid: Grid,
     /// Requests are drawn from here, again and again.
@@ -132,7 +133,7 @@ impl World {
     pub fn run(&mut self, mut at: impl FnMut(u64)) {
         let mut reported = 0;
         while let Some(event) = self.grid.next() {
-            self.happen(event);
+            event(self);
             let passed = (self.now() - BEGIN).as_secs_f64() / self.grid.settings.run.duration.as_secs_f64();
             let thousandths = (passed * 1000.0) as u64;
             if thousandths > reported {
@@ -146,57 +147,26 @@ impl World {
         self.grid.end_epoch();
     }
 
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::Arrival(message) => self.arrive(*message),
-            Event::Unanswered { asker, site } => self.give_up(&asker, site),
-            Event::Wake { site } => self.wake(site),
-            Event::Publish { site } => self.grid.publish(site),
-            Event::Repair { node, site } => self.grid.repair(node, site),
-            Event::SearchOver { request, search } => self.end_search_round(request, search),
-            Event::Submit { number } => self.submit(number),
-            Event::Settled { request } => self.report_to_user(request),
-            Event::Look { change } => self.look_for(change),
-            Event::Cancel { request } => self.feed(request, negotiation::Event::Cancel),
-            Event::Stop => self.stop_some_site(),
-            Event::Start { site } => self.start(site),
-            Event::Epoch => {
-                self.grid.end_epoch();
-                self.grid.begin_epoch();
+    /// Sends a question to the ledger of a site.
+    fn ask(&mut self, at: Moment, (from, to): (usize, usize), asker: Asker, request: SiteRequest) {
+        let bytes = direct_bytes(&WireRequest::Site(request.clone()));
+        let mail = Mail { from, to, kind: traffic::Kind::Direct, bytes, is_question: true };
+        let lost = asker.clone();
+        let received = move |world: &mut World| {
+            let token = world.grid.name();
+            let from = world.grid.sites[from].id.clone();
+            if let Some(machines) = world.machines(to) {
+                machines.askers.insert(token, asker);
             }
-        }
+            world.feed_ledger(to, ledger::Event::Request { from, token: ReplyToken(token), request });
+        };
+        self.grid.send(at, mail, received, move |world| world.lose(&lost, to));
     }
 
-    fn arrive(&mut self, message: Message) {
-        let is_received = self.grid.deliver(&message);
-        let Message { from: (from, _), to, body, .. } = message;
-        if !is_received {
-            let (asker, site) = match body {
-                Body::Ask { asker, .. } => (asker, to),
-                Body::Answer { asker, .. } => (asker, from),
-                Body::Fetch { .. } | Body::Schedules { .. } => return,
-            };
-            if let Asker::Coordinator { until, .. } = asker {
-                self.grid.at(until, Event::Unanswered { asker, site });
-            }
-            return;
-        }
-        match body {
-            Body::Ask { asker, request } => {
-                let token = self.grid.name();
-                let from = self.grid.sites[from].id.clone();
-                if let Some(machines) = self.machines(to) {
-                    machines.askers.insert(token, asker);
-                }
-                self.feed_ledger(to, ledger::Event::Request { from, token: ReplyToken(token), request });
-            }
-            Body::Answer { asker, answer } => self.arrive_answer(from, to, asker, answer),
-            Body::Fetch { wish, known } => self.grid.answer_fetch(to, from, wish, known),
-            Body::Schedules { wish, as_of, snapshot, .. } => {
-                self.grid.sites[to].memory.wanted.remove(&from);
-                self.grid.touch(to, from, as_of);
-                self.arrive_schedules(from, wish, &snapshot);
-            }
+    /// A question to a site, or its answer, is lost.
+    fn lose(&mut self, asker: &Asker, site: usize) {
+        if let Asker::Coordinator { request, attempt, purpose, until, .. } = *asker {
+            self.grid.at(until, move |world| world.give_up(request, (site, attempt, purpose)));
         }
     }
 
@@ -219,11 +189,10 @@ impl World {
     }
 
     /// The time for an answer is over.
-    fn give_up(&mut self, asker: &Asker, site: usize) {
-        let Asker::Coordinator { request, attempt, purpose, .. } = *asker else { return };
+    fn give_up(&mut self, request: usize, asked: (usize, u32, Purpose)) {
         let until = self.now().plus_ms(SILENCE_REMEMBERED.0);
-        self.grid.sites[self.requests[request].entry].memory.silent.insert(site, until);
-        self.answer_request(request, (site, attempt, purpose), Err("no answer in time".to_owned()));
+        self.grid.sites[self.requests[request].entry].memory.silent.insert(asked.0, until);
+        self.answer_request(request, asked, Err("no answer in time".to_owned()));
     }
 
     fn answer_request(
@@ -259,7 +228,7 @@ impl World {
     /// Plans the next request of an open load.
     fn plan_submission(&mut self, number: usize) {
         if let Pace::Open { per_second } = self.grid.settings.pace {
-            self.grid.by_chance(per_second * HOUR.as_secs_f64(), Event::Submit { number });
+            self.grid.by_chance(per_second * HOUR.as_secs_f64(), move |world| world.submit(number));
         }
     }
 
@@ -351,14 +320,14 @@ impl World {
             && self.reserved.len() > 2 * self.grid.sites.len()
             && let Some(request) = self.reserved.pop_front()
         {
-            self.grid.at(self.now(), Event::Cancel { request });
+            self.grid.at(self.now(), move |world| world.feed(request, negotiation::Event::Cancel));
         }
     }
 
     /// Submits the requests of the next round, if requests come in rounds.
     fn begin_round(&mut self, at: Moment) {
         for number in self.rounds.next().into_iter().flatten() {
-            self.grid.at(at, Event::Submit { number });
+            self.grid.at(at, move |world| world.submit(number));
         }
     }
 
@@ -392,7 +361,7 @@ impl World {
             self.begin_round(known);
         } else if now < change.since + PUBLISHED_WITHIN {
             self.rounds.is_waiting = true;
-            self.grid.after(LOOK_EVERY, Event::Look { change });
+            self.grid.after(LOOK_EVERY, move |world| world.look_for(change));
         } else {
             self.begin_round(now);
         }
@@ -420,14 +389,14 @@ impl World {
         }
         for (site, known) in round.stale {
             self.grid.counts.fetches_per_request.part += 1;
-            self.grid.fetch(node, site, Wish::Search { request, search: name }, known);
+            self.grid.fetch(node, site, Some((request, name)), known);
         }
         let until = self.now().plus_ms(FETCH_TIMEOUT.0);
-        self.grid.at(until, Event::SearchOver { request, search: name });
+        self.grid.at(until, move |world| world.end_search_round(request, name));
     }
 
-    fn arrive_schedules(&mut self, site: usize, wish: Wish, snapshot: &ScheduleSnapshot) {
-        let Wish::Search { request, search: name } = wish else { return };
+    /// Schedules have reached the search of a request with this name.
+    pub fn arrive_schedules(&mut self, site: usize, (request, name): (usize, u64), snapshot: &ScheduleSnapshot) {
         let search = self.requests[request].search.as_mut().filter(|search| search.name == name);
         let Some(search) = search else { return };
         search.receive(site, &self.grid.sites[site], snapshot);
@@ -472,7 +441,7 @@ impl World {
     /// Plans the next end of a node.
     fn plan_stop(&mut self) {
         let stops_per_hour = self.grid.sites.len() as f64 * self.grid.settings.run.churn as f64 / 100.0;
-        self.grid.by_chance(stops_per_hour, Event::Stop);
+        self.grid.by_chance(stops_per_hour, World::stop_some_site);
     }
 
     /// A node ends, if the one that is drawn runs: half of them crash and are back soon, half leave in order and come back
@@ -494,7 +463,7 @@ impl World {
         let counts = &mut self.grid.counts;
         let stopped = if leaves { &mut counts.leaves } else { &mut counts.crashes };
         *stopped += 1;
-        self.grid.after(Duration::from_secs(away_s), Event::Start { site });
+        self.grid.after(Duration::from_secs(away_s), move |world| world.start(site));
     }
 
     /// A node starts with what is on its disk.
@@ -526,7 +495,7 @@ impl Medium for World {
     }
 
     fn plan_wake(&mut self, site: usize, at: Moment) {
-        self.grid.at_node(at, site, Event::Wake { site });
+        self.grid.at_node(at, site, move |world| world.wake(site));
     }
 
     fn machines(&mut self, site: usize) -> Option<&mut Machines<Asker>> {
@@ -575,7 +544,11 @@ impl Medium for World {
             }
         };
         let at = self.grid.sites[site].disk_free_at;
-        self.grid.send(at, site, to, Body::Answer { asker, answer });
+        let bytes = direct_bytes(&WireAnswer::Site(answer.clone()));
+        let mail = Mail { from: site, to, kind: traffic::Kind::Direct, bytes, is_question: false };
+        let lost = asker.clone();
+        let received = move |world: &mut World| world.arrive_answer(site, to, asker, answer);
+        self.grid.send(at, mail, received, move |world| world.lose(&lost, site));
     }
 
     fn inquire(&mut self, site: usize, to: &SiteId, attempt: AttemptId, round: u32) {
@@ -585,7 +558,7 @@ impl Medium for World {
         }
         let request = SiteRequest::Inquire(attempt.clone());
         let asker = Asker::Participant { from: site, attempt, round };
-        self.grid.send(self.now(), site, to, Body::Ask { asker, request });
+        self.ask(self.now(), (site, to), asker, request);
     }
 
     fn seek(&mut self, site: usize, id: &RequestId, output: Output) {
@@ -601,7 +574,7 @@ impl Medium for World {
                 let at = if waits { submitted.free_at.max(self.now()) } else { self.now() };
                 let planned = submitted.planned.get(&to).copied();
                 let asker = Asker::Coordinator { request, attempt, purpose, until: at.plus_ms(timeout.0), planned };
-                self.grid.send(at, site, to, Body::Ask { asker, request: question });
+                self.ask(at, (site, to), asker, question);
             }
             Output::Persist(_) => {}
         }
@@ -613,7 +586,7 @@ impl Medium for World {
         if !self.requests[request].is_settled && self.negotiation(request).is_some_and(is_settled) {
             let submitted = &mut self.requests[request];
             submitted.is_settled = true;
-            self.grid.at(submitted.free_at, Event::Settled { request });
+            self.grid.at(submitted.free_at, move |world| world.report_to_user(request));
         }
     }
 }
