@@ -8,7 +8,7 @@ use broker::{
 
 use super::{Asked, Choice, Placement};
 
-/// See the module.
+/// The policy.
 #[derive(Debug)]
 pub struct Kolo;
 

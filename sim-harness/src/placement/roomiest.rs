@@ -6,7 +6,7 @@
 
 use super::{Asked, Choice, FreeHost, Placement};
 
-/// See the module.
+/// The policy.
 #[derive(Debug)]
 pub struct Roomiest;
 

@@ -1,4 +1,4 @@
-//! Every placement policy on random small grids, and what is said of wrong answers.
+//! Every placement policy on random small grids, and the errors for wrong answers.
 
 use broker::{
     offline::OfflinePlanner,

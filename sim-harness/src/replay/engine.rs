@@ -108,7 +108,7 @@ impl Engine<'_> {
     }
 
     fn view(&self) -> View<'_> {
-        View::new(self.events.now(), &self.jobs[..self.submitted], &self.clusters)
+        View { now: self.events.now(), clusters: &self.clusters, submitted: &self.jobs[..self.submitted] }
     }
 
     fn start(&mut self, Start { job: index, cluster, hosts }: Start) -> anyhow::Result<()> {

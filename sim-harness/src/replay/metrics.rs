@@ -3,12 +3,11 @@
 //! With the submission `a`, the start `s` and the end `e` of a job, in seconds: wait `s - a`, response `e - a`, slowdown
 //! `max(1, (e - a) / max(1, e - s))`, bounded slowdown the same with 10 instead of 1.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{
     cluster::ClusterSpec,
     engine::Run,
-    job::Job,
     trace::{Findings, Trace},
 };
 use crate::stats::Sample;
@@ -51,33 +50,55 @@ pub struct Metrics {
     pub findings: Findings,
 }
 
-/// The times of one job, in seconds.
-#[derive(Debug, Clone, Copy)]
-pub struct Times {
-    /// From submission to start.
-    pub wait_s: i64,
-    /// From submission to end.
-    pub response_s: i64,
-    /// On its hosts.
-    pub held_s: i64,
+/// One job and its times in seconds: a line of the file of jobs.
+#[derive(Debug, Serialize)]
+pub struct JobTimes<'a> {
+    id: i64,
+    line: u32,
+    submit_s: i64,
+    start_s: i64,
+    end_s: i64,
+    cluster: &'a str,
+    hosts: u32,
+    processors: u64,
+    pub(super) wait_s: i64,
+    pub(super) response_s: i64,
+    #[serde(serialize_with = "four_decimals")]
+    pub(super) slowdown: f64,
+    #[serde(serialize_with = "four_decimals")]
+    pub(super) bounded_slowdown: f64,
+    killed: u8,
 }
 
-impl Times {
-    /// Of one job.
-    pub fn of(job: &Job, run: &Run) -> Times {
+/// The times of all jobs, in the order of submission.
+pub fn times<'a>(
+    trace: &'a Trace,
+    runs: &'a [Run],
+    clusters: &'a [ClusterSpec],
+) -> impl Iterator<Item = JobTimes<'a>> + Clone {
+    trace.jobs.iter().zip(runs).map(move |(job, run)| {
         let (submit_s, start_s, end_s) = (job.known.submit_s, run.start.second(), run.end.second());
-        Times { wait_s: start_s - submit_s, response_s: end_s - submit_s, held_s: end_s - start_s }
-    }
+        let slowdown = |least_s: i64| ((end_s - submit_s) as f64 / (end_s - start_s).max(least_s) as f64).max(1.0);
+        JobTimes {
+            id: job.id,
+            line: job.line,
+            submit_s,
+            start_s,
+            end_s,
+            cluster: &clusters[run.cluster.at()].name,
+            hosts: job.known.shape.hosts,
+            processors: job.known.shape.processors(),
+            wait_s: start_s - submit_s,
+            response_s: end_s - submit_s,
+            slowdown: slowdown(1),
+            bounded_slowdown: slowdown(10),
+            killed: u8::from(job.is_killed),
+        }
+    })
+}
 
-    /// The response by the time on the hosts.
-    pub fn slowdown(&self) -> f64 {
-        (self.response_s as f64 / self.held_s.max(1) as f64).max(1.0)
-    }
-
-    /// The slowdown, with jobs below ten seconds counted as ten.
-    pub fn bounded_slowdown(&self) -> f64 {
-        (self.response_s as f64 / self.held_s.max(10) as f64).max(1.0)
-    }
+fn four_decimals<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{value:.4}"))
 }
 
 /// Processors of all clusters.
@@ -92,25 +113,24 @@ pub fn last_end_s(runs: &[Run]) -> i64 {
 
 /// Computes the metrics of a replay of at least one job.
 pub fn measure(trace: &Trace, runs: &[Run], clusters: &[ClusterSpec]) -> Metrics {
-    let jobs = &trace.jobs;
-    let times: Vec<Times> = jobs.iter().zip(runs).map(|(job, run)| Times::of(job, run)).collect();
-    let over = |value: fn(&Times) -> f64| {
-        let sample: Sample = times.iter().map(value).collect();
+    let times = times(trace, runs, clusters);
+    let over = |value: fn(JobTimes<'_>) -> f64| {
+        let sample: Sample = times.clone().map(value).collect();
         let [p95, p99] = [95, 99].map(|percent| sample.percentile(percent));
         Summary { mean: sample.mean(), median: sample.median(), p95, p99 }
     };
     let makespan_s = last_end_s(runs) as f64;
-    let held = jobs.iter().zip(&times).map(|(job, times)| job.known.shape.processors() as f64 * times.held_s as f64);
+    let held: f64 = times.clone().map(|job| job.processors as f64 * (job.end_s - job.start_s) as f64).sum();
     Metrics {
         jobs: runs.len(),
-        killed: jobs.iter().filter(|job| job.is_killed).count(),
+        killed: times.clone().map(|job| usize::from(job.killed)).sum(),
         rejected: trace.findings.rejected.count,
         makespan_s,
-        utilisation: held.sum::<f64>() / (makespan_s * processors_of(clusters) as f64),
-        wait_s: over(|times| times.wait_s as f64),
-        response_s: over(|times| times.response_s as f64),
-        slowdown: over(Times::slowdown),
-        bounded_slowdown: over(Times::bounded_slowdown),
+        utilisation: held / (makespan_s * processors_of(clusters) as f64),
+        wait_s: over(|job| job.wait_s as f64),
+        response_s: over(|job| job.response_s as f64),
+        slowdown: over(|job| job.slowdown),
+        bounded_slowdown: over(|job| job.bounded_slowdown),
         findings: trace.findings.clone(),
     }
 }

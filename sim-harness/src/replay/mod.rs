@@ -44,7 +44,7 @@ const SHOWN_EVERY: usize = 256;
 /// # Errors
 /// Bad usage when a file cannot be used; else when the policy is broken or the result cannot be printed.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
-    check_places(args.jobs_csv.iter().chain(&args.report)).map_err(BadUsage::new)?;
+    check_places(args.jobs_csv.iter().chain(&args.report))?;
     let clusters = machines::read(&args.machines)?;
     let made_up = args.synthetic.unwrap_or_default();
     let trace = match &args.trace {

@@ -12,7 +12,7 @@ use super::{
     cluster::ClusterSpec,
     engine::Run,
     growth::{Point, Speed},
-    metrics::{Metrics, Summary, Times},
+    metrics::{Metrics, Summary, times},
     trace::{Findings, Trace},
 };
 use crate::{
@@ -99,8 +99,8 @@ pub fn spreads(metrics: &Metrics) -> Table {
 /// What was found in the trace, one line a kind; empty when there was nothing.
 pub fn findings(findings: &Findings) -> String {
     let mut text = String::new();
-    for (what, said, noted) in findings.kinds().into_iter().filter(|(.., noted)| noted.count > 0) {
-        text += &format!("{}{said}:\n", counted(noted.count, what));
+    for (name, fate, noted) in findings.kinds().into_iter().filter(|(.., noted)| noted.count > 0) {
+        text += &format!("{}{fate}:\n", counted(noted.count, name));
         for (line, what) in &noted.first {
             text += &format!("  line {line}: {what}\n");
         }
@@ -111,24 +111,6 @@ pub fn findings(findings: &Findings) -> String {
     text
 }
 
-/// One line of the file of jobs.
-#[derive(Serialize)]
-struct Row<'a> {
-    id: i64,
-    line: u32,
-    submit_s: i64,
-    start_s: i64,
-    end_s: i64,
-    cluster: &'a str,
-    hosts: u32,
-    processors: u64,
-    wait_s: i64,
-    response_s: i64,
-    slowdown: String,
-    bounded_slowdown: String,
-    killed: u8,
-}
-
 /// Writes one line a job as comma-separated values, in the order of submission.
 ///
 /// # Errors
@@ -136,24 +118,7 @@ struct Row<'a> {
 pub fn write_jobs(path: &Path, trace: &Trace, runs: &[Run], clusters: &[ClusterSpec]) -> io::Result<()> {
     write_whole(path, |file| {
         let mut rows = csv::Writer::from_writer(file);
-        for (job, run) in trace.jobs.iter().zip(runs) {
-            let (known, times) = (&job.known, Times::of(job, run));
-            rows.serialize(Row {
-                id: job.id,
-                line: job.line,
-                submit_s: known.submit_s,
-                start_s: run.start.second(),
-                end_s: run.end.second(),
-                cluster: &clusters[run.cluster.at()].name,
-                hosts: known.shape.hosts,
-                processors: known.shape.processors(),
-                wait_s: times.wait_s,
-                response_s: times.response_s,
-                slowdown: format!("{:.4}", times.slowdown()),
-                bounded_slowdown: format!("{:.4}", times.bounded_slowdown()),
-                killed: u8::from(job.is_killed),
-            })?;
-        }
+        times(trace, runs, clusters).try_for_each(|job| rows.serialize(job))?;
         rows.flush()
     })
 }

@@ -25,45 +25,38 @@ const LIMIT_STEP_S: i64 = 300;
 /// Jobs that are drawn to learn how much work a job is on average.
 const SAMPLE: usize = 20_000;
 
-/// What a job is, without its place in the trace.
-struct Draw {
-    run_s: i64,
-    processors: i64,
-    limit_s: i64,
-}
-
 /// The records of the first `jobs` jobs, in the order of submission.
 pub fn records(seed: u64, jobs: usize, clusters: &[ClusterSpec]) -> impl Iterator<Item = Record> {
     let widest = clusters.iter().map(ClusterSpec::processors).max().unwrap_or(1);
     let width_power_max = (widest / 8).max(1).ilog2();
-    let gap_s = {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let work = |draw: Draw| draw.run_s as f64 * draw.processors as f64;
-        let total: f64 = (0..SAMPLE).map(|_| work(Draw::new(&mut random, width_power_max))).sum();
-        total / SAMPLE as f64 / (LOAD * processors_of(clusters) as f64)
-    };
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let sample = (0..SAMPLE).map(|_| draw(&mut random, width_power_max));
+    let work: f64 = sample.map(|record| record.run_s as f64 * record.processors as f64).sum();
+    let gap_s = work / SAMPLE as f64 / (LOAD * processors_of(clusters) as f64);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_add(1));
     let mut submit_s = 0.0;
     (1..=jobs).map(move |number| {
-        let Draw { run_s, processors, limit_s } = Draw::new(&mut random, width_power_max);
+        let record = draw(&mut random, width_power_max);
         let waited: f64 = Exp1.sample(&mut random);
         submit_s += gap_s * waited;
-        let id = i64::try_from(number).unwrap_or(i64::MAX);
-        Record { id, submit_s: submit_s as i64, run_s, processors, limit_s, memory: -1, nodes: None }
+        Record { id: i64::try_from(number).unwrap_or(i64::MAX), submit_s: submit_s as i64, ..record }
     })
 }
 
-impl Draw {
-    fn new(random: &mut Xoshiro256PlusPlus, width_power_max: u32) -> Draw {
-        // Both parameters are constants of the kind that the distribution takes.
-        let run = LogNormal::new(RUN_MEDIAN_S.ln(), RUN_SIGMA).map_or(RUN_MEDIAN_S, |run| run.sample(random));
-        let run_s = run.clamp(1.0, RUN_S_MAX) as i64;
-        let asked_s = run_s as f64 * random.random_range(1.0..LIMIT_FACTOR_MAX);
-        Draw {
-            run_s,
-            processors: 1 << random.random_range(0..=width_power_max),
-            limit_s: (asked_s as i64 / LIMIT_STEP_S + 1) * LIMIT_STEP_S,
-        }
+/// A job without its place in the trace.
+fn draw(random: &mut Xoshiro256PlusPlus, width_power_max: u32) -> Record {
+    // Both parameters are constants of the kind that the distribution takes.
+    let run = LogNormal::new(RUN_MEDIAN_S.ln(), RUN_SIGMA).map_or(RUN_MEDIAN_S, |run| run.sample(random));
+    let run_s = run.clamp(1.0, RUN_S_MAX) as i64;
+    let asked_s = run_s as f64 * random.random_range(1.0..LIMIT_FACTOR_MAX);
+    Record {
+        id: 0,
+        submit_s: 0,
+        run_s,
+        processors: 1 << random.random_range(0..=width_power_max),
+        limit_s: (asked_s as i64 / LIMIT_STEP_S + 1) * LIMIT_STEP_S,
+        memory: -1,
+        nodes: None,
     }
 }
 

@@ -60,7 +60,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// The kinds: what one of them is called, and what is said of it.
+    /// The kinds: the name of one, what became of it, the lines.
     pub fn kinds(&self) -> [(&'static str, &'static str, &Noted); 5] {
         [
             ("broken line", ", left out", &self.broken),
@@ -214,7 +214,7 @@ fn shape_of(record: &Record, clusters: &[ClusterSpec], excluded: &[ClusterIndex]
     let allowed = || (0_u32..).zip(clusters).filter(|(index, _)| !excluded.contains(&ClusterIndex(*index)));
     let fits = |shape: &Shape| allowed().any(|(_, cluster)| cluster.could_ever_run(shape));
     if let Some(nodes) = &record.nodes {
-        // The whole job on one node where nothing is said. A few records ask more of a node than they have in all.
+        // The whole job on one node where the specification does not say. A few records ask more of a node than they have in all.
         let per_host = nodes.processors_per_node.unwrap_or(processors);
         let memory_per_host_kib = (memory + 512) / 1024;
         let hosts = (processors / per_host).max(1);

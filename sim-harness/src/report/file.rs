@@ -9,28 +9,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why a report cannot be written where it is asked for.
-#[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}", path = .path.display())]
-pub struct PlaceError {
-    /// The place.
-    pub path: PathBuf,
-    /// Why.
-    pub source: io::Error,
-}
+use crate::error::BadUsage;
 
 /// Whether [`write_whole`] could write to each of these now, and to each something of its own: for a look before a long run.
 /// Nothing is left behind.
 ///
 /// # Errors
-/// The first place where it could not, and why.
-pub fn check_places<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), PlaceError> {
+/// The first place where it could not, and why: bad usage.
+pub fn check_places<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), BadUsage> {
     let mut places: Vec<PathBuf> = Vec::new();
     for path in paths {
-        let place = check_place(path).map_err(|source| PlaceError { path: path.clone(), source })?;
+        let place = check_place(path).map_err(|error| BadUsage::new(format_args!("{}: {error}", path.display())))?;
         if places.contains(&place) {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "two results are to be written to this file");
-            return Err(PlaceError { path: path.clone(), source });
+            let twice = format_args!("{}: two results are to be written to this file", path.display());
+            return Err(BadUsage::new(twice));
         }
         places.push(place);
     }
@@ -62,7 +54,7 @@ fn temporary_beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
         Err(error) => return Err(error),
     }
     let folder = folder_of(path);
-    // Says more than the builder's error, which names a temporary file of which nobody has heard.
+    // Its error names the folder; the builder's names a temporary file that the user never asked for.
     fs::read_dir(folder)?;
     // Readable for others as far as the user's mask allows; temporary files are not by themselves.
     let mut builder = tempfile::Builder::new();
@@ -110,13 +102,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         check_places(&[folder.path().join("x"), folder.path().join("y")]).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        for (path, kind) in [
-            (folder.path().to_owned(), io::ErrorKind::IsADirectory),
-            (folder.path().join("none/x"), io::ErrorKind::NotFound),
-        ] {
-            let error = check_places([&path]).unwrap_err();
-            assert_eq!((&error.path, error.source.kind()), (&path, kind));
-            assert!(!error.source.to_string().contains("entity"), "{}", error.source);
+        for (path, expected) in
+            [(folder.path().to_owned(), "is a directory"), (folder.path().join("none/x"), "No such file")]
+        {
+            let error = check_places([&path]).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{}: {expected}", path.display())), "{error}");
             assert!(write_whole(&path, |_| Ok(())).is_err());
         }
     }
@@ -126,9 +116,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("in")).unwrap();
         let again = folder.path().join("in/../x");
-        let error = check_places([&folder.path().join("x"), &folder.path().join("y"), &again]).unwrap_err();
-        assert_eq!(error.path, again);
-        assert!(error.source.to_string().contains("two results"), "{}", error.source);
+        let error = check_places([&folder.path().join("x"), &folder.path().join("y"), &again]).unwrap_err().to_string();
+        assert_eq!(error, format!("{}: two results are to be written to this file", again.display()));
     }
 
     #[cfg(unix)]
@@ -144,7 +133,7 @@ mod tests {
         symlink(&target, &link).unwrap();
         for path in [&socket, &link] {
             let before = fs::symlink_metadata(path).unwrap().file_type();
-            assert!(check_places([path]).unwrap_err().source.to_string().contains("expected a file or nothing"));
+            assert!(check_places([path]).unwrap_err().to_string().contains("expected a file or nothing"));
             assert!(write_whole(path, |file| file.write_all(b"lost")).is_err());
             assert_eq!(fs::symlink_metadata(path).unwrap().file_type(), before);
         }

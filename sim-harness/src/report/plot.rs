@@ -87,9 +87,9 @@ impl Axis {
 
     /// The text at a mark.
     fn words(&self, place: f64) -> String {
-        let rounded = |value: f64| ((value * 1e4).round() / 1e4).to_string();
         match &self.scale {
-            Scale::Linear(_) => rounded(place),
+            // Adding zero takes the sign of a zero away.
+            Scale::Linear(_) => ((place * 1e4).round() / 1e4 + 0.0).to_string(),
             Scale::Log if place.fract() == 0.0 => 10_f64.powf(place).to_string(),
             Scale::Names(names) if place.fract() == 0.0 => names.get(place as usize).cloned().unwrap_or_default(),
             _ => String::new(),

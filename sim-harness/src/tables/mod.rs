@@ -65,7 +65,7 @@ struct Tables {
 /// # Errors
 /// Bad usage with file and line; else when a policy is broken or the result cannot be printed.
 pub fn run(args: &TablesArgs) -> anyhow::Result<ExitCode> {
-    check_places([&args.plans, &args.plans_simple, &args.html].into_iter().flatten()).map_err(BadUsage::new)?;
+    check_places([&args.plans, &args.plans_simple, &args.html].into_iter().flatten())?;
     let (tables, plans) = make(args)?;
     for (path, lines) in [&args.plans, &args.plans_simple].into_iter().zip(plans) {
         write(path.as_deref(), || lines)?;

@@ -137,10 +137,6 @@ impl Plan {
         start
     }
 
-    fn remove(&mut self, index: JobIndex) {
-        self.list.retain(|(_, listed)| *listed != index);
-    }
-
     fn compress(&mut self, cluster: &Cluster, view: &View<'_>) {
         let list = std::mem::take(&mut self.list);
         self.begin(cluster, view.now);
@@ -167,32 +163,27 @@ impl Conservative {
 
 impl Policy for Conservative {
     fn submitted(&mut self, index: JobIndex, view: &View<'_>) -> anyhow::Result<()> {
-        let mut best: Option<(Moment, ClusterIndex)> = None;
-        for (number, cluster) in view.clusters_for(index) {
-            self.plans[number.at()].deal(cluster, view);
-            let start = self.plans[number.at()].insert(index, cluster, view);
-            let worse = match best {
-                Some((earliest, _)) if earliest <= start => Some(number),
-                _ => best.replace((start, number)).map(|(_, other)| other),
-            };
-            if let Some(worse) = worse {
-                self.plans[worse.at()].remove(index);
-            }
+        let place = |(number, cluster): (ClusterIndex, &Cluster)| {
+            let plan = &mut self.plans[number.at()];
+            plan.deal(cluster, view);
+            (plan.insert(index, cluster, view), number)
+        };
+        let places: Vec<(Moment, ClusterIndex)> = view.clusters_for(index).map(place).collect();
+        let best = places.iter().min_by_key(|(start, _)| *start);
+        for worse in places.iter().filter(|place| Some(*place) != best) {
+            self.plans[worse.1.at()].list.retain(|(_, listed)| *listed != index);
         }
         Ok(())
     }
 
     fn next(&mut self, view: &View<'_>) -> Option<Start> {
-        let due = (0_u32..).zip(&mut self.plans).zip(view.clusters).find_map(|((number, plan), state)| {
+        let mut plans = (0_u32..).map(ClusterIndex).zip(&mut self.plans).zip(view.clusters);
+        let (job, cluster) = plans.find_map(|((number, plan), cluster)| {
             let (_, job) = *plan.list.first()?;
-            state.fits_now(&view.job(job).shape).then(|| {
-                plan.list.remove(0);
-                Start { job, cluster: ClusterIndex(number), hosts: None }
-            })
-        });
-        let start = due?;
-        self.running.insert(start.job, (start.cluster, view.now.plus_seconds(view.job(start.job).expected_s())));
-        Some(start)
+            cluster.fits_now(&view.job(job).shape).then(|| (plan.list.remove(0).1, number))
+        })?;
+        self.running.insert(job, (cluster, view.now.plus_seconds(view.job(job).expected_s())));
+        Some(Start { job, cluster, hosts: None })
     }
 
     fn ended(&mut self, index: JobIndex, view: &View<'_>) {

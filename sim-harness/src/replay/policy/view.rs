@@ -18,15 +18,10 @@ pub struct View<'a> {
     pub now: Moment,
     /// The clusters, those with the most processors first.
     pub clusters: &'a [Cluster],
-    submitted: &'a [Job],
+    pub(in crate::replay) submitted: &'a [Job],
 }
 
 impl<'a> View<'a> {
-    /// The view of a replay in which these jobs have been submitted.
-    pub fn new(now: Moment, submitted: &'a [Job], clusters: &'a [Cluster]) -> View<'a> {
-        View { now, clusters, submitted }
-    }
-
     /// What is known of a job that has been submitted.
     pub fn job(&self, job: JobIndex) -> &'a Known {
         &self.submitted[job.at()].known

@@ -10,8 +10,7 @@ use crate::{
         cluster::ClusterSpec,
         growth::{Point, Speed},
         job::{ClusterIndex, Job},
-        machines,
-        metrics::{self, Times},
+        machines, metrics,
         output::{self, Outcome},
         page, policy,
         series::Series,
@@ -24,15 +23,24 @@ fn record(id: i64, submit_s: i64, run_s: i64, processors: i64, limit_s: i64) -> 
     format!("{id} {submit_s} 0 {run_s} {processors} -1 -1 {processors} {limit_s} -1 1 1 1 1 -1 1 -1 -1\n")
 }
 
-fn read_with(text: &str, rules: &Rules) -> anyhow::Result<Trace> {
+fn read_on(clusters: &[ClusterSpec], text: &str, rules: &Rules) -> anyhow::Result<Trace> {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("a.swf");
     fs::write(&path, text).unwrap();
-    trace::read(&path, &[cluster(10, 4, 1000)], rules)
+    trace::read(&path, clusters, rules)
+}
+
+fn read_with(text: &str, rules: &Rules) -> anyhow::Result<Trace> {
+    read_on(&[cluster(10, 4, 1000)], text, rules)
 }
 
 fn read(text: &str) -> anyhow::Result<Trace> {
     read_with(text, &RULES)
+}
+
+/// An extended record of one processor with this node specification.
+fn extended(id: i64, spec: &str) -> String {
+    format!("{} q {spec}\n", record(id, 0, 5, 1, 9).trim_end())
 }
 
 fn machines_error(text: &str) -> String {
@@ -112,14 +120,14 @@ fn broken_specifications_of_nodes_are_reported_with_line_and_field() {
     for spec in
         ["ppn=abc", "1:ppn=0:x", "8:ppn=-1", "1:ppn=", "1:ppn=4x", "1:ppn=99999999999", "foo", "0", "-2:x", "#excl"]
     {
-        let Trace { jobs, findings } = read(&format!("{good}{} q {spec}\n", record(2, 0, 5, 4, 9).trim_end())).unwrap();
+        let Trace { jobs, findings } = read(&format!("{good}{}", extended(2, spec))).unwrap();
         assert_eq!((jobs.len(), findings.broken.count, findings.rejected.count), (1, 1, 0), "{spec}");
         let (line, what) = &findings.broken.first[0];
         assert!(*line == 2 && what.starts_with("field 20: ") && what.contains(spec), "{spec}: {what}");
     }
     for spec in ["4", "2:infiniband", "host7:ppn=2:x", "1:^host8:ppn=2", "2:ppn=2#excl", "3+1:ppn=2", "1:ppn=x+2:ppn=1"]
     {
-        let trace = read(&format!("{} q {spec}\n", record(2, 0, 5, 4, 9).trim_end())).unwrap();
+        let trace = read(&extended(2, spec)).unwrap();
         assert_eq!((trace.jobs.len(), trace.findings), (1, Findings::default()), "{spec}");
     }
 }
@@ -142,7 +150,7 @@ fn files_that_cannot_be_used_are_refused_with_file_and_line() {
     assert!(error.is::<BadUsage>());
     assert!(error.to_string().contains("a.swf: line 2: the file ends inside a record"), "{error}");
     // An extended record that is cut looks like a plain one.
-    let cut = format!("{} q 1:ppn=1\n{}", good.trim_end(), record(2, 0, 5, 1, 9).trim_end());
+    let cut = format!("{}{}", extended(1, "1:ppn=1"), record(2, 0, 5, 1, 9).trim_end());
     let error = read(&cut).unwrap_err().to_string();
     assert!(error.contains("line 2: the file ends inside a record: expected 20 fields"), "{error}");
     assert_eq!(read(good.trim_end()).unwrap().jobs.len(), 1, "no line end, but nothing is missing");
@@ -181,11 +189,8 @@ fn jobs_of_the_longest_times_are_replayed_under_every_policy() {
     let longest = |id| record(id, 0, 1_000_000_000, 1, 1_000_000_000);
     let last = record(9, 100_000_000_000, 1_000_000_000, 1, -1);
     let text: String = (1..9).map(longest).chain([last]).collect();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.swf");
-    fs::write(&path, text).unwrap();
     let clusters = [cluster(1, 2, 1000)];
-    let trace = trace::read(&path, &clusters, &RULES).unwrap();
+    let trace = read_on(&clusters, &text, &RULES).unwrap();
     for policy in policy::names() {
         assert_eq!(replay(policy, &trace.jobs, &clusters).len(), 9, "{policy}");
     }
@@ -216,9 +221,9 @@ fn metrics_series_and_files_say_what_happened() {
     // The second job waits 10 s and runs 5: response 15, slowdown 3, bounded slowdown 1.5.
     let jobs = vec![job(0, 10, 1, 2), job(0, 5, 1, 1)];
     let runs = replay("fcfs", &jobs, &clusters);
-    let times = Times::of(&jobs[1], &runs[1]);
-    assert_eq!((times.wait_s, times.response_s, times.slowdown(), times.bounded_slowdown()), (10, 15, 3.0, 1.5));
     let trace = Trace { jobs, findings: Findings::default() };
+    let second = metrics::times(&trace, &runs, &clusters).nth(1).unwrap();
+    assert_eq!((second.wait_s, second.response_s, second.slowdown, second.bounded_slowdown), (10, 15, 3.0, 1.5));
     let metrics = metrics::measure(&trace, &runs, &clusters);
     assert_eq!((metrics.jobs, metrics.makespan_s), (2, 15.0));
     assert!((metrics.utilisation - 25.0 / 30.0).abs() < 1e-12);
@@ -254,14 +259,11 @@ fn metrics_series_and_files_say_what_happened() {
 
 #[test]
 fn tags_exclude_clusters() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.swf");
-    let line = |id, spec: &str| format!("{} q {spec}\n", record(id, 0, 5, 1, 9).trim_end());
     let specs = ["1:ppn=1:cl_b#excl", "1:ppn=1:x86:^cl_b", "1:ppn=1:^cl_c", "1:ppn=1:cl_c", "1:ppn=1#cl_b"];
-    fs::write(&path, (1..).zip(specs).map(|(id, spec)| line(id, spec)).collect::<String>()).unwrap();
+    let text: String = (1..).zip(specs).map(|(id, spec)| extended(id, spec)).collect();
     let named = |name: &str| ClusterSpec { name: name.to_owned(), ..cluster(1, 1, 1) };
     let clusters = [named("a"), named("b")];
-    let trace = trace::read(&path, &clusters, &RULES).unwrap();
+    let trace = read_on(&clusters, &text, &RULES).unwrap();
     let excluded: Vec<(i64, Vec<ClusterIndex>)> =
         trace.jobs.iter().map(|job| (job.id, job.known.excluded.to_vec())).collect();
     let (a, b) = (ClusterIndex(0), ClusterIndex(1));
@@ -269,7 +271,7 @@ fn tags_exclude_clusters() {
     assert_eq!(trace.findings.rejected.first[0].0, 4, "there is no cluster c");
     let exclusive: Vec<i64> = trace.jobs.iter().filter(|job| job.known.shape.is_exclusive).map(|job| job.id).collect();
     assert_eq!(exclusive, [1]);
-    let trace = trace::read(&path, &clusters, &Rules { ignores_tags: true, ..RULES }).unwrap();
+    let trace = read_on(&clusters, &text, &Rules { ignores_tags: true, ..RULES }).unwrap();
     let is_free = |job: &Job| job.known.excluded.is_empty() && !job.known.shape.is_exclusive;
     assert!(trace.jobs.len() == 5 && trace.jobs.iter().all(is_free));
 }
