@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     chance::drawn,
-    counts::Counts,
+    figures::Counts,
     geography::Geography,
     mesh::{Mesh, NEVER, Passing, Spread},
     options::{BEGIN, Settings},

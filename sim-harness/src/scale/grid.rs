@@ -12,18 +12,21 @@ use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
     chance::{chance, drawn, pair},
-    counts::Counts,
     estimate::Estimate,
+    figures::{Counts, Figures, KindFigures, Share, rounded},
     geography::{DIAL_ROUND_TRIPS, Geography, STREAM_ROUND_TRIPS},
     gossip::{EPOCH, Gossip},
     options::{BEGIN, HOUR, Settings, clocks},
     site::{Site, Touch},
     sizes::{self, direct_bytes},
-    traffic::{Flow, Kind, Traffic},
+    traffic::{Flow, KINDS, Kind, Traffic},
     views::{Place, Views},
     world::World,
 };
-use crate::engine::{EventQueue, Moment};
+use crate::{
+    engine::{EventQueue, Moment},
+    stats::percentiles,
+};
 
 /// Names the draws of connections that are kept.
 const NEIGHBOURS: u64 = 0x6e65;
@@ -58,7 +61,7 @@ pub struct Change {
     pub since: Moment,
 }
 
-/// See the module's documentation.
+/// A grid in virtual time.
 pub struct Grid {
     pub settings: Settings,
     pub sites: Vec<Site>,
@@ -204,9 +207,9 @@ impl Grid {
     /// What passes before a request leaves: a new stream is agreed on, on a new connection if there is none.
     fn preparation(&mut self, from: usize, to: usize) -> Duration {
         let now = self.now();
-        let last = self.sites[from].memory.contacted.insert(to, now);
+        let last = self.sites[from].contacts.contacted.insert(to, now);
         let was_contacted = last.is_some_and(|at| at + self.settings.intervals.idle_connection > now);
-        self.sites[to].memory.contacted.insert(from, now);
+        self.sites[to].contacts.contacted.insert(from, now);
         let chance = drawn([self.settings.run.seed, NEIGHBOURS, pair(from.min(to), from.max(to))]);
         let is_neighbour = chance % (self.sites.len() as u64) < self.settings.limits.connections_kept as u64;
         let dials = if was_contacted || is_neighbour { 0 } else { DIAL_ROUND_TRIPS };
@@ -233,7 +236,7 @@ impl Grid {
         let as_of = self.now();
         let mail = Mail { from: site, to: node, bytes: direct_bytes(&answer), is_question: false, ..question };
         let received = move |world: &mut World| {
-            world.grid.sites[node].memory.wanted.remove(&site);
+            world.grid.sites[node].contacts.wanted.remove(&site);
             world.grid.touch(node, site, as_of);
             if let Some(search) = search {
                 world.arrive_schedules(site, search, &snapshot);
@@ -245,7 +248,7 @@ impl Grid {
     /// Notes at a node that a site has confirmed its schedules as they were `as_of`.
     fn touch(&mut self, node: usize, site: usize, as_of: Moment) {
         let touch = Touch { at: self.now(), as_of };
-        self.sites[node].memory.touched.insert(site, touch);
+        self.sites[node].contacts.touched.insert(site, touch);
     }
 
     /// A direct answer carries the version of its site's ledger: it confirms the schedules that were `planned` on, or shows that a
@@ -257,7 +260,7 @@ impl Grid {
         let now = self.now();
         if planned == Some(version) {
             self.touch(node, site, now.before(self.earth.one_way(node, site)));
-        } else if self.sites[node].memory.wanted.insert(site) {
+        } else if self.sites[node].contacts.wanted.insert(site) {
             let wait = self.settings.missed_wait(drawn([self.settings.run.seed, now.0 as u64, site as u64]));
             self.at_node(now + wait, node, move |world| world.grid.repair(node, site));
         }
@@ -268,7 +271,7 @@ impl Grid {
         let patience = (Moment::default() + self.settings.intervals.repair_patience).millis();
         let view = self.views().of(node, site);
         if view.is_some_and(|view| view.fresh_schedules(self.now().millis(), patience).is_some()) {
-            self.sites[node].memory.wanted.remove(&site);
+            self.sites[node].contacts.wanted.remove(&site);
         } else {
             self.counts.repairs += 1;
             self.fetch(node, site, None, None);
@@ -284,7 +287,7 @@ impl Grid {
         }
     }
 
-    /// A site publishes what has changed. After the first change that a restarted site publishes, everybody who knows it sees
+    /// A site publishes what has changed. After the first change that a restarted site publishes, every node that knows it sees
     /// that something was missed.
     fn publish(&mut self, site: usize) {
         let (at, name) = (self.now(), self.name());
@@ -375,7 +378,44 @@ impl Grid {
     }
 
     /// What is worked out of the grid as it is.
-    pub fn estimate(&self) -> Estimate<'_> {
+    fn estimate(&self) -> Estimate<'_> {
         Estimate { settings: &self.settings, sites: &self.sites, mesh_degree: self.gossip.degree() }
+    }
+
+    /// The figures of a run that has ended.
+    pub fn figures(&self, wall_s: f64) -> Figures {
+        let Settings { sites, hosts, shards, .. } = self.settings;
+        let (counts, estimate) = (self.counts.clone(), self.estimate());
+        let seconds = (self.now() - BEGIN).as_secs_f64();
+        let kinds = KINDS.iter().map(|(kind, name)| {
+            let flows: Vec<Flow> = self.traffic.of(*kind).collect();
+            let column = |of: fn(&Flow) -> u64| {
+                percentiles(&flows.iter().map(|flow| rounded(of(flow) as f64 / seconds.max(1.0))).collect::<Vec<_>>())
+            };
+            let sum: Flow = flows.iter().copied().sum();
+            KindFigures {
+                kind: name,
+                received_bytes_per_s: column(|flow| flow.received),
+                sent_bytes_per_s: column(|flow| flow.sent),
+                messages_per_s: column(|flow| flow.messages),
+                lost_share: Share { part: sum.lost, whole: sum.sent },
+            }
+        });
+        Figures {
+            sites,
+            hosts,
+            shards,
+            subscribed_shards: self.settings.subscriptions(),
+            view_sites: self.settings.view_sites(),
+            seed: self.settings.run.seed,
+            seconds: rounded(seconds),
+            still_open: counts.still_open(),
+            mesh_degree: rounded(estimate.mesh_degree),
+            connections: rounded(estimate.connections()),
+            traffic: kinds.collect(),
+            memory: estimate.memory(counts.gossip_published, self.clocks()),
+            counts,
+            wall_s,
+        }
     }
 }

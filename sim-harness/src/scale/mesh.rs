@@ -149,7 +149,7 @@ impl Mesh {
         Spread { delay_us, copies, missed }
     }
 
-    /// To whom a member sends a message when it first has it.
+    /// The members that get a message from one that has just received it.
     fn targets(&self, own: usize, parent: u32, passing: Passing) -> impl Iterator<Item = usize> + use<'_> {
         let all = passing != Passing::Each;
         self.neighbours[own].iter().filter(move |other| all || **other != parent).map(|other| *other as usize)

@@ -8,7 +8,6 @@
 
 mod chance;
 mod compare;
-mod counts;
 mod estimate;
 mod figures;
 mod geography;
@@ -34,7 +33,6 @@ use anyhow::Context as _;
 
 use self::{
     compare::RealGrid,
-    figures::Figures,
     options::{ScaleArgs, Settings},
     report::Report,
     world::World,
@@ -60,7 +58,7 @@ pub fn run(args: &ScaleArgs) -> anyhow::Result<ExitCode> {
         let begun = Instant::now();
         let mut world = World::new(settings)?;
         world.run(|passed| progress.at(passed));
-        runs.push(Figures::new(&world.grid, begun.elapsed().as_secs_f64()));
+        runs.push(world.grid.figures(begun.elapsed().as_secs_f64()));
     }
     progress.end();
     let comparison = real.as_ref().zip(runs.first()).map(|(real, figures)| real.compare(figures));

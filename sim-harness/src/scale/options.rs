@@ -21,7 +21,7 @@ use crate::{
 pub const SITES_MAX: usize = 20_000;
 /// Most hosts of a site: larger sites are not what makes a grid large.
 pub const HOSTS_PER_SITE_MAX: usize = 64;
-/// Most shards: one byte tells them apart.
+/// Most shards: the head of a hash, which names them, is one byte.
 const SHARDS_MAX: usize = 256;
 /// Longest run.
 pub const DURATION_MAX: Duration = Duration::from_secs(24 * 3_600);

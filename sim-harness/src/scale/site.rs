@@ -56,7 +56,7 @@ pub struct Touch {
 
 /// What a node remembers of others until it stops, by site.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct Contacts {
     /// Until when sites that did not answer are left out.
     pub silent: BTreeMap<usize, Moment>,
     /// Sites whose schedules are being fetched because a change was missed.
@@ -67,7 +67,7 @@ pub struct Memory {
     pub contacted: BTreeMap<usize, Moment>,
 }
 
-/// See the module's documentation.
+/// A site with its node.
 #[derive(Debug)]
 pub struct Site {
     pub id: SiteId,
@@ -89,10 +89,10 @@ pub struct Site {
     pub disk_free_at: Moment,
     /// Counts starts: what was under way before the last one does not happen.
     pub run: u64,
-    /// The site has said that it leaves.
+    /// The site has left in order.
     pub has_left: bool,
     pub history: History,
-    pub memory: Memory,
+    pub contacts: Contacts,
     /// Changes that wait to be published.
     pending: PendingChanges,
     pacer: Pacer,
@@ -133,7 +133,7 @@ impl Site {
             run: 0,
             has_left: false,
             history: History::default(),
-            memory: Memory::default(),
+            contacts: Contacts::default(),
             pending: PendingChanges::new(settings.limits.changes_pending_max),
             pacer: Pacer::new(gossip_interval, settings.limits.gossip_budget_per_s),
             is_publishing: false,
@@ -172,7 +172,7 @@ impl Site {
         self.run += 1;
         self.has_left = leaves;
         self.history.stop(at);
-        self.memory = Memory::default();
+        self.contacts = Contacts::default();
         self.is_publishing = false;
         self.pending.take();
     }

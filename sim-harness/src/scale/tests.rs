@@ -15,8 +15,7 @@ use rand::RngExt;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
-    counts::Counts,
-    figures::Figures,
+    figures::{Counts, Figures},
     geography::NetworkKind,
     options::{Pace, RunArgs, Settings},
     report::Report,
@@ -39,7 +38,7 @@ fn run(settings: Settings) -> World {
 }
 
 fn figures(settings: Settings) -> Figures {
-    Figures::new(&run(settings).grid, 0.0)
+    run(settings).grid.figures(0.0)
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Views<'_> {
     pub fn is_candidate(&self, node: usize, needs: &HostNeeds<'_>, (site, host): Place, even_silent: bool) -> bool {
         let own = &self.sites[site];
         let is_silent =
-            || !even_silent && self.sites[node].memory.silent.get(&site).is_some_and(|until| *until > self.now);
+            || !even_silent && self.sites[node].contacts.silent.get(&site).is_some_and(|until| *until > self.now);
         let is_known = || node == site || (!own.has_left && self.knows(node, site));
         !is_silent() && is_known() && needs.are_met_by(&own.id, &own.hosts[host].0)
     }
@@ -135,7 +135,7 @@ impl Views<'_> {
         let asked = within(self.settings.intervals.repair_jitter, draw(2)) + turn;
         let introduced = other.history.introduced();
         let at = introduced.map_or(began, |introduced| began.max(introduced + 4 * one_way + asked));
-        let touched = own.memory.touched.get(&about).filter(|touch| touch.at >= at);
+        let touched = own.contacts.touched.get(&about).filter(|touch| touch.at >= at);
         touched.copied().unwrap_or(Touch { at, as_of: at.before(one_way) })
     }
 

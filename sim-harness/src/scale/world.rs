@@ -90,7 +90,7 @@ fn is_settled(negotiation: &Negotiation) -> bool {
     matches!(negotiation.stage(), Stage::Reserved(_) | Stage::Degraded { .. } | Stage::Closed { .. })
 }
 
-/// See the module's documentation.
+/// A grid with its users.
 pub struct World {
     pub grid: Grid,
     /// Requests are drawn from here, again and again.
@@ -174,7 +174,7 @@ impl World {
     fn arrive_answer(&mut self, site: usize, node: usize, asker: Asker, answer: SiteAnswer) {
         match asker {
             Asker::Coordinator { request, attempt, purpose, .. } => {
-                self.grid.sites[node].memory.silent.remove(&site);
+                self.grid.sites[node].contacts.silent.remove(&site);
                 if let Some(version) = answer.version() {
                     let planned = self.requests[request].planned.get(&site).copied();
                     self.grid.note_version(node, site, version, planned);
@@ -191,7 +191,7 @@ impl World {
     /// The time for an answer is over.
     fn give_up(&mut self, request: usize, asked: (usize, u32, Purpose)) {
         let until = self.now().plus_ms(SILENCE_REMEMBERED.0);
-        self.grid.sites[self.requests[request].entry].memory.silent.insert(asked.0, until);
+        self.grid.sites[self.requests[request].entry].contacts.silent.insert(asked.0, until);
         self.answer_request(request, asked, Err("no answer in time".to_owned()));
     }
 
@@ -412,7 +412,7 @@ impl World {
         let search = search.as_mut().filter(|search| search.name == name && search.is_waiting());
         let Some(search) = search else { return };
         let silent = search.give_up().into_iter().map(|site| (site, until));
-        self.grid.sites[*entry].memory.silent.extend(silent);
+        self.grid.sites[*entry].contacts.silent.extend(silent);
         self.finish_search_round(request);
     }
 
