@@ -16,7 +16,7 @@ use super::{
     args::{Experiment, GridArgs},
     checks::aftermath,
     faults::{
-        attack::{Attackers, Phase, PhaseFigures},
+        attack::{Attackers, PHASES, PhaseFigures},
         churn::{Churn, Pattern},
         partition::{Cut, PartitionFigures},
     },
@@ -119,9 +119,9 @@ impl Run<'_> {
     fn hostile(&self, attackers: usize, pace: Pace, duration: Duration, findings: &mut Findings) -> anyhow::Result<()> {
         self.wait_for_rest(findings)?;
         let mut all = Vec::new();
-        for (phase, name) in Phase::ALL {
+        for (name, niceness) in PHASES {
             self.stage(name, self.args.nodes);
-            let attackers = Attackers::start(self.cluster, phase, attackers)?;
+            let attackers = Attackers::start(self.cluster, niceness, attackers)?;
             let attack = || attackers.watch(self.cluster, duration);
             let (mut answers, costs) = self.under_load(name, pace, attack)?;
             let phases = &mut findings.figures.hostile;

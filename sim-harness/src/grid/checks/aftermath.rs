@@ -12,14 +12,12 @@ use broker::request::Request;
 use serde::Serialize;
 
 use super::invariants::{self, Breach, Reported, Violation};
-use crate::grid::{
-    load::answer::{Answer, Fate},
-    nodes::{
-        cluster::{Cluster, Node},
-        machine::seconds_since_epoch,
-        wait::{Deadline, Wait},
-        wire::{RequestState, RequestView, Reservation, ReservedHost},
-    },
+use crate::grid::load::answer::{Answer, Fate};
+use crate::grid::nodes::{
+    cluster::{Cluster, Node},
+    machine::seconds_since_epoch,
+    wait::{Deadline, Wait},
+    wire::{RequestState, RequestView, Reservation, ReservedHost},
 };
 
 /// How long a node may take to place one small request when all faults are over: its patience, twice.
@@ -142,7 +140,7 @@ fn look_at_the_end(cluster: &Cluster, answer: &mut Answer) -> anyhow::Result<Opt
             Ok(seen) if is_over(&seen) => Ok(Some(Box::new(seen))),
             Ok(seen) => Err(format!("{:?}", seen.state)),
             // Nodes forget what is over; what they must not forget counts as lost.
-            Err(error) if error.status() == Some(404) => Ok(None),
+            Err(error) if error.status == Some(404) => Ok(None),
             Err(error) => Err(error.to_string()),
         },
     );

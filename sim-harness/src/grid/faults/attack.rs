@@ -31,25 +31,9 @@ use crate::{
 
 /// Between two looks at the memory of the nodes.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
-/// How little the polite attackers ask for.
-const POLITE: &str = "19";
-
-/// The attackers of a phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// None.
-    Baseline,
-    /// Attackers at the lowest priority.
-    Polite,
-    /// Attackers at the nodes' priority.
-    Equal,
-}
-
-impl Phase {
-    /// All, in the order in which they are run, with their names in reports and in labels of requests.
-    pub const ALL: [(Phase, &str); 3] =
-        [(Phase::Baseline, "baseline"), (Phase::Polite, "polite"), (Phase::Equal, "equal")];
-}
+/// The phases in the order in which they are run: the name in reports and in labels of requests, and the attackers' niceness, where there
+/// are some. The polite ones have the lowest priority, the others that of the nodes.
+pub const PHASES: [(&str, Option<&str>); 3] = [("baseline", None), ("polite", Some("19")), ("equal", Some("0"))];
 
 /// What a phase cost.
 #[derive(Debug, Clone, Serialize)]
@@ -84,29 +68,19 @@ pub struct Attackers {
 
 impl Attackers {
     /// Starts `count` attackers on all nodes, which do everything they can.
-    pub fn start(cluster: &Cluster, phase: Phase, count: usize) -> anyhow::Result<Attackers> {
+    pub fn start(cluster: &Cluster, niceness: Option<&str>, count: usize) -> anyhow::Result<Attackers> {
         let mut attackers = Attackers { children: Vec::new() };
-        if phase == Phase::Baseline {
-            return Ok(attackers);
-        }
+        let Some(niceness) = niceness else { return Ok(attackers) };
         let own = env::current_exe().context("the place of this binary is unknown")?;
-        let mut targets = Vec::new();
+        let mut command = Command::new("nice");
+        command.args(["-n", niceness]).arg(own).args(["attacker", "--grid", &cluster.launch.grid]);
         for node in cluster.nodes() {
-            targets.extend(node.client().status().with_context(|| node.name.clone())?.listen);
-        }
-        for _ in 0..count {
-            let mut command = if phase == Phase::Polite {
-                let mut command = Command::new("nice");
-                command.args(["-n", POLITE]).arg(&own);
-                command
-            } else {
-                Command::new(&own)
-            };
-            command.args(["attacker", "--grid", &cluster.launch.grid]);
-            for target in &targets {
+            for target in node.client().status().with_context(|| node.name.clone())?.listen {
                 command.arg("--target").arg(target);
             }
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        for _ in 0..count {
             attackers.children.push(command.spawn().context("cannot start an attacker")?);
         }
         Ok(attackers)

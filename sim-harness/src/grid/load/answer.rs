@@ -145,17 +145,22 @@ impl Counts {
     pub fn of<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Counts {
         let (mut counts, mut latencies) = (Counts::default(), Vec::new());
         for answer in answers {
-            counts.requests += 1;
-            match answer.outcome() {
-                Outcome::Reserved => counts.reserved += 1,
-                Outcome::Rejected => counts.rejected += 1,
-                Outcome::Failed => counts.failed += 1,
-            }
-            counts.conflicts += answer.view().map_or(0, |view| view.conflicts);
-            counts.attempts += answer.view().map_or(0, |view| view.attempts);
+            counts.add(answer);
             latencies.extend(answer.latency_ms());
         }
         Counts { latency_ms: percentiles(&latencies), ..counts }
+    }
+
+    /// Counts one more, without its latency.
+    pub fn add(&mut self, answer: &Answer) {
+        self.requests += 1;
+        match answer.outcome() {
+            Outcome::Reserved => self.reserved += 1,
+            Outcome::Rejected => self.rejected += 1,
+            Outcome::Failed => self.failed += 1,
+        }
+        self.conflicts += answer.view().map_or(0, |view| view.conflicts);
+        self.attempts += answer.view().map_or(0, |view| view.attempts);
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::answer::{Answer, Outcome};
+use super::answer::{Answer, Counts};
 use crate::{
     grid::nodes::{cluster::Cluster, wait::locked},
     progress::Progress,
@@ -33,11 +33,8 @@ pub struct Pulse(Mutex<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
-    begun: u64,
-    reserved: u64,
-    rejected: u64,
-    failed: u64,
-    conflicts: u64,
+    begun: usize,
+    ended: Counts,
     /// When a reservation was acknowledged, and after how many milliseconds.
     recent: VecDeque<(Instant, f64)>,
 }
@@ -51,12 +48,7 @@ impl Pulse {
     /// A request has its answer.
     pub fn request_ends(&self, answer: &Answer) {
         let mut counted = locked(&self.0);
-        match answer.outcome() {
-            Outcome::Reserved => counted.reserved += 1,
-            Outcome::Rejected => counted.rejected += 1,
-            Outcome::Failed => counted.failed += 1,
-        }
-        counted.conflicts += answer.view().map_or(0, |view| view.conflicts);
+        counted.ended.add(answer);
         if let Some(latency_ms) = answer.latency_ms() {
             if counted.recent.len() >= RECENT_MAX {
                 counted.recent.pop_front();
@@ -76,11 +68,10 @@ impl Pulse {
             || "none reserved".to_owned(),
             |found| format!("p50 {:.0} ms, p99 {:.0} ms", found.p50, found.p99),
         );
-        let Counted { begun, reserved, rejected, failed, conflicts, .. } = *counted;
-        let open = begun.saturating_sub(reserved + rejected + failed);
+        let (begun, Counts { requests, reserved, rejected, failed, conflicts, .. }) = (counted.begun, &counted.ended);
         let ended = format!("{reserved} reserved, {rejected} rejected, {failed} failed");
         [
-            format!("{begun} requests: {ended}, {open} open; {conflicts} conflicts"),
+            format!("{begun} requests: {ended}, {} open; {conflicts} conflicts", begun.saturating_sub(*requests)),
             format!("last {} s: {latency}", RECENT.as_secs()),
         ]
     }

@@ -13,7 +13,6 @@ use broker::request::Request;
 
 use super::answer::{Answer, Fate};
 use crate::grid::nodes::{
-    client::ClientError,
     cluster::{Cluster, Node},
     wire::{RequestState, RequestView},
 };
@@ -52,7 +51,7 @@ fn follow(
         }
         match node.client().settled(&view.id, CALL_WAIT) {
             Ok(seen) => view = seen,
-            Err(error) if error.status() == Some(404) => {
+            Err(error) if error.status == Some(404) => {
                 return Ok(Err(format!("{} is no longer known to its entry point: {error}", view.id)));
             }
             Err(_) => thread::sleep(RETRY_PAUSE),
@@ -77,7 +76,7 @@ fn submit(
             Ok(view) => return Ok(Ok(view)),
             Err(error) => error,
         };
-        match next_step(&error, may_be_in) {
+        match next_step(error.status, may_be_in) {
             Step::Submit => may_be_in = false,
             Step::LookUp => may_be_in = true,
             Step::GiveUp => return Ok(Err(error.to_string())),
@@ -104,7 +103,7 @@ pub fn cancel(cluster: &Cluster, node: &Node, id: &str) -> anyhow::Result<Fate> 
             },
             Ok(view) if view.state.is_reserved() => was_there = true,
             Ok(_) => return Ok(Fate::Gone),
-            Err(error) if error.status() == Some(404) => return Ok(Fate::Gone),
+            Err(error) if error.status == Some(404) => return Ok(Fate::Gone),
             Err(_) => thread::sleep(RETRY_PAUSE),
         }
         cluster.check()?;
@@ -134,8 +133,8 @@ enum Step {
 
 /// No answer, or a failure of the node, leaves open whether the request is in: it is looked up. While a node is down its
 /// port may be another node's, which refuses the token (401).
-fn next_step(error: &ClientError, may_be_in: bool) -> Step {
-    match error.status() {
+fn next_step(status: Option<u16>, may_be_in: bool) -> Step {
+    match status {
         Some(404) if may_be_in => Step::Submit,
         Some(503) if !may_be_in => Step::Submit,
         None | Some(401 | 500..) => Step::LookUp,
@@ -158,8 +157,7 @@ mod tests {
             (503, true, Step::LookUp),
             (400, false, Step::GiveUp),
         ] {
-            let error = ClientError::Refused { call: String::new(), status, text: String::new() };
-            assert_eq!(next_step(&error, may_be_in), expected, "{status}");
+            assert_eq!(next_step(Some(status), may_be_in), expected, "{status}");
         }
     }
 }

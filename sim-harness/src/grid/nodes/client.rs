@@ -16,25 +16,14 @@ const CALL_LIMIT: Duration = Duration::from_secs(20);
 /// Largest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// Why a call to a node failed.
+/// Why a call to a node failed: no connection, a time-out, an answer that is not what the API describes, or an error of the node.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// No connection, a time-out, or an answer that is not what the API describes.
-    #[error("{call}: {source}")]
-    Call { call: String, source: Box<ureq::Error> },
-    /// The node answered with an error.
-    #[error("{call}: {status}: {text}")]
-    Refused { call: String, status: u16, text: String },
-}
-
-impl ClientError {
-    /// The HTTP status that the node answered with.
-    pub fn status(&self) -> Option<u16> {
-        match self {
-            ClientError::Refused { status, .. } => Some(*status),
-            ClientError::Call { .. } => None,
-        }
-    }
+#[error("{call}: {text}")]
+pub struct ClientError {
+    call: String,
+    text: String,
+    /// The HTTP status, where the node answered with an error.
+    pub status: Option<u16>,
 }
 
 /// A look at a node that does not answer describes why.
@@ -141,7 +130,7 @@ fn answer<T: DeserializeOwned>(
     call: &str,
     called: Result<http::Response<Body>, ureq::Error>,
 ) -> Result<T, ClientError> {
-    let failed = |source| ClientError::Call { call: call.to_owned(), source: Box::new(source) };
+    let failed = |error: ureq::Error| ClientError { call: call.to_owned(), text: error.to_string(), status: None };
     let mut response = called.map_err(failed)?;
     let status = response.status();
     let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
@@ -151,8 +140,8 @@ fn answer<T: DeserializeOwned>(
     let text = body.lossy_utf8(true).read_to_string().unwrap_or_else(|error| error.to_string());
     let problem: Value = serde_json::from_str(&text).unwrap_or_default();
     let text = match problem["title"].as_str() {
-        Some(title) => format!("{title}: {}", problem["detail"].as_str().unwrap_or_default()),
-        None => text,
+        Some(title) => format!("{status}: {title}: {}", problem["detail"].as_str().unwrap_or_default()),
+        None => format!("{status}: {text}"),
     };
-    Err(ClientError::Refused { call: call.to_owned(), status: status.as_u16(), text })
+    Err(ClientError { call: call.to_owned(), text, status: Some(status.as_u16()) })
 }
