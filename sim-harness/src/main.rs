@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     };
     let (name, result) = match cli.command {
         Command::Attacker(args) => ("attacker", grid::faults::attacker::run(&args)),
-        Command::Faults(args) => ("faults", Ok(faults::run(&args))),
+        Command::Faults(args) => ("faults", faults::run(&args)),
         Command::Grid(args) => ("grid", grid::run(&args)),
         Command::Replay(args) => ("replay", replay::run(&args)),
         Command::Scale(args) => ("scale", scale::run(&args)),

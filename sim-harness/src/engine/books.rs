@@ -24,7 +24,7 @@ pub enum BookFault {
     LapsedHoldKept,
 }
 
-/// See the module's documentation.
+/// The books of one host.
 #[derive(Debug)]
 pub struct FaultyBooks {
     books: HostLedger,

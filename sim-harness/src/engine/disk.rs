@@ -11,7 +11,7 @@ use broker::{
     protocol::AttemptId,
 };
 
-/// See the module's documentation.
+/// The disk of one node.
 #[derive(Debug, Default)]
 pub struct Disk {
     /// The ledger's journal.

@@ -20,14 +20,14 @@ use super::{
     moment::Moment,
 };
 
-/// What a node starts with, besides its disk.
+/// The settings of a node that starts.
 #[derive(Debug)]
 pub struct Setup {
     /// Its name.
     pub site: SiteId,
     /// Its hosts with the owner's own work.
     pub hosts: Vec<(Host, Schedule)>,
-    /// Whom it trusts.
+    /// Its trust and its owner's policy.
     pub gate: Gate,
     /// Limits of its ledger.
     pub limits: LedgerLimits,
@@ -37,7 +37,7 @@ pub struct Setup {
     pub book_fault: Option<BookFault>,
 }
 
-/// See the module's documentation. `A` says where the answer to a question goes that the ledger was asked.
+/// The state machines of one running node. `A` is the receiver of the answer to a question that the ledger was asked.
 #[derive(Debug)]
 pub struct Machines<A> {
     /// The site side.

@@ -19,7 +19,7 @@ use super::{
 
 /// What surrounds the state machines of nodes, each named by its index; and the driver of the machines.
 pub trait Medium {
-    /// Where the answer to a question goes that a ledger was asked.
+    /// The receiver of the answer to a question that a ledger was asked.
     type Asker;
 
     /// Virtual time.

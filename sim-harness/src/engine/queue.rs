@@ -35,7 +35,7 @@ impl<E> PartialEq for Planned<E> {
 
 impl<E> Eq for Planned<E> {}
 
-/// See the module's documentation.
+/// A queue of events and its clock.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     now: Moment,

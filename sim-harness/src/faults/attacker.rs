@@ -16,28 +16,40 @@ use broker::{
     trust::{Authorization, RequestStatement},
 };
 use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
+    event::Event,
+    grid::Grid,
     message::{Body, Question},
     names,
-    world::{Event, World},
 };
 
 /// Of 100 holds that it sends or is asked for, how many it abuses.
 const ABUSED_PERCENT: u64 = 40;
 
-impl World {
-    fn cheats(&mut self, node: usize) -> bool {
-        let is_attacker = self.options.attacker == Some(node) && !self.is_healed;
-        is_attacker && self.attacks.random_range(0..100) < ABUSED_PERCENT
+/// The attacker's choices; the node is [`Options::attacker`](super::options::Options::attacker).
+pub struct Attacker {
+    random: Xoshiro256PlusPlus,
+}
+
+impl Attacker {
+    /// An attacker that draws its choices from this generator.
+    pub fn new(random: Xoshiro256PlusPlus) -> Attacker {
+        Attacker { random }
+    }
+
+    fn cheats(&mut self, grid: &Grid, node: usize) -> bool {
+        let is_attacker = grid.options.attacker == Some(node) && !grid.is_healed;
+        is_attacker && self.random.random_range(0..100) < ABUSED_PERCENT
     }
 
     /// A hold that the attacker sends for a user of its own is perhaps not what the user has signed.
-    pub(super) fn abuse_own(&mut self, node: usize, request: SiteRequest) -> SiteRequest {
+    pub fn abuse_own(&mut self, grid: &mut Grid, node: usize, request: SiteRequest) -> SiteRequest {
         let SiteRequest::Hold(mut hold) = request else { return request };
-        if self.cheats(node) {
-            self.figures.attacks += 1;
-            match self.attacks.random_range(0..5) {
+        if self.cheats(grid, node) {
+            grid.figures.attacks += 1;
+            match self.random.random_range(0..5) {
                 0 => hold.window.end = hold.window.end + hold.window.duration(),
                 1 => hold.window = shifted(&hold),
                 2 => enlarge(&mut hold.grants[0].amounts),
@@ -47,7 +59,7 @@ impl World {
                     rewrite(&mut hold, |text| replace_number(text, "\"duration\":", duration));
                 }
                 _ => {
-                    let other = self.users.key(self.attacks.random_range(0..100));
+                    let other = grid.users.key(self.random.random_range(0..100));
                     let authorization = Arc::make_mut(&mut hold.authorization);
                     authorization.request.author = other;
                 }
@@ -57,21 +69,21 @@ impl World {
     }
 
     /// The attacker is asked for a hold: it tries to get one somewhere else for itself with the same signature.
-    pub(super) fn abuse_others(&mut self, node: usize, hold: &HoldRequest) {
+    pub fn abuse_others(&mut self, grid: &mut Grid, node: usize, hold: &HoldRequest) {
         // What it sends to itself is its own users': it could cheat them without any signature.
-        if hold.attempt.entry_point == self.nodes[node].site || !self.cheats(node) {
+        if hold.attempt.entry_point == grid.nodes[node].site || !self.cheats(grid, node) {
             return;
         }
-        let to = self.attacks.random_range(0..self.nodes.len());
-        let Some(host) = self.nodes[to].hosts.first().map(|(host, _)| host.id.clone()) else { return };
+        let to = self.random.random_range(0..grid.nodes.len());
+        let Some(host) = grid.nodes[to].hosts.first().map(|(host, _)| host.id.clone()) else { return };
         if to == node {
             return;
         }
-        self.figures.attacks += 1;
-        if self.options.losses.is_some() {
-            self.plan_to_steal(node, hold);
+        grid.figures.attacks += 1;
+        if grid.options.losses.is_some() {
+            self.plan_to_steal(grid, node, hold);
         }
-        let (here, there) = (self.nodes[node].site.clone(), self.nodes[to].site.clone());
+        let (here, there) = (grid.nodes[node].site.clone(), grid.nodes[to].site.clone());
         let mut stolen = hold.clone();
         stolen.attempt.entry_point = here.clone();
         stolen.participants = vec![there];
@@ -80,88 +92,106 @@ impl World {
             grant.host = host;
         }
         let from = hold.attempt.entry_point.clone();
-        if self.attacks.random_range(0..2) == 0 {
+        if self.random.random_range(0..2) == 0 {
             rewrite(&mut stolen, |text| text.replace(&named(&from), &named(&here)));
         }
         let authorization = Arc::make_mut(&mut stolen.authorization);
-        authorization.entry_point.clone_from(&self.nodes[node].credentials);
+        authorization.entry_point.clone_from(&grid.nodes[node].credentials);
         stolen.hold_for = Millis(u64::MAX);
         let attempt = stolen.attempt.clone();
-        self.attack(node, to, attempt, SiteRequest::Hold(stolen));
+        attack(grid, node, to, attempt, SiteRequest::Hold(stolen));
     }
 
     /// What the attacker is asked for may become a reservation: it wants to take that over some time later.
-    fn plan_to_steal(&mut self, node: usize, hold: &HoldRequest) {
-        let (from, here) = (hold.attempt.entry_point.clone(), self.nodes[node].site.clone());
+    fn plan_to_steal(&mut self, grid: &mut Grid, node: usize, hold: &HoldRequest) {
+        let (from, here) = (hold.attempt.entry_point.clone(), grid.nodes[node].site.clone());
         let mut authorization = (*hold.authorization).clone();
-        authorization.entry_point.clone_from(&self.nodes[node].credentials);
-        if self.attacks.random_range(0..2) == 0 {
+        authorization.entry_point.clone_from(&grid.nodes[node].credentials);
+        if self.random.random_range(0..2) == 0 {
             authorization.request.text = authorization.request.text.replace(&named(&from), &named(&here));
         }
         let authorization = Arc::new(authorization);
         for to in hold.participants.iter().filter_map(names::index_of) {
             let (attempt, authorization) = (hold.attempt.clone(), authorization.clone());
-            let after = self.attacks.random_range(500..6_000);
-            self.after(after, Event::Steal { node, to, attempt, authorization });
+            let after = self.random.random_range(500..6_000);
+            grid.after(after, Event::Steal { node, to, attempt, authorization });
         }
     }
 
     /// The attacker says that it coordinates somebody else's reservation.
-    pub(super) fn steal(&mut self, node: usize, to: usize, attempt: AttemptId, authorization: Arc<Authorization>) {
-        if self.nodes[node].running().is_some() && !self.is_healed {
+    pub fn steal(
+        &mut self,
+        grid: &mut Grid,
+        node: usize,
+        to: usize,
+        attempt: AttemptId,
+        authorization: Arc<Authorization>,
+    ) {
+        if grid.nodes[node].running().is_some() && !grid.is_healed {
             let steps = [TakeOverStep::Prepare, TakeOverStep::Commit, TakeOverStep::Abort];
-            let step = steps[self.attacks.random_range(0..steps.len())];
-            self.attack(node, to, attempt.clone(), SiteRequest::TakeOver { attempt, authorization, step });
+            let step = steps[self.random.random_range(0..steps.len())];
+            attack(grid, node, to, attempt.clone(), SiteRequest::TakeOver { attempt, authorization, step });
         }
     }
 
-    /// A site has granted the attacker a hold, or what others have reserved.
-    pub(super) fn hear_attacked(&mut self, node: usize, from: usize, attempt: &AttemptId, answer: &SiteAnswer) {
-        match answer {
-            SiteAnswer::Held { version, .. } => {
-                let confirm = SiteRequest::Confirm { attempt: attempt.clone(), held_in: version.incarnation };
-                self.attack(node, from, attempt.clone(), confirm);
-            }
-            SiteAnswer::Booked { .. } => {
-                self.attack(node, from, attempt.clone(), SiteRequest::Release(attempt.clone()));
-            }
-            _ => {}
-        }
-    }
-
-    /// What the attacker, as a site, answers to an entry point: perhaps that another node coordinates the request, with the
-    /// words that it has of its user, or has made; or that another node has acted before.
-    pub(super) fn lie(&mut self, node: usize, from: usize, question: &Question, answer: SiteAnswer) -> SiteAnswer {
+    /// What the attacker, as a site, answers to an entry point: perhaps that another node coordinates the request, with a
+    /// statement of its user, or a forged one; or that another node has acted before.
+    pub fn lie(
+        &mut self,
+        grid: &mut Grid,
+        node: usize,
+        from: usize,
+        question: &Question,
+        answer: SiteAnswer,
+    ) -> SiteAnswer {
         let Question::Negotiation { request, purpose: Purpose::Confirm | Purpose::Inspect, .. } = question else {
             return answer;
         };
-        if node == from || !self.cheats(node) {
+        if node == from || !self.cheats(grid, node) {
             return answer;
         }
-        let (here, there) = (self.nodes[node].site.clone(), self.nodes[from].site.clone());
-        let Some(running) = self.nodes[node].running() else { return answer };
+        let (here, there) = (grid.nodes[node].site.clone(), grid.nodes[from].site.clone());
+        let Some(running) = grid.nodes[node].running() else { return answer };
         let booking = running.machines.ledger.bookings().find(|booking| booking.attempt.request == *request);
-        let Some(mut word) = booking.and_then(|booking| booking.statement.clone()) else { return answer };
-        self.figures.attacks += 1;
-        match (self.attacks.random_range(0..3), answer) {
+        let Some(mut statement) = booking.and_then(|booking| booking.statement.clone()) else { return answer };
+        grid.figures.attacks += 1;
+        match (self.random.random_range(0..3), answer) {
             (0, SiteAnswer::Booked { hosts, is_settled, others, version, .. }) => {
-                let before = Some(names::site(self.attacks.random_range(0..self.nodes.len())));
+                let before = Some(names::site(self.random.random_range(0..grid.nodes.len())));
                 SiteAnswer::Booked { hosts, is_settled, before, others, version }
             }
             (kind, answer) => {
                 if kind == 1 {
-                    let signed = Arc::make_mut(&mut word);
+                    let signed = Arc::make_mut(&mut statement);
                     signed.text = signed.text.replace(&named(&there), &named(&here));
                 }
                 let version = answer.version().unwrap_or_default();
-                SiteAnswer::Refused(Refusal { reason: RefusalReason::HandedOver(word), version, hosts: Vec::new() })
+                SiteAnswer::Refused(Refusal {
+                    reason: RefusalReason::HandedOver(statement),
+                    version,
+                    hosts: Vec::new(),
+                })
             }
         }
     }
+}
 
-    fn attack(&mut self, node: usize, to: usize, attempt: AttemptId, request: SiteRequest) {
-        let ask = self.name();
-        self.send(node, to, Body::Ask { ask, question: Question::Attack(attempt), request });
+fn attack(grid: &mut Grid, node: usize, to: usize, attempt: AttemptId, request: SiteRequest) {
+    let ask = grid.name();
+    grid.send(node, to, Body::Ask { ask, question: Question::Attack(attempt), request });
+}
+
+/// A site has granted the attacker a hold, or what others have reserved.
+pub fn receive_spoils(grid: &mut Grid, node: usize, from: usize, attempt: &AttemptId, answer: &SiteAnswer) {
+    match answer {
+        SiteAnswer::Held { version, .. } => {
+            let confirm = SiteRequest::Confirm { attempt: attempt.clone(), held_in: version.incarnation };
+            attack(grid, node, from, attempt.clone(), confirm);
+        }
+        SiteAnswer::Booked { .. } => {
+            attack(grid, node, from, attempt.clone(), SiteRequest::Release(attempt.clone()));
+        }
+        _ => {}
     }
 }
 

@@ -14,7 +14,7 @@ use crate::engine::Moment;
 const EPOCH_MS: i64 = 1_000_000_000;
 const MILLION: u64 = 1_000_000;
 
-/// See the module's documentation.
+/// The clocks of one node.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     skew_ms: i64,

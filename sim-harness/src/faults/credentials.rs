@@ -42,7 +42,7 @@ pub fn user_keys() -> Vec<SigningKey> {
     with_credentials(|credentials| credentials.keys.clone())
 }
 
-/// Whom the grid trusts.
+/// What the sites of the grid trust.
 pub fn trust(options: &Options) -> Trust {
     if options.is_closed { testing::closed() } else { Trust::Open { grid: testing::GRID.to_owned() } }
 }

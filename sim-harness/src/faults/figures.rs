@@ -2,6 +2,7 @@
 //!
 //! Invariant: sums over seeds do not depend on the order in which the seeds were run.
 
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use serde::Serialize;
 
 /// Declares [`Figures`]: its counts in the order of printing, each with its name in tables.
@@ -66,8 +67,25 @@ figures! {
     failed: "failed",
     /// Requests cancelled.
     cancelled: "cancelled",
-    /// Requests whose users learned nothing, since the entry point was gone for good or crashed before it had them.
-    never_told: "never told",
+    /// Requests of which nothing was reported, since the entry point was gone for good or crashed before it had them.
+    never_told: "never reported",
     /// Seeds in which an invariant did not hold.
     violations: "violations",
+}
+
+impl Figures {
+    /// The figures of seeds from `from` on as a table.
+    pub fn table(&self, from: u64, seconds: f64) -> String {
+        let mut table = Table::new();
+        table.load_style(NOTHING).set_header(["", "count"]);
+        table.add_row(["first seed".to_owned(), from.to_string()]);
+        for (name, value) in self.rows() {
+            table.add_row([name.to_owned(), value.to_string()]);
+        }
+        table.add_row(["seconds".to_owned(), format!("{seconds:.1}")]);
+        if let Some(column) = table.column_mut(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        format!("{table}\n")
+    }
 }

@@ -173,7 +173,7 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
             write!(f, "{} hosts are reserved{}", hosts.len(), if *is_settled { ", settled" } else { "" })
         }
         SiteAnswer::Bookings { bookings, .. } => write!(f, "{} reservations", bookings.len()),
-        SiteAnswer::Found { parts, .. } => write!(f, "{} tries have something", parts.len()),
+        SiteAnswer::Found { parts, .. } => write!(f, "{} attempts have something", parts.len()),
         SiteAnswer::Status { decision: None, booking } => write!(f, "participant: {booking:?}"),
         SiteAnswer::Status { decision: Some(decision), booking } => {
             write!(f, "entry point: {decision:?}, participant: {booking:?}")

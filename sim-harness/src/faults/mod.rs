@@ -15,11 +15,12 @@ mod canary;
 mod checks;
 mod clock;
 mod credentials;
-mod discovery;
-mod effects;
+mod event;
 mod figures;
+mod grid;
 mod history;
 mod life;
+mod lookup;
 mod losses;
 mod message;
 mod mutations;
@@ -27,72 +28,75 @@ mod names;
 mod network;
 mod node;
 mod options;
-mod report;
 mod runner;
 pub mod scripted;
-mod seed;
-mod takeover;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod truth;
 mod users;
-mod violation;
+mod views;
 mod world;
 
 use std::{panic, process::ExitCode, time::Instant};
 
-use self::{args::FaultsArgs, canary::Canary};
-use crate::{
-    print::{OutputForm, print},
-    progress::Progress,
-};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use self::{args::FaultsArgs, canary::Canary, figures::Figures};
+use crate::{print::print, progress::Progress};
+
+/// The result as programs read it.
+#[derive(Serialize)]
+struct Document<'a> {
+    from: u64,
+    #[serde(flatten)]
+    figures: &'a Figures,
+    canary: Option<String>,
+    violated_seed: Option<u64>,
+    violation: Option<&'a str>,
+    seconds: f64,
+    seeds_per_second: f64,
+}
 
 /// Runs the command.
-pub fn run(args: &FaultsArgs) -> ExitCode {
+///
+/// # Errors
+/// When the result cannot be printed.
+pub fn run(args: &FaultsArgs) -> anyhow::Result<ExitCode> {
     if args.list_canaries {
-        return say(&Canary::ALL.map(Canary::name).join("\n"));
+        for canary in Canary::value_variants() {
+            print(&(canary.name() + "\n"))?;
+        }
+        return Ok(ExitCode::SUCCESS);
     }
     // A panic of the core is caught, reported with its seed, and replayed; its own message would tear the progress bar.
     panic::set_hook(Box::new(|_| {}));
     let from = args.first_seed();
-    eprintln!("seeds {from} to {} (--from {from} --seeds {})", from + (args.seeds - 1), args.seeds);
+    let last = from + (args.seeds - 1);
+    eprintln!("seeds {from} to {last} (--from {from} --seeds {})", args.seeds);
     let started = Instant::now();
     let progress = Progress::new("seeds", args.seeds);
-    let result = runner::run_seeds(from, args.seeds, args.canary, &|done| progress.at(done));
+    let result = runner::run_seeds(from, args.seeds, args.canary, |done| progress.at(done));
     progress.end();
     let seconds = started.elapsed().as_secs_f64();
-    let shown = match &result.found {
-        Some((seed, _)) => Some(*seed),
-        None if args.history => Some(from + (args.seeds - 1)),
-        None => None,
-    };
-    if let Some(seed) = shown {
+    let (violated_seed, violation) = result.found.unzip();
+    if let Some(seed) = violated_seed.or(args.history.then_some(last)) {
         eprint!("{}", runner::run_seed(seed, args.canary, true).history);
     }
-    if let Some((seed, violation)) = &result.found {
-        let request = violation.request.as_ref().map_or_else(String::new, |id| format!(" ({id})"));
-        eprintln!("seed {seed}: violated: {}{request}: {}", violation.invariant, violation.what);
-        eprintln!("replay: {}", report::replay_command(*seed, args.canary));
+    if let (Some(seed), Some(violation)) = (violated_seed, &violation) {
+        eprintln!("seed {seed}: violated: {violation}");
+        eprintln!("replay: {}", runner::replay_command(seed, args.canary));
     }
-    let printed = match args.output {
-        OutputForm::Table => say(&report::table(from, &result.figures, seconds)),
-        OutputForm::Json => match report::json(from, &result, args.canary, seconds) {
-            Ok(line) => say(&line),
-            Err(error) => complain(&error),
-        },
+    let document = Document {
+        from,
+        figures: &result.figures,
+        canary: args.canary.map(Canary::name),
+        violated_seed,
+        violation: violation.as_ref().map(|violation| violation.what.as_str()),
+        seconds,
+        seeds_per_second: result.figures.seeds as f64 / seconds.max(1e-9),
     };
-    if result.found.is_some() { ExitCode::FAILURE } else { printed }
-}
-
-/// Prints the result.
-fn say(text: &str) -> ExitCode {
-    match print(&format!("{text}\n")) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&error),
-    }
-}
-
-fn complain(error: &dyn std::error::Error) -> ExitCode {
-    eprintln!("kolo-sim faults: {error}");
-    ExitCode::FAILURE
+    args.output.print(|| result.figures.table(from, seconds), &document)?;
+    Ok(if violation.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -1,5 +1,5 @@
-//! Deliberate faults in what nodes hear of each other: a message is changed before the node that it is for sees it, into one
-//! that it answers as a node with the fault would.
+//! Deliberate faults in what nodes receive from each other: a message is changed before its receiver sees it, into one that
+//! the receiver answers as a node with the fault would.
 //!
 //! Invariant: without a deliberate fault nothing is changed.
 
@@ -15,135 +15,133 @@ use broker::{
 
 use super::{
     canary::Canary,
+    event::Event,
+    grid::Grid,
     message::{Body, Message, Question},
-    world::{Event, World},
 };
 
-/// Later than any word that a user says.
+/// Later than anything that a user signs.
 const LATER: Span = Span(10_000_000);
 
-impl World {
-    /// A question as a site with the fault takes it.
-    pub(super) fn mutate_question(&mut self, from: usize, mut request: SiteRequest) -> SiteRequest {
-        match (self.canary, &mut request) {
-            (Some(Canary::ForgetHoldDeadline), SiteRequest::Hold(hold)) => hold.hold_for.0 = u64::MAX / 8,
-            (Some(Canary::SkipSignature), SiteRequest::Hold(hold)) => self.sign_as_it_is(&mut hold.authorization),
-            (Some(Canary::SkipSignature), SiteRequest::TakeOver { authorization, .. }) => {
-                self.sign_as_it_is(authorization);
-            }
-            (Some(Canary::TakeOverUnsigned), SiteRequest::TakeOver { attempt, authorization, .. })
-                if !self.is_signed_for(from, &attempt.request, &authorization.request) =>
-            {
-                let issued = self.utc() + Span(1);
-                self.sign_anew(from, &attempt.request, issued, authorization);
-            }
-            (Some(Canary::TakeOverUnordered), SiteRequest::TakeOver { attempt, authorization, .. })
-                if self.is_signed_for(from, &attempt.request, &authorization.request) =>
-            {
-                let order = Time(i64::try_from(self.name()).unwrap_or(i64::MAX / 2));
-                self.sign_anew(from, &attempt.request, order + LATER + LATER, authorization);
-            }
-            _ => {}
+/// A question as a site with the fault takes it.
+pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -> SiteRequest {
+    match (grid.canary, &mut request) {
+        (Some(Canary::ForgetHoldDeadline), SiteRequest::Hold(hold)) => hold.hold_for.0 = u64::MAX / 8,
+        (Some(Canary::SkipSignature), SiteRequest::Hold(hold)) => sign_as_it_is(grid, &mut hold.authorization),
+        (Some(Canary::SkipSignature), SiteRequest::TakeOver { authorization, .. }) => {
+            sign_as_it_is(grid, authorization);
         }
-        request
+        (Some(Canary::TakeOverUnsigned), SiteRequest::TakeOver { attempt, authorization, .. })
+            if !is_signed_for(grid, from, &attempt.request, &authorization.request) =>
+        {
+            let issued = grid.utc() + Span(1);
+            sign_anew(grid, from, &attempt.request, issued, authorization);
+        }
+        (Some(Canary::TakeOverUnordered), SiteRequest::TakeOver { attempt, authorization, .. })
+            if is_signed_for(grid, from, &attempt.request, &authorization.request) =>
+        {
+            let order = Time(i64::try_from(grid.name()).unwrap_or(i64::MAX / 2));
+            sign_anew(grid, from, &attempt.request, order + LATER + LATER, authorization);
+        }
+        _ => {}
     }
+    request
+}
 
-    /// An answer as a coordinator with the fault takes it; none when it does not take it for one.
-    pub(super) fn mutate_answer(
-        &mut self,
-        node: usize,
-        from: usize,
-        question: &Question,
-        mut answer: SiteAnswer,
-    ) -> Option<SiteAnswer> {
-        let Question::Negotiation { request, purpose, .. } = question else { return Some(answer) };
-        match (self.canary, &mut answer) {
-            (Some(Canary::LossIgnored), SiteAnswer::Booked { hosts, .. }) if *purpose == Purpose::Inspect => {
-                *hosts = self.hosts_believed(node, from, request);
-            }
-            (Some(Canary::HandOverIgnored), SiteAnswer::Refused(refusal))
-                if matches!(refusal.reason, RefusalReason::HandedOver(_)) =>
+/// An answer as a coordinator with the fault takes it; none when it does not take it for one.
+pub fn mutate_answer(
+    grid: &mut Grid,
+    node: usize,
+    from: usize,
+    question: &Question,
+    mut answer: SiteAnswer,
+) -> Option<SiteAnswer> {
+    let Question::Negotiation { request, purpose, .. } = question else { return Some(answer) };
+    match (grid.canary, &mut answer) {
+        (Some(Canary::LossIgnored), SiteAnswer::Booked { hosts, .. }) if *purpose == Purpose::Inspect => {
+            *hosts = hosts_believed(grid, node, from, request);
+        }
+        (Some(Canary::HandOverIgnored), SiteAnswer::Refused(refusal))
+            if matches!(refusal.reason, RefusalReason::HandedOver(_)) =>
+        {
+            return None;
+        }
+        (Some(Canary::HandOverUnsigned), SiteAnswer::Refused(refusal)) => {
+            if let RefusalReason::HandedOver(signed) = &mut refusal.reason
+                && !signed.open::<RequestStatement>().is_ok_and(|signed| signed.id == *request)
             {
-                return None;
-            }
-            (Some(Canary::HandOverUnsigned), SiteAnswer::Refused(refusal)) => {
-                if let RefusalReason::HandedOver(signed) = &mut refusal.reason
-                    && !signed.open::<RequestStatement>().is_ok_and(|word| word.id == *request)
-                {
-                    self.sign_hand_over(from, request, signed);
+                let issued = grid.utc() + LATER;
+                if let Some(authorization) = signed_for(grid, from, request, issued) {
+                    *signed = Arc::new(authorization.request);
                 }
             }
-            _ => {}
         }
-        Some(answer)
+        _ => {}
     }
+    Some(answer)
+}
 
-    /// Whether a question never leaves: the coordinator believes that what a repair has replaced is given back.
-    pub(super) fn forgets_to_give_up(&mut self, node: usize, to: usize, body: &Body) -> bool {
-        let Body::Ask { ask, question, request: asked } = body else { return false };
-        let Question::Negotiation { request, purpose: Purpose::Release, .. } = question else { return false };
-        if self.canary != Some(Canary::LostNotGivenUp) {
-            return false;
+/// Whether a question never leaves: the coordinator believes that what a repair has replaced is given back.
+pub fn forgets_to_give_up(grid: &mut Grid, node: usize, to: usize, body: &Body) -> bool {
+    let Body::Ask { ask, question, request: asked } = body else { return false };
+    let Question::Negotiation { request, purpose: Purpose::Release, .. } = question else { return false };
+    if grid.canary != Some(Canary::LostNotGivenUp) {
+        return false;
+    }
+    let is_repaired = |negotiation: &Negotiation| {
+        let reservation = negotiation.record().reservation.as_ref();
+        negotiation.reserved_plan().is_some() && reservation.is_some_and(|reservation| reservation.repairs > 0)
+    };
+    if !grid.negotiation(node, request).is_some_and(is_repaired) {
+        return false;
+    }
+    let version = broker::protocol::LedgerVersion::default();
+    let answer = match asked {
+        SiteRequest::TakeOver { .. } => {
+            SiteAnswer::Booked { hosts: Vec::new(), is_settled: false, before: None, others: Vec::new(), version }
         }
-        let negotiation = self.nodes[node].running().and_then(|running| running.machines.negotiations.get(request));
-        let is_repaired = |negotiation: &Negotiation| {
-            let reservation = negotiation.record().reservation.as_ref();
-            negotiation.reserved_plan().is_some() && reservation.is_some_and(|reservation| reservation.repairs > 0)
-        };
-        if !negotiation.is_some_and(is_repaired) {
-            return false;
-        }
-        let version = broker::protocol::LedgerVersion::default();
-        let answer = match asked {
-            SiteRequest::TakeOver { .. } => {
-                SiteAnswer::Booked { hosts: Vec::new(), is_settled: false, before: None, others: Vec::new(), version }
-            }
-            _ => SiteAnswer::Released { version },
-        };
-        let body = Body::Answer { ask: *ask, question: question.clone(), answer };
-        let message = Message { id: self.name(), run: self.nodes[to].run, from: to, to: node, body };
-        self.after(1, Event::Arrival(message));
-        true
-    }
+        _ => SiteAnswer::Released { version },
+    };
+    let body = Body::Answer { ask: *ask, question: question.clone(), answer };
+    let message = Message { id: grid.name(), run: grid.nodes[to].run, from: to, to: node, body };
+    grid.after(1, Event::Arrival(message));
+    true
+}
 
-    fn hosts_believed(&self, node: usize, from: usize, request: &RequestId) -> Vec<HostId> {
-        let negotiation = self.nodes[node].running().and_then(|running| running.machines.negotiations.get(request));
-        let plan = negotiation.and_then(Negotiation::reserved_plan);
-        let grants = plan.into_iter().flat_map(|plan| &plan.grants);
-        grants.filter(|grant| grant.site == self.nodes[from].site).map(|grant| grant.host.clone()).collect()
-    }
+fn hosts_believed(grid: &Grid, node: usize, from: usize, request: &RequestId) -> Vec<HostId> {
+    let plan = grid.negotiation(node, request).and_then(Negotiation::reserved_plan);
+    let grants = plan.into_iter().flat_map(|plan| &plan.grants);
+    grants.filter(|grant| grant.site == grid.nodes[from].site).map(|grant| grant.host.clone()).collect()
+}
 
-    fn is_signed_for(&self, node: usize, request: &RequestId, signed: &SignedText) -> bool {
-        let is_users = self.users.get(request).is_some_and(|user| user.user == signed.author);
-        let names: &SiteId = &self.nodes[node].site;
-        is_users
-            && signed.open::<RequestStatement>().is_ok_and(|word| word.entry_point == *names && word.id == *request)
-    }
+fn is_signed_for(grid: &Grid, node: usize, request: &RequestId, signed: &SignedText) -> bool {
+    let is_users = grid.users.get(request).is_some_and(|user| user.user == signed.author);
+    let names: &SiteId = &grid.nodes[node].site;
+    is_users && signed.open::<RequestStatement>().is_ok_and(|one| one.entry_point == *names && one.id == *request)
+}
 
-    /// What was signed by nobody, or was changed since, is signed by whoever is said to have.
-    fn sign_as_it_is(&self, authorization: &mut Arc<Authorization>) {
-        let signed = &authorization.request;
-        if signed.open::<RequestStatement>().is_ok() {
-            return;
-        }
-        let key = self.users.keys().find(|key| PublicKey::of(key) == signed.author);
-        let statement = serde_json::from_str::<RequestStatement>(&signed.text);
-        if let (Some(key), Ok(statement)) = (key, statement)
-            && let Ok(signed) = SignedText::sign(&statement, key)
-        {
-            Arc::make_mut(authorization).request = signed;
-        }
+/// Signs a statement whose signature is not valid, with the key of its alleged author.
+fn sign_as_it_is(grid: &Grid, authorization: &mut Arc<Authorization>) {
+    let signed = &authorization.request;
+    if signed.open::<RequestStatement>().is_ok() {
+        return;
     }
+    let key = grid.users.keys().iter().find(|key| PublicKey::of(key) == signed.author);
+    let statement = serde_json::from_str::<RequestStatement>(&signed.text);
+    if let (Some(key), Ok(statement)) = (key, statement)
+        && let Ok(signed) = SignedText::sign(&statement, key)
+    {
+        Arc::make_mut(authorization).request = signed;
+    }
+}
 
-    fn sign_anew(&self, node: usize, request: &RequestId, issued: Time, authorization: &mut Arc<Authorization>) {
-        let Some(user) = self.users.get(request) else { return };
-        *authorization = Arc::new(self.sign_for(node, (request, &user.request), user.number, (issued, issued + LATER)));
+fn sign_anew(grid: &Grid, node: usize, request: &RequestId, issued: Time, authorization: &mut Arc<Authorization>) {
+    if let Some(signed) = signed_for(grid, node, request, issued) {
+        *authorization = Arc::new(signed);
     }
+}
 
-    fn sign_hand_over(&self, node: usize, request: &RequestId, signed: &mut Arc<SignedText>) {
-        let Some(user) = self.users.get(request) else { return };
-        let issued = self.utc() + LATER;
-        let authorization = self.sign_for(node, (request, &user.request), user.number, (issued, issued + LATER));
-        *signed = Arc::new(authorization.request);
-    }
+fn signed_for(grid: &Grid, node: usize, request: &RequestId, issued: Time) -> Option<Authorization> {
+    let user = grid.users.get(request)?;
+    Some(grid.authorize(node, (request, &user.request), user.number, (issued, issued + LATER)))
 }

@@ -1,10 +1,11 @@
-//! Names of sites, hosts, requests and resources of the simulated grid.
+//! Names of sites, hosts, requests and resources of the simulated grid, and amounts of its two resources.
 //!
-//! Invariant: a site's name tells its index, and every name passes the checks of its type.
+//! Invariant: a site's name contains its index, and every name passes the checks of its type.
 
 use broker::{
+    amount::Amount,
     ids::{HostId, RequestId, SiteId},
-    resources::ResourceName,
+    resources::{Amounts, ResourceName},
 };
 
 /// The site with this index.
@@ -30,4 +31,9 @@ pub fn request(number: u64) -> RequestId {
 /// The resources that hosts have.
 pub fn resource(name: &'static str) -> ResourceName {
     ResourceName::new(name).expect("called with lower-case words only")
+}
+
+/// Amounts of both resources.
+pub fn amounts(cpu: u64, memory: u64) -> Amounts {
+    Amounts::from([(resource("cpu"), Amount(cpu)), (resource("memory"), Amount(memory))])
 }

@@ -4,89 +4,74 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::Arc,
 };
 
 use broker::{
     host::Host,
     ids::{HostId, RequestId, SiteId},
-    negotiation::{LookupAnswers, Purpose, RequestRecord},
-    protocol::{AttemptId, LedgerVersion},
+    ledger::{BookingRecord, LedgerLimits},
+    negotiation::{NegotiationSettings, Outcome, Purpose, RequestRecord, Stage},
+    protocol::{AttemptId, Grant},
     schedule::Schedule,
-    trust::{Authorization, Chain, SignedText},
-    view::{Schedules, SiteView},
+    time::{Span, Time, Window},
+    trust::{Authorization, Chain, Gate, SignedText},
 };
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    clock::Clock,
+    canary::Canary,
+    clock::{self, Clock},
+    credentials,
+    lookup::Lookup,
     message::{Body, Question},
+    names::{self, amounts},
+    options::{DISK_MS_MAX, Options, one_of},
+    views::Views,
 };
-use crate::engine::{Actor, Disk, Machines, Moment, Write};
+use crate::engine::{Actor, Disk, Machines, Moment, Setup, Write};
 
-/// The sender of a question to the ledger, which is to get the answer.
+const CORES: [u64; 4] = [1000, 2000, 4000, 8000];
+
+/// The sender of a question to the ledger, which gets the answer.
 #[derive(Debug)]
 pub struct Asker {
-    /// The node that asked.
     pub from: usize,
-    /// The question's name.
     pub ask: u64,
-    /// What the asker waits for.
     pub question: Question,
     /// The message that brought the question.
     pub message: u64,
-    /// Whether it asked to confirm.
     pub is_confirm: bool,
     /// The request that it wants to take over, and the authorization that it showed.
     pub takes_over: Option<(RequestId, Arc<Authorization>)>,
 }
 
-/// A question of this node that has no answer yet.
+/// A question of a negotiation that has no answer yet.
 #[derive(Debug, Clone)]
 pub struct Waiting {
-    /// Of this request.
     pub request: RequestId,
-    /// To this site.
     pub site: SiteId,
-    /// The attempt.
     pub attempt: u32,
-    /// About this.
     pub purpose: Purpose,
-}
-
-/// Phase I under way.
-#[derive(Debug)]
-pub struct Search {
-    /// For this request.
-    pub request: RequestId,
-    /// Hosts wanted.
-    pub count: usize,
-    /// Governs the sample.
-    pub seed: u64,
-    /// Sites left out.
-    pub exclude: BTreeSet<SiteId>,
 }
 
 /// What a node has in memory.
 #[derive(Debug)]
 pub struct Running {
-    /// The ledger and the negotiations.
     pub machines: Machines<Asker>,
-    /// Its views of other sites.
-    pub views: BTreeMap<usize, SiteView>,
+    pub views: Views,
     /// Answers that wait until what is being written of a request is on disk, with their receivers.
     pub held_back: Vec<(RequestId, usize, Body)>,
     /// Records that participants are answered from before they are on disk, for the fault of doing so.
-    pub told_early: BTreeMap<RequestId, Box<RequestRecord>>,
+    pub answered_early: BTreeMap<RequestId, Box<RequestRecord>>,
     /// Questions that wait for an answer.
     pub waiting: BTreeMap<u64, Waiting>,
     /// Writes under way, oldest first.
     pub writes: BTreeMap<u64, (Actor, Write)>,
     /// Messages that the ledger has granted.
     pub granted: BTreeSet<u64>,
-    /// When each site was last asked for its schedules.
-    pub fetched: BTreeMap<usize, Moment>,
-    /// Adverts so far in this run.
-    pub adverts: u64,
     /// Releases sent, for the fault of not repeating them.
     pub released: BTreeSet<(RequestId, u32, SiteId)>,
     /// Look-ups for users who want the node to take a request over.
@@ -99,17 +84,15 @@ pub struct Running {
 
 impl Running {
     /// A node that has just started, with nothing but its state machines.
-    pub fn new(machines: Machines<Asker>, started: Moment) -> Running {
+    fn new(machines: Machines<Asker>, started: Moment) -> Running {
         Running {
             machines,
-            views: BTreeMap::new(),
+            views: Views::default(),
             held_back: Vec::new(),
-            told_early: BTreeMap::new(),
+            answered_early: BTreeMap::new(),
             waiting: BTreeMap::new(),
             writes: BTreeMap::new(),
             granted: BTreeSet::new(),
-            fetched: BTreeMap::new(),
-            adverts: 0,
             released: BTreeSet::new(),
             lookups: BTreeMap::new(),
             started,
@@ -117,34 +100,26 @@ impl Running {
         }
     }
 
-    /// The word of its user by which the node carries a request, if that is later than this one.
+    /// The authorization by which the node coordinates a request, if it is later than this one.
     pub fn later_authorization(&self, authorization: &Authorization, request: &RequestId) -> Option<Arc<SignedText>> {
         self.machines.negotiations.get(request)?.record().later_authorization(authorization)
     }
 
+    /// Whether writes of this state machine are under way.
+    pub fn is_writing(&self, actor: &Actor) -> bool {
+        self.writes.values().any(|(whose, _)| whose == actor)
+    }
+
     /// Whether the node is about to coordinate a request: it asks sites what they have of it, or writes that down.
     pub fn is_arriving(&self, request: &RequestId) -> bool {
-        let of_request = |actor: &Actor| matches!(actor, Actor::Request(id) if id == request);
         self.lookups.contains_key(request)
-            || !self.machines.negotiations.contains_key(request)
-                && self.writes.values().any(|(actor, _)| of_request(actor))
+            || !self.machines.negotiations.contains_key(request) && self.is_writing(&Actor::Request(request.clone()))
     }
 
     /// Whether the node coordinates a request, or is about to.
-    pub fn carries(&self, request: &RequestId) -> bool {
+    pub fn coordinates(&self, request: &RequestId) -> bool {
         self.machines.negotiations.contains_key(request) || self.is_arriving(request)
     }
-}
-
-/// What sites have answered about a request that is to be taken over.
-#[derive(Debug, Default)]
-pub struct Lookup {
-    /// Names the question.
-    pub name: u64,
-    /// Sites that have not answered.
-    pub waiting: BTreeSet<usize>,
-    /// The answers of the others.
-    pub heard: LookupAnswers,
 }
 
 /// Whether a node runs.
@@ -160,12 +135,10 @@ pub enum State {
     Gone,
 }
 
-/// See the module's documentation.
+/// One node of the grid.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name.
     pub site: SiteId,
-    /// Its clocks.
     pub clock: Clock,
     /// Its hosts with the owner's own work.
     pub hosts: Vec<(Host, Schedule)>,
@@ -177,11 +150,9 @@ pub struct Node {
     pub begun: BTreeSet<AttemptId>,
     /// What its ledger has dropped at its last start, since the hosts are not there any more.
     pub dropped: BTreeSet<(AttemptId, HostId)>,
-    /// What shows that it belongs to the grid, when that is closed.
+    /// Its membership, when the grid is closed.
     pub credentials: Option<Chain>,
-    /// Its disk.
     pub disk: Disk,
-    /// Whether it runs.
     pub state: State,
     /// Counts starts and stops: what was planned for an earlier run does not happen.
     pub run: u64,
@@ -192,26 +163,84 @@ pub struct Node {
 }
 
 impl Node {
+    /// Draws a node that has not started.
+    pub fn draw(index: usize, random: &mut Xoshiro256PlusPlus, options: &Options) -> Node {
+        let clock = Clock::draw(random, options);
+        let hosts = draw_hosts(random, options);
+        Node {
+            site: names::site(index),
+            clock,
+            hosts_at_first: hosts.clone(),
+            hosts,
+            is_to_shrink: false,
+            begun: BTreeSet::new(),
+            dropped: BTreeSet::new(),
+            credentials: credentials::of_site(options, index),
+            disk: Disk::default(),
+            state: State::Absent,
+            run: 0,
+            disk_ms_max: one_of(random, &DISK_MS_MAX),
+            slow_ms: 0,
+        }
+    }
+
     /// What is in memory, if it runs.
     pub fn running(&self) -> Option<&Running> {
-        match &self.state {
-            State::Up(running) => Some(running),
-            State::Absent | State::Down | State::Gone => None,
-        }
+        if let State::Up(running) = &self.state { Some(running) } else { None }
     }
 
     /// What is in memory, if it runs.
     pub fn running_mut(&mut self) -> Option<&mut Running> {
-        match &mut self.state {
-            State::Up(running) => Some(running),
-            State::Absent | State::Down | State::Gone => None,
+        if let State::Up(running) = &mut self.state { Some(running) } else { None }
+    }
+
+    /// Whether it is gone for good.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state, State::Gone)
+    }
+
+    /// Its owner has taken nothing away.
+    pub fn is_whole(&self) -> bool {
+        self.hosts == self.hosts_at_first
+    }
+
+    /// It starts with what its disk remembers. Returns the reservations that have no room any more.
+    pub fn start(
+        &mut self,
+        now: Moment,
+        (gate, limits, negotiation): (Gate, LedgerLimits, NegotiationSettings),
+        seed: u64,
+        canary: Option<Canary>,
+    ) -> Vec<BookingRecord> {
+        self.run += 1;
+        self.disk.incarnation += 1;
+        let clocks = self.clock.now(now);
+        let has_begun = |reservation: &&BookingRecord| reservation.window.start <= clocks.utc;
+        let begun = self.disk.reservations.values().filter(|_| !self.is_whole()).filter(has_begun);
+        self.begun = begun.map(|reservation| reservation.attempt.clone()).collect();
+        let mut reservations: Vec<BookingRecord> = self.disk.reservations.values().cloned().collect();
+        match canary {
+            Some(Canary::ForgetReservations) => reservations.clear(),
+            Some(Canary::ForgetCoordinator) => reservations.iter_mut().for_each(|one| one.coordinator = None),
+            _ => {}
         }
+        let book_fault = canary.and_then(Canary::of_books);
+        let (site, hosts) = (self.site.clone(), self.hosts.clone());
+        let setup = Setup { site, hosts, gate, limits, negotiation, book_fault };
+        let is_resumed = canary != Some(Canary::ReuseAttemptNumbers);
+        let seed_of = |place| seed.wrapping_add(place);
+        let (machines, misfits) = Machines::open(setup, &self.disk, reservations, is_resumed, seed_of, clocks);
+        self.state = State::Up(Box::new(Running::new(machines, now)));
+        misfits
     }
 
     /// It runs no longer; what was in memory, if it ran.
     pub fn stop(&mut self) -> Option<Running> {
-        match std::mem::replace(&mut self.state, State::Down) {
-            State::Up(running) => Some(*running),
+        match mem::replace(&mut self.state, State::Down) {
+            State::Up(running) => {
+                self.run += 1;
+                Some(*running)
+            }
             other => {
                 self.state = other;
                 None
@@ -219,16 +248,44 @@ impl Node {
         }
     }
 
-    /// Whether it is gone for good.
-    pub fn is_gone(&self) -> bool {
-        matches!(self.state, State::Gone)
+    /// Whether it runs, and could take a request over: it does not coordinate it.
+    pub fn can_take_over(&self, id: &RequestId) -> bool {
+        let Some(running) = self.running() else { return false };
+        let is_free = running.machines.negotiations.get(id).is_none_or(|negotiation| {
+            let stage = negotiation.stage();
+            matches!(stage, Stage::Closed { outcome: Outcome::HandedOver, releasing: false })
+        });
+        is_free && !running.lookups.contains_key(id) && !running.is_writing(&Actor::Request(id.clone()))
+    }
+
+    /// Whether such a grant of a request is on its disk, and it does not mean to drop it.
+    pub fn has_on_disk(&self, request: &RequestId, is_it: impl Fn(&BookingRecord, &Grant) -> bool) -> bool {
+        self.reservations_of(request).any(|reservation| {
+            let mut grants = reservation.grants.iter();
+            grants.any(|grant| {
+                is_it(reservation, grant) && !self.dropped.contains(&(reservation.attempt.clone(), grant.host.clone()))
+            })
+        })
+    }
+
+    /// The reservations of a request on its disk.
+    pub fn reservations_of(&self, request: &RequestId) -> impl Iterator<Item = &BookingRecord> {
+        self.disk.reservations.values().filter(move |reservation| reservation.attempt.request == *request)
     }
 }
 
-/// The version that a view shows.
-pub fn known_version(view: &SiteView) -> Option<LedgerVersion> {
-    match view.schedules() {
-        Schedules::Unknown => None,
-        Schedules::Known(known) => Some(known.version),
-    }
+/// Draws the hosts of a site and the owner's own work on them.
+fn draw_hosts(random: &mut Xoshiro256PlusPlus, options: &Options) -> Vec<(Host, Schedule)> {
+    let count = random.random_range(1..=options.hosts_max);
+    let draw = |index| {
+        let cores = one_of(random, &CORES);
+        let mut own = Schedule::default();
+        if random.random_range(0..3) == 0 {
+            let start = Time(clock::true_utc(Moment::default()).0 + random.random_range(0..4_000));
+            own.add(Window::starting(start, Span(random.random_range(60..3_000))), &amounts(cores / 2, cores));
+        }
+        let (id, capacity) = (names::host(index), amounts(cores, cores * 2));
+        (Host { id, capacity, attributes: BTreeMap::new() }, own)
+    };
+    (0..count).map(draw).collect()
 }

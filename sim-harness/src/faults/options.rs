@@ -40,17 +40,11 @@ pub struct Faults {
 /// A kind of message that is lost more often than others, which leads to rare orders of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unlucky {
-    /// None.
     Nothing,
-    /// Requests to confirm.
     Confirms,
-    /// Releases.
     Releases,
-    /// Outcomes.
     Outcomes,
-    /// Outcomes and questions for them.
     OutcomesAndInquiries,
-    /// Answers.
     Answers,
 }
 
@@ -70,7 +64,6 @@ pub struct Losses {
     pub ahead_s: [i64; 3],
     /// Shortest wait between two questions whether all is there.
     pub check_min: Millis,
-    /// Longest wait.
     pub check_max: Millis,
     /// When a silent site counts as lost.
     pub lost_after: Millis,
@@ -81,11 +74,9 @@ pub struct Losses {
 pub struct Options {
     /// Sites, also those that join late.
     pub sites: usize,
-    /// Most hosts of a site.
     pub hosts_max: usize,
     /// Sites, from the first on, that are entry points.
     pub entry_points: usize,
-    /// Requests.
     pub requests: u64,
     /// Of the sites, how many join only after a while.
     pub late_sites: usize,
@@ -105,7 +96,6 @@ pub struct Options {
     pub latest_ms: u64,
     /// Of 1000 effects, before how many the node crashes; and of 1000 writes, during how many.
     pub crash_per_mille: u64,
-    /// Kinds of faults.
     pub faults: Faults,
     /// Most sites that never come back.
     pub gone_max: usize,
@@ -119,7 +109,6 @@ pub struct Options {
     pub has_short_durations: bool,
     /// Windows for the start so tight that a second attempt hardly fits.
     pub has_tight_windows: bool,
-    /// How long holds last.
     pub hold_for: Millis,
     /// From a confirm to the first question for the outcome.
     pub outcome_wait: Millis,
@@ -127,7 +116,6 @@ pub struct Options {
     pub answer_timeout: Millis,
     /// How long a request may take.
     pub patience: Millis,
-    /// Whether the grid is closed.
     pub is_closed: bool,
     /// An entry point that cheats.
     pub attacker: Option<usize>,

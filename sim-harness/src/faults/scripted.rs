@@ -18,10 +18,10 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    names,
+    life, names,
     node::State,
     options::{Faults, Losses, Options, Unlucky},
-    world::World,
+    trial::Trial,
 };
 use crate::{
     engine::{Actor, Medium, Moment},
@@ -49,54 +49,62 @@ pub fn play(file: &ScenarioFile, progress: &impl Fn(&Played)) -> anyhow::Result<
     }
     let failed = || "cannot write the history";
     let folder = tempfile::Builder::new().prefix("kolo-sim-scenario-").tempdir().with_context(failed)?.keep();
-    fs::write(folder.join("history.txt"), scripted.world.history(None)).with_context(failed)?;
+    fs::write(folder.join("history.txt"), scripted.trial.world.grid.history(None)).with_context(failed)?;
     Ok((outcomes, Some(folder)))
 }
 
 /// A simulated grid that does what a scenario says.
 pub struct Scripted {
-    world: World,
+    trial: Trial,
 }
 
 impl Scripted {
     /// A grid of which no site has started.
     pub fn new(settings: &GridSettings) -> Scripted {
         let generators = [0, 1, 2].map(|number| Xoshiro256PlusPlus::seed_from_u64(settings.seed.wrapping_add(number)));
-        let mut world = World::new(options(settings), generators, None, true);
-        for (index, node) in world.nodes.iter_mut().enumerate() {
+        let mut trial = Trial::new(options(settings), generators, None, true);
+        for (index, node) in trial.world.grid.nodes.iter_mut().enumerate() {
             let hosts = settings.hosts(Site(index)).into_iter();
             node.hosts = hosts.map(|host| (host, Schedule::default())).collect();
             node.hosts_at_first.clone_from(&node.hosts);
             node.disk_ms_max = DISK_MS_MAX;
         }
-        Scripted { world }
+        Scripted { trial }
     }
 
     /// Everything that has happened so far, for people.
     #[cfg(test)]
     pub fn history(&self) -> String {
-        self.world.history(None)
+        self.trial.world.grid.history(None)
     }
 
     fn note(&mut self, words: &str) {
-        self.world.note(None, format_args!("-- {words}"));
+        self.trial.world.grid.note(None, format_args!("-- {words}"));
     }
 
     fn submit(&mut self, submission: &Submission) {
         let Submission { asked, through, request } = submission;
         let id = request_id(asked);
         self.note(&format!("{asked} is {id} here, {through} is {}", names::site(through.0)));
-        let by = u64::try_from(self.world.utc().0).unwrap_or_default();
-        self.world.submit_through(through.0, asked.number as u64, shifted_request(request, Span(by)));
+        let by = u64::try_from(self.trial.world.grid.utc().0).unwrap_or_default();
+        self.trial.world.submit(through.0, asked.number as u64, shifted_request(request, Span(by)));
     }
 
     fn go_to(&mut self, asked: &Asked, through: Site) {
         let id = request_id(asked);
-        if self.world.can_take_over(through.0, &id) {
-            self.world.go_to(through.0, &id);
+        if self.trial.world.grid.nodes[through.0].can_take_over(&id) {
+            self.trial.world.go_to(through.0, &id);
         } else {
             self.note(&format!("{through} has {asked} already"));
         }
+    }
+
+    /// Whether the view that a node has of a site, which runs, is up to date.
+    fn knows(&self, node: usize, site: usize) -> bool {
+        let grid = &self.trial.world.grid;
+        let version = grid.nodes[site].running().map(|running| running.machines.ledger.version());
+        let now = grid.clock(node).monotonic;
+        grid.nodes[node].running().is_some_and(|running| running.views.shows(site, version, now))
     }
 
     /// Fails when an invariant does not hold.
@@ -108,45 +116,47 @@ impl Scripted {
     }
 
     fn found(&self) -> Option<String> {
-        let violation = self.world.violation()?;
-        let request = violation.request.as_ref().map_or_else(String::new, |id| format!(" ({id})"));
-        Some(format!("{}{request}: {}", violation.invariant, violation.what))
+        self.trial.world.grid.violation().map(ToString::to_string)
     }
 }
 
 impl play::World for Scripted {
     fn now(&self) -> Duration {
-        Duration::from_millis(self.world.now().ms())
+        Duration::from_millis(self.trial.world.grid.now().ms())
     }
 
     fn pass(&mut self, until: Duration) -> anyhow::Result<()> {
-        self.world.advance(Moment::of_ms(u64::try_from(until.as_millis()).unwrap_or(u64::MAX)));
+        self.trial.advance(Moment::of_ms(u64::try_from(until.as_millis()).unwrap_or(u64::MAX)));
         self.checked()
     }
 
     fn act(&mut self, action: &Action) -> anyhow::Result<()> {
         self.note(&action.to_string());
         match action {
-            Action::Start { start } => start.0.iter().for_each(|site| self.world.start(site.0)),
+            Action::Start { start } => start.0.iter().for_each(|site| self.trial.world.start(site.0)),
             Action::Stop { stop } => stop.0.iter().for_each(|site| {
-                self.world.leave(site.0);
+                life::leave(&mut self.trial.world.grid, site.0);
             }),
             Action::Kill { kill } => kill.0.iter().for_each(|site| {
-                self.world.kill(site.0);
+                life::kill(&mut self.trial.world.grid, site.0);
             }),
             Action::Shrink { shrink: site, hosts } => {
-                self.world.leave(site.0);
-                self.world.nodes[site.0].hosts.truncate(*hosts);
-                self.world.start(site.0);
+                life::leave(&mut self.trial.world.grid, site.0);
+                self.trial.world.grid.nodes[site.0].hosts.truncate(*hosts);
+                self.trial.world.start(site.0);
             }
             Action::Submit(all) => all.iter().for_each(|one| self.submit(one)),
-            Action::Cancel { cancel } => self.world.cancel(cancel.number as u64),
+            Action::Cancel { cancel } => self.trial.world.cancel(cancel.number as u64),
             Action::Repair { repair, through } => self.go_to(repair, *through),
             Action::Cut { cut, one_way } => {
                 let part: BTreeSet<usize> = cut.0.iter().map(|site| site.0).collect();
-                self.world.network.cut(self.world.nodes.len(), &part, one_way.unwrap_or_default());
+                self.trial.world.grid.network.cut(
+                    self.trial.world.grid.nodes.len(),
+                    &part,
+                    one_way.unwrap_or_default(),
+                );
             }
-            Action::Heal { .. } => self.world.network.heal(),
+            Action::Heal { .. } => self.trial.world.grid.network.heal(),
         }
         self.checked()
     }
@@ -154,14 +164,16 @@ impl play::World for Scripted {
     fn sight(&mut self, asked: &Asked) -> anyhow::Result<Sight> {
         let id = request_id(asked);
         let under_way = |words: &str| Ok(Sight::UnderWay(words.to_owned()));
-        let Some(user) = self.world.users.get(&id) else { return under_way("never asked") };
+        let Some(user) = self.trial.world.grid.users.get(&id) else { return under_way("never asked") };
         let node = user.entry_point;
-        let Some(running) = self.world.nodes[node].running() else { return under_way("its entry point does not run") };
+        let Some(running) = self.trial.world.grid.nodes[node].running() else {
+            return under_way("its entry point does not run");
+        };
         let Some(negotiation) = running.machines.negotiations.get(&id) else {
             return under_way("unknown at its entry point");
         };
         // Users learn only what is on disk.
-        if self.world.is_writing(node, &Actor::Request(id)) {
+        if self.trial.world.is_writing(node, &Actor::Request(id)) {
             return under_way("being written down");
         }
         Ok(match negotiation.stage() {
@@ -183,7 +195,7 @@ impl play::World for Scripted {
     fn bookings(&mut self, asked: Option<&Asked>, at: &[Site]) -> anyhow::Result<Bookings> {
         let id = asked.map(request_id);
         let mut found = Bookings::default();
-        let running = at.iter().filter_map(|site| self.world.nodes[site.0].running());
+        let running = at.iter().filter_map(|site| self.trial.world.grid.nodes[site.0].running());
         for booking in running.flat_map(|running| running.machines.ledger.bookings()) {
             if id.as_ref().is_none_or(|id| booking.attempt.request == *id) {
                 match booking.state {
@@ -197,7 +209,7 @@ impl play::World for Scripted {
 
     fn missing_knowledge(&mut self, at: &[Site], sites: &[Site]) -> anyhow::Result<Option<String>> {
         let pairs = at.iter().flat_map(|one| sites.iter().map(move |other| (one, other)));
-        let mut unknown = pairs.filter(|(one, other)| one != other && !self.world.knows(one.0, other.0));
+        let mut unknown = pairs.filter(|(one, other)| one != other && !self.knows(one.0, other.0));
         Ok(unknown.next().map(|(one, other)| format!("{one} does not know {other} as it is")))
     }
 
@@ -208,12 +220,12 @@ impl play::World for Scripted {
     fn settle(&mut self) -> anyhow::Result<Vec<String>> {
         self.note("everything is healed, and has to settle");
         // The time for settling counts from here.
-        self.world.options.faulty_ms = self.world.now().ms();
-        for node in self.world.nodes.iter_mut().filter(|node| matches!(node.state, State::Absent)) {
+        self.trial.world.grid.options.faulty_ms = self.trial.world.grid.now().ms();
+        for node in self.trial.world.grid.nodes.iter_mut().filter(|node| matches!(node.state, State::Absent)) {
             node.state = State::Gone;
         }
-        self.world.heal();
-        self.world.run();
+        self.trial.heal();
+        self.trial.run();
         Ok(self.found().into_iter().collect())
     }
 }

@@ -1,19 +1,28 @@
 //! The simulator finds nothing where nothing is wrong, and finds every deliberate fault.
 
+use std::collections::BTreeSet;
+
+use broker::{negotiation::FoundHost, request::Request};
+use clap::ValueEnum;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
 use super::{
     canary::Canary,
-    runner::{run_seed, run_seeds},
+    runner::{replay_command, run_seed, run_seeds},
+    trial::Trial,
 };
+use crate::engine::Moment;
 
 /// Seeds within which every deliberate fault is found.
 const FOUND_WITHIN: u64 = 200;
 
 #[test]
 fn promises_hold_whatever_goes_wrong() {
-    let result = run_seeds(0, 400, None, &|_| {});
+    let result = run_seeds(0, 400, None, |_| {});
     if let Some((seed, violation)) = result.found {
         let history = run_seed(seed, None, true).history;
-        panic!("{history}\n{violation:?}\nreplay: {}", super::report::replay_command(seed, None));
+        panic!("{history}\n{violation:?}\nreplay: {}", replay_command(seed, None));
     }
     let figures = result.figures;
     // Moves are rare: the same start is nearly always found again.
@@ -24,7 +33,7 @@ fn promises_hold_whatever_goes_wrong() {
 
 #[test]
 fn seeds_that_once_broke_a_promise_do_not_again() {
-    // Silence from before a host was replaced; a host told of by two attempts; a participant that called an attempt dead that had
+    // Silence from before a host was replaced; a host that two attempts name; a participant that called an attempt dead that had
     // been complete; a host that began after it was dropped; one whose reservation moves; takeovers that met a crash, each
     // other, or a node that never comes back; a host that is full, which is no replacement; a part that was given back and
     // forgotten while another site did not know that the attempt was complete; an answer that came too late for its round; a
@@ -62,15 +71,15 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
     ];
     for seed in seeds {
         let result = run_seed(seed, None, false);
-        assert_eq!(result.violation, None, "replay: {}", super::report::replay_command(seed, None));
+        assert_eq!(result.violation, None, "replay: {}", replay_command(seed, None));
     }
     assert!(run_seed(118, None, false).figures.moved > 0, "one of them is about a move");
 }
 
 #[test]
 fn every_deliberate_fault_is_found() {
-    for canary in Canary::ALL {
-        let result = run_seeds(0, FOUND_WITHIN, Some(canary), &|_| {});
+    for canary in Canary::value_variants() {
+        let result = run_seeds(0, FOUND_WITHIN, Some(*canary), |_| {});
         assert!(result.found.is_some(), "{} is not found within {FOUND_WITHIN} seeds", canary.name());
     }
 }
@@ -83,4 +92,52 @@ fn the_same_seed_takes_the_same_way() {
         assert_eq!(first.figures, second.figures);
         assert!(first.history.lines().count() > 10);
     }
+}
+
+/// Phase I against what a request means, written out: also with totals only, and with named candidates.
+#[test]
+fn hosts_are_found_that_could_serve_and_no_others() {
+    let mut with_totals_only = 0;
+    for seed in 0..30 {
+        let mut trial = Trial::of_seed(seed, None, false);
+        while trial.advance(Moment(20_000_000)) {}
+        let anything = serde_json::from_str(r#"{"hosts":1,"duration":1}"#).unwrap();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let grid = &trial.world.grid;
+        for node in 0..grid.nodes.len() {
+            let look_for = |request: &Request| {
+                let running = grid.nodes[node].running()?;
+                let found = running.views.find(&running.machines.ledger, request, &BTreeSet::new(), grid.clock(node));
+                Some(found.0.hosts)
+            };
+            let all = look_for(&anything).unwrap_or_default();
+            let names: Vec<_> = all.iter().flat_map(|found| found.host.capacity.keys()).cloned().collect();
+            for n in (1..=4_u64).filter(|_| !names.is_empty()) {
+                let name = &names[random.random_range(0..names.len())];
+                let (least, total) = (random.random_range(0..6_000_u64), random.random_range(0..6_u64));
+                let with_least = random.random_bool(0.5);
+                let per_host = if with_least { format!(r#""{name}":{least}"#) } else { String::new() };
+                let named = random.random_bool(0.3) && all.len() as u64 > n;
+                let few: Vec<String> =
+                    all[..all.len() / 2 + 1].iter().map(|f| format!("{}/{}", f.site, f.host.id)).collect();
+                let candidates =
+                    if named && few.len() as u64 >= n { serde_json::json!(few) } else { serde_json::Value::Null };
+                let request = format!(
+                    r#"{{"hosts":{n},"duration":1,"per_host":{{{per_host}}},"total":{{"{name}":{total}}},"candidates":{candidates}}}"#
+                );
+                let request: Request = serde_json::from_str(&request).unwrap();
+                let least = if with_least { least } else { u64::from(total >= n) };
+                let fits = |found: &&FoundHost| {
+                    found.host.capacity.get(name).map_or(0, |amount| amount.0) >= least
+                        && (candidates.is_null() || few.contains(&format!("{}/{}", found.site, found.host.id)))
+                };
+                let id = |found: &FoundHost| (found.site.clone(), found.host.id.clone());
+                let expected: Vec<_> = all.iter().filter(fits).map(id).collect();
+                let found = look_for(&request).unwrap_or_default();
+                assert_eq!(found.iter().map(id).collect::<Vec<_>>(), expected, "seed {seed}: {request:?}");
+                with_totals_only += usize::from(!with_least && !expected.is_empty());
+            }
+        }
+    }
+    assert!(with_totals_only > 20, "{with_totals_only}");
 }

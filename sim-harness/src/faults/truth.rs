@@ -16,7 +16,7 @@ use broker::{
 use super::{names, node::Node};
 use crate::engine::SiteLedger;
 
-/// See the module's documentation.
+/// What was really so in a run.
 #[derive(Debug, Default)]
 pub struct Truth {
     by_version: BTreeMap<(usize, LedgerVersion), Vec<(HostId, Schedule)>>,

@@ -1,19 +1,19 @@
-//! What users ask, take back and are told.
+//! What users ask and cancel, and what was reported to them.
 //!
-//! Invariant: what a user was told is kept here apart from every node, so that no node can take it back unseen.
+//! Invariant: what was reported to a user is kept here apart from every node, so that no node can take it back unseen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use broker::{
-    amount::Amount,
-    host::Host,
     ids::{RequestId, SiteId},
-    negotiation::{Event, Outcome, RequestRecord, Reservation, Stage},
+    negotiation::{Outcome, Reservation, Stage},
     plan::{HostGrant, Plan},
     request::{Request, RequestDocument},
     resources::Amounts,
-    schedule::Schedule,
-    time::{Span, Time, Window},
+    time::Time,
     trust::PublicKey,
 };
 use ed25519_dalek::SigningKey;
@@ -21,51 +21,48 @@ use rand::{RngExt, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    clock,
     figures::Figures,
-    names,
+    names::{self, amounts},
     options::Options,
-    world::{Event as WorldEvent, World},
 };
-use crate::engine::{Actor, Medium, Moment, Write};
 
-/// How long a user waits when no entry point can be reached.
-const COME_BACK_MS: u64 = 700;
-/// A user's signature is good for this much longer than the latest start: clocks differ, and answers take time.
-pub const CLOCKS_DIFFER: Span = Span(120);
-const CORES: [u64; 4] = [1000, 2000, 4000, 8000];
-
-/// What a user was told.
+/// What was reported to a user.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Reported {
+pub enum Report {
     /// Nothing yet.
     Nothing,
-    /// It stands.
-    Reserved {
-        /// The try.
-        attempt: u32,
-        /// The plan.
-        plan: Plan,
-    },
-    /// It stands, without hosts that are lost.
+    /// A reservation.
+    Reserved { attempt: u32, plan: Plan },
+    /// A reservation that has lost hosts.
     Degraded(Box<Reservation>),
-    /// It is over.
+    /// The request is over.
     Over(Outcome),
 }
 
-impl Reported {
-    /// What was told to stand, with the hosts that are lost.
-    pub fn plan(&self) -> Option<&Plan> {
-        match self {
-            Reported::Reserved { plan, .. } => Some(plan),
-            Reported::Degraded(reservation) => Some(&reservation.plan),
-            Reported::Nothing | Reported::Over(_) => None,
+impl Report {
+    fn of(attempt: u32, stage: Stage<'_>) -> Report {
+        match stage {
+            Stage::Reserved(plan) => Report::Reserved { attempt, plan: plan.clone() },
+            Stage::Degraded { reservation, .. } => {
+                Report::Degraded(Box::new(Reservation { repair: None, failure: None, ..reservation.clone() }))
+            }
+            Stage::Closed { outcome, .. } => Report::Over(outcome.clone()),
+            Stage::Planning | Stage::Holding(_) | Stage::Confirming(_) | Stage::BackingOff => Report::Nothing,
         }
     }
 
-    /// Whether this host was told to be lost.
+    /// The plan of the reservation, with the hosts that are lost.
+    pub fn plan(&self) -> Option<&Plan> {
+        match self {
+            Report::Reserved { plan, .. } => Some(plan),
+            Report::Degraded(reservation) => Some(&reservation.plan),
+            Report::Nothing | Report::Over(_) => None,
+        }
+    }
+
+    /// Whether this host was reported as lost.
     pub fn is_lost(&self, grant: &HostGrant) -> bool {
-        matches!(self, Reported::Degraded(reservation) if reservation.is_lost(&grant.site, &grant.host))
+        matches!(self, Report::Degraded(reservation) if reservation.is_lost(&grant.site, &grant.host))
     }
 }
 
@@ -74,27 +71,24 @@ impl Reported {
 pub struct UserRequest {
     /// Its number among the requests of the run.
     pub number: u64,
-    /// What was asked.
     pub request: Request,
-    /// Who asked.
     pub user: PublicKey,
-    /// The node that the user listens to.
+    /// The node that the user asks about it.
     pub entry_point: usize,
-    /// When the user has signed for that node, and its name.
-    pub word: (Time, SiteId),
+    /// When the user has authorized that node, and its name.
+    pub term: (Time, SiteId),
     /// Nodes that the user has ever signed for.
     pub signed_for: BTreeSet<usize>,
-    /// The user has taken it back; whether that has got through is another matter.
-    pub is_taken_back: bool,
-    /// What the user was told last.
-    pub told: Reported,
+    /// The user has cancelled it; whether that has arrived is another matter.
+    pub is_cancelled: bool,
+    /// What was reported last.
+    pub report: Report,
 }
 
 /// All users.
 #[derive(Debug)]
 pub struct Users {
     requests: BTreeMap<RequestId, UserRequest>,
-    /// What they sign with.
     keys: Vec<SigningKey>,
 }
 
@@ -104,14 +98,14 @@ impl Users {
         Users { requests: BTreeMap::new(), keys }
     }
 
-    /// What the user with this number signs with, counted round.
+    /// The key that the user with this number signs with, counted round.
     pub fn signing_key(&self, number: u64) -> &SigningKey {
         &self.keys[usize::try_from(number).unwrap_or(0) % self.keys.len()]
     }
 
-    /// What users sign with.
-    pub fn keys(&self) -> impl Iterator<Item = &SigningKey> {
-        self.keys.iter()
+    /// The keys that users sign with.
+    pub fn keys(&self) -> &[SigningKey] {
+        &self.keys
     }
 
     /// The public key of the user with this number, counted round.
@@ -129,6 +123,28 @@ impl Users {
         self.requests.values()
     }
 
+    /// A user submits a request through an entry point, for which it signs at `issued`.
+    pub fn submit(&mut self, number: u64, request: Request, (entry_point, site): (usize, SiteId), issued: Time) {
+        let user = UserRequest {
+            number,
+            user: self.key(number),
+            request,
+            entry_point,
+            term: (issued, site),
+            signed_for: BTreeSet::from([entry_point]),
+            is_cancelled: false,
+            report: Report::Nothing,
+        };
+        self.requests.insert(names::request(number), user);
+    }
+
+    /// The user of a request cancels it.
+    pub fn cancel(&mut self, id: &RequestId) {
+        if let Some(user) = self.requests.get_mut(id) {
+            user.is_cancelled = true;
+        }
+    }
+
     /// The user of a request signs for a node.
     pub fn sign_for(&mut self, id: &RequestId, node: usize) {
         if let Some(user) = self.requests.get_mut(id) {
@@ -136,82 +152,71 @@ impl Users {
         }
     }
 
-    /// The user of a request listens to another node from now on, if the word that it has is later than that of the
-    /// present one. What the present one has told counts no longer.
-    pub fn go_over(&mut self, id: &RequestId, node: usize, word: (Time, SiteId)) -> bool {
+    /// The user of a request asks another node from now on, if the term that it has is later than that of the present one.
+    /// What the present one has reported counts no longer.
+    pub fn go_over(&mut self, id: &RequestId, node: usize, term: (Time, SiteId)) -> bool {
         let Some(user) = self.requests.get_mut(id) else { return false };
-        let is_later = user.word < word;
+        let is_later = user.term < term;
         if is_later {
-            (user.entry_point, user.word, user.told) = (node, word, Reported::Nothing);
+            (user.entry_point, user.term, user.report) = (node, term, Report::Nothing);
         }
         is_later
     }
 
-    /// The user of a request looks at it. Returns what was told before when there is news.
+    /// The user of a request looks at it. Returns what was reported before, and what is now, when there is news.
     ///
     /// # Errors
-    /// What contradicts what the user was told before.
-    pub fn hear(
-        &mut self,
-        id: &RequestId,
-        attempt: u32,
-        stage: Stage<'_>,
-    ) -> Result<Option<(Reported, String)>, String> {
+    /// What contradicts what was reported before.
+    pub fn look(&mut self, id: &RequestId, attempt: u32, stage: Stage<'_>) -> Result<Option<(Report, String)>, String> {
         let Some(user) = self.requests.get_mut(id) else { return Ok(None) };
-        let news = match stage {
-            Stage::Reserved(plan) => Reported::Reserved { attempt, plan: plan.clone() },
-            Stage::Degraded { reservation, .. } => {
-                Reported::Degraded(Box::new(Reservation { repair: None, failure: None, ..reservation.clone() }))
-            }
-            Stage::Closed { outcome, .. } => Reported::Over(outcome.clone()),
-            Stage::Planning | Stage::Holding(_) | Stage::Confirming(_) | Stage::BackingOff => Reported::Nothing,
+        let news = Report::of(attempt, stage);
+        if user.report == news {
+            return Ok(None);
+        }
+        let is_consistent = match (&user.report, &news) {
+            (Report::Nothing, _) | (Report::Over(Outcome::HandedOver), Report::Over(_)) => true,
+            (_, Report::Over(Outcome::HandedOver)) if user.signed_for.len() > 1 => true,
+            (Report::Reserved { .. } | Report::Degraded(_), now) => match now {
+                Report::Reserved { .. } | Report::Degraded(_) => true,
+                Report::Over(Outcome::Cancelled(_)) => user.is_cancelled,
+                Report::Over(_) | Report::Nothing => false,
+            },
+            (Report::Over(_), _) => false,
         };
-        match (&user.told, &news) {
-            (before, now) if before == now => return Ok(None),
-            (Reported::Nothing, _) => {}
-            (Reported::Reserved { .. } | Reported::Degraded(_), Reported::Reserved { .. } | Reported::Degraded(_)) => {}
-            (Reported::Reserved { .. } | Reported::Degraded(_), Reported::Over(Outcome::Cancelled(_)))
-                if user.is_taken_back => {}
-            (_, Reported::Over(Outcome::HandedOver)) if user.signed_for.len() > 1 => {}
-            (Reported::Over(Outcome::HandedOver), Reported::Over(_)) => {}
-            (before @ (Reported::Reserved { .. } | Reported::Degraded(_)), now) => {
-                return Err(format!("the user was told: {}; and then: {}", words(before), words(now)));
-            }
-            (before @ Reported::Over(_), now) => {
-                return Err(format!("the user was told: {}; and then: {}", words(before), words(now)));
-            }
+        if !is_consistent {
+            return Err(format!("reported: {}; and then: {}", words(&user.report), words(&news)));
         }
         let text = words(&news);
-        Ok(Some((std::mem::replace(&mut user.told, news), text)))
+        Ok(Some((mem::replace(&mut user.report, news), text)))
     }
 
     /// Counts what came of the requests.
     pub fn count(&self, figures: &mut Figures) {
         for user in self.requests.values() {
             figures.requests += 1;
-            match &user.told {
-                Reported::Reserved { .. } | Reported::Degraded(_) => figures.reservations += 1,
-                Reported::Over(Outcome::Cancelled(_) | Outcome::HandedOver) => figures.cancelled += 1,
-                Reported::Over(Outcome::Rejected { .. }) => figures.rejected += 1,
-                Reported::Over(Outcome::Failed(_)) => figures.failed += 1,
-                Reported::Nothing => figures.never_told += 1,
-            }
+            *match &user.report {
+                Report::Reserved { .. } | Report::Degraded(_) => &mut figures.reservations,
+                Report::Over(Outcome::Cancelled(_) | Outcome::HandedOver) => &mut figures.cancelled,
+                Report::Over(Outcome::Rejected { .. }) => &mut figures.rejected,
+                Report::Over(Outcome::Failed(_)) => &mut figures.failed,
+                Report::Nothing => &mut figures.never_told,
+            } += 1;
         }
     }
 }
 
-fn words(told: &Reported) -> String {
-    match told {
-        Reported::Nothing => "it is under way".to_owned(),
-        Reported::Reserved { attempt, plan } => format!("#{attempt} stands, {}", hosts(plan)),
-        Reported::Degraded(reservation) => {
+fn words(report: &Report) -> String {
+    match report {
+        Report::Nothing => "it is under way".to_owned(),
+        Report::Reserved { attempt, plan } => format!("#{attempt} is reserved, {}", hosts(plan)),
+        Report::Degraded(reservation) => {
             let lost = reservation.lost.iter().map(|(site, hosts)| format!("{site} {hosts:?}")).collect::<Vec<_>>();
-            format!("it stands, {}, without {}", hosts(&reservation.plan), lost.join(", "))
+            format!("it is reserved, {}, without {}", hosts(&reservation.plan), lost.join(", "))
         }
-        Reported::Over(Outcome::Cancelled(_)) => "it is taken back".to_owned(),
-        Reported::Over(Outcome::HandedOver) => "another node has taken it over".to_owned(),
-        Reported::Over(Outcome::Rejected { reason, .. }) => format!("rejected, {}", reason.detail()),
-        Reported::Over(Outcome::Failed(failure)) => failure.to_string(),
+        Report::Over(Outcome::Cancelled(_)) => "it is cancelled".to_owned(),
+        Report::Over(Outcome::HandedOver) => "another node has taken it over".to_owned(),
+        Report::Over(Outcome::Rejected { reason, .. }) => format!("rejected, {}", reason.detail()),
+        Report::Over(Outcome::Failed(failure)) => failure.to_string(),
     }
 }
 
@@ -220,30 +225,8 @@ fn hosts(plan: &Plan) -> String {
     format!("at {} on {}", plan.start.0, names.collect::<Vec<_>>().join(" "))
 }
 
-/// Draws the hosts of a site and the owner's own work on them.
-pub fn draw_hosts(random: &mut Xoshiro256PlusPlus, options: &Options) -> Vec<(Host, Schedule)> {
-    let count = random.random_range(1..=options.hosts_max);
-    let mut hosts = Vec::with_capacity(count);
-    for index in 0..count {
-        let cores = CORES[random.random_range(0..CORES.len())];
-        let capacity = amounts(cores, cores * 2);
-        let mut own = Schedule::default();
-        if random.random_range(0..3) == 0 {
-            let start = Time(clock::true_utc(Moment::default()).0 + random.random_range(0..4_000));
-            own.add(Window::starting(start, Span(random.random_range(60..3_000))), &amounts(cores / 2, cores));
-        }
-        let id = names::host(index);
-        hosts.push((Host { id, capacity, attributes: BTreeMap::new() }, own));
-    }
-    hosts
-}
-
-fn amounts(cpu: u64, memory: u64) -> Amounts {
-    Amounts::from([(names::resource("cpu"), Amount(cpu)), (names::resource("memory"), Amount(memory))])
-}
-
 /// Draws a request; `None` when the draw makes no sense.
-fn draw_request(
+pub fn draw_request(
     random: &mut Xoshiro256PlusPlus,
     fates: &mut Xoshiro256PlusPlus,
     options: &Options,
@@ -279,112 +262,4 @@ fn draw_request(
         move_on_loss,
     };
     Request::try_from(document).ok()
-}
-
-impl World {
-    /// A user asks one of the entry points that run.
-    pub(super) fn submit(&mut self, number: u64) {
-        let running = (0..self.options.entry_points).filter(|node| self.nodes[*node].running().is_some());
-        let running: Vec<usize> = running.collect();
-        let Some(&entry_point) = running.choose(&mut self.random) else {
-            if !self.is_healed {
-                self.after(COME_BACK_MS, WorldEvent::Submit { number });
-            }
-            return;
-        };
-        let now = self.clock(entry_point);
-        let Some(request) = draw_request(&mut self.random, &mut self.fates, &self.options, now.utc) else { return };
-        self.submit_through(entry_point, number, request);
-    }
-
-    /// A user asks this entry point, which runs.
-    pub(super) fn submit_through(&mut self, entry_point: usize, number: u64, request: Request) {
-        let now = self.clock(entry_point);
-        let Ok(starts) = request.starts(now.utc, Span(3_600)) else { return };
-        let id = names::request(number);
-        let valid = (self.utc(), starts.1 + CLOCKS_DIFFER);
-        let authorization = self.sign_for(entry_point, (&id, &request), number, valid);
-        let name = format!("user {number}");
-        let record = RequestRecord::arrived(id.clone(), name, request.clone(), authorization, self.now().ms(), starts);
-        self.note(
-            Some(&id),
-            format_args!(
-                "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {} s, from {} to {}",
-                request.hosts(),
-                request.total(),
-                request.per_host(),
-                request.duration().0,
-                record.earliest.0,
-                record.latest.0
-            ),
-        );
-        let user = self.users.key(number);
-        let user = UserRequest {
-            number,
-            user,
-            request,
-            entry_point,
-            word: (valid.0, self.nodes[entry_point].site.clone()),
-            signed_for: BTreeSet::from([entry_point]),
-            is_taken_back: false,
-            told: Reported::Nothing,
-        };
-        self.users.requests.insert(id.clone(), user);
-        self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
-    }
-
-    /// Some users take back at once what has just come to stand.
-    fn change_mind(&mut self, id: &RequestId) {
-        let Some(user) = self.users.get(id) else { return };
-        let (number, stands) = (user.number, matches!(user.told, Reported::Reserved { .. }));
-        if stands && !self.is_healed && self.random.random_range(0..100) < self.options.cancel_percent {
-            // Until about then sites may still ask what became of it.
-            let after = self.random.random_range(0..=self.options.outcome_wait.0);
-            self.after(after, WorldEvent::Cancel { number });
-        }
-    }
-
-    /// A user takes a request back.
-    pub(super) fn cancel(&mut self, number: u64) {
-        let id = names::request(number);
-        let Some(user) = self.users.requests.get_mut(&id) else { return };
-        let entry_point = user.entry_point;
-        let carried =
-            self.nodes[entry_point].running().is_some_and(|running| running.machines.negotiations.contains_key(&id));
-        if !carried || matches!(user.told, Reported::Over(_)) {
-            return;
-        }
-        user.is_taken_back = true;
-        self.note(Some(&id), format_args!("the user takes it back"));
-        self.feed_request(entry_point, &id, Event::Cancel);
-    }
-
-    /// The user looks at the request; what is told from now on must stay true.
-    pub(super) fn show(&mut self, node: usize, id: &RequestId) {
-        if self.users.get(id).is_some_and(|user| user.entry_point != node) {
-            self.may_go_over(node, id);
-            // A wish that the user has taken there is shown when it is on disk.
-            if self.is_writing(node, &Actor::Request(id.clone())) {
-                return;
-            }
-        }
-        if self.users.get(id).is_none_or(|user| user.entry_point != node) {
-            return;
-        }
-        let Some(negotiation) = self.nodes[node].running().and_then(|running| running.machines.negotiations.get(id))
-        else {
-            return;
-        };
-        let (stage, attempt) = (negotiation.stage(), negotiation.record().last_attempt);
-        match self.users.hear(id, attempt, stage) {
-            Ok(None) => {}
-            Ok(Some((before, news))) => {
-                self.note(Some(id), format_args!("the user sees: {news}"));
-                self.check_news(node, id, &before);
-                self.change_mind(id);
-            }
-            Err(what) => self.violate("what was told stays true", Some(id), what),
-        }
-        self.check_told(id);
-    }
 }

@@ -1,339 +1,683 @@
-//! The simulated grid: one queue of events in virtual time, everything in it drawn from one generator.
+//! What surrounds the state machines of simulated nodes: their disks, their messages, their clocks, with a possible crash
+//! before every single effect; and what their users do at them.
 //!
-//! Invariant: the same seed and fault give the same run, event for event. No clock is read, nothing is iterated in an
-//! order that is not fixed.
+//! Invariant: without a deliberate fault nothing leaves a node before the writes in front of it have reached the disk, and
+//! neither users nor participants learn an outcome before.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{mem, rc::Rc, sync::Arc};
 
 use broker::{
-    ids::RequestId,
-    protocol::AttemptId,
-    time::{Now, Time},
-    trust::{Authorization, Trust},
+    ids::{RequestId, SiteId},
+    ledger::{self, ReplyToken, ScheduleUpdateParts},
+    negotiation::{self, Decision, Output, Purpose, RequestRecord},
+    protocol::{Advert, AttemptId, RefusalReason, SiteAnswer, SiteRequest},
+    request::Request,
+    time::{Millis, Now, Span},
+    trust::{Authorization, RequestStatement},
 };
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
+    attacker::{self, Attacker},
     canary::Canary,
-    clock::{self, Clock},
-    credentials,
-    figures::Figures,
-    history::History,
-    message::{Body, Message},
-    names,
-    network::{Fate, Network},
-    node::{Node, Running, Search, State},
-    options::{DISK_MS_MAX, Options, SETTLE_WITHIN_MS, one_of},
-    truth::Truth,
-    users::{self, Users},
-    violation::Violation,
+    checks,
+    event::{Event, NodeEvent},
+    grid::Grid,
+    life,
+    lookup::Lookup,
+    losses::Fates,
+    message::{Body, Gossip, Message, Question},
+    mutations, names,
+    node::{Asker, Running, Waiting},
+    users::Report,
+    views::{Change, Search},
 };
-use crate::engine::{Disk, EventQueue, Medium, Moment};
+use crate::engine::{Actor, Disk, Machines, Medium, Moment, Write};
 
-/// Most events of a run. A run that needs more is stuck in a loop.
-const STEPS_MAX: u64 = 400_000;
-/// From one look at whether everything has settled to the next.
-const LOOK_EVERY_MS: u64 = 500;
+/// From one sign of life of a site to the next.
+const SIGN_OF_LIFE_MS: u64 = 4_000;
+/// How long phase I waits for schedules that it has asked for.
+const SEARCH_MS: u64 = 400;
+/// A user's signature is good for this much longer than the latest start: clocks differ, and answers take time.
+const CLOCKS_DIFFER: Span = Span(120);
 
-/// Something that is going to happen.
-#[derive(Debug)]
-pub enum Event {
-    /// A message arrives.
-    Arrival(Message),
-    /// A node's timer.
-    Wake { node: usize, run: u64 },
-    /// A question has got no answer.
-    Silence { node: usize, run: u64, ask: u64 },
-    /// A write has reached the disk.
-    Written { node: usize, run: u64, write: u64 },
-    /// Phase I is over.
-    Found { node: usize, run: u64, search: Search },
-    /// A sign of life is due.
-    SignOfLife { node: usize, run: u64 },
-    /// A node crashes in the middle of a write.
-    Crash { node: usize, run: u64 },
-    /// A node starts.
-    Start { node: usize, run: u64 },
-    /// Something goes wrong.
-    Fault,
-    /// The links work again.
-    PartitionEnds,
-    /// A slow node is as fast as before.
-    SlownessEnds { node: usize },
-    /// A user submits a request.
-    Submit { number: u64 },
-    /// A user cancels a request.
-    Cancel { number: u64 },
-    /// A cut that is aimed at a reservation.
-    Aim,
-    /// An owner takes something away.
-    Shrink,
-    /// A user has another node take a request over.
-    TakeOver { number: u64 },
-    /// The same for a user whose entry point is gone for good, unless it has been done.
-    TakeOverFromGone { number: u64 },
-    /// The time is over in which sites answer what they have of a request.
-    LookedUp { node: usize, run: u64, request: RequestId, name: u64 },
-    /// The attacker wants to take over what it has seen others request.
-    Steal { node: usize, to: usize, attempt: AttemptId, authorization: Arc<Authorization> },
-    /// Everything is healed.
-    Heal,
-    /// From time to time: has everything settled?
-    Look,
-}
-
-/// The state of a run.
+/// A grid, with the attacker and the losses in it.
 pub struct World {
-    pub(super) options: Options,
-    pub(super) canary: Option<Canary>,
-    pub(super) random: Xoshiro256PlusPlus,
-    /// The attacker's own.
-    pub(super) attacks: Xoshiro256PlusPlus,
-    /// That of losses and takeovers.
-    pub(super) fates: Xoshiro256PlusPlus,
-    /// That of aimed cuts, if this seed has them.
-    pub(super) aims: Option<Xoshiro256PlusPlus>,
-    pub(super) trust: Trust,
-    queue: EventQueue<Event>,
-    /// The last name given to a message, a question or a write.
-    last_name: u64,
-    pub(super) nodes: Vec<Node>,
-    pub(super) network: Network,
-    pub(super) users: Users,
-    pub(super) truth: Truth,
-    pub(super) figures: Figures,
-    history: History,
-    violation: Option<Violation>,
-    pub(super) is_healed: bool,
-    is_over: bool,
+    pub grid: Grid,
+    pub fates: Fates,
+    attacker: Attacker,
 }
 
-impl World {
-    /// A grid with these options, of which nothing is planned: no site starts and no user asks.
-    pub(super) fn new(
-        options: Options,
-        [mut random, attacks, fates]: [Xoshiro256PlusPlus; 3],
-        canary: Option<Canary>,
-        keeps_history: bool,
-    ) -> World {
-        let nodes = (0..options.sites)
-            .map(|index| Node {
-                site: names::site(index),
-                clock: Clock::draw(&mut random, &options),
-                hosts: users::draw_hosts(&mut random, &options),
-                hosts_at_first: Vec::new(),
-                is_to_shrink: false,
-                begun: BTreeSet::new(),
-                dropped: BTreeSet::new(),
-                credentials: credentials::of_site(&options, index),
-                disk: Disk::default(),
-                state: State::Absent,
-                run: 0,
-                disk_ms_max: one_of(&mut random, &DISK_MS_MAX),
-                slow_ms: 0,
-            })
-            .collect();
-        let mut world = World {
-            trust: credentials::trust(&options),
-            options,
-            canary,
-            random,
-            attacks,
-            fates,
-            aims: None,
-            queue: EventQueue::new(Moment::default()),
-            last_name: 0,
-            nodes,
-            network: Network::default(),
-            users: Users::new(credentials::user_keys()),
-            truth: Truth::default(),
-            figures: Figures { seeds: 1, ..Figures::default() },
-            history: History::new(keeps_history),
-            violation: None,
-            is_healed: false,
-            is_over: false,
-        };
-        let options = format!("{:?}", world.options);
-        world.note(None, format_args!("{options}"));
-        for node in &mut world.nodes {
-            node.hosts_at_first.clone_from(&node.hosts);
-        }
-        world
+impl Medium for World {
+    type Asker = Asker;
+
+    fn now(&self) -> Moment {
+        self.grid.now()
     }
 
-    /// Lets everything happen until it has settled or something is wrong.
-    pub fn run(&mut self) {
-        while self.violation.is_none() && !self.is_over && self.advance(Moment(i64::MAX)) {}
-        self.users.count(&mut self.figures);
-        self.figures.violations = u64::from(self.violation.is_some());
+    fn clock(&self, node: usize) -> Now {
+        self.grid.clock(node)
     }
 
-    /// Lets the next event happen if it is due by `until`; whether there was one. Otherwise only time passes, up to then.
-    pub(super) fn advance(&mut self, until: Moment) -> bool {
-        let Some(event) = self.queue.next_until(until) else { return false };
-        self.figures.steps += 1;
-        self.happen(event);
-        if self.figures.steps > STEPS_MAX {
-            self.violate("settles", None, format!("{STEPS_MAX} events did not bring the run to its end"));
+    fn when(&self, node: usize, at: Millis) -> Moment {
+        let at_node = &self.grid.nodes[node];
+        at_node.clock.when(at).max(self.now().plus_ms(1)).plus_ms(at_node.slow_ms)
+    }
+
+    fn plan_wake(&mut self, node: usize, at: Moment) {
+        self.grid.node_at(at, node, NodeEvent::Wake);
+    }
+
+    fn machines(&mut self, node: usize) -> Option<&mut Machines<Asker>> {
+        self.grid.running(node).map(|running| &mut running.machines)
+    }
+
+    fn disk(&self, node: usize) -> &Disk {
+        &self.grid.nodes[node].disk
+    }
+
+    fn is_writing(&self, node: usize, actor: &Actor) -> bool {
+        let is_ignored = *actor == Actor::Ledger && self.grid.canary == Some(Canary::JournalAfterAnswer);
+        !is_ignored && self.grid.nodes[node].running().is_some_and(|running| running.is_writing(actor))
+    }
+
+    fn stops_here(&mut self, node: usize) -> bool {
+        let per_mille = self.grid.options.crash_per_mille;
+        if per_mille == 0 || self.grid.is_healed || self.grid.random.random_range(0..1000) >= per_mille {
+            return false;
         }
+        life::crash(&mut self.grid, node);
         true
     }
 
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::Arrival(message) => self.arrive(message),
-            Event::Wake { node, run } if self.is_run(node, run) => self.wake(node),
-            Event::Silence { node, run, ask } if self.is_run(node, run) => self.give_up(node, ask),
-            Event::Written { node, run, write } if self.is_run(node, run) => self.written(node, write),
-            Event::Found { node, run, search } if self.is_run(node, run) => self.found(node, &search),
-            Event::SignOfLife { node, run } if self.is_run(node, run) => self.sign_of_life(node),
-            Event::Start { node, run } if self.is_run(node, run) => self.start(node),
-            Event::LookedUp { node, run, request, name } if self.is_run(node, run) => {
-                self.looked_up(node, &request, name);
-            }
-            Event::Crash { node, run } if self.is_run(node, run) && !self.is_healed => self.crash(node),
-            Event::Wake { .. }
-            | Event::Silence { .. }
-            | Event::Written { .. }
-            | Event::Found { .. }
-            | Event::SignOfLife { .. }
-            | Event::Start { .. }
-            | Event::LookedUp { .. }
-            | Event::Crash { .. } => {}
-            Event::Aim => self.take_aim(),
-            Event::Shrink => self.stop_to_shrink(),
-            Event::TakeOver { number } => self.go_to_another(number, false),
-            Event::TakeOverFromGone { number } => self.go_to_another(number, true),
-            Event::Steal { node, to, attempt, authorization } => self.steal(node, to, attempt, authorization),
-            Event::Fault => self.inject_fault(),
-            Event::PartitionEnds => {
-                self.note(None, format_args!("the links work again"));
-                self.network.heal();
-            }
-            Event::SlownessEnds { node } => self.nodes[node].slow_ms = 0,
-            Event::Submit { number } => self.submit(number),
-            Event::Cancel { number } => self.cancel(number),
-            Event::Heal => self.heal(),
-            Event::Look => self.look(),
-        }
-    }
-
-    fn is_run(&self, node: usize, run: u64) -> bool {
-        self.nodes[node].run == run
-    }
-
-    /// Plans an event.
-    pub(super) fn at(&mut self, at: Moment, event: Event) {
-        self.queue.plan(at, event);
-    }
-
-    /// Plans an event for some milliseconds from now.
-    pub(super) fn after(&mut self, after_ms: u64, event: Event) {
-        self.at(self.now().plus_ms(after_ms), event);
-    }
-
-    /// Virtual time.
-    pub(super) fn now(&self) -> Moment {
-        self.queue.now()
-    }
-
-    /// The true wall time.
-    pub(super) fn utc(&self) -> Time {
-        clock::true_utc(self.now())
-    }
-
-    /// What the clocks of a node show.
-    pub(super) fn clock(&self, node: usize) -> Now {
-        self.nodes[node].clock.now(self.now())
-    }
-
-    /// Notes what happened to a request, or (without one) to the grid.
-    pub(super) fn note(&mut self, request: Option<&RequestId>, text: fmt::Arguments<'_>) {
-        self.history.note(self.queue.now(), request, text);
-    }
-
-    /// A name that nothing else has.
-    pub(super) fn name(&mut self) -> u64 {
-        self.last_name += 1;
-        self.last_name
-    }
-
-    /// What happened so far to a request and to the grid as a whole, or everything, for people.
-    pub fn history(&self, request: Option<&RequestId>) -> String {
-        self.history.of(request)
-    }
-
-    /// The first invariant that did not hold.
-    pub fn violation(&self) -> Option<&Violation> {
-        self.violation.as_ref()
-    }
-
-    /// The memory of a node, if it runs.
-    pub(super) fn running(&mut self, node: usize) -> Option<&mut Running> {
-        self.nodes[node].running_mut()
-    }
-
-    /// Notes the first thing that is wrong; the run ends with it.
-    pub(super) fn violate(&mut self, invariant: &'static str, request: Option<&RequestId>, what: String) {
-        if self.violation.is_none() {
-            self.note(request, format_args!("VIOLATION: {what}"));
-            self.violation = Some(Violation { invariant, request: request.cloned(), what });
-        }
-    }
-
-    /// Gives a message to the network.
-    pub(super) fn send(&mut self, from: usize, to: usize, body: Body) {
-        let id = self.name();
-        let message = Message { id, run: self.nodes[from].run, from, to, body };
-        self.figures.sent += 1;
-        let loss_percent = message.body.loss_percent(&self.options);
-        let fate = self.network.fate(&mut self.random, (&self.options, loss_percent), (from, to), self.is_healed);
-        match fate {
-            Fate::Lost => {
-                self.figures.lost += 1;
-                self.note_message("lost: ", &message);
-            }
-            Fate::Arrives { after_ms, again_after_ms } => {
-                let slow_ms = self.nodes[from].slow_ms + if from == to { 0 } else { self.nodes[to].slow_ms };
-                if let Some(again) = again_after_ms {
-                    self.figures.repeated += 1;
-                    self.after(again, Event::Arrival(message.clone()));
+    fn persist(&mut self, node: usize, actor: Actor, write: Write) {
+        if let (Actor::Request(id), Write::Request(record)) = (&actor, &write) {
+            let is_decided = matches!(record.decision, Decision::Commit { .. } | Decision::Reserved { .. });
+            match self.grid.canary {
+                Some(Canary::DecisionNotWritten) if is_decided => return,
+                Some(Canary::ReportBeforeWrite) => self.show(node, id),
+                Some(Canary::StatusBeforeWrite) => {
+                    if let Some(running) = self.grid.running(node) {
+                        running.answered_early.insert(id.clone(), record.clone());
+                    }
                 }
-                self.after(after_ms + slow_ms, Event::Arrival(message));
+                _ => {}
+            }
+        }
+        self.write(node, actor, write);
+    }
+
+    fn publish(&mut self, node: usize, update: ScheduleUpdateParts) {
+        let advert = self.advert(node);
+        let gossip = Rc::new(Gossip { advert, update });
+        for to in self.grid.others(node) {
+            self.grid.send(node, to, Body::Gossip(gossip.clone()));
+        }
+    }
+
+    fn reply(&mut self, node: usize, asker: Asker, mut answer: SiteAnswer) {
+        let canary = self.grid.canary;
+        let Asker { from, ask, question, message, is_confirm, takes_over } = asker;
+        let asking_site = self.grid.nodes[from].site.clone();
+        if let (SiteAnswer::Status { decision, .. }, Question::Inquiry { attempt, .. }) = (&mut answer, &question) {
+            let own = &self.grid.nodes[node];
+            let early = own.running().and_then(|running| running.answered_early.get(&attempt.request));
+            let early = early.map(|record| record.status_of(&own.site, attempt, &asking_site));
+            *decision = early.or_else(|| self.decision_of(node, attempt, &asking_site));
+        }
+        let Some(running) = self.grid.running(node) else { return };
+        if let Question::Lookup { request, .. } = &question {
+            answer.note_coordinated(|| running.coordinates(request));
+        }
+        let is_booked = matches!(answer, SiteAnswer::Booked { .. });
+        if let SiteAnswer::Refused(refusal) = &answer
+            && (canary, is_confirm, &refusal.reason)
+                == (Some(Canary::ConfirmWithoutHold), true, &RefusalReason::NoSuchHold)
+        {
+            answer = SiteAnswer::Confirmed { version: refusal.version };
+        }
+        if !matches!(answer, SiteAnswer::Refused(_)) {
+            running.granted.insert(message);
+        }
+        let answer = self.attacker.lie(&mut self.grid, node, from, &question, answer);
+        let body = Body::Answer { ask, question, answer };
+        // The site agrees. The node's own negotiation has to give the request up, on its disk as well, before the other
+        // node learns that it may go on.
+        if let Some((id, authorization)) = takes_over.filter(|_| is_booked && canary != Some(Canary::HandOverIgnored)) {
+            let Some(running) = self.grid.running(node) else { return };
+            running.held_back.push((id.clone(), from, body));
+            self.feed_request(node, &id, negotiation::Event::TakenOver { by: asking_site, authorization });
+            self.send_held_back(node, &id);
+        } else {
+            self.grid.send(node, from, body);
+        }
+    }
+
+    fn inquire(&mut self, node: usize, to: &SiteId, attempt: AttemptId, round: u32) {
+        if self.grid.canary == Some(Canary::SettleNeverAsked) {
+            return;
+        }
+        let Some(index) = names::index_of(to) else { return };
+        if index == node {
+            return self.inquire_of_itself(node, attempt, round);
+        }
+        let ask = self.grid.name();
+        let question = Question::Inquiry { attempt: attempt.clone(), round, run: self.grid.nodes[node].run };
+        self.grid.send(node, index, Body::Ask { ask, question, request: SiteRequest::Inquire(attempt) });
+    }
+
+    fn seek(&mut self, node: usize, id: &RequestId, output: Output) {
+        match output {
+            Output::Find { count, enough, seed, exclude } => {
+                let search = Search { request: id.clone(), count, seed, exclude };
+                self.search(node, search, enough);
+            }
+            Output::Ask { site, attempt, purpose, request, timeout } => {
+                let waiting = Waiting { request: id.clone(), site, attempt, purpose };
+                let until = self.clock(node).monotonic + timeout;
+                self.ask(node, waiting, request, self.grid.nodes[node].clock.when(until));
+            }
+            Output::Persist(_) => {}
+        }
+    }
+
+    fn after_ledger(&mut self, node: usize) {
+        checks::check_ledger(&mut self.grid, node);
+    }
+
+    fn after_request(&mut self, node: usize, id: &RequestId) {
+        self.show(node, id);
+    }
+}
+
+impl World {
+    /// A grid with an attacker and losses.
+    pub fn new(grid: Grid, attacker: Attacker, fates: Fates) -> World {
+        World { grid, fates, attacker }
+    }
+
+    /// Lets an event of a node's present run happen.
+    pub fn happen(&mut self, node: usize, event: NodeEvent) {
+        match event {
+            NodeEvent::Wake => self.wake(node),
+            NodeEvent::Silence { ask } => self.give_up(node, ask),
+            NodeEvent::Written { write } => self.written(node, write),
+            NodeEvent::Found(search) => self.found(node, &search),
+            NodeEvent::SignOfLife => self.sign_of_life(node),
+            NodeEvent::Start => self.start(node),
+            NodeEvent::LookedUp { request, name } => self.looked_up(node, &request, name),
+            NodeEvent::Crash if self.grid.is_healed => {}
+            NodeEvent::Crash => life::crash(&mut self.grid, node),
+        }
+    }
+
+    /// A node starts with what its disk remembers; its owner may have changed what it offers.
+    pub fn start(&mut self, node: usize) {
+        self.fates.shrink(&mut self.grid, node);
+        life::start(&mut self.grid, node);
+        let running = self.grid.nodes[node].running();
+        let ids = running.map_or_else(Vec::new, |running| running.machines.negotiations.keys().cloned().collect());
+        self.perform_ledger(node);
+        for id in ids {
+            self.perform_request(node, &id);
+        }
+    }
+
+    /// Begins a write; what comes behind it waits for [`NodeEvent::Written`].
+    fn write(&mut self, node: usize, actor: Actor, write: Write) {
+        let grid = &mut self.grid;
+        let name = grid.name();
+        let takes = grid.random.random_range(0..=grid.nodes[node].disk_ms_max) + grid.nodes[node].slow_ms;
+        let Some(running) = grid.running(node) else { return };
+        running.writes.insert(name, (actor, write));
+        grid.node_after(takes, node, NodeEvent::Written { write: name });
+        if grid.random.random_range(0..1000) < grid.options.crash_per_mille {
+            let after = grid.random.random_range(0..=takes);
+            grid.node_after(after, node, NodeEvent::Crash);
+        }
+    }
+
+    /// A write has reached the disk: what waited for it happens.
+    fn written(&mut self, node: usize, write: u64) {
+        let Some((actor, write)) = self.grid.running(node).and_then(|running| running.writes.remove(&write)) else {
+            return;
+        };
+        let request = match &actor {
+            Actor::Request(id) => Some(id),
+            Actor::Ledger => write.about(),
+        };
+        self.grid.note(request, format_args!("s{node} has on disk: {}", describe(&write)));
+        life::reach_disk(&mut self.grid, node, vec![write]);
+        match actor {
+            Actor::Ledger => self.perform_ledger(node),
+            Actor::Request(id) => {
+                self.begin(node, &id);
+                self.perform_request(node, &id);
+                self.send_held_back(node, &id);
             }
         }
     }
 
-    pub(super) fn note_message(&mut self, prefix: &str, message: &Message) {
-        if let Some(request) = message.body.request() {
-            self.note(Some(request), format_args!("{prefix}{message}"));
+    /// The first write of a request is on disk: it begins.
+    fn begin(&mut self, node: usize, id: &RequestId) {
+        let seed = self.grid.random.random();
+        let now = self.clock(node);
+        let Some(record) = self.disk(node).requests.get(id).cloned() else { return };
+        let is_taken_over = !record.taken_over.is_empty();
+        if let Some(machines) = self.machines(node) {
+            machines.begin(record, is_taken_over, seed, now);
         }
     }
 
-    /// The faults are over: every node that is not gone for good runs again, and everything has to settle.
-    pub(super) fn heal(&mut self) {
-        self.note(None, format_args!("everything is healed"));
-        self.is_healed = true;
-        self.network.heal();
-        for node in 0..self.nodes.len() {
-            self.nodes[node].slow_ms = 0;
-            if matches!(self.nodes[node].state, State::Down | State::Absent) {
-                self.start(node);
-            }
+    /// Sends the answers that waited for what a node writes of a request, when that is on disk.
+    fn send_held_back(&mut self, node: usize, id: &RequestId) {
+        if self.is_writing(node, &Actor::Request(id.clone())) {
+            return;
         }
-        self.plan_last_takeovers();
-        self.after(LOOK_EVERY_MS, Event::Look);
+        let Some(running) = self.grid.running(node) else { return };
+        let waiting = mem::take(&mut running.held_back).into_iter();
+        let (due, others): (Vec<_>, Vec<_>) = waiting.partition(|(request, ..)| request == id);
+        running.held_back = others;
+        for (_, to, mut body) in due {
+            let by = &self.grid.nodes[to].site;
+            if let (Some(negotiation), Body::Answer { answer, .. }) = (self.grid.negotiation(node, id), &mut body) {
+                answer.name_former_coordinator(|| negotiation.record().former_coordinator(by));
+            }
+            self.grid.send(node, to, body);
+        }
     }
 
-    fn look(&mut self) {
-        let deadline = self.options.faulty_ms + SETTLE_WITHIN_MS;
-        match self.unsettled() {
-            None => {
-                self.is_over = true;
-                self.check_books();
+    fn ask(&mut self, node: usize, waiting: Waiting, request: SiteRequest, until: Moment) {
+        let Some(to) = names::index_of(&waiting.site) else { return };
+        let ask = self.grid.name();
+        let Waiting { request: id, site, attempt, purpose } = waiting.clone();
+        let forgets = self.grid.canary == Some(Canary::ReleaseNotRepeated) && purpose == Purpose::Release;
+        let Some(running) = self.grid.running(node) else { return };
+        running.waiting.insert(ask, waiting);
+        let is_first = running.released.insert((id.clone(), attempt, site));
+        self.grid.node_at(until, node, NodeEvent::Silence { ask });
+        if is_first || !forgets {
+            let question = Question::Negotiation { request: id, attempt, purpose };
+            let request = self.attacker.abuse_own(&mut self.grid, node, request);
+            let body = Body::Ask { ask, question, request };
+            if !mutations::forgets_to_give_up(&mut self.grid, node, to, &body) {
+                self.grid.send(node, to, body);
             }
-            Some((request, what)) if self.now().ms() >= deadline => self.violate("settles", request.as_ref(), what),
-            Some(_) => self.after(LOOK_EVERY_MS, Event::Look),
+        }
+    }
+
+    /// A question has got no answer in time.
+    fn give_up(&mut self, node: usize, ask: u64) {
+        let Some(waiting) = self.grid.running(node).and_then(|running| running.waiting.remove(&ask)) else { return };
+        let Waiting { request, site, attempt, purpose } = waiting;
+        let answer = Err("no answer in time".to_owned());
+        self.feed_request(node, &request, negotiation::Event::Answer { site, attempt, purpose, answer });
+    }
+
+    /// A message arrives.
+    pub fn arrive(&mut self, message: Message) {
+        let Message { id, run, from, to, .. } = message;
+        let dies_with_sender = from == to && run != self.grid.nodes[from].run;
+        let now = self.clock(to).monotonic;
+        let accepts_old = self.grid.canary == Some(Canary::AcceptOldSequence);
+        let Some(running) = self.grid.running(to).filter(|_| !dies_with_sender) else {
+            return self.grid.note_message("nobody there: ", &message);
+        };
+        let change = match &message.body {
+            Body::Departure => {
+                running.views.forget(from);
+                None
+            }
+            Body::Gossip(gossip) => Some(running.views.receive_gossip(from, gossip, now)),
+            Body::Schedules(schedules) => Some(running.views.receive_schedules(from, schedules, now, accepts_old)),
+            Body::Ask { .. } | Body::Answer { .. } | Body::Fetch => None,
+        };
+        self.grid.note_message("", &message);
+        if let Some(Change { before, is_news, has_gap }) = change {
+            if is_news {
+                checks::check_view(&mut self.grid, to, from, before);
+            }
+            if has_gap {
+                self.fetch(to, from);
+            }
+        }
+        match message.body {
+            Body::Ask { ask, question, request } => self.arrive_question(to, (id, from, ask), question, request),
+            Body::Answer { ask, question, answer } => self.arrive_answer(to, from, ask, &question, answer),
+            Body::Fetch => self.answer_fetch(to, from),
+            Body::Gossip(_) | Body::Schedules(_) | Body::Departure => {}
+        }
+    }
+
+    fn arrive_question(
+        &mut self,
+        node: usize,
+        (message, from, ask): (u64, usize, u64),
+        question: Question,
+        request: SiteRequest,
+    ) {
+        if let SiteRequest::Hold(hold) = &request {
+            self.attacker.abuse_others(&mut self.grid, node, hold);
+        }
+        let site: SiteId = self.grid.nodes[from].site.clone();
+        let request = mutations::mutate_question(&mut self.grid, from, request);
+        let token = self.grid.name();
+        let Some(running) = self.grid.running(node) else { return };
+        let mut takes_over = None;
+        if let SiteRequest::TakeOver { attempt, authorization, .. } = &request {
+            if let Some(later) = running.later_authorization(authorization, &attempt.request)
+                && let Some(answer) = running.machines.ledger.refusal_of_takeover(attempt, &site, later)
+            {
+                return self.grid.send(node, from, Body::Answer { ask, question, answer });
+            }
+            if running.is_arriving(&attempt.request) {
+                return;
+            }
+            takes_over = Some((attempt.request.clone(), authorization.clone()));
+        }
+        let is_confirm = matches!(request, SiteRequest::Confirm { .. });
+        running.machines.askers.insert(token, Asker { from, ask, question, message, is_confirm, takes_over });
+        let attempt = request.about().0.cloned().filter(|_| running.granted.contains(&message));
+        let before = attempt.map(|attempt| (checks::booked(&running.machines.ledger, &attempt), attempt));
+        let event = ledger::Event::Request { from: site, token: ReplyToken(token), request };
+        self.handle_ledger(node, event);
+        if let Some((before, attempt)) = before {
+            checks::check_repeat(&mut self.grid, node, &attempt, &before);
+        }
+        self.perform_ledger(node);
+    }
+
+    /// Late and repeated answers reach the negotiation as well.
+    fn arrive_answer(&mut self, node: usize, from: usize, ask: u64, question: &Question, answer: SiteAnswer) {
+        let Some(answer) = mutations::mutate_answer(&mut self.grid, node, from, question, answer) else { return };
+        let (at, now) = (self.now(), self.clock(node).monotonic);
+        let Some(running) = self.grid.running(node) else { return };
+        if answer.version().is_some_and(|version| running.views.receive_version(from, version, now)) {
+            self.fetch(node, from);
+        }
+        let site = self.grid.nodes[from].site.clone();
+        let Some(running) = self.grid.running(node) else { return };
+        match question {
+            Question::Negotiation { request, attempt, purpose } => {
+                if running.waiting.remove(&ask).is_some()
+                    && *purpose == Purpose::Inspect
+                    && matches!(answer, SiteAnswer::Booked { .. })
+                {
+                    let (last, before) = running.inspected.entry((request.clone(), from)).or_default();
+                    (*last, *before) = (at, *last);
+                }
+                let (attempt, purpose, answer) = (*attempt, *purpose, Ok(answer));
+                self.feed_request(node, request, negotiation::Event::Answer { site, attempt, purpose, answer });
+            }
+            Question::Lookup { request, name } => {
+                let lookup = running.lookups.get_mut(request).filter(|lookup| lookup.is_named(*name));
+                if lookup.is_some_and(|lookup| lookup.receive(node, from, answer)) {
+                    self.looked_up(node, request, *name);
+                }
+            }
+            Question::Attack(attempt) => attacker::receive_spoils(&mut self.grid, node, from, attempt, &answer),
+            Question::Inquiry { attempt, round, run } => {
+                if *run == self.grid.nodes[node].run {
+                    self.receive_status(node, site, (attempt.clone(), *round), &answer);
+                }
+            }
+        }
+    }
+
+    /// The attacker tries to take over what it has seen others request.
+    pub fn steal(&mut self, node: usize, to: usize, attempt: AttemptId, authorization: Arc<Authorization>) {
+        self.attacker.steal(&mut self.grid, node, to, attempt, authorization);
+    }
+
+    /// The next advert of a node.
+    fn advert(&mut self, node: usize) -> Advert {
+        let at = &mut self.grid.nodes[node];
+        let number = at.running_mut().map_or(0, |running| running.views.next_advert());
+        Advert {
+            site: at.site.clone(),
+            name: String::new(),
+            sequence: at.disk.incarnation * 1_000_000 + number,
+            time_to_live_s: 30,
+            contact: None,
+            hosts: at.hosts.iter().map(|(host, _)| host.clone()).collect(),
+            addresses: Vec::new(),
+        }
+    }
+
+    /// The site publishes a sign of life, and forgets what has passed.
+    fn sign_of_life(&mut self, node: usize) {
+        let (now, run) = (self.clock(node), self.grid.nodes[node].run);
+        let Some(machines) = self.machines(node) else { return };
+        machines.ledger.forget_past(now);
+        let from = machines.ledger.version();
+        self.perform_ledger(node);
+        if self.grid.nodes[node].run != run {
+            return;
+        }
+        self.publish(node, ScheduleUpdateParts { from, changes: Vec::new() });
+        self.grid.node_after(SIGN_OF_LIFE_MS, node, NodeEvent::SignOfLife);
+    }
+
+    fn fetch(&mut self, node: usize, from: usize) {
+        let now = self.now();
+        if self.grid.running(node).is_some_and(|running| running.views.fetch(from, now)) {
+            self.grid.send(node, from, Body::Fetch);
+        }
+    }
+
+    fn answer_fetch(&mut self, node: usize, from: usize) {
+        let now = self.clock(node);
+        let Some(machines) = self.machines(node) else { return };
+        let snapshot = machines.ledger.snapshot(now);
+        let schedules = Rc::new((self.advert(node), snapshot));
+        self.grid.send(node, from, Body::Schedules(schedules));
+    }
+
+    /// Phase I: with enough known it answers at once, else it asks for what is missing and waits a while.
+    fn search(&mut self, node: usize, search: Search, enough: usize) {
+        let (found, mut missing) = self.look_for(node, &search);
+        if let Some(running) = self.grid.nodes[node].running() {
+            missing.extend(self.grid.others(node).filter(|site| running.views.get(*site).is_none()));
+        }
+        let is_enough = found.hosts.len() >= enough || missing.is_empty();
+        let after = if is_enough { self.grid.random.random_range(0..=3) } else { SEARCH_MS };
+        for site in missing {
+            self.fetch(node, site);
+        }
+        self.grid.node_after(after, node, NodeEvent::Found(search));
+    }
+
+    fn found(&mut self, node: usize, search: &Search) {
+        let (mut found, _) = self.look_for(node, search);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(search.seed);
+        while found.hosts.len() > search.count {
+            let index = random.random_range(0..found.hosts.len());
+            found.hosts.swap_remove(index);
+        }
+        self.feed_request(node, &search.request, negotiation::Event::Found(found));
+    }
+
+    fn look_for(&self, node: usize, search: &Search) -> (negotiation::Found, Vec<usize>) {
+        let Some(negotiation) = self.grid.negotiation(node, &search.request) else { return Default::default() };
+        let Some(Running { machines, views, .. }) = self.grid.nodes[node].running() else { return Default::default() };
+        views.find(&machines.ledger, negotiation.wanted(), &search.exclude, self.clock(node))
+    }
+
+    /// A user submits a request through an entry point, which runs.
+    pub fn submit(&mut self, entry_point: usize, number: u64, request: Request) {
+        let now = self.clock(entry_point);
+        let Ok(starts) = request.starts(now.utc, Span(3_600)) else { return };
+        let grid = &mut self.grid;
+        let id = names::request(number);
+        let valid = (grid.utc(), starts.1 + CLOCKS_DIFFER);
+        let authorization = grid.authorize(entry_point, (&id, &request), number, valid);
+        let name = format!("user {number}");
+        let record = RequestRecord::arrived(id.clone(), name, request.clone(), authorization, grid.now().ms(), starts);
+        grid.note(
+            Some(&id),
+            format_args!(
+                "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {} s, from {} to {}",
+                request.hosts(),
+                request.total(),
+                request.per_host(),
+                request.duration().0,
+                record.earliest.0,
+                record.latest.0
+            ),
+        );
+        let site = grid.nodes[entry_point].site.clone();
+        grid.users.submit(number, request, (entry_point, site), valid.0);
+        self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
+    }
+
+    /// A user cancels a request.
+    pub fn cancel(&mut self, number: u64) {
+        let id = names::request(number);
+        let Some(user) = self.grid.users.get(&id) else { return };
+        let entry_point = user.entry_point;
+        if self.grid.negotiation(entry_point, &id).is_none() || matches!(user.report, Report::Over(_)) {
+            return;
+        }
+        self.grid.users.cancel(&id);
+        self.grid.note(Some(&id), format_args!("the user cancels it"));
+        self.feed_request(entry_point, &id, negotiation::Event::Cancel);
+    }
+
+    /// The user looks at the request; what is reported from now on must stay true.
+    fn show(&mut self, node: usize, id: &RequestId) {
+        if self.grid.users.get(id).is_some_and(|user| user.entry_point != node) {
+            self.may_go_over(node, id);
+            // A cancellation that the user has taken there is shown when it is on disk.
+            if self.is_writing(node, &Actor::Request(id.clone())) {
+                return;
+            }
+        }
+        let grid = &mut self.grid;
+        if grid.users.get(id).is_none_or(|user| user.entry_point != node) {
+            return;
+        }
+        let running = grid.nodes[node].running();
+        let Some(negotiation) = running.and_then(|running| running.machines.negotiations.get(id)) else { return };
+        match grid.users.look(id, negotiation.record().last_attempt, negotiation.stage()) {
+            Ok(None) => {}
+            Ok(Some((before, news))) => {
+                grid.note(Some(id), format_args!("the user sees: {news}"));
+                checks::check_news(grid, node, id, &before);
+                change_mind(grid, id);
+            }
+            Err(what) => grid.violate("a report stays true", Some(id), what),
+        }
+        checks::check_reported(grid, id);
+    }
+
+    /// A node that the user of a request does not ask yet shows it: the user goes there if its term is the latest.
+    fn may_go_over(&mut self, node: usize, id: &RequestId) {
+        let Some(negotiation) = self.grid.negotiation(node, id) else { return };
+        let record = negotiation.record();
+        if record.taken_over.is_empty() || matches!(record.decision, Decision::Closed(_)) {
+            return;
+        }
+        let statement = record.authorization.as_ref().and_then(|own| own.request.open::<RequestStatement>().ok());
+        let Some(statement) = statement else { return };
+        if self.grid.users.go_over(id, node, (statement.issued, statement.entry_point)) {
+            self.grid.note(Some(id), format_args!("the user is with s{node} now"));
+            if self.grid.users.get(id).is_some_and(|user| user.is_cancelled) {
+                self.feed_request(node, id, negotiation::Event::Cancel);
+            }
+        }
+    }
+
+    /// The user of a request asks this node, which runs, to coordinate it: the node looks up what sites have of it, as
+    /// `kolo repair` does.
+    pub fn go_to(&mut self, node: usize, id: &RequestId) {
+        let grid = &mut self.grid;
+        let (name, sites) = (grid.name(), grid.nodes.len());
+        if let Some(running) = grid.running(node) {
+            running.lookups.insert(id.clone(), Lookup::new(name, sites));
+        }
+        grid.note(Some(id), format_args!("the user wants s{node} to take it over"));
+        for to in 0..sites {
+            let ask = grid.name();
+            let question = Question::Lookup { request: id.clone(), name };
+            grid.send(node, to, Body::Ask { ask, question, request: SiteRequest::Lookup(id.clone()) });
+        }
+        let until = grid.clock(node).monotonic + grid.options.answer_timeout;
+        let until = grid.nodes[node].clock.when(until);
+        grid.node_at(until, node, NodeEvent::LookedUp { request: id.clone(), name });
+    }
+
+    /// All sites have answered, or have had the time to: the user signs, and the node writes down what there is before it
+    /// acts on it.
+    fn looked_up(&mut self, node: usize, id: &RequestId, name: u64) {
+        let grid = &mut self.grid;
+        let Some(running) = grid.running(node) else { return };
+        if !running.lookups.get(id).is_some_and(|lookup| lookup.is_named(name)) {
+            return;
+        }
+        let Some(lookup) = running.lookups.remove(id) else { return };
+        let Some(user) = grid.users.get(id).filter(|user| !user.is_cancelled) else { return };
+        if !grid.nodes[node].can_take_over(id) {
+            return;
+        }
+        let mut answers = lookup.finish(node);
+        if grid.canary == Some(Canary::ForgetSuccessors) {
+            answers.coordinating.clear();
+            answers.silent.clear();
+        }
+        let (number, request) = (user.number, user.request.clone());
+        let now = grid.clock(node).utc;
+        let starts = request.starts(now, Span(3_600)).unwrap_or((now, now));
+        let signed = answers.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
+        let last = signed.map(|statement| statement.issued + Span(1)).max();
+        let issued = grid.utc().max(last.unwrap_or_default());
+        let expires = issued.max(starts.1) + request.duration() + CLOCKS_DIFFER;
+        let authorization = grid.authorize(node, (id, &request), number, (issued, expires));
+        let name = format!("user {number}");
+        let mut record = RequestRecord::arrived(id.clone(), name, request, authorization, grid.now().ms(), starts);
+        if let Some(known) = grid.nodes[node].disk.requests.get(id) {
+            record.last_attempt = known.last_attempt;
+        }
+        match record.take_over(&answers) {
+            Err(error) => grid.note(Some(id), format_args!("s{node} does not: {error}")),
+            Ok(record) => {
+                grid.figures.taken_over += 1;
+                grid.users.sign_for(id, node);
+                if let Some(running) = grid.running(node) {
+                    running.machines.negotiations.remove(id);
+                }
+                self.write(node, Actor::Request(id.clone()), Write::Request(Box::new(record)));
+            }
+        }
+    }
+}
+
+/// Some users cancel at once what has just been reserved.
+fn change_mind(grid: &mut Grid, id: &RequestId) {
+    let Some(user) = grid.users.get(id) else { return };
+    let (number, is_reserved) = (user.number, matches!(user.report, Report::Reserved { .. }));
+    if is_reserved && !grid.is_healed && grid.random.random_range(0..100) < grid.options.cancel_percent {
+        // Until about then sites may still ask what became of it.
+        let after = grid.random.random_range(0..=grid.options.outcome_wait.0);
+        grid.after(after, Event::Cancel { number });
+    }
+}
+
+fn describe(write: &Write) -> String {
+    match write {
+        Write::Ledger(ledger::Record::Put(reservation)) => {
+            let settled = if reservation.settled { ", settled" } else { "" };
+            format!("reservation #{}{settled}", reservation.attempt.attempt)
+        }
+        Write::Ledger(ledger::Record::Remove(attempt)) => format!("no reservation #{}", attempt.attempt),
+        Write::Request(record) => {
+            let decision = match &record.decision {
+                Decision::Open => "open".to_owned(),
+                Decision::Commit { attempt, .. } => format!("commit #{attempt}"),
+                Decision::Reserved { attempt, .. } => format!("reserved #{attempt}"),
+                Decision::Closed(_) => "closed".to_owned(),
+            };
+            format!("{decision}, {} releases owed", record.owed.len())
         }
     }
 }

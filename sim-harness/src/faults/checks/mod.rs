@@ -1,49 +1,54 @@
 //! Checkers of the design's invariants. None of them trusts the code that it checks: amounts are added up from the
 //! bookings, durability is read off the modelled disks, views are compared with what ledgers had.
 //!
-//! Invariant: a checker changes nothing; what it finds goes into [`World::violate`].
+//! Invariant: a checker changes nothing; what it finds goes into [`Grid::violate`].
 
 mod capacity;
 mod covered;
 mod durable;
 mod lost;
 mod repairable;
-pub mod repeat;
+mod repeat;
 mod settled;
 mod views;
 
 use broker::ids::RequestId;
 
-use super::world::World;
+pub use self::{
+    durable::check_reported,
+    lost::{check_dropped, check_news},
+    repeat::{booked, check_repeat},
+    settled::{check_books, unsettled},
+    views::check_view,
+};
+use super::grid::Grid;
 
-impl World {
-    /// A site's ledger has changed.
-    pub(super) fn check_ledger(&mut self, node: usize) {
-        let now = self.clock(node);
-        let Some(running) = self.nodes[node].running() else { return };
-        self.truth.note(node, &running.machines.ledger, now);
-        if let Err(found) = capacity::check_ledger(&self.nodes[node], &running.machines.ledger, now) {
-            let (request, what) = *found;
-            self.violate("never over-committed", Some(&request), format!("s{node}: {what}"));
-            return;
-        }
-        if let Err(what) = running.machines.ledger.sanity_check() {
-            self.violate("the ledger is consistent", None, format!("s{node}: {what}"));
-        }
+/// A site's ledger has changed.
+pub fn check_ledger(grid: &mut Grid, node: usize) {
+    let now = grid.clock(node);
+    let Some(running) = grid.nodes[node].running() else { return };
+    grid.truth.note(node, &running.machines.ledger, now);
+    if let Err(found) = capacity::check_ledger(&grid.nodes[node], &running.machines.ledger, now) {
+        let (request, what) = *found;
+        grid.violate("never over-committed", Some(&request), format!("s{node}: {what}"));
+        return;
     }
+    if let Err(what) = running.machines.ledger.sanity_check() {
+        grid.violate("the ledger is consistent", None, format!("s{node}: {what}"));
+    }
+}
 
-    /// The journal of a site has changed, for this request.
-    pub(super) fn check_disk(&mut self, node: usize, request: &RequestId) {
-        let now = self.clock(node);
-        if let Err(found) = capacity::check_disk(&self.nodes[node], now) {
-            let (request, what) = *found;
-            self.violate("never over-committed", Some(&request), format!("disk of s{node}: {what}"));
-        }
-        let confirmed = self.nodes[node].disk.reservations.values().filter(|one| one.attempt.request == *request);
-        for reservation in confirmed {
-            self.truth.note_confirmed(&self.nodes, &reservation.attempt, &reservation.participants);
-        }
-        self.check_covered(node, request);
-        self.check_told(request);
+/// The journal of a site has changed, for this request.
+pub fn check_disk(grid: &mut Grid, node: usize, request: &RequestId) {
+    let now = grid.clock(node);
+    if let Err(found) = capacity::check_disk(&grid.nodes[node], now) {
+        let (request, what) = *found;
+        grid.violate("never over-committed", Some(&request), format!("disk of s{node}: {what}"));
     }
+    let confirmed = grid.nodes[node].disk.reservations.values().filter(|one| one.attempt.request == *request);
+    for reservation in confirmed {
+        grid.truth.note_confirmed(&grid.nodes, &reservation.attempt, &reservation.participants);
+    }
+    covered::check_covered(grid, node, request);
+    check_reported(grid, request);
 }

@@ -15,7 +15,7 @@ use broker::{
     time::{Span, Window},
 };
 
-use super::super::world::World;
+use super::super::grid::Grid;
 
 /// More hosts to choose from are not looked at.
 const HOSTS_MAX: usize = 16;
@@ -24,54 +24,52 @@ const MISSING_MAX: usize = 3;
 /// A start closer than this may have passed at some site.
 const AHEAD: Span = Span(120);
 
-impl World {
-    /// Whether hosts are free that would make what is left of a reservation whole again at its start.
-    pub(super) fn could_be_repaired(&self, id: &RequestId, request: &Request, reservation: &Reservation) -> bool {
-        let missing = reservation.missing_hosts(request);
-        let start = reservation.plan.start;
-        if start < self.utc() + AHEAD || missing > MISSING_MAX {
-            return false;
-        }
-        let window = Window::starting(start, request.duration());
-        let mut rest = Amounts::new();
-        for (name, total) in request.total() {
-            let kept = reservation.plan.grants.iter().filter(|grant| !reservation.is_lost(&grant.site, &grant.host));
-            let kept = kept.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name));
-            rest.insert(name.clone(), total.saturating_sub(kept));
-        }
-        let mut least = request.per_host().clone();
-        for (name, rest) in &rest {
-            least.entry(name.clone()).or_insert(Amount(u64::from(rest.0 >= missing as u64)));
-        }
-        let free = self.free_hosts(id, reservation, &least, window);
-        free.len() <= HOSTS_MAX && choose(&free, missing, &rest)
+/// Whether hosts are free that would make what is left of a reservation whole again at its start.
+pub fn could_be_repaired(grid: &Grid, id: &RequestId, request: &Request, reservation: &Reservation) -> bool {
+    let missing = reservation.missing_hosts(request);
+    let start = reservation.plan.start;
+    if start < grid.utc() + AHEAD || missing > MISSING_MAX {
+        return false;
     }
+    let window = Window::starting(start, request.duration());
+    let mut rest = Amounts::new();
+    for (name, total) in request.total() {
+        let kept = reservation.plan.grants.iter().filter(|grant| !reservation.is_lost(&grant.site, &grant.host));
+        let kept = kept.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name));
+        rest.insert(name.clone(), total.saturating_sub(kept));
+    }
+    let mut least = request.per_host().clone();
+    for (name, rest) in &rest {
+        least.entry(name.clone()).or_insert(Amount(u64::from(rest.0 >= missing as u64)));
+    }
+    let free = free_hosts(grid, id, reservation, &least, window);
+    free.len() <= HOSTS_MAX && choose(&free, missing, &rest)
+}
 
-    /// What each host has free in the window, of those that are neither part of the reservation nor lost, and have `least`.
-    fn free_hosts(&self, id: &RequestId, reservation: &Reservation, least: &Amounts, window: Window) -> Vec<Amounts> {
-        let mut free = Vec::new();
-        for node in &self.nodes {
-            let Some(running) = node.running() else { continue };
-            if running.machines.ledger.bookings().any(|booking| booking.attempt.request == *id) {
+/// What each host has free in the window, of those that are neither part of the reservation nor lost, and have `least`.
+fn free_hosts(grid: &Grid, id: &RequestId, reservation: &Reservation, least: &Amounts, window: Window) -> Vec<Amounts> {
+    let mut free = Vec::new();
+    for node in &grid.nodes {
+        let Some(running) = node.running() else { continue };
+        if running.machines.ledger.bookings().any(|booking| booking.attempt.request == *id) {
+            continue;
+        }
+        for host in running.machines.ledger.hosts() {
+            let here = |grant: &broker::plan::HostGrant| grant.site == node.site && grant.host == host.host().id;
+            if reservation.plan.grants.iter().any(here) {
                 continue;
             }
-            for host in running.machines.ledger.hosts() {
-                let here = |grant: &broker::plan::HostGrant| grant.site == node.site && grant.host == host.host().id;
-                if reservation.plan.grants.iter().any(here) {
-                    continue;
-                }
-                let mut amounts = Amounts::new();
-                for name in least.keys() {
-                    let used = host.reserved().peak(name, window);
-                    amounts.insert(name.clone(), amount_of(&host.host().capacity, name).saturating_sub(used));
-                }
-                if least.iter().all(|(name, least)| amount_of(&amounts, name) >= *least) {
-                    free.push(amounts);
-                }
+            let mut amounts = Amounts::new();
+            for name in least.keys() {
+                let used = host.reserved().peak(name, window);
+                amounts.insert(name.clone(), amount_of(&host.host().capacity, name).saturating_sub(used));
+            }
+            if least.iter().all(|(name, least)| amount_of(&amounts, name) >= *least) {
+                free.push(amounts);
             }
         }
-        free
     }
+    free
 }
 
 /// Whether some `count` of these together have `rest`.

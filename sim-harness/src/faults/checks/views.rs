@@ -9,7 +9,7 @@ use broker::{
     view::Schedules,
 };
 
-use super::super::{node::known_version, world::World};
+use super::super::{grid::Grid, views::known_version};
 
 /// Clocks differ by less; before this much after the true time nothing is compared, since each may have forgotten it.
 const FORGOTTEN: Span = Span(60);
@@ -24,26 +24,24 @@ fn after(schedule: &Schedule, time: Time) -> Schedule {
     schedule
 }
 
-impl World {
-    /// The view that `node` has of `site` has changed; before, it showed version `before`.
-    pub(in super::super) fn check_view(&mut self, node: usize, site: usize, before: Option<LedgerVersion>) {
-        let from = self.utc() + FORGOTTEN;
-        let Some(view) = self.nodes[node].running().and_then(|running| running.views.get(&site)) else { return };
-        let Schedules::Known(known) = view.schedules() else { return };
-        let what = if known_version(view) < before {
-            let before = before.map_or_else(|| "nothing".to_owned(), shown);
-            Some(format!("went back from {before} to {}", shown(known.version)))
-        } else if let Some(truth) = self.truth.at(site, known.version) {
-            let differs = truth.iter().find(|(host, schedule)| {
-                let believed = known.by_host.get(host).cloned().unwrap_or_default();
-                after(&believed, from) != after(schedule, from)
-            });
-            differs.map(|(host, _)| format!("shows {host} otherwise than the site did at {}", shown(known.version)))
-        } else {
-            Some(format!("shows {}, which the site never had", shown(known.version)))
-        };
-        if let Some(what) = what {
-            self.violate("a view shows what was", None, format!("the view that s{node} has of s{site} {what}"));
-        }
+/// The view that `node` has of `site` has changed; before, it showed version `before`.
+pub fn check_view(grid: &mut Grid, node: usize, site: usize, before: Option<LedgerVersion>) {
+    let from = grid.utc() + FORGOTTEN;
+    let Some(view) = grid.nodes[node].running().and_then(|running| running.views.get(site)) else { return };
+    let Schedules::Known(known) = view.schedules() else { return };
+    let what = if known_version(view) < before {
+        let before = before.map_or_else(|| "nothing".to_owned(), shown);
+        Some(format!("went back from {before} to {}", shown(known.version)))
+    } else if let Some(truth) = grid.truth.at(site, known.version) {
+        let differs = truth.iter().find(|(host, schedule)| {
+            let believed = known.by_host.get(host).cloned().unwrap_or_default();
+            after(&believed, from) != after(schedule, from)
+        });
+        differs.map(|(host, _)| format!("shows {host} otherwise than the site did at {}", shown(known.version)))
+    } else {
+        Some(format!("shows {}, which the site never had", shown(known.version)))
+    };
+    if let Some(what) = what {
+        grid.violate("a view shows what was", None, format!("the view that s{node} has of s{site} {what}"));
     }
 }

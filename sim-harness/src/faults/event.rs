@@ -1,0 +1,59 @@
+//! What happens in a run, each at its moment.
+
+use std::sync::Arc;
+
+use broker::{ids::RequestId, protocol::AttemptId, trust::Authorization};
+
+use super::{message::Message, views::Search};
+
+/// Something that is going to happen.
+#[derive(Debug)]
+pub enum Event {
+    /// A message arrives.
+    Arrival(Message),
+    /// Something happens to a node, unless it has started or stopped since this was planned.
+    OfNode { node: usize, run: u64, event: NodeEvent },
+    /// Something goes wrong.
+    Fault,
+    /// The links work again.
+    PartitionEnds,
+    /// A slow node is as fast as before.
+    SlownessEnds { node: usize },
+    /// A user submits a request.
+    Submit { number: u64 },
+    /// A user cancels a request.
+    Cancel { number: u64 },
+    /// A cut that is aimed at a reservation.
+    Aim,
+    /// An owner takes something away.
+    Shrink,
+    /// A user has another node take a request over; with `only_if_gone` only when the present one is gone for good.
+    TakeOver { number: u64, only_if_gone: bool },
+    /// The attacker tries to take over a request that it has seen.
+    Steal { node: usize, to: usize, attempt: AttemptId, authorization: Arc<Authorization> },
+    /// The faults end.
+    Heal,
+    /// From time to time: has everything settled?
+    Look,
+}
+
+/// Something that happens to one run of a node.
+#[derive(Debug)]
+pub enum NodeEvent {
+    /// Its timer fires.
+    Wake,
+    /// A question has got no answer in time.
+    Silence { ask: u64 },
+    /// A write has reached the disk.
+    Written { write: u64 },
+    /// Phase I is over.
+    Found(Search),
+    /// A sign of life is due.
+    SignOfLife,
+    /// It crashes in the middle of a write.
+    Crash,
+    /// It starts.
+    Start,
+    /// The time is over in which sites answer what they have of a request.
+    LookedUp { request: RequestId, name: u64 },
+}

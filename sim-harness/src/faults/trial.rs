@@ -1,0 +1,264 @@
+//! The run of one seed: what users do, what goes wrong, and when everything is healed and has to settle.
+//!
+//! Invariant: what was added to the simulator later draws from generators of its own, so earlier seeds run as they did.
+
+use std::collections::BTreeSet;
+
+use rand::{RngExt, SeedableRng, seq::IndexedRandom};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{
+    aimed::Aims,
+    attacker::Attacker,
+    canary::Canary,
+    checks,
+    event::{Event, NodeEvent},
+    grid::Grid,
+    life,
+    losses::{self, Fates},
+    names,
+    node::State,
+    options::{Options, SETTLE_WITHIN_MS},
+    users::Report,
+    world::World,
+};
+use crate::engine::Moment;
+
+/// With this the seed of a run becomes that of its generator of losses and takeovers.
+const FATES: u64 = 0x5eed_0f10_55e5;
+/// With this the seed of a run becomes that of its generator of users that change their entry point again and again.
+const WANDERINGS: u64 = 0x0a11_0f17_5eed;
+/// One seed in so many has such users.
+const WANDERING_EVERY: u64 = 16;
+/// Most events of a run. A run that needs more is stuck in a loop.
+const STEPS_MAX: u64 = 400_000;
+/// From one look at whether everything has settled to the next.
+const LOOK_EVERY_MS: u64 = 500;
+/// How long a user waits when no entry point can be reached.
+const COME_BACK_MS: u64 = 700;
+/// Longest partition, and longest slowness.
+const TROUBLE_MS_MAX: u64 = 8_000;
+
+/// A world, and what is going to happen to it.
+pub struct Trial {
+    pub world: World,
+    aims: Option<Aims>,
+    is_over: bool,
+}
+
+impl Trial {
+    /// A world of which nothing is planned: no site starts and no user asks.
+    pub fn new(
+        options: Options,
+        [random, attacks, fates]: [Xoshiro256PlusPlus; 3],
+        canary: Option<Canary>,
+        keeps_history: bool,
+    ) -> Trial {
+        let grid = Grid::new(options, random, canary, keeps_history);
+        Trial { world: World::new(grid, Attacker::new(attacks), Fates::new(fates)), aims: None, is_over: false }
+    }
+
+    /// The world of a seed, before anything has happened.
+    pub fn of_seed(seed: u64, canary: Option<Canary>, keeps_history: bool) -> Trial {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut options = Options::draw(&mut random);
+        let mut attacks = Xoshiro256PlusPlus::seed_from_u64(!seed);
+        options.draw_trust(&mut attacks);
+        let mut fates = Xoshiro256PlusPlus::seed_from_u64(seed ^ FATES);
+        options.draw_losses(&mut fates);
+        let mut aims = Aims::of_seed(seed);
+        if let Some(aims) = &mut aims {
+            aims.draw(&mut options);
+        }
+        let mut trial = Trial::new(options, [random, attacks, fates], canary, keeps_history);
+        let World { grid, fates, .. } = &mut trial.world;
+        plan_ahead(grid);
+        fates.plan(grid);
+        if let Some(aims) = &aims {
+            aims.plan(grid);
+        }
+        trial.aims = aims;
+        if seed % WANDERING_EVERY == WANDERING_EVERY / 4 && grid.options.losses.is_some() {
+            Fates::new(Xoshiro256PlusPlus::seed_from_u64(seed ^ WANDERINGS)).plan_wanderings(grid);
+        }
+        trial
+    }
+
+    /// Lets everything happen until it has settled or something is wrong.
+    pub fn run(&mut self) {
+        while self.world.grid.violation().is_none() && !self.is_over && self.advance(Moment(i64::MAX)) {}
+        let grid = &mut self.world.grid;
+        grid.users.count(&mut grid.figures);
+        grid.figures.violations = u64::from(grid.violation().is_some());
+    }
+
+    /// Lets the next event happen if it is due by `until`; whether there was one. Otherwise only time passes, up to then.
+    pub fn advance(&mut self, until: Moment) -> bool {
+        let Some(event) = self.world.grid.next_event(until) else { return false };
+        self.world.grid.figures.steps += 1;
+        self.happen(event);
+        let grid = &mut self.world.grid;
+        if grid.figures.steps > STEPS_MAX {
+            grid.violate("settles", None, format!("{STEPS_MAX} events did not bring the run to its end"));
+        }
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        let grid = &mut self.world.grid;
+        match event {
+            Event::Arrival(message) => self.world.arrive(message),
+            Event::OfNode { node, run, event } => {
+                if grid.nodes[node].run == run {
+                    self.world.happen(node, event);
+                }
+            }
+            Event::Aim => {
+                if let Some(aims) = &mut self.aims {
+                    aims.aim(&mut self.world);
+                }
+            }
+            Event::Shrink => self.stop_to_shrink(),
+            Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
+            Event::Steal { node, to, attempt, authorization } => self.world.steal(node, to, attempt, authorization),
+            Event::Fault => inject_fault(grid),
+            Event::PartitionEnds => {
+                grid.note(None, format_args!("the links work again"));
+                grid.network.heal();
+            }
+            Event::SlownessEnds { node } => grid.nodes[node].slow_ms = 0,
+            Event::Submit { number } => self.submit(number),
+            Event::Cancel { number } => self.world.cancel(number),
+            Event::Heal => self.heal(),
+            Event::Look => self.look(),
+        }
+    }
+
+    /// A user submits a request through one of the entry points that run.
+    fn submit(&mut self, number: u64) {
+        let World { grid, fates, .. } = &mut self.world;
+        let running = (0..grid.options.entry_points).filter(|node| grid.nodes[*node].running().is_some());
+        let running: Vec<usize> = running.collect();
+        let Some(&entry_point) = running.choose(&mut grid.random) else {
+            if !grid.is_healed {
+                grid.after(COME_BACK_MS, Event::Submit { number });
+            }
+            return;
+        };
+        let now = grid.clock(entry_point);
+        if let Some(request) = fates.draw_request(grid, now.utc) {
+            self.world.submit(entry_point, number, request);
+        }
+    }
+
+    /// A user asks a node, other than the present one, to coordinate a request; `only_if_gone`: when the present one is gone
+    /// for good.
+    fn go_to_another(&mut self, number: u64, only_if_gone: bool) {
+        let World { grid, fates, .. } = &mut self.world;
+        let id = names::request(number);
+        let Some(user) = grid.users.get(&id) else { return };
+        let is_wanted = !only_if_gone || grid.nodes[user.entry_point].is_gone();
+        if user.is_cancelled || matches!(user.report, Report::Over(_)) || !is_wanted {
+            return;
+        }
+        let others = grid.others(user.entry_point).filter(|node| grid.nodes[*node].can_take_over(&id));
+        if let Some(node) = fates.choose(&others.collect::<Vec<_>>()) {
+            self.world.go_to(node, &id);
+        }
+    }
+
+    /// An owner stops the node of a site, to start it again with less, or with what it had at first.
+    fn stop_to_shrink(&mut self) {
+        let World { grid, fates, .. } = &mut self.world;
+        let node = fates.below(grid.nodes.len());
+        if !grid.is_healed && grid.nodes[node].running().is_some() {
+            life::crash(grid, node);
+            grid.nodes[node].is_to_shrink = true;
+        }
+    }
+
+    /// The faults are over: every node that is not gone for good runs again, and everything has to settle.
+    pub fn heal(&mut self) {
+        let grid = &mut self.world.grid;
+        grid.note(None, format_args!("everything is healed"));
+        grid.is_healed = true;
+        grid.network.heal();
+        for node in 0..self.world.grid.nodes.len() {
+            self.world.grid.nodes[node].slow_ms = 0;
+            if matches!(self.world.grid.nodes[node].state, State::Down | State::Absent) {
+                self.world.start(node);
+            }
+        }
+        let grid = &mut self.world.grid;
+        if grid.options.losses.is_some() {
+            losses::plan_last_takeovers(grid);
+        }
+        grid.after(LOOK_EVERY_MS, Event::Look);
+    }
+
+    fn look(&mut self) {
+        let grid = &mut self.world.grid;
+        let deadline = grid.options.faulty_ms + SETTLE_WITHIN_MS;
+        match checks::unsettled(grid) {
+            None => {
+                self.is_over = true;
+                checks::check_books(grid);
+            }
+            Some((request, what)) if grid.now().ms() >= deadline => grid.violate("settles", request.as_ref(), what),
+            Some(_) => grid.after(LOOK_EVERY_MS, Event::Look),
+        }
+    }
+}
+
+/// Plans what is known beforehand: when sites join, what users do, and when the faults end.
+fn plan_ahead(grid: &mut Grid) {
+    let (sites, faulty_ms) = (grid.options.sites, grid.options.faulty_ms);
+    for node in 0..sites {
+        // Entry points are never late: users have somewhere to go.
+        let is_late = node >= grid.options.entry_points && node + grid.options.late_sites >= sites;
+        let at = if is_late { grid.random.random_range(0..faulty_ms) } else { 0 };
+        grid.node_after(at, node, NodeEvent::Start);
+    }
+    for number in 0..grid.options.requests {
+        let at = grid.random.random_range(50..faulty_ms);
+        grid.after(at, Event::Submit { number });
+        if grid.random.random_range(0..100) < grid.options.cancel_percent {
+            let after = grid.random.random_range(1..8_000);
+            grid.after(at + after, Event::Cancel { number });
+        }
+    }
+    grid.after(200, Event::Fault);
+    grid.after(faulty_ms, Event::Heal);
+}
+
+/// One of the faults that this seed has happens, and the next is planned.
+fn inject_fault(grid: &mut Grid) {
+    if grid.is_healed {
+        return;
+    }
+    let node = grid.random.random_range(0..grid.nodes.len());
+    let trouble_ms = grid.random.random_range(100..=TROUBLE_MS_MAX);
+    let faults = grid.options.faults;
+    match grid.random.random_range(0..5) {
+        0 | 1 if faults.crashes => life::crash(grid, node),
+        2 if faults.partitions => {
+            let size = grid.random.random_range(1..=grid.nodes.len().div_ceil(2));
+            let part: BTreeSet<usize> = (0..size).map(|_| grid.random.random_range(0..grid.nodes.len())).collect();
+            let is_one_way = grid.random.random_range(0..3) == 0;
+            let how = if is_one_way { "nothing gets out of" } else { "cut off:" };
+            grid.note(None, format_args!("{how} {part:?}"));
+            grid.figures.partitions += 1;
+            grid.network.cut(grid.nodes.len(), &part, is_one_way);
+            grid.after(trouble_ms, Event::PartitionEnds);
+        }
+        3 if faults.slowness => {
+            grid.nodes[node].slow_ms = grid.random.random_range(50..=1_500);
+            grid.note(None, format_args!("s{node} is slow"));
+            grid.after(trouble_ms, Event::SlownessEnds { node });
+        }
+        4 if faults.departures => life::go_away(grid, node),
+        _ => {}
+    }
+    let after = grid.random.random_range(200..=2_500);
+    grid.after(after, Event::Fault);
+}
