@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// One attempt of one request by one entry point. Every message of an attempt names it, so that a late message of an earlier attempt
-/// can be told from the present one.
+/// is not taken for one of the present.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptId {
     /// The node that coordinates the attempt.
@@ -55,15 +55,15 @@ pub struct Grant {
 pub struct HoldRequest {
     /// The attempt.
     pub attempt: AttemptId,
-    /// When.
+    /// From when to when.
     pub window: Window,
-    /// What, on which of the site's hosts.
+    /// The amounts on each of the site's hosts.
     pub grants: Vec<Grant>,
-    /// All sites of the attempt, the addressed one among them: who to ask when the entry point falls silent.
+    /// All sites of the attempt, the addressed one among them: they are asked for the outcome when the coordinator does not answer.
     pub participants: Vec<SiteId>,
     /// How long the hold lasts from its receipt on. The site may shorten it.
     pub hold_for: Millis,
-    /// What shows that a user has asked for this.
+    /// The user's signed authorization.
     pub authorization: Arc<Authorization>,
 }
 
@@ -71,7 +71,7 @@ impl HoldRequest {
     /// Checks what a site can check without its ledger.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A text that says what is wrong.
     pub fn check(&self) -> Result<(), String> {
         if !self.window.is_valid() {
             return Err(format!("window {:?} is empty or out of range", self.window));
@@ -95,7 +95,7 @@ impl HoldRequest {
     }
 }
 
-/// What one node asks another about an attempt.
+/// A request of one node to another node's site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SiteRequest {
     /// Hold these amounts.
@@ -110,14 +110,13 @@ pub enum SiteRequest {
     },
     /// Give everything of the attempt back, whatever its state. Later messages of the attempt are refused.
     Release(AttemptId),
-    /// All sites have confirmed: no need to ask anybody about the attempt any more.
+    /// The outcome: all sites have confirmed.
     Settle(AttemptId),
-    /// What do you know of the attempt? Asked by a participant that waits for an outcome.
+    /// Asks for the status of the attempt. Sent by a participant that waits for its outcome.
     Inquire(AttemptId),
-    /// Is what the attempt has reserved still there? Asked by the coordinator of a reservation.
+    /// Asks whether the attempt's booking is still there. Sent by the coordinator of a reservation.
     Inspect(AttemptId),
-    /// What is reserved for this request? Asked by a node that its user wants to take it over, because its entry point is
-    /// gone.
+    /// Asks for the bookings of a request. Sent by a node that takes it over for its user, because its coordinator is gone.
     Lookup(RequestId),
     /// The asking node coordinates the request from now on.
     TakeOver {
@@ -125,18 +124,18 @@ pub enum SiteRequest {
         attempt: AttemptId,
         /// The user's request, signed for the asking node.
         authorization: Arc<Authorization>,
-        /// What becomes of what the site has of the attempt.
+        /// What the site does with its booking of the attempt.
         step: TakeOverStep,
     },
-    /// What is reserved at all, for people to see? In the order of the attempts; a further question names the last one told.
+    /// Asks for all bookings, for display, in the order of their attempts, page by page.
     Bookings {
-        /// The last one of the answer before.
+        /// The last one of the page before.
         after: Option<AttemptId>,
     },
 }
 
 impl SiteRequest {
-    /// The attempt that it is about, if it is about one, and what is asked, for logs.
+    /// The attempt that it names, if any, and the kind of request, for logs.
     #[must_use]
     pub fn about(&self) -> (Option<&AttemptId>, &'static str) {
         match self {
@@ -160,7 +159,7 @@ impl SiteRequest {
     }
 }
 
-/// What a node that takes an attempt over asks of a site. A takeover is a two-phase commit of its own: the new coordinator
+/// What a site does for a node that takes an attempt over. A takeover is a two-phase commit of its own: the new coordinator
 /// reports a reservation when every site of it has prepared, and has then committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TakeOverStep {
@@ -172,31 +171,31 @@ pub enum TakeOverStep {
     Abort,
 }
 
-/// A reservation as a site tells everybody of the grid.
+/// A booking as its site shows it to every node of the grid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicBooking {
     /// The attempt.
     pub attempt: AttemptId,
-    /// When.
+    /// From when to when.
     pub window: Window,
-    /// What, on which hosts of the site.
+    /// The amounts on each host of the site.
     pub grants: Vec<Grant>,
-    /// Who booked, for people.
+    /// The user's name, for display.
     pub user: String,
 }
 
-/// What a site has reserved for a request.
+/// A booking of a request, for the node that takes it over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundBooking {
     /// The attempt.
     pub attempt: AttemptId,
-    /// When.
+    /// From when to when.
     pub window: Window,
-    /// What, on which hosts of the site; nothing when all of them were lost.
+    /// The amounts on each host of the site; empty when all hosts were lost.
     pub grants: Vec<Grant>,
     /// All sites of the attempt.
     pub participants: Vec<SiteId>,
-    /// What the user has signed, for the node that coordinates it now.
+    /// The user's signed text for its present coordinator.
     pub statement: Arc<SignedText>,
 }
 
@@ -205,7 +204,7 @@ pub struct FoundBooking {
 pub enum SiteAnswer {
     /// The amounts are held.
     Held {
-        /// The ledger's version, so that the asker sees whether its view is old.
+        /// The ledger's version, which shows the asking node whether its view is old.
         version: LedgerVersion,
         /// How long the hold lasts.
         hold_for: Millis,
@@ -222,45 +221,45 @@ pub enum SiteAnswer {
     },
     /// The outcome has been noted.
     Settled,
-    /// What is still reserved for the attempt.
+    /// The booking of the attempt.
     Booked {
-        /// The hosts; none when nothing is, and then nothing ever will be.
+        /// Its hosts; none when there is no booking, and then there never will be one.
         hosts: Vec<HostId>,
-        /// Whether something is reserved and the site knows that the attempt is part of the reservation.
+        /// Whether there is a booking and the site knows that its attempt was committed.
         is_settled: bool,
-        /// The coordinator before the asking node: it may not know that it has been replaced.
+        /// The coordinator before the asking node: it may not know yet that it was replaced.
         before: Option<SiteId>,
-        /// To a node that has taken the attempt over: attempts of the request by which this site has something for which that
-        /// node does not act yet, and of which it may not know.
+        /// Other attempts of the request with a booking at this site that the asking node does not coordinate yet; it may not know of
+        /// them. Only in answers to a takeover.
         others: Vec<AttemptId>,
         /// The ledger's version.
         version: LedgerVersion,
     },
-    /// What is reserved for a request.
+    /// The bookings of a request.
     Found {
-        /// Every attempt of which something is reserved.
+        /// One for each attempt that has a booking here.
         parts: Vec<FoundBooking>,
         /// Whether the site's node coordinates the request itself, or is about to: then it must learn of a takeover.
         is_coordinated: bool,
         /// The ledger's version.
         version: LedgerVersion,
     },
-    /// What is known of the attempt, in both roles that a node can have.
+    /// The status of the attempt, in both roles that a node can have.
     Status {
-        /// As its entry point; none when another node is.
+        /// As its coordinator; none when another node is.
         decision: Option<AttemptStatus>,
         /// As a participant.
         booking: AttemptStatus,
     },
-    /// No.
+    /// The request is refused.
     Refused(Refusal),
-    /// What is reserved, a part of it.
+    /// A page of the site's bookings.
     Bookings {
         /// In the order of the attempts.
         bookings: Vec<PublicBooking>,
         /// Whether there is nothing after these.
         is_complete: bool,
-        /// The site's owner does not want them told, so there are none here whatever is reserved.
+        /// The site's owner does not publish them, so the list is empty.
         is_withheld: bool,
         /// The ledger's version.
         version: LedgerVersion,
@@ -268,7 +267,7 @@ pub enum SiteAnswer {
 }
 
 impl SiteAnswer {
-    /// How far the site's ledger was when it answered, where the answer tells.
+    /// The version of the site's ledger when it answered, where the answer has it.
     #[must_use]
     pub fn version(&self) -> Option<LedgerVersion> {
         match self {
@@ -283,14 +282,14 @@ impl SiteAnswer {
         }
     }
 
-    /// Adds whether the node coordinates the request that its site was asked about: the site's ledger does not know.
-    pub fn note_coordinated(&mut self, carries: impl FnOnce() -> bool) {
+    /// Adds whether the node coordinates the request, which its ledger does not know.
+    pub fn note_coordinated(&mut self, coordinates: impl FnOnce() -> bool) {
         if let SiteAnswer::Found { is_coordinated, .. } = self {
-            *is_coordinated = carries();
+            *is_coordinated = coordinates();
         }
     }
 
-    /// Adds who acted for the request before the asking node, where the site's ledger does not know and the node does.
+    /// Adds the coordinator before the asking node, where the ledger does not know it and the node does.
     pub fn name_former_coordinator(&mut self, known: impl FnOnce() -> Option<SiteId>) {
         if let SiteAnswer::Booked { before: before @ None, .. } = self {
             *before = known();
@@ -298,24 +297,23 @@ impl SiteAnswer {
     }
 }
 
-/// What a node knows of an attempt, as entry point or as participant.
+/// The status of an attempt at a node, as coordinator or as participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttemptStatus {
-    /// Entry point: not decided yet. Participant: held, not confirmed.
+    /// Coordinator: not decided yet. Participant: held, not confirmed.
     Pending,
-    /// Entry point: decided to confirm. Participant: confirmed, and perhaps given back after all had confirmed.
+    /// Coordinator: decided to commit. Participant: confirmed, and perhaps given back after all had confirmed.
     Confirmed,
-    /// Entry point: decided against. Participant: given back, expired or never heard of; saying so is a promise never
-    /// to confirm it.
+    /// Coordinator: decided to abort. Participant: given back, expired or unknown; the answer is a promise never to confirm it.
     Aborted,
-    /// Entry point: no record of the request is left, or another node may act for it. Proves nothing.
+    /// Coordinator: no record of the request is left, or another node may coordinate it. Proves nothing.
     Unknown,
 }
 
-/// Why a site says no, and what it has instead.
+/// A refusal, with the states of the hosts that were asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub reason: RefusalReason,
     /// The ledger's version that `hosts` shows.
     pub version: LedgerVersion,
@@ -337,7 +335,7 @@ pub struct HostState {
 
 impl Eq for HostState {}
 
-/// Why a site says no.
+/// Why a site refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum RefusalReason {
     /// The amounts do not fit beside what is reserved.
@@ -351,9 +349,9 @@ pub enum RefusalReason {
         host: HostId,
         /// The resource.
         resource: ResourceName,
-        /// What was asked.
+        /// The amount that was asked for.
         asked: Amount,
-        /// What is free all through the window.
+        /// The amount that is free all through the window.
         free: Amount,
     },
     /// The amounts would fit beside the reservations, but not beside the holds of others, which may still go away.
@@ -382,7 +380,7 @@ pub enum RefusalReason {
     /// The site holds as much as it can, or as much as it grants this entry point.
     #[error("too many holds are open ({0})")]
     TooManyHolds(u64),
-    /// Somebody changes an attempt that is not theirs.
+    /// A node that does not coordinate the attempt tries to change it.
     #[error("only the entry point of an attempt may change it")]
     NotYours,
     /// Another node coordinates the attempt now, because its user wanted that; with what the user has signed for that node,
@@ -403,18 +401,18 @@ pub enum RefusalReason {
     Busy,
 }
 
-/// What a site says of itself, signed and published: hosts and where to reach the node. Not its schedules.
+/// A site's signed and published description: its hosts and its node's addresses, without schedules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advert {
     /// The site.
     pub site: SiteId,
-    /// A name for people; not unique, not trusted.
+    /// A name for display; not unique, not trusted.
     pub name: String,
     /// Grows with every advert of the site (Unix milliseconds); a receiver drops what is not newer.
     pub sequence: u64,
     /// How long the advert may be believed after `sequence`, in seconds.
     pub time_to_live_s: u32,
-    /// How users reach the hosts, with places for host, user and request: for people to read, not trusted, never run.
+    /// How users reach the hosts, with places for host, user and request: for display, not trusted, never run.
     pub contact: Option<String>,
     /// The hosts on offer.
     pub hosts: Vec<Host>,
@@ -422,20 +420,20 @@ pub struct Advert {
     pub addresses: Vec<String>,
 }
 
-/// One change of a site's schedules: a reservation came or went.
+/// One change of a site's schedules: a booking was added or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleChange {
     /// The host.
     pub host: HostId,
-    /// When.
+    /// From when to when.
     pub window: Window,
-    /// How much.
+    /// The amounts.
     pub amounts: Amounts,
-    /// Whether it came or went.
+    /// Whether it was added or removed.
     pub kind: ChangeKind,
 }
 
-/// Whether occupancy came or went.
+/// Whether occupancy was added or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeKind {
     /// More is occupied.

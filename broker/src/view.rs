@@ -1,8 +1,8 @@
-//! What a node currently believes of one other site: its advert and its schedules, each with version and age.
+//! The view of one other site: its advert and its schedules, each with version and age.
 //!
 //! A view is a hint. It is fed by gossip, DHT records and direct answers in any order, repeated or lost; only the
 //! site's ledger grants anything. Invariant: versions only grow; a schedule is either exactly what the site had at
-//! `version`, the latest that was heard of, or marked as having a gap.
+//! `version`, the latest known to exist, or marked as having a gap.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
 /// The schedules of a site as far as known.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Schedules {
-    /// Never heard of.
+    /// None was received yet.
     Unknown,
     /// Known at a version.
     Known(KnownSchedules),
@@ -42,14 +42,14 @@ pub struct SiteView {
     /// When the advert stops being believed, on our monotonic clock.
     expires: Millis,
     schedules: Schedules,
-    /// The latest version of the site's ledger that anything heard spoke of.
+    /// The latest version of the site's ledger that any message has named.
     newest: LedgerVersion,
 }
 
-/// What became of something heard.
+/// The effect of a received message on the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// It was news and is now believed.
+    /// It was new and is now believed.
     Applied,
     /// It is known already, or older than what is known.
     Old,
@@ -58,7 +58,7 @@ pub enum Received {
 }
 
 impl SiteView {
-    /// Starts a view with the first advert heard of a site. `remaining` is what is left of its time to live.
+    /// Starts a view with the first advert of a site. `remaining` is what is left of its time to live.
     #[must_use]
     pub fn new(advert: Advert, now: Millis, remaining: Millis) -> SiteView {
         SiteView { advert, expires: now + remaining, schedules: Schedules::Unknown, newest: LedgerVersion::default() }
@@ -100,7 +100,7 @@ impl SiteView {
         }
     }
 
-    /// Hears an advert of the same site.
+    /// Receives an advert of the same site.
     pub fn receive_advert(&mut self, advert: Advert, now: Millis, remaining: Millis) -> Received {
         if advert.sequence <= self.advert.sequence {
             return Received::Old;
@@ -110,8 +110,8 @@ impl SiteView {
         Received::Applied
     }
 
-    /// Hears all schedules of the site at one version. When a later version was heard of in the meantime, the schedules
-    /// are taken, but the gap stays.
+    /// Receives all schedules of the site at one version. When a later version is known to exist, they are believed, but the gap
+    /// stays.
     pub fn receive_snapshot(&mut self, snapshot: ScheduleSnapshot, now: Millis) -> Received {
         if let Schedules::Known(known) = &self.schedules
             && snapshot.version < known.version
@@ -129,7 +129,7 @@ impl SiteView {
         if has_gap { Received::Gap } else { Received::Applied }
     }
 
-    /// Hears consecutive changes. Those that are known already are skipped, so overlapping updates do no harm.
+    /// Receives consecutive changes. Those that are known already are skipped, so overlapping updates do no harm.
     pub fn receive_update(&mut self, update: &ScheduleUpdate, now: Millis) -> Received {
         let end = end_of(update);
         self.newest = self.newest.max(end);
@@ -163,7 +163,7 @@ impl SiteView {
         if known.has_gap { Received::Gap } else { Received::Applied }
     }
 
-    /// Hears, from a direct answer of the site, which version it has now.
+    /// Receives, in a direct answer of the site, its present version.
     pub fn receive_version(&mut self, version: LedgerVersion, now: Millis) -> Received {
         self.newest = self.newest.max(version);
         match &mut self.schedules {

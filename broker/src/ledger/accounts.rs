@@ -1,8 +1,8 @@
-//! What each user has in the ledger, and the limits on it: one user cannot take more than the site grants, through
-//! however many entry points.
+//! The bookings of each user, and the limits on them: one user cannot get more than the site grants, through however many
+//! entry points.
 //!
-//! Invariant ([`Ledger::check_accounts`]): an account counts exactly the bookings of its user that stand in the ledger;
-//! no account is empty. Bookings without a key (of the first version) are nobody's.
+//! Invariant ([`Ledger::check_accounts`]): an account counts exactly the bookings of its user in the ledger; no account is
+//! empty. Bookings without a key (of the first version) count for no user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const HOUR_S: u64 = 3600;
 
-/// What one user has.
+/// The bookings of one user.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Account {
     /// Number of holds.
@@ -38,7 +38,7 @@ impl Account {
     }
 }
 
-/// See the module's documentation.
+/// The accounts of all users.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Accounts(BTreeMap<PublicKey, Account>);
 
@@ -46,13 +46,13 @@ fn host_seconds(window: Window, hosts: usize) -> u64 {
     window.duration().0.saturating_mul(hosts as u64)
 }
 
-/// Whether `hold` beside `others` of its request is still what the user has signed.
+/// Checks that `hold` and the `others` of its request together stay within the user's signed request.
 fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Booking]) -> Result<(), Denial> {
     let request = &statement.request;
     let at_same_time = || others.iter().filter(|other| other.window == hold.window);
     let hosts = at_same_time().map(|other| other.grants.len()).sum::<usize>() + hold.grants.len();
     if hosts > request.hosts() {
-        let detail = format!("{hosts} hosts in all tries, the user asked for {}", request.hosts());
+        let detail = format!("{hosts} hosts in all attempts, the user asked for {}", request.hosts());
         return Err(Denial::new(Rule::HostCount, detail));
     }
     let grants = at_same_time().flat_map(|other| &other.grants).chain(&hold.grants);
@@ -65,7 +65,7 @@ fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Bo
     Ok(())
 }
 
-/// What `percent` of `capacity` is, rounded down.
+/// The given percentage of `capacity`, rounded down.
 fn share_of(capacity: Amount, percent: u8) -> Amount {
     let share = u128::from(capacity.0) * u128::from(percent) / 100;
     Amount(u64::try_from(share).unwrap_or(u64::MAX))
@@ -99,7 +99,7 @@ impl Accounts {
 }
 
 impl<B: Books> Ledger<B> {
-    /// Whether the user may have this as well, beside what the user has.
+    /// Checks that the user may have this booking as well.
     pub(super) fn check_account(&self, hold: &HoldRequest, permit: &Permit) -> Result<(), Denial> {
         let nothing = Account::default();
         let account = self.accounts.0.get(&permit.user).unwrap_or(&nothing);
@@ -133,8 +133,8 @@ impl<B: Books> Ledger<B> {
         for grant in &hold.grants {
             let Some(host) = self.hosts.get(&grant.host) else { continue };
             let mut of_user = Schedule::default();
-            let beside = account.bookings().filter_map(|attempt| self.bookings.get(attempt));
-            for booking in beside.filter(|booking| booking.window.overlaps(hold.window)) {
+            let booked = account.bookings().filter_map(|attempt| self.bookings.get(attempt));
+            for booking in booked.filter(|booking| booking.window.overlaps(hold.window)) {
                 for theirs in booking.grants.iter().filter(|theirs| theirs.host == grant.host) {
                     of_user.add(booking.window, &theirs.amounts);
                 }
@@ -152,10 +152,9 @@ impl<B: Books> Ledger<B> {
         Ok(())
     }
 
-    /// Whether all that stands here for the same request stays within what its user has signed, so that one signed
-    /// request cannot be used many times: no more at one time than was asked, at one time, or at two while a reservation
-    /// that has lost hosts moves, as its user allows. That the user has signed it for another node as well, to take it over,
-    /// does not make it two.
+    /// Checks that all bookings of one request together stay within the user's signed request, so that it cannot be used many
+    /// times. They are for no more hosts than the request has, at one time, or at two while a reservation that has lost hosts
+    /// moves. A second signature for another coordinator does not make it two requests.
     pub(super) fn check_other_attempts(&self, hold: &HoldRequest, permit: &Permit) -> Result<(), RefusalReason> {
         let statement = &*permit.statement;
         let of_request = self.accounts.0.get(&permit.user).and_then(|has| has.by_request.get(&hold.attempt.request));
@@ -163,7 +162,7 @@ impl<B: Books> Ledger<B> {
             of_request.into_iter().flatten().filter_map(|attempt| self.bookings.get(attempt)).collect();
         let settled: Vec<&Booking> = others.iter().copied().filter(|booking| booking.state.is_settled()).collect();
         check_covered(hold, statement, &settled).map_err(RefusalReason::NotAllowed)?;
-        // An earlier attempt that was decided against may still stand until its release arrives.
+        // An aborted earlier attempt may still have a booking until its release arrives.
         check_covered(hold, statement, &others).map_err(|_| RefusalReason::OtherAttempt)
     }
 

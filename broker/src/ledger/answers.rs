@@ -27,8 +27,8 @@ impl<B: Books> Ledger<B> {
         };
         let coordinator = of_entry_point.map(|attempt| self.coordinator_of(attempt));
         let answer = if coordinator.is_some_and(|coordinator| coordinator != from) {
-            let word = of_entry_point.and_then(|attempt| self.authorization_of_coordinator(attempt));
-            self.refusal(word.map_or(RefusalReason::NotYours, RefusalReason::HandedOver))
+            let authorization = of_entry_point.and_then(|attempt| self.authorization_of_coordinator(attempt));
+            self.refusal(authorization.map_or(RefusalReason::NotYours, RefusalReason::HandedOver))
         } else {
             match request {
                 SiteRequest::Lookup(id) => self.on_lookup(&id),
@@ -38,7 +38,7 @@ impl<B: Books> Ledger<B> {
                 }
                 SiteRequest::Hold(hold) => self.on_hold(now, from, hold),
                 SiteRequest::Confirm { attempt, held_in } => self.on_confirm(now, &attempt, held_in),
-                // It is of a time before the node took the attempt over.
+                // The node sent it before it took the attempt over.
                 SiteRequest::Release(attempt) if self.is_taken_over(&attempt) => self.refusal(RefusalReason::NotYours),
                 SiteRequest::Release(attempt) => {
                     self.give_back(now, &attempt);
@@ -190,22 +190,22 @@ impl<B: Books> Ledger<B> {
         Some(booking)
     }
 
-    /// An attempt that is not here will never be confirmed here, as the answer promises, and nothing needs to be done for
-    /// that: who asks has confirmed it, so all sites have held it before; of this one's hold an end is remembered, or a
-    /// restart has made the confirm worthless. Anybody may ask, so the question changes nothing.
+    /// Answers a participant that waits for the outcome. Anybody may ask, so the question changes nothing. That an attempt without a
+    /// booking here is never confirmed here follows already: the asker has confirmed it, so all sites have held it, and this one
+    /// either remembers the end of its hold or has restarted, which makes the confirm worthless.
     fn on_inquiry(&self, attempt: &AttemptId) -> SiteAnswer {
         let booking = match self.bookings.get(attempt) {
             Some(booking) if booking.is_held() => AttemptStatus::Pending,
             Some(_) => AttemptStatus::Confirmed,
-            // It was made good for elsewhere, or the user has taken it back: only who coordinates it knows.
+            // It was replaced elsewhere, or the user has cancelled it: only its coordinator knows.
             None if self.tombstones.was_complete(attempt) => AttemptStatus::Confirmed,
             None => AttemptStatus::Aborted,
         };
         SiteAnswer::Status { decision: None, booking }
     }
 
-    /// An attempt of which nothing was confirmed is buried, because its entry point acts on the answer. Only what stands is
-    /// inspected, so the question is the outcome as well.
+    /// Answers the coordinator of a reservation. An attempt without a confirmed booking is buried, because its coordinator relies on
+    /// the answer. Only reservations are inspected, so the question tells the outcome as well.
     fn on_inspection(&mut self, now: Now, attempt: &AttemptId) -> SiteAnswer {
         let is_settled = self.bookings.get(attempt).is_some_and(|booking| !booking.is_held());
         let hosts = if is_settled {
@@ -228,7 +228,7 @@ impl<B: Books> Ledger<B> {
         SiteAnswer::Refused(Refusal { reason, version: self.version, hosts: Vec::new() })
     }
 
-    /// What the site shows of `hosts` in a refusal.
+    /// The states of `hosts` that a refusal shows.
     fn states_of<'a>(&self, hosts: impl Iterator<Item = &'a HostId>, now: Now) -> Vec<HostState> {
         hosts
             .filter_map(|id| self.hosts.get(id))
@@ -244,7 +244,7 @@ impl<B: Books> Ledger<B> {
             .collect()
     }
 
-    /// Whether the time is in the past of every schedule's use.
+    /// Why no booking can have this window at present; none when one can.
     pub(super) fn window_error(&self, window: Window, now: Time) -> Option<RefusalReason> {
         if window.start + self.limits.start_tolerance < now || window.end <= now {
             return Some(RefusalReason::WindowPassed);

@@ -1,4 +1,4 @@
-//! What a ledger has of an attempt, and the part of it that survives a crash.
+//! A booking, one site's part of a reservation, and the part of it that survives a crash.
 //!
 //! Invariant: a state carries only its own data; a hold is never written to disk.
 
@@ -14,35 +14,35 @@ use crate::{
     trust::{PublicKey, SignedText},
 };
 
-/// A change of what must survive a crash. Holds never do.
+/// A change of the bookings on disk. Holds are never there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// The reservation is there, perhaps changed.
+    /// The booking is new or has changed.
     Put(BookingRecord),
-    /// The reservation is gone.
+    /// The booking is gone.
     Remove(AttemptId),
 }
 
 /// A confirmed booking as it is kept on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BookingRecord {
-    /// The attempt that it came from.
+    /// The attempt that made it.
     pub attempt: AttemptId,
-    /// When.
+    /// From when to when.
     pub window: Window,
-    /// What, on which hosts of this site.
+    /// The amounts on each host of this site.
     pub grants: Vec<Grant>,
     /// All sites of the attempt.
     pub participants: Vec<SiteId>,
-    /// Who booked, for people.
+    /// The user's name, for display.
     pub user: String,
-    /// Who booked; none in what the first version has written, which knew no keys.
+    /// The user's key; none in records of the first version.
     #[serde(default)]
     pub user_key: Option<PublicKey>,
-    /// The user's signed request: shows what was asked, should a part of it have to be replaced.
+    /// The user's signed request, which a node needs that takes the request over.
     #[serde(default)]
     pub statement: Option<Arc<SignedText>>,
-    /// The outcome has come.
+    /// The site knows the outcome: committed.
     pub settled: bool,
     /// The node that coordinates the attempt in the place of its entry point, if one has taken it over.
     #[serde(default)]
@@ -56,9 +56,9 @@ pub struct LocalWork {
     pub id: RequestId,
     /// The host.
     pub host: HostId,
-    /// When.
+    /// From when to when.
     pub window: Window,
-    /// How much of the host.
+    /// The amounts that it needs.
     pub amounts: Amounts,
 }
 
@@ -67,33 +67,33 @@ pub struct LocalWork {
 pub struct Booking {
     /// The attempt.
     pub attempt: AttemptId,
-    /// When.
+    /// From when to when.
     pub window: Window,
-    /// What, on which hosts of this site.
+    /// The amounts on each host of this site.
     pub grants: Vec<Grant>,
     /// All sites of the attempt.
     pub participants: Vec<SiteId>,
-    /// Who booked, for people.
+    /// The user's name, for display.
     pub user: String,
-    /// Who booked; none in what the first version has written.
+    /// The user's key; none in records of the first version.
     pub user_key: Option<PublicKey>,
     /// The user's signed request.
     pub statement: Option<Arc<SignedText>>,
-    /// How firm it is.
+    /// How far the commit protocol is.
     pub state: BookingState,
     /// The node that coordinates the attempt in the place of its entry point.
     pub coordinator: Option<SiteId>,
 }
 
-/// How firm a booking is.
+/// How far the commit protocol of a booking is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BookingState {
-    /// Promised until the deadline, in memory only.
+    /// Held until the deadline, in memory only.
     Held {
         /// When it lapses.
         deadline: Millis,
     },
-    /// On disk; whether the whole attempt was successful is not known yet.
+    /// On disk; the outcome of the attempt is not known yet.
     Confirmed {
         /// When to ask the others (again).
         ask_at: Millis,
@@ -104,10 +104,10 @@ pub enum BookingState {
         /// The round of questions by whose end every other participant had confirmed at some time.
         complete_before: Option<u32>,
     },
-    /// On disk, and the attempt as a whole was successful.
+    /// On disk, and the attempt was committed.
     Settled,
-    /// As [`BookingState::Settled`], before a restart of the site: who acts for the attempt may have given the booking up
-    /// meanwhile, because the site did not answer, so it is asked.
+    /// Settled before a restart of the site. Its coordinator may have replaced the booking meanwhile, because the site did not
+    /// answer, so it is asked.
     Returned {
         /// When to ask (again).
         ask_at: Millis,
@@ -117,7 +117,7 @@ pub enum BookingState {
 }
 
 impl BookingState {
-    /// Confirmed, and nobody was asked yet.
+    /// Confirmed, and no node was asked for the outcome yet.
     pub(super) fn confirmed(ask_at: Millis) -> BookingState {
         BookingState::Confirmed { ask_at, asked: 0, confirmed_by: BTreeSet::new(), complete_before: None }
     }
@@ -130,7 +130,7 @@ impl BookingState {
         }
     }
 
-    /// Whether the attempt as a whole is known to have been successful.
+    /// Whether the attempt is known to have been committed.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         matches!(self, BookingState::Settled | BookingState::Returned { .. })
@@ -138,7 +138,7 @@ impl BookingState {
 }
 
 impl Booking {
-    /// Whether it is only promised until a deadline, in memory.
+    /// Whether it is a hold.
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.state, BookingState::Held { .. })

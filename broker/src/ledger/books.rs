@@ -1,4 +1,4 @@
-//! The schedules of one host: what its owner needs, what is reserved, and what is promised.
+//! The schedules of one host: the owner's own work, all reservations, and all promises.
 //!
 //! Invariant: these are the only operations by which what a ledger grants changes, and [`Books::admit`] is the one admission
 //! function. The product implements [`Books`] in one way, [`HostLedger`]; a simulator puts another one around it to show that it
@@ -11,7 +11,7 @@ use crate::{
     time::{Time, Window},
 };
 
-/// See the module's documentation.
+/// The schedules of one host.
 pub trait Books {
     /// The host as offered.
     fn host(&self) -> &Host;
@@ -19,13 +19,13 @@ pub trait Books {
     /// The owner's own work as configured.
     fn own(&self) -> &Schedule;
 
-    /// The owner's own work and all reservations: what others are told.
+    /// The owner's own work and all reservations: the schedule that other nodes see.
     fn reserved(&self) -> &Schedule;
 
-    /// What is reserved, and all holds.
+    /// All reservations and all holds.
     fn promised(&self) -> &Schedule;
 
-    /// Whether `amounts` fit into `window` beside everything that is promised.
+    /// Checks that `amounts` fit into `window` beside all promises.
     ///
     /// # Errors
     /// The first resource that is short.
@@ -37,10 +37,10 @@ pub trait Books {
     /// Reserves amounts that are held.
     fn confirm(&mut self, window: Window, amounts: &Amounts);
 
-    /// Takes back what was held, or what was held and confirmed.
+    /// Gives back amounts that were held, or held and confirmed.
     fn release(&mut self, window: Window, amounts: &Amounts, was_confirmed: bool);
 
-    /// Forgets what lies before `time`.
+    /// Clears the schedules before `time`.
     fn forget_before(&mut self, time: Time);
 }
 

@@ -1,4 +1,4 @@
-//! What happens to a ledger, and what it wants done.
+//! The events of a ledger, and the effects that it asks for.
 //!
 //! Invariant: outputs come in the order in which they must happen; see [`super::Ledger`].
 
@@ -8,7 +8,7 @@ use crate::{
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleChange, SiteAnswer, SiteRequest},
 };
 
-/// Tells answers apart; made by the caller, given back unchanged.
+/// Distinguishes answers; made by the caller, returned unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyToken(pub u64);
 
@@ -21,7 +21,7 @@ pub enum Event {
         from: SiteId,
         /// Goes back with the answer.
         token: ReplyToken,
-        /// What it asks.
+        /// The request.
         request: SiteRequest,
     },
     /// The owner has own work for a host.
@@ -31,7 +31,7 @@ pub enum Event {
         /// The work.
         work: LocalWork,
     },
-    /// All the owner's work that another program of the site knows of, in the place of what it has told before. The names
+    /// The owner's work as a feed reports it, all of it: it replaces the report before. The names
     /// have at most [`super::FEED_NAME_BYTES_MAX`] bytes.
     Feed {
         /// Goes back with the report.
@@ -41,25 +41,25 @@ pub enum Event {
     },
     /// An answer to [`Output::Inquire`].
     StatusReceived {
-        /// Who answered.
+        /// The node that answered.
         from: SiteId,
         /// The attempt.
         attempt: AttemptId,
         /// The round of [`Output::Inquire`].
         round: u32,
-        /// What it decided, if it is the entry point.
+        /// Its decision, if it coordinates the request.
         decision: Option<AttemptStatus>,
-        /// What it knows as a participant.
+        /// The state of its own booking.
         booking: AttemptStatus,
     },
 }
 
-/// What a ledger wants done, in this order.
+/// An effect that a ledger asks for; effects are carried out in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// Write this before letting any later output out. When that fails the node must stop.
     Persist(Record),
-    /// Tell the world, as a hint.
+    /// Publish changes of the schedules, as a hint.
     Publish(ScheduleUpdateParts),
     /// Answer a request.
     Reply {
@@ -68,20 +68,20 @@ pub enum Output {
         /// The answer.
         answer: SiteAnswer,
     },
-    /// Say what came of an [`Event::Feed`].
+    /// Report the result of an [`Event::Feed`].
     FeedApplied {
         /// Its token.
         token: ReplyToken,
-        /// What came of it.
+        /// The result.
         report: FeedReport,
     },
-    /// Ask a node what became of an attempt, and feed its answer back as [`Event::StatusReceived`]; no answer is no event.
+    /// Ask a node for the outcome of an attempt, and feed its answer back as [`Event::StatusReceived`]; no answer is no event.
     Inquire {
-        /// Whom.
+        /// The node.
         to: SiteId,
-        /// About what.
+        /// The attempt.
         attempt: AttemptId,
-        /// Counts the rounds of questions; goes back with the answer, which may be late.
+        /// The number of this round of questions; returned with the answer, which may be late.
         round: u32,
     },
 }

@@ -1,12 +1,11 @@
-//! The owner's own work as another program of the site tells it again and again: all that is running and planned there.
+//! A feed: another program of the site reports the owner's own work, all that runs and is planned, again and again.
 //!
-//! What it has told last stands in the ledger beside the work that was entered by hand. Where the grid was promised something
-//! before, the work is entered around it, cut into pieces if need be: nothing promised is taken away, and what is still free
-//! beside it is not given away.
+//! Its last report is in the ledger beside the work that was entered by hand. Where other bookings had the capacity before, the
+//! work is cut into pieces around them: no booking is taken away, and the capacity that is left is kept for the work.
 //!
-//! Invariants: after a word of the feed, what stands of it on a host at any time is what it has told for that time, as far as
-//! others were not promised it; all else is as it was. The same word again changes nothing. Every piece has gone through the
-//! one admission function; the change from one word to the next is one step, so nobody gets in between.
+//! Invariants: after a report, the ledger has the reported work of each host at each time, less what other bookings leave no room
+//! for, and everything else is unchanged. The same report again changes nothing. Every piece has gone through the one admission
+//! function. A report is applied in one step, so no other request comes between two pieces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,20 +24,20 @@ const PREFIX: &str = "feed-";
 /// Longest name of a piece of work in bytes: the entry's name has a number of its own behind it.
 pub const FEED_NAME_BYTES_MAX: usize = 64;
 
-/// What came of a word of the feed.
+/// The result of one report of a feed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FeedReport {
-    /// Pieces that stand now.
+    /// Pieces in the ledger now.
     pub pieces: usize,
-    /// Pieces of these that did not stand before.
+    /// Pieces of these that are new.
     pub entered: usize,
-    /// Pieces that stood before and do not now.
+    /// Pieces that were removed.
     pub taken_out: usize,
-    /// Work on hosts that this site does not offer, or that is over.
+    /// Work on hosts that this site does not offer, or that has ended.
     pub elsewhere: usize,
-    /// Work of which a part was promised to others before.
+    /// Work that lacks capacity which other bookings had before.
     pub short: usize,
-    /// Work of which not all could be entered, because there are too many entries of own work or it ends too far ahead.
+    /// Work that was not entered whole, because there are too many entries of own work or it ends too far ahead.
     pub left_out: usize,
 }
 
@@ -58,20 +57,20 @@ impl Piece {
     }
 }
 
-/// What stands of the feed, by host.
-type Standing = BTreeMap<HostId, Vec<(Piece, AttemptId)>>;
+/// The feed's pieces in the ledger, by host.
+type FedPieces = BTreeMap<HostId, Vec<(Piece, AttemptId)>>;
 
 /// One host while pieces are cut for it.
 struct Bench<'a, B> {
     host: &'a B,
-    /// What others were promised.
+    /// All other bookings.
     others: Schedule,
-    /// What pieces take.
+    /// The pieces cut so far.
     fed: Schedule,
 }
 
 impl<B: Books> Bench<'_, B> {
-    /// The times in `window` at which it may change what is free of the resources of `amounts`, its start and end included.
+    /// The times in `window`, with its start and end, at which the free amounts of these resources may change.
     fn steps(&self, window: Window, amounts: &Amounts) -> Vec<Time> {
         let mut times = BTreeSet::from([window.start, window.end]);
         for occupancy in [&self.others, &self.fed].into_iter().flat_map(|schedule| {
@@ -83,7 +82,7 @@ impl<B: Books> Bench<'_, B> {
         times.into_iter().collect()
     }
 
-    /// What of `asked` is free at `time`, and whether it were more without what others were promised.
+    /// How much of `asked` is free at `time`, and whether more were free without the other bookings.
     fn free_at(&self, time: Time, asked: &Amounts) -> (Amounts, bool) {
         let used = |schedule: &Schedule, name| {
             schedule.occupancy(name).map_or(Amount::ZERO, |occupancy| occupancy.used_at(time))
@@ -100,7 +99,7 @@ impl<B: Books> Bench<'_, B> {
         (free, is_short)
     }
 
-    /// Cuts work into pieces of what is free, at most `room` of them.
+    /// Cuts work into pieces that fit into the free amounts, at most `room` of them.
     fn cut(&mut self, work: &LocalWork, window: Window, room: usize) -> Cut {
         let mut cut = Cut::default();
         let steps = self.steps(window, &work.amounts);
@@ -125,7 +124,7 @@ impl<B: Books> Bench<'_, B> {
     }
 }
 
-/// What became of one piece of work.
+/// One piece of work, cut.
 #[derive(Default)]
 struct Cut {
     pieces: Vec<Piece>,
@@ -134,21 +133,21 @@ struct Cut {
 }
 
 impl<B: Books> Ledger<B> {
-    /// Whether an attempt is own work that the feed has told.
+    /// Whether an attempt is own work of the feed.
     fn is_fed(&self, attempt: &AttemptId) -> bool {
         self.is_local(attempt) && attempt.request.as_str().starts_with(PREFIX)
     }
 
-    /// Makes what stands of the feed what it tells now.
+    /// Applies a report: enters what is new in it and removes what is missing from it.
     pub(super) fn on_feed(&mut self, now: Now, token: ReplyToken, mut works: Vec<LocalWork>) {
-        // The first first, should there not be room for all.
+        // The earliest first, should there not be room for all.
         works.sort_by(|a, b| (a.window.start, &a.id, &a.host).cmp(&(b.window.start, &b.id, &b.host)));
         let present = now.utc.max(self.forgotten);
-        let standing = self.fed_pieces(present);
+        let present_pieces = self.fed_pieces(present);
         let mut report = FeedReport::default();
-        let mut wanted = self.cut_all(present, &works, &standing, &mut report);
+        let mut wanted = self.cut_all(present, &works, &present_pieces, &mut report);
         let mut gone = Vec::new();
-        for (piece, attempt) in standing.into_values().flatten() {
+        for (piece, attempt) in present_pieces.into_values().flatten() {
             match wanted.get_mut(&piece) {
                 Some(count) if *count > 0 => *count -= 1,
                 _ => gone.push(attempt),
@@ -156,7 +155,7 @@ impl<B: Books> Ledger<B> {
         }
         report.taken_out = gone.len();
         for attempt in gone {
-            // Its name is never used again, so nobody can be late with a message about it.
+            // Its name is never used again, so no late message can mean it.
             self.put_back(now, &attempt);
         }
         for (piece, count) in wanted {
@@ -172,8 +171,8 @@ impl<B: Books> Ledger<B> {
         self.outputs.push_back(Output::FeedApplied { token, report });
     }
 
-    /// What stands of the feed from `present` on.
-    fn fed_pieces(&self, present: Time) -> Standing {
+    /// The feed's pieces in the ledger from `present` on.
+    fn fed_pieces(&self, present: Time) -> FedPieces {
         let fed =
             self.bookings.values().filter(|booking| self.is_fed(&booking.attempt) && booking.window.end > present);
         let piece = |booking: &super::Booking| {
@@ -189,19 +188,19 @@ impl<B: Books> Ledger<B> {
             };
             Some((piece, booking.attempt.clone()))
         };
-        let mut standing = Standing::new();
+        let mut present_pieces = FedPieces::new();
         for (piece, attempt) in fed.filter_map(piece) {
-            standing.entry(piece.host.clone()).or_default().push((piece, attempt));
+            present_pieces.entry(piece.host.clone()).or_default().push((piece, attempt));
         }
-        standing
+        present_pieces
     }
 
-    /// The pieces that are to stand, with how many times each.
+    /// The pieces that the ledger is to have, with the number of times for each.
     fn cut_all(
         &self,
         present: Time,
         works: &[LocalWork],
-        standing: &Standing,
+        present_pieces: &FedPieces,
         report: &mut FeedReport,
     ) -> BTreeMap<Piece, usize> {
         let by_hand = self.local_work().filter(|booking| !self.is_fed(&booking.attempt)).count();
@@ -218,7 +217,7 @@ impl<B: Books> Ledger<B> {
             if window.start >= latest {
                 continue;
             }
-            let bench = benches.entry(work.host.clone()).or_insert_with(|| bench(host, standing));
+            let bench = benches.entry(work.host.clone()).or_insert_with(|| bench(host, present_pieces));
             let cut = bench.cut(work, window, ENTRIES_MAX.saturating_sub(by_hand + report.pieces));
             report.short += usize::from(cut.is_short);
             report.left_out += usize::from(cut.is_full && work.window.end <= latest);
@@ -239,12 +238,12 @@ impl<B: Books> Ledger<B> {
     }
 }
 
-/// A host without what stands of the feed.
-fn bench<'a, B: Books>(host: &'a B, standing: &Standing) -> Bench<'a, B> {
+/// A host without the feed's pieces.
+fn bench<'a, B: Books>(host: &'a B, present_pieces: &FedPieces) -> Bench<'a, B> {
     let mut others = host.promised().clone();
-    for (piece, _) in standing.get(&host.host().id).into_iter().flatten() {
+    for (piece, _) in present_pieces.get(&host.host().id).into_iter().flatten() {
         let taken = others.remove(piece.window(), &piece.amounts);
-        debug_assert!(taken.is_ok(), "what stands has been put in");
+        debug_assert!(taken.is_ok(), "a piece takes back what it has put in");
     }
     Bench { host, others, fed: Schedule::default() }
 }

@@ -1,4 +1,4 @@
-//! What a site is willing to promise at most. Every value is a bound on memory or on what a stranger can block.
+//! Limits of a ledger. Each bounds memory, or the capacity that a stranger can block.
 
 use crate::time::{Millis, Span};
 
@@ -9,17 +9,17 @@ pub struct LedgerLimits {
     pub max_holds: usize,
     /// Most holds of one entry point at a time, so that one peer cannot take all of `max_holds`.
     pub max_holds_per_entry_point: usize,
-    /// Longest hold, whatever is asked for.
+    /// Longest hold; a longer one that is asked for is shortened.
     pub hold_max: Millis,
     /// No promise ends later than this from now.
     pub farthest_future: Span,
     /// A window may start this long before the site's present: messages take time, and clocks differ.
     pub start_tolerance: Span,
-    /// How long after a confirm the outcome is waited for before others are asked, and between two rounds of asking.
+    /// How long the site waits for an outcome after a confirm before it asks other nodes, and between two rounds of questions.
     pub outcome_wait: Millis,
-    /// How long an attempt that is over is remembered. Must exceed any delay of a message and `hold_max`.
+    /// How long an attempt that has ended is remembered. Must exceed any delay of a message and `hold_max`.
     pub tombstone_life: Millis,
-    /// Most attempts remembered as over.
+    /// Most ended attempts remembered.
     pub max_tombstones: usize,
 }
 

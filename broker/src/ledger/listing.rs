@@ -1,7 +1,6 @@
-//! What a site tells the rest of the grid of its reservations: enough for a picture of who has what and when.
+//! The list of bookings that a site shows to the rest of the grid: users, hosts, amounts and times.
 //!
-//! Invariant: holds are not reported, an answer is bounded in bytes, and nothing is told at all where the owner does not want
-//! that.
+//! Invariant: holds are not listed, an answer is bounded in bytes, and the list is empty where the owner does not publish it.
 
 use std::ops::Bound;
 
@@ -15,7 +14,7 @@ const ANSWER_BYTES: usize = 512 << 10;
 const ANSWER_BOOKINGS: usize = 4_096;
 
 impl<B: Books> Ledger<B> {
-    /// The reservations after `after`, as many as one answer carries.
+    /// The bookings after `after`, as many as one answer carries.
     pub(super) fn list_bookings(&self, after: Option<&AttemptId>) -> SiteAnswer {
         let mut bookings: Vec<PublicBooking> = Vec::new();
         let mut is_complete = true;
@@ -42,7 +41,7 @@ impl<B: Books> Ledger<B> {
     }
 }
 
-/// No less than the booking takes on its way.
+/// At least the size of the booking in a message, in bytes.
 fn bytes_of(booking: &Booking) -> usize {
     let attempt = &booking.attempt;
     let names = attempt.entry_point.as_str().len() + attempt.request.as_str().len() + booking.user.len();

@@ -1,9 +1,9 @@
 //! The owner's own work on the site's hosts, entered and taken out while the node runs.
 //!
-//! It stands in the ledger as a reservation of the site itself whose attempt has number 0, which no attempt of a request ever has; so
-//! it is kept on disk, told to others and forgotten at its end as all reservations are, and taken out by a release.
-//! Invariants: it goes through the one admission function, so it never takes what somebody was promised; the owner's rules
-//! for others do not bind the owner; it can come from the site itself only.
+//! It is a booking of the site itself whose attempt has number 0, which no attempt of a request ever has; so it is kept on disk,
+//! published, and dropped at its end as all bookings are, and removed by a release.
+//! Invariants: it goes through the one admission function, so it never takes what another booking has; the owner's rules for users
+//! do not bind the owner; it can come from the site itself only.
 
 use super::{Booking, BookingState, Books, Ledger, LocalWork};
 use crate::{
@@ -13,11 +13,11 @@ use crate::{
 
 /// Most entries of own work at a time.
 pub(super) const ENTRIES_MAX: usize = 10_000;
-/// Who it is of, for people.
+/// The user that is shown for it.
 const OWNER: &str = "owner";
 
 impl<B: Books> Ledger<B> {
-    /// The attempt that own work of this name stands under.
+    /// The attempt that own work of this name is booked under.
     #[must_use]
     pub fn local_attempt(&self, work: &LocalWork) -> AttemptId {
         AttemptId { entry_point: self.site.clone(), request: work.id.clone(), attempt: 0 }
@@ -28,7 +28,7 @@ impl<B: Books> Ledger<B> {
         self.bookings.values().filter(|booking| self.is_local(&booking.attempt))
     }
 
-    /// Whether an attempt is the owner's own work, about which there is nobody to ask.
+    /// Whether an attempt is the owner's own work, which has no other node to ask for an outcome.
     #[must_use]
     pub fn is_local(&self, attempt: &AttemptId) -> bool {
         attempt.entry_point == self.site && attempt.attempt == 0
@@ -59,7 +59,7 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Lets own work stand if there is room for it.
+    /// Books own work if there is room for it.
     pub(super) fn enter_own(&mut self, attempt: AttemptId, work: LocalWork) -> Result<(), RefusalReason> {
         let Some(host) = self.hosts.get_mut(&work.host) else {
             return Err(RefusalReason::UnknownHost(work.host));

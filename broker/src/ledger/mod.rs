@@ -53,13 +53,13 @@ use crate::{
 /// A site that comes back asks about its reservations one after another, this far apart.
 const RETURNED_APART: Millis = Millis(20);
 
-/// See the module's documentation.
+/// One site's ledger.
 #[derive(Debug)]
 pub struct Ledger<B = HostLedger> {
     site: SiteId,
     limits: LedgerLimits,
     version: LedgerVersion,
-    /// Checks who asks for what before room is looked for.
+    /// Checks credentials, signatures and the owner's rules before the schedules are looked at.
     gate: SharedGate,
     hosts: BTreeMap<HostId, B>,
     bookings: BTreeMap<AttemptId, Booking>,
@@ -70,11 +70,11 @@ pub struct Ledger<B = HostLedger> {
     accounts: Accounts,
     tombstones: Tombstones,
     terms: Terms,
-    /// Schedules hold nothing before this time any more.
+    /// The schedules were cleared before this time.
     forgotten: Time,
-    /// Schedules may hold more than the bookings before this time: what has passed of a booking is not given back.
+    /// Before this time the schedules may show more than the bookings: the past of a booking is not given back.
     settled_before: Time,
-    /// Reservations that had begun when the ledger was opened: they stay, even if the owner has taken their capacity away.
+    /// Bookings that had begun when the ledger was opened: they stay, even if the owner has taken their capacity away.
     begun: BTreeSet<AttemptId>,
     outputs: VecDeque<Output>,
 }
@@ -97,11 +97,11 @@ impl Ledger {
 }
 
 impl<B: Books> Ledger<B> {
-    /// Opens the ledger of a site with its hosts, the owner's own work, and what the disk remembers.
+    /// Opens the ledger of a site with its hosts, the owner's own work, and the bookings on disk.
     ///
-    /// Where the owner has taken a host or a part of it away, a reservation that has not begun loses the hosts that it no
-    /// longer fits on, and its entry point learns so when it asks; one that has begun is kept. Both are returned, as they
-    /// were, so that the owner can learn of them.
+    /// Where the owner has taken a host or a part of it away, a booking that has not begun loses the hosts that it no longer fits
+    /// on, and its coordinator learns so when it asks; one that has begun is kept. Both are returned as they were on disk, to be
+    /// shown to the owner.
     #[must_use]
     pub fn open_with(
         site: SiteId,
@@ -133,7 +133,7 @@ impl<B: Books> Ledger<B> {
             outputs: VecDeque::new(),
         };
         let mut misfits = Vec::new();
-        // What has begun stays in any case, so what has not gives way to it.
+        // A booking that has begun stays in any case, so the others give way to it.
         let (begun, others): (Vec<_>, Vec<_>) =
             reservations.into_iter().partition(|reservation| reservation.window.start <= now.utc);
         for reservation in begun.into_iter().chain(others) {
@@ -144,7 +144,7 @@ impl<B: Books> Ledger<B> {
         (ledger, misfits)
     }
 
-    /// Puts one reservation from disk back; false when it does not fit any more.
+    /// Enters one booking from disk; false when it does not fit any more.
     fn replay(&mut self, reservation: &BookingRecord, now: Now) -> bool {
         let has_begun = reservation.window.start <= now.utc;
         let mut grants = Vec::with_capacity(reservation.grants.len());
@@ -165,8 +165,8 @@ impl<B: Books> Ledger<B> {
         if has_begun {
             self.begun.insert(reservation.attempt.clone());
         }
-        // One that has lost all its hosts stays as well: that it was confirmed must not be forgotten, or this site would
-        // tell the others that the attempt had never been complete.
+        // A booking that has lost all its hosts stays as well: otherwise this site would answer the other participants that the
+        // attempt never was complete.
         let is_final = has_begun || self.is_local(&reservation.attempt);
         let state = match (reservation.settled, is_final) {
             (true, true) => BookingState::Settled,
@@ -217,7 +217,7 @@ impl<B: Books> Ledger<B> {
         self.bookings.values()
     }
 
-    /// What other nodes may believe of this site's schedules: no holds, nothing of the past.
+    /// The schedules as other nodes see them: without holds, from the present on.
     #[must_use]
     pub fn snapshot(&self, now: Now) -> ScheduleSnapshot {
         let hosts = self.hosts.values().map(|host| {
@@ -251,7 +251,7 @@ impl<B: Books> Ledger<B> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Lets holds lapse and asks for final terms that did not come.
+    /// Lets holds lapse, and asks for outcomes that did not arrive.
     pub fn handle_timeout(&mut self, now: Now) {
         let due = self.timers.iter().take_while(|(at, _)| *at <= now.monotonic);
         let due: Vec<AttemptId> = due.map(|(_, attempt)| attempt.clone()).collect();
@@ -299,7 +299,7 @@ impl<B: Books> Ledger<B> {
         self.outputs.pop_front()
     }
 
-    /// Drops reservations that have ended, and the past of the schedules. Call it now and then.
+    /// Drops bookings that have ended, and the past of the schedules. The caller calls it now and then.
     pub fn forget_past(&mut self, now: Now) {
         let ended: Vec<AttemptId> = self
             .bookings
@@ -321,20 +321,20 @@ impl<B: Books> Ledger<B> {
         self.terms.forget(now.monotonic);
     }
 
-    /// Takes everything of `attempt` back and buries it. Does nothing for an attempt that is not there, except burying.
+    /// Gives back everything of `attempt`, if it has a booking, and buries it.
     fn give_back(&mut self, now: Now, attempt: &AttemptId) {
         self.bury(now, attempt);
         self.put_back(now, attempt);
     }
 
-    /// Takes everything of `attempt` back, if it is there.
+    /// Gives back everything of `attempt`, if it has a booking.
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
         let Some(booking) = self.take(attempt) else { return };
         self.begun.remove(attempt);
         if booking.state.is_settled() {
             self.tombstones.note_complete(attempt);
         }
-        // What has passed cannot be given back, and may have been forgotten already.
+        // The past cannot be given back, and may have been cleared already.
         let from = booking.window.start.max(now.utc).max(self.forgotten);
         if from > booking.window.start {
             self.settled_before = self.settled_before.max(from.min(booking.window.end));
@@ -380,12 +380,12 @@ impl<B: Books> Ledger<B> {
     /// Checks the module's invariants from scratch; for tests and the simulator.
     ///
     /// # Errors
-    /// What does not hold, in terms.
+    /// The invariant that is broken, as a text.
     pub fn sanity_check(&self) -> Result<(), String> {
         let held = self.bookings.values().filter(|booking| booking.is_held()).count();
         let counted: usize = self.held_by.values().sum();
         if held != counted {
-            return Err(format!("{held} holds stand, {counted} counted"));
+            return Err(format!("{held} holds are there, {counted} counted"));
         }
         let waiting = self.bookings.values().filter(|booking| booking.state.wakes_at().is_some()).count();
         if waiting != self.timers.len() {

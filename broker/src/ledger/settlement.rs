@@ -18,7 +18,7 @@ use crate::{
 
 /// Rounds of asking after which the interval no longer doubles.
 const MAX_DOUBLINGS: u32 = 6;
-/// How often a site that has come back asks whether what was settled before is still wanted.
+/// How often a site that has restarted asks whether a settled booking is still part of its reservation.
 const RETURNED_ASKS_MAX: u32 = 12;
 
 impl<B: Books> Ledger<B> {
@@ -80,7 +80,7 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Every participant has confirmed at some time; those that answer the next round so have it still.
+    /// Every participant has confirmed at some time; one that answers so in the next round has its booking still.
     fn ask_all_once_more(&mut self, now: Now, attempt: &AttemptId) {
         let Some(mut booking) = self.take(attempt) else { return };
         if let BookingState::Confirmed { asked, confirmed_by, complete_before, .. } = &mut booking.state {
@@ -91,7 +91,7 @@ impl<B: Books> Ledger<B> {
         self.ask_for_outcome(now, attempt);
     }
 
-    /// Only who coordinates the attempt can say that what was complete is not wanted any more.
+    /// Only the coordinator can decide that a settled booking is no longer part of its reservation.
     fn on_outcome_after_return(
         &mut self,
         now: Now,
@@ -109,7 +109,7 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Nobody needs to be asked about the attempt any more. Written down unless it is already.
+    /// Notes that the attempt was committed; written unless it is on disk already.
     pub(super) fn note_settled(&mut self, attempt: &AttemptId) {
         match self.bookings.get(attempt).map(|booking| &booking.state) {
             Some(BookingState::Confirmed { .. }) => drop(self.put(attempt, BookingState::Settled)),

@@ -2,8 +2,8 @@
 //!
 //! A takeover is a two-phase commit of its own: the new coordinator prepares every site of the reservation, then commits.
 //!
-//! Invariant: only a node that shows a request signed by the user who booked, naming that node, ever coordinates a booking in
-//! the place of its entry point; of several such nodes, the one of the highest [`Term`].
+//! Invariant: a node coordinates a booking of another entry point only if it shows the request, signed by the same user for that
+//! node; of several such nodes, the one of the highest [`Term`] does.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -49,7 +49,7 @@ impl<B: Books> Ledger<B> {
         (coordinator != Some(from)).then(|| self.refusal(RefusalReason::HandedOver(signed)))
     }
 
-    /// What is reserved here for a request. Whoever knows its name may ask: the name is 80 random bits.
+    /// The bookings of a request here. Every node that knows the request's name may ask: it is 80 random bits.
     pub(super) fn on_lookup(&self, request: &RequestId) -> SiteAnswer {
         let of_request =
             self.bookings.values().filter(|booking| booking.attempt.request == *request && !booking.is_held());
@@ -66,9 +66,9 @@ impl<B: Books> Ledger<B> {
         SiteAnswer::Found { parts: parts.collect(), is_coordinated: false, version: self.version }
     }
 
-    /// Lets `from` coordinate the attempt from now on, and says what is reserved. The outcome of an attempt that is not
-    /// settled stays open until the new coordinator commits it: it may have an attempt in its hands of which a part was never
-    /// confirmed, and may be gone before it has reported anything.
+    /// Makes `from` the coordinator of the attempt and answers with its booking. The outcome of an attempt that is not settled stays
+    /// open until the new coordinator commits it: other sites may never have confirmed, and that node may fail before it has
+    /// reported anything.
     pub(super) fn on_takeover(
         &mut self,
         now: Now,

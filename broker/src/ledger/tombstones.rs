@@ -1,4 +1,4 @@
-//! Attempts that are over, remembered for a while so that their late messages are refused.
+//! Attempts that have ended, remembered for a while so that their late messages are refused.
 //!
 //! Invariant: at most `limit` requests are remembered. At the bound the one that would be forgotten first makes room;
 //! its late messages could then hold amounts once more, until that hold's own deadline.
@@ -22,7 +22,7 @@ struct Tombstone {
     forget_at: Millis,
 }
 
-/// See the module's documentation.
+/// Attempts that have ended.
 #[derive(Debug)]
 pub(super) struct Tombstones {
     limit: usize,
@@ -51,7 +51,7 @@ impl Tombstones {
         self.by_time.insert((forget_at, key));
     }
 
-    /// Remembers of a buried attempt that all its sites had confirmed it: to say that it is dead would be wrong.
+    /// Remembers that all sites had confirmed a buried attempt: it must not be reported as aborted.
     pub(super) fn note_complete(&mut self, attempt: &AttemptId) {
         let key = (attempt.entry_point.clone(), attempt.request.clone());
         if let Some(tombstone) = self.by_request.get_mut(&key) {

@@ -36,13 +36,13 @@ pub struct Found {
     pub hosts: Vec<FoundHost>,
     /// Hosts known in all.
     pub known_hosts: usize,
-    /// Hosts that fit but whose schedule could not be had.
+    /// Hosts that fit, but whose schedules could not be fetched.
     pub without_schedule: usize,
     /// What each constraint cut.
     pub cut: CutCounts,
 }
 
-/// What an ask is about.
+/// The purpose of a message to a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// A hold.
@@ -64,29 +64,29 @@ pub enum Event {
     Found(Found),
     /// The answer to [`Output::Ask`], or why there is none.
     Answer {
-        /// Who was asked.
+        /// The site that was asked.
         site: SiteId,
         /// The attempt.
         attempt: u32,
-        /// What it was about.
+        /// The purpose of the message.
         purpose: Purpose,
         /// The answer, or why there is none.
         answer: Result<SiteAnswer, String>,
     },
-    /// The user takes the request back.
+    /// The user cancels the request.
     Cancel,
-    /// Somebody wants to know now whether the reservation is whole, and to have it repaired if not.
+    /// Check at once whether the reservation is whole, and repair it if not.
     Check,
-    /// A node says that it coordinates the request from now on. This node, as a site, found nothing against it.
+    /// Another node coordinates the request from now on. This node, as a site, has checked its authorization.
     TakenOver {
-        /// Who says so.
+        /// The new coordinator.
         by: SiteId,
         /// The user's request, signed for that node.
         authorization: Arc<Authorization>,
     },
 }
 
-/// What a negotiation wants done, in this order.
+/// An effect that a negotiation asks for; effects are carried out in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// Phase I: find this many hosts.
@@ -95,7 +95,7 @@ pub enum Output {
         count: usize,
         /// With this many known already, no wider search is waited for.
         enough: usize,
-        /// Governs the sample.
+        /// The seed of the sample.
         seed: u64,
         /// Sites that did not answer in an earlier attempt.
         exclude: BTreeSet<SiteId>,
@@ -104,20 +104,20 @@ pub enum Output {
     Persist(Box<RequestRecord>),
     /// Ask a site; an answer, or that there is none, comes back as [`Event::Answer`].
     Ask {
-        /// Whom.
+        /// The site.
         site: SiteId,
         /// The attempt.
         attempt: u32,
-        /// What it is about.
+        /// The purpose of the message.
         purpose: Purpose,
         /// The message.
         request: SiteRequest,
-        /// How long to wait.
+        /// How long to wait for the answer.
         timeout: Millis,
     },
 }
 
-/// How far a request is, for people.
+/// The stage of a request, for display.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stage<'a> {
     /// Phases I to V.
@@ -130,18 +130,18 @@ pub enum Stage<'a> {
     BackingOff,
     /// All sites have confirmed.
     Reserved(&'a Plan),
-    /// Hosts of the reservation are lost; the others stand.
+    /// Hosts of the reservation are lost; the others are still reserved.
     Degraded {
         /// The reservation, the lost hosts among it.
         reservation: &'a Reservation,
-        /// Others are being looked for at this moment.
+        /// A search for replacements is under way.
         is_rebrokering: bool,
     },
-    /// Over; `releasing` while a site has not yet acknowledged that it gave back.
+    /// The request has ended.
     Closed {
-        /// How.
+        /// How it ended.
         outcome: &'a Outcome,
-        /// Some site has not acknowledged its release.
+        /// A site has not acknowledged its release yet.
         releasing: bool,
     },
 }

@@ -1,6 +1,6 @@
-//! What an entry point remembers of a request's life, so that it can explain its answer.
+//! The rounds and attempts of a request, which a coordinator remembers so that it can explain its answer.
 //!
-//! Invariant: at most [`MAX_ENTRIES`] rounds and as many tries are kept; older ones make room.
+//! Invariant: at most [`MAX_ENTRIES`] rounds and as many attempts are kept; older ones make room.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,15 +24,15 @@ pub struct Round {
     pub found_hosts: usize,
     /// Hosts known in all.
     pub known_hosts: usize,
-    /// Hosts left out because their site did not tell their schedule.
+    /// Hosts left out because their schedules could not be fetched.
     pub without_schedule: usize,
     /// What each constraint cut.
     pub cut: CutCounts,
-    /// What came of it.
+    /// Its result.
     pub outcome: RoundOutcome,
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RoundOutcome {
     /// A plan, with this start.
@@ -48,11 +48,11 @@ pub struct AttemptReport {
     pub attempt: u32,
     /// The start planned.
     pub start: Time,
-    /// What every asked site said.
+    /// The answer of every site that was asked.
     pub sites: Vec<SiteReport>,
 }
 
-/// What one site said in one attempt.
+/// The answer of one site in one attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteReport {
     /// The site.
@@ -61,7 +61,7 @@ pub struct SiteReport {
     pub hosts: usize,
     /// Its last answer.
     pub answer: ReportedAnswer,
-    /// When it said so, after it was asked.
+    /// How long after the question it answered.
     pub after: Millis,
 }
 
@@ -74,9 +74,9 @@ pub enum ReportedAnswer {
     Held,
     /// It has confirmed.
     Confirmed,
-    /// It refused, and why.
+    /// It refused, for this reason.
     Refused(String),
-    /// It did not answer, and why.
+    /// It did not answer, for this reason.
     Silent(String),
 }
 

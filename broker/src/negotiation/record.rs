@@ -1,7 +1,7 @@
-//! What of a request survives a crash of its entry point.
+//! The part of a request that survives a crash of its coordinator.
 //!
-//! Invariant: a [`Decision::Commit`] is on disk before any site is asked to confirm, and everything else before the
-//! user learns it.
+//! Invariant: a [`Decision::Commit`] is on disk before any site is asked to confirm, and everything else before it is
+//! reported to the user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     history::History,
+    ownership::{LookupAnswers, TakeOverError, Takeover},
     reservation::Reservation,
-    takeover::{LookupAnswers, TakeOverError, Takeover},
 };
 use crate::{
     ids::{RequestId, SiteId},
@@ -21,21 +21,21 @@ use crate::{
     trust::Authorization,
 };
 
-/// A request as its entry point keeps it on disk.
+/// A request as its coordinator keeps it on disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestRecord {
     /// The request's name in the grid.
     pub id: RequestId,
-    /// Who asked.
+    /// The user's name.
     pub user: String,
-    /// What was asked.
+    /// The request itself.
     pub request: Request,
-    /// What the user has signed; none in records of the first version, which can only be shown and cancelled.
+    /// The user's signed authorization; none in records of the first version, which can only be shown and cancelled.
     #[serde(default)]
     pub authorization: Option<Authorization>,
-    /// When it arrived, for people (Unix milliseconds).
+    /// When it arrived (Unix milliseconds); for display.
     pub submitted_ms: u64,
-    /// When it was decided, for people (milliseconds after its arrival).
+    /// How long after its arrival it was decided (milliseconds); for display.
     pub elapsed_ms: u64,
     /// Earliest start, made absolute at arrival.
     pub earliest: Time,
@@ -45,30 +45,30 @@ pub struct RequestRecord {
     pub last_attempt: u32,
     /// What has been decided.
     pub decision: Decision,
-    /// Sites that may still hold something of an attempt that was decided against.
+    /// Releases that sites have not acknowledged.
     pub owed: Vec<Owed>,
-    /// The reservation in parts, once it has lost hosts.
+    /// The reservation with its bookings, once it was taken over or has lost hosts.
     #[serde(default, rename = "standing")]
     pub reservation: Option<Reservation>,
-    /// Attempts that another entry point has made, which this one has taken over: by number, with the name they have.
+    /// Attempts of other coordinators that this node has taken over: their number here, and their name.
     #[serde(default)]
     pub taken_over: BTreeMap<u32, AttemptId>,
-    /// Parts of the reservation that was taken over whose sites have not said yet that they know its outcome.
+    /// Bookings of a reservation that was taken over whose sites have not acknowledged its outcome.
     #[serde(default, rename = "untaken")]
     pub unacknowledged: BTreeSet<(u32, SiteId)>,
     /// The takeover is decided: all sites of the reservation that was taken over have acknowledged this node as coordinator, or
-    /// count as lost. They are asked to commit, and until they have, the reservation is not reported to anybody.
+    /// count as lost. They are asked to commit; until all have, the reservation is not reported.
     #[serde(default)]
     pub commits_takeover: bool,
-    /// What its user has signed for the node that it was handed over to: a node that comes with an earlier word hears that the
-    /// request is in other hands. Absent unless that node has shown it.
+    /// The user's authorization for the node that coordinates the request now, once a site or that node has shown it. A node that
+    /// shows a lower term is refused with it.
     #[serde(default, rename = "handed_to")]
     pub successor: Option<Authorization>,
-    /// The node that this one had handed it over to before the user went to the one of `successor`: that one is told of it
-    /// until it has heard, since it may know of no booking that the other one coordinates.
+    /// The successor before that one. The present one notifies it until it has acknowledged, since the two may have no booking in
+    /// common.
     #[serde(default, rename = "handed_over_before")]
     pub earlier_successor: Option<SiteId>,
-    /// The way there.
+    /// The rounds and attempts so far.
     pub history: History,
 }
 
@@ -107,13 +107,13 @@ impl RequestRecord {
 }
 
 impl RequestRecord {
-    /// What `coordinator`, the node that keeps this record, tells `asker`, a participant, of an attempt. Ask it of the record
-    /// as it is on disk: an attempt is committed there before any site is asked to confirm it, so that the answer is true of
-    /// whatever a participant can have confirmed, and stays true after a crash.
+    /// The status of an attempt, with which `coordinator`, the node that keeps this record, answers `asker`, a participant. The
+    /// record must be the one on disk: an attempt is committed there before any site is asked to confirm it, so the answer is true
+    /// of all that a participant can have confirmed, and stays true after a crash.
     ///
-    /// [`AttemptStatus::Aborted`] is a promise, so it is said only of attempts that the record knows: one that is newer than the
-    /// record is pending. Of the others, those that are neither committed nor, as far as that site is concerned, part of the
-    /// reservation were aborted, were replaced, or were made in a run that a crash has ended before a decision.
+    /// [`AttemptStatus::Aborted`] is a promise, so only attempts that the record knows are aborted; a newer one is pending. A known
+    /// attempt that is neither committed nor, at the asker, part of the reservation was aborted, was replaced, or ended
+    /// undecided in a crash.
     #[must_use]
     pub fn status_of(&self, coordinator: &SiteId, attempt: &AttemptId, asker: &SiteId) -> AttemptStatus {
         // A node that has the request back takes its own earlier attempts over like those of others.
@@ -146,12 +146,12 @@ impl RequestRecord {
         }
     }
 
-    /// Goes on with a reservation that another entry point has made: `heard` is what sites report of it.
+    /// The record of a reservation that another coordinator has made, from the answers of the sites.
     ///
     /// # Errors
-    /// [`TakeOverError`] when they tell of nothing.
-    pub fn take_over(self, heard: &LookupAnswers) -> Result<RequestRecord, TakeOverError> {
-        let Takeover { reservation, names, owed } = Takeover::of(&self.request, heard, self.last_attempt)?;
+    /// [`TakeOverError`] when no site reports a booking.
+    pub fn take_over(self, answers: &LookupAnswers) -> Result<RequestRecord, TakeOverError> {
+        let Takeover { reservation, names, owed } = Takeover::of(&self.request, answers, self.last_attempt)?;
         Ok(RequestRecord {
             last_attempt: names.keys().next_back().copied().unwrap_or(self.last_attempt),
             decision: reservation.decision(),
@@ -176,7 +176,7 @@ pub struct Owed {
 /// What has been decided about a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Decision {
-    /// Nothing; after a crash the request starts again.
+    /// Nothing is decided; after a crash the request starts again.
     Open,
     /// All sites hold this attempt: it is to be confirmed.
     Commit {
@@ -197,7 +197,7 @@ pub enum Decision {
         #[serde(rename = "allocation")]
         plan: Plan,
     },
-    /// It is over, with nothing reserved.
+    /// It has ended, with nothing reserved.
     Closed(Outcome),
 }
 
@@ -206,16 +206,16 @@ pub enum Decision {
 pub enum Outcome {
     /// There is no placement.
     Rejected {
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// No feasible start exists among the hosts looked at.
         start_proven: bool,
     },
     /// It could not be carried out.
     Failed(Failure),
-    /// The user took it back; this is what stood, if anything did.
+    /// The user cancelled it; with the reservation that ended, if there was one.
     Cancelled(Option<Plan>),
-    /// The user has let another node act for it.
+    /// Another node coordinates it.
     HandedOver,
 }
 
@@ -223,7 +223,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Failure {
     /// Time or attempts are used up.
-    #[error("given up after {attempts} tries: other requests were faster, or sites did not answer in time")]
+    #[error("given up after {attempts} attempts: other requests were faster, or sites did not answer in time")]
     PatienceOver {
         /// Attempts made.
         attempts: u32,

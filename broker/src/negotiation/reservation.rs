@@ -1,4 +1,4 @@
-//! A reservation that has lost hosts, or has got others for them, as its entry point keeps it on disk.
+//! A reservation that was taken over, or has lost hosts, as its coordinator keeps it on disk.
 //!
 //! Invariant: the parts name every host of the plan exactly once, the lost ones among them.
 
@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    planning::Problem,
     record::{Decision, Outcome},
+    search::Problem,
 };
 use crate::{
     amount::Amount,
@@ -52,37 +52,37 @@ pub enum Loss {
     TakenBack,
 }
 
-/// How lost hosts are made up for.
+/// How lost hosts are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repair {
-    /// Others at the same start, beside those that are left.
+    /// By others at the same start; the hosts that are left stay.
     Replace,
-    /// All hosts anew at another start, because the user allows it.
+    /// By a whole new reservation at another start, which the user allows.
     Move,
 }
 
-/// A reservation in parts.
+/// A reservation over all its sites, made by one attempt or several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reservation {
     /// All N hosts, the lost ones among them. Its efficiency is that of the plan that began it; 0 of 1 when the
-    /// reservation was taken over, since nobody knows.
+    /// reservation was taken over, since it is not known then.
     #[serde(rename = "allocation")]
     pub plan: Plan,
-    /// Who reserved what.
+    /// Which attempt reserved which hosts.
     pub parts: Vec<Part>,
     /// Hosts that are lost and not replaced yet.
     pub lost: BTreeMap<SiteId, BTreeMap<HostId, Loss>>,
-    /// What is being done about it.
+    /// The repair that is under way.
     pub repair: Option<Repair>,
     /// Repairs that have succeeded.
     pub repairs: u32,
-    /// Why the last repair came to nothing.
+    /// Why the last repair failed.
     pub failure: Option<Outcome>,
 }
 
 impl Reservation {
-    /// A reservation that one attempt has made whole.
+    /// The reservation that one attempt has made.
     pub(super) fn of(attempt: u32, plan: &Plan) -> Reservation {
         let part = Part { attempt, hosts: hosts_of(&plan.grants) };
         Reservation {
@@ -101,20 +101,20 @@ impl Reservation {
         self.lost.get(site).is_some_and(|hosts| hosts.contains_key(host))
     }
 
-    /// How many of the hosts that `request` asks for are not there any more. More than are named as lost when the
-    /// reservation was taken over from an entry point that is gone, and nobody knows the others.
+    /// How many of the hosts that `request` asks for are missing. These are more than `lost` names when the reservation was taken
+    /// over and sites that held others did not answer.
     #[must_use]
     pub fn missing_hosts(&self, request: &Request) -> usize {
         let lost: usize = self.lost.values().map(BTreeMap::len).sum();
         request.hosts().saturating_sub(self.plan.grants.len().saturating_sub(lost))
     }
 
-    /// Notes what became of a host; whether that is news.
+    /// Notes that a host is lost or found again; true when that changes the reservation.
     pub(super) fn note_host(&mut self, site: &SiteId, host: &HostId, loss: Option<Loss>) -> bool {
         match loss {
             Some(loss) => {
                 let hosts = self.lost.entry(site.clone()).or_default();
-                // What a site has said is known for certain, also when it is silent afterwards.
+                // What a site has reported is certain, also when it does not answer afterwards.
                 let is_new = hosts.get(host).is_none_or(|known| *known == Loss::SiteSilent && loss == Loss::TakenBack);
                 if is_new {
                     hosts.insert(host.clone(), loss);
@@ -132,7 +132,7 @@ impl Reservation {
         }
     }
 
-    /// What is on disk of a request whose reservation this is.
+    /// The decision of a request that has this reservation.
     pub(super) fn decision(&self) -> Decision {
         let attempt = self.parts.first().map_or(0, |part| part.attempt);
         Decision::Reserved { attempt, plan: self.plan.clone() }
@@ -142,8 +142,8 @@ impl Reservation {
         self.plan.grants.iter().filter(|grant| !self.is_lost(&grant.site, &grant.host)).cloned().collect()
     }
 
-    /// Takes the hosts that a repair has reserved. Returns what must be given back: the bookings of which no host is in
-    /// use any more.
+    /// Adds the hosts that a repair has reserved. Returns the bookings to release: those that have no host of the reservation any
+    /// more.
     pub(super) fn repaired(&mut self, repair: Repair, attempt: u32, new: &Plan) -> Vec<(u32, SiteId)> {
         let before: Vec<(u32, SiteId)> = self.bookings();
         match repair {
@@ -168,14 +168,14 @@ impl Reservation {
         before.into_iter().filter(|booking| !after.contains(booking)).collect()
     }
 
-    /// Which site has a booking of which try.
+    /// Its bookings: the number of the attempt, and the site.
     #[must_use]
     pub fn bookings(&self) -> Vec<(u32, SiteId)> {
         let of_part = |part: &Part| part.sites().map(|site| (part.attempt, site.clone())).collect::<Vec<_>>();
         self.parts.iter().flat_map(of_part).collect()
     }
 
-    /// The bookings of which a host is not lost.
+    /// The bookings that still have a host of the reservation.
     pub(super) fn kept_bookings(&self) -> BTreeSet<(u32, SiteId)> {
         let of_part = |part: &Part| {
             let kept = part.hosts.iter().filter(|(site, host)| !self.is_lost(site, host));
@@ -184,9 +184,8 @@ impl Reservation {
         self.parts.iter().flat_map(of_part).collect()
     }
 
-    /// What has to be found to make the reservation of `request` whole again by `repair`, which may start from `earliest`
-    /// to `latest`.
-    /// None when the request names its candidates and too few of them are left.
+    /// The problem whose solution makes the reservation of `request` whole again by `repair`. A move may start from `earliest` to
+    /// `latest`. None when the request names its candidates and too few of them are left.
     pub(super) fn problem(
         &self,
         request: &Request,

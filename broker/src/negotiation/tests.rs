@@ -7,9 +7,9 @@ use super::*;
 use crate::{
     amount::Amount,
     host::Host,
-    ids::RequestId,
+    ids::{HostId, RequestId},
     plan::CutCounts,
-    protocol::{AttemptStatus, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{AttemptStatus, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,

@@ -1,7 +1,7 @@
 //! How a credential leads back to the root of its grid: each link is signed by the subject of the one before.
 //!
 //! The longest way: the root invites an admin, who makes a credential of its own with that invitation, then an
-//! invitation, with which somebody makes a credential of its own. Invariant: no link outlives or exceeds the one before.
+//! invitation, with which a member makes a credential of its own. Invariant: no link outlives or exceeds the one before.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub const LINKS_MAX: usize = 4;
 #[serde(transparent)]
 pub struct Chain(Vec<SignedText>);
 
-/// What a verified chain says of its holder.
+/// The holder of a verified chain, with its rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// Who.
@@ -63,7 +63,7 @@ impl Chain {
         self.0.iter().map(SignedText::size_bytes).sum()
     }
 
-    /// Checks every link and tells who holds the last. Whether anybody of the lineage is revoked is another question.
+    /// Checks every link and returns the holder of the last. Revocations are checked elsewhere.
     ///
     /// # Errors
     /// [`TrustError`] names the first link that is wrong. An invitation is no credential.

@@ -55,7 +55,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The subject for people who know it already: the end of a site's id, the fingerprint of a key.
+    /// The subject for display: the end of a site's id, the fingerprint of a key.
     #[must_use]
     pub fn brief(&self) -> String {
         match self {
@@ -134,7 +134,7 @@ pub struct Credential {
     pub subject: Subject,
     /// What it is for.
     pub role: Role,
-    /// The member's name. Only an invitation may leave it empty: whoever uses it then chooses.
+    /// The member's name. Only an invitation may leave it empty: the member that uses it then chooses.
     pub name: String,
     /// How much the member may have at one site.
     #[serde(default)]
@@ -142,7 +142,7 @@ pub struct Credential {
     /// Whether it only makes a credential.
     #[serde(default)]
     pub is_invitation: bool,
-    /// When it was made, for people.
+    /// When it was made, for display.
     pub issued: Time,
     /// From this second on it is worth nothing.
     pub expires: Time,
@@ -154,7 +154,7 @@ impl Statement for Credential {
 }
 
 impl Credential {
-    /// Checks what the credential says of itself.
+    /// Checks the credential's own fields.
     ///
     /// # Errors
     /// [`TrustError::Malformed`] names the key and what was expected.

@@ -1,4 +1,4 @@
-//! Why a site does not want a hold at all, whatever room it has: by the name of a rule.
+//! Denials: a site refuses a hold by the name of a rule, however much is free.
 
 use serde::{Deserialize, Serialize};
 

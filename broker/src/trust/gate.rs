@@ -49,7 +49,7 @@ impl Trust {
     }
 }
 
-/// See the module's documentation.
+/// The checks of trust at one site, with its revocations and policy.
 #[derive(Debug)]
 pub struct Gate {
     trust: Trust,
@@ -121,7 +121,7 @@ impl Gate {
         &self.revocations
     }
 
-    /// Hears of a revocation; false when it was known. What stands stays: a reservation is a promise.
+    /// Adds a revocation; false when it was known. Existing bookings stay: a reservation is a promise.
     ///
     /// # Errors
     /// [`TrustError`] when it must not be believed; [`TrustError::OpenGrid`] in an open grid.
@@ -130,7 +130,7 @@ impl Gate {
         self.revocations.add(grid, root, revocation, now)
     }
 
-    /// Forgets revocations that say nothing any more. Call it now and then.
+    /// Drops revocations that have lapsed. The caller calls it now and then.
     pub fn prune(&mut self, now: Time) {
         self.revocations.prune(now);
     }
@@ -163,7 +163,7 @@ impl Gate {
         Ok(permit)
     }
 
-    /// Whether a request that is signed by a user may be carried by `entry_point`: what every site will ask as well, so
+    /// Whether `entry_point` may coordinate a request that its user has signed: every site checks this as well, so
     /// an entry point asks it when the request arrives.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Gate {
         }
         if statement.entry_point != *entry_point {
             let signed_for = tail_of(statement.entry_point.as_str());
-            let detail = format!("signed for entry point {signed_for}, carried by {}", tail_of(entry_point.as_str()));
+            let detail = format!("signed for entry point {signed_for}, sent by {}", tail_of(entry_point.as_str()));
             return Err(Denial::new(Rule::EntryPoint, detail));
         }
         if statement.expires <= now {

@@ -1,4 +1,4 @@
-//! Public keys and signatures as values: hexadecimal for people and in JSON, plain bytes on the wire.
+//! Public keys and signatures as values: hexadecimal for display and in JSON, plain bytes on the wire.
 //!
 //! Invariant: a [`PublicKey`] is 32 bytes, whether a key of the curve or not; that is found when it verifies something.
 

@@ -1,10 +1,10 @@
 //! Who may do what, and how each site checks it by itself: keys, signed statements, credentials, revocations, the owner's
 //! policy, and the [`Gate`] that puts them together before the ledger looks for room.
 //!
-//! Pure: keys are given, the time comes in, nothing random is drawn. A grid is *open* (anybody may use it; a user is a
-//! key) or *closed* (it has a root key, and who takes part shows a [`Chain`] of credentials that begins there).
+//! Pure: keys are given, the time comes in, nothing random is drawn. A grid is *open* (every key may use it; a user is a
+//! key) or *closed* (it has a root key, and members show a [`Chain`] of credentials that begins there).
 //! Invariants: nothing signed is read before its signature has been checked over its very bytes; no credential is worth
-//! more than the one that made it; an entry point can neither alter a user's request nor act for a user who did not sign.
+//! more than the one that made it; an entry point can neither alter a user's request nor submit one that its user did not sign.
 //!
 //! Reading order: [`key`], [`statement`], [`credential`], [`chain`], [`revocation`], [`request_statement`], [`policy`],
 //! [`denial`], [`gate`].
@@ -117,7 +117,7 @@ pub enum TrustError {
     /// An invitation is shown in place of a credential made with it, or the other way round.
     #[error("{0}")]
     Invitation(&'static str),
-    /// An open grid has no root, so nobody in it can invite or revoke.
+    /// An open grid has no root, so it has no invitations and no revocations.
     #[error("an open grid has neither members nor revocations")]
     OpenGrid,
     /// A revocation is neither signed by the root nor by an admin.
@@ -126,7 +126,7 @@ pub enum TrustError {
     /// The root has revoked the admin that signed it.
     #[error("the admin who signed it is revoked")]
     IssuerRevoked,
-    /// It no longer says anything.
+    /// It has lapsed.
     #[error("the revocation has lapsed, as what it revokes has expired")]
     Lapsed,
 }

@@ -1,4 +1,4 @@
-//! What the owner of a site allows, beside what the grid's credentials say.
+//! The owner's policy: rules of one site, beside the limits in the grid's credentials.
 //!
 //! Invariant: a [`DailyHours`] is never empty and at most a day long.
 
@@ -29,9 +29,9 @@ pub struct OwnerPolicy {
     pub hours: Option<DailyHours>,
     /// How much of each host's capacity, in percent, one user may have at any time.
     pub user_share_percent: BTreeMap<ResourceName, u8>,
-    /// For users whose credential says nothing else.
+    /// The limits of users whose credentials have none.
     pub limits: Limits,
-    /// Whether the rest of the grid is told of each reservation who has made it; without that it sees how much is free.
+    /// Whether the bookings are published with their users; otherwise the grid sees only how much is free.
     pub publishes_bookings: bool,
 }
 

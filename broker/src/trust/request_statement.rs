@@ -9,7 +9,7 @@ use crate::{
     time::Time,
 };
 
-/// What a user signs. It names its entry point, so that nobody else can use it.
+/// A user's signed request. It names its entry point, so that no other node can use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestStatement {

@@ -1,8 +1,9 @@
-//! Who is out before the credential expires: a set that only grows, and is the same at every node that has heard the same.
+//! Revocations end credentials before they expire: a set that only grows, and is the same at every node that has received the
+//! same revocations.
 //!
 //! Signed by the root, or by an admin; an admin's counts until the admin's own credential expires at the longest, and not
-//! at all once the root has revoked that admin (or whom the admin comes from). Who is revoked depends on the set alone,
-//! never on the order in which it was heard. Invariant: at most [`REVOCATIONS_MAX`]; above it those that lapse first are
+//! at all once the root has revoked that admin (or an admin in its chain). The revoked subjects depend on the set alone,
+//! never on the order in which it was received. Invariant: at most [`REVOCATIONS_MAX`]; above it those that lapse first are
 //! dropped, so a subject that is still known here may then be forgotten early: the root should make credentials short
 //! enough that this never happens.
 
@@ -16,15 +17,15 @@ use crate::time::Time;
 /// Most revocations kept.
 pub const REVOCATIONS_MAX: usize = 4096;
 
-/// Says that a subject, and whoever got a credential from it, is out.
+/// Revokes the credential of a subject, and all credentials that were made with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Revocation {
-    /// In this grid.
+    /// The grid.
     pub grid: String,
-    /// Who is out; an invitation by its key.
+    /// The revoked subject; an invitation by its key.
     pub subject: Subject,
-    /// When that was decided, for people.
+    /// When it was revoked, for display.
     pub revoked: Time,
     /// When the credential that it revokes expires: then it need not be known any more.
     pub keep_until: Time,
@@ -48,23 +49,22 @@ pub struct SignedRevocation {
 #[derive(Debug, Clone)]
 struct Entry {
     signed: SignedRevocation,
-    /// From this second on it says nothing.
+    /// From this second on it has no effect.
     lapses: Time,
 }
 
-/// Who is out, who says so, and every subject of that issuer's chain; none for the root. An admin who has credentials by
-/// two ways counts once by each, so that what ends one of them leaves the other.
+/// The revoked subject, the issuer, and every subject of the issuer's chain; none for the root. An admin with two chains has one
+/// entry for each, so that the end of one chain leaves the other.
 type Key = (Subject, PublicKey, Vec<Subject>);
 
 impl Entry {
-    /// Orders what two nodes may have heard of the same subject by the same author in the same way: the later lapse
-    /// counts.
+    /// Orders revocations of one subject by one author, so that all nodes keep the same one: that with the later lapse.
     fn rank(&self) -> (Time, &SignedText) {
         (self.lapses, &self.signed.statement)
     }
 }
 
-/// See the module's documentation.
+/// All revocations that a node knows.
 #[derive(Debug, Clone, Default)]
 pub struct Revocations {
     entries: BTreeMap<Key, Entry>,
@@ -75,7 +75,7 @@ impl Revocations {
     /// Adds a revocation; false when it was known.
     ///
     /// # Errors
-    /// [`TrustError`] when it is not signed by who may revoke in this grid, or says nothing any more.
+    /// [`TrustError`] when it is not signed by who may revoke in this grid, or has lapsed.
     pub fn add(
         &mut self,
         grid: &str,
@@ -113,7 +113,7 @@ impl Revocations {
         Ok(self.insert(&(revocation.subject, author, issuers), entry))
     }
 
-    /// Takes a verified entry in; whether it is news, and is kept.
+    /// Takes a verified entry in; whether it is new, and is kept.
     fn insert(&mut self, key: &Key, entry: Entry) -> bool {
         if self.entries.get(key).is_some_and(|known| known.rank() >= entry.rank()) {
             return false;
@@ -155,7 +155,7 @@ impl Revocations {
         void.iter().for_each(|key| self.remove(key));
     }
 
-    /// Whether this very subject is out. A holder is out when anybody of its lineage is.
+    /// Whether this subject itself is revoked. A holder is revoked when any subject of its chain is.
     #[must_use]
     pub fn is_revoked(&self, subject: &Subject) -> bool {
         let first = (subject.clone(), PublicKey::from_bytes([0; 32]), Vec::new());
@@ -183,7 +183,7 @@ impl Revocations {
         self.entries.values().map(|entry| &entry.signed)
     }
 
-    /// Drops what says nothing any more.
+    /// Drops revocations that have lapsed.
     pub fn prune(&mut self, now: Time) {
         while let Some((lapses, _)) = self.by_lapse.first()
             && *lapses <= now

@@ -1,4 +1,4 @@
-//! What somebody has signed: a JSON text, whose very bytes are verified before they are read.
+//! Signed statements: a JSON text whose bytes are verified before it is read.
 //!
 //! No canonical form is needed, since the text travels as it was signed. Invariant: a text of one kind is never a valid
 //! text of another, because the kind is part of what is signed.
@@ -32,7 +32,7 @@ impl SignedText {
     /// Signs `statement` with `key`.
     ///
     /// # Errors
-    /// [`TrustError::TooLarge`] when nobody would accept it, [`TrustError::Malformed`] when it cannot be written as JSON.
+    /// [`TrustError::TooLarge`] when no node would accept it, [`TrustError::Malformed`] when it cannot be written as JSON.
     pub fn sign<T: Statement>(statement: &T, key: &SigningKey) -> Result<SignedText, TrustError> {
         let text = serde_json::to_string(statement)
             .map_err(|error| TrustError::Malformed { kind: T::KIND, detail: error.to_string() })?;

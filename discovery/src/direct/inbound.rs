@@ -1,4 +1,4 @@
-//! What others ask this node's ledger: a bounded queue of requests.
+//! The bounded queue of requests of other sites to this node.
 //!
 //! Invariant: no request waits for a place in the queue. What does not fit is answered "busy" at once, and a request whose
 //! [`Responder`] is dropped is answered "busy" as well, so that an asker never waits for nothing.

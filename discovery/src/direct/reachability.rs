@@ -1,6 +1,6 @@
-//! Asking other sites whether they can reach this node, which it cannot find out by itself.
+//! Reachability: this node asks other sites to dial it, since it cannot find out by itself whether they can.
 //!
-//! Invariant: at most [`SITES_MAX`] sites are asked, all at once; their answers are for people only, nothing is decided by them.
+//! Invariant: at most [`SITES_MAX`] sites are asked, all at once; their answers are shown, and nothing is decided by them.
 
 use broker::{ids::SiteId, time::Millis};
 use futures::future::join_all;
@@ -17,10 +17,10 @@ const SITES_MAX: usize = 5;
 /// How long each may take: the time of a dial, and of the question.
 const PATIENCE: Millis = Millis(8_000);
 
-/// What the asked sites found.
+/// The result of asking some sites to dial this node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reachability {
-    /// Sites that have tried.
+    /// Sites that have dialled this node.
     pub asked: usize,
     /// Those of them that could open a connection.
     pub reached: usize,

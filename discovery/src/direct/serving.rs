@@ -1,4 +1,4 @@
-//! Requests of others: queued for the node, or answered from what is at hand.
+//! Requests of other sites: queued for the node, or answered at once by this crate.
 //!
 //! Invariant: at most `inbound_open_max` are open; every one gets an answer, "busy" at worst. A peer that asks faster than
 //! its tokens come back is answered "busy" before anything is looked at.

@@ -1,4 +1,4 @@
-//! Schedule updates on their way through this node, kept until its next bundle goes to the neighbours. Pure.
+//! The bundler: schedule updates that this node passes on, kept until its next bundle goes to the neighbours. Pure.
 //!
 //! A node does not pass every update on by itself: it collects those that it received and its own, and sends all of them
 //! in one message, at once after a quiet time and then at most one an interval. What gossip costs a node so depends
@@ -13,7 +13,7 @@ use broker::{ids::SiteId, time::Millis};
 
 use crate::wire::bundle::{BUNDLE_BYTES_MAX, NAME_BYTES, append, bundled_bytes, empty};
 
-/// What waits to be passed on, and when.
+/// Updates that wait to be passed on.
 #[derive(Debug)]
 pub struct Bundler {
     interval: Millis,
@@ -27,9 +27,8 @@ pub struct Bundler {
 }
 
 impl Bundler {
-    /// Nothing waits. A bundle goes at most once an `interval`, at most `bytes_max` wait for it, and what was noted is
-    /// known for at least `remembered`, or until `noted_max` others were. Bundles are called `name` and what comes after
-    /// it, so that has to be a random number.
+    /// An empty bundler, which sends a bundle at most once an `interval`, of at most `bytes_max` waiting bytes. A noted update is
+    /// known for at least `remembered`, or until `noted_max` others were noted. Bundles are numbered from `name`, a random number.
     #[must_use]
     pub fn new(interval: Millis, bytes_max: usize, (remembered, noted_max): (Millis, usize), name: u128) -> Bundler {
         let noted = Noted { life: remembered, each_max: noted_max.max(1), ..Noted::default() };
@@ -39,11 +38,11 @@ impl Bundler {
     /// Whether the update with this number of `author` was noted.
     #[must_use]
     pub fn is_noted(&self, author: &SiteId, sequence: u64) -> bool {
-        let said = (author.clone(), sequence);
-        self.noted.present.contains(&said) || self.noted.past.contains(&said)
+        let update = (author.clone(), sequence);
+        self.noted.present.contains(&update) || self.noted.past.contains(&update)
     }
 
-    /// Notes an update of `author`: its signature was checked.
+    /// Notes an update of `author` whose signature was checked.
     pub fn note(&mut self, author: SiteId, sequence: u64, now: Millis) {
         let noted = &mut self.noted;
         if now - noted.since >= noted.life || noted.present.len() >= noted.each_max {
@@ -53,7 +52,7 @@ impl Bundler {
         noted.present.insert((author, sequence));
     }
 
-    /// Lets an envelope wait for the next bundle; returns how many had to go for it.
+    /// Adds an envelope to the next bundles; returns how many older ones were dropped for it.
     pub fn push(&mut self, envelope: Vec<u8>) -> usize {
         self.bytes += bundled_bytes(envelope.len());
         self.waiting.push_back(envelope);
@@ -93,7 +92,7 @@ impl Bundler {
     }
 }
 
-/// What was noted, in two halves: the older one goes when the younger one is full or old.
+/// The noted updates, in two halves: the older half is dropped when the younger one is full or old.
 #[derive(Debug, Default)]
 struct Noted {
     life: Millis,

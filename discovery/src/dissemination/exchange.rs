@@ -1,4 +1,4 @@
-//! Exchanging adverts with neighbours: a new node learns of all sites at once, and later finds what gossip missed.
+//! Exchange of adverts with neighbours: a new node learns of all sites at once, and later finds adverts that gossip missed.
 //!
 //! The asker lists the adverts that it has (16 bytes each), the neighbour answers with those that are later. Every advert is
 //! signed by its site, so it may come from any node. Invariant: one exchange at a time, of at most
@@ -42,7 +42,7 @@ pub(crate) async fn run(core: Core) {
             () = core.shared().neighbour_met.notified(), if eager_left > 0 => true,
             () = time::sleep(pause.mul_f64(rand::random_range(0.8..1.2))) => false,
         };
-        // Those met before come later, when they may have learnt something.
+        // Neighbours that were asked before are asked again later, when they may know more.
         let is_candidate = |peer: &PeerId| !was_met || !asked.contains(peer);
         let candidates: Vec<PeerId> = core.shared().connected().into_iter().filter(is_candidate).collect();
         let Some(peer) = candidates.choose(&mut rand::rng()).copied() else { continue };
@@ -73,7 +73,7 @@ async fn exchange_with(core: &Core, peer: PeerId) -> bool {
         else {
             return false;
         };
-        let mut news = 0_u64;
+        let mut new = 0_u64;
         for envelope in envelopes {
             if !shared.may_be_news(&envelope) {
                 continue;
@@ -82,12 +82,12 @@ async fn exchange_with(core: &Core, peer: PeerId) -> bool {
             if looked_at > shared.config.limits.sites_max {
                 return true;
             }
-            news += u64::from(core.receive_from(Some(peer), &envelope));
+            new += u64::from(core.receive_from(Some(peer), &envelope));
             // Checking a signature takes a while; others of this runtime get their turn in between.
             tokio::task::yield_now().await;
         }
-        shared.counters.add(Counter::AdvertsExchanged, news);
-        if is_complete || news == 0 {
+        shared.counters.add(Counter::AdvertsExchanged, new);
+        if is_complete || new == 0 {
             return true;
         }
     }

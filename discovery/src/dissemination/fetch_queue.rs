@@ -1,4 +1,4 @@
-//! Which sites' schedules are to be fetched, and when. Pure but for its jitter: it gets the time from its callers.
+//! The queue of sites whose schedules are to be fetched. Pure but for its jitter: it gets the time from its callers.
 //!
 //! After a cut of the network the sites of the other side need not wait out their back-off: a sign of life brings the next
 //! fetch of its site forward, a connection with one that failed those of all that failed, and now and then one of these is
@@ -37,16 +37,16 @@ struct Inner {
 #[derive(Debug)]
 struct Sites {
     wants: BTreeMap<SiteId, Want>,
-    /// Those of which no fetch is under way, the first that is due first.
+    /// Sites without a fetch under way, in the order in which they are due.
     waiting: BTreeSet<(Millis, SiteId)>,
-    /// Those whose last fetch failed.
+    /// Sites whose last fetch failed.
     failed: BTreeSet<SiteId>,
     health: PeerHealth,
     /// Spent by fetches of sites that never answered, unless they succeed.
     strangers: TokenBucket,
-    /// When those that failed were last brought forward together.
+    /// When the failed sites were last brought forward together.
     reunited_at: Option<Millis>,
-    /// When one that failed may be tried although it is not due.
+    /// When one of the failed sites may be fetched although it is not due.
     scout_at: Millis,
 }
 
@@ -59,7 +59,7 @@ struct Want {
     is_under_way: bool,
     /// The fetch under way was paid for, as one that may fail; a success gives it back.
     is_paid_for: bool,
-    /// Something was missed while a fetch was under way, which may have come too early to tell of it.
+    /// A change was missed during the fetch, whose answer may not have it yet.
     is_wanted_again: bool,
 }
 
@@ -74,7 +74,7 @@ const SCOUT_EVERY: Millis = Millis(5_000);
 /// Failures in a second, and at once, of sites that never answered; above it the next ones wait.
 const STRANGERS_FAIL_PER_S: u32 = 4;
 const STRANGERS_FAIL_AT_ONCE: u32 = 64;
-/// How long they wait.
+/// How long sites that never answered wait then.
 const STRANGERS_WAIT: Millis = Millis(1_000);
 /// How long a background fetch may take; twice as long when the one before failed, as far as requests go.
 const FETCH_TIMEOUT: Millis = Millis(5_000);
@@ -100,7 +100,7 @@ impl FetchQueue {
         self.want_from(site, now);
     }
 
-    /// Whether the site is to be fetched.
+    /// Whether the site is queued.
     pub(crate) fn wants(&self, site: &SiteId) -> bool {
         self.sites().wants.contains_key(site)
     }
@@ -187,7 +187,7 @@ impl FetchQueue {
         if let Some(chosen) = near.or_else(far).cloned().or_else(scout) {
             sites.waiting.remove(&chosen);
             if let Some(want) = sites.wants.get_mut(&chosen.1) {
-                // Nobody needs to be sent out while one that failed is tried anyway.
+                // No failed site needs to be fetched early while one of them is fetched anyway.
                 if sites.failed.contains(&chosen.1) {
                     sites.scout_at = now + SCOUT_EVERY;
                 }
@@ -290,7 +290,7 @@ impl Sites {
         self.failed.iter().filter_map(waits)
     }
 
-    /// One of these, if it is time.
+    /// One of them, if it is time.
     fn scout(&self, now: Millis, has_answered: impl Fn(&SiteId) -> bool) -> Option<(Millis, SiteId)> {
         let ready = self.scouts(has_answered).filter(|(at, _)| *at <= now);
         ready.map(|(_, waits)| waits).choose(&mut rand::rng()).map(|(due, site)| (due, site.clone()))

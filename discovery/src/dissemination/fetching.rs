@@ -1,13 +1,13 @@
-//! Fetching schedules in the background: of sites that are new, of sites whose changes were missed, and, one after the
-//! other, of sites whose schedules were confirmed long ago, so that even a lost last update is found. In a large grid new sites
-//! wait for such a turn as well, or for a plan that needs them.
+//! Fetching of schedules in the background: from new sites, from sites whose changes were missed, and in turn from sites whose
+//! schedules were confirmed long ago, so that even a lost last update is found. In a large grid new sites wait for their turn as
+//! well, or for a plan that needs them.
 //!
 //! Invariant: at most one fetch of a site is under way, at most `repair_fan_out` in all; each waits a random moment
 //! first, so that a change that many missed does not bring them all to the site at once; failures back off, and fewer are
-//! under way at once until they succeed again. A gap waits longer, since what was missed is mostly on its way: a node
-//! that asked a site to confirm learns of the new version before gossip brings the change. What gossip has brought meanwhile
-//! is not fetched. Anybody can make up sites that never answer, so the failures of sites that never did have a budget of
-//! their own.
+//! under way at once until they succeed again. A gap waits longer, since the missed change is mostly on its way: a node
+//! that asked a site to confirm learns of the new version before gossip brings the change. A site whose
+//! changes have arrived meanwhile is not fetched. An attacker can make up sites that never answer, so the failures of such sites
+//! have a budget of their own.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ struct Fetched {
 
 type Fetches = FuturesUnordered<BoxFuture<'static, Fetched>>;
 
-/// Fetches what is wanted until it is aborted.
+/// Fetches the schedules of queued sites until it is aborted.
 pub(crate) async fn run(core: Core, queue: FetchQueue) {
     let mut fetches: Fetches = FuturesUnordered::new();
     let mut rests_until = Millis(0);
@@ -94,7 +94,8 @@ pub(crate) async fn run(core: Core, queue: FetchQueue) {
     }
 }
 
-/// Starts what is due and fits; returns when the next is due, when none is under way that would wake the loop.
+/// Starts the fetches that are due, as far as the fan-out allows; returns when the next one is due, if none of those under way
+/// will wake the loop.
 fn start_due(core: &Core, queue: &FetchQueue, fan_out: &FanOut, fetches: &mut Fetches) -> Option<Millis> {
     let shared = core.shared();
     let longest = millis(shared.config.intervals.request);
@@ -124,8 +125,8 @@ fn start_due(core: &Core, queue: &FetchQueue, fan_out: &FanOut, fetches: &mut Fe
     None
 }
 
-/// Asks for the schedules that were confirmed longest ago, and for some that are not known at all: those of a large grid's
-/// sites are not fetched when they are met.
+/// Queues the site whose schedules were confirmed longest ago, and one without any: in a large grid a new site's schedules are
+/// not fetched at once.
 fn want_unsure(core: &Core, queue: &FetchQueue) {
     let shared = core.shared();
     let now = shared.clock.now();

@@ -1,10 +1,10 @@
-//! Gossip: sending adverts and changes of this site, and receiving those of others.
+//! Gossip: sends adverts and changes of this site, receives those of other sites.
 //!
 //! Adverts are passed on by gossipsub, message by message. Schedule changes are many more: each node passes them on itself,
 //! in bundles (see [`Bundler`]) that go no further than its neighbours.
 //!
-//! Invariant: a message is passed on only when it was checked, was news, and its author keeps to its share; every
-//! message that is not is counted by its reason. Checks come cheapest first: what can be refused by its size, its header
+//! Invariant: a message is passed on only when it was checked, was new, and its author keeps to its share; every other message is
+//! counted by the reason. Checks come cheapest first: what can be refused by its size, its header
 //! or its sender is refused before its signature (the dearest check) is looked at, and such a refusal never rests
 //! on an unproven author: only budgets that were spent by signed messages are held against it.
 //!
@@ -50,18 +50,18 @@ pub(crate) struct Gossip {
     accepted: TokenBucket,
     pacer: Pacer,
     bundler: Bundler,
-    /// An advert that no neighbour was there to take.
+    /// An advert that could not be sent, for want of neighbours.
     unsent_advert: Option<Vec<u8>>,
 }
 
-/// What to do with a message, and the offence of a peer if there is one.
+/// The verdict on a message, with the offence of a peer if there is one.
 pub(crate) struct Verdict {
     pub(crate) acceptance: MessageAcceptance,
-    /// The peer, and what no honest node does.
+    /// The peer, and its offence, which no honest node commits.
     pub(crate) blame: Option<(PeerId, Offence)>,
 }
 
-/// A message that is not passed on, and whose fault it is.
+/// A message that is not passed on, and the peer to blame.
 struct Refused {
     dropped: Dropped,
     blame: Option<(PeerId, Offence)>,
@@ -118,7 +118,7 @@ impl Gossip {
         }
     }
 
-    /// Tries again what no neighbour was there to take.
+    /// Sends again an advert that could not be sent.
     pub(crate) fn retry(&mut self, gossip: &mut gossipsub::Behaviour) {
         if let Some(envelope) = self.unsent_advert.take() {
             self.publish_advert(gossip, envelope);
@@ -130,13 +130,13 @@ impl Gossip {
         gossip.mesh_peers(&self.schedules).copied().collect()
     }
 
-    /// When something may be sent next, if anything waits.
+    /// When the next message may be sent; none when nothing waits.
     pub(crate) fn due(&self) -> Option<Millis> {
         let own = (!self.shared.outbox().changes.is_empty()).then(|| self.pacer.due());
         own.into_iter().chain(self.bundler.due()).min()
     }
 
-    /// Sends the changes that wait and passes on what was received, as far as it is time.
+    /// Sends this site's changes, and the bundle of received ones, when they are due.
     pub(crate) fn publish_due(&mut self, gossip: &mut gossipsub::Behaviour) {
         let now = self.shared.clock.now();
         if self.pacer.due() <= now
@@ -150,7 +150,7 @@ impl Gossip {
         }
     }
 
-    /// Sends all that waits, since there is no later.
+    /// Sends everything that waits, before the node leaves.
     pub(crate) fn publish_all(&mut self, gossip: &mut gossipsub::Behaviour) {
         let now = self.shared.clock.now();
         if let Some(envelope) = self.sealed_changes() {
@@ -194,7 +194,7 @@ impl Gossip {
         conduct: &Conduct,
         now: Millis,
     ) -> Verdict {
-        // What it sent last is still on its way through this node when it is shut out.
+        // Its last messages still pass through this node after it was banned.
         if conduct.is_banned(&from, now) {
             return self.verdict_on(from, &Dropped::Banned.into());
         }
@@ -208,8 +208,8 @@ impl Gossip {
         }
     }
 
-    /// Takes in the updates of a bundle up to the first that its bringer could have refused; what was news waits for the next
-    /// bundle of this node. The bundle itself goes no further.
+    /// Receives the updates of a bundle, up to the first that the neighbour should have refused; new ones wait for the next bundle of
+    /// this node. The bundle itself goes no further.
     fn receive_bundle(&mut self, from: PeerId, bundle: &[u8], conduct: &Conduct, now: Millis) -> Verdict {
         let mut verdict = Verdict { acceptance: MessageAcceptance::Ignore, blame: None };
         if bundle.len() > BUNDLE_BYTES_MAX {
@@ -231,7 +231,7 @@ impl Gossip {
         verdict
     }
 
-    /// Checks an envelope, an advert's or an update's as it was brought, and believes it if it is news.
+    /// Checks an envelope, of an advert or of an update according to its topic, and believes it if it is new.
     fn receive_envelope(
         &mut self,
         from: PeerId,
@@ -327,7 +327,7 @@ impl Gossip {
         if self.accepted.take(1, now) { Ok(()) } else { Err(Dropped::Overload.into()) }
     }
 
-    /// Takes note of the time that a site in the view signed.
+    /// Notes the time that a site of the view has signed.
     fn note_time(&self, author: &SiteId, payload: &Payload, sent_ms: u64, now: Millis) {
         if self.shared.view.sequence(author).is_some() {
             self.shared.offsets.note(author, payload, sent_ms, self.shared.clock.utc_ms(), now);

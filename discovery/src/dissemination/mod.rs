@@ -1,5 +1,10 @@
-//! How schedules and adverts spread: changes bundled and gossiped, gaps fetched, and what gossip missed exchanged after
-//! a start or a cut of the network.
+//! Dissemination of adverts and schedules.
+//!
+//! - A change of this site's ledger waits in the `outbox`, is signed, and goes with the changes of other sites through the `bundler`
+//!   to the neighbours (`gossip`), which check it, apply it to the view, and bundle it for theirs.
+//! - A gap in a site's schedules, and a site without any, goes into the `fetch_queue`; `fetching` asks the site itself.
+//! - Adverts that gossip missed come by `exchange` with a neighbour, after a start and now and then.
+//! - After a cut of the network, `reunion` joins the two meshes of gossip.
 
 mod bundler;
 pub mod exchange;

@@ -1,4 +1,4 @@
-//! What this site publishes, kept until the swarm task sends it. Pure.
+//! The outbox: this site's own changes, kept until the swarm task sends them. Pure.
 //!
 //! Invariant: however fast the ledger changes, at most `changes_max` changes wait; what waits is always consecutive and
 //! ends at the latest version published. Changes that had to be dropped leave an update that begins after them: receivers see
@@ -10,10 +10,10 @@ use broker::{
     time::Millis,
 };
 
-/// What the site offers.
+/// The offer in a site's advert.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// The site's name for people.
+    /// The site's name, for display.
     pub name: String,
     /// How users reach the hosts.
     pub contact: Option<String>,
@@ -29,7 +29,7 @@ pub struct PendingChanges {
 }
 
 impl PendingChanges {
-    /// Nothing waits; of what will, at most `changes_max` changes are kept.
+    /// An empty outbox, which keeps at most `changes_max` changes.
     #[must_use]
     pub fn new(changes_max: usize) -> PendingChanges {
         PendingChanges { changes_max, waiting: None }
@@ -69,7 +69,7 @@ impl PendingChanges {
         dropped
     }
 
-    /// Takes what waits: the version before it and the changes. Without changes it carries the present version alone.
+    /// Takes the waiting changes and the version before them. Without changes it is the present version alone.
     pub fn take(&mut self) -> Option<(LedgerVersion, Vec<ScheduleChange>)> {
         self.waiting.take()
     }
@@ -81,8 +81,8 @@ pub fn advance(version: LedgerVersion, count: usize) -> LedgerVersion {
     LedgerVersion { change: version.change.saturating_add(count as u64), ..version }
 }
 
-/// When the next batch of changes may go out: at once after a quiet time, then at most one an interval; and the more
-/// gossip there is, the less of it is ours.
+/// When the next changes may be sent: at once after a quiet time, then at most once an interval; less often while this node
+/// receives more gossip than its budget.
 #[derive(Debug)]
 pub struct Pacer {
     interval: Millis,

@@ -1,4 +1,4 @@
-//! Peers that were cut off and are back: which of them gossip is to take into its mesh.
+//! Reunion after a cut: gossip favours some of the peers that were cut off and are back, until one is in its mesh.
 //!
 //! When the network is cut, each side makes its mesh whole out of its own nodes. Gossipsub looks for new neighbours only when it
 //! has too few, so once the network is whole again nothing would join the two meshes: changes of the other side would be
@@ -21,7 +21,7 @@ const BACK_LATELY: Millis = Millis(60_000);
 const REMEMBERED_MAX: usize = 256;
 /// Peers that are favoured at a time.
 const FAVOURED_MAX: usize = 2;
-/// For how long they are, unless one gets into the mesh: others are tried then.
+/// For how long a peer is favoured before another one is tried, unless one gets into the mesh.
 const FAVOURED_FOR: Millis = Millis(10_000);
 
 /// Peers that were lost and are back; [`crate::health`] knows which are lost.

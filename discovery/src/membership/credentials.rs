@@ -1,4 +1,4 @@
-//! The membership of sites, which the node checks, since this crate knows no credentials.
+//! The members of a grid: a trait that the node implements, since this crate knows no credentials.
 //!
 //! A site shows a credential and a digest of its revocations in every advert. Invariant: nothing of a site that
 //! [`Members::is_member`] refuses is believed, stored or passed on; credentials are opaque here and bounded in size.
@@ -15,7 +15,7 @@ pub trait Members: Send + Sync + 'static {
     /// Whether the grid is closed: only sites with a credential belong, and only they are served schedules.
     fn is_closed(&self) -> bool;
 
-    /// What this site shows of itself.
+    /// The credential that this site shows.
     fn credential(&self) -> Vec<u8>;
 
     /// Whether `site`, which shows `credential`, belongs to the grid at present.
@@ -57,7 +57,7 @@ impl Members for OpenGrid {
     }
 }
 
-/// What an author shows of its membership with its advert.
+/// The proof of membership that a site shows with its advert.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Badge {
     /// Its credential, as its node encodes it.

@@ -1,4 +1,4 @@
-//! Which sites belong to the grid, and which credentials have been revoked.
+//! The members of the grid, and the exchange of revocations.
 
 mod credentials;
 mod digests;

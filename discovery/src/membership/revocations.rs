@@ -59,7 +59,7 @@ pub(crate) async fn run(core: Core) {
     }
 }
 
-/// Fetches the list of a site; how many were news, none when it does not answer.
+/// Fetches the list of a site; returns how many were new, none when it does not answer.
 async fn fetch(core: &Core, site: &SiteId) -> Option<usize> {
     let mut news = 0;
     let mut from = 0;

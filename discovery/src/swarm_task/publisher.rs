@@ -1,4 +1,4 @@
-//! What this site publishes, and when: its advert, by gossip and in the DHT, and its keys of the index.
+//! The publisher: sends the site's advert by gossip and into the DHT, and puts its keys into the index, in time.
 //!
 //! Invariant: nothing is published while the node leaves but its departure.
 

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Reservation, State, losses::Watch};
+use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Reservation, State, guard::Watch};
 use crate::{
     amount::Amount,
     ids::SiteId,
@@ -33,14 +33,14 @@ pub enum TakeOverError {
     Nothing,
 }
 
-/// What becomes of a reservation that is taken over.
+/// A reservation that is taken over, as the new coordinator begins with it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Takeover {
-    /// What is gone on with.
+    /// The bookings that it keeps.
     pub(super) reservation: Reservation,
     /// The names of all its attempts, by the numbers that they have here.
     pub(super) names: BTreeMap<u32, AttemptId>,
-    /// What is given up, and the nodes that must learn that the coordinator has changed.
+    /// The bookings that it releases, and the nodes that must learn of the new coordinator.
     pub(super) owed: Vec<Owed>,
 }
 
@@ -52,16 +52,16 @@ const MAY_COORDINATE_MAX: usize = 256;
 /// cannot name without end.
 const NOTIFIED_MAX: usize = 16;
 
-/// Most attempts that nobody had reported when the request was taken over, and that are taken over later to abort them: a site
-/// that lies cannot name without end.
+/// Most attempts that no site had reported when the request was taken over, and that are taken over later to abort them: a site
+/// that lies cannot name attempts without end.
 const UNREPORTED_MAX: usize = 64;
 
 type Reported = (SiteId, FoundBooking);
 
-/// What sites tell a node of a request that its user wants it to take over.
+/// The answers of the sites to a lookup of a request that this node is to take over.
 #[derive(Debug, Clone, Default)]
 pub struct LookupAnswers {
-    /// What is reserved, with the sites that have it.
+    /// The bookings, each with its site.
     pub parts: Vec<(SiteId, FoundBooking)>,
     /// Other sites whose nodes coordinate the request, or are about to.
     pub coordinating: BTreeSet<SiteId>,
@@ -70,10 +70,10 @@ pub struct LookupAnswers {
 }
 
 impl Takeover {
-    /// Makes out of what sites tell what can be gone on with. Tries get numbers above `last_attempt` and above all that
-    /// they have themselves, so that they cannot be confused with the attempts to come.
-    pub(super) fn of(request: &Request, heard: &LookupAnswers, last_attempt: u32) -> Result<Takeover, TakeOverError> {
-        let parts = &heard.parts;
+    /// Chooses the bookings to keep. Attempts get numbers above `last_attempt` and above their own numbers, so that they cannot be
+    /// confused with the attempts to come.
+    pub(super) fn of(request: &Request, answers: &LookupAnswers, last_attempt: u32) -> Result<Takeover, TakeOverError> {
+        let parts = &answers.parts;
         let reservation = chosen(request, parts);
         let window = reservation.first().ok_or(TakeOverError::Nothing)?.1.window;
         let attempts: BTreeSet<&AttemptId> = parts.iter().map(|(_, part)| &part.attempt).collect();
@@ -107,7 +107,7 @@ impl Takeover {
             let attempt = numbers[&part.attempt];
             let concerned = part.participants.iter().chain([&part.attempt.entry_point]);
             others.extend(concerned.map(|site| (attempt, site.clone())));
-            // Who coordinates it at present may be neither.
+            // The present coordinator may be neither.
             let statement = part.statement.open::<RequestStatement>();
             others.extend(statement.ok().map(|statement| (attempt, statement.entry_point)));
         }
@@ -116,8 +116,8 @@ impl Takeover {
         let concerned: BTreeSet<SiteId> = kept.iter().chain(&others).map(|(_, site)| site.clone()).collect();
         // Two nodes that begin at the same time, or at two ends of a cut, may not have a single booking in common: each has
         // to learn of the other by itself. They are notified as if they had a part of the last attempt.
-        let silent = heard.silent.iter().filter(|site| !heard.coordinating.contains(*site));
-        let may_coordinate = heard.coordinating.iter().chain(silent).filter(|site| !concerned.contains(*site));
+        let silent = answers.silent.iter().filter(|site| !answers.coordinating.contains(*site));
+        let may_coordinate = answers.coordinating.iter().chain(silent).filter(|site| !concerned.contains(*site));
         others.extend(may_coordinate.take(MAY_COORDINATE_MAX).map(|site| (last, site.clone())));
         let owed = others.difference(&kept).map(|(attempt, site)| Owed { site: site.clone(), attempt: *attempt });
         let owed = owed.collect();
@@ -129,33 +129,33 @@ impl Takeover {
 /// The bookings to go on with: those of the time at which most hosts are reserved. Among them the last attempt that is whole by
 /// itself, else the last ones first, as many as are asked for.
 fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
-    let is_something = |told: &&Reported| !told.1.grants.is_empty();
-    let hosts_of = |told: &[&Reported]| told.iter().map(|(_, part)| part.grants.len()).sum::<usize>();
+    let is_something = |one: &&Reported| !one.1.grants.is_empty();
+    let hosts_of = |some: &[&Reported]| some.iter().map(|(_, part)| part.grants.len()).sum::<usize>();
     let mut by_window: BTreeMap<Window, Vec<&Reported>> = BTreeMap::new();
-    for told in parts.iter().filter(is_something) {
-        by_window.entry(told.1.window).or_default().push(told);
+    for one in parts.iter().filter(is_something) {
+        by_window.entry(one.1.window).or_default().push(one);
     }
-    let last_of = |told: &[&Reported]| told.iter().map(|(_, part)| part.attempt.attempt).max();
-    let most = by_window.into_values().max_by_key(|told| (hosts_of(told).min(request.hosts()), last_of(told)));
-    let Some(mut told) = most else { return Vec::new() };
-    told.sort_by(|(a_site, a), (b_site, b)| {
+    let last_of = |some: &[&Reported]| some.iter().map(|(_, part)| part.attempt.attempt).max();
+    let most = by_window.into_values().max_by_key(|all| (hosts_of(all).min(request.hosts()), last_of(all)));
+    let Some(mut reported) = most else { return Vec::new() };
+    reported.sort_by(|(a_site, a), (b_site, b)| {
         let of = |part: &'a FoundBooking| (part.attempt.attempt, &part.attempt.entry_point);
         of(b).cmp(&of(a)).then_with(|| a_site.cmp(b_site))
     });
-    for of_attempt in told.chunk_by(|a, b| a.1.attempt == b.1.attempt) {
+    for of_attempt in reported.chunk_by(|a, b| a.1.attempt == b.1.attempt) {
         if hosts_of(of_attempt) == request.hosts() {
             return of_attempt.to_vec();
         }
     }
     let mut chosen: Vec<&Reported> = Vec::new();
-    for one in told {
+    for one in reported {
         // An earlier attempt may have left a booking behind on a host that a later one has again.
         let is_again = chosen.iter().any(|other| shares_host(one, other));
         if !is_again && hosts_of(&chosen) + one.1.grants.len() <= request.hosts() {
             chosen.push(one);
         }
     }
-    // Parts of different attempts may not add up to what was asked for; what is left out is made good for like a loss.
+    // Bookings of different attempts may not add up to the totals; what is left out is replaced like a loss.
     if hosts_of(&chosen) == request.hosts() && !has_totals(request, &chosen) {
         chosen.pop();
     }
@@ -174,44 +174,44 @@ fn has_totals(request: &Request, chosen: &[&Reported]) -> bool {
 }
 
 impl RequestRecord {
-    /// What the user has signed for the present coordinator, as this node knows it, where that is a higher term than the one that
-    /// a node shows. That node is to get nothing of the request: it learns who coordinates it.
+    /// The user's signed text for the present coordinator, if its term is higher than that of `authorization`. The node that shows
+    /// the latter is refused with it.
     #[must_use]
     pub fn later_authorization(&self, authorization: &Authorization) -> Option<Arc<SignedText>> {
-        let word = self.statement_of_user(&authorization.request)?;
-        let present = self.present_authorization().filter(|_| self.is_later_term(&word))?;
+        let statement = self.statement_of_user(&authorization.request)?;
+        let present = self.present_authorization().filter(|_| self.is_later_term(&statement))?;
         Some(Arc::new(present.request.clone()))
     }
 
-    /// What the user has signed for the node that acts now, as far as this one knows.
+    /// The user's authorization for the present coordinator, as far as this node knows.
     fn present_authorization(&self) -> Option<&Authorization> {
         let is_left = matches!(self.decision, Decision::Closed(Outcome::HandedOver));
         if is_left { self.successor.as_ref() } else { self.authorization.as_ref() }
     }
 
-    /// Whether what the user has signed for the node that acts now, as far as this one knows, is later than `other`. Words
-    /// of the same second are ordered by the names of their nodes.
+    /// Whether the present coordinator's term, as far as this node knows, is higher than that of `other`. Terms are ordered by the
+    /// second in which the user signed, then by the name of the node.
     fn is_later_term(&self, other: &RequestStatement) -> bool {
-        let word = self.present_authorization().and_then(statement_of);
-        word.is_some_and(|word| (word.issued, &word.entry_point) > (other.issued, &other.entry_point))
+        let present = self.present_authorization().and_then(statement_of);
+        present.is_some_and(|present| (present.issued, &present.entry_point) > (other.issued, &other.entry_point))
     }
 
-    /// What is signed, if the user of this request has signed it, about this request.
+    /// The signed statement, if the user of this request has signed it for this request.
     fn statement_of_user(&self, signed: &SignedText) -> Option<RequestStatement> {
         self.authorization.as_ref().filter(|own| own.request.author == signed.author)?;
-        let word = signed.open::<RequestStatement>().ok()?;
-        (word.id == self.id).then_some(word)
+        let statement = signed.open::<RequestStatement>().ok()?;
+        (statement.id == self.id).then_some(statement)
     }
 
-    /// What the user has signed for the node that this one has handed the request over to.
-    fn statement_of_next(&self) -> Option<RequestStatement> {
+    /// The user's statement for the successor of this node.
+    fn statement_of_successor(&self) -> Option<RequestStatement> {
         self.successor.as_ref().and_then(statement_of)
     }
 
-    /// Which node, other than `by` that acts now, this one has handed the request over to at some time.
+    /// A node other than the present coordinator `by` to which this one has handed the request over.
     #[must_use]
     pub fn former_coordinator(&self, by: &SiteId) -> Option<SiteId> {
-        let next = self.statement_of_next()?.entry_point;
+        let next = self.statement_of_successor()?.entry_point;
         if next == *by { self.earlier_successor.clone() } else { Some(next) }
     }
 }
@@ -221,8 +221,7 @@ fn statement_of(authorization: &Authorization) -> Option<RequestStatement> {
 }
 
 impl Negotiation {
-    /// What tells a site that this node coordinates an attempt that another one has made, and what becomes of that; none for
-    /// its own attempts.
+    /// The message by which this node takes an attempt of another coordinator over at a site; none for its own attempts.
     pub(super) fn takeover_message(&self, attempt: u32, step: TakeOverStep) -> Option<SiteRequest> {
         let name = self.record.taken_over.get(&attempt)?;
         let authorization = self.record.authorization.clone()?;
@@ -255,8 +254,8 @@ impl Negotiation {
         }
     }
 
-    /// A site has something of the request that nobody had reported when this node took it over. The reservation does without, so
-    /// it is taken over and aborted.
+    /// A site names attempts of the request that no site had reported when this node took it over. The reservation does not need
+    /// them, so they are taken over and aborted.
     pub(super) fn claim_unreported(&mut self, now: Now, site: &SiteId, others: &[AttemptId]) {
         if matches!(self.state, State::Closed { outcome: Outcome::HandedOver }) {
             return;
@@ -266,7 +265,7 @@ impl Negotiation {
         for other in others.iter().filter(|other| other.request == id) {
             let Some(number) = self.number_of(other) else { break };
             let key = (number, site.clone());
-            let is_known = self.bookings().contains(&key) || self.releases.contains_key(&key);
+            let is_known = self.bookings().contains(&key) || self.releases.contains(&key);
             if !is_known && self.unreported.len() < UNREPORTED_MAX && self.unreported.insert(key) {
                 self.record.taken_over.insert(number, other.clone());
                 self.owe(now, number, [site.clone()]);
@@ -288,7 +287,7 @@ impl Negotiation {
     }
 
     /// A site refuses a hold because it has another attempt of the request: when this node has taken the request over, it may be
-    /// one that nobody had reported. Asked once a site.
+    /// one that no site had reported. Each site is asked once.
     pub(super) fn look_for_unreported(&mut self, now: Now, site: &SiteId) {
         let Some(&number) = self.record.taken_over.keys().next() else { return };
         let key = (number, site.clone());
@@ -310,7 +309,7 @@ impl Negotiation {
         if matches!(self.state, State::Closed { .. }) && (!is_left || is_known) {
             return;
         }
-        let before = self.record.statement_of_next().map(|word| word.entry_point);
+        let before = self.record.statement_of_successor().map(|statement| statement.entry_point);
         if let Some(before) = before.filter(|before| before != by) {
             self.record.earlier_successor = Some(before);
         }
@@ -326,25 +325,25 @@ impl Negotiation {
     /// else a site that lies could end what others have reserved. Whether it has been shown one.
     pub(super) fn yields_to(&mut self, now: Now, refusal: &Refusal) -> bool {
         let RefusalReason::HandedOver(signed) = &refusal.reason else { return false };
-        let word = self.record.statement_of_user(signed);
+        let statement = self.record.statement_of_user(signed);
         let is_shown =
-            word.is_some_and(|word| word.entry_point != self.entry_point && !self.record.is_later_term(&word));
+            statement.is_some_and(|shown| shown.entry_point != self.entry_point && !self.record.is_later_term(&shown));
         if is_shown && !matches!(self.state, State::Closed { .. }) {
-            let word = Authorization { request: SignedText::clone(signed), user: None, entry_point: None };
-            self.record.successor = Some(word);
+            let request = SignedText::clone(signed);
+            self.record.successor = Some(Authorization { request, user: None, entry_point: None });
             self.hand_over(now);
         }
         is_shown
     }
 
-    /// Gives the request up to another coordinator. What that one knows of is not this one's to release any more, and sites will
-    /// refuse that; the rest is.
+    /// Gives the request up to another coordinator. This node still releases its bookings later; sites refuse that for those that the
+    /// other one has taken over.
     pub(super) fn hand_over(&mut self, now: Now) {
         if matches!(self.state, State::Closed { .. }) {
             return;
         }
         let bookings = self.bookings();
-        self.owe(now, self.record.last_attempt, super::reserving::asked_sites(&self.state));
+        self.owe(now, self.record.last_attempt, super::commit::asked_sites(&self.state));
         for (attempt, site) in bookings {
             self.owe(now, attempt, [site]);
         }
@@ -355,11 +354,9 @@ impl Negotiation {
         self.persist(Decision::Closed(Outcome::HandedOver));
     }
 
-    /// Puts the releases off until the node that acts now has had time to reach all sites.
+    /// Postpones the releases until the present coordinator has had time to reach all sites.
     pub(super) fn postpone_releases(&mut self, now: Now) {
         let at = now.monotonic + Millis(SUCCESSOR_PATIENCE.saturating_mul(self.settings.lost_after.0));
-        for release in self.releases.values_mut() {
-            release.next_at = release.next_at.max(at);
-        }
+        self.releases.postpone(at);
     }
 }

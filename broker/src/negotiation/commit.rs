@@ -1,4 +1,6 @@
 //! Phase VI over the network: hold at every site in parallel, decide, confirm; and the releases of what failed.
+//!
+//! Invariant: the decision to commit, or to abort, is written before the message that follows from it is sent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,22 +8,15 @@ use std::{
 };
 
 use super::{
-    AttemptReport, Decision, Exclusion, Failure, Hint, Negotiation, Outcome, Output, Purpose, Release, ReportedAnswer,
-    SiteReport, State,
+    AttemptReport, Decision, Failure, Negotiation, Outcome, Output, Purpose, ReportedAnswer, SiteReport, State,
+    releases::{BookingKey, REPEAT_AFTER, Unsettled},
 };
 use crate::{
     ids::SiteId,
     plan::Plan,
-    protocol::{
-        Grant, HoldRequest, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep,
-    },
+    protocol::{Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     time::{Millis, Now, Window},
 };
-
-/// Wait before a confirm is repeated that got no answer, and before a release is repeated.
-const REPEAT_AFTER: Millis = Millis(250);
-/// Longest wait between two repetitions of a release.
-const REPEAT_AT_MOST: Millis = Millis(60_000);
 
 /// One site in the present attempt.
 #[derive(Debug, Clone)]
@@ -32,15 +27,15 @@ pub(super) struct Site {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// Asked to hold, no answer yet.
+    /// It was asked to hold and has not answered.
     Asked,
-    /// Holds, in this incarnation of its ledger.
+    /// It holds, in this incarnation of its ledger.
     Held { incarnation: u64 },
-    /// Asked to confirm.
+    /// It was asked to confirm.
     Confirming { held_in: u64 },
     /// The confirm got no answer: it is repeated at this time.
     ConfirmAgain { held_in: u64, at: Millis },
-    /// Has confirmed.
+    /// It has confirmed.
     Confirmed,
 }
 
@@ -53,7 +48,7 @@ impl Site {
     }
 }
 
-/// The sites of an attempt that was decided before a crash of the entry point, and is to be confirmed now.
+/// The sites of an attempt that was committed before a crash of the coordinator, and is to be confirmed now.
 pub(super) fn sites_to_confirm(plan: &Plan, held_in: &[(SiteId, u64)]) -> BTreeMap<SiteId, Site> {
     let mut sites = sites_of(plan);
     for (site, incarnation) in held_in {
@@ -64,7 +59,7 @@ pub(super) fn sites_to_confirm(plan: &Plan, held_in: &[(SiteId, u64)]) -> BTreeM
     sites
 }
 
-/// The sites of a plan, each with what it is asked for.
+/// The sites of a plan, each with the amounts that it is asked for.
 fn sites_of(plan: &Plan) -> BTreeMap<SiteId, Site> {
     let mut sites = BTreeMap::new();
     for grant in &plan.grants {
@@ -77,7 +72,7 @@ fn sites_of(plan: &Plan) -> BTreeMap<SiteId, Site> {
     sites
 }
 
-/// Sites that may have something of the present attempt.
+/// Sites that may have a booking of the present attempt.
 pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
     match state {
         State::Holding { sites, .. } | State::Confirming { sites, .. } => sites.keys().cloned().collect(),
@@ -94,7 +89,7 @@ impl Negotiation {
         };
         let authorization = Arc::new(authorization);
         self.record.last_attempt += 1;
-        self.attempts += 1;
+        self.search.note_attempt();
         let attempt = self.attempt_id(self.record.last_attempt);
         let sites = sites_of(&plan);
         let window = Window::starting(plan.start, self.record.request.duration());
@@ -175,12 +170,12 @@ impl Negotiation {
             Ok(_) => {
                 let what = "an answer that does not fit the question".to_owned();
                 self.record.history.report(site, ReportedAnswer::Silent(what), after);
-                self.excluded.insert(site.clone(), Exclusion::Silent);
+                self.search.exclude_silent(site);
                 self.give_up_attempt(now);
             }
             Err(why) => {
                 self.record.history.report(site, ReportedAnswer::Silent(why), after);
-                self.excluded.insert(site.clone(), Exclusion::Silent);
+                self.search.exclude_silent(site);
                 self.give_up_attempt(now);
             }
         }
@@ -195,57 +190,34 @@ impl Negotiation {
         for site in silent {
             let why = "no answer in time".to_owned();
             self.record.history.report(&site, ReportedAnswer::Silent(why), after);
-            self.excluded.insert(site, Exclusion::Silent);
+            self.search.exclude_silent(&site);
         }
         self.give_up_attempt(now);
     }
 
     fn learn(&mut self, site: &SiteId, refusal: Refusal) {
-        match refusal.reason {
-            RefusalReason::HeldByAnother { .. } | RefusalReason::OtherAttempt => {
-                self.held_by_others += 1;
-                self.record.history.conflicts += 1;
-            }
-            RefusalReason::NotEnough { .. } => self.record.history.conflicts += 1,
-            RefusalReason::Busy => {
-                self.excluded.insert(site.clone(), Exclusion::Silent);
-            }
-            // The site would say the same again: look elsewhere.
-            reason => {
-                self.excluded.insert(site.clone(), Exclusion::Refused(reason.to_string()));
-            }
-        }
-        self.remember(site, refusal.version, refusal.hosts);
+        let is_conflict = self.search.learn(site, refusal, self.record.request.hosts());
+        self.record.history.conflicts += u32::from(is_conflict);
     }
 
-    /// An attempt ends with its first refusal, but what later ones say of their hosts spares the next attempt the same conflict.
+    /// An attempt ends with its first refusal; the hosts that later ones show spare the next attempt the same conflict.
     fn learn_late(&mut self, site: &SiteId, answer: Result<SiteAnswer, String>) {
         if let Ok(SiteAnswer::Refused(refusal)) = answer {
-            self.remember(site, refusal.version, refusal.hosts);
+            self.search.remember(site, refusal, self.record.request.hosts());
         }
     }
 
-    /// No site was asked for more hosts than the request has, so no more are taken from a refusal.
-    fn remember(&mut self, site: &SiteId, version: LedgerVersion, hosts: Vec<HostState>) {
-        for state in hosts.into_iter().take(self.record.request.hosts()) {
-            let key = (site.clone(), state.host.clone());
-            if self.hints.get(&key).is_none_or(|known| known.version <= version) {
-                self.hints.insert(key, Hint { version, state });
-            }
-        }
-    }
-
-    /// The present attempt has failed before it was decided: every asked site gives back, and a new round begins.
+    /// The present attempt has failed before it was decided: every asked site is released, and a new round begins.
     fn give_up_attempt(&mut self, now: Now) {
         let sites = asked_sites(&self.state);
         for site in sites {
-            // Reported once: what does not arrive lapses with the hold.
+            // Sent once: where it does not arrive the hold lapses.
             self.outputs.push_back(self.release_message(&site, self.record.last_attempt));
         }
         self.back_off(now);
     }
 
-    /// All sites hold: the decision goes to disk before the first confirm goes out.
+    /// All sites hold: the decision is written before the first confirm is sent.
     fn commit(&mut self, now: Now) {
         let State::Holding { plan, sites, .. } = std::mem::replace(&mut self.state, State::Finding) else {
             return;
@@ -305,7 +277,7 @@ impl Negotiation {
                 self.record.history.report(site, ReportedAnswer::Confirmed, after);
                 if sites.values().all(|site| site.progress == Progress::Confirmed) {
                     let plan = plan.clone();
-                    self.stand(now, plan);
+                    self.reserved(now, plan);
                 }
             }
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason != RefusalReason::Busy => {
@@ -315,7 +287,7 @@ impl Negotiation {
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
                 self.abort(now);
             }
-            // Silence may mean that it has confirmed: only the same question settles that.
+            // Without an answer the site may have confirmed or not: only the same question settles that.
             _ => {
                 if let Progress::Confirming { held_in } = of_site.progress {
                     of_site.progress = Progress::ConfirmAgain { held_in, at: now.monotonic + REPEAT_AFTER };
@@ -324,7 +296,7 @@ impl Negotiation {
         }
     }
 
-    fn stand(&mut self, now: Now, plan: Plan) {
+    fn reserved(&mut self, now: Now, plan: Plan) {
         if let Some(outcome) = self.expired_move(now) {
             return self.close(now, outcome);
         }
@@ -350,7 +322,7 @@ impl Negotiation {
         }
     }
 
-    /// The decided try cannot be completed: decided against it, durably, then released everywhere, then a new round.
+    /// A committed attempt cannot be completed: the decision to abort is written, every site is released, and a new round begins.
     pub(super) fn abort(&mut self, now: Now) {
         let sites = asked_sites(&self.state);
         self.state = State::BackingOff { until: now.monotonic };
@@ -360,7 +332,7 @@ impl Negotiation {
         self.back_off(now);
     }
 
-    /// What is decided when the present attempt is not: nothing, or what a repair began with.
+    /// The decision that holds without the present attempt: none, or the reservation that a repair began with.
     fn decision_without_attempt(&self) -> Decision {
         match &self.record.reservation {
             Some(reservation) => reservation.decision(),
@@ -368,11 +340,10 @@ impl Negotiation {
         }
     }
 
-    /// Bookings that stay of attempts of which others are owed a release, and whose sites have not said that they know the attempt
-    /// to have been complete.
-    pub(super) fn unsettled(&self) -> BTreeSet<(u32, SiteId)> {
+    /// The bookings that their attempts' releases wait for.
+    pub(super) fn unsettled(&self) -> Unsettled {
         let reservation = self.record.reservation.as_ref().filter(|_| !matches!(self.state, State::Closed { .. }));
-        let Some(reservation) = reservation.filter(|_| !self.releases.is_empty()) else { return BTreeSet::new() };
+        let Some(reservation) = reservation.filter(|_| !self.releases.is_empty()) else { return Unsettled::new() };
         let is_owed = |attempt: u32| self.releases.keys().any(|(of, _)| *of == attempt);
         let kept = reservation.kept_bookings().into_iter();
         kept.filter(|booking| is_owed(booking.0) && !self.settled.contains(booking)).collect()
@@ -382,69 +353,51 @@ impl Negotiation {
     pub(super) fn owe(&mut self, now: Now, attempt: u32, sites: impl IntoIterator<Item = SiteId>) {
         let needs_takeover = self.record.taken_over.contains_key(&attempt);
         for site in sites {
-            let release = Release { tries: 0, next_at: now.monotonic, needs_takeover };
-            self.releases.insert((attempt, site), release);
+            self.releases.add(now, (attempt, site), needs_takeover);
         }
     }
 
-    /// What another entry point has made is given back under the name that its site knows, by a node that shows that it
-    /// coordinates it. While other parts of that attempt are not settled it only learns which node does.
+    /// The release of an attempt of this node. That of an attempt that was taken over is a takeover that aborts, under the name
+    /// that its site knows; while other bookings of that attempt are not settled, the site only learns who coordinates it.
     fn release_message(&self, site: &SiteId, attempt: u32) -> Output {
         let is_settled = self.unsettled().iter().all(|(of, _)| *of != attempt);
         let step = if is_settled { TakeOverStep::Abort } else { TakeOverStep::Prepare };
-        let of_another = self.takeover_message(attempt, step);
+        let takeover = self.takeover_message(attempt, step);
         Output::Ask {
             site: site.clone(),
             attempt,
             purpose: Purpose::Release,
-            request: of_another.unwrap_or_else(|| SiteRequest::Release(self.attempt_id(attempt))),
+            request: takeover.unwrap_or_else(|| SiteRequest::Release(self.attempt_id(attempt))),
             timeout: self.settings.answer_timeout,
         }
     }
 
+    /// Gives up releases that were repeated often enough, and sends those that are due.
     pub(super) fn repeat_releases(&mut self, now: Now) {
-        let max_tries = self.settings.max_releases;
-        let before = self.releases.len();
-        self.releases.retain(|_, release| release.tries < max_tries || release.next_at > now.monotonic);
-        if self.releases.len() < before && self.releases.is_empty() {
+        if self.releases.give_up(now, &self.settings) {
             self.persist(self.record.decision.clone());
         }
         self.send_releases(now);
     }
 
-    /// Sends every release that is due; each is due again after a wait that doubles.
     pub(super) fn send_releases(&mut self, now: Now) {
         let unsettled = self.unsettled();
-        let due: Vec<(u32, SiteId)> = self
-            .releases
-            .iter()
-            .filter(|(key, release)| release.next_at <= now.monotonic && !release.is_withheld(key.0, &unsettled))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for (attempt, site) in due {
-            let message = self.release_message(&site, attempt);
-            if let Some(release) = self.releases.get_mut(&(attempt, site)) {
-                let wait = (REPEAT_AFTER.0 << release.tries.min(16)).min(REPEAT_AT_MOST.0);
-                release.tries += 1;
-                release.next_at = now.monotonic + self.settings.answer_timeout + Millis(wait);
-            }
-            self.outputs.push_back(message);
+        for (attempt, site) in self.releases.take_due(now, &unsettled, &self.settings) {
+            self.outputs.push_back(self.release_message(&site, attempt));
         }
     }
 
     fn on_release_answer(&mut self, now: Now, site: &SiteId, attempt: u32, answer: &Result<SiteAnswer, String>) {
         let key = (attempt, site.clone());
-        let is_of_another = self.record.taken_over.contains_key(&attempt);
+        let is_taken_over = self.record.taken_over.contains_key(&attempt);
         match answer {
-            // To the release of an own attempt this is no answer.
-            Ok(SiteAnswer::Booked { hosts, before, others, .. }) if is_of_another => {
+            // To the release of an attempt of this node this is no answer.
+            Ok(SiteAnswer::Booked { hosts, before, others, .. }) if is_taken_over => {
                 self.notify_former_coordinator(now, attempt, before.as_ref());
                 self.claim_unreported(now, site, others);
                 if hosts.is_empty() {
-                    return self.on_released(&key);
-                }
-                if let Some(release) = self.releases.get_mut(&key).filter(|release| release.needs_takeover) {
-                    (release.needs_takeover, release.next_at) = (false, now.monotonic);
+                    self.on_released(&key);
+                } else if self.releases.taken_over(now, &key) {
                     self.send_releases(now);
                 }
             }
@@ -452,20 +405,15 @@ impl Negotiation {
                 self.on_released(&key);
                 self.yields_to(now, refusal);
             }
-            // Of what was taken over nothing is there any more, so its site does not know who coordinates it.
+            // The site has nothing of an attempt that was taken over, so it does not know the attempt's coordinator.
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::NotYours => self.on_released(&key),
             Ok(SiteAnswer::Released { .. }) => self.on_released(&key),
-            _ => {
-                if let Some(release) = self.releases.get_mut(&key) {
-                    let wait = (REPEAT_AFTER.0 << release.tries.min(16)).min(REPEAT_AT_MOST.0);
-                    release.next_at = release.next_at.min(now.monotonic + Millis(wait));
-                }
-            }
+            _ => self.releases.unanswered(now, &key),
         }
     }
 
-    fn on_released(&mut self, key: &(u32, SiteId)) {
-        if self.releases.remove(key).is_some() && self.releases.is_empty() {
+    fn on_released(&mut self, key: &BookingKey) {
+        if self.releases.acknowledged(key) {
             self.persist(self.record.decision.clone());
         }
     }

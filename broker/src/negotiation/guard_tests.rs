@@ -1,10 +1,11 @@
-//! Losses at the entry point: what is asked, what is replaced, what is given up, and what a crash in the middle leaves.
+//! Losses at the coordinator: which sites it asks, which hosts it replaces or gives up, and what is left after a crash in the middle.
 
 use super::{
     tests::{Run, at, held, site, version},
     *,
 };
 use crate::{
+    ids::HostId,
     protocol::{AttemptStatus, RefusalReason, SiteAnswer, SiteRequest},
     time::{Time, Window},
 };

@@ -1,9 +1,8 @@
-//! What a coordinator does for a reservation that has not begun: it asks the sites now and then whether they
-//! still keep it, and makes up for what is lost.
+//! The guard of a reservation that has not begun: the coordinator asks the sites now and then whether they still keep it, and
+//! replaces lost hosts.
 //!
 //! Invariant: a repair reserves only what is missing, by an attempt of its own with the same all-or-nothing protocol; what is
-//! left of the reservation is given up only when a whole one is in its place. A reservation that has begun is never
-//! touched.
+//! left of the reservation is released only when a whole one has replaced it. A reservation that has begun is not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use rand::RngExt;
 
 use super::{
     ATTEMPTS_PER_RUN, Decision, Failure, Loss, Negotiation, Outcome, Output, Purpose, Repair, Reservation, State,
-    planning::Problem,
+    search::{Problem, Search},
 };
 use crate::{
     ids::SiteId,
@@ -20,18 +19,18 @@ use crate::{
     time::{Millis, Now},
 };
 
-/// The watch over a reservation.
+/// The rounds of questions about one reservation.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// When something is due: the next round of questions, or the end of the present one.
     pub(super) next_at: Option<Millis>,
     /// Bookings whose site has been asked in this round and has not answered.
     waiting: BTreeSet<(u32, SiteId)>,
-    /// Since when sites have not answered.
+    /// The sites that do not answer, each with the time of the first question that it left unanswered.
     silent_since: BTreeMap<SiteId, Millis>,
-    /// This round has shown something that is not on disk yet.
+    /// This round has changed the record, which is not written yet.
     is_new: bool,
-    /// Since when nobody is asked, because a repair is under way: in that time nobody is silent.
+    /// Since when a repair has paused the questions; that time does not count as silence.
     paused_at: Option<Millis>,
     /// This round is part of a takeover that is not complete.
     is_taking: bool,
@@ -45,8 +44,7 @@ impl Watch {
         !self.waiting.is_empty()
     }
 
-    /// Whether the takeover of the reservation is under way: what is left of it is known, and reported,
-    /// when all have answered.
+    /// Whether a takeover of the reservation is under way: it is reported when all sites have answered.
     pub(super) fn is_taking_over(&self) -> bool {
         self.is_taking && self.is_asking()
     }
@@ -95,10 +93,11 @@ impl Negotiation {
             return self.end_watch();
         }
         let (shortest, longest) = (self.settings.check_min.0.max(1), self.settings.check_max.0.max(1));
-        let is_worried = !self.watch.silent_since.is_empty() || self.is_degraded() || !self.unsettled().is_empty();
-        let rounds = if is_worried { 8 * ROUNDS_UNTIL_START } else { ROUNDS_UNTIL_START };
+        let is_watched_closely =
+            !self.watch.silent_since.is_empty() || self.is_degraded() || !self.unsettled().is_empty();
+        let rounds = if is_watched_closely { 8 * ROUNDS_UNTIL_START } else { ROUNDS_UNTIL_START };
         let wait = (left_ms / rounds).clamp(shortest, longest.max(shortest));
-        // Reservations that were made in the same moment are not asked after in the same moment for ever.
+        // Jitter, so that reservations that were made together are not checked together for ever.
         let wait = wait - self.random.random_range(0..=wait / 8);
         self.watch.next_at = Some(now.monotonic + Millis(wait));
     }
@@ -107,15 +106,15 @@ impl Negotiation {
         self.record.reservation.as_ref().is_some_and(|reservation| reservation.missing_hosts(&self.record.request) > 0)
     }
 
-    /// Nobody is asked any more, so nothing waits for answers.
+    /// Asks no more questions, so nothing waits for answers.
     fn end_watch(&mut self) {
         self.watch = Watch::default();
         self.settled.extend(self.bookings());
     }
 
-    /// Bookings whose site has not heard that this node coordinates them now, or has to say something before others are given
-    /// back. Silent ones count as lost after a while, but one that has an entry point of the request may go on for it until
-    /// it hears; nothing is left to say to it after the end.
+    /// Bookings whose sites have not acknowledged this node as coordinator, or must answer before other bookings are released.
+    /// Silent ones count as lost after a while, but where another node has coordinated them it may still go on: they are asked
+    /// until the reservation ends.
     fn unacknowledged_bookings(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut unacknowledged_bookings = self.record.unacknowledged.clone();
         let Some(reservation) = &self.record.reservation else { return unacknowledged_bookings };
@@ -131,7 +130,7 @@ impl Negotiation {
         unacknowledged_bookings
     }
 
-    /// The user, or the time, wants to know whether the reservation is still whole.
+    /// Begins a round of questions, or ends the one that is under way.
     pub(super) fn watch_now(&mut self, now: Now) {
         let State::Reserved { plan } = &self.state else { return };
         let has_begun = plan.start <= now.utc;
@@ -164,7 +163,7 @@ impl Negotiation {
 
     pub(super) fn on_inspected(&mut self, now: Now, site: &SiteId, attempt: u32, answer: Result<SiteAnswer, String>) {
         if let Ok(SiteAnswer::Booked { is_settled, .. }) = &answer {
-            // An answer that comes when its round is over tells nothing new, but its site is not silent.
+            // A late answer is not used, but its site is not silent.
             self.watch.silent_since.remove(site);
             self.watch.prepared.insert((attempt, site.clone()));
             if *is_settled {
@@ -193,7 +192,7 @@ impl Negotiation {
                     self.watch.is_new |= reservation.note_host(site, &host, is_lost.then_some(Loss::TakenBack));
                 }
             }
-            // Once the last has answered it is shown what stands, so that must be on disk.
+            // The reservation is shown once the last site has answered, so it must be on disk.
             let knows_outcome = is_settled || hosts.is_empty();
             if knows_outcome && self.record.unacknowledged.remove(&(attempt, site.clone())) {
                 self.persist(self.record.decision.clone());
@@ -215,7 +214,7 @@ impl Negotiation {
         self.record.reservation.as_mut()
     }
 
-    /// All sites have answered, or have had the time to.
+    /// Ends a round: every site has answered, or has had the time to.
     fn end_watch_round(&mut self, now: Now) {
         for (_, site) in std::mem::take(&mut self.watch.waiting) {
             self.watch.silent_since.entry(site).or_insert(now.monotonic);
@@ -260,7 +259,7 @@ impl Negotiation {
         self.schedule_watch(now);
     }
 
-    /// Looks for what is missing. That it is missing goes to disk first, and with it the numbers of the attempts to come.
+    /// Begins the search for missing hosts. The losses are written first, with the numbers of the attempts to come.
     fn begin_repair(&mut self, now: Now, repair: Repair) {
         let Some(reservation) = &mut self.record.reservation else { return };
         reservation.repair = Some(repair);
@@ -280,23 +279,9 @@ impl Negotiation {
             return self.end_repair(now, Some(Outcome::Rejected { reason: none_left, start_proven: true }));
         };
         self.record.last_attempt = last_attempt;
-        self.begin_search(now, problem);
+        self.search = Search::new(problem, &self.settings, now.monotonic);
         self.persist(stands);
         self.find();
-    }
-
-    /// Forgets what earlier searches have learnt.
-    fn begin_search(&mut self, now: Now, problem: Problem) {
-        self.problem = problem;
-        self.started = now.monotonic;
-        self.multiplier = self.settings.planner.m_init;
-        self.is_thorough = false;
-        self.last_set.clear();
-        self.excluded.clear();
-        self.hints.clear();
-        self.missed_finds = 0;
-        self.attempts = 0;
-        self.held_by_others = 0;
     }
 
     /// Whether the present search is for what a reservation has lost.
@@ -331,8 +316,7 @@ impl Negotiation {
         self.schedule_watch(now);
     }
 
-    /// Why all hosts cannot be had anew any more, although they are confirmed: the reservation that would be given up for
-    /// them has begun.
+    /// Why a move is too late, although its hosts are confirmed: the reservation that it would replace has begun.
     pub(super) fn expired_move(&self, now: Now) -> Option<Outcome> {
         let reservation =
             self.record.reservation.as_ref().filter(|reservation| reservation.repair == Some(Repair::Move))?;
@@ -348,7 +332,7 @@ impl Negotiation {
         let Some(repair) = reservation.repair else { return };
         let given_up = reservation.repaired(repair, attempt, plan);
         self.record.unacknowledged.retain(|booking| !given_up.contains(booking));
-        // A site that was lost, and is back with other hosts, has just answered.
+        // A lost site that is back with other hosts has just answered.
         self.watch.silent_since.retain(|site, _| !plan.grants.iter().any(|grant| grant.site == *site));
         for (attempt, site) in given_up {
             self.owe(now, attempt, [site]);
@@ -357,7 +341,7 @@ impl Negotiation {
         self.send_releases(now);
     }
 
-    /// What a negotiation searches for when it begins or goes on after a crash.
+    /// The problem that a negotiation begins with, or goes on with after a crash.
     pub(super) fn problem_of(record: &super::RequestRecord) -> Problem {
         let whole = || Problem {
             request: record.request.clone(),

@@ -1,0 +1,345 @@
+//! The search for one plan, phases I to V: which hosts to ask discovery for, what to plan on, when to search wider and when to
+//! give up.
+//!
+//! A pure state machine: [`Search::find`] says what discovery is asked, [`Search::on_found`] what follows from its answer.
+//! Invariant: a search ends. It doubles the number of hosts until it has seen all or `m_max` is reached, and looks again at most
+//! [`MISSED_FINDS_MAX`] times for schedules that could not be fetched.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::{Rng, RngExt};
+
+use super::{Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome};
+use crate::{
+    ids::{HostId, SiteId},
+    phases::{self, Candidate, PhaseObserver},
+    plan::{Plan, PlanOutcome, Reason, Rejection},
+    protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
+    request::Request,
+    schedule::Schedule,
+    time::{Millis, Now, Time},
+};
+
+/// How often a request looks again when the schedules of hosts that it needs could not be fetched.
+const MISSED_FINDS_MAX: u32 = 4;
+
+/// What the search is for: the request itself, or replacements for hosts that its reservation has lost.
+#[derive(Debug, Clone)]
+pub(super) struct Problem {
+    pub(super) request: Request,
+    pub(super) earliest: Time,
+    pub(super) latest: Time,
+    /// Hosts that must not be chosen: they are part of the reservation, or were lost.
+    pub(super) avoid: BTreeSet<(SiteId, HostId)>,
+}
+
+/// The state of a host as a refusal showed it, and the ledger's version then.
+#[derive(Debug)]
+struct Hint {
+    version: LedgerVersion,
+    state: HostState,
+}
+
+/// Why a site is left out from now on.
+#[derive(Debug)]
+enum Exclusion {
+    /// It did not answer.
+    Silent,
+    /// It refused for a reason that another attempt would not change.
+    Refused(String),
+}
+
+/// What follows from the hosts that were found.
+pub(super) enum Next {
+    /// Ask discovery again, for more hosts.
+    Find,
+    /// Ask discovery again after this wait.
+    Wait(Millis),
+    /// Ask the sites of this plan to hold.
+    Hold(Plan),
+    /// There is no plan.
+    End(Outcome),
+}
+
+/// One search, with everything that its attempts have taught it.
+#[derive(Debug)]
+pub(super) struct Search {
+    problem: Problem,
+    started: Millis,
+    /// Discovery is asked for this many times as many hosts as are needed.
+    multiplier: u32,
+    /// Discovery searches beyond the hosts that it knows: only when these do not suffice.
+    is_thorough: bool,
+    /// The hosts of the last round: finding the same set again means that there are no more.
+    last_set: BTreeSet<(SiteId, HostId)>,
+    excluded: BTreeMap<SiteId, Exclusion>,
+    hints: BTreeMap<(SiteId, HostId), Hint>,
+    /// Rounds that came short because schedules could not be fetched.
+    missed_finds: u32,
+    /// Attempts of this search; those before a crash do not count against its limits.
+    attempts: u32,
+    /// Attempts that failed on a hold of another request.
+    held_by_others: u32,
+}
+
+impl Search {
+    /// A search that has learned nothing yet.
+    pub(super) fn new(problem: Problem, settings: &NegotiationSettings, started: Millis) -> Search {
+        Search {
+            problem,
+            started,
+            multiplier: settings.planner.m_init,
+            is_thorough: false,
+            last_set: BTreeSet::new(),
+            excluded: BTreeMap::new(),
+            hints: BTreeMap::new(),
+            missed_finds: 0,
+            attempts: 0,
+            held_by_others: 0,
+        }
+    }
+
+    /// What the search is for.
+    pub(super) fn request(&self) -> &Request {
+        &self.problem.request
+    }
+
+    /// When it began.
+    pub(super) fn started(&self) -> Millis {
+        self.started
+    }
+
+    /// The attempts that it has made.
+    pub(super) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Counts an attempt that begins.
+    pub(super) fn note_attempt(&mut self) {
+        self.attempts += 1;
+    }
+
+    /// Phase I: the question for discovery, whose sample `seed` governs.
+    pub(super) fn find(&self, seed: u64) -> Output {
+        let request = &self.problem.request;
+        let (count, enough) = match request.candidates() {
+            Some(candidates) => (candidates.len(), candidates.len()),
+            None => {
+                // Hosts to avoid may be among those found.
+                let avoid = self.problem.avoid.len();
+                let count = self.hosts_to_ask_for() + avoid;
+                (count, if self.is_thorough { count } else { request.hosts() + avoid })
+            }
+        };
+        Output::Find { count, enough, seed, exclude: self.excluded.keys().cloned().collect() }
+    }
+
+    fn hosts_to_ask_for(&self) -> usize {
+        self.problem.request.hosts().saturating_mul(self.multiplier as usize)
+    }
+
+    /// Phases II to V on the hosts that discovery has found.
+    pub(super) fn on_found(
+        &mut self,
+        now: Now,
+        mut found: Found,
+        settings: &NegotiationSettings,
+        random: &mut impl Rng,
+        observer: &mut impl PhaseObserver,
+    ) -> (Round, Next) {
+        let avoid = &self.problem.avoid;
+        if !avoid.is_empty() {
+            found.hosts.retain(|host| !avoid.contains(&(host.site.clone(), host.host.id.clone())));
+        }
+        let found = &found;
+        let needed = self.problem.request.hosts();
+        if found.hosts.len() < needed {
+            let reason =
+                Reason::TooFewHosts { found: found.hosts.len() as u64, asked: needed as u64, cut: found.cut.clone() };
+            let round = self.round(found, RoundOutcome::Rejected(reason.clone()));
+            let wait = self.look_again(found, settings);
+            return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(found, reason))));
+        }
+        match self.plan(now, found, settings, random, observer) {
+            PlanOutcome::Allocated(plan) => (self.round(found, RoundOutcome::Planned(plan.start)), Next::Hold(plan)),
+            PlanOutcome::Rejected(rejection) => {
+                let round = self.round(found, RoundOutcome::Rejected(rejection.reason.clone()));
+                (round, self.widen_or_reject(found, settings, rejection))
+            }
+        }
+    }
+
+    /// Some hosts fit, but their schedules could not be fetched: they change too fast, or their sites are busy, and a moment
+    /// later they may be known. None when the search has waited often enough.
+    fn look_again(&mut self, found: &Found, settings: &NegotiationSettings) -> Option<Next> {
+        if found.without_schedule == 0 || self.missed_finds >= MISSED_FINDS_MAX {
+            return None;
+        }
+        self.missed_finds += 1;
+        Some(Next::Wait(Millis(settings.backoff_min.0 << (2 * self.missed_finds))))
+    }
+
+    /// Too few hosts are left: because there are no more, or because sites refused or did not answer.
+    fn outcome_of_shortage(&self, found: &Found, reason: Reason) -> Outcome {
+        for (site, exclusion) in &self.excluded {
+            if let Exclusion::Refused(detail) = exclusion {
+                return Outcome::Failed(Failure::Refused { site: site.clone(), detail: detail.clone() });
+            }
+        }
+        if self.excluded.is_empty() && found.without_schedule == 0 {
+            return Outcome::Rejected { reason, start_proven: true };
+        }
+        Outcome::Failed(Failure::Unreachable {
+            found: found.hosts.len() as u64,
+            asked: self.problem.request.hosts() as u64,
+            without_schedule: found.without_schedule as u64,
+            silent_sites: self.excluded.len() as u64,
+        })
+    }
+
+    /// Phases II to V on the hosts found, with newer schedules where a refusal has shown them. The plan avoids holds of others only
+    /// after two attempts in a row have met one: most holds go away or become reservations at once, and a plan around a hold that
+    /// goes away starts later than it need.
+    fn plan(
+        &self,
+        now: Now,
+        found: &Found,
+        settings: &NegotiationSettings,
+        random: &mut impl Rng,
+        observer: &mut impl PhaseObserver,
+    ) -> PlanOutcome {
+        let earliest = self.problem.earliest.max(now.utc);
+        let latest = self.problem.latest;
+        if latest < earliest {
+            let reason = Reason::WindowPassed { latest, earliest };
+            return PlanOutcome::Rejected(Rejection { reason, start_proven: true });
+        }
+        let effort = self.problem.request.effort().unwrap_or(settings.planner.effort);
+        let seed = random.random();
+        let around_holds = self.held_by_others >= 2;
+        let run = |with_holds: bool, observer: &mut _| {
+            let schedules: Vec<Schedule> =
+                found.hosts.iter().map(|host| self.best_schedule(host, with_holds)).collect();
+            let candidates: Vec<Candidate<'_>> = found
+                .hosts
+                .iter()
+                .zip(&schedules)
+                .map(|(found, schedule)| Candidate { site: &found.site, host: &found.host, schedule })
+                .collect();
+            phases::plan(&self.problem.request, earliest, latest, &candidates, effort, seed, observer)
+        };
+        match run(around_holds, observer) {
+            PlanOutcome::Rejected(_) if around_holds => run(false, observer),
+            outcome => outcome,
+        }
+    }
+
+    fn best_schedule(&self, found: &FoundHost, with_holds: bool) -> Schedule {
+        match self.hints.get(&(found.site.clone(), found.host.id.clone())) {
+            Some(hint) if hint.version >= found.version => {
+                let mut schedule = hint.state.schedule.clone();
+                if with_holds {
+                    for (window, amounts) in &hint.state.held {
+                        schedule.add(*window, amounts);
+                    }
+                }
+                schedule
+            }
+            _ => found.schedule.clone(),
+        }
+    }
+
+    /// These hosts give no plan: searches beyond the known hosts, then among twice as many, until there are no more.
+    fn widen_or_reject(&mut self, found: &Found, settings: &NegotiationSettings, rejection: Rejection) -> Next {
+        let set: BTreeSet<_> = found.hosts.iter().map(|found| (found.site.clone(), found.host.id.clone())).collect();
+        let asked = self.hosts_to_ask_for();
+        let is_named = self.problem.request.candidates().is_some();
+        let is_hopeless = matches!(rejection.reason, Reason::WindowPassed { .. });
+        if !is_named && !is_hopeless && !self.is_thorough && set.len() < asked {
+            self.is_thorough = true;
+            return Next::Find;
+        }
+        let is_short = is_named || set.len() < asked;
+        if is_short
+            && !is_hopeless
+            && let Some(wait) = self.look_again(found, settings)
+        {
+            return wait;
+        }
+        let is_everything = is_short || set == self.last_set;
+        let next = self.multiplier.saturating_mul(2);
+        if is_everything || is_hopeless || next > settings.planner.m_max {
+            let Rejection { reason, start_proven } = rejection;
+            // Hosts without a known schedule might have served.
+            let start_proven = start_proven && (is_hopeless || found.without_schedule == 0);
+            return Next::End(Outcome::Rejected { reason, start_proven });
+        }
+        self.last_set = set;
+        self.multiplier = next;
+        Next::Find
+    }
+
+    fn round(&self, found: &Found, outcome: RoundOutcome) -> Round {
+        Round {
+            multiplier: self.multiplier,
+            asked_hosts: self.hosts_to_ask_for(),
+            found_hosts: found.hosts.len(),
+            known_hosts: found.known_hosts,
+            without_schedule: found.without_schedule,
+            cut: found.cut.clone(),
+            outcome,
+        }
+    }
+
+    /// Leaves out a site that did not answer.
+    pub(super) fn exclude_silent(&mut self, site: &SiteId) {
+        self.excluded.insert(site.clone(), Exclusion::Silent);
+    }
+
+    /// Learns from a refusal that ended an attempt; true when another request was faster.
+    pub(super) fn learn(&mut self, site: &SiteId, refusal: Refusal, hosts_max: usize) -> bool {
+        let is_conflict = match &refusal.reason {
+            RefusalReason::HeldByAnother { .. } | RefusalReason::OtherAttempt => {
+                self.held_by_others += 1;
+                true
+            }
+            RefusalReason::NotEnough { .. } => true,
+            RefusalReason::Busy => {
+                self.exclude_silent(site);
+                false
+            }
+            // The site would refuse for the same reason again.
+            reason => {
+                self.excluded.insert(site.clone(), Exclusion::Refused(reason.to_string()));
+                false
+            }
+        };
+        self.remember(site, refusal, hosts_max);
+        is_conflict
+    }
+
+    /// Remembers the hosts that a refusal shows, at most `hosts_max`: no site was asked for more.
+    pub(super) fn remember(&mut self, site: &SiteId, refusal: Refusal, hosts_max: usize) {
+        let version = refusal.version;
+        for state in refusal.hosts.into_iter().take(hosts_max) {
+            let key = (site.clone(), state.host.clone());
+            if self.hints.get(&key).is_none_or(|known| known.version <= version) {
+                self.hints.insert(key, Hint { version, state });
+            }
+        }
+    }
+
+    /// The wait before the next attempt; none when no attempt is left. It grows with every conflict, and has jitter so that two
+    /// rivals part.
+    pub(super) fn wait_for_attempt(&self, settings: &NegotiationSettings, random: &mut impl Rng) -> Option<Millis> {
+        if self.attempts >= settings.max_attempts {
+            return None;
+        }
+        if self.held_by_others == 0 {
+            return Some(Millis(0));
+        }
+        let doublings = self.held_by_others.saturating_sub(1).min(16);
+        let longest = (settings.backoff_min.0 << doublings).min(settings.backoff_max.0);
+        Some(Millis(random.random_range(longest / 2..=longest)))
+    }
+}
