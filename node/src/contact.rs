@@ -6,9 +6,6 @@
 use discovery::check::CONTACT_BYTES_MAX;
 
 /// Checks what an owner has written.
-///
-/// # Errors
-/// What is wrong, in words.
 pub fn check(template: &str) -> Result<(), String> {
     if template.trim().is_empty() || template.len() > CONTACT_BYTES_MAX || template.chars().any(char::is_control) {
         return Err(format!("expected 1 to {CONTACT_BYTES_MAX} bytes without control characters"));

@@ -1,6 +1,6 @@
 //! Who has reserved what and when, at all sites: what a Gantt chart shows.
 //!
-//! Sites tell what they have now; what has ended is what this node has heard before, and its own requests, which it remembers over a
+//! Sites report what they have now; what has ended is what they reported before, and this node's requests, which it remembers over a
 //! restart.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -57,7 +57,6 @@ pub struct BookingQuery {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BookingList {
     /// The node's clock (Unix seconds).
-    #[schema(value_type = i64)]
     pub now: Time,
     /// Every site that was looked at, with or without reservations.
     pub sites: Vec<BookedSite>,
@@ -69,14 +68,13 @@ pub struct BookingList {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BookedSite {
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub name: String,
     /// What is known of its schedule.
     pub schedule: ScheduleState,
-    /// How long ago it told its reservations; none when it never has.
+    /// How long ago it reported its reservations; none when it never has.
     pub told_age_s: Option<u64>,
-    /// Whether it has told more than is kept.
+    /// Whether it has reported more than is kept.
     pub is_cut: bool,
     /// Whether its owner publishes no reservations.
     pub is_withheld: bool,
@@ -84,28 +82,21 @@ pub struct BookedSite {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BookingView {
-    #[schema(value_type = String)]
     pub site: SiteId,
-    #[schema(value_type = String)]
     pub request: RequestId,
     /// The request of this node that this one lengthens.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub part_of: Option<RequestId>,
-    #[schema(value_type = String)]
     pub entry_point: SiteId,
     pub attempt: u32,
     pub user: String,
-    #[schema(value_type = i64)]
     pub start: Time,
-    #[schema(value_type = i64)]
     pub end: Time,
     pub hosts: Vec<BookedHost>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BookedHost {
-    #[schema(value_type = String)]
     pub host: HostId,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
@@ -130,7 +121,9 @@ enum Row<'a> {
 impl<'a> Row<'a> {
     fn position(&self) -> Position<'a> {
         match self {
-            Row::Reported(site, told) => (told.window.start, site, &told.attempt.request, told.attempt.attempt),
+            Row::Reported(site, reported) => {
+                (reported.window.start, site, &reported.attempt.request, reported.attempt.attempt)
+            }
             Row::Ended(view) => (view.start, &view.site, &view.request, view.attempt),
         }
     }
@@ -138,16 +131,16 @@ impl<'a> Row<'a> {
     fn view(&self) -> BookingView {
         match self {
             Row::Ended(view) => (*view).clone(),
-            Row::Reported(site, told) => BookingView {
+            Row::Reported(site, reported) => BookingView {
                 site: (*site).clone(),
-                request: told.attempt.request.clone(),
+                request: reported.attempt.request.clone(),
                 part_of: None,
-                entry_point: told.attempt.entry_point.clone(),
-                attempt: told.attempt.attempt,
-                user: told.user.clone(),
-                start: told.window.start,
-                end: told.window.end,
-                hosts: told
+                entry_point: reported.attempt.entry_point.clone(),
+                attempt: reported.attempt.attempt,
+                user: reported.user.clone(),
+                start: reported.window.start,
+                end: reported.window.end,
+                hosts: reported
                     .grants
                     .iter()
                     .map(|grant| BookedHost { host: grant.host.clone(), amounts: grant.amounts.clone() })
@@ -179,13 +172,13 @@ impl BookingQuery {
     /// The first `limit` reservations behind `after`, by start, and whether there are more.
     fn page(
         &self,
-        told: &BTreeMap<SiteId, SiteBookings>,
+        reported: &BTreeMap<SiteId, SiteBookings>,
         ended: &[BookingView],
         after: Option<Position<'_>>,
         limit: usize,
     ) -> (Vec<BookingView>, bool) {
-        let of_sites = told.iter().flat_map(|(site, told)| {
-            let wanted = told.bookings.values().filter(|booking| self.wants(booking.window, &booking.user));
+        let of_sites = reported.iter().flat_map(|(site, reported)| {
+            let wanted = reported.bookings.values().filter(|booking| self.wants(booking.window, &booking.user));
             wanted.map(move |booking| Row::Reported(site, booking))
         });
         let rows = of_sites.chain(ended.iter().map(Row::Ended));
@@ -200,8 +193,13 @@ impl BookingQuery {
         (rows.iter().map(Row::view).collect(), has_more)
     }
 
-    /// What `ended` had at the sites of `told`, without what these have told themselves.
-    fn remembered(&self, told: &BTreeMap<SiteId, SiteBookings>, ended: &[Snapshot], own: &SiteId) -> Vec<BookingView> {
+    /// What `ended` had at the sites of `reported`, without what these have reported themselves.
+    fn remembered(
+        &self,
+        reported: &BTreeMap<SiteId, SiteBookings>,
+        ended: &[Snapshot],
+        own: &SiteId,
+    ) -> Vec<BookingView> {
         let mut views: BTreeMap<(&SiteId, &RequestId), BookingView> = BTreeMap::new();
         for snapshot in ended {
             let record = &snapshot.record;
@@ -210,7 +208,7 @@ impl BookingQuery {
             if !self.wants(window, &record.user) {
                 continue;
             }
-            for grant in plan.grants.iter().filter(|grant| told.contains_key(&grant.site)) {
+            for grant in plan.grants.iter().filter(|grant| reported.contains_key(&grant.site)) {
                 let view = views.entry((&grant.site, &record.id)).or_insert_with(|| BookingView {
                     site: grant.site.clone(),
                     request: record.id.clone(),
@@ -226,8 +224,8 @@ impl BookingQuery {
             }
         }
         if !views.is_empty() {
-            for (site, told) in told {
-                told.bookings.keys().for_each(|attempt| drop(views.remove(&(site, &attempt.request))));
+            for (site, reported) in reported {
+                reported.bookings.keys().for_each(|attempt| drop(views.remove(&(site, &attempt.request))));
             }
         }
         views.into_values().collect()
@@ -247,25 +245,25 @@ pub async fn list_bookings(
     if let (Some(from), Some(until)) = (query.from, query.until)
         && until < from
     {
-        return Err(Problem::bad_request("until: expected a time that is not before from").with_key("until"));
+        return Err(Problem::wrong("until", "expected a time that is not before from"));
     }
-    let unknown = || Problem::bad_request("after: expected what an answer has given as next").with_key("after");
+    let unknown = || Problem::wrong("after", "expected what an answer has given as next");
     let after = query.after.as_deref().map(|text| read_cursor(text).ok_or_else(unknown)).transpose()?;
-    let told = state.bookings.look(&state.coordinator, query.site.as_ref()).await;
+    let reported = state.bookings.look(&state.coordinator, query.site.as_ref()).await;
     let now = state.coordinator.clock.now();
-    let sites = told.iter().map(|(site, told)| BookedSite {
+    let sites = reported.iter().map(|(site, reported)| BookedSite {
         site: site.clone(),
         name: state.site_name(site),
         schedule: ScheduleState::of(&state, site),
-        told_age_s: told.reported.map(|at| (now.monotonic - at).0 / 1000),
-        is_cut: told.is_cut,
-        is_withheld: told.is_withheld,
+        told_age_s: reported.reported.map(|at| (now.monotonic - at).0 / 1000),
+        is_cut: reported.is_cut,
+        is_withheld: reported.is_withheld,
     });
     let sites = sites.collect();
     let ended = state.bookings.ended(&state.requests, now.utc);
-    let ended = query.remembered(&told, &ended, state.discovery.site_id());
+    let ended = query.remembered(&reported, &ended, state.discovery.site_id());
     let after = after.as_ref().map(|(start, site, request, attempt)| (*start, site, request, *attempt));
-    let (mut bookings, has_more) = query.page(&told, &ended, after, limit);
+    let (mut bookings, has_more) = query.page(&reported, &ended, after, limit);
     let next = bookings.last().filter(|_| has_more).map(cursor_of);
     for booking in &mut bookings {
         booking.part_of = state.requests.base_of_id(&booking.request);
@@ -297,13 +295,13 @@ mod tests {
             bookings in prop::collection::btree_map((0_u8..3, 0_u8..20), (0_i64..5, 1_i64..5), 0..30),
             limit in 1_usize..8,
         ) {
-            let mut told: BTreeMap<SiteId, SiteBookings> = BTreeMap::new();
+            let mut reported: BTreeMap<SiteId, SiteBookings> = BTreeMap::new();
             for ((site, request), (start, long)) in &bookings {
                 let attempt =
                     AttemptId { entry_point: name("e".to_owned()), request: name(format!("r{request}")), attempt: 1 };
                 let window = Window { start: Time(*start), end: Time(start + long) };
                 let booking = PublicBooking { attempt: attempt.clone(), window, grants: Vec::new(), user: String::new() };
-                Arc::make_mut(&mut told.entry(name(format!("s{site}"))).or_default().bookings).insert(attempt, booking);
+                Arc::make_mut(&mut reported.entry(name(format!("s{site}"))).or_default().bookings).insert(attempt, booking);
             }
             let mut expected: Vec<(i64, String, String)> = bookings
                 .iter()
@@ -314,7 +312,7 @@ mod tests {
             loop {
                 let cursor = after.as_deref().and_then(read_cursor);
                 let cursor = cursor.as_ref().map(|(start, site, request, attempt)| (*start, site, request, *attempt));
-                let (page, has_more) = query().page(&told, &[], cursor, limit);
+                let (page, has_more) = query().page(&reported, &[], cursor, limit);
                 prop_assert!(page.len() == limit || !has_more);
                 after = page.last().map(cursor_of);
                 seen.extend(page.into_iter().map(|view| (view.start.0, view.site.to_string(), view.request.to_string())));

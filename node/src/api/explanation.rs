@@ -15,7 +15,6 @@ use crate::text::words::{reason_text, utc_text};
 /// Answer of `GET /v1/requests/{id}/explain`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
-    #[schema(value_type = String)]
     pub id: RequestId,
     pub user: String,
     pub state: RequestState,
@@ -34,7 +33,6 @@ pub struct RoundView {
     pub cut: Vec<CutView>,
     /// `planned` or `rejected`.
     pub outcome: String,
-    #[schema(value_type = Option<i64>)]
     pub start: Option<Time>,
     pub detail: String,
 }
@@ -48,14 +46,12 @@ pub struct CutView {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AttemptView {
     pub attempt: u32,
-    #[schema(value_type = i64)]
     pub start: Time,
     pub sites: Vec<SiteAnswerView>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SiteAnswerView {
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub site_name: String,
     pub hosts: usize,

@@ -93,7 +93,7 @@ pub fn in_range<T: PartialOrd + std::fmt::Display>(
     if range.contains(&value) {
         return Ok(value);
     }
-    Err(Problem::bad_request(format!("{key}: expected {} to {}", range.start(), range.end())).with_key(key))
+    Err(Problem::wrong(key, format_args!("expected {} to {}", range.start(), range.end())))
 }
 
 #[cfg(test)]

@@ -35,7 +35,6 @@ pub const SOFTWARE: &str = concat!("kolo ", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Status {
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub name: String,
     pub grid: String,
@@ -48,12 +47,11 @@ pub struct Status {
     pub known_sites: usize,
     pub known_hosts: usize,
     pub active_requests: usize,
-    #[schema(value_type = schema::Version)]
     pub ledger_version: LedgerVersion,
     pub bans: Vec<BanView>,
     /// What peers say this node's address is, most of them first.
     pub seen_as: Vec<String>,
-    /// None when no other site was heard of lately.
+    /// None when no message of another site has come lately.
     pub clock: Option<ClockView>,
     /// Events for which the owner's hook has failed to the last try, oldest first.
     pub failed_activations: Vec<FailedActivation>,
@@ -115,10 +113,8 @@ pub async fn test_reach(State(state): State<Arc<ApiState>>) -> Json<ReachView> {
 /// A peer that this node refuses to talk to.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BanView {
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub why: String,
-    #[schema(value_type = i64)]
     pub until: Time,
     pub times: u32,
 }
@@ -147,7 +143,6 @@ pub struct SiteList {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SiteView {
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub name: String,
     pub this_node: bool,
@@ -155,7 +150,6 @@ pub struct SiteView {
     pub advert_age_s: u64,
     pub expires_in_s: u64,
     pub schedule: ScheduleState,
-    #[schema(value_type = Option<schema::Version>)]
     pub ledger_version: Option<LedgerVersion>,
     pub schedule_age_s: Option<u64>,
     pub addresses: Vec<String>,
@@ -167,9 +161,9 @@ pub struct SiteView {
 pub enum ScheduleState {
     /// As it is, or was a short while ago.
     Current,
-    /// Changes are known to be missing, or it was not heard of for long.
+    /// Changes are known to be missing, or it is old.
     Stale,
-    /// Never heard of.
+    /// Never received.
     Unknown,
 }
 
@@ -262,14 +256,11 @@ impl PageQuery {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct HostView {
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub site_name: String,
-    #[schema(value_type = String)]
     pub host: HostId,
     #[schema(value_type = schema::Amounts)]
     pub resources: Amounts,
-    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     pub attributes: Attributes,
     #[schema(value_type = Option<schema::Amounts>)]
     pub free_now: Option<Amounts>,
@@ -284,9 +275,9 @@ pub async fn list_hosts(
 ) -> Result<Json<HostList>, Problem> {
     let limit = query.limit()?;
     let (after_site, after_host) = match &query.after {
-        Some(after) => after.split_once(' ').ok_or_else(|| {
-            Problem::bad_request("after: expected what an answer has given as next").with_key("after")
-        })?,
+        Some(after) => {
+            after.split_once(' ').ok_or_else(|| Problem::wrong("after", "expected what an answer has given as next"))?
+        }
         None => ("", ""),
     };
     let now = state.coordinator.clock.now().utc;
@@ -341,9 +332,7 @@ fn free_at(capacity: &Amounts, schedule: &Schedule, at: Time) -> Amounts {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LedgerView {
-    #[schema(value_type = String)]
     site: SiteId,
-    #[schema(value_type = schema::Version)]
     ledger_version: LedgerVersion,
     hosts: Vec<LedgerHost>,
     bookings: Vec<BookingView>,
@@ -353,11 +342,9 @@ type Steps = BTreeMap<ResourceName, Vec<(Time, Amount)>>;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct LedgerHost {
-    #[schema(value_type = String)]
     id: HostId,
     #[schema(value_type = schema::Amounts)]
     resources: Amounts,
-    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     attributes: Attributes,
     /// The owner's own work and all reservations.
     #[schema(value_type = std::collections::BTreeMap<String, Vec<schema::Step>>)]
@@ -370,15 +357,12 @@ struct LedgerHost {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LedgerBooking)]
 struct BookingView {
-    #[schema(value_type = String)]
     entry_point: SiteId,
-    #[schema(value_type = String)]
     request: RequestId,
     attempt: u32,
     state: &'static str,
     settled: bool,
     user: String,
-    #[schema(value_type = Option<String>)]
     user_key: Option<PublicKey>,
     #[schema(value_type = schema::Window)]
     window: Window,

@@ -21,7 +21,6 @@ use super::{
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The middleware.
 pub async fn guard(
     State(state): State<Arc<ApiState>>,
     Extension(via): Extension<Via>,

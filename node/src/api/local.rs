@@ -48,13 +48,9 @@ pub struct LocalEntry {
 /// The owner's own work.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LocalView {
-    #[schema(value_type = String)]
     pub id: RequestId,
-    #[schema(value_type = Option<String>)]
     pub host: Option<HostId>,
-    #[schema(value_type = i64)]
     pub start: Time,
-    #[schema(value_type = i64)]
     pub end: Time,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
@@ -86,10 +82,9 @@ pub struct LocalList {
 /// The feed of own work.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FeedView {
-    /// When it was last heard.
-    #[schema(value_type = Option<i64>)]
+    /// When it last reported.
     pub heard: Option<Time>,
-    /// Why its last run was of no use; what was heard before stays.
+    /// Why its last run was of no use; what it reported before stays.
     pub failure: Option<String>,
     /// Entries that stand.
     pub entries: usize,
@@ -135,7 +130,7 @@ pub async fn enter_local_work(
 
 fn work_of(state: &ApiState, entry: LocalEntry) -> Result<LocalWork, Problem> {
     if !entry.start.is_in_range() || !entry.end.is_in_range() || entry.end <= entry.start {
-        return Err(Problem::bad_request("end: expected a time behind start").with_key("end"));
+        return Err(Problem::wrong("end", "expected a time behind start"));
     }
     let ledger = state.ledger.lock();
     let mut hosts = ledger.hosts().map(broker::ledger::Books::host);
@@ -143,16 +138,15 @@ fn work_of(state: &ApiState, entry: LocalEntry) -> Result<LocalWork, Problem> {
         (Some(id), ..) => ledger.hosts().map(broker::ledger::Books::host).find(|host| host.id == id).ok_or(id),
         (None, Some(only), None) => Ok(only),
         (None, ..) => {
-            return Err(Problem::bad_request("host: this site has several; say which").with_key("host"));
+            return Err(Problem::wrong("host", "this site has several; say which"));
         }
     };
-    let host = host.map_err(|id| Problem::bad_request(format!("host: this site has no {id}")).with_key("host"))?;
+    let host = host.map_err(|id| Problem::wrong("host", format_args!("this site has no {id}")))?;
     let amounts = entry.amounts.unwrap_or_else(|| host.capacity.clone());
     let is_amount = |amount: &Amount| *amount > Amount::ZERO && *amount <= Amount::MAX;
     let known = amounts.iter().all(|(name, amount)| host.capacity.contains_key(name) && is_amount(amount));
     if amounts.is_empty() || !known {
-        let detail = format!("amounts: expected some of what host {} has", host.id);
-        return Err(Problem::bad_request(detail).with_key("amounts"));
+        return Err(Problem::wrong("amounts", format_args!("expected some of what host {} has", host.id)));
     }
     let id = new_request_id().map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let id = RequestId::new(&format!("local-{id}"))

@@ -20,9 +20,7 @@ use crate::net::membership::RevokeError;
 pub struct GridView {
     pub id: String,
     pub form: String,
-    #[schema(value_type = Option<String>)]
     pub root: Option<PublicKey>,
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub members: Vec<MemberView>,
     pub revocations: Vec<RevocationView>,
@@ -30,25 +28,18 @@ pub struct GridView {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct MemberView {
-    #[schema(value_type = serde_json::Value)]
     pub subject: Subject,
-    #[schema(value_type = String)]
     pub role: Role,
     pub name: String,
-    #[schema(value_type = Option<i64>)]
     pub expires: Option<Time>,
     pub revoked: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RevocationView {
-    #[schema(value_type = serde_json::Value)]
     pub subject: Subject,
-    #[schema(value_type = i64)]
     pub revoked: Time,
-    #[schema(value_type = i64)]
     pub keep_until: Time,
-    #[schema(value_type = String)]
     pub author: PublicKey,
 }
 

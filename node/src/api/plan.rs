@@ -51,11 +51,8 @@ pub enum Rejected {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AllocatedPlan {
     pub outcome: Allocated,
-    #[schema(value_type = Option<String>)]
     pub id: Option<RequestId>,
-    #[schema(value_type = i64)]
     pub start: Time,
-    #[schema(value_type = i64)]
     pub end: Time,
     pub hosts: Vec<PlannedHost>,
     pub efficiency: f64,
@@ -71,7 +68,6 @@ pub struct AllocatedPlan {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RejectedPlan {
     pub outcome: Rejected,
-    #[schema(value_type = Option<String>)]
     pub id: Option<RequestId>,
     pub reason: ReasonView,
     pub start_proven: bool,
@@ -82,7 +78,6 @@ pub struct RejectedPlan {
 /// The schedule of a site, as it was used.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct UsedSchedule {
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub site_name: String,
     /// Hosts of the site that were looked at.
@@ -107,9 +102,7 @@ pub fn used_schedules<'a>(state: &ApiState, sites_of_hosts: impl Iterator<Item =
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PlannedHost {
-    #[schema(value_type = String)]
     pub id: HostId,
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub site_name: String,
     #[schema(value_type = schema::Amounts)]

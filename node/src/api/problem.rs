@@ -1,5 +1,7 @@
 //! Errors of the API as RFC 9457 problem details.
 
+use std::fmt::Display;
+
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -51,9 +53,13 @@ impl Problem {
         }
     }
 
-    /// The sender's mistake.
     pub fn bad_request(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// What is wrong with the value of `key`.
+    pub fn wrong(key: &str, message: impl Display) -> Problem {
+        Problem { key: Some(key.to_owned()), ..Problem::bad_request(format!("{key}: {message}")) }
     }
 
     /// Refused by a rule of the grid, of a credential, or of the owner.
@@ -62,19 +68,16 @@ impl Problem {
         Problem { rule, ..Problem::new(StatusCode::FORBIDDEN, denial.to_string()) }
     }
 
-    /// Names the rule that refuses.
     pub fn with_rule(mut self, rule: &str) -> Problem {
         self.rule = Some(rule.to_owned());
         self
     }
 
-    /// Shows what is here already.
     pub fn with_existing(mut self, existing: Option<RequestView>) -> Problem {
         self.existing = existing.map(Box::new);
         self
     }
 
-    /// Names the key that is wrong.
     pub fn with_key(mut self, key: impl Into<String>) -> Problem {
         self.key = Some(key.into());
         self

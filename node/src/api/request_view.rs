@@ -26,9 +26,7 @@ use crate::{
 /// A request at its entry point; `docs/api.md` says what its keys mean.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RequestView {
-    #[schema(value_type = String)]
     pub id: RequestId,
-    #[schema(value_type = Option<String>)]
     pub label: Option<RequestId>,
     pub user: String,
     pub state: RequestState,
@@ -44,7 +42,6 @@ pub struct RequestView {
     pub reason: Option<ReasonView>,
     /// The request whose reservation this one lengthens.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub extends: Option<RequestId>,
     /// What lengthens this one's reservation; its end counts them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -124,19 +121,15 @@ pub enum WorkPhase {
 /// More time for the same hosts.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Extension {
-    #[schema(value_type = String)]
     pub id: RequestId,
     pub state: RequestState,
-    #[schema(value_type = Option<i64>)]
     pub start: Option<Time>,
-    #[schema(value_type = Option<i64>)]
     pub end: Option<Time>,
     pub hosts: usize,
 }
 
 /// A request with those that lengthen its reservation, or the one that it lengthens.
 pub struct Family {
-    /// The request.
     pub snapshot: Snapshot,
     /// What lengthens it, the oldest first.
     pub parts: Vec<Snapshot>,
@@ -147,7 +140,6 @@ pub struct Family {
 /// What a site says of itself in its advert, for people.
 #[derive(Debug, Default)]
 pub struct SiteWords {
-    /// Its name.
     pub name: String,
     /// How users reach its hosts, with places to fill in.
     pub contact: Option<String>,
@@ -164,9 +156,7 @@ pub struct RequestList {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReservationView {
-    #[schema(value_type = i64)]
     pub start: Time,
-    #[schema(value_type = i64)]
     pub end: Time,
     pub efficiency: f64,
     pub efficiency_bound: f64,
@@ -176,10 +166,8 @@ pub struct ReservationView {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReservedHost {
-    #[schema(value_type = String)]
     pub site: SiteId,
     pub site_name: String,
-    #[schema(value_type = String)]
     pub host: HostId,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
@@ -199,7 +187,6 @@ pub struct ReasonView {
     pub detail: String,
     /// The site that refuses, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub site: Option<SiteId>,
 }
 
@@ -349,7 +336,7 @@ pub fn reason_of(stage: &ShownStage, name_of: impl Fn(&SiteId) -> String) -> Opt
         }
         Outcome::Failed(failure @ Failure::Unreachable { .. }) => ReasonView::new("unreachable", failure.to_string()),
         Outcome::HandedOver => {
-            ReasonView::new("handed_over", "another node acts for the reservation now, because its user wanted that")
+            ReasonView::new("handed_over", "another node coordinates the reservation now, because its user wanted that")
         }
         Outcome::Cancelled(_) => ReasonView::new("cancelled", "taken back by the user"),
     })

@@ -116,8 +116,7 @@ pub async fn submit_request(
 ) -> Result<(StatusCode, Json<RequestView>), Problem> {
     let (authorization, permit) = authorized(&state, &body)?;
     if permit.statement.request.id().is_some_and(|label| label.as_str() == LAST) {
-        let detail = format!("id: {LAST:?} means the newest request; call it something else");
-        return Err(Problem::bad_request(detail).with_key("id"));
+        return Err(Problem::wrong("id", format_args!("{LAST:?} means the newest request; call it something else")));
     }
     let text = authorization.request.text.clone();
     let submitted = state.requests.submit(&state.coordinator, authorization, permit).await;
@@ -178,7 +177,7 @@ pub async fn list_requests(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<RequestList>, Problem> {
     let limit = in_range("limit", query.limit.unwrap_or(LIST_DEFAULT), 1..=LIST_MAX)?;
-    let unknown = || Problem::bad_request("after: expected what an answer has given as next").with_key("after");
+    let unknown = || Problem::wrong("after", "expected what an answer has given as next");
     let after = query.after.as_deref().map(|text| read_cursor(text).ok_or_else(unknown)).transpose()?;
     let (snapshots, has_more) = state.requests.page(after, limit);
     let last = snapshots.last().filter(|_| has_more);
@@ -207,16 +206,11 @@ pub async fn read_written_request(Body(body): Body) -> Result<Json<ReadRequest>,
     let draft =
         request_file::parse(FilePath::new("request"), text, Syntax::Json, Writer::Person, &now).map_err(|error| {
             match error {
-                DocumentError::Content { key, message, .. } if !key.is_empty() => {
-                    Problem::bad_request(format!("{key}: {message}")).with_key(key)
-                }
+                DocumentError::Content { key, message, .. } if !key.is_empty() => Problem::wrong(&key, message),
                 other => Problem::bad_request(other.to_string()),
             }
         })?;
-    let document = draft.document().map_err(|missing| {
-        let key = missing.key();
-        Problem::bad_request(format!("{key}: expected a value")).with_key(key)
-    })?;
+    let document = draft.document().map_err(|key| Problem::wrong(key, "expected a value"))?;
     let request = checked_request(document, "")?;
     Ok(Json(ReadRequest { request }))
 }
@@ -300,7 +294,7 @@ pub async fn cancel_request(
     Ok(Json(view(&state, &snapshot)))
 }
 
-/// Takes one request back, and waits until all sites have heard of it.
+/// Takes one request back, and waits until all sites have acknowledged it.
 async fn take_back(handle: &RequestHandle) {
     let mut snapshots = handle.watch();
     let is_over = snapshots.borrow().stage.is_closed();
@@ -323,7 +317,7 @@ pub async fn repair_request(
     let mut snapshots = handle.watch();
     let before = snapshots.borrow_and_update().clone();
     if is_left_to_another(&before) {
-        let detail = format!("another node acts for request {} now", before.record.id);
+        let detail = format!("another node coordinates request {} now", before.record.id);
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     }
     if before.stage.is_closed() || before.record.reservation.is_none() && before.stage.reserved_plan().is_none() {

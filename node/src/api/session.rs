@@ -1,7 +1,7 @@
 //! Signing in with a browser: the token, or the code of a one-time link, is exchanged for a cookie that scripts cannot
 //! read.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json,
@@ -19,6 +19,7 @@ use super::{
     sessions::{LINK_LIFE, SESSION_LIFE},
     state::{ApiState, Via},
 };
+use crate::trust::TrustFileError;
 
 /// Answer of the calls for a session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -31,7 +32,6 @@ pub struct SessionState {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Opener {
-    /// The node's token.
     #[schema(nullable = false)]
     token: Option<String>,
     /// The code of a one-time link.
@@ -105,8 +105,8 @@ pub async fn make_link(
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn no_random(error: io::Error) -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no random bits: {error}"))
+fn no_random(error: TrustFileError) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
 /// An answer that sets the cookie of a session.

@@ -5,12 +5,14 @@
 
 use std::{
     collections::VecDeque,
-    io,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
-use crate::trust::Secret;
+use crate::{
+    runtime::lock::locked,
+    trust::{Secret, TrustFileError},
+};
 
 /// How long a one-time link may be used.
 pub const LINK_LIFE: Duration = Duration::from_secs(120);
@@ -47,49 +49,38 @@ pub struct Sessions {
 
 impl Sessions {
     /// Makes the code of a one-time link.
-    ///
-    /// # Errors
-    /// When the machine gives no random bits.
-    pub fn make_link(&self) -> io::Result<Secret> {
+    pub fn make_link(&self) -> Result<Secret, TrustFileError> {
         let code = Secret::random()?;
-        lock(&self.links).add(code.clone(), Instant::now() + LINK_LIFE, LINKS_MAX);
+        locked(&self.links).add(code.clone(), Instant::now() + LINK_LIFE, LINKS_MAX);
         Ok(code)
     }
 
     /// Uses a code up; whether it was good.
     pub fn use_link(&self, shown: &str) -> bool {
-        let mut links = lock(&self.links);
+        let mut links = locked(&self.links);
         let position = links.position(shown, Instant::now());
         position.is_some_and(|position| links.0.remove(position).is_some())
     }
 
     /// Opens a session.
-    ///
-    /// # Errors
-    /// When the machine gives no random bits.
-    pub fn open(&self) -> io::Result<Secret> {
+    pub fn open(&self) -> Result<Secret, TrustFileError> {
         let secret = Secret::random()?;
-        lock(&self.sessions).add(secret.clone(), Instant::now() + SESSION_LIFE, SESSIONS_MAX);
+        locked(&self.sessions).add(secret.clone(), Instant::now() + SESSION_LIFE, SESSIONS_MAX);
         Ok(secret)
     }
 
     /// Whether `shown` is an open session.
     pub fn is_open(&self, shown: &str) -> bool {
-        lock(&self.sessions).position(shown, Instant::now()).is_some()
+        locked(&self.sessions).position(shown, Instant::now()).is_some()
     }
 
     /// Ends a session.
     pub fn close(&self, shown: &str) {
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = locked(&self.sessions);
         if let Some(position) = sessions.position(shown, Instant::now()) {
             sessions.0.remove(position);
         }
     }
-}
-
-fn lock(secrets: &Mutex<Secrets>) -> MutexGuard<'_, Secrets> {
-    // The list is valid after every single operation, so a panic elsewhere does not make it worthless.
-    secrets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

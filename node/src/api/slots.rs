@@ -65,9 +65,7 @@ pub struct SlotAnswer {
     /// Whether the request could start at `start`.
     pub is_possible: bool,
     /// The start found, or the one asked for.
-    #[schema(value_type = Option<i64>)]
     pub start: Option<Time>,
-    #[schema(value_type = Option<i64>)]
     pub end: Option<Time>,
     /// Hosts that have the minima free from `start` on for the duration.
     pub hosts: usize,
@@ -82,7 +80,6 @@ pub struct SlotAnswer {
     /// Hosts and free amounts over the starts of the window; each step holds until the next one, the last until `until`.
     pub profile: Vec<ProfileStep>,
     /// The latest start looked at.
-    #[schema(value_type = i64)]
     pub until: Time,
     /// Whether the profile was thinned: then a step promises what is there at least.
     pub is_thinned: bool,
@@ -96,7 +93,6 @@ pub struct SlotAnswer {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ProfileStep {
-    #[schema(value_type = i64)]
     pub start: Time,
     pub hosts: usize,
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
@@ -123,11 +119,11 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         .map_err(|error| Problem::bad_request(format!("request: {error}")).with_key("request.latest"))?;
     match (mode, at) {
         (Mode::At, Some(at)) if at < now.utc || !at.is_in_range() => {
-            return Err(Problem::bad_request(format!("at: {} is in the past", at.0)).with_key("at"));
+            return Err(Problem::wrong("at", format_args!("{} is in the past", at.0)));
         }
         (Mode::At, Some(at)) => (earliest, latest) = (earliest.min(at), latest.max(at)),
-        (Mode::At, None) => return Err(Problem::bad_request("at: mode at wants a start").with_key("at")),
-        (_, Some(_)) => return Err(Problem::bad_request("at: only mode at takes a start").with_key("at")),
+        (Mode::At, None) => return Err(Problem::wrong("at", "mode at wants a start")),
+        (_, Some(_)) => return Err(Problem::wrong("at", "only mode at takes a start")),
         (_, None) => {}
     }
     let seed = rand::random();

@@ -17,9 +17,7 @@ use crate::{
 
 /// What the handlers need.
 pub struct ApiState {
-    /// The grid.
     pub discovery: Discovery,
-    /// This site's ledger.
     pub ledger: SharedLedger,
     /// Requests of this node.
     pub requests: Arc<Requests>,
@@ -35,7 +33,7 @@ pub struct ApiState {
     pub sessions: Sessions,
     /// What this node has done.
     pub metrics: Arc<Metrics>,
-    /// Who wants to hear of changes.
+    /// Announces changes.
     pub changes: Changes,
     /// What the owner's hook has not done.
     pub activations: Activations,
@@ -54,7 +52,6 @@ pub struct ApiState {
 /// The door through which a call has come.
 #[derive(Debug, Clone)]
 pub struct Via {
-    /// Where it listens.
     pub address: SocketAddr,
     /// Whether it speaks TLS.
     pub is_tls: bool,

@@ -27,17 +27,14 @@ use crate::entry::{
 /// Answer of `GET /v1/reservations/{id}`: what the sites of the grid have reserved for a request of any entry point.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReservationLookup {
-    #[schema(value_type = String)]
     pub id: RequestId,
     /// Node that the request was signed for.
-    #[schema(value_type = Option<String>)]
     pub entry_point: Option<SiteId>,
     /// The key that signed it.
     pub user_key: Option<String>,
     #[schema(value_type = Option<schema::Request>)]
     pub request: Option<Request>,
-    /// When it was signed last (Unix seconds); another node acts for it by a later signature.
-    #[schema(value_type = Option<i64>)]
+    /// When it was signed last (Unix seconds); another node coordinates it by a later signature.
     pub signed_at: Option<Time>,
     pub hosts: Vec<FoundHost>,
     pub sites_asked: usize,
@@ -46,13 +43,9 @@ pub struct ReservationLookup {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FoundHost {
-    #[schema(value_type = String)]
     pub site: SiteId,
-    #[schema(value_type = String)]
     pub host: HostId,
-    #[schema(value_type = i64)]
     pub start: Time,
-    #[schema(value_type = i64)]
     pub end: Time,
 }
 
@@ -68,8 +61,8 @@ pub async fn look_up_reservation(
 ) -> Result<Json<ReservationLookup>, Problem> {
     let id = request_id(&id)?;
     let looked = look_up(&state.coordinator, &id, None).await;
-    let LookUp { heard, signed, asked, silent } = looked;
-    let hosts = heard.parts.iter().flat_map(|(site, part)| {
+    let LookUp { answers, signed, asked, silent } = looked;
+    let hosts = answers.parts.iter().flat_map(|(site, part)| {
         let (start, end) = (part.window.start, part.window.end);
         part.grants.iter().map(move |grant| FoundHost { site: site.clone(), host: grant.host.clone(), start, end })
     });
@@ -87,7 +80,7 @@ pub async fn look_up_reservation(
     }))
 }
 
-/// Carries on with a reservation for its user, who has signed the request again, for
+/// Coordinates a reservation for its user, who has signed the request again, for
 /// this node.
 #[utoipa::path(post, path = "/reservations/{id}/takeover", tag = "requests", params(("id" = String, Path, description = "The id of a request")), request_body = schema::Signed, responses((status = 201, description = "Done", body = RequestView)))]
 pub async fn take_over_reservation(
@@ -107,7 +100,7 @@ pub async fn take_over_reservation(
         TakeOverFailure::Parts(error) => Problem::new(StatusCode::NOT_FOUND, format!("request {id}: {error}")),
         TakeOverFailure::Other => Problem::new(StatusCode::FORBIDDEN, format!("request {id}: {failure}")),
     })?;
-    // Its sites hear who acts for it now with the first round of questions.
+    // Its sites learn its coordinator with the first round of questions.
     let _ = handle.commands.try_send(Command::Check);
     let snapshot = handle.watch().borrow().clone();
     Ok((StatusCode::CREATED, Json(view(&state, &snapshot))))

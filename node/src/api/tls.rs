@@ -28,23 +28,12 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum TlsError {
     /// A file cannot be read, or holds something else.
     #[error("{}: {source}", .path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        source: pem::Error,
-    },
+    File { path: PathBuf, source: pem::Error },
     /// Certificate and key do not fit each other, or are of a kind that is not supported.
     #[error("remote.cert and remote.key: {0}")]
     Pair(#[from] rustls::Error),
-    /// The address.
     #[error("remote.listen: cannot listen on {address}: {source}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
 }
 
 /// Makes connections private; clones share the certificate.
@@ -53,9 +42,6 @@ pub struct Tls(TlsAcceptor);
 
 impl Tls {
     /// Listens on `address` with the certificate chain and the key of these files (PEM).
-    ///
-    /// # Errors
-    /// [`TlsError`].
     pub async fn open(address: SocketAddr, cert: &Path, key: &Path) -> Result<(TcpListener, Tls), TlsError> {
         let at = |path: &Path| {
             let path = path.to_owned();

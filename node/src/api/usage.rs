@@ -26,7 +26,6 @@ const SPAN_MAX: u64 = 14 * 86_400;
 /// Most resources told of; those of the most hosts come first.
 const RESOURCES_MAX: usize = 16;
 
-/// What is wanted.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +41,6 @@ pub struct UsageQuery {
 /// Answer of `GET /v1/usage`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Usage {
-    #[schema(value_type = i64)]
     from: Time,
     step_s: u64,
     /// Hosts whose schedules are known; the others do not count.
@@ -52,7 +50,6 @@ pub struct Usage {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ResourceUsage {
-    #[schema(value_type = String)]
     name: ResourceName,
     capacity: u64,
     /// Mean use in each step, reservations and owners' own work.

@@ -38,9 +38,7 @@ const CELLS_S: [u64; 20] =
 /// What a chart shows.
 #[derive(Debug, Clone, Serialize)]
 pub struct Chart {
-    /// Left edge.
     pub from: Time,
-    /// Right edge.
     pub until: Time,
     /// The present, by the node's clock.
     pub now: Time,
@@ -66,19 +64,12 @@ pub struct ChartSite {
     pub hosts: Vec<HostId>,
 }
 
-/// How a chart is drawn.
-#[derive(Debug, Clone, Copy)]
-pub struct Canvas {
-    /// All columns, names included.
-    pub columns: usize,
-}
-
 impl Chart {
-    /// The chart as text; times in the zone of `look`.
-    pub fn text(&self, canvas: Canvas, look: &Look) -> String {
+    /// The chart as text of so many columns, names included; times in the zone of `look`.
+    pub fn text(&self, columns: usize, look: &Look) -> String {
         let names = self.sites.iter().flat_map(|site| &site.hosts).map(|host| safe(host.as_str()).chars().count() + 2);
         let name_columns = names.max().unwrap_or(0).clamp(NAME_COLUMNS.0, NAME_COLUMNS.1);
-        let cells = canvas.columns.saturating_sub(name_columns + 1).max(MARK_COLUMNS);
+        let cells = columns.saturating_sub(name_columns + 1).max(MARK_COLUMNS);
         let grid = Grid::new(self.from, self.until.since(self.from), cells);
         let letters = self.letters();
         let mut text = format!(
@@ -308,13 +299,13 @@ pub mod tests {
             A first  ada  3 hosts  2025-11-21 08:00:00+00:00 to 2025-11-21 14:00:00+00:00
             B second  -  1 host  2025-11-21 13:00:00+00:00 to 2025-11-22 14:00:00+00:00
         "#]]
-        .assert_eq(&chart().text(Canvas { columns: 55 }, &Look::plain(TimeZone::UTC)));
+        .assert_eq(&chart().text(55, &Look::plain(TimeZone::UTC)));
     }
 
     #[test]
     fn the_legend_of_a_narrow_terminal_has_times_of_their_own_lines() {
         let look = Look { columns: Some(76), ..Look::plain(TimeZone::UTC) };
-        let text = chart().text(Canvas { columns: 55 }, &look);
+        let text = chart().text(55, &look);
         let legend: Vec<&str> = text.lines().skip(8).collect();
         assert_eq!(
             legend,
@@ -339,7 +330,7 @@ pub mod tests {
             chart.bookings.truncate(1);
             chart.bookings[0].start = Time(chart.from.0 + start);
             chart.bookings[0].end = Time(chart.from.0 + start + length);
-            let text = chart.text(Canvas { columns }, &Look::plain(TimeZone::UTC));
+            let text = chart.text(columns, &Look::plain(TimeZone::UTC));
             let bar = text.lines().find(|line| line.starts_with("  a1")).unwrap();
             prop_assert!(bar.chars().count() <= columns);
             let is_inside = chart.bookings[0].start < chart.until && chart.bookings[0].end > chart.from;

@@ -50,16 +50,12 @@ pub enum ApiError {
     },
     /// The token file holds something else.
     #[error("{}: holds no API token", .file.display())]
-    BadToken {
-        /// The file.
-        file: PathBuf,
-    },
+    BadToken { file: PathBuf },
     /// Nobody listens there.
     #[error("no node answers at {base}: {why}")]
     Unreachable {
         /// Where it was asked.
         base: String,
-        /// Why.
         why: String,
     },
     /// The node is there, but took too long.
@@ -67,7 +63,6 @@ pub enum ApiError {
     Late {
         /// Where it was asked.
         base: String,
-        /// How long was waited.
         waited: Duration,
         /// It may still do what was asked of it.
         may_change: bool,
@@ -77,7 +72,6 @@ pub enum ApiError {
     Untrusted {
         /// Where it was asked.
         base: String,
-        /// Why.
         why: String,
     },
     /// The node does not know the token.
@@ -91,9 +85,7 @@ pub enum ApiError {
     /// The node says what is wrong.
     #[error("{}", problem_text(*.status, .problem))]
     Problem {
-        /// The HTTP status.
         status: StatusCode,
-        /// What it says.
         problem: Box<Problem>,
         /// The command that lists what there is of the kind that was asked for, if there is one.
         list: Option<&'static str>,
@@ -103,7 +95,6 @@ pub enum ApiError {
     BadAnswer {
         /// Where it was asked.
         base: String,
-        /// Why.
         why: String,
     },
 }
@@ -119,7 +110,6 @@ fn problem_text(status: StatusCode, problem: &Problem) -> String {
 }
 
 impl ApiError {
-    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
             ApiError::NoToken { was_named: true, .. } | ApiError::BadToken { .. } => Exit::Usage,

@@ -47,71 +47,20 @@ pub enum CliError {
     /// A join token is wrong.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// What was asked of the grid cannot be done from here.
-    #[error("{0}")]
-    Membership(String),
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The daemon ended.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
     /// The request came to an end that is no reservation.
     #[error("{}", outcome_text(.0))]
     Unreserved(Box<RequestView>),
-    /// Waiting ended before the request did.
-    #[error("request {id} is still {state} after {waited}")]
-    StillWaiting {
-        /// The request.
-        id: String,
-        /// What it is doing.
-        state: String,
-        /// How long was waited.
-        waited: String,
-    },
-    /// The user interrupted the wait; the request goes on.
-    #[error("interrupted; request {0} goes on")]
-    Interrupted(String),
-    /// The user interrupted before the node had answered.
-    #[error("interrupted before the node answered")]
-    InterruptedEarly,
-    /// The cancelled request did not end up cancelled.
-    #[error("request {id} is {state}, not cancelled")]
-    NotCancelled {
-        /// The request.
-        id: String,
-        /// Its state.
-        state: String,
-    },
-    /// A reservation was not extended.
-    #[error("not extended: {why}")]
-    NotExtended {
-        /// Why.
-        why: String,
-    },
-    /// A plan was asked and there is none.
-    #[error("no placement: {0}")]
-    NoPlan(String),
-    /// Nobody has anything of a request.
-    #[error(
-        "no request {selector:?} was submitted through this node, and none of the {asked} sites that it knows has a \
-         reservation of that name ({silent} did not answer)"
-    )]
-    NothingReserved {
-        /// What was asked for.
-        selector: String,
-        /// Sites asked.
-        asked: usize,
-        /// Sites that did not answer.
-        silent: usize,
-    },
-    /// There is no request that `last` could mean.
-    #[error("there is no request yet")]
-    NoLast,
+    /// What was asked cannot be done, or has not been.
+    #[error("{message}")]
+    Failed { message: String, exit: Exit },
     /// An error that something more can be said about.
     #[error("{error}")]
     Hinted {
-        /// The error.
         error: Box<CliError>,
         /// What else the user can do about it.
         hint: String,
@@ -121,13 +70,11 @@ pub enum CliError {
     Io {
         /// What was being done.
         doing: &'static str,
-        /// Why it failed.
         source: io::Error,
     },
 }
 
 impl CliError {
-    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
             CliError::Usage(_)
@@ -140,19 +87,8 @@ impl CliError {
             CliError::Api(error) => error.exit(),
             CliError::Hinted { error, .. } => error.exit(),
             CliError::Unreserved(view) => Exit::of(view),
-            CliError::NoPlan(_) => Exit::NoPlacement,
-            CliError::Daemon(_)
-            | CliError::DataDir(_)
-            | CliError::Trust(_)
-            | CliError::Membership(_)
-            | CliError::StillWaiting { .. }
-            | CliError::Interrupted(_)
-            | CliError::InterruptedEarly
-            | CliError::NotCancelled { .. }
-            | CliError::NotExtended { .. }
-            | CliError::NothingReserved { .. }
-            | CliError::NoLast
-            | CliError::Io { .. } => Exit::Failure,
+            CliError::Failed { exit, .. } => *exit,
+            CliError::Daemon(_) | CliError::DataDir(_) | CliError::Trust(_) | CliError::Io { .. } => Exit::Failure,
         }
     }
 
@@ -165,24 +101,28 @@ impl CliError {
             }
             CliError::Usage(_) => Some("see kolo --help".to_owned()),
             CliError::Unreserved(view) => Some(format!("kolo explain {} says why", view.id)),
-            CliError::StillWaiting { id, .. } | CliError::Interrupted(id) => {
-                Some(format!("kolo show {id} says how it goes; kolo cancel {id} ends it"))
-            }
-            CliError::InterruptedEarly => Some("kolo list says whether the node has the request".to_owned()),
-            CliError::NotCancelled { id, .. } => Some(format!("kolo show {id} says more")),
-            CliError::NoLast => Some("kolo submit makes one".to_owned()),
-            CliError::NothingReserved { .. } => Some("give the whole id, as kolo submit printed it".to_owned()),
-            CliError::Document(_)
-            | CliError::Config(_)
-            | CliError::Trust(_)
-            | CliError::Token(_)
-            | CliError::Membership(_)
-            | CliError::Daemon(_)
-            | CliError::DataDir(_)
-            | CliError::NoPlan(_)
-            | CliError::NotExtended { .. }
-            | CliError::Io { .. } => None,
+            _ => None,
         }
+    }
+
+    /// The same error, with what else the user can do about it.
+    pub fn hinted(self, hint: impl Into<String>) -> CliError {
+        CliError::Hinted { error: Box::new(self), hint: hint.into() }
+    }
+
+    /// What was asked cannot be done, or has not been.
+    pub fn failed(message: impl Into<String>) -> CliError {
+        CliError::Failed { message: message.into(), exit: Exit::Failure }
+    }
+
+    /// A plan was asked and there is none.
+    pub fn no_placement(why: &str) -> CliError {
+        CliError::Failed { message: format!("no placement: {why}"), exit: Exit::NoPlacement }
+    }
+
+    /// A reservation was not extended.
+    pub fn not_extended(why: impl fmt::Display) -> CliError {
+        CliError::failed(format!("not extended: {why}"))
     }
 
     /// Whether the reader of standard output has gone, which is no failure (`kolo list | head`).

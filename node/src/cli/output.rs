@@ -41,7 +41,6 @@ pub trait Report: Serialize {
     fn ids(&self) -> Vec<String>;
 }
 
-/// Where results go.
 pub struct Output {
     format: OutputFormat,
     sink: Box<dyn Write>,
@@ -88,12 +87,10 @@ impl Paint {
         Paint { is_on: AutoStream::choice(stream) != ColorChoice::Never }
     }
 
-    /// A title.
     pub fn title(self, text: &str) -> String {
         self.styled(text, Style::new().bold())
     }
 
-    /// All is well.
     pub fn good(self, text: &str) -> String {
         self.styled(text, AnsiColor::Green.on_default())
     }
@@ -103,12 +100,10 @@ impl Paint {
         self.styled(text, AnsiColor::Yellow.on_default())
     }
 
-    /// Something is wrong.
     pub fn bad(self, text: &str) -> String {
         self.styled(text, AnsiColor::Red.on_default().bold())
     }
 
-    /// Of less weight.
     pub fn faint(self, text: &str) -> String {
         self.styled(text, Style::new().dimmed())
     }
@@ -138,7 +133,6 @@ impl Output {
         Output { format, sink, look }
     }
 
-    /// The format.
     pub fn format(&self) -> OutputFormat {
         self.format
     }
@@ -149,9 +143,6 @@ impl Output {
     }
 
     /// Prints a result.
-    ///
-    /// # Errors
-    /// [`CliError::Io`] when standard output cannot be written.
     pub fn print(&mut self, report: &impl Report) -> Result<(), CliError> {
         let text = match self.format {
             OutputFormat::Table => report.text(&self.look),
@@ -170,9 +161,6 @@ impl Output {
     }
 
     /// Prints text as it is.
-    ///
-    /// # Errors
-    /// [`CliError::Io`] when standard output cannot be written.
     pub fn raw(&mut self, text: &str) -> Result<(), CliError> {
         self.sink.write_all(text.as_bytes()).and_then(|()| self.sink.flush()).map_err(CliError::output)
     }

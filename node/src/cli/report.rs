@@ -24,10 +24,8 @@ use crate::{
 /// A request, with the text that people are shown of it.
 #[derive(Serialize)]
 pub struct OfRequest {
-    /// The request.
     #[serde(flatten)]
     pub view: RequestView,
-    /// Its text.
     #[serde(skip)]
     pub text: fn(&RequestView, &Look) -> String,
 }

@@ -15,7 +15,7 @@ use jiff::Zoned;
 
 use super::{error::CliError, request_args::RequestArgs, script, suggest};
 use crate::text::{
-    request_file::{self, Draft, Missing, seconds_of},
+    request_file::{self, Draft, seconds_of},
     time::{format_time, parse_span, parse_time},
 };
 
@@ -28,9 +28,6 @@ pub fn checked(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result
 }
 
 /// What `script` and over it `args` say, which need not be all of a request.
-///
-/// # Errors
-/// As for [`checked`].
 pub fn written(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
     let draft = match script {
         Some(file) => script::read(file, now)?,
@@ -46,8 +43,8 @@ pub fn written(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result
 pub fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
     let document = draft.document().map_err(|missing| {
         let what = match missing {
-            Missing::Hosts => "how many hosts? expected --hosts (-N) COUNT",
-            Missing::Duration => "for how long? expected --duration (-t) such as 2:00:00",
+            "hosts" => "how many hosts? expected --hosts (-N) COUNT",
+            _ => "for how long? expected --duration (-t) such as 2:00:00",
         };
         CliError::Usage(format!("{what}, or its key in the file of --request"))
     })?;
@@ -62,9 +59,6 @@ pub fn note_on(request: &Request) -> Option<&'static str> {
 }
 
 /// Puts `args` over `draft`; a file that they name takes its place.
-///
-/// # Errors
-/// As for [`checked`].
 pub fn layer(draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
     let draft = match &args.request {
         Some(file) => request_file::read(file, now)?,
@@ -126,9 +120,6 @@ fn with_flags(mut draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft
 }
 
 /// Reads `cpu=2.5`, `memory=40GiB`.
-///
-/// # Errors
-/// What was expected.
 pub fn amounts(texts: &[String]) -> Result<Amounts, String> {
     let mut amounts = Amounts::new();
     for text in texts {
@@ -163,42 +154,18 @@ mod tests {
         "2026-11-21T09:30:00+01:00[Europe/Ljubljana]".parse().unwrap()
     }
 
-    fn read(line: &[&str]) -> Result<Request, String> {
-        let args = Line::try_parse_from(["kolo"].iter().chain(line)).map_err(|error| error.to_string())?;
+    fn read(line: &str) -> Result<Request, String> {
+        let words = shlex::split(&format!("kolo {line}")).unwrap();
+        let args = Line::try_parse_from(words).map_err(|error| error.to_string())?;
         checked(None, &args.request, &now()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn the_line_of_the_manual_is_understood() {
-        let request = read(&[
-            "-N",
-            "5",
-            "--total",
-            "cpu=12",
-            "--total",
-            "memory=15GiB",
-            "--per-host",
-            "cpu=1",
-            "-t",
-            "2:00:00",
-            "--earliest",
-            "+1h",
-            "--latest",
-            "tomorrow 08:00",
-            "--where",
-            "arch=x86_64",
-            "--candidate",
-            "a",
-            "b",
-            "c",
-            "--candidate",
-            "d",
-            "e",
-            "--effort",
-            "fast",
-            "--id",
-            "mine",
-        ])
+        let request = read(
+            "-N 5 --total cpu=12 --total memory=15GiB --per-host cpu=1 -t 2:00:00 --earliest +1h --latest 'tomorrow 08:00' \
+             --where arch=x86_64 --candidate a b c --candidate d e --effort fast --id mine",
+        )
         .unwrap();
         let json = serde_json::to_value(&request).unwrap();
         let expected = serde_json::json!({
@@ -215,7 +182,7 @@ mod tests {
         let file = directory.path().join("r.toml");
         fs::write(&file, "hosts = 5\nduration = \"1h\"\n[total]\ncpu = \"12\"\ngpu = 1\n").unwrap();
         let file = file.display().to_string();
-        let request = read(&["--request", &file, "-N", "7", "--total", "gpu=2,memory=1GiB"]).unwrap();
+        let request = read(&format!("--request {file} -N 7 --total gpu=2,memory=1GiB")).unwrap();
         let json = serde_json::to_value(&request).unwrap();
         let expected = serde_json::json!({"hosts": 7, "duration": 3600,
             "total": {"cpu": 12000, "gpu": 2, "memory": 1024}});
@@ -234,33 +201,33 @@ mod tests {
 
     #[test]
     fn who_asks_nothing_of_the_hosts_is_told() {
-        let note = |line: &[&str]| note_on(&read(line).unwrap());
-        assert!(note(&["-N", "1", "-t", "1h"]).is_some_and(|note| note.contains("--per-host or --total")));
-        assert!(note(&["-N", "1", "-t", "1h", "--total", "cpu=0"]).is_some());
-        assert!(note(&["-N", "1", "-t", "1h", "--total", "cpu=1"]).is_none());
-        assert!(note(&["-N", "1", "-t", "1h", "--per-host", "gpu=1"]).is_none());
+        let note = |line: &str| note_on(&read(line).unwrap());
+        assert!(note("-N 1 -t 1h").is_some_and(|note| note.contains("--per-host or --total")));
+        assert!(note("-N 1 -t 1h --total cpu=0").is_some());
+        assert!(note("-N 1 -t 1h --total cpu=1").is_none());
+        assert!(note("-N 1 -t 1h --per-host gpu=1").is_none());
     }
 
     #[test]
     fn bad_requests_name_what_is_wrong() {
         for (line, expected) in [
-            (&["-t", "1h"][..], "expected --hosts (-N) COUNT"),
-            (&["-N", "1"], "expected --duration (-t)"),
-            (&["-N", "0", "-t", "1h"], "hosts: expected 1 to"),
-            (&["-N", "1", "-t", "60"], "--duration: \"60\" has no unit"),
-            (&["-N", "1", "-t", "0s"], "--duration: \"0s\": expected at least one second"),
-            (&["-N", "1", "-t", "1h", "--total", "memory=40"], "--total: memory=40: expected a number with its unit"),
-            (&["-N", "1", "-t", "1h", "--total", "memory"], "--total: \"memory\": expected resource=amount"),
-            (&["-N", "1", "-t", "1h", "--total", "cpu=1", "--total", "cpu=2"], "--total: cpu is given twice"),
-            (&["-N", "1", "-t", "1h", "--where", "x"], "--where: \"x\": expected key=value"),
-            (&["-N", "1", "-t", "1h", "--latest", "noon"], "--latest: \"noon\" is no time"),
+            ("-t 1h", "expected --hosts (-N) COUNT"),
+            ("-N 1", "expected --duration (-t)"),
+            ("-N 0 -t 1h", "hosts: expected 1 to"),
+            ("-N 1 -t 60", "--duration: \"60\" has no unit"),
+            ("-N 1 -t 0s", "--duration: \"0s\": expected at least one second"),
+            ("-N 1 -t 1h --total memory=40", "--total: memory=40: expected a number with its unit"),
+            ("-N 1 -t 1h --total memory", "--total: \"memory\": expected resource=amount"),
+            ("-N 1 -t 1h --total cpu=1 --total cpu=2", "--total: cpu is given twice"),
+            ("-N 1 -t 1h --where x", "--where: \"x\": expected key=value"),
+            ("-N 1 -t 1h --latest noon", "--latest: \"noon\" is no time"),
             (
-                &["-N", "1", "-t", "1h", "--earliest", "now+2h", "--latest", "now+1h"],
+                "-N 1 -t 1h --earliest now+2h --latest now+1h",
                 "latest: 2026-11-21 10:30:00+01:00 is before earliest (2026-11-21 11:30:00+01:00)",
             ),
-            (&["-N", "3", "-t", "1h", "--candidate", "a"], "3 asked, but only 1 distinct"),
-            (&["-N", "1", "-t", "1h", "--id", ""], "--id: an id must not be empty"),
-            (&["--request", "/nonexistent/r.toml"], "/nonexistent/r.toml: No such file"),
+            ("-N 3 -t 1h --candidate a", "3 asked, but only 1 distinct"),
+            ("-N 1 -t 1h --id ''", "--id: an id must not be empty"),
+            ("--request /nonexistent/r.toml", "/nonexistent/r.toml: No such file"),
         ] {
             let error = read(line).unwrap_err();
             assert!(error.contains(expected), "{line:?}: {error}");

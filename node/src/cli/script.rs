@@ -34,9 +34,6 @@ pub fn read(file: &Path, now: &Zoned) -> Result<Draft, CliError> {
 }
 
 /// Reads the request in `text`, the content of `file`: of two lines with the same flag the later one wins.
-///
-/// # Errors
-/// As for [`read`].
 pub fn parse(file: &Path, text: &str, now: &Zoned) -> Result<Draft, CliError> {
     let mut draft = Draft::default();
     let (mut has_begun, mut has_flags) = (false, false);

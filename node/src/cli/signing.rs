@@ -52,9 +52,6 @@ pub fn submission(
 
 /// Signs `request` under the name `id` for the node that answers, later than at `last` if that is given; none when the user
 /// has no key for its grid.
-///
-/// # Errors
-/// As for [`submission`].
 pub fn sign(
     context: &Context,
     client: &Client,

@@ -58,7 +58,6 @@ pub struct NodeArgs {
 
 impl NodeArgs {
     /// As if nothing but this configuration file were named.
-    #[must_use]
     pub fn of_file(config: PathBuf) -> NodeArgs {
         NodeArgs { config: Some(config), ..NodeArgs::default() }
     }

@@ -9,10 +9,8 @@ use nix::{
 
 const BYTES_PER_MIB: u64 = 1 << 20;
 
-/// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
-    /// Its size.
     pub total_mib: u64,
     /// What users other than root may still write.
     pub free_mib: u64,

@@ -28,14 +28,12 @@ pub struct HostTable {
     /// Capacities, such as `cpu = "2.5"` or `memory = "4GiB"`.
     #[serde(default)]
     pub resources: BTreeMap<ResourceName, Written>,
-    /// Qualitative properties.
     #[serde(default)]
     pub attributes: Attributes,
 }
 
 impl HostTable {
     /// Its keys as they are written, each with its meaning.
-    #[must_use]
     pub fn written(&self) -> [(&'static str, Value, &'static str); 3] {
         let resources = self.resources.iter().map(|(name, written)| {
             let value = match written {
@@ -56,7 +54,6 @@ impl HostTable {
 /// One host of the site.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnHost {
-    /// Its description.
     pub host: Host,
     /// The owner's own work, which Kolo plans around.
     pub own_work: Schedule,

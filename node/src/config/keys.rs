@@ -32,19 +32,16 @@ pub struct Key {
 
 impl Key {
     /// Section and name, with a dot between.
-    #[must_use]
     pub fn path(&self) -> String {
         if self.section.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.section, self.name) }
     }
 
     /// What it means, as one sentence without its full stop.
-    #[must_use]
     pub fn meaning(&self) -> String {
         text_of(self.doc)
     }
 
     /// What holds when it is not written; `self` has the default as its value.
-    #[must_use]
     pub fn default_text(&self) -> String {
         match (self.unset, &self.value) {
             (Some(unset), _) => unset.to_owned(),
@@ -57,7 +54,6 @@ impl Key {
 }
 
 /// The lines of a doc comment as one sentence without its full stop.
-#[must_use]
 pub fn text_of(lines: &[&str]) -> String {
     let text: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
     text.join(" ").trim_end_matches('.').to_owned()
@@ -102,7 +98,6 @@ macro_rules! settings {
             const ABOUT: &'static [&'static str] = &[$($about),+];
 
             /// Its keys and those of the tables inside with their values, in order; `section` is its own name.
-            #[must_use]
             pub fn keys(&self, section: &'static str) -> Vec<$crate::config::keys::Key> {
                 #[allow(unused_mut, reason = "a table may have none inside")]
                 let mut keys = vec![$($crate::config::keys::Key {

@@ -20,13 +20,11 @@ pub struct Places(BTreeMap<String, String>);
 
 impl Places {
     /// Where the value of `key` was written; none when it is the default.
-    #[must_use]
     pub fn written(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
     /// A complaint about the value of `key`.
-    #[must_use]
     pub fn wrong(&self, key: &str, message: impl Display) -> ConfigError {
         let place = self.written(key).map_or_else(|| format!("{key} (default)"), str::to_owned);
         ConfigError::Value { place, message: message.to_string() }

@@ -72,7 +72,7 @@ pub struct NodeConfig {
     pub grid: Option<GridFile>,
     /// Where and how browsers of other machines are served, if they are.
     pub remote: Option<RemoteConfig>,
-    /// The site's hosts.
+    /// The machines that the site offers.
     pub hosts: Vec<OwnHost>,
     /// How requests are planned and negotiated when this node is their entry point.
     pub negotiation: NegotiationSettings,
@@ -120,9 +120,6 @@ pub fn load(
 }
 
 /// Reads the file of a node that runs in one process with others, and may listen inside that.
-///
-/// # Errors
-/// As for [`load`].
 pub fn load_in_process(file: PathBuf) -> Result<NodeConfig, ConfigError> {
     let (settings, places) = layers::read(&NodeArgs::of_file(file), None, None)?;
     check(settings, &places, &Surroundings::of_process())

@@ -12,7 +12,6 @@ use super::{
 };
 
 /// The configuration as TOML.
-#[must_use]
 pub fn print_config(config: &NodeConfig) -> String {
     let settings = &config.settings;
     let offers_this_machine = settings.hosts.is_none() && settings.hosts_file.is_none();

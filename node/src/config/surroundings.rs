@@ -20,7 +20,7 @@ pub struct Surroundings {
     pub home: Option<PathBuf>,
     /// `PATH`.
     pub search_path: Option<OsString>,
-    /// The machine's name.
+    /// Name of the machine.
     pub host_name: Option<String>,
     /// The data directory of the packaged service, where there is one.
     pub service_data_dir: Option<PathBuf>,
@@ -28,7 +28,6 @@ pub struct Surroundings {
 
 impl Surroundings {
     /// Those of this process.
-    #[must_use]
     pub fn of_process() -> Surroundings {
         Surroundings {
             data_home: env::var_os("XDG_DATA_HOME").map(PathBuf::from),
@@ -51,7 +50,6 @@ impl Surroundings {
 
     /// `$XDG_CONFIG_HOME/kolo`, else `~/.config/kolo`, by the same rules: where a user's own key is. None when neither is
     /// set.
-    #[must_use]
     pub fn user_dir(&self) -> Option<PathBuf> {
         self.directory(self.config_home.as_ref(), ".config")
     }

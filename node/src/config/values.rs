@@ -54,9 +54,6 @@ pub trait Setting: Sized {
     const CHOICES: &'static [&'static str] = &[];
 
     /// Reads it.
-    ///
-    /// # Errors
-    /// What is wrong and what was expected.
     fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error>;
 
     /// As it is written in a file; none when it has no value.
@@ -187,9 +184,6 @@ fn read_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Reads an effort.
-///
-/// # Errors
-/// What was expected.
 pub fn parse_effort(text: &str) -> Result<Effort, String> {
     match text {
         "fast" => Ok(Effort::Fast),
@@ -207,7 +201,6 @@ pub struct Program(pub Vec<String>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
     Human,
     /// One JSON object a line.
     Json,
@@ -243,14 +236,11 @@ impl Percent {
             .ok_or_else(|| format!("{text:?}: expected 1% to 100%"))
     }
 
-    /// The number before the sign.
-    #[must_use]
     pub fn number(self) -> u8 {
         self.0
     }
 
     /// This share of `whole`, rounded down.
-    #[must_use]
     pub fn of(self, whole: u64) -> u64 {
         let part = u128::from(whole) * u128::from(self.0) / 100;
         u64::try_from(part).unwrap_or(whole)

@@ -1,14 +1,13 @@
 //! Requests that this node is about to coordinate.
 //!
 //! Invariant: a request is in here once at most, and from before anybody is asked about it until it is on disk and among
-//! the requests that are handle, or will not be.
+//! the requests that it coordinates, or will not be.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Mutex};
 
 use broker::ids::RequestId;
+
+use crate::runtime::lock::locked;
 
 /// See the module's documentation; at most as many as there are calls of the local API.
 #[derive(Debug, Default)]
@@ -17,21 +16,16 @@ pub struct Arrivals(Mutex<BTreeSet<RequestId>>);
 impl Arrivals {
     /// Keeps a second request of the same name out until what is returned is dropped; none when there is one already.
     pub fn announce(&self, id: &RequestId) -> Option<Arrival<'_>> {
-        self.ids().insert(id.clone()).then(|| Arrival { arrivals: self, id: id.clone() })
+        locked(&self.0).insert(id.clone()).then(|| Arrival { arrivals: self, id: id.clone() })
     }
 
-    /// Whether a request of this name is about to be handle.
+    /// Whether a request of this name is about to be coordinated.
     pub fn contains(&self, id: &RequestId) -> bool {
-        self.ids().contains(id)
-    }
-
-    fn ids(&self) -> MutexGuard<'_, BTreeSet<RequestId>> {
-        // The set is valid after every single operation, so a panic elsewhere does not make it worthless.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0).contains(id)
     }
 }
 
-/// That a request is about to be handle.
+/// That a request is about to be coordinated.
 #[derive(Debug)]
 pub struct Arrival<'a> {
     arrivals: &'a Arrivals,
@@ -40,7 +34,7 @@ pub struct Arrival<'a> {
 
 impl Drop for Arrival<'_> {
     fn drop(&mut self) {
-        self.arrivals.ids().remove(&self.id);
+        locked(&self.arrivals.0).remove(&self.id);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -17,7 +17,10 @@ use broker::{
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::entry::{driver::Coordinator, request::Snapshot, requests::Requests};
+use crate::{
+    entry::{driver::Coordinator, request::Snapshot, requests::Requests},
+    runtime::lock::locked,
+};
 
 /// Sites asked at the same time.
 const ASKED_AT_ONCE: usize = 16;
@@ -59,7 +62,6 @@ pub struct SiteBookings {
     parts: usize,
 }
 
-/// See the module's documentation.
 #[derive(Default)]
 pub struct Bookings {
     by_site: Mutex<BTreeMap<SiteId, SiteBookings>>,
@@ -96,14 +98,14 @@ impl Bookings {
         };
         // Sites that were not asked or have not answered by then are the first ones of the next look.
         let _ = tokio::time::timeout(LOOK_TIMEOUT, collect).await;
-        let mut by_site = self.lock();
+        let mut by_site = locked(&self.by_site);
         by_site.retain(|site, _| known.contains(site));
         wanted.into_iter().map(|site| (site.clone(), by_site.get(&site).cloned().unwrap_or_default())).collect()
     }
 
     /// Requests of this node whose reservation has ended by `now`; looked for once a second at most.
     pub fn ended(&self, requests: &Requests, now: Time) -> Arc<Vec<Snapshot>> {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = locked(&self.ended);
         if ended.0 != now {
             *ended = (now, Arc::new(requests.ended(now)));
         }
@@ -113,7 +115,7 @@ impl Bookings {
     /// The sites that may have something new to report, those with the oldest report first.
     fn to_ask(&self, coordinator: &Coordinator, sites: &[SiteId]) -> Vec<SiteId> {
         let now = coordinator.clock.now().monotonic;
-        let by_site = self.lock();
+        let by_site = locked(&self.by_site);
         let is_due = |site: &&SiteId| {
             let Some(known) = by_site.get(site) else { return true };
             let is_silent = coordinator.discovery.is_silent(site, SILENT_FOR);
@@ -127,17 +129,12 @@ impl Bookings {
 
     fn note(&self, coordinator: &Coordinator, site: &SiteId, answer: Option<Answer>) {
         let now = coordinator.clock.now();
-        let mut by_site = self.lock();
+        let mut by_site = locked(&self.by_site);
         let others: usize = by_site.iter().filter(|(id, _)| *id != site).map(|(_, reported)| reported.parts).sum();
         let known = by_site.entry(site.clone()).or_default();
         let Some(answer) = answer else { return };
         let room = PARTS_OF_SITE_MAX.min(PARTS_MAX.saturating_sub(others));
         *known = known.replaced(answer, now.utc, now.monotonic, room);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SiteId, SiteBookings>> {
-        // The map is valid after every single operation, so a panic elsewhere does not make it worthless.
-        self.by_site.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -46,13 +46,10 @@ const PLAN_INLINE_HOSTS_MAX: usize = 64;
 /// What the tasks that coordinate requests share.
 #[derive(Clone)]
 pub struct Coordinator {
-    /// The grid.
     pub discovery: Discovery,
     /// This node's own ledger.
     pub own_site: OwnSite,
-    /// The disk.
     pub store: Store,
-    /// The clocks.
     pub clock: Clock,
     /// Gets the reason when the disk has failed.
     pub failed: mpsc::Sender<String>,

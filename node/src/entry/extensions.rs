@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use broker::{
@@ -16,7 +16,7 @@ use broker::{
 };
 
 use super::request::{ShownStage, Snapshot};
-use crate::site::extension_label::base_in_label;
+use crate::{runtime::lock::locked, site::extension_label::base_in_label};
 
 /// Most parts of a reservation that are looked at, the first ones.
 pub const PARTS_MAX: usize = 1_000;
@@ -41,14 +41,14 @@ impl Extensions {
     /// Takes a request in, if it says that it lengthens another.
     pub(super) fn add(&self, record: &RequestRecord) {
         if let Some(base) = base_named_by(record) {
-            self.lock().entry(base).or_default().insert((record.submitted_ms, record.id.clone()));
+            locked(&self.by_base).entry(base).or_default().insert((record.submitted_ms, record.id.clone()));
         }
     }
 
     /// Takes a request out that is forgotten.
     pub(super) fn remove(&self, record: &RequestRecord) {
         let Some(base) = base_named_by(record) else { return };
-        let mut by_base = self.lock();
+        let mut by_base = locked(&self.by_base);
         if let Some(parts) = by_base.get_mut(&base) {
             parts.remove(&(record.submitted_ms, record.id.clone()));
             if parts.is_empty() {
@@ -59,13 +59,8 @@ impl Extensions {
 
     /// The requests that say they lengthen `base`, the oldest first.
     pub(super) fn behind(&self, base: &RequestId) -> Vec<RequestId> {
-        let by_base = self.lock();
+        let by_base = locked(&self.by_base);
         by_base.get(base).into_iter().flatten().take(PARTS_MAX).map(|(_, id)| id.clone()).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RequestId, BTreeSet<(u64, RequestId)>>> {
-        // The map is valid after every single operation, so a panic elsewhere does not make it worthless.
-        self.by_base.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -177,7 +172,7 @@ mod tests {
         assert_eq!(index.behind(&base), [first.id.clone(), second.id.clone()]);
         index.remove(&first);
         index.remove(&second);
-        assert!(index.behind(&base).is_empty() && index.lock().is_empty());
+        assert!(index.behind(&base).is_empty() && locked(&index.by_base).is_empty());
     }
 
     #[test]

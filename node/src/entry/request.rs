@@ -28,13 +28,11 @@ pub enum SubmitError {
     /// Too many are under way.
     #[error("{MAX_ACTIVE} requests are under way at this node; send it again later, or through another node")]
     Busy,
-    /// The disk failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A request of this name is here already, or is being taken on at this moment.
     #[error("request {id} is known here already; a signed request counts once")]
     Known {
-        /// Its name.
         id: RequestId,
         /// The request that is here.
         existing: Option<Box<Snapshot>>,
@@ -86,7 +84,6 @@ pub enum ShownStage {
     },
     /// It has ended.
     Closed {
-        /// How.
         outcome: Outcome,
         /// Some site has not acknowledged the release yet.
         releasing: bool,
@@ -169,7 +166,6 @@ pub enum Command {
     Check,
     /// Leave it to another node, which shows the user's authorization for that.
     HandOver {
-        /// That node.
         by: SiteId,
         /// The request as its user has signed it for that node.
         authorization: Arc<Authorization>,

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     ops::Bound,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -33,6 +33,7 @@ use crate::{
     runtime::{
         changes::{Change as News, Changes},
         clock::{Clock, unix_ms},
+        lock::locked,
         metrics::Metrics,
     },
     site::task::Coordination,
@@ -66,7 +67,6 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// An empty registry.
     pub fn new(
         site: SiteId,
         settings: NegotiationSettings,
@@ -92,12 +92,10 @@ impl Requests {
         }
     }
 
-    /// Settings of negotiations.
     pub fn settings(&self) -> &NegotiationSettings {
         &self.settings
     }
 
-    /// Requests under way.
     pub fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
@@ -182,7 +180,7 @@ impl Requests {
         let (id, started) = (record.id.clone(), self.clock.now());
         let (handle, task) = driver::start(self.clone(), coordinator, record, is_resumed, seed, started);
         let record = handle.snapshot.borrow().record.clone();
-        self.order().insert((record.submitted_ms, id.clone()));
+        locked(&self.order).insert((record.submitted_ms, id.clone()));
         self.extensions.add(&record);
         self.by_id.insert(id, handle.clone());
         tokio::spawn(task);
@@ -204,7 +202,7 @@ impl Requests {
             .collect();
         history.sort();
         history.truncate(over);
-        let mut order = self.order();
+        let mut order = locked(&self.order);
         for entry in &history {
             order.remove(entry);
             if let Some((_, handle)) = self.by_id.remove(&entry.1) {
@@ -251,7 +249,7 @@ impl Requests {
     pub fn page(&self, after: Option<(u64, RequestId)>, limit: usize) -> (Vec<Snapshot>, bool) {
         let upper = after.map_or(Bound::Unbounded, Bound::Excluded);
         let ids: Vec<RequestId> = {
-            let order = self.order();
+            let order = locked(&self.order);
             order
                 .range((Bound::Unbounded, upper))
                 .rev()
@@ -281,7 +279,7 @@ impl Requests {
         };
         let live: Vec<Arc<RequestHandle>> =
             self.by_id.iter().map(|entry| entry.value().clone()).filter(is_live).collect();
-        // LookUp at only when nothing of the table is held.
+        // Looked at only when nothing of the table is held.
         live.into_iter().filter(|handle| self.base_of(&handle.snapshot.borrow().record).is_none()).collect()
     }
 
@@ -303,11 +301,6 @@ impl Requests {
         let mut all: Vec<Snapshot> = self.by_id.iter().map(|entry| entry.snapshot.borrow().clone()).collect();
         all.sort_by(|a, b| (b.record.submitted_ms, &b.record.id).cmp(&(a.record.submitted_ms, &a.record.id)));
         all
-    }
-
-    fn order(&self) -> MutexGuard<'_, BTreeSet<(u64, RequestId)>> {
-        // The set is valid after every single operation, so a panic elsewhere does not make it worthless.
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -35,10 +35,9 @@ const ANSWER_TIMEOUT: Millis = Millis(2_000);
 #[derive(Debug)]
 pub struct LookUp {
     /// What is reserved, by the sites that have it, and which nodes may coordinate it.
-    pub heard: LookupAnswers,
+    pub answers: LookupAnswers,
     /// What its user has signed last, and with which key.
     pub signed: Option<(PublicKey, RequestStatement)>,
-    /// Sites asked.
     pub asked: usize,
     /// Sites that did not answer, this node's own included.
     pub silent: usize,
@@ -88,7 +87,7 @@ pub async fn look_up(coordinator: &Coordinator, id: &RequestId, user: Option<Pub
         Some((user, OfUser { signed, parts, .. })) => (Some((user, signed)), parts),
         None => (None, Vec::new()),
     };
-    LookUp { heard: LookupAnswers { parts, coordinating, silent }, signed, asked, silent: silent_sites }
+    LookUp { answers: LookupAnswers { parts, coordinating, silent }, signed, asked, silent: silent_sites }
 }
 
 /// Adds what a site reports, as far as it fits the request, to the user who has signed it.
@@ -138,9 +137,6 @@ pub enum TakeOverFailure {
 impl Requests {
     /// Goes on with a reservation that another entry point has made, as far as sites report it: `authorization` is the same
     /// request, signed by its user for this node and checked. It is on disk when this returns.
-    ///
-    /// # Errors
-    /// [`TakeOverFailure`].
     pub async fn take_over(
         self: &Arc<Self>,
         coordinator: &Coordinator,
@@ -163,7 +159,7 @@ impl Requests {
         let mut record = RequestRecord::arrived(id, permit.name.clone(), request, authorization, unix_ms(), starts);
         // A node that has coordinated the request before must not give its attempts the same numbers again.
         record.last_attempt = known.unwrap_or(0);
-        let record = record.take_over(&looked.heard)?;
+        let record = record.take_over(&looked.answers)?;
         Ok(self.take_on(coordinator, record, true).await?)
     }
 }

@@ -5,7 +5,7 @@
 //! submissions, since all of them ask one gate.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -20,7 +20,7 @@ use broker::{
 use tracing::{info, warn};
 
 use crate::{
-    runtime::clock::Clock,
+    runtime::{clock::Clock, lock::locked},
     storage::data_dir::DataDir,
     trust::{self, GridFile, RevocationFile, Signer, TrustFileError, Wallet},
 };
@@ -57,13 +57,9 @@ pub enum MembershipError {
         "this site has no credential of grid {grid}: ask for an invitation (kolo grid invite --role site) and use it with \
          kolo join TOKEN"
     )]
-    NoCredential {
-        /// The grid.
-        grid: String,
-    },
+    NoCredential { grid: String },
 }
 
-/// See the module's documentation.
 pub struct Membership {
     site: SiteId,
     grid: GridFile,
@@ -79,11 +75,6 @@ pub struct Membership {
     operator: Mutex<Option<Arc<Signer>>>,
     /// That others do not believe this node was said.
     is_warned: AtomicBool,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these locks is valid after every single call, so a panic elsewhere does not spoil it.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Membership {
@@ -153,7 +144,6 @@ impl Membership {
         }
     }
 
-    /// The grid.
     pub fn grid(&self) -> &GridFile {
         &self.grid
     }
@@ -174,9 +164,6 @@ impl Membership {
     }
 
     /// Takes a revocation; false when it was known. When it returns it is on disk and in force.
-    ///
-    /// # Errors
-    /// [`RevokeError`].
     pub fn revoke(&self, revocation: &SignedRevocation) -> Result<bool, RevokeError> {
         let is_new = self.put_in_force(revocation)?;
         if is_new {
@@ -241,9 +228,6 @@ impl Membership {
     }
 
     /// Checks a user's signed request as every site will, and adds this entry point's own credential.
-    ///
-    /// # Errors
-    /// The rule that it breaks.
     pub fn admit(&self, mut authorization: Authorization) -> Result<(Authorization, Permit), Denial> {
         let now = self.clock.now().utc;
         let permit =

@@ -14,22 +14,17 @@ pub const CLIENTS_MAX: usize = 32;
 /// Changes that one who listens may be behind.
 const BEHIND_MAX: usize = 256;
 
-/// What has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Change {
     /// A request of this node.
     Request {
-        /// Which.
         id: RequestId,
         /// As in the request's view.
         revision: u64,
     },
     /// What is known of a site: its schedule, or how far that can be believed; or the site came or went.
-    Site {
-        /// Which.
-        site: SiteId,
-    },
+    Site { site: SiteId },
 }
 
 impl Change {

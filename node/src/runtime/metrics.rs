@@ -20,7 +20,7 @@ use prometheus_client::{
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::Registry,
+    registry::{Metric, Registry},
 };
 
 type Label = [(&'static str, &'static str); 1];
@@ -68,12 +68,11 @@ pub struct DoorFigures {
     pub failed: Counter,
 }
 
-/// See the module's documentation.
 pub struct Metrics {
     registry: Registry,
     requests: Family<Label, Counter>,
     request_seconds: Histogram,
-    tries: Counter,
+    attempts: Counter,
     conflicts: Counter,
     phase_seconds: Histograms,
     answers: Family<Label, Counter>,
@@ -89,66 +88,52 @@ pub struct Metrics {
     connections_refused: Family<TwoLabels, Counter>,
 }
 
+fn added<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
 impl Metrics {
     /// All figures at zero, with those of the disk; `activation_events` are the events of the owner's hook.
     pub fn new(writes: &WriteFigures, activation_events: &[&'static str]) -> Metrics {
         let mut registry = Registry::with_prefix("kolo");
-        let requests = Family::default();
-        registry.register("requests", "Requests decided at this entry point, by outcome", requests.clone());
-        let request_seconds = seconds();
-        registry.register("request_seconds", "From a request's arrival until it was decided", request_seconds.clone());
-        let tries = Counter::default();
-        registry.register("tries", "Tries of decided requests", tries.clone());
-        let conflicts = Counter::default();
-        registry.register("conflicts", "Tries that failed because others were faster", conflicts.clone());
+        let all = &mut registry;
         let phase_seconds: Histograms = Family::new_with_constructor(seconds);
-        registry.register("phase_seconds", "Time in each phase of planning, a round", phase_seconds.clone());
-        let answers = Family::default();
-        registry.register("ledger_answers", "What this site's ledger has answered", answers.clone());
-        let refusals = Family::default();
-        registry.register("refusals", "Refusals of this site's ledger, by rule", refusals.clone());
-        let discovery = Family::default();
-        registry.register("discovery_events", "What happened between this node and its peers", discovery.clone());
-        let activation_runs = Family::default();
-        let help = "Runs of the owner's hook, and events given up after the last one";
-        registry.register("activation_runs", help, activation_runs.clone());
-        let feed_runs = Family::default();
-        registry.register("feed_runs", "Runs of the owner's feed of own work, by outcome", feed_runs.clone());
-        let feed_entries = Family::default();
-        let help = "Own work of the last run of the feed, by what became of it";
-        registry.register("feed_entries", help, feed_entries.clone());
-        let active = Gauge::default();
-        registry.register("requests_active", "Requests under way", active.clone());
-        let holds = Gauge::default();
-        registry.register("holds", "Holds in this site's ledger", holds.clone());
-        let reservations = Gauge::default();
-        registry.register("reservations", "Reservations in this site's ledger", reservations.clone());
-        let connections = Family::default();
-        registry.register("api_connections", "Connections to the API, by door", connections.clone());
-        let connections_refused = Family::default();
-        let help = "Connections to the API that were closed at once";
-        registry.register("api_connections_refused", help, connections_refused.clone());
-        registry.register("write_seconds", "Time until a group of changes is on disk", writes.seconds.clone());
-        registry.register("write_bytes", "Bytes of changes written", writes.bytes.clone());
-        registry.register("write_commits", "Commits written, several of which make a group", writes.commits.clone());
+        all.register("write_seconds", "Time until a group of changes is on disk", writes.seconds.clone());
+        all.register("write_bytes", "Bytes of changes written", writes.bytes.clone());
+        all.register("write_commits", "Commits written, several of which make a group", writes.commits.clone());
         let metrics = Metrics {
+            requests: added(all, "requests", "Requests decided at this entry point, by outcome", Family::default()),
+            request_seconds: added(all, "request_seconds", "From a request's arrival until it was decided", seconds()),
+            attempts: added(all, "tries", "Attempts of decided requests", Counter::default()),
+            conflicts: added(all, "conflicts", "Attempts that failed because others were faster", Counter::default()),
+            phase_seconds: added(all, "phase_seconds", "Time in each phase of planning, a round", phase_seconds),
+            answers: added(all, "ledger_answers", "What this site's ledger has answered", Family::default()),
+            refusals: added(all, "refusals", "Refusals of this site's ledger, by rule", Family::default()),
+            discovery: added(
+                all,
+                "discovery_events",
+                "What happened between this node and its peers",
+                Family::default(),
+            ),
+            activation_runs: {
+                let help = "Runs of the owner's hook, and events given up after the last one";
+                added(all, "activation_runs", help, Family::default())
+            },
+            feed_runs: added(all, "feed_runs", "Runs of the owner's feed of own work, by outcome", Family::default()),
+            feed_entries: {
+                let help = "Own work of the last run of the feed, by what became of it";
+                added(all, "feed_entries", help, Family::default())
+            },
+            active: added(all, "requests_active", "Requests under way", Gauge::default()),
+            holds: added(all, "holds", "Holds in this site's ledger", Gauge::default()),
+            reservations: added(all, "reservations", "Reservations in this site's ledger", Gauge::default()),
+            connections: added(all, "api_connections", "Connections to the API, by door", Family::default()),
+            connections_refused: {
+                let help = "Connections to the API that were closed at once";
+                added(all, "api_connections_refused", help, Family::default())
+            },
             registry,
-            requests,
-            request_seconds,
-            tries,
-            conflicts,
-            phase_seconds,
-            answers,
-            refusals,
-            discovery,
-            activation_runs,
-            feed_runs,
-            feed_entries,
-            active,
-            holds,
-            reservations,
-            connections,
-            connections_refused,
         };
         metrics.begin(activation_events);
         metrics
@@ -197,7 +182,7 @@ impl Metrics {
     pub fn decided(&self, outcome: &'static str, elapsed_ms: u64, history: &History) {
         self.requests.get_or_create(&[("outcome", outcome)]).inc();
         self.request_seconds.observe(elapsed_ms as f64 / 1e3);
-        self.tries.inc_by(history.attempts.len() as u64);
+        self.attempts.inc_by(history.attempts.len() as u64);
         self.conflicts.inc_by(u64::from(history.conflicts));
     }
 
@@ -277,11 +262,8 @@ fn whole(count: usize) -> i64 {
 
 /// What is true at the moment of this node alone.
 pub struct Present {
-    /// Requests under way.
     pub active: usize,
-    /// In the ledger.
     pub holds: usize,
-    /// In the ledger.
     pub reservations: usize,
     /// Counters of discovery.
     pub discovery: BTreeMap<&'static str, u64>,
@@ -294,7 +276,6 @@ pub struct OfGrid {
     pub sites: BTreeMap<&'static str, usize>,
     /// Hosts known.
     pub hosts: usize,
-    /// Peers connected.
     pub peers: usize,
     /// Ages of the schedules of other sites in seconds.
     pub ages: Vec<u64>,

@@ -4,6 +4,7 @@
 
 pub mod changes;
 pub mod clock;
+pub mod lock;
 pub mod metrics;
 pub mod open_files;
 pub mod process_group;

@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -23,7 +23,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{debug, info};
 
 use crate::{
-    runtime::{clock::Clock, metrics::Metrics},
+    runtime::{clock::Clock, lock::locked, metrics::Metrics},
     storage::{Change, Store, StoreError},
     text::time::format_time,
 };
@@ -133,8 +133,7 @@ impl SharedLedger {
 
     /// Reads the ledger. Do not hold the guard across a wait.
     pub fn lock(&self) -> MutexGuard<'_, Ledger> {
-        // A panic elsewhere cannot leave the ledger half changed: no call into it unwinds in the middle of a change.
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.ledger)
     }
 }
 
@@ -189,7 +188,6 @@ impl OwnSite {
     }
 }
 
-/// The task's parts.
 pub struct SiteTask {
     ledger: SharedLedger,
     clock: Clock,

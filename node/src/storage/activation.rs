@@ -52,7 +52,6 @@ impl ActivationEvent {
 /// What of an activation may change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
-    /// When.
     pub window: Window,
     /// What, on which hosts of this site.
     pub grants: Vec<Grant>,
@@ -60,7 +59,6 @@ pub struct Terms {
 
 impl Terms {
     /// Those of a booking.
-    #[must_use]
     pub fn of(booking: &Booking) -> Terms {
         Terms { window: booking.window, grants: booking.grants.clone() }
     }
@@ -83,9 +81,7 @@ pub enum Stage {
 /// An event that was begun and is not over: its run goes on, was cut off by the end of the node, or is tried again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun {
-    /// Which.
     pub event: ActivationEvent,
-    /// Runs so far.
     pub runs: u32,
     /// Those of them that have failed.
     pub failures: u32,
@@ -94,11 +90,9 @@ pub struct Begun {
 /// An event all of whose runs have failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenUp {
-    /// Which.
     pub event: ActivationEvent,
     /// When the last run failed.
     pub at: Time,
-    /// How.
     pub why: String,
 }
 
@@ -109,7 +103,6 @@ pub struct ActivationRecord {
     pub attempt: AttemptId,
     /// Who booked, for people.
     pub user: String,
-    /// Who booked.
     pub user_key: Option<PublicKey>,
     /// What the user calls the request.
     pub label: Option<RequestId>,

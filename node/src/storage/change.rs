@@ -62,7 +62,6 @@ pub enum Change {
 /// What the disk remembers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Remembered {
-    /// The ledger.
     pub reservations: Vec<BookingRecord>,
     /// Requests that this node coordinates.
     pub requests: Vec<RequestRecord>,

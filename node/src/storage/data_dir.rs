@@ -12,12 +12,11 @@ use std::{
 
 use data_encoding::BASE32_NOPAD;
 use discovery::Identity;
-use rand::{TryRng, rngs::SysRng};
 
 use crate::{
     config::{API_ADDRESS_FILE, API_TOKEN_FILE},
     storage::start::was_begun,
-    trust::{GridFile, Secret, TrustFileError},
+    trust::{GridFile, Secret, TrustFileError, random_bytes},
 };
 
 /// The name of the ledger's directory.
@@ -31,7 +30,6 @@ pub enum DataDirError {
     /// The directory, or a file in it.
     #[error("{path}: {detail}")]
     Path {
-        /// Which.
         path: String,
         /// What is wrong with it.
         detail: String,
@@ -41,19 +39,12 @@ pub enum DataDirError {
         "{path} is missing, but a ledger is beside it: a new key would make another site, which keeps none of what this one has \
          promised and reserved; put the key back from its backup, or begin anew with another --data-dir"
     )]
-    KeyLost {
-        /// Where it was.
-        path: String,
-    },
-    /// The node's key.
+    KeyLost { path: String },
     #[error(transparent)]
     Identity(#[from] discovery::identity::IdentityError),
     /// The file that names the grid.
     #[error(transparent)]
     Trust(#[from] TrustFileError),
-    /// The system gave no random numbers.
-    #[error("the system gives no random numbers: {0}")]
-    Random(String),
 }
 
 /// A data directory that is there.
@@ -71,7 +62,6 @@ impl DataDir {
         Ok(DataDir(path.to_owned()))
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -93,15 +83,17 @@ impl DataDir {
 
     /// The token of the local API, made at the first start.
     pub fn token(&self) -> Result<Secret, DataDirError> {
-        let path = self.0.join(API_TOKEN_FILE);
-        Secret::load_or_create(&path).map_err(at(&path))
+        Ok(Secret::load_or_create(&self.0.join(API_TOKEN_FILE))?)
     }
 
     /// The grid: the configured or kept one, else a new open one. It is kept for the next start.
     pub fn grid(&self, configured: Option<GridFile>) -> Result<GridFile, DataDirError> {
         let grid = match configured {
             Some(grid) => grid,
-            None => GridFile::new(new_grid_id()?, None, Vec::new()),
+            None => {
+                let unique = BASE32_NOPAD.encode(&random_bytes::<5>()?).to_ascii_lowercase();
+                GridFile::new(format!("grid-{unique}"), None, Vec::new())
+            }
         };
         if !GridFile::path(&self.0).exists() {
             grid.create(&self.0)?;
@@ -125,12 +117,6 @@ impl DataDir {
         };
         write().map_err(at(path))
     }
-}
-
-fn new_grid_id() -> Result<String, DataDirError> {
-    let mut bytes = [0; 5];
-    SysRng.try_fill_bytes(&mut bytes).map_err(|error| DataDirError::Random(error.to_string()))?;
-    Ok(format!("grid-{}", BASE32_NOPAD.encode(&bytes).to_ascii_lowercase()))
 }
 
 #[cfg(test)]

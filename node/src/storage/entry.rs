@@ -28,32 +28,20 @@ const END: u8 = 4;
 
 /// A kind of things that are remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Table {
-    /// The ledger's reservations.
-    Reservations,
+    /// This site's bookings.
+    Reservations = 1,
     /// The requests that this node coordinates.
-    Requests,
-    /// The rest.
-    Facts,
+    Requests = 2,
+    /// Single values: the start's number, the site, addresses of peers.
+    Facts = 3,
     /// What the owner's hook knows of bookings.
-    Activations,
+    Activations = 4,
 }
 
 impl Table {
-    fn code(self) -> u8 {
-        match self {
-            Table::Reservations => 1,
-            Table::Requests => 2,
-            Table::Facts => 3,
-            Table::Activations => 4,
-        }
-    }
-
-    fn from_code(code: u8) -> Option<Table> {
-        [Table::Reservations, Table::Requests, Table::Facts, Table::Activations]
-            .into_iter()
-            .find(|table| table.code() == code)
-    }
+    const ALL: [Table; 4] = [Table::Reservations, Table::Requests, Table::Facts, Table::Activations];
 
     /// Its name in messages.
     pub fn name(self) -> &'static str {
@@ -94,18 +82,15 @@ fn push_bytes(bytes: &[u8], group: &mut Vec<u8>) -> Result<(), StoreError> {
 }
 
 /// Appends an entry to a group's bytes.
-///
-/// # Errors
-/// [`StoreError::TooLarge`].
 pub fn push_entry(entry: &Entry, group: &mut Vec<u8>) -> Result<(), StoreError> {
     match entry {
         Entry::Put((table, key), value) => {
-            group.extend_from_slice(&[PUT, table.code()]);
+            group.extend_from_slice(&[PUT, *table as u8]);
             push_bytes(key, group)?;
             push_bytes(value, group)
         }
         Entry::Remove((table, key)) => {
-            group.extend_from_slice(&[REMOVE, table.code()]);
+            group.extend_from_slice(&[REMOVE, *table as u8]);
             push_bytes(key, group)
         }
         Entry::Close => {
@@ -137,7 +122,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn key(&mut self) -> Option<Key> {
-        let table = Table::from_code(self.take::<1>()?[0])?;
+        let table = self.take::<1>().and_then(|[code]| Table::ALL.into_iter().find(|table| *table as u8 == code))?;
         Some((table, self.bytes()?.to_vec()))
     }
 
@@ -153,7 +138,6 @@ impl<'a> Cursor<'a> {
 }
 
 /// The entries of a group; none when its bytes are not those of any group.
-#[must_use]
 pub fn entries(group: &[u8]) -> Option<Vec<Entry>> {
     let mut cursor = Cursor(group);
     let mut entries = Vec::new();
@@ -194,18 +178,12 @@ const INCARNATION: &str = "incarnation";
 const SITE: &str = "site";
 
 /// The entry that remembers a reservation.
-///
-/// # Errors
-/// [`StoreError`] when it cannot be encoded.
 pub fn put_reservation(reservation: &BookingRecord) -> Result<Entry, StoreError> {
     let key = attempt_key(Table::Reservations, &reservation.attempt);
     Ok(Entry::Put(key, json(Table::Reservations, reservation)?))
 }
 
 /// The entry that a change comes down to.
-///
-/// # Errors
-/// [`StoreError`] when it cannot be encoded.
 pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
     Ok(match change {
         Change::Ledger(Record::Put(reservation)) => put_reservation(reservation)?,
@@ -221,34 +199,22 @@ pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
 }
 
 /// The number of the last start; 0 before the first.
-///
-/// # Errors
-/// [`StoreError::Undecodable`].
 pub fn incarnation(state: &State) -> Result<u64, StoreError> {
     state.get(&fact_key(INCARNATION)).map_or(Ok(0), |bytes| from_json(Table::Facts, bytes))
 }
 
 /// Remembers the number of this start.
-///
-/// # Errors
-/// [`StoreError`] when it cannot be encoded.
 pub fn set_incarnation(state: &mut State, incarnation: u64) -> Result<(), StoreError> {
     state.insert(fact_key(INCARNATION), json(Table::Facts, &incarnation)?);
     Ok(())
 }
 
 /// Whose ledger it is; none in one of a version that did not write it down.
-///
-/// # Errors
-/// [`StoreError::Undecodable`].
 pub fn site(state: &State) -> Result<Option<SiteId>, StoreError> {
     state.get(&fact_key(SITE)).map(|bytes| from_json(Table::Facts, bytes)).transpose()
 }
 
 /// Remembers whose ledger it is.
-///
-/// # Errors
-/// [`StoreError`] when it cannot be encoded.
 pub fn set_site(state: &mut State, site: &SiteId) -> Result<(), StoreError> {
     state.insert(fact_key(SITE), json(Table::Facts, site)?);
     Ok(())
@@ -297,7 +263,6 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
 ///
 /// What does not decode is kept, so that the next start complains about it. Reservations are never dropped by age: the
 /// ledger removes its own when they end.
-#[must_use]
 pub fn is_old_history(key: &Key, value: &[u8], before_ms: u64) -> bool {
     if key.0 != Table::Requests {
         return false;

@@ -17,18 +17,12 @@ pub enum StoreError {
         "{file}: the ledger has layout {found}, this program reads layout {}; use the program that wrote it",
         sector::LAYOUT
     )]
-    Layout {
-        /// The file.
-        file: String,
-        /// Its layout.
-        found: u32,
-    },
+    Layout { file: String, found: u32 },
     /// A file is not what was written.
     #[error("the ledger is damaged: {file}: {detail}; nothing was changed, and `kolo doctor` says what can be done")]
     Damaged {
         /// The file or directory.
         file: String,
-        /// What is wrong.
         detail: String,
     },
     /// The ledger is that of another site.
@@ -37,7 +31,6 @@ pub enum StoreError {
          its backup, or begin anew with another --data-dir"
     )]
     OtherSite {
-        /// The directory.
         file: String,
         /// Whose ledger it is.
         found: SiteId,
@@ -48,26 +41,12 @@ pub enum StoreError {
     #[error(
         "the ledger holds a value among the {table} that this program does not know, as a later version may write: {detail}"
     )]
-    Undecodable {
-        /// The table.
-        table: &'static str,
-        /// The decoder's words.
-        detail: String,
-    },
+    Undecodable { table: &'static str, detail: String },
     /// A value or group is larger than any may be.
     #[error("{bytes} bytes are too many to be written at once")]
-    TooLarge {
-        /// Its bytes.
-        bytes: usize,
-    },
-    /// The disk failed.
+    TooLarge { bytes: usize },
     #[error("{file}: the ledger cannot be read or written: {detail}")]
-    Disk {
-        /// The file.
-        file: String,
-        /// The system's words.
-        detail: String,
-    },
+    Disk { file: String, detail: String },
     /// A write failed before, and nothing is written since.
     #[error("the writer of the ledger has stopped")]
     Stopped,

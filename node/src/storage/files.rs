@@ -61,9 +61,6 @@ pub fn unfinished(path: &Path) -> PathBuf {
 }
 
 /// Gives the unfinished `file` its name; content and name are on disk when this returns.
-///
-/// # Errors
-/// [`StoreError::Disk`].
 pub fn put_in_place(file: &File, path: &Path) -> Result<(), StoreError> {
     let place = || {
         file.sync_all()?;
@@ -79,9 +76,6 @@ pub fn parent_of(path: &Path) -> &Path {
 }
 
 /// Makes the names in `dir` durable.
-///
-/// # Errors
-/// What the system says.
 pub fn sync_directory(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
@@ -89,17 +83,12 @@ pub fn sync_directory(dir: &Path) -> io::Result<()> {
 /// Generations of the files of each kind, ascending.
 #[derive(Debug, Default)]
 pub struct Generations {
-    /// Of snapshots.
     pub snapshots: Vec<u64>,
-    /// Of journals.
     pub journals: Vec<u64>,
 }
 
 impl Generations {
     /// Looks into the directory.
-    ///
-    /// # Errors
-    /// [`StoreError::Disk`].
     pub fn of(dir: &Path) -> Result<Generations, StoreError> {
         let mut found = Generations::default();
         for entry in fs::read_dir(dir).map_err(StoreError::disk(dir))? {
@@ -119,9 +108,6 @@ impl Generations {
 }
 
 /// Opens a file of groups that says it belongs where `is_home` wants it.
-///
-/// # Errors
-/// [`StoreError`].
 pub fn open_groups(path: &Path, is_home: impl Fn(Home) -> bool) -> Result<GroupReader<BufReader<File>>, StoreError> {
     let file = File::open(path).map_err(StoreError::disk(path))?;
     let groups = GroupReader::open(BufReader::with_capacity(64 << 10, file)).map_err(StoreError::read(path))?;
@@ -210,9 +196,6 @@ pub fn load(dir: &Path) -> Result<Option<Loaded>, StoreError> {
 }
 
 /// Makes an empty journal of `sectors` sectors; it is on disk when this returns.
-///
-/// # Errors
-/// [`StoreError::Disk`].
 pub fn create_journal(dir: &Path, home: Home, sectors: u64) -> Result<File, StoreError> {
     let path = journal_path(dir, home.generation);
     let fill = || {
@@ -235,9 +218,6 @@ pub fn create_journal(dir: &Path, home: Home, sectors: u64) -> Result<File, Stor
 }
 
 /// Writes the snapshot of a whole state.
-///
-/// # Errors
-/// [`StoreError`].
 pub fn write_snapshot(dir: &Path, home: Home, state: &State) -> Result<(), StoreError> {
     let mut writer = SnapshotWriter::create(&snapshot_path(dir, home.generation), home)?;
     for (key, value) in state {
@@ -290,9 +270,6 @@ pub fn compact(
 }
 
 /// Removes what a crash has left of files that never got their names.
-///
-/// # Errors
-/// [`StoreError::Disk`].
 pub fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::disk(dir))? {
         let path = entry.map_err(StoreError::disk(dir))?.path();
@@ -304,9 +281,6 @@ pub fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// Removes files of earlier generations.
-///
-/// # Errors
-/// [`StoreError::Disk`].
 pub fn remove_before(dir: &Path, generation: u64) -> Result<(), StoreError> {
     let found = Generations::of(dir)?;
     let snapshots = found.snapshots.iter().map(|found| (*found, snapshot_path(dir, *found)));

@@ -24,9 +24,7 @@ pub enum Inspection {
 /// What a good ledger holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Reservations.
     pub reservations: usize,
-    /// Requests.
     pub requests: usize,
     /// Whose it is, if that was written down.
     pub site: Option<SiteId>,
@@ -37,7 +35,6 @@ pub struct Summary {
 }
 
 /// Looks at the ledger in `dir`.
-#[must_use]
 pub fn inspect(dir: &Path) -> Inspection {
     look(dir).unwrap_or_else(|error| match error {
         StoreError::InUse(_) => Inspection::InUse,

@@ -14,15 +14,9 @@ use super::sector::{self, Home, SECTOR_BYTES};
 /// What a journal is written to.
 pub trait Medium: Send {
     /// Writes all of `bytes` at `offset`.
-    ///
-    /// # Errors
-    /// What the system says.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Returns when all that was written is on disk.
-    ///
-    /// # Errors
-    /// What the system says.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -36,7 +30,6 @@ impl Medium for File {
     }
 }
 
-/// See the module's documentation.
 pub struct Journal {
     medium: Box<dyn Medium>,
     home: Home,

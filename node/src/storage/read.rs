@@ -21,7 +21,6 @@ pub const GROUP_BYTES_MAX: usize = 64 << 20;
 /// Why a file does not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The disk failed.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// Written by another version.
@@ -29,12 +28,7 @@ pub enum ReadError {
     Layout(u32),
     /// It is not what was written.
     #[error("sector {sector}: {detail}")]
-    Damaged {
-        /// Where.
-        sector: u64,
-        /// What is wrong.
-        detail: &'static str,
-    },
+    Damaged { sector: u64, detail: &'static str },
 }
 
 /// How a file ended.
@@ -46,8 +40,8 @@ pub struct Tail {
     pub is_torn: bool,
 }
 
-/// See the module's documentation.
 #[derive(Debug)]
+/// A file of groups that is read one group after the other.
 pub struct GroupReader<R> {
     source: R,
     header: Header,
@@ -87,9 +81,6 @@ impl<R: Read> GroupReader<R> {
     }
 
     /// The content of the next group; none behind the last one.
-    ///
-    /// # Errors
-    /// [`ReadError`].
     pub fn next_group(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
         if self.tail.is_some() {
             return Ok(None);
@@ -174,7 +165,6 @@ impl<R: Read> GroupReader<R> {
 
 /// Every group of a file that is whole, whatever the rest of the file looks like, and the number of sectors that were
 /// written and are in none of them.
-#[must_use]
 pub fn whole_groups(home: Home, bytes: &[u8]) -> (Vec<Vec<u8>>, u64) {
     let (mut groups, mut lost) = (Vec::new(), 0);
     // Of the group that is being put together: its number, the next index, its content.

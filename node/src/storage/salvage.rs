@@ -25,9 +25,7 @@ use super::{
 /// What could be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvage {
-    /// Reservations kept.
     pub reservations: usize,
-    /// Requests kept.
     pub requests: usize,
     /// Sectors whose content is lost.
     pub sectors_lost: u64,

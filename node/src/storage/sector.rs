@@ -53,7 +53,7 @@ pub enum Role {
 /// Where a sector belongs, beside its position: part of its checksum, so that one that went astray is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Home {
-    /// The ledger.
+    /// Number of the ledger, made at its first start.
     pub ledger: u64,
     /// The generation of the file.
     pub generation: u64,
@@ -121,7 +121,6 @@ fn finish(home: Option<Home>, position: u64, mark: u8, sector: &mut Sector) {
 }
 
 /// The sectors a group of this many bytes needs.
-#[must_use]
 pub fn sectors_of(content_bytes: usize) -> u64 {
     // At least one, so that an empty group has a place too.
     content_bytes.div_ceil(CONTENT_BYTES).max(1) as u64
@@ -145,7 +144,6 @@ pub fn push_group(home: Home, position: u64, group: u64, content: &[u8], sectors
 }
 
 /// A seal for `position`: the groups before `group` are on disk.
-#[must_use]
 pub fn seal(home: Home, position: u64, group: u64) -> Sector {
     let mut sector = [0; SECTOR_BYTES];
     sector[4..12].copy_from_slice(&group.to_le_bytes());
@@ -154,7 +152,6 @@ pub fn seal(home: Home, position: u64, group: u64) -> Sector {
 }
 
 /// What `sector`, found at `position`, is.
-#[must_use]
 pub fn classify(home: Home, position: u64, sector: &Sector) -> Kind {
     let is_intact = || number(sector, CHECKSUM_AT) == checksum(Some(home), position, sector).to_le_bytes();
     match sector[MARK_AT] {
@@ -176,13 +173,11 @@ fn content_len(sector: &Sector) -> usize {
 }
 
 /// The content of a sector of a group.
-#[must_use]
 pub fn content(sector: &Sector) -> &[u8] {
     &sector[CONTENT_AT..CONTENT_AT + content_len(sector).min(CONTENT_BYTES)]
 }
 
 /// The first sector of a file. Its place and checksum are the same in every layout.
-#[must_use]
 pub fn header(header: Header) -> Sector {
     let mut sector = [0; SECTOR_BYTES];
     let mut content = Vec::with_capacity(64);
@@ -207,9 +202,6 @@ pub enum HeaderError {
 }
 
 /// Reads the first sector of a file.
-///
-/// # Errors
-/// [`HeaderError`].
 pub fn read_header(sector: &Sector) -> Result<Header, HeaderError> {
     let sum = checksum(None, 0, sector).to_le_bytes();
     if sector[CONTENT_AT..CONTENT_AT + MAGIC.len()] != MAGIC[..] || number(sector, CHECKSUM_AT) != sum {

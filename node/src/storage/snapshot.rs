@@ -33,9 +33,6 @@ pub struct SnapshotWriter {
 
 impl SnapshotWriter {
     /// Begins the snapshot that will be found at `path`.
-    ///
-    /// # Errors
-    /// [`StoreError::Disk`].
     pub fn create(path: &Path, home: Home) -> Result<SnapshotWriter, StoreError> {
         let file = File::create(files::unfinished(path)).map_err(StoreError::disk(path))?;
         let mut file = BufWriter::with_capacity(64 << 10, file);
@@ -54,9 +51,6 @@ impl SnapshotWriter {
     }
 
     /// Adds a value; keys come in ascending order.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn put(&mut self, key: Key, value: Vec<u8>) -> Result<(), StoreError> {
         self.values += 1;
         self.push(&Entry::Put(key, value))
@@ -73,9 +67,6 @@ impl SnapshotWriter {
     }
 
     /// Puts the snapshot in its place; it is on disk when this returns.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.push(&Entry::End(self.values))?;
         let file = self.file.into_inner().map_err(|error| StoreError::disk(&self.path)(error.into_error()))?;
@@ -95,9 +86,6 @@ pub struct SnapshotReader {
 
 impl SnapshotReader {
     /// Opens the snapshot of the file `path`, which belongs at `home`; any ledger when that is none.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn open(path: &Path, is_home: impl Fn(Home) -> bool) -> Result<SnapshotReader, StoreError> {
         let groups = files::open_groups(path, is_home)?;
         let path = path.to_owned();

@@ -27,9 +27,6 @@ use super::{
 };
 
 /// Writes a snapshot of `state` and the empty journal that goes on from it; both are on disk when this returns.
-///
-/// # Errors
-/// [`StoreError`].
 pub fn write_generation(
     dir: &Path,
     ledger: u64,
@@ -46,16 +43,12 @@ pub fn write_generation(
 
 const LOCK_FILE: &str = "lock";
 /// Whether a ledger is or was in `dir`, be it a damaged one.
-#[must_use]
 pub fn was_begun(dir: &Path) -> bool {
     // A directory that cannot be looked at may be there.
     dir.try_exists().unwrap_or(true)
 }
 
 /// Opens the ledger for writing.
-///
-/// # Errors
-/// As for [`super::Store::open`].
 pub fn start(dir: &Path, unix_ms: u64, settings: StoreSettings) -> Result<(Writer, Remembered), StoreError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(StoreError::disk(dir))?;
     let lock = lock(dir)?;
@@ -92,9 +85,6 @@ fn check_site(dir: &Path, state: &State, present: &SiteId) -> Result<(), StoreEr
 }
 
 /// Keeps other processes away as long as the file is open.
-///
-/// # Errors
-/// [`StoreError::InUse`].
 pub fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(LOCK_FILE);
     let file = File::options().create(true).truncate(false).write(true).open(&path);
@@ -104,9 +94,6 @@ pub fn lock(dir: &Path) -> Result<File, StoreError> {
 }
 
 /// The lock for a process that only looks, and leaves no file of its own; none when no node ever ran here.
-///
-/// # Errors
-/// [`StoreError::InUse`].
 pub fn lock_to_look(dir: &Path) -> Result<Option<File>, StoreError> {
     let path = dir.join(LOCK_FILE);
     match File::open(&path) {

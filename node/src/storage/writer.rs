@@ -20,19 +20,14 @@ use crate::runtime::clock::unix_ms;
 
 /// An empty journal on disk.
 pub struct Prepared {
-    /// The file.
     pub file: File,
     /// Where it belongs.
     pub home: Home,
-    /// Its sectors.
     pub sectors: u64,
 }
 
 impl Prepared {
     /// Makes an empty journal of about this many bytes.
-    ///
-    /// # Errors
-    /// [`StoreError::Disk`].
     pub fn create(dir: &std::path::Path, home: Home, bytes: u64) -> Result<Prepared, StoreError> {
         let sectors = bytes.div_ceil(SECTOR_BYTES as u64).max(4);
         Ok(Prepared { file: files::create_journal(dir, home, sectors)?, home, sectors })
@@ -44,9 +39,6 @@ impl Prepared {
 }
 
 /// Appends the entries of `changes` to a group's bytes.
-///
-/// # Errors
-/// [`StoreError`] when they cannot be encoded.
 pub fn push_changes(changes: &[Change], content: &mut Vec<u8>) -> Result<(), StoreError> {
     for change in changes {
         entry::push_entry(&entry::of_change(change)?, content)?;
@@ -57,7 +49,6 @@ pub fn push_changes(changes: &[Change], content: &mut Vec<u8>) -> Result<(), Sto
     Ok(())
 }
 
-/// See the module's documentation.
 pub struct Writer {
     dir: PathBuf,
     home: Home,

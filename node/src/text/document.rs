@@ -48,18 +48,11 @@ impl Syntax {
 pub enum DocumentError {
     /// It cannot be read.
     #[error("{}: {source}", .file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
     /// Its text is not what was expected.
     #[error("{}{}: {message}", .file.display(), Place { line: *.line, key })]
     Content {
-        /// The file.
         file: PathBuf,
-        /// The line, counted from 1, if known.
         line: Option<usize>,
         /// The key, dotted; empty when the whole document is meant.
         key: String,
@@ -152,9 +145,6 @@ pub enum Written {
 impl Written {
     /// The amount of `name` that a person has written: a text with its unit, or a whole number where the unit is not in
     /// doubt.
-    ///
-    /// # Errors
-    /// What is wrong, and what was expected.
     pub fn amount(&self, name: &ResourceName) -> Result<Amount, String> {
         match self {
             Written::Text(text) => parse_amount(name, text).map_err(|error| error.to_string()),

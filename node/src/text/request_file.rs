@@ -23,9 +23,7 @@ use super::{
 /// A request in which anything may be missing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Draft {
-    /// The label.
     pub id: Option<RequestId>,
-    /// N.
     pub hosts: Option<u32>,
     /// `t_res` in seconds, as written: it may be negative.
     pub duration: Option<i64>,
@@ -37,9 +35,7 @@ pub struct Draft {
     pub per_host: Amounts,
     /// `e_i`.
     pub total: Amounts,
-    /// Qualitative requirements.
     pub attributes: Attributes,
-    /// Restricts the host set.
     pub candidates: Option<Vec<HostId>>,
     /// How hard to look.
     pub effort: Option<Effort>,
@@ -47,35 +43,16 @@ pub struct Draft {
     pub move_on_loss: bool,
 }
 
-/// What no request can do without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
-    /// N.
-    Hosts,
-    /// `t_res`.
-    Duration,
-}
-
-impl Missing {
-    /// The key of a request's document.
-    pub fn key(self) -> &'static str {
-        match self {
-            Missing::Hosts => "hosts",
-            Missing::Duration => "duration",
-        }
-    }
-}
-
 impl Draft {
     /// The document that this describes, not checked yet.
     ///
     /// # Errors
-    /// What is missing.
-    pub fn document(self) -> Result<RequestDocument, Missing> {
+    /// The key that is missing.
+    pub fn document(self) -> Result<RequestDocument, &'static str> {
         Ok(RequestDocument {
             id: self.id,
-            hosts: self.hosts.ok_or(Missing::Hosts)?,
-            duration: self.duration.ok_or(Missing::Duration)?,
+            hosts: self.hosts.ok_or("hosts")?,
+            duration: self.duration.ok_or("duration")?,
             earliest: self.earliest,
             latest: self.latest,
             per_host: self.per_host,
@@ -161,9 +138,6 @@ pub fn read(file: &Path, now: &Zoned) -> Result<Draft, DocumentError> {
 }
 
 /// Reads the request in `text`, the content of `file`.
-///
-/// # Errors
-/// As for [`read`].
 pub fn parse(file: &Path, text: &str, syntax: Syntax, writer: Writer, now: &Zoned) -> Result<Draft, DocumentError> {
     let written: RequestText = document::parse(file, text, syntax)?;
     let about = |key: &'static str| move |error: TimeTextError| DocumentError::about(file, key, error);

@@ -21,19 +21,19 @@ pub enum TimeTextError {
     /// Not a duration, or one of months or years, whose length varies.
     #[error("{0:?} is no duration: expected one such as 2:00:00, 2h30m, 90min or 1d")]
     Duration(String),
-    /// Negative.
+    /// A duration below zero.
     #[error("{0:?} is negative: expected a duration such as 2:00:00, 2h30m, 90min or 1d")]
     Negative(String),
     /// Zero, or finer than a second, where whole seconds are asked.
     #[error("{0:?}: expected at least one second, in whole seconds")]
     NotWholeSeconds(String),
-    /// Not a time.
+    /// In none of the forms that are read.
     #[error(
         "{text:?} is no time: expected now, +3h, \"today 14:00\", \"tomorrow 08:00\", \"2026-11-21 08:00\" (in zone \
          {zone}) or 2026-11-21T08:00+01:00"
     )]
     Time {
-        /// What was written.
+        /// As it was written.
         text: String,
         /// The zone that would have been assumed.
         zone: String,
@@ -43,9 +43,9 @@ pub enum TimeTextError {
         "{text:?} does not exist, or exists twice, in zone {zone}, whose clocks change then: add the offset, as in +01:00"
     )]
     NotUnique {
-        /// What was written.
+        /// As it was written.
         text: String,
-        /// The zone.
+        /// The zone that was assumed.
         zone: String,
     },
     /// Before 1970 or after 9999.
@@ -76,9 +76,6 @@ pub fn parse_duration(text: &str) -> Result<Duration, TimeTextError> {
 }
 
 /// Reads a duration of at least one second, in whole seconds.
-///
-/// # Errors
-/// [`TimeTextError`] when the text is no such duration.
 pub fn parse_span(text: &str) -> Result<Span, TimeTextError> {
     let duration = parse_duration(text)?;
     if duration.subsec_nanos() != 0 || duration.as_secs() == 0 {

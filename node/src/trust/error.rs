@@ -9,36 +9,16 @@ use broker::trust::TrustError;
 pub enum TrustFileError {
     /// It cannot be read or written.
     #[error("{path}: cannot {action}: {source}", path = .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        action: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
+    Io { path: PathBuf, action: &'static str, source: io::Error },
     /// Others can read a secret.
-    #[error("{path}: mode {mode:03o} lets others read the key; expected 600 (chmod 600 it, or make a new one)", path = .path.display())]
-    TooOpen {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
+    #[error("{path}: mode {mode:03o} lets others read the secret in it; expected 600 (chmod 600 it, or delete it to get a new one)", path = .path.display())]
+    TooOpen { path: PathBuf, mode: u32 },
     /// It holds something else.
     #[error("{path}: {detail}", path = .path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What was expected.
-        detail: String,
-    },
+    Malformed { path: PathBuf, detail: String },
     /// It is there already.
     #[error("{path} exists already and is not replaced", path = .path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// What was to be signed or read makes no sense.
     #[error(transparent)]
     Trust(#[from] TrustError),

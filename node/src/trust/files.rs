@@ -21,8 +21,10 @@ pub const ROOT_KEY_FILE: &str = "grid-root.key";
 /// The file with a user's key.
 pub const USER_KEY_FILE: &str = "user.key";
 
-/// A key file: 64 hexadecimal digits and a line end.
-const KEY_FILE_BYTES_MAX: u64 = 66;
+/// Bytes of a key or a token.
+pub const SECRET_BYTES: usize = 32;
+/// A secret in hexadecimal digits and a line end.
+const SECRET_FILE_BYTES_MAX: u64 = 66;
 
 fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> TrustFileError {
     let path = path.to_owned();
@@ -102,37 +104,39 @@ pub fn random_bytes<const N: usize>() -> Result<[u8; N], TrustFileError> {
     Ok(bytes)
 }
 
-/// Reads a key; none when there is no such file.
-pub fn load_key(path: &Path) -> Result<Option<SigningKey>, TrustFileError> {
-    let Some(text) = read(path, KEY_FILE_BYTES_MAX)? else { return Ok(None) };
+/// Reads a secret; none when there is no such file.
+fn load_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, TrustFileError> {
+    let Some(text) = read(path, SECRET_FILE_BYTES_MAX)? else { return Ok(None) };
     let mode = fs::metadata(path).map_err(failed(path, "read it"))?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(TrustFileError::TooOpen { path: path.to_owned(), mode });
     }
     let bytes = HEXLOWER.decode(text.trim_ascii_end().as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
-    let detail = "expected a key: one line of 64 hexadecimal digits".to_owned();
-    bytes
-        .map(|secret: [u8; 32]| Some(SigningKey::from_bytes(&secret)))
-        .ok_or(TrustFileError::Malformed { path: path.to_owned(), detail })
+    let detail = "expected one line of 64 hexadecimal digits".to_owned();
+    bytes.map(Some).ok_or(TrustFileError::Malformed { path: path.to_owned(), detail })
 }
 
-/// Makes a key and writes it to a new file.
-pub fn create_key(path: &Path) -> Result<SigningKey, TrustFileError> {
-    let key = SigningKey::from_bytes(&random_bytes()?);
-    create(path, &format!("{}\n", HEXLOWER.encode(key.as_bytes())))?;
-    Ok(key)
+/// Reads a secret, or makes one when there is none.
+pub(super) fn load_or_create_secret(path: &Path) -> Result<[u8; SECRET_BYTES], TrustFileError> {
+    if let Some(secret) = load_secret(path)? {
+        return Ok(secret);
+    }
+    let secret = random_bytes()?;
+    match create(path, &format!("{}\n", HEXLOWER.encode(&secret))) {
+        // Another process was faster.
+        Err(TrustFileError::Exists { path }) => load_secret(&path)?.ok_or(TrustFileError::Exists { path }),
+        created => created.map(|()| secret),
+    }
+}
+
+/// Reads a key; none when there is no such file.
+pub fn load_key(path: &Path) -> Result<Option<SigningKey>, TrustFileError> {
+    Ok(load_secret(path)?.map(|secret| SigningKey::from_bytes(&secret)))
 }
 
 /// Reads a key, or makes one when there is none.
 pub fn load_or_create_key(path: &Path) -> Result<SigningKey, TrustFileError> {
-    if let Some(key) = load_key(path)? {
-        return Ok(key);
-    }
-    match create_key(path) {
-        // Another process was faster.
-        Err(TrustFileError::Exists { path }) => load_key(&path)?.ok_or(TrustFileError::Exists { path }),
-        made => made,
-    }
+    Ok(SigningKey::from_bytes(&load_or_create_secret(path)?))
 }
 
 #[cfg(test)]
@@ -148,7 +152,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(load_or_create_key(&path).unwrap(), key);
-        assert!(matches!(create_key(&path), Err(TrustFileError::Exists { .. })));
+        assert!(matches!(create(&path, "x"), Err(TrustFileError::Exists { .. })));
         assert_eq!(load_key(&path).unwrap(), Some(key));
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file is left");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();

@@ -23,7 +23,7 @@ const BYTES_MAX: u64 = 64 * 1024;
 #[serde(deny_unknown_fields)]
 pub struct GridFile {
     format: String,
-    /// The grid's id.
+    /// Id of the grid.
     pub id: String,
     /// The root key of a closed grid; none of an open one.
     pub root: Option<PublicKey>,
@@ -33,14 +33,12 @@ pub struct GridFile {
 }
 
 impl GridFile {
-    /// The grid `id`.
-    #[must_use]
+    /// A grid as the file will have it.
     pub fn new(id: String, root: Option<PublicKey>, bootstrap: Vec<String>) -> GridFile {
         GridFile { format: FORMAT.to_owned(), id, root, bootstrap }
     }
 
     /// Where the file is in a data directory.
-    #[must_use]
     pub fn path(data_dir: &Path) -> PathBuf {
         data_dir.join(FILE)
     }
@@ -78,7 +76,6 @@ impl GridFile {
     }
 
     /// What the grid's credentials are checked against.
-    #[must_use]
     pub fn trust(&self) -> Trust {
         let grid = self.id.clone();
         match self.root {
@@ -88,7 +85,6 @@ impl GridFile {
     }
 
     /// `open` or `closed`.
-    #[must_use]
     pub fn form(&self) -> &'static str {
         if self.root.is_some() { "closed" } else { "open" }
     }

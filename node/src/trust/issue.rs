@@ -34,11 +34,9 @@ pub struct Issuer {
 /// What an invitation is to say.
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// What for.
     pub role: Role,
     /// The member's name; empty to leave it to them.
     pub name: String,
-    /// The member's limits.
     pub limits: Limits,
     /// When the invitation and every credential made with it expire.
     pub expires: Time,

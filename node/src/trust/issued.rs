@@ -24,18 +24,16 @@ const BYTES_MAX: u64 = 4 << 20;
 pub struct Issued {
     /// The key in the token; revoked, it takes along whoever joined with it.
     pub subject: Subject,
-    /// What for.
     pub role: Role,
     /// The name, empty when it was left to the member.
     pub name: String,
-    /// When.
     pub issued: Time,
     /// When it and what was made with it expire.
     pub expires: Time,
 }
 
-/// The list.
 #[derive(Debug, Default)]
+/// The invitations that were made from one data directory.
 pub struct IssuedList {
     path: PathBuf,
     entries: Vec<Issued>,
@@ -56,15 +54,11 @@ impl IssuedList {
     }
 
     /// The entries, oldest first.
-    #[must_use]
     pub fn entries(&self) -> &[Issued] {
         &self.entries
     }
 
     /// Adds entries and writes the list.
-    ///
-    /// # Errors
-    /// [`TrustFileError::Io`].
     pub fn add(&mut self, new: impl IntoIterator<Item = Issued>, now: Time) -> Result<(), TrustFileError> {
         self.entries.retain(|issued| issued.expires > now);
         self.entries.extend(new);

@@ -13,13 +13,12 @@ const FILE: &str = "grid-revocations.jsonl";
 /// 4,096 revocations with the longest chains of credentials.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// See the module's documentation.
 #[derive(Debug, Clone)]
+/// The file of one data directory, which need not be there.
 pub struct RevocationFile(PathBuf);
 
 impl RevocationFile {
     /// The file of a data directory, which need not be there.
-    #[must_use]
     pub fn at(data_dir: &Path) -> RevocationFile {
         RevocationFile(data_dir.join(FILE))
     }
@@ -40,9 +39,6 @@ impl RevocationFile {
     }
 
     /// Writes all of them.
-    ///
-    /// # Errors
-    /// [`TrustFileError::Io`].
     pub fn save<'a>(&self, all: impl Iterator<Item = &'a SignedRevocation>) -> Result<(), TrustFileError> {
         let mut text = String::new();
         for revocation in all {

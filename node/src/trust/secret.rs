@@ -1,18 +1,14 @@
 //! Secrets that callers of the local API show: its token, kept in a file that only its owner can read, and the random
 //! texts of sessions and links.
 
-use std::{
-    fs,
-    io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
-    path::Path,
-};
+use std::path::Path;
 
 use data_encoding::HEXLOWER;
-use rand::{TryRng, rngs::SysRng};
 
-/// Length of the token in hexadecimal digits.
-const DIGITS: usize = 64;
+use super::{
+    error::TrustFileError,
+    files::{self, SECRET_BYTES, random_bytes},
+};
 
 /// 256 random bits in hexadecimal.
 #[derive(Clone)]
@@ -22,43 +18,19 @@ impl Secret {
     /// Reads the secret in a file, or makes one when there is no file.
     ///
     /// # Errors
-    /// When the file cannot be read or written, is readable by others, or holds something else.
-    pub fn load_or_create(path: &Path) -> io::Result<Secret> {
-        let refuse = |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        match fs::read_to_string(path) {
-            Ok(text) => {
-                let mode = fs::metadata(path)?.permissions().mode() & 0o777;
-                if mode & 0o077 != 0 {
-                    return refuse(format!("mode is {mode:o}, others can read it; run chmod 600 on it or delete it"));
-                }
-                let text = text.trim();
-                if text.len() != DIGITS || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-                    return refuse(format!("expected {DIGITS} hexadecimal digits; delete it to get a new one"));
-                }
-                Ok(Secret(text.to_owned()))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let token = Secret::random()?;
-                let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-                file.write_all(token.0.as_bytes())?;
-                file.sync_all()?;
-                Ok(token)
-            }
-            Err(error) => Err(error),
-        }
+    /// [`TrustFileError`] when the file cannot be read or written, is readable by others, or holds something else.
+    pub fn load_or_create(path: &Path) -> Result<Secret, TrustFileError> {
+        Ok(Secret(HEXLOWER.encode(&files::load_or_create_secret(path)?)))
     }
 
     /// A new one.
     ///
     /// # Errors
-    /// When the system gives no random bits.
-    pub fn random() -> io::Result<Secret> {
-        let mut bytes = [0; DIGITS / 2];
-        SysRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
-        Ok(Secret(HEXLOWER.encode(&bytes)))
+    /// [`TrustFileError::Random`].
+    pub fn random() -> Result<Secret, TrustFileError> {
+        Ok(Secret(HEXLOWER.encode(&random_bytes::<SECRET_BYTES>()?)))
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -72,6 +44,8 @@ impl Secret {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
     use super::*;
 
     #[test]
@@ -81,7 +55,7 @@ mod tests {
         let token = Secret::load_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let again = Secret::load_or_create(&path).unwrap();
-        assert!(again.is(&token.0) && !again.is("") && !again.is(&"0".repeat(DIGITS)));
+        assert!(again.is(&token.0) && !again.is("") && !again.is(&"0".repeat(2 * SECRET_BYTES)));
         assert!(!again.is(&token.0[1..]));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(Secret::load_or_create(&path).is_err());

@@ -19,7 +19,6 @@ const REACH: Span = Span(7 * 86_400);
 /// A user's key and credentials.
 #[derive(Clone)]
 pub struct Signer {
-    /// The key.
     pub key: SigningKey,
     /// The credentials in the grid that was asked for; an open grid needs none.
     pub chain: Option<Chain>,
@@ -53,9 +52,6 @@ impl Signer {
 }
 
 /// A request's name in the grid: 80 random bits, so that nobody ever chooses the same.
-///
-/// # Errors
-/// [`TrustFileError::Random`].
 pub fn new_request_id() -> Result<RequestId, TrustFileError> {
     let text = BASE32_NOPAD.encode(&random_bytes::<10>()?).to_ascii_lowercase();
     RequestId::new(&text).map_err(|error| TrustFileError::Random(error.to_string()))

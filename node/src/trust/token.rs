@@ -32,16 +32,15 @@ pub struct Invitation {
 }
 
 impl fmt::Debug for Invitation {
-    /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Invitation").field("chain", &self.chain).finish_non_exhaustive()
     }
 }
 
-/// See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What somebody needs to join a closed grid.
 pub struct Token {
-    /// The grid's id.
+    /// Id of the grid to join.
     pub grid: String,
     /// The grid's root key.
     pub root: PublicKey,

@@ -22,8 +22,8 @@ use super::{
 
 const BYTES_MAX: u64 = 64 * 1024;
 
-/// See the module's documentation.
 #[derive(Debug, Clone)]
+/// A directory with a key and credentials, which need not be there.
 pub struct Wallet {
     directory: PathBuf,
     key_file: PathBuf,
@@ -31,19 +31,16 @@ pub struct Wallet {
 
 impl Wallet {
     /// The wallet in `directory`, which need not be there.
-    #[must_use]
     pub fn at(directory: &Path) -> Wallet {
         Wallet { directory: directory.to_owned(), key_file: directory.join(USER_KEY_FILE) }
     }
 
     /// The wallet around the key `file`.
-    #[must_use]
     pub fn of_key(file: &Path) -> Wallet {
         Wallet { directory: file.parent().unwrap_or(Path::new("")).to_owned(), key_file: file.to_owned() }
     }
 
     /// Where the user's key is, or would be.
-    #[must_use]
     pub fn key_path(&self) -> &Path {
         &self.key_file
     }
@@ -57,15 +54,11 @@ impl Wallet {
     }
 
     /// The user's key, made if need be.
-    ///
-    /// # Errors
-    /// [`TrustFileError`].
     pub fn key_or_new(&self) -> Result<SigningKey, TrustFileError> {
         load_or_create_key(&self.key_file)
     }
 
     /// Where a credential is, or would be.
-    #[must_use]
     pub fn credential_path(&self, grid: &str, role: Role) -> PathBuf {
         self.directory.join(format!("{grid}.{role}.json"))
     }
@@ -109,9 +102,6 @@ impl Wallet {
 
     /// Who signs requests in `grid` from this wallet: the key, with the credential of a user or else of an admin. None
     /// without a key.
-    ///
-    /// # Errors
-    /// [`TrustFileError`].
     pub fn signer(&self, grid: &str) -> Result<Option<Signer>, TrustFileError> {
         let Some(key) = self.key()? else { return Ok(None) };
         let chain = match self.credential(grid, Role::User)? {

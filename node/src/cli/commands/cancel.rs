@@ -10,15 +10,15 @@ use crate::{
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`]; [`CliError::NotCancelled`] when the request had come to another end before.
+/// [`CliError`], also when the request had come to another end before.
 pub fn run(context: &mut Context, args: &SelectorArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let view: RequestView = client.delete(&path_of(&client, &args.selector)?)?;
     if !matches!(view.state, RequestState::Cancelled | RequestState::Cancelling) {
-        return Err(CliError::NotCancelled { state: view.state.to_string(), id: view.id.to_string() });
+        let not_cancelled = CliError::failed(format!("request {} is {}, not cancelled", view.id, view.state));
+        return Err(not_cancelled.hinted(format!("kolo show {} says more", view.id)));
     }
-    context.output.print(&OfRequest { view, text: cancelled_text })?;
-    Ok(Exit::Done)
+    context.done(&OfRequest { view, text: cancelled_text })
 }
 
 fn cancelled_text(view: &RequestView, _: &Look) -> String {

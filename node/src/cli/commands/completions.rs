@@ -9,10 +9,6 @@ use crate::cli::{
     exit::Exit,
 };
 
-/// Runs the command.
-///
-/// # Errors
-/// [`CliError::Io`] when standard output cannot be written.
 pub fn run(context: &mut Context, args: &CompletionsArgs) -> Result<Exit, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "kolo", &mut script);

@@ -47,7 +47,6 @@ struct Findings {
     findings: Vec<Finding>,
 }
 
-/// Runs the command.
 pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     let data_dir = match &context.global.data_dir {
         Some(directory) => directory.clone(),

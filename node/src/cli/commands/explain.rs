@@ -18,12 +18,10 @@ use crate::{
     },
 };
 
-/// Runs the command.
 pub fn run(context: &mut Context, args: &SelectorArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let explanation: Explanation = client.get(&format!("{}/explain", path_of(&client, &args.selector)?))?;
-    context.output.print(&explanation)?;
-    Ok(Exit::Done)
+    context.done(&explanation)
 }
 
 impl Report for Explanation {

@@ -40,7 +40,7 @@ const REQUESTS_MAX: usize = 64;
 /// Runs the command. Exit codes are those of `kolo submit`.
 ///
 /// # Errors
-/// [`CliError`]; [`CliError::Hinted`] around [`CliError::Unreserved`] when the hosts are not free then.
+/// [`CliError`]; around [`CliError::Unreserved`] when the hosts are not free then.
 pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let named: RequestView = client.get(&path_of(&client, &args.selector)?)?;
@@ -52,11 +52,11 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
     let reservation = before.reservation.as_ref().filter(|_| before.state.is_reserved());
     let Some(reservation) = reservation.filter(|reservation| reservation.end > context.time()) else {
         let why = format!("request {} is {}: there is nothing to go on from", before.id, before.state);
-        return Err(CliError::NotExtended { why });
+        return Err(CliError::not_extended(why));
     };
     if reservation.hosts.iter().any(|host| host.lost.is_some()) {
         let why = format!("request {} has lost hosts; have it repaired first (kolo repair)", before.id);
-        return Err(CliError::NotExtended { why });
+        return Err(CliError::not_extended(why));
     }
     let end = format_time(reservation.end, context.now.time_zone());
     let requests = requests_behind(&before, reservation, seconds_of(args.by))?;
@@ -72,12 +72,10 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
             Ok(view) if view.reservation.is_some() => {
                 added.push(view);
                 let why = format!("from {end} on only hosts of the same name elsewhere could be had");
-                CliError::NotExtended { why }
+                CliError::not_extended(why)
             }
-            Ok(view) => CliError::Hinted {
-                error: Box::new(CliError::Unreserved(Box::new(view))),
-                hint: format!("these hosts are not all free from {end} on; kolo slots says when as many are"),
-            },
+            Ok(view) => CliError::Unreserved(Box::new(view))
+                .hinted(format!("these hosts are not all free from {end} on; kolo slots says when as many are")),
             Err(error) => error,
         };
         for view in &added {
@@ -86,8 +84,7 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
         return Err(wrong);
     }
     let after: RequestView = client.get(&request_path(before.id.as_str()))?;
-    context.output.print(&extended(after, args.by, added))?;
-    Ok(Exit::Done)
+    context.done(&extended(after, args.by, added))
 }
 
 /// Whether what was added is of the same hosts, with the same amounts.
@@ -110,7 +107,7 @@ fn requests_behind(
     reservation: &ReservationView,
     seconds: i64,
 ) -> Result<Vec<Request>, CliError> {
-    let wrong = |error: &dyn std::fmt::Display| CliError::NotExtended { why: error.to_string() };
+    let wrong = |error: &dyn std::fmt::Display| CliError::not_extended(error);
     let label = label_behind(before.id.as_str()).map_err(|error| wrong(&error))?;
     let names: BTreeSet<&str> = reservation.hosts.iter().map(|grant| grant.host.as_str()).collect();
     if names.len() < reservation.hosts.len() {

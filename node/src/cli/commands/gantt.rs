@@ -13,7 +13,7 @@ use crate::{
     api::bookings::{BookedSite, BookingList, BookingView},
     cli::{
         args::GanttArgs,
-        chart::{Canvas, Chart, ChartSite},
+        chart::{Chart, ChartSite},
         client::{ApiError, Client},
         error::CliError,
         exit::Exit,
@@ -26,7 +26,6 @@ const COLUMNS: usize = 100;
 /// Most reservations that are drawn.
 const BOOKINGS: usize = 20_000;
 
-/// Runs the command.
 pub fn run(context: &mut Context, args: &GanttArgs) -> Result<Exit, CliError> {
     let from = context.time_of("--from", &args.from)?.unwrap_or_else(|| context.time());
     let client = context.connect()?;
@@ -35,40 +34,40 @@ pub fn run(context: &mut Context, args: &GanttArgs) -> Result<Exit, CliError> {
         return Err(CliError::Usage(format!("--site: no known site has a name or id that begins with {site:?}")));
     }
     let columns = args.width.map(usize::from).or(context.output.look().columns).unwrap_or(COLUMNS);
-    context.output.print(&Gantt { chart, canvas: Canvas { columns } })?;
-    Ok(Exit::Done)
+    context.done(&Gantt { chart, columns })
 }
 
 /// What is reserved in `span` from `from` on, at the sites whose name or id begins with `site`.
 pub(super) fn look_at(client: &Client, from: Time, span: Span, site: Option<&str>) -> Result<Chart, ApiError> {
     let until = from + span;
     let hosts = client.hosts()?;
-    let told: BookingList = client.get(&format!("/v1/bookings?from={}&until={}&limit={BOOKINGS}", from.0, until.0))?;
+    let reported: BookingList =
+        client.get(&format!("/v1/bookings?from={}&until={}&limit={BOOKINGS}", from.0, until.0))?;
     let mut hosts_of: BTreeMap<&str, Vec<HostId>> = BTreeMap::new();
     for host in &hosts.hosts {
         hosts_of.entry(host.site.as_str()).or_default().push(host.host.clone());
     }
-    let is_wanted = |told: &&BookedSite| {
-        site.is_none_or(|site| told.name.starts_with(site) || told.site.as_str().starts_with(site))
+    let is_wanted = |reported: &&BookedSite| {
+        site.is_none_or(|site| reported.name.starts_with(site) || reported.site.as_str().starts_with(site))
     };
-    let mut sites: Vec<ChartSite> = told
+    let mut sites: Vec<ChartSite> = reported
         .sites
         .iter()
         .filter(is_wanted)
-        .map(|told| ChartSite {
-            site: told.site.clone(),
-            name: told.name.clone(),
-            schedule: told.schedule,
-            told_age_s: told.told_age_s,
-            is_withheld: told.is_withheld,
-            hosts: hosts_of.remove(told.site.as_str()).unwrap_or_default(),
+        .map(|reported| ChartSite {
+            site: reported.site.clone(),
+            name: reported.name.clone(),
+            schedule: reported.schedule,
+            told_age_s: reported.told_age_s,
+            is_withheld: reported.is_withheld,
+            hosts: hosts_of.remove(reported.site.as_str()).unwrap_or_default(),
         })
         .collect();
     sites.sort_by(|a, b| (&a.name, &a.site).cmp(&(&b.name, &b.site)));
-    let is_cut = told.next.is_some() || told.sites.iter().any(|site| site.is_cut);
+    let is_cut = reported.next.is_some() || reported.sites.iter().any(|site| site.is_cut);
     let is_shown = |booking: &BookingView| sites.iter().any(|site| site.site == booking.site);
-    let bookings = told.bookings.into_iter().filter(is_shown).collect();
-    Ok(Chart { from, until, now: told.now, bookings, is_cut, sites })
+    let bookings = reported.bookings.into_iter().filter(is_shown).collect();
+    Ok(Chart { from, until, now: reported.now, bookings, is_cut, sites })
 }
 
 #[derive(Serialize)]
@@ -76,12 +75,12 @@ struct Gantt {
     #[serde(flatten)]
     chart: Chart,
     #[serde(skip)]
-    canvas: Canvas,
+    columns: usize,
 }
 
 impl Report for Gantt {
     fn text(&self, look: &Look) -> String {
-        self.chart.text(self.canvas, look)
+        self.chart.text(self.columns, look)
     }
 
     fn ids(&self) -> Vec<String> {
@@ -107,7 +106,7 @@ mod tests {
         let chart = look_at(&client, Time(1_763_712_000), Span(3600), None).unwrap();
         assert!(server.join().unwrap()[1].starts_with("GET /v1/bookings?from=1763712000&until=1763715600&limit="));
         assert_eq!(chart.sites.iter().map(|site| &*site.name).collect::<Vec<_>>(), ["alpha", "beta"]);
-        let gantt = Gantt { chart, canvas: Canvas { columns: 40 } };
+        let gantt = Gantt { chart, columns: 40 };
         assert!(printed(&gantt, OutputFormat::Table).contains("\n  a1   AAAAAAA"));
         assert_eq!(printed(&gantt, OutputFormat::Quiet), "r1\n");
     }

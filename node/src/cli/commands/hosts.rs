@@ -11,12 +11,10 @@ use crate::{
     text::words::{age_text, amounts_text, attributes_text, site_text},
 };
 
-/// Runs the command.
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let list = client.hosts()?;
-    context.output.print(&list)?;
-    Ok(Exit::Done)
+    context.done(&list)
 }
 
 impl Report for HostList {

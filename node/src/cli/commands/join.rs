@@ -53,8 +53,7 @@ pub fn run(context: &mut Context, args: &JoinArgs) -> Result<Exit, CliError> {
     if has_site && GridFile::load(&directory)?.is_none() {
         grid.create(&directory)?;
     }
-    context.output.print(&joined)?;
-    Ok(Exit::Done)
+    context.done(&joined)
 }
 
 fn text_of(argument: &str) -> Result<String, CliError> {
@@ -71,7 +70,7 @@ fn text_of(argument: &str) -> Result<String, CliError> {
 fn user_directory(context: &Context) -> Result<PathBuf, CliError> {
     let own = || context.surroundings.user_dir();
     context.global.data_dir.clone().or_else(own).ok_or_else(|| {
-        CliError::Membership(
+        CliError::failed(
             "no place for your key: neither XDG_CONFIG_HOME nor HOME is set; name a directory with --data-dir"
                 .to_owned(),
         )
@@ -80,7 +79,7 @@ fn user_directory(context: &Context) -> Result<PathBuf, CliError> {
 
 fn check_grid(data_dir: &Path, grid: &GridFile) -> Result<(), CliError> {
     match GridFile::load(data_dir)? {
-        Some(kept) if kept.id != grid.id => Err(CliError::Membership(format!(
+        Some(kept) if kept.id != grid.id => Err(CliError::failed(format!(
             "{} belongs to grid {} already; join grid {} with another --data-dir",
             data_dir.display(),
             kept.id,

@@ -18,12 +18,10 @@ use crate::{
     },
 };
 
-/// Runs the command.
 pub fn run(context: &mut Context, args: &ListArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let list: RequestList = client.get(&format!("/v1/requests?limit={}", args.limit))?;
-    context.output.print(&list)?;
-    Ok(Exit::Done)
+    context.done(&list)
 }
 
 impl Report for RequestList {

@@ -21,7 +21,6 @@ use crate::{
     },
 };
 
-/// Runs the command.
 pub fn run(context: &mut Context, args: &LocalArgs) -> Result<Exit, CliError> {
     match &args.command {
         LocalCommand::Add(args) => {

@@ -13,10 +13,6 @@ use crate::cli::{
     exit::Exit,
 };
 
-/// Runs the command.
-///
-/// # Errors
-/// [`CliError::Io`] when the directory cannot be written.
 pub fn run(args: &ManArgs) -> Result<Exit, CliError> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();

@@ -38,7 +38,7 @@ use super::{
     connection,
     error::CliError,
     exit::Exit,
-    output::Output,
+    output::{Output, Report},
     suggest,
 };
 use crate::{
@@ -56,11 +56,16 @@ pub struct Context {
     pub surroundings: Surroundings,
     /// The start of the command, in the user's zone.
     pub now: Zoned,
-    /// Where results go.
     pub output: Output,
 }
 
 impl Context {
+    /// Prints the result of a command that has done what was asked.
+    fn done(&mut self, report: &impl Report) -> Result<Exit, CliError> {
+        self.output.print(report)?;
+        Ok(Exit::Done)
+    }
+
     /// A connection to the user's node.
     fn connect(&self) -> Result<Client, CliError> {
         connection::connect(&self.global, &self.surroundings)
@@ -101,7 +106,11 @@ fn path_of(client: &Client, selector: &str) -> Result<String, CliError> {
         "" => Err(CliError::Usage("expected the id of a request, its beginning, a label, or last".to_owned())),
         LAST => {
             let newest: RequestList = client.get("/v1/requests?limit=1")?;
-            newest.requests.first().map(|view| request_path(view.id.as_str())).ok_or(CliError::NoLast)
+            newest
+                .requests
+                .first()
+                .map(|view| request_path(view.id.as_str()))
+                .ok_or_else(|| CliError::failed("there is no request yet").hinted("kolo submit makes one"))
         }
         _ => Ok(request_path(selector)),
     }
@@ -112,7 +121,7 @@ fn with_suggestion(client: &Client, request: &Request, error: CliError) -> CliEr
     let is_placement = error.exit() == Exit::NoPlacement;
     let hosts = is_placement.then(|| client.hosts().ok()).flatten();
     match hosts.and_then(|hosts| suggest::unknown_to_all(request, &hosts)) {
-        Some(hint) => CliError::Hinted { error: Box::new(error), hint },
+        Some(hint) => error.hinted(hint),
         None => error,
     }
 }

@@ -11,7 +11,6 @@ use crate::{
 /// the work that is done on it, so they share one. Long planning and the disk have threads of their own.
 const WORKER_THREADS: usize = 1;
 
-/// Runs the command.
 pub fn run(context: &mut Context, args: &NodeArgs) -> Result<Exit, CliError> {
     let global = &context.global;
     let config = config::load(args, global.data_dir.as_deref(), global.api.as_deref(), &context.surroundings)?;

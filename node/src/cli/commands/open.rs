@@ -13,11 +13,9 @@ use crate::{
     text::{safe::safe, time::format_duration},
 };
 
-/// Runs the command.
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     let link: OneTimeLink = context.connect()?.post("/v1/links", &())?;
-    context.output.print(&link)?;
-    Ok(Exit::Done)
+    context.done(&link)
 }
 
 impl Report for OneTimeLink {

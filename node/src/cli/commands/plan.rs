@@ -22,7 +22,7 @@ use crate::{
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`]; [`CliError::NoPlan`] when there is no placement in the window.
+/// [`CliError`]; exit code 2 when there is no placement in the window.
 pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
     if let (Some(grid), Some(requests)) = (&args.grid, &args.requests) {
         return plan_offline::run(context, args, grid, requests);
@@ -35,11 +35,10 @@ pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
         if context.output.format() != OutputFormat::Table {
             context.output.print(&planned)?;
         }
-        let error = CliError::NoPlan(rejected.reason.detail.clone());
+        let error = CliError::no_placement(&rejected.reason.detail);
         return Err(with_suggestion(&client, &request, error));
     }
-    context.output.print(&planned)?;
-    Ok(Exit::Done)
+    context.done(&planned)
 }
 
 #[derive(Serialize)]

@@ -46,11 +46,12 @@ fn take_over(context: &Context, client: &Client, args: &RepairArgs) -> Result<Re
     let path = reservation_path(&args.selector);
     let looked: ReservationLookup = client.get(&path)?;
     let Some(request) = looked.request else {
-        return Err(CliError::NothingReserved {
-            selector: args.selector.clone(),
-            asked: looked.sites_asked,
-            silent: looked.sites_silent,
-        });
+        let (selector, asked, silent) = (&args.selector, looked.sites_asked, looked.sites_silent);
+        let nothing = CliError::failed(format!(
+            "no request {selector:?} was submitted through this node, and none of the {asked} sites that it knows has a \
+             reservation of that name ({silent} did not answer)"
+        ));
+        return Err(nothing.hinted("give the whole id, as kolo submit printed it"));
     };
     let authorization = signing::sign(context, client, &args.key, looked.id, &request, looked.signed_at)?;
     let authorization = authorization.ok_or_else(|| {

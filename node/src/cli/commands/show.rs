@@ -8,10 +8,8 @@ use crate::cli::{
     report::{OfRequest, request_text},
 };
 
-/// Runs the command.
 pub fn run(context: &mut Context, args: &SelectorArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let view = client.get(&path_of(&client, &args.selector)?)?;
-    context.output.print(&OfRequest { view, text: request_text })?;
-    Ok(Exit::Done)
+    context.done(&OfRequest { view, text: request_text })
 }

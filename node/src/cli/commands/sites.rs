@@ -14,12 +14,10 @@ use crate::{
     },
 };
 
-/// Runs the command.
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let list = client.sites()?;
-    context.output.print(&list)?;
-    Ok(Exit::Done)
+    context.done(&list)
 }
 
 impl Report for SiteList {

@@ -26,7 +26,7 @@ const STEPS_SHOWN: usize = 20;
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`]; [`CliError::NoPlan`] when the request could not be had.
+/// [`CliError`]; exit code 2 when the request could not be had.
 pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let mut draft = request::written(args.script.as_deref(), &args.request, &context.now)?;
     if args.mode != Mode::Earliest {
@@ -50,7 +50,7 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
         return Ok(Exit::Done);
     }
     let reason = slots.answer.reason.map_or_else(|| "not at that time".to_owned(), |reason| reason.detail);
-    Err(with_suggestion(&client, &request, CliError::NoPlan(reason)))
+    Err(with_suggestion(&client, &request, CliError::no_placement(&reason)))
 }
 
 #[derive(Serialize)]

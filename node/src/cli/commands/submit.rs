@@ -29,13 +29,11 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     let asking = client.clone();
     if args.no_wait {
         let view = client.post("/v1/requests", &submission)?;
-        context.output.print(&OfRequest { view, text: id_text })?;
-        return Ok(Exit::Done);
+        return context.done(&OfRequest { view, text: id_text });
     }
     let view = waiting::submit_and_wait(client, submission, args.timeout)?;
     if view.state.is_reserved() {
-        context.output.print(&OfRequest { view, text: settled_text })?;
-        return Ok(Exit::Done);
+        return context.done(&OfRequest { view, text: settled_text });
     }
     let view = if context.output.format() == OutputFormat::Table {
         view

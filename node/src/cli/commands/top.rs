@@ -26,7 +26,7 @@ use crate::{
     },
     cli::{
         args::TopArgs,
-        chart::{Canvas, Chart},
+        chart::Chart,
         client::{ApiError, Client},
         error::CliError,
         exit::Exit,
@@ -46,15 +46,13 @@ const ONCE: usize = 100;
 /// Shortest and longest time that the keys set.
 const SPAN: (Span, Span) = (Span(900), Span(14 * 86_400));
 
-/// Runs the command.
 pub fn run(context: &mut Context, args: &TopArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let can_draw = io::stdout().is_terminal() && io::stdin().is_terminal();
     if args.once || !can_draw {
         let columns = context.output.look().columns.unwrap_or(ONCE);
         let picture = Picture { seen: Seen::at(&client, context.time(), args.span)?, columns };
-        context.output.print(&picture)?;
-        return Ok(Exit::Done);
+        return context.done(&picture);
     }
     let failed = |source| CliError::Io { doing: "drawing on the terminal", source };
     // What does not fit is cut, so that a request keeps its one line.
@@ -181,7 +179,7 @@ impl Picture {
 impl Report for Picture {
     fn text(&self, look: &Look) -> String {
         let requests = self.seen.requests.text(look);
-        let chart = self.seen.chart.text(Canvas { columns: self.columns }, look);
+        let chart = self.seen.chart.text(self.columns, look);
         format!("{}\n{requests}\n{chart}", self.head(look))
     }
 

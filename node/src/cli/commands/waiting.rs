@@ -32,8 +32,7 @@ type News = Result<Box<RequestView>, ApiError>;
 /// Hands `submission` over and waits until it is settled, or until `timeout`.
 ///
 /// # Errors
-/// [`CliError::Api`] when the node cannot be asked, [`CliError::StillWaiting`] and [`CliError::Interrupted`] when the
-/// wait ended first.
+/// [`CliError`] when the node cannot be asked, or the wait ended first.
 pub fn submit_and_wait(
     client: Client,
     submission: Submission,
@@ -43,9 +42,6 @@ pub fn submit_and_wait(
 }
 
 /// Waits until the request that `begin` gives has come to `goal`, or until `timeout`.
-///
-/// # Errors
-/// As for [`submit_and_wait`].
 pub fn wait(
     client: Client,
     goal: Goal,
@@ -125,31 +121,40 @@ async fn listen(
     loop {
         tokio::select! {
             biased;
-            told = news.recv() => match told {
+            received = news.recv() => match received {
                 Some(Ok(view)) if goal.is_reached(&view) => return Ok(*view),
                 Some(Ok(view)) => {
                     progress.set_message(safe(&progress_text(&view)));
                     latest = Some(view);
                 }
                 Some(Err(error)) => return Err(error.into()),
-                // The thread ends only after it has told that the goal is reached, or an error.
-                None => return Err(CliError::InterruptedEarly),
+                // The thread ends only after it has received that the goal is reached, or an error.
+                None => return Err(interrupted(None)),
             },
             _ = &mut interrupt => {
-                return Err(latest.map_or(CliError::InterruptedEarly, |view| CliError::Interrupted(view.id.to_string())));
+                return Err(interrupted(latest.as_deref()));
             }
             () = &mut time_over => {
-                return Err(match latest {
-                    Some(view) => CliError::StillWaiting {
-                        id: view.id.to_string(),
-                        state: view.state.to_string(),
-                        waited: format_duration(timeout.unwrap_or_default()),
-                    },
-                    None => CliError::InterruptedEarly,
-                });
+                let Some(view) = latest else { return Err(interrupted(None)) };
+                let waited = format_duration(timeout.unwrap_or_default());
+                let error = CliError::failed(format!("request {} is still {} after {waited}", view.id, view.state));
+                return Err(error.hinted(goes_on(&view)));
             }
         }
     }
+}
+
+/// The user has ended the wait, before the node had answered or with `view` as its last answer.
+fn interrupted(view: Option<&RequestView>) -> CliError {
+    match view {
+        Some(view) => CliError::failed(format!("interrupted; request {} goes on", view.id)).hinted(goes_on(view)),
+        None => CliError::failed("interrupted before the node answered")
+            .hinted("kolo list says whether the node has the request"),
+    }
+}
+
+fn goes_on(view: &RequestView) -> String {
+    format!("kolo show {0} says how it goes; kolo cancel {0} ends it", view.id)
 }
 
 /// A spinner with what is being done and how long already; hidden unless a person looks.
@@ -183,8 +188,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (sender, receiver) = mpsc::channel(QUEUE);
-            for told in views {
-                sender.send(told).await.unwrap();
+            for received in views {
+                sender.send(received).await.unwrap();
             }
             let result = listen(receiver, Goal::Settled, timeout, interrupt, &ProgressBar::hidden()).await;
             drop(sender);
@@ -198,8 +203,8 @@ mod tests {
 
     #[test]
     fn the_wait_ends_when_the_request_does() {
-        let told = listen_to(vec![at("planning"), at("holding"), at("confirmed")], None, future::pending());
-        assert!(told.unwrap().state.is_reserved());
+        let received = listen_to(vec![at("planning"), at("holding"), at("confirmed")], None, future::pending());
+        assert!(received.unwrap().state.is_reserved());
         let error = ApiError::BadAnswer { base: "b".to_owned(), why: "w".to_owned() };
         assert!(matches!(
             listen_to(vec![at("planning"), Err(error)], None, future::pending()),
@@ -220,8 +225,8 @@ mod tests {
         let (_, sent) = asked[0].split_once("\r\n\r\n").unwrap();
         assert_eq!(serde_json::from_str::<Request>(sent).unwrap(), request);
         assert!(asked[1].starts_with("GET /v1/requests/r-42?wait_ms=20000&revision=7 HTTP"), "{asked:?}");
-        let told = [receiver.try_recv(), receiver.try_recv()].map(|news| news.unwrap().unwrap().state.words());
-        assert_eq!(told, ["planning", "confirmed"]);
+        let received = [receiver.try_recv(), receiver.try_recv()].map(|news| news.unwrap().unwrap().state.words());
+        assert_eq!(received, ["planning", "confirmed"]);
     }
 
     #[test]
@@ -246,7 +251,8 @@ mod tests {
         assert_eq!(error.to_string(), "interrupted; request r-42 goes on");
         let hint = error.hint().unwrap();
         assert!(hint.contains("kolo show r-42") && hint.contains("kolo cancel r-42"), "{hint}");
-        assert!(matches!(listen_to(vec![], None, future::ready(Ok(()))), Err(CliError::InterruptedEarly)));
+        let early = listen_to(vec![], None, future::ready(Ok(()))).unwrap_err();
+        assert_eq!(early.to_string(), "interrupted before the node answered");
     }
 
     #[test]

@@ -7,14 +7,14 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use discovery::prefix_of;
 use tracing::warn;
 
-use crate::runtime::metrics::DoorFigures;
+use crate::runtime::{lock::locked, metrics::DoorFigures};
 
 /// Between two lines of the log of one kind.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -80,11 +80,6 @@ impl Places {
         }
         None
     }
-}
-
-fn locked(taken: &Mutex<BTreeMap<IpAddr, usize>>) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
-    // The counts are right after every single change, so a panic elsewhere does not spoil them.
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The right to have one connection, given back when it is dropped.

@@ -18,7 +18,6 @@ use crate::text::{safe::safe, time::format_time};
 /// Size at which the file is put away as `NAME.1`, in the place of the one that was.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
-/// See the module's documentation.
 #[derive(Debug, Clone)]
 pub struct HookLog(PathBuf);
 
@@ -28,7 +27,6 @@ impl HookLog {
         HookLog(path)
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -82,11 +82,8 @@ struct DocumentHost<'a> {
 /// What one run gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Telling {
-    /// The booking's name.
     pub booking: String,
-    /// The variables.
     pub variables: BTreeMap<String, String>,
-    /// The JSON.
     pub document: Vec<u8>,
 }
 

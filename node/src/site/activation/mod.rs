@@ -14,7 +14,7 @@ mod process;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -43,6 +43,7 @@ use crate::{
     config::{ActivationSettings, NodeConfig},
     runtime::{
         clock::{Clock, unix_ms},
+        lock::locked,
         metrics::Metrics,
     },
     site::{extension_label::base_signed_in, task::SharedLedger},
@@ -71,11 +72,8 @@ const GIVEN_UP_SHOWN: usize = 16;
 /// An event that was given up, as people see it.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FailedActivation {
-    /// The booking.
     pub booking: String,
-    /// Its request.
     pub request: String,
-    /// The event.
     pub event: String,
     /// When it was given up (Unix seconds).
     pub at: i64,
@@ -90,7 +88,7 @@ pub struct Activations(Arc<Mutex<VecDeque<FailedActivation>>>);
 impl Activations {
     /// The last events that were given up, oldest first.
     pub fn given_up(&self) -> Vec<FailedActivation> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        locked(&self.0).iter().cloned().collect()
     }
 
     fn note(&self, record: &ActivationRecord) {
@@ -102,7 +100,7 @@ impl Activations {
             at: given_up.at.0,
             why: given_up.why.clone(),
         };
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = locked(&self.0);
         if list.len() == GIVEN_UP_SHOWN {
             list.pop_front();
         }
@@ -112,9 +110,7 @@ impl Activations {
 
 /// What the task needs of the node.
 pub struct Surroundings {
-    /// Where bookings stand.
     pub ledger: SharedLedger,
-    /// The node's clocks.
     pub clock: Clock,
     /// Where records are kept.
     pub store: Store,
@@ -124,7 +120,6 @@ pub struct Surroundings {
     pub shown: Activations,
 }
 
-/// See the module's documentation.
 pub struct Activator {
     around: Surroundings,
     hook: Arc<Hook>,

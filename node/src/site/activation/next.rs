@@ -58,6 +58,3 @@ pub fn next(record: Option<&ActivationRecord>, extent: Option<Extent<'_>>, now: 
         _ => Next::Wait(Some(start)),
     }
 }
-
-#[cfg(test)]
-mod tests;

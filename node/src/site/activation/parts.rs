@@ -34,7 +34,6 @@ pub struct Extent<'a> {
 
 impl Extent<'_> {
     /// As it is kept on disk.
-    #[must_use]
     pub fn terms(self) -> Terms {
         Terms { window: self.window, grants: self.grants.to_vec() }
     }

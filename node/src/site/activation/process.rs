@@ -35,7 +35,6 @@ impl Run {
     }
 }
 
-/// What is run.
 #[derive(Debug, Clone)]
 pub struct Hook {
     /// Program and arguments; nothing is run when there are none.

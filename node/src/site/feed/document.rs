@@ -15,7 +15,6 @@ use broker::{
 };
 use serde::Deserialize;
 
-/// The format.
 const SCHEMA: &str = "kolo-local/1";
 /// Most entries of a document; about twice as many as the ledger takes.
 const ENTRIES_MAX: usize = 20_000;
@@ -25,12 +24,7 @@ const ENTRIES_MAX: usize = 20_000;
 pub enum DocumentError {
     /// It is not JSON, or not of this shape.
     #[error("{path}: {detail}")]
-    Shape {
-        /// Where in it.
-        path: String,
-        /// What is wrong.
-        detail: String,
-    },
+    Shape { path: String, detail: String },
     /// It is of another format.
     #[error("schema: expected \"{SCHEMA}\", found {0:?}")]
     Schema(String),
@@ -42,7 +36,6 @@ pub enum DocumentError {
     Entry {
         /// Which, from 0.
         index: usize,
-        /// Its key.
         key: &'static str,
         /// What is wrong, and what was expected.
         detail: String,

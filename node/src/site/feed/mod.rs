@@ -9,7 +9,7 @@ mod program;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::{LocalSettings, NodeConfig},
-    runtime::{clock::Clock, metrics::Metrics},
+    runtime::{clock::Clock, lock::locked, metrics::Metrics},
     site::task::{OwnSite, SharedLedger},
 };
 
@@ -52,15 +52,14 @@ pub struct SharedFeedState(Arc<Mutex<FeedState>>);
 impl SharedFeedState {
     /// What is known now.
     pub fn get(&self) -> FeedState {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.0).clone()
     }
 
     fn set(&self, state: FeedState) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *locked(&self.0) = state;
     }
 }
 
-/// Runs the feed.
 pub struct Feed {
     settings: LocalSettings,
     /// Where it looks for programs.

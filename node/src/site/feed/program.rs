@@ -45,9 +45,6 @@ pub enum RunError {
 }
 
 /// Runs `command` and returns what it has said on standard output.
-///
-/// # Errors
-/// [`RunError`].
 pub async fn run(command: &[String], path: Option<&OsString>, timeout: Duration) -> Result<Vec<u8>, RunError> {
     let (program, arguments) = command.split_first().ok_or_else(|| io::Error::other("there is no program to run"))?;
     let mut command = Command::new(program);

@@ -1,6 +1,6 @@
 //! One journal against a modelled disk: what a power cut, a flipped bit or a cut file may leave, and what is read.
 //!
-//! The oracle is the list of groups that were told, plus the one that was being written.
+//! The oracle is the list of groups that were acknowledged, plus the one that was being written.
 
 use std::{
     io,
@@ -45,7 +45,7 @@ impl Medium for Recorder {
 
 /// What one run of a journal leaves: the safe bytes before the last write, and the writes that were not synced.
 struct Run {
-    told: Vec<Vec<u8>>,
+    acknowledged: Vec<Vec<u8>>,
     safe: Vec<u8>,
     pending: Vec<(usize, Vec<u8>)>,
     last: Vec<u8>,
@@ -55,15 +55,15 @@ fn group(seed: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|index| u8::try_from((seed * 31 + index) % 251).unwrap()).collect()
 }
 
-/// Tells groups of these sizes (a seal behind those that say so), then begins one of `last` bytes.
-fn run(told: &[(usize, bool)], last: usize) -> Run {
+/// Acknowledges groups of these sizes (a seal behind those that say so), then begins one of `last` bytes.
+fn run(acknowledged: &[(usize, bool)], last: usize) -> Run {
     let recorder = Recorder::default();
     let mut file = sector::header(Header { home: HOME, sectors: SECTORS }).to_vec();
     file.resize(usize::try_from(SECTORS).unwrap() * SECTOR_BYTES, 0);
     recorder.0.lock().unwrap().safe = file;
     let mut journal = Journal::new(Box::new(recorder.clone()), HOME, SECTORS);
     let mut groups = Vec::new();
-    for (index, (bytes, is_sealed)) in told.iter().enumerate() {
+    for (index, (bytes, is_sealed)) in acknowledged.iter().enumerate() {
         groups.push(group(index, *bytes));
         assert!(journal.has_room_for(*bytes));
         journal.append(&groups[index]).unwrap();
@@ -71,13 +71,13 @@ fn run(told: &[(usize, bool)], last: usize) -> Run {
             journal.seal(false).unwrap();
         }
     }
-    let content = group(told.len(), last);
+    let content = group(acknowledged.len(), last);
     let disk = recorder.0.clone();
     let before = disk.lock().unwrap().safe.clone();
     // What `append` writes, without its sync.
     let mut sectors = Vec::new();
-    let position = 1 + told.iter().map(|(bytes, _)| sector::sectors_of(*bytes)).sum::<u64>();
-    sector::push_group(HOME, position, told.len() as u64 + 1, &content, &mut sectors);
+    let position = 1 + acknowledged.iter().map(|(bytes, _)| sector::sectors_of(*bytes)).sum::<u64>();
+    sector::push_group(HOME, position, acknowledged.len() as u64 + 1, &content, &mut sectors);
     let mut pending = std::mem::take(&mut disk.lock().unwrap().pending);
     journal.append(&content).unwrap();
     assert_eq!(
@@ -85,7 +85,7 @@ fn run(told: &[(usize, bool)], last: usize) -> Run {
         sectors
     );
     pending.push((usize::try_from(position).unwrap() * SECTOR_BYTES, sectors));
-    Run { told: groups, safe: before, pending, last: content }
+    Run { acknowledged: groups, safe: before, pending, last: content }
 }
 
 fn read(file: &[u8]) -> Result<(Vec<Vec<u8>>, Tail), ReadError> {
@@ -117,8 +117,8 @@ impl Run {
 
     fn check_power_cut(&self, file: &[u8], what: &str) {
         let (groups, _) = read(file).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let with_last: Vec<Vec<u8>> = self.told.iter().cloned().chain([self.last.clone()]).collect();
-        assert!(groups == self.told || groups == with_last, "{what}: {} groups", groups.len());
+        let with_last: Vec<Vec<u8>> = self.acknowledged.iter().cloned().chain([self.last.clone()]).collect();
+        assert!(groups == self.acknowledged || groups == with_last, "{what}: {} groups", groups.len());
     }
 }
 
@@ -159,13 +159,13 @@ fn any_combination_of_sectors_of_the_last_write_leaves_what_was_told() {
 fn every_flipped_bit_of_what_was_told_is_noticed_or_changes_nothing() {
     let run = run(&SIZES, CONTENT_BYTES + 9);
     let file = run.whole();
-    let told: Vec<Vec<u8>> = run.told.iter().cloned().chain([run.last.clone()]).collect();
+    let acknowledged: Vec<Vec<u8>> = run.acknowledged.iter().cloned().chain([run.last.clone()]).collect();
     let mut refused = 0_usize;
     for bit in 0..file.len() * 8 {
         let mut flipped = file.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         match read(&flipped) {
-            Ok((groups, _)) => assert_eq!(groups, told, "bit {bit}"),
+            Ok((groups, _)) => assert_eq!(groups, acknowledged, "bit {bit}"),
             Err(_) => refused += 1,
         }
     }
@@ -229,13 +229,13 @@ proptest! {
 
     #[test]
     fn random_writes_survive_random_power_cuts(
-        told in prop::collection::vec((0..CONTENT_BYTES * 3, any::<bool>()), 0..5),
+        acknowledged in prop::collection::vec((0..CONTENT_BYTES * 3, any::<bool>()), 0..5),
         last in 0..CONTENT_BYTES * 5,
         // For each sector: how many of its bytes arrive.
         arrived in prop::collection::vec(prop_oneof![Just(0), Just(SECTOR_BYTES), 0..SECTOR_BYTES], 6),
         seal_arrives in any::<bool>(),
     ) {
-        let run = run(&told, last);
+        let run = run(&acknowledged, last);
         let is_there = |number: usize, index: usize| {
             if number + 1 < run.pending.len() { seal_arrives } else { index % SECTOR_BYTES < arrived[index / SECTOR_BYTES] }
         };
@@ -244,18 +244,18 @@ proptest! {
 
     #[test]
     fn whatever_bytes_a_file_holds_it_is_read_or_refused(
-        told in prop::collection::vec((0..CONTENT_BYTES * 2, any::<bool>()), 1..4),
+        acknowledged in prop::collection::vec((0..CONTENT_BYTES * 2, any::<bool>()), 1..4),
         patches in prop::collection::vec((0..24 * SECTOR_BYTES, prop::collection::vec(any::<u8>(), 1..80)), 1..4),
         length in 0..=24 * SECTOR_BYTES,
     ) {
-        let run = run(&told, 9);
+        let run = run(&acknowledged, 9);
         let mut file = run.whole();
         for (at, bytes) in patches {
             let end = (at + bytes.len()).min(file.len());
             file[at..end].copy_from_slice(&bytes[..end - at]);
         }
         // Changed contents may never pass for contents; fewer groups may only be missing at the end.
-        let all: Vec<Vec<u8>> = run.told.iter().cloned().chain([run.last.clone()]).collect();
+        let all: Vec<Vec<u8>> = run.acknowledged.iter().cloned().chain([run.last.clone()]).collect();
         if let Ok((groups, _)) = read(&file) {
             prop_assert!(groups.len() <= all.len() && groups == all[..groups.len()]);
         }

@@ -158,19 +158,19 @@ async fn a_write_or_sync_that_fails_stops_the_writer_and_loses_nothing_that_was_
             let (batches, queue) = tokio::sync::mpsc::channel(8);
             let thread = std::thread::spawn(move || write_until_closed(writer, queue, &WriteFigures::default()));
             let store = Store { batches, figures: WriteFigures::default() };
-            let mut told = Vec::new();
+            let mut acknowledged = Vec::new();
             for attempt in 1.. {
                 if store.commit(vec![put(attempt)]).await.is_err() {
                     break;
                 }
-                told.push(reservation(attempt));
+                acknowledged.push(reservation(attempt));
             }
             assert!(store.commit(vec![put(99)]).await.is_err(), "nothing is written after a failure");
             thread.join().unwrap();
             let (_store, found) = reopen(&path, 2, &StoreSettings::default());
-            let next = reservation(u32::try_from(told.len()).unwrap() + 1);
-            let with_next: Vec<BookingRecord> = told.iter().cloned().chain([next]).collect();
-            assert!(found.reservations == told || found.reservations == with_next, "{operations} operations");
+            let next = reservation(u32::try_from(acknowledged.len()).unwrap() + 1);
+            let with_next: Vec<BookingRecord> = acknowledged.iter().cloned().chain([next]).collect();
+            assert!(found.reservations == acknowledged || found.reservations == with_next, "{operations} operations");
         }
     }
 }
@@ -183,15 +183,15 @@ async fn a_compaction_that_fails_stops_the_writer_and_loses_nothing() {
     let snapshot = directory.path().join("ledger/snapshot.1");
     let kept = std::fs::read(&snapshot).unwrap();
     std::fs::remove_file(&snapshot).unwrap();
-    let mut told = 0;
-    while store.commit(vec![put(told + 1)]).await.is_ok() {
-        told += 1;
-        assert!(told < 1000, "the failure is noticed at the latest when the next journal is full");
+    let mut acknowledged = 0;
+    while store.commit(vec![put(acknowledged + 1)]).await.is_ok() {
+        acknowledged += 1;
+        assert!(acknowledged < 1000, "the failure is noticed at the latest when the next journal is full");
     }
     drop(store);
     std::fs::write(&snapshot, kept).unwrap();
     let (_store, found) = reopen(&path, 1, &small());
-    assert_eq!(found.reservations.len(), usize::try_from(told).unwrap());
+    assert_eq!(found.reservations.len(), usize::try_from(acknowledged).unwrap());
 }
 
 #[tokio::test]

@@ -38,7 +38,6 @@ impl Finding {
         Finding { check, level, what: what.into(), to_do: None }
     }
 
-    /// All is well.
     pub fn good(check: &'static str, what: impl Into<String>) -> Finding {
         Finding::new(check, Level::Good, what)
     }

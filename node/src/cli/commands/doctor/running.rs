@@ -150,13 +150,13 @@ fn is_private(address: IpAddr) -> bool {
 }
 
 /// Judged by the addresses that the node advertises; what peers have seen counts for more.
-fn check_reach(status: &Status, told: &[String]) -> Finding {
+fn check_reach(status: &Status, shown: &[String]) -> Finding {
     const CHECK: &str = "reach";
     let came_in = status.counters.get("connections_from_elsewhere").copied().unwrap_or(0);
     let seen_as = status.seen_as.iter().filter_map(|seen| seen.parse::<IpAddr>().ok());
-    let own: Vec<IpAddr> = told.iter().filter_map(|address| address_of(address)).map(|(ip, _)| ip).collect();
+    let own: Vec<IpAddr> = shown.iter().filter_map(|address| address_of(address)).map(|(ip, _)| ip).collect();
     let mut outside = seen_as.filter(|ip| !ip.is_loopback() && !is_private(*ip) && !own.contains(ip));
-    if let Some(outside) = outside.next().filter(|_| reach_of(told) != Reach::Everybody) {
+    if let Some(outside) = outside.next().filter(|_| reach_of(shown) != Reach::Everybody) {
         let what = format!(
             "peers see this machine at {outside}, which is not an address that this node advertises: a router translates addresses (NAT)"
         );
@@ -165,7 +165,7 @@ fn check_reach(status: &Status, told: &[String]) -> Finding {
         );
         return Finding::note(CHECK, what, to_do);
     }
-    let (what, to_do) = match reach_of(told) {
+    let (what, to_do) = match reach_of(shown) {
         Reach::Everybody if came_in > 0 => {
             let what = format!("its address is public, and {came_in} connections came from other machines");
             return Finding::good(CHECK, what);
@@ -189,7 +189,7 @@ fn check_reach(status: &Status, told: &[String]) -> Finding {
 
 /// The result of other sites that tested a connection to this node: behind a router or a packet filter, a node reaches others
 /// and does not notice that they cannot reach it.
-fn check_inbound(tried: &ReachView, status: &Status, told: &[String]) -> Finding {
+fn check_inbound(tried: &ReachView, status: &Status, shown: &[String]) -> Finding {
     const CHECK: &str = "inbound";
     let ReachView { asked, reached } = *tried;
     if asked == 0 {
@@ -208,7 +208,7 @@ fn check_inbound(tried: &ReachView, status: &Status, told: &[String]) -> Finding
     );
     let what = format!(
         "{of_asked} could open a connection to this node, at the addresses that it advertises: {}",
-        told.join(", ")
+        shown.join(", ")
     );
     if reached == 0 {
         return Finding::problem(CHECK, what, to_do);
@@ -247,20 +247,20 @@ fn check_bans(bans: &[BanView], zone: &TimeZone) -> Finding {
     if bans.is_empty() {
         return Finding::good(CHECK, "no peer is banned");
     }
-    let told = bans.iter().map(|ban| {
+    let shown = bans.iter().map(|ban| {
         let until = format_time(ban.until, zone);
         format!("{} until {until} (time {}): {}", ban.site, ban.times, ban.why)
     });
     let to_do = "nothing, a ban ends by itself; if you trust the site, ask its owner to look into its log and to run the \
                  newest kolo";
-    let what = format!("banned: {}", told.collect::<Vec<_>>().join("; "));
+    let what = format!("banned: {}", shown.collect::<Vec<_>>().join("; "));
     Finding::note(CHECK, what, to_do)
 }
 
 /// Whether the owner's hook has failed lately; nothing when it has not.
 fn check_activation(failed: &[FailedActivation], now: Time, zone: &TimeZone) -> Option<Finding> {
     let lately = failed.iter().filter(|failed| now.since(Time(failed.at)) <= FAILED_LATELY);
-    let told: Vec<String> = lately
+    let shown: Vec<String> = lately
         .map(|failed| {
             let at = format_time(Time(failed.at), zone);
             format!("{} of {} at {at}: {}", safe(&failed.event), safe(&failed.booking), safe(&failed.why))
@@ -268,8 +268,8 @@ fn check_activation(failed: &[FailedActivation], now: Time, zone: &TimeZone) -> 
         .collect();
     let to_do = "read the log of its runs (activation.log in the data directory), and do by hand what it \
                  has not done";
-    let what = || format!("the hook has failed in all its runs: {}", told.join("; "));
-    (!told.is_empty()).then(|| Finding::problem("activation", what(), to_do))
+    let what = || format!("the hook has failed in all its runs: {}", shown.join("; "));
+    (!shown.is_empty()).then(|| Finding::problem("activation", what(), to_do))
 }
 
 /// Clocks are compared by what others have signed: how far theirs are ahead of this one, messages from the future, and
@@ -333,9 +333,9 @@ mod tests {
 
     #[test]
     fn what_peers_have_seen_says_more_than_addresses() {
-        let check = |told: &str, seen_as: &[&str], came_in: u32| {
+        let check = |shown: &str, seen_as: &[&str], came_in: u32| {
             let counters = json!({ "connections_from_elsewhere": came_in });
-            let finding = check_reach(&status(&json!({ "seen_as": seen_as, "counters": counters })), &listen(&[told]));
+            let finding = check_reach(&status(&json!({ "seen_as": seen_as, "counters": counters })), &listen(&[shown]));
             (finding.level, finding.what + &finding.to_do.unwrap_or_default())
         };
         let (level, what) = check("/ip4/10.0.0.1/tcp/1", &["10.0.0.1", "193.2.1.66"], 0);
@@ -352,8 +352,8 @@ mod tests {
     fn whether_others_come_in_is_their_word() {
         let status = status(&json!({ "seen_as": ["193.2.1.66"] }));
         let check = |asked, reached| {
-            let told = listen(&["/ip4/10.0.0.1/tcp/7741"]);
-            let finding = check_inbound(&ReachView { asked, reached }, &status, &told);
+            let shown = listen(&["/ip4/10.0.0.1/tcp/7741"]);
+            let finding = check_inbound(&ReachView { asked, reached }, &status, &shown);
             (finding.level, finding.what, finding.to_do.unwrap_or_default())
         };
         assert_eq!(check(3, 3).1, "3 of 3 other sites that tested it could open a connection to this node");
@@ -439,15 +439,15 @@ mod tests {
             "something else listens there"
         );
         let _ = server.join().unwrap();
-        assert_eq!(check(Err(CliError::NoLast), Time(90_000), &TimeZone::UTC)[0].level, Level::Note);
+        assert_eq!(check(Err(CliError::failed("no node")), Time(90_000), &TimeZone::UTC)[0].level, Level::Note);
     }
 
     #[test]
     fn a_ban_is_told_with_its_reason_and_its_end() {
         let ban = BanView { site: SiteId::new("12D3").unwrap(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
-        let told = check_bans(&[ban], &TimeZone::UTC);
-        assert_eq!(told.level, Level::Note);
-        assert!(told.what.ends_with("12D3 until 1970-01-02 00:00:00+00:00 (time 2): lies"), "{}", told.what);
+        let shown = check_bans(&[ban], &TimeZone::UTC);
+        assert_eq!(shown.level, Level::Note);
+        assert!(shown.what.ends_with("12D3 until 1970-01-02 00:00:00+00:00 (time 2): lies"), "{}", shown.what);
         assert_eq!(check_bans(&[], &TimeZone::UTC).level, Level::Good);
     }
 }

@@ -35,7 +35,7 @@ pub fn run(context: &mut Context, args: &InitArgs) -> Result<Exit, CliError> {
         .map_err(|error| CliError::Usage(format!("--name {:?}: {error}", args.name)))?;
     let data_dir = context.data_dir()?;
     if let Some(grid) = GridFile::load(&data_dir)? {
-        return Err(CliError::Membership(format!(
+        return Err(CliError::failed(format!(
             "{} belongs to grid {} already; make another grid in another --data-dir",
             data_dir.display(),
             grid.id
@@ -45,8 +45,7 @@ pub fn run(context: &mut Context, args: &InitArgs) -> Result<Exit, CliError> {
     let site = directory.identity()?.site_id().clone();
     let (grid, user) =
         if args.open { open_grid(&data_dir, args)? } else { closed_grid(context, &data_dir, &site, args)? };
-    context.output.print(&Made { form: grid.form(), grid: grid.id, root: grid.root, site, user, data_dir })?;
-    Ok(Exit::Done)
+    context.done(&Made { form: grid.form(), grid: grid.id, root: grid.root, site, user, data_dir })
 }
 
 fn open_grid(data_dir: &Path, args: &InitArgs) -> Result<(GridFile, PublicKey), CliError> {

@@ -49,14 +49,13 @@ pub fn run(context: &mut Context, args: &InviteArgs) -> Result<Exit, CliError> {
     // What is not on the list could not be revoked by name.
     list.add(issued, now)?;
     let (role, expires) = (Role::from(args.role).as_str(), now + args.expires);
-    context.output.print(&Invitation { grid: grid.id, role, name, with_user, expires, is_local, token })?;
-    Ok(Exit::Done)
+    context.done(&Invitation { grid: grid.id, role, name, with_user, expires, is_local, token })
 }
 
 /// Who invites or revokes here.
 pub(super) fn issuer(context: &Context, grid: &GridFile) -> Result<Issuer, CliError> {
     Issuer::find(grid, &context.data_dir()?, &context.wallets()?)?.ok_or_else(|| {
-        CliError::Membership(format!(
+        CliError::failed(format!(
             "neither the root key of grid {} nor the key of one of its admins is here: only they invite and revoke",
             grid.id
         ))
@@ -76,7 +75,7 @@ fn addresses(context: &Context, grid: &GridFile, args: &InviteArgs) -> Result<Ve
     match running {
         Ok(status) if status.grid == grid.id => Ok(status.listen.into_iter().take(ADDRESSES_MAX).collect()),
         _ if !grid.bootstrap.is_empty() => Ok(grid.bootstrap.clone()),
-        _ => Err(CliError::Membership(
+        _ => Err(CliError::failed(
             "nobody would find the grid with this token: start the node here first (kolo node), or name an address of one \
              with --bootstrap"
                 .to_owned(),

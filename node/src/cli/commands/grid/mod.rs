@@ -23,7 +23,6 @@ use crate::{
     trust::GridFile,
 };
 
-/// Runs the command.
 pub fn run(context: &mut Context, args: &GridArgs) -> Result<Exit, CliError> {
     match &args.command {
         GridCommand::Init(args) => init::run(context, args),
@@ -37,13 +36,13 @@ pub fn run(context: &mut Context, args: &GridArgs) -> Result<Exit, CliError> {
 fn closed_grid(data_dir: &Path) -> Result<(GridFile, PublicKey), CliError> {
     let grid = GridFile::load(data_dir)?.ok_or_else(|| {
         let directory = data_dir.display();
-        CliError::Membership(format!(
+        CliError::failed(format!(
             "{directory} belongs to no grid yet: make one with kolo grid init, or name another --data-dir"
         ))
     })?;
     match grid.root {
         Some(root) => Ok((grid, root)),
-        None => Err(CliError::Membership(format!(
+        None => Err(CliError::failed(format!(
             "grid {} is open: anybody joins it with kolo node --grid {} --bootstrap ADDRESS, and nobody is revoked",
             grid.id, grid.id
         ))),

@@ -47,8 +47,7 @@ pub fn run(context: &mut Context, args: &RevokeArgs) -> Result<Exit, CliError> {
         let answer: members::Revoked = client.post("/v1/grid/revocations", &revocation)?;
         revoked.push(Row { target, was_known: !answer.added });
     }
-    context.output.print(&Revoked { who: args.who.clone(), revoked })?;
-    Ok(Exit::Done)
+    context.done(&Revoked { who: args.who.clone(), revoked })
 }
 
 /// Whose loss would be one's own: this site and the users here, and the invitations that they came with.
@@ -117,13 +116,13 @@ fn one_of_each_role(who: &str, candidates: Vec<(Role, Subject, Time)>) -> Result
         by_role.entry(role).or_default().push(Target { subject, role: Some(role), expires });
     }
     if by_role.is_empty() {
-        return Err(CliError::Membership(format!(
+        return Err(CliError::failed(format!(
             "nobody of the name {who:?} is known here: kolo grid show lists who is; a key or a site id always works"
         )));
     }
     if let Some((role, several)) = by_role.iter().find(|(_, of_role)| of_role.len() > 1) {
         let subjects: Vec<String> = several.iter().map(|target| target.subject.to_string()).collect();
-        return Err(CliError::Membership(format!(
+        return Err(CliError::failed(format!(
             "{who:?} may mean several members of role {role}: name one of {}",
             subjects.join(", ")
         )));
@@ -153,7 +152,7 @@ impl Report for Revoked {
             format!("revoked {role}{}: {}{note}\n", safe(&self.who), row.target.subject)
         };
         let mut text: String = self.revoked.iter().map(row).collect();
-        text.push_str("other nodes hear of it within seconds; what is reserved already stays reserved\n");
+        text.push_str("other nodes learn of it within seconds; what is reserved already stays reserved\n");
         text
     }
     fn ids(&self) -> Vec<String> {

@@ -17,8 +17,7 @@ use crate::{
 /// [`CliError`] when the node does not run.
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     let view: GridView = context.connect()?.get("/v1/grid")?;
-    context.output.print(&view)?;
-    Ok(Exit::Done)
+    context.done(&view)
 }
 
 impl Report for GridView {

@@ -90,6 +90,8 @@ enum Happens {
     RunsFail,
     Comes(usize),
     Goes(usize),
+    /// As a restart with fewer hosts does: so many are left of the first reservation.
+    LosesHosts(usize),
 }
 
 fn happens() -> impl Strategy<Value = Happens> {
@@ -101,6 +103,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => Just(Happens::RunsFail),
         6 => (1..PLANS.len()).prop_map(Happens::Comes),
         2 => (0..PLANS.len()).prop_map(Happens::Goes),
+        1 => (0..2_usize).prop_map(Happens::LosesHosts),
     ]
 }
 
@@ -214,6 +217,11 @@ impl World {
                 }
             }
             Happens::Goes(plan) => drop(self.ledger.remove(&booking(&PLANS[plan]).attempt)),
+            Happens::LosesHosts(left) if !self.is_up => {
+                let base = self.ledger.get_mut(&booking(&BASE).attempt);
+                base.into_iter().for_each(|base| base.grants.truncate(left));
+            }
+            Happens::LosesHosts(_) => {}
         }
         self.look();
         self.now += 1;
@@ -328,9 +336,13 @@ proptest! {
     }
 }
 
-/// Plays what happens at which second, with all runs done at once.
 fn play(happens: &[(i64, Happens)]) -> World {
-    let mut world = World::new(0);
+    play_early(0, happens)
+}
+
+/// Plays what happens at which second, with all runs done at once.
+fn play_early(early: u64, happens: &[(i64, Happens)]) -> World {
+    let mut world = World::new(early);
     for second in 0..HORIZON {
         happens.iter().filter(|(at, _)| *at == second).for_each(|(_, happens)| {
             world.second(*happens);
@@ -406,4 +418,45 @@ fn only_what_goes_on_just_so_is_a_part() {
     let world = play(&[comes(12, &WHOLE), comes(13, &LATER_TRY), goes(14, &WHOLE)]);
     assert_eq!(world.events("r"), [&BEGINNING[..], &[("changed", 12, 26), ("end", 26, 26)]].concat());
     assert_eq!(world.stories.len(), 1, "{:?}", world.stories);
+}
+
+#[test]
+fn an_undisturbed_life_is_told_on_time() {
+    for (early, taken_back) in
+        (0..4).flat_map(|early| [None, Some(1), Some(8), Some(10), Some(15)].map(|at| (early, at)))
+    {
+        let happens: Vec<_> = taken_back.map(|at| goes(at, &BASE)).into_iter().collect();
+        let start = BASE.window.0 - early;
+        let is_started = taken_back.is_none_or(|at| at > start);
+        let starts = is_started.then_some(("start", start, 20));
+        let ends = taken_back.map_or(("end", 20, 20), |at| ("cancelled", at, 20));
+        let expected: Vec<_> = [("reserved", 0, 20)].into_iter().chain(starts).chain([ends]).collect();
+        assert_eq!(play_early(early.unsigned_abs(), &happens).events("r"), expected, "{early} {taken_back:?}");
+    }
+}
+
+#[test]
+fn an_event_that_keeps_failing_is_given_up_and_the_story_goes_on() {
+    let base = booking(&BASE);
+    let mut record = ActivationRecord::new(&base);
+    for run in 1..=TRIES + 1 {
+        record.begin(ActivationEvent::Reserved, Some(Terms::of(&base)));
+        let is_over = record.finish(Outcome::Failed("exit status: 1".to_owned()), Time(3), TRIES);
+        assert_eq!(is_over, run == TRIES + 1);
+    }
+    assert_eq!(record.given_up.as_ref().map(|given_up| given_up.event), Some(ActivationEvent::Reserved));
+    let start = next(Some(&record), Some((&base).into()), base.window.start, Span(0));
+    assert_eq!(start, Next::Run(ActivationEvent::Start));
+}
+
+#[test]
+fn what_has_come_and_gone_while_the_node_was_down_is_not_told() {
+    let base = booking(&BASE);
+    assert_eq!(next(None, Some((&base).into()), base.window.end, Span(0)), Next::Wait(None));
+    let without_hosts = Booking { grants: Vec::new(), ..base.clone() };
+    assert_eq!(next(None, Some((&without_hosts).into()), Time(0), Span(0)), Next::Wait(None));
+    let mut record = ActivationRecord::new(&base);
+    record.begin(ActivationEvent::Reserved, Some(Terms::of(&base)));
+    record.finish(Outcome::Done, Time(1), TRIES);
+    assert_eq!(next(Some(&record), None, base.window.end, Span(0)), Next::Run(ActivationEvent::End));
 }
