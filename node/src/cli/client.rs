@@ -3,7 +3,7 @@
 //! Invariant: every call has a time limit and a limit on the answer's size; the token goes to the named address only
 //! (no proxy, no redirects), and over TLS only to a node with a certificate that somebody trusted has signed.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt::Display, io, path::PathBuf, sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_rustls::rustls;
@@ -13,13 +13,10 @@ use ureq::{
     tls::{Certificate, RootCerts, TlsConfig},
 };
 
-use super::exit::Exit;
-use crate::{
-    api::{
-        grid::{HostList, SiteList},
-        problem::Problem,
-    },
-    text::document::DocumentError,
+use super::{error::CliError, exit::Exit};
+use crate::api::{
+    grid::{HostList, SiteList},
+    problem::Problem,
 };
 
 /// How long a connection may take: the node is on the same machine.
@@ -35,133 +32,23 @@ const AMBIGUOUS: &str = "ambiguous";
 /// Most pages of one list: no view of a node is as large.
 const MAX_PAGES: usize = 1_000;
 
-/// Why the node did not do what was asked of it.
-#[derive(Debug, thiserror::Error)]
-pub enum ApiError {
-    /// There is no token to show.
-    #[error("no API token: {error}")]
-    NoToken {
-        /// What happened to the file.
-        error: DocumentError,
-        /// Whether the user named the file.
-        was_named: bool,
-        /// The data directory of this machine's service, when the user named none and there is one.
-        service: Option<PathBuf>,
-    },
-    /// The token file holds something else.
-    #[error("{}: holds no API token", .file.display())]
-    BadToken { file: PathBuf },
-    /// Nobody listens there.
-    #[error("no node answers at {base}: {why}")]
-    Unreachable {
-        /// Where it was asked.
-        base: String,
-        why: String,
-    },
-    /// The node is there, but took too long.
-    #[error("the node at {base} has not answered within {} s", .waited.as_secs())]
-    Late {
-        /// Where it was asked.
-        base: String,
-        waited: Duration,
-        /// It may still do what was asked of it.
-        may_change: bool,
-    },
-    /// Nobody who is trusted has signed the certificate, or it is of another name.
-    #[error("the node at {base} is not trusted: {why}")]
-    Untrusted {
-        /// Where it was asked.
-        base: String,
-        why: String,
-    },
-    /// The node does not know the token.
-    #[error("the node at {base} refuses the token in {}", .token_file.display())]
-    Unauthorized {
-        /// Where it was asked.
-        base: String,
-        /// Where the token came from.
-        token_file: PathBuf,
-    },
-    /// The node says what is wrong.
-    #[error("{}", problem_text(*.status, .problem))]
-    Problem {
-        status: StatusCode,
-        problem: Box<Problem>,
-        /// The command that lists what there is of the kind that was asked for, if there is one.
-        list: Option<&'static str>,
-    },
-    /// What answers is no node, or one of another age.
-    #[error("the answer of {base} is not understood: {why}")]
-    BadAnswer {
-        /// Where it was asked.
-        base: String,
-        why: String,
-    },
-}
-
-fn problem_text(status: StatusCode, problem: &Problem) -> String {
+/// What the node says is wrong; `list` is the command that shows what there is of the kind that was asked for.
+fn refusal(status: StatusCode, problem: &Problem, list: Option<&'static str>) -> CliError {
     let what = [problem.detail.as_str(), problem.title.as_str()].into_iter().find(|text| !text.is_empty());
     let what = what.map_or_else(|| format!("the node answers {status}"), str::to_owned);
-    match &problem.key {
+    let message = match &problem.key {
         // The texts of the broker name the key already.
         Some(key) if !what.contains(key.as_str()) => format!("{key}: {what}"),
         _ => what,
-    }
-}
-
-impl ApiError {
-    pub fn exit(&self) -> Exit {
-        match self {
-            ApiError::NoToken { was_named: true, .. } | ApiError::BadToken { .. } => Exit::Usage,
-            ApiError::NoToken { .. } | ApiError::Unreachable { .. } | ApiError::Late { .. } => Exit::Unreachable,
-            ApiError::Problem { status, .. } => match *status {
-                StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Exit::Usage,
-                StatusCode::FORBIDDEN => Exit::Refused,
-                StatusCode::SERVICE_UNAVAILABLE => Exit::Unreachable,
-                _ => Exit::Failure,
-            },
-            ApiError::Unauthorized { .. } | ApiError::Untrusted { .. } | ApiError::BadAnswer { .. } => Exit::Failure,
+    };
+    let hint = match list {
+        Some(list) if status == StatusCode::NOT_FOUND => Some(format!("{list} shows what there is")),
+        Some(list) if problem.rule.as_deref() == Some(AMBIGUOUS) => {
+            Some(format!("write more of the id; {list} shows what there is"))
         }
-    }
-
-    /// What the user can do about it.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            ApiError::NoToken { was_named: true, .. } | ApiError::BadToken { .. } => {
-                Some("the token is in api.token in the node's data directory".to_owned())
-            }
-            ApiError::NoToken { service, .. } => {
-                let to_do = "start a node with `kolo node`, or name the data directory of a running one with --data-dir";
-                let service = service.as_ref().map_or_else(String::new, |directory| {
-                    format!("; that of the service is {}, which root and its own user may read", directory.display())
-                });
-                Some(format!("{to_do}{service}"))
-            }
-            ApiError::Unreachable { base, .. } => {
-                let address = base.trim_start_matches("http://").trim_start_matches("https://");
-                Some(format!("is `kolo node` running at {address}? Start it, or name another address with --api"))
-            }
-            ApiError::Untrusted { .. } => Some(
-                "name the certificate of who has signed that of the node with --ca-file, and the node as its certificate \
-                 does with --api"
-                    .to_owned(),
-            ),
-            ApiError::Unauthorized { .. } => {
-                Some("name the api.token of that node's data directory with --token-file or --data-dir".to_owned())
-            }
-            ApiError::Late { may_change: true, .. } => {
-                Some("it may still do what was asked; kolo list shows what it has".to_owned())
-            }
-            ApiError::Late { .. } => Some("it is busy, or has been stopped; try again".to_owned()),
-            ApiError::Problem { status, list: Some(list), .. } if *status == StatusCode::NOT_FOUND => {
-                Some(format!("{list} shows what there is"))
-            }
-            ApiError::Problem { problem, list: Some(list), .. } if problem.rule.as_deref() == Some(AMBIGUOUS) => {
-                Some(format!("write more of the id; {list} shows what there is"))
-            }
-            ApiError::Problem { .. } | ApiError::BadAnswer { .. } => None,
-        }
-    }
+        _ => None,
+    };
+    CliError::Problem { status, message, hint }
 }
 
 /// What every agent is bound to.
@@ -206,22 +93,22 @@ impl Client {
     }
 
     /// Asks for what is at `path`.
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         self.call(&Method::GET, path, &(), Duration::ZERO)
     }
 
     /// Asks for what is at `path`; the node may take `wait` before it answers.
-    pub fn get_waiting<T: DeserializeOwned>(&self, path: &str, wait: Duration) -> Result<T, ApiError> {
+    pub fn get_waiting<T: DeserializeOwned>(&self, path: &str, wait: Duration) -> Result<T, CliError> {
         self.call(&Method::GET, path, &(), wait)
     }
 
     /// Hands `body` to `path`.
-    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
         self.call(&Method::POST, path, body, Duration::ZERO)
     }
 
     /// All known sites, page by page.
-    pub fn sites(&self) -> Result<SiteList, ApiError> {
+    pub fn sites(&self) -> Result<SiteList, CliError> {
         let mut all: SiteList = self.get("/v1/sites")?;
         for _ in 0..MAX_PAGES {
             let Some(next) = all.next.take() else { break };
@@ -233,7 +120,7 @@ impl Client {
     }
 
     /// All known hosts, page by page.
-    pub fn hosts(&self) -> Result<HostList, ApiError> {
+    pub fn hosts(&self) -> Result<HostList, CliError> {
         let mut all: HostList = self.get("/v1/hosts")?;
         for _ in 0..MAX_PAGES {
             let Some(next) = all.next.take() else { break };
@@ -245,7 +132,7 @@ impl Client {
     }
 
     /// Deletes what is at `path`.
-    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         self.call(&Method::DELETE, path, &(), Duration::ZERO)
     }
 
@@ -255,7 +142,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
         wait: Duration,
-    ) -> Result<T, ApiError> {
+    ) -> Result<T, CliError> {
         let url = format!("{}{path}", self.base);
         let authorization = format!("Bearer {}", self.token);
         let limit = Some(ANSWER_TIMEOUT.saturating_add(wait));
@@ -268,8 +155,13 @@ impl Client {
         };
         let failed = |error: ureq::Error| match error {
             ureq::Error::Timeout(waited_for) if !matches!(waited_for, Timeout::Resolve | Timeout::Connect) => {
-                let waited = ANSWER_TIMEOUT.saturating_add(wait);
-                ApiError::Late { base: self.base.clone(), waited, may_change: *method != Method::GET }
+                let waited = ANSWER_TIMEOUT.saturating_add(wait).as_secs();
+                let hint = match *method {
+                    Method::GET => "it is busy, or has been stopped; try again",
+                    _ => "it may still do what was asked; kolo list shows what it has",
+                };
+                let message = format!("the node at {} has not answered within {waited} s", self.base);
+                CliError::Failed { message, exit: Exit::Unreachable }.hinted(hint)
             }
             error => self.transport_error(&error),
         };
@@ -280,36 +172,53 @@ impl Client {
         &self,
         list: Option<&'static str>,
         mut response: Response<Body>,
-        failed: impl Fn(ureq::Error) -> ApiError,
-    ) -> Result<T, ApiError> {
+        failed: impl Fn(ureq::Error) -> CliError,
+    ) -> Result<T, CliError> {
         let status = response.status();
         let bytes = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec().map_err(failed)?;
         if status == StatusCode::UNAUTHORIZED {
-            return Err(ApiError::Unauthorized { base: self.base.clone(), token_file: self.token_file.clone() });
+            let message = format!("the node at {} refuses the token in {}", self.base, self.token_file.display());
+            let hint = "name the api.token of that node's data directory with --token-file or --data-dir";
+            return Err(CliError::failed(message).hinted(hint));
         }
         if !status.is_success() {
             // A problem without a readable body still has its status.
-            let problem = Box::new(serde_json::from_slice(&bytes).unwrap_or_default());
-            return Err(ApiError::Problem { status, problem, list });
+            return Err(refusal(status, &serde_json::from_slice(&bytes).unwrap_or_default(), list));
         }
         let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
-        serde_path_to_error::deserialize(&mut deserializer)
-            .map_err(|error| ApiError::BadAnswer { base: self.base.clone(), why: error.to_string() })
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| self.not_understood(error))
     }
 
-    fn transport_error(&self, error: &ureq::Error) -> ApiError {
-        let base = self.base.clone();
+    /// What answers is no node, or one of another age.
+    fn not_understood(&self, why: impl Display) -> CliError {
+        CliError::failed(format!("the answer of {} is not understood: {why}", self.base))
+    }
+
+    /// Nobody who is trusted has signed the certificate, or it is of another name.
+    fn untrusted(&self, why: impl Display) -> CliError {
+        CliError::failed(format!("the node at {} is not trusted: {why}", self.base)).hinted(
+            "name the certificate of who has signed that of the node with --ca-file, and the node as its certificate \
+             does with --api",
+        )
+    }
+
+    fn transport_error(&self, error: &ureq::Error) -> CliError {
         match error {
             // So says rustls when a certificate or a handshake is not as it should be.
             ureq::Error::Io(error) if self.is_tls() && error.kind() == io::ErrorKind::InvalidData => {
-                ApiError::Untrusted { base, why: error.to_string() }
+                self.untrusted(error)
             }
-            ureq::Error::Rustls(error) => ApiError::Untrusted { base, why: error.to_string() },
+            ureq::Error::Rustls(error) => self.untrusted(error),
             ureq::Error::Io(_)
             | ureq::Error::Timeout(_)
             | ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed => ApiError::Unreachable { base, why: error.to_string() },
-            other => ApiError::BadAnswer { base, why: other.to_string() },
+            | ureq::Error::ConnectionFailed => {
+                let message = format!("no node answers at {}: {error}", self.base);
+                let address = self.base.trim_start_matches("http://").trim_start_matches("https://");
+                let hint = format!("is `kolo node` running at {address}? Start it, or name another address with --api");
+                CliError::Failed { message, exit: Exit::Unreachable }.hinted(hint)
+            }
+            other => self.not_understood(other),
         }
     }
 }
@@ -413,7 +322,7 @@ mod tests {
         let (client, server) = serve(vec![("200 OK", "hello".to_owned())]);
         let error = client.get::<serde_json::Value>("/").unwrap_err();
         server.join().unwrap();
-        assert!(matches!(error, ApiError::BadAnswer { .. }));
+        assert!(error.to_string().contains("is not understood"), "{error}");
     }
 
     #[test]

@@ -11,11 +11,7 @@ use std::{
 
 use ureq::tls::{Certificate, PemItem, parse_pem};
 
-use super::{
-    args::GlobalArgs,
-    client::{ApiError, Client},
-    error::CliError,
-};
+use super::{args::GlobalArgs, client::Client, error::CliError, exit::Exit};
 use crate::{
     config::{API_ADDRESS_FILE, API_TOKEN_FILE, DEFAULT_API, Surroundings},
     text::document,
@@ -31,7 +27,7 @@ pub const CA_FILE_VARIABLE: &str = "KOLO_CA_FILE";
 /// A connection to the node that the user means.
 ///
 /// # Errors
-/// [`CliError::Usage`] when an address makes no sense, [`CliError::Api`] when there is no token.
+/// [`CliError`] when an address makes no sense, or there is no token.
 pub fn connect(global: &GlobalArgs, surroundings: &Surroundings) -> Result<Client, CliError> {
     let data_dir = match &global.data_dir {
         Some(directory) => directory.clone(),
@@ -108,12 +104,27 @@ fn address_left_by_node(data_dir: &Path) -> Result<Option<String>, CliError> {
     }
 }
 
-fn read_token(file: &Path, was_named: bool, service: Option<&Path>) -> Result<String, ApiError> {
-    let no_token = |error| ApiError::NoToken { error, was_named, service: service.map(Path::to_owned) };
+fn read_token(file: &Path, was_named: bool, service: Option<&Path>) -> Result<String, CliError> {
+    const HERE: &str = "the token is in api.token in the node's data directory";
+    let no_token = |error: document::DocumentError| {
+        let message = format!("no API token: {error}");
+        if was_named {
+            return CliError::Failed { message, exit: Exit::Usage }.hinted(HERE);
+        }
+        let to_do = "start a node with `kolo node`, or name the data directory of a running one with --data-dir";
+        let service = service.map_or_else(String::new, |directory| {
+            format!("; that of the service is {}, which root and its own user may read", directory.display())
+        });
+        CliError::Failed { message, exit: Exit::Unreachable }.hinted(format!("{to_do}{service}"))
+    };
     let text = document::read_text(file).map_err(no_token)?;
     let token = text.trim();
     let is_token = !token.is_empty() && token.len() <= 256 && token.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_token { Ok(token.to_owned()) } else { Err(ApiError::BadToken { file: file.to_owned() }) }
+    if is_token {
+        return Ok(token.to_owned());
+    }
+    let message = format!("{}: holds no API token", file.display());
+    Err(CliError::Failed { message, exit: Exit::Usage }.hinted(HERE))
 }
 
 #[cfg(test)]
@@ -170,7 +181,7 @@ mod tests {
         );
         assert_eq!(read_token(&token, true, None).unwrap_err().exit().code(), 64);
         fs::write(&token, "not a token\n").unwrap();
-        assert!(matches!(read_token(&token, false, None), Err(ApiError::BadToken { .. })));
+        assert!(read_token(&token, false, None).unwrap_err().to_string().contains("holds no API token"));
         fs::write(&token, "00ff\n").unwrap();
         assert_eq!(read_token(&token, false, None).unwrap(), "00ff");
     }

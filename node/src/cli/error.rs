@@ -4,7 +4,9 @@
 
 use std::{fmt, io};
 
-use super::{client::ApiError, exit::Exit};
+use ureq::http::StatusCode;
+
+use super::exit::Exit;
 use crate::{
     api::request_view::{RequestState, RequestView},
     config::ConfigError,
@@ -38,9 +40,15 @@ pub enum CliError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The node did not do what was asked of it.
-    #[error(transparent)]
-    Api(#[from] ApiError),
+    /// The node says what is wrong.
+    #[error("{message}")]
+    Problem {
+        /// The HTTP status.
+        status: StatusCode,
+        message: String,
+        /// What the user can do about it.
+        hint: Option<String>,
+    },
     /// A key, a credential or a grid's file is wrong, or does not allow what was asked.
     #[error(transparent)]
     Trust(#[from] TrustFileError),
@@ -84,7 +92,12 @@ impl CliError {
             | CliError::Daemon(DaemonError::Value { .. }) => Exit::Usage,
             // Expired, too wide, or not of this grid.
             CliError::Trust(TrustFileError::Trust(_)) => Exit::Refused,
-            CliError::Api(error) => error.exit(),
+            CliError::Problem { status, .. } => match *status {
+                StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Exit::Usage,
+                StatusCode::FORBIDDEN => Exit::Refused,
+                StatusCode::SERVICE_UNAVAILABLE => Exit::Unreachable,
+                _ => Exit::Failure,
+            },
             CliError::Hinted { error, .. } => error.exit(),
             CliError::Unreserved(view) => Exit::of(view),
             CliError::Failed { exit, .. } => *exit,
@@ -95,7 +108,7 @@ impl CliError {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            CliError::Api(error) => error.hint(),
+            CliError::Problem { hint, .. } => hint.clone(),
             CliError::Hinted { error, hint } => {
                 Some(error.hint().map_or_else(|| hint.clone(), |more| format!("{hint}; {more}")))
             }

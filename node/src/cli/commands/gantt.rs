@@ -14,7 +14,7 @@ use crate::{
     cli::{
         args::GanttArgs,
         chart::{Chart, ChartSite},
-        client::{ApiError, Client},
+        client::Client,
         error::CliError,
         exit::Exit,
         output::{Look, Report},
@@ -38,7 +38,7 @@ pub fn run(context: &mut Context, args: &GanttArgs) -> Result<Exit, CliError> {
 }
 
 /// What is reserved in `span` from `from` on, at the sites whose name or id begins with `site`.
-pub(super) fn look_at(client: &Client, from: Time, span: Span, site: Option<&str>) -> Result<Chart, ApiError> {
+pub(super) fn look_at(client: &Client, from: Time, span: Span, site: Option<&str>) -> Result<Chart, CliError> {
     let until = from + span;
     let hosts = client.hosts()?;
     let reported: BookingList =

@@ -11,7 +11,7 @@ use crate::{
     },
     cli::{
         args::RepairArgs,
-        client::{ApiError, Client, request_path, reservation_path},
+        client::{Client, request_path, reservation_path},
         error::CliError,
         exit::Exit,
         report::{OfRequest, request_text},
@@ -26,7 +26,7 @@ pub fn run(context: &mut Context, args: &RepairArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let path = format!("{}/repair", path_of(&client, &args.selector)?);
     let view: RequestView = match client.post(&path, &()) {
-        Err(ApiError::Problem { status, .. }) if status.as_u16() == NOT_FOUND => {
+        Err(CliError::Problem { status, .. }) if status.as_u16() == NOT_FOUND => {
             let taken = take_over(context, &client, args)?;
             // Its sites have been asked once by then, and what is missing has been looked for.
             client.post(&format!("{}/repair", request_path(taken.id.as_str())), &())?
@@ -58,7 +58,7 @@ fn take_over(context: &Context, client: &Client, args: &RepairArgs) -> Result<Re
         let user = looked.user_key.unwrap_or_default();
         CliError::Usage(format!("the reservation is of the user with key {user}; give that key with --key FILE"))
     })?;
-    Ok(client.post(&format!("{path}/takeover"), &TakeOver { authorization })?)
+    client.post(&format!("{path}/takeover"), &TakeOver { authorization })
 }
 
 #[derive(Debug, Serialize)]

@@ -27,7 +27,7 @@ use crate::{
     cli::{
         args::TopArgs,
         chart::Chart,
-        client::{ApiError, Client},
+        client::Client,
         error::CliError,
         exit::Exit,
         output::{Look, Report},
@@ -139,7 +139,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn at(client: &Client, now: Time, span: Span) -> Result<Seen, ApiError> {
+    fn at(client: &Client, now: Time, span: Span) -> Result<Seen, CliError> {
         Ok(Seen {
             status: client.get("/v1/status")?,
             sites: client.sites()?,

@@ -13,7 +13,7 @@ use crate::{
     api::request_view::{RequestState, RequestView},
     cli::{
         args::Goal,
-        client::{ApiError, Client, request_path},
+        client::{Client, request_path},
         error::CliError,
         output::shows_progress,
         report::progress_text,
@@ -27,7 +27,7 @@ const POLL_MS: u64 = 20_000;
 /// Views that the command has not looked at yet; the client waits when there are more.
 const QUEUE: usize = 4;
 
-type News = Result<Box<RequestView>, ApiError>;
+type News = Result<Box<RequestView>, CliError>;
 
 /// Hands `submission` over and waits until it is settled, or until `timeout`.
 ///
@@ -46,7 +46,7 @@ pub fn wait(
     client: Client,
     goal: Goal,
     timeout: Option<Duration>,
-    begin: impl FnOnce(&Client) -> Result<RequestView, ApiError> + Send + 'static,
+    begin: impl FnOnce(&Client) -> Result<RequestView, CliError> + Send + 'static,
 ) -> Result<RequestView, CliError> {
     let failed = |source| CliError::Io { doing: "waiting for the request", source };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -86,7 +86,7 @@ fn until(view: &RequestView, goal: Goal) -> u64 {
 }
 
 /// Asks the node until the request has come to `goal`, or nobody listens any more.
-fn follow(client: &Client, goal: Goal, first: Result<RequestView, ApiError>, news: &mpsc::Sender<News>) {
+fn follow(client: &Client, goal: Goal, first: Result<RequestView, CliError>, news: &mpsc::Sender<News>) {
     let mut answer = first;
     loop {
         let next = answer.as_ref().ok().filter(|view| !goal.is_reached(view)).map(|view| {
@@ -127,7 +127,7 @@ async fn listen(
                     progress.set_message(safe(&progress_text(&view)));
                     latest = Some(view);
                 }
-                Some(Err(error)) => return Err(error.into()),
+                Some(Err(error)) => return Err(error),
                 // The thread ends only after it has received that the goal is reached, or an error.
                 None => return Err(interrupted(None)),
             },
@@ -205,11 +205,9 @@ mod tests {
     fn the_wait_ends_when_the_request_does() {
         let received = listen_to(vec![at("planning"), at("holding"), at("confirmed")], None, future::pending());
         assert!(received.unwrap().state.is_reserved());
-        let error = ApiError::BadAnswer { base: "b".to_owned(), why: "w".to_owned() };
-        assert!(matches!(
-            listen_to(vec![at("planning"), Err(error)], None, future::pending()),
-            Err(CliError::Api(ApiError::BadAnswer { .. }))
-        ));
+        let error = CliError::failed("not understood");
+        let error = listen_to(vec![at("planning"), Err(error)], None, future::pending()).unwrap_err();
+        assert_eq!(error.to_string(), "not understood");
     }
 
     #[test]

@@ -13,10 +13,7 @@ use jiff::tz::TimeZone;
 use super::finding::{Finding, Level};
 use crate::{
     api::grid::{BanView, ReachView, SOFTWARE, ScheduleState, SiteList, Status},
-    cli::{
-        client::{ApiError, Client},
-        error::CliError,
-    },
+    cli::{client::Client, error::CliError, exit::Exit},
     site::activation::FailedActivation,
     text::{
         safe::safe,
@@ -61,7 +58,8 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
             findings.extend(check_activation(&status.failed_activations, now, zone));
             findings
         }
-        Err(error @ (ApiError::Unauthorized { .. } | ApiError::BadAnswer { .. })) => {
+        // Something answers, but no node that knows this token.
+        Err(error) if error.exit() == Exit::Failure => {
             let to_do = error.hint().unwrap_or_else(|| "see which program listens there".to_owned());
             vec![Finding::problem(CHECK, error.to_string(), to_do)]
         }

@@ -71,7 +71,7 @@ fn addresses(context: &Context, grid: &GridFile, args: &InviteArgs) -> Result<Ve
     if !args.bootstrap.is_empty() {
         return Ok(args.bootstrap.iter().take(ADDRESSES_MAX).cloned().collect());
     }
-    let running = context.connect().and_then(|client| Ok(client.get::<Status>("/v1/status")?));
+    let running = context.connect().and_then(|client| client.get::<Status>("/v1/status"));
     match running {
         Ok(status) if status.grid == grid.id => Ok(status.listen.into_iter().take(ADDRESSES_MAX).collect()),
         _ if !grid.bootstrap.is_empty() => Ok(grid.bootstrap.clone()),
