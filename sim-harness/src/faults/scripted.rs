@@ -27,7 +27,7 @@ use crate::{
     engine::{Actor, Medium, Moment},
     scenario::{
         play::{self, Bookings, Outcomes, Played, Sight},
-        step::{Action, Asked, GridSettings, Outcome, ScenarioFile, Site, Submission},
+        step::{Action, Asked, GridSettings, ScenarioFile, Site, Submission, What},
     },
     shift::shifted_request,
 };
@@ -130,14 +130,14 @@ impl play::World for Scripted {
         self.checked()
     }
 
-    fn act(&mut self, action: &Action) -> anyhow::Result<()> {
-        self.note(&action.to_string());
+    fn act(&mut self, action: &Action, text: &str) -> anyhow::Result<()> {
+        self.note(text);
         match action {
-            Action::Start { start } => start.0.iter().for_each(|site| self.trial.world.start(site.0)),
-            Action::Stop { stop } => stop.0.iter().for_each(|site| {
+            Action::Start { start } => start.iter().for_each(|site| self.trial.world.start(site.0)),
+            Action::Stop { stop } => stop.iter().for_each(|site| {
                 life::leave(&mut self.trial.world.grid, site.0);
             }),
-            Action::Kill { kill } => kill.0.iter().for_each(|site| {
+            Action::Kill { kill } => kill.iter().for_each(|site| {
                 life::kill(&mut self.trial.world.grid, site.0);
             }),
             Action::Shrink { shrink: site, hosts } => {
@@ -149,7 +149,7 @@ impl play::World for Scripted {
             Action::Cancel { cancel } => self.trial.world.cancel(cancel.number as u64),
             Action::Repair { repair, through } => self.go_to(repair, *through),
             Action::Cut { cut, one_way } => {
-                let part: BTreeSet<usize> = cut.0.iter().map(|site| site.0).collect();
+                let part: BTreeSet<usize> = cut.iter().map(|site| site.0).collect();
                 self.trial.world.grid.network.cut(
                     self.trial.world.grid.nodes.len(),
                     &part,
@@ -180,13 +180,13 @@ impl play::World for Scripted {
             Stage::Planning | Stage::BackingOff => Sight::UnderWay("planning".to_owned()),
             Stage::Holding(_) => Sight::UnderWay("holding".to_owned()),
             Stage::Confirming(_) => Sight::UnderWay("confirming".to_owned()),
-            Stage::Reserved(_) => Sight::Decided(Outcome::Reserved),
+            Stage::Reserved(_) => Sight::Decided(What::Reserved),
             Stage::Degraded { is_rebrokering: true, .. } => Sight::UnderWay("rebrokering".to_owned()),
-            Stage::Degraded { .. } => Sight::Decided(Outcome::Degraded),
+            Stage::Degraded { .. } => Sight::Decided(What::Degraded),
             Stage::Closed { outcome, .. } => match outcome {
-                Ended::Rejected { .. } => Sight::Decided(Outcome::Rejected),
-                Ended::Failed(_) => Sight::Decided(Outcome::Failed),
-                Ended::Cancelled(_) => Sight::Decided(Outcome::Cancelled),
+                Ended::Rejected { .. } => Sight::Decided(What::Rejected),
+                Ended::Failed(_) => Sight::Decided(What::Failed),
+                Ended::Cancelled(_) => Sight::Decided(What::Cancelled),
                 Ended::HandedOver => Sight::UnderWay("handed over".to_owned()),
             },
         })

@@ -22,7 +22,9 @@ use toml::{
     de::{DeTable, DeValue, ValueDeserializer},
 };
 
-use super::step::{Action, Asked, Expectation, GridSettings, Many, ScenarioFile, Site, Step, Submission, Verb, What};
+use super::step::{
+    Action, Asked, Expectation, GridSettings, ScenarioFile, Site, Step, Submission, Verb, What, one_or_many,
+};
 use crate::duration;
 
 /// Most sites: they are called by letters.
@@ -73,6 +75,12 @@ impl<'a> Source<'a> {
         let line = self.line(place.start);
         let written = self.0.lines().nth(line - 1).unwrap_or_default().trim().to_owned();
         Wrong { line, what: what.into(), written }
+    }
+
+    /// The keys of the step whose head is in `line`.
+    fn step(self, line: usize) -> String {
+        let lines = self.0.lines().skip(line).map(str::trim).take_while(|text| !text.starts_with('['));
+        lines.filter(|text| !text.is_empty() && !text.starts_with('#')).collect::<Vec<_>>().join(", ")
     }
 
     /// A value that its type describes; `place` is where it is written.
@@ -214,8 +222,10 @@ struct WaitText {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SubmitText {
-    submit: Many<Asked>,
-    through: Many<Site>,
+    #[serde(deserialize_with = "one_or_many")]
+    submit: Vec<Asked>,
+    #[serde(deserialize_with = "one_or_many")]
+    through: Vec<Site>,
     hosts: Count<1, HOSTS_MAX>,
     duration: Length<REACH_MAX_S>,
     earliest: Option<Length<REACH_MAX_S>>,
@@ -234,11 +244,14 @@ struct SubmitText {
 struct ExpectText {
     expect: What,
     within: Option<Length<WAIT_MAX_S>>,
-    request: Option<Many<Asked>>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    request: Vec<Asked>,
     count: Option<usize>,
     hosts: Option<usize>,
-    at: Option<Many<Site>>,
-    sites: Option<Many<Site>>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    at: Vec<Site>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    sites: Vec<Site>,
 }
 
 impl SubmitText {
@@ -297,7 +310,8 @@ impl<'a> State<'a> {
                 Verb::Act(action)
             }
         };
-        Ok(Step { line: source.line(place.start), verb })
+        let line = source.line(place.start);
+        Ok(Step { line, text: source.step(line), verb })
     }
 
     /// Checks an action, and notes what it changes.
@@ -305,48 +319,41 @@ impl<'a> State<'a> {
         match action {
             Action::Start { start } => {
                 self.exist(start)?;
-                match start.0.iter().find(|site| !self.running.insert(**site)) {
+                match start.iter().find(|site| !self.running.insert(**site)) {
                     Some(site) => Err(format!("{site} runs already")),
                     None => Ok(()),
                 }
             }
             Action::Stop { stop: sites } | Action::Kill { kill: sites } => {
                 self.run(sites)?;
-                self.running.retain(|site| !sites.0.contains(site));
+                self.running.retain(|site| !sites.contains(site));
                 Ok(())
             }
             Action::Shrink { shrink: site, hosts } => {
-                self.run(&Many(vec![*site]))?;
+                self.run(&[*site])?;
                 in_range("hosts", *hosts, 1..=self.hosts[site.0].saturating_sub(1))?;
                 self.hosts[site.0] = *hosts;
                 Ok(())
             }
-            Action::Cancel { cancel } => {
-                let with = self.resolve(cancel)?;
-                let runs = self.running.contains(&with);
-                if runs { Ok(()) } else { Err(format!("the entry point of {cancel}, {with}, does not run")) }
-            }
+            Action::Cancel { cancel } => match self.resolve(cancel)? {
+                with if self.running.contains(&with) => Ok(()),
+                with => Err(format!("the entry point of {cancel}, {with}, does not run")),
+            },
             Action::Repair { repair, through } => {
                 self.resolve(repair)?;
-                self.run(&Many(vec![*through]))?;
+                self.run(&[*through])?;
                 self.requests.insert(repair.name.clone(), (repair.clone(), *through));
                 Ok(())
             }
             Action::Cut { cut, .. } => self.exist(cut),
-            Action::Heal { heal } => {
-                if *heal {
-                    Ok(())
-                } else {
-                    Err("heal: expected true".to_owned())
-                }
-            }
-            Action::Submit(_) => Ok(()),
+            Action::Heal { heal: false } => Err("heal: expected true".to_owned()),
+            Action::Heal { .. } | Action::Submit(_) => Ok(()),
         }
     }
 
     fn submissions(&mut self, text: &SubmitText) -> Result<Vec<Submission>, String> {
         self.run(&text.through)?;
-        let (names, sites) = (&text.submit.0, &text.through.0);
+        let (names, sites) = (&text.submit, &text.through);
         if names.len() != sites.len() {
             return Err(format!("expected as many sites as requests: {} and {}", sites.len(), names.len()));
         }
@@ -369,14 +376,14 @@ impl<'a> State<'a> {
     fn expectation(&self, text: ExpectText) -> Result<Expectation, String> {
         let ExpectText { expect: what, within, request, count, hosts, at, sites } = text;
         let given = [
-            ("request", request.is_some()),
+            ("request", !request.is_empty()),
             ("count", count.is_some()),
             ("hosts", hosts.is_some()),
-            ("at", at.is_some()),
-            ("sites", sites.is_some()),
+            ("at", !at.is_empty()),
+            ("sites", !sites.is_empty()),
         ];
         let (needed, optional): (&[&str], &[&str]) = match what {
-            _ if what.outcome().is_some() => (&["request"], &["count"]),
+            _ if what.is_outcome() => (&["request"], &["count"]),
             What::Booked => (&["request", "hosts"], &["at"]),
             What::NothingBooked => (&[], &["request", "at"]),
             What::SitesKnown => (&[], &["sites", "at"]),
@@ -390,15 +397,15 @@ impl<'a> State<'a> {
                 return Err(format!("this expectation has no key {key}"));
             }
         }
-        let mut asked = request.unwrap_or(Many(Vec::new()));
-        asked.0.iter_mut().try_for_each(|asked| self.resolve(asked).map(|_| ()))?;
-        if what.outcome().is_none() && asked.0.len() > 1 {
+        let mut asked = request;
+        asked.iter_mut().try_for_each(|asked| self.resolve(asked).map(|_| ()))?;
+        if !what.is_outcome() && asked.len() > 1 {
             return Err("expected one request".to_owned());
         }
-        let count = count.unwrap_or(asked.0.len());
-        in_range("count", count, 0..=asked.0.len())?;
-        let all = || Many(self.running.iter().copied().collect());
-        let (at, sites) = (at.unwrap_or_else(all), sites.unwrap_or_else(all));
+        let count = count.unwrap_or(asked.len());
+        in_range("count", count, 0..=asked.len())?;
+        let or_all = |named: Vec<Site>| if named.is_empty() { self.running.iter().copied().collect() } else { named };
+        let (at, sites) = (or_all(at), or_all(sites));
         self.run(&at)?;
         self.run(&sites)?;
         let within = within.map_or(WITHIN, |within| within.0);
@@ -413,18 +420,18 @@ impl<'a> State<'a> {
         Ok(*with)
     }
 
-    fn exist(&self, sites: &Many<Site>) -> Result<(), String> {
+    fn exist(&self, sites: &[Site]) -> Result<(), String> {
         let last = Site(self.hosts.len() - 1);
-        match sites.0.iter().find(|site| **site > last) {
+        match sites.iter().find(|site| **site > last) {
             Some(site) => Err(format!("expected sites, which are called a to {last}, got {site}")),
-            None if sites.0.is_empty() => Err("expected at least one site".to_owned()),
+            None if sites.is_empty() => Err("expected at least one site".to_owned()),
             None => Ok(()),
         }
     }
 
-    fn run(&self, sites: &Many<Site>) -> Result<(), String> {
+    fn run(&self, sites: &[Site]) -> Result<(), String> {
         self.exist(sites)?;
-        let idle = sites.0.iter().find(|site| !self.running.contains(site));
+        let idle = sites.iter().find(|site| !self.running.contains(site));
         idle.map_or(Ok(()), |site| Err(format!("{site} does not run then")))
     }
 }
@@ -456,10 +463,7 @@ mod tests {
         let file = read(&text, Some(7)).unwrap();
         assert_eq!((file.grid.sites, file.grid.hosts_per_site, file.grid.seed), (3, 2, 7));
         assert_eq!(file.steps.iter().map(|step| step.line).collect::<Vec<_>>(), [4, 6, 14, 19]);
-        let words: Vec<String> = file.steps.iter().map(|step| step.verb.to_string()).collect();
-        let expected =
-            ["start a, b", "submit x through a, y through b", "expect x, y: 1 of them reserved", "cut what a send"];
-        assert_eq!(words, expected);
+        assert_eq!(file.steps[2].text, r#"expect = "reserved", request = ["x", "y"], count = 1, within = "5s""#);
         let Verb::Act(Action::Submit(all)) = &file.steps[1].verb else { panic!("{:?}", file.steps[1]) };
         assert_eq!(all[0].request.asked_starts(), (Some(Time(7_200)), Some(Time(10_800))));
         assert_eq!(file.starting_order(), [Site(0), Site(1)]);

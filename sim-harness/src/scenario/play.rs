@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::step::{Action, Asked, Expectation, Many, Outcome, ScenarioFile, Site, Step, Verb, What};
+use super::step::{Action, Asked, Expectation, ScenarioFile, Site, Step, Verb, What};
 use crate::grid::nodes::{client::ClientError, wait::Interrupted};
 
 /// A request as its entry point shows it.
@@ -15,8 +15,8 @@ use crate::grid::nodes::{client::ClientError, wait::Interrupted};
 pub enum Sight {
     /// Nothing final; what is seen instead.
     UnderWay(String),
-    /// This has become of it.
-    Decided(Outcome),
+    /// This has become of it: an outcome.
+    Decided(What),
 }
 
 /// What ledgers have.
@@ -36,8 +36,8 @@ pub trait World {
     /// Lets a moment pass: until something happens, or a short while, at most until `until`.
     fn pass(&mut self, until: Duration) -> anyhow::Result<()>;
 
-    /// Does something.
-    fn act(&mut self, action: &Action) -> anyhow::Result<()>;
+    /// Does something; `text` is how the scenario says it.
+    fn act(&mut self, action: &Action, text: &str) -> anyhow::Result<()>;
 
     /// What the entry point of a request shows.
     fn sight(&mut self, asked: &Asked) -> anyhow::Result<Sight>;
@@ -103,32 +103,26 @@ impl Outcomes {
 /// # Errors
 /// Only [`Interrupted`]: whatever else goes wrong is part of the outcome.
 pub fn play(file: &ScenarioFile, world: &mut impl World, progress: &impl Fn(&Played)) -> anyhow::Result<Outcomes> {
+    // An interruption ends the run; any other error is what was seen.
+    let seen = |error: anyhow::Error| if error.is::<Interrupted>() { Err(error) } else { Ok(format!("{error:#}")) };
     let mut outcomes = Outcomes::default();
-    let failed = |line, step: String, seen| Some(Failed { line, step, seen });
     for step in &file.steps {
-        let begun = world.now();
-        match one(step, world) {
-            Ok(None) => {
-                let (line, now) = (step.line, world.now());
-                let played = Played { line, step: step.verb.to_string(), at_ms: ms(now), took_ms: ms(now - begun) };
-                progress(&played);
-                outcomes.played.push(played);
-            }
-            Ok(Some(seen)) => {
-                outcomes.failed = failed(Some(step.line), step.verb.to_string(), seen);
-                return Ok(outcomes);
-            }
-            Err(error) if error.is::<Interrupted>() => return Err(error),
-            Err(error) => {
-                outcomes.failed = failed(Some(step.line), step.verb.to_string(), format!("{error:#}"));
-                return Ok(outcomes);
-            }
+        let (line, begun, text) = (step.line, world.now(), step.text.clone());
+        if let Some(seen) = one(step, world).or_else(|error| seen(error).map(Some))? {
+            outcomes.failed = Some(Failed { line: Some(line), step: text, seen });
+            return Ok(outcomes);
         }
+        let now = world.now();
+        let played = Played { line, step: text, at_ms: ms(now), took_ms: ms(now - begun) };
+        progress(&played);
+        outcomes.played.push(played);
     }
     match world.settle() {
         Ok(violations) => outcomes.violations = violations,
-        Err(error) if error.is::<Interrupted>() => return Err(error),
-        Err(error) => outcomes.failed = failed(None, "everything settles in the end".to_owned(), format!("{error:#}")),
+        Err(error) => {
+            let step = "everything settles in the end".to_owned();
+            outcomes.failed = Some(Failed { line: None, step, seen: seen(error)? });
+        }
     }
     Ok(outcomes)
 }
@@ -137,7 +131,7 @@ pub fn play(file: &ScenarioFile, world: &mut impl World, progress: &impl Fn(&Pla
 fn one(step: &Step, world: &mut impl World) -> anyhow::Result<Option<String>> {
     let begun = world.now();
     match &step.verb {
-        Verb::Act(action) => world.act(action).map(|()| None),
+        Verb::Act(action) => world.act(action, &step.text).map(|()| None),
         Verb::Wait(time) => {
             while world.now() < begun + *time {
                 world.pass(begun + *time)?;
@@ -165,7 +159,7 @@ fn one(step: &Step, world: &mut impl World) -> anyhow::Result<Option<String>> {
 
 /// What is seen instead of what is expected; nothing when it is true.
 fn missing(expectation: &Expectation, world: &mut impl World) -> anyhow::Result<Option<String>> {
-    let Expectation { what, asked: Many(asked), count, hosts, at: Many(at), sites: Many(sites), .. } = expectation;
+    let Expectation { what, asked, count, hosts, at, sites, .. } = expectation;
     match what {
         What::Booked => {
             let found = world.bookings(asked.first(), at)?;
@@ -181,7 +175,7 @@ fn missing(expectation: &Expectation, world: &mut impl World) -> anyhow::Result<
             let (mut seen, mut as_expected, mut under_way) = (Vec::new(), 0, 0);
             for one in asked {
                 let sight = world.sight(one)?;
-                as_expected += usize::from(matches!(&sight, Sight::Decided(found) if Some(*found) == what.outcome()));
+                as_expected += usize::from(matches!(&sight, Sight::Decided(found) if found == what));
                 under_way += usize::from(matches!(sight, Sight::UnderWay(_)));
                 seen.push(match sight {
                     Sight::UnderWay(words) => format!("{one} {words}"),

@@ -23,7 +23,7 @@ use broker::{
 
 use super::{
     play::{self, Bookings, Outcomes, Played, Sight},
-    step::{Action, Asked, GridSettings, Outcome, ScenarioFile, Site, Submission},
+    step::{Action, Asked, GridSettings, ScenarioFile, Site, Submission, What},
 };
 use crate::{
     grid::{
@@ -331,10 +331,10 @@ impl play::World for Processes<'_> {
         self.cluster.pass(until.saturating_sub(self.begun.elapsed()).min(PAUSE))
     }
 
-    fn act(&mut self, action: &Action) -> anyhow::Result<()> {
+    fn act(&mut self, action: &Action, _: &str) -> anyhow::Result<()> {
         match action {
-            Action::Start { start } => self.start(&start.0)?,
-            Action::Stop { stop } => stop.0.iter().try_for_each(|site| self.leave(*site))?,
+            Action::Start { start } => self.start(start)?,
+            Action::Stop { stop } => stop.iter().try_for_each(|site| self.leave(*site))?,
             Action::Shrink { shrink: site, hosts } => {
                 self.leave(*site)?;
                 let position = self.positions[site];
@@ -343,11 +343,11 @@ impl play::World for Processes<'_> {
                 self.cluster.launch.write_hosts(position, &left)?;
                 self.cluster.revive(position)?;
             }
-            Action::Kill { kill } => kill.0.iter().for_each(|site| self.node(*site).process.kill()),
+            Action::Kill { kill } => kill.iter().for_each(|site| self.node(*site).process.kill()),
             Action::Submit(all) => self.submit(all)?,
             Action::Cancel { cancel } => self.cancel(cancel)?,
             Action::Repair { repair, through } => self.repair(repair, *through)?,
-            Action::Cut { cut, one_way } => self.cut(&cut.0, one_way.unwrap_or_default())?,
+            Action::Cut { cut, one_way } => self.cut(cut, one_way.unwrap_or_default())?,
             Action::Heal { .. } => self.heal()?,
         }
         self.cluster.check()
@@ -361,14 +361,12 @@ impl play::World for Processes<'_> {
         Ok(match self.view(submitted) {
             Err(why) => Sight::UnderWay(why),
             Ok(view) => match view.state {
-                RequestState::Confirmed | RequestState::Active | RequestState::Ended => {
-                    Sight::Decided(Outcome::Reserved)
-                }
-                RequestState::Rejected => Sight::Decided(Outcome::Rejected),
-                RequestState::Refused | RequestState::Failed => Sight::Decided(Outcome::Failed),
+                RequestState::Confirmed | RequestState::Active | RequestState::Ended => Sight::Decided(What::Reserved),
+                RequestState::Rejected => Sight::Decided(What::Rejected),
+                RequestState::Refused | RequestState::Failed => Sight::Decided(What::Failed),
                 // Its sites still have to release their parts, which dead ones cannot.
-                RequestState::Cancelled | RequestState::Cancelling => Sight::Decided(Outcome::Cancelled),
-                RequestState::Degraded => Sight::Decided(Outcome::Degraded),
+                RequestState::Cancelled | RequestState::Cancelling => Sight::Decided(What::Cancelled),
+                RequestState::Degraded => Sight::Decided(What::Degraded),
                 state => Sight::UnderWay(words(state)),
             },
         })

@@ -11,7 +11,7 @@ use broker::{
     request::Request,
     resources::{Amounts, Attributes},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// A site, called by a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -58,31 +58,18 @@ impl fmt::Display for Asked {
     }
 }
 
-/// One thing or a list of them.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "OneOrMany<T>")]
-pub struct Many<T>(pub Vec<T>);
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a name or a list of names; sites are called a to z")]
-enum OneOrMany<T> {
-    One(T),
-    Many(Vec<T>),
-}
-
-impl<T> From<OneOrMany<T>> for Many<T> {
-    fn from(written: OneOrMany<T>) -> Many<T> {
-        match written {
-            OneOrMany::One(one) => Many(vec![one]),
-            OneOrMany::Many(many) => Many(many),
-        }
+/// Reads one thing or a list of them.
+pub fn one_or_many<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a name or a list of names; sites are called a to z")]
+    enum OneOrMany<T> {
+        One(T),
+        Many(Vec<T>),
     }
-}
-
-impl<T: fmt::Display> fmt::Display for Many<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.iter().map(T::to_string).collect::<Vec<_>>().join(", "))
-    }
+    Ok(match OneOrMany::deserialize(from)? {
+        OneOrMany::One(one) => vec![one],
+        OneOrMany::Many(many) => many,
+    })
 }
 
 /// The grid of a scenario.
@@ -136,11 +123,20 @@ pub struct Submission {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
     /// Sites start, for the first time or again.
-    Start { start: Many<Site> },
+    Start {
+        #[serde(deserialize_with = "one_or_many")]
+        start: Vec<Site>,
+    },
     /// Sites leave in order.
-    Stop { stop: Many<Site> },
+    Stop {
+        #[serde(deserialize_with = "one_or_many")]
+        stop: Vec<Site>,
+    },
     /// Sites die without a word.
-    Kill { kill: Many<Site> },
+    Kill {
+        #[serde(deserialize_with = "one_or_many")]
+        kill: Vec<Site>,
+    },
     /// The owner of a site starts it again with only its first so many hosts.
     Shrink { shrink: Site, hosts: usize },
     /// Users ask, all at the same moment.
@@ -151,22 +147,13 @@ pub enum Action {
     /// A user goes with a request to another site, which becomes its coordinator.
     Repair { repair: Asked, through: Site },
     /// Nothing passes any more between these sites and the others; one way: only what these send is lost.
-    Cut { cut: Many<Site>, one_way: Option<bool> },
+    Cut {
+        #[serde(deserialize_with = "one_or_many")]
+        cut: Vec<Site>,
+        one_way: Option<bool>,
+    },
     /// All links work again.
     Heal { heal: bool },
-}
-
-/// The state of a request, as its entry point reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    Reserved,
-    /// There is no placement.
-    Rejected,
-    /// It was given up or refused.
-    Failed,
-    /// Reserved, with hosts that are lost.
-    Degraded,
-    Cancelled,
 }
 
 /// What can be expected.
@@ -174,8 +161,11 @@ pub enum Outcome {
 #[serde(rename_all = "snake_case")]
 pub enum What {
     Reserved,
+    /// There is no placement.
     Rejected,
+    /// It was given up or refused.
     Failed,
+    /// Reserved, with hosts that are lost.
     Degraded,
     Cancelled,
     /// The ledgers of the sites `at` have confirmed a request on so many hosts.
@@ -189,16 +179,15 @@ pub enum What {
 }
 
 impl What {
-    /// The state that requests are expected to be in, if that is what is expected.
-    pub fn outcome(self) -> Option<Outcome> {
-        match self {
-            What::Reserved => Some(Outcome::Reserved),
-            What::Rejected => Some(Outcome::Rejected),
-            What::Failed => Some(Outcome::Failed),
-            What::Degraded => Some(Outcome::Degraded),
-            What::Cancelled => Some(Outcome::Cancelled),
-            What::Booked | What::NothingBooked | What::SitesKnown | What::NoViolation => None,
-        }
+    /// Whether it is a state of a request, as its entry point reports it.
+    pub fn is_outcome(self) -> bool {
+        matches!(self, What::Reserved | What::Rejected | What::Failed | What::Degraded | What::Cancelled)
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -208,12 +197,12 @@ pub struct Expectation {
     pub what: What,
     pub within: Duration,
     /// The requests it is about.
-    pub asked: Many<Asked>,
+    pub asked: Vec<Asked>,
     /// How many of these.
     pub count: usize,
     pub hosts: usize,
-    pub at: Many<Site>,
-    pub sites: Many<Site>,
+    pub at: Vec<Site>,
+    pub sites: Vec<Site>,
 }
 
 /// What a step is about.
@@ -232,6 +221,8 @@ pub enum Verb {
 pub struct Step {
     /// Its line in the file.
     pub line: usize,
+    /// Its keys as they are written.
+    pub text: String,
     pub verb: Verb,
 }
 
@@ -247,13 +238,9 @@ impl ScenarioFile {
     pub fn starting_order(&self) -> Vec<Site> {
         let mut order = Vec::new();
         for step in &self.steps {
-            if let Verb::Act(Action::Start { start: Many(sites) }) = &step.verb {
-                for site in sites {
-                    if !order.contains(site) {
-                        order.push(*site);
-                    }
-                }
-            }
+            let Verb::Act(Action::Start { start }) = &step.verb else { continue };
+            let new: Vec<Site> = start.iter().copied().filter(|site| !order.contains(site)).collect();
+            order.extend(new);
         }
         order
     }
@@ -261,62 +248,5 @@ impl ScenarioFile {
     /// Whether links are cut.
     pub fn has_cuts(&self) -> bool {
         self.steps.iter().any(|step| matches!(step.verb, Verb::Act(Action::Cut { .. })))
-    }
-}
-
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Verb::Act(action) => action.fmt(f),
-            Verb::Wait(time) => write!(f, "wait {} ms", time.as_millis()),
-            Verb::Expect(expectation) => write!(f, "expect {expectation}"),
-        }
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Action::Start { start } => write!(f, "start {start}"),
-            Action::Stop { stop } => write!(f, "stop {stop}"),
-            Action::Kill { kill } => write!(f, "kill {kill}"),
-            Action::Shrink { shrink, hosts } => write!(f, "shrink {shrink} to {hosts} hosts"),
-            Action::Submit(all) => {
-                let each = all.iter().map(|one| format!("{} through {}", one.asked, one.through));
-                write!(f, "submit {}", each.collect::<Vec<_>>().join(", "))
-            }
-            Action::Cancel { cancel } => write!(f, "cancel {cancel}"),
-            Action::Repair { repair, through } => write!(f, "repair {repair} through {through}"),
-            Action::Cut { cut, one_way: Some(true) } => write!(f, "cut what {cut} send"),
-            Action::Cut { cut, .. } => write!(f, "cut {cut} off"),
-            Action::Heal { .. } => f.write_str("heal"),
-        }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Outcome::Reserved => "reserved",
-            Outcome::Rejected => "rejected",
-            Outcome::Failed => "failed",
-            Outcome::Degraded => "degraded",
-            Outcome::Cancelled => "cancelled",
-        })
-    }
-}
-
-impl fmt::Display for Expectation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Expectation { what, asked, count, hosts, at, sites, .. } = self;
-        match (what, what.outcome()) {
-            (_, Some(outcome)) if *count == asked.0.len() => write!(f, "{asked}: {outcome}"),
-            (_, Some(outcome)) => write!(f, "{asked}: {count} of them {outcome}"),
-            (What::Booked, _) => write!(f, "{asked}: booked on {hosts} hosts of {at}"),
-            (What::NothingBooked, _) if asked.0.is_empty() => write!(f, "nothing booked at {at}"),
-            (What::NothingBooked, _) => write!(f, "{asked}: nothing booked at {at}"),
-            (What::SitesKnown, _) => write!(f, "{sites} known at {at}"),
-            _ => f.write_str("no violation"),
-        }
     }
 }

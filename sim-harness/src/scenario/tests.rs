@@ -67,7 +67,10 @@ const SUBMIT: &str = "[[step]]\nsubmit = \"job\"\nthrough = \"a\"\nhosts = 2\ndu
 fn what_does_not_come_true_is_reported_with_its_line_and_what_was_seen() {
     let steps = "[[step]]\nexpect = \"rejected\"\nrequest = \"job\"\nwithin = \"5s\"\n";
     let failed = two_sites(&format!("{SUBMIT}{steps}")).failed.unwrap();
-    assert_eq!((failed.line, failed.step.as_str()), (Some(13), "expect job: rejected"));
+    assert_eq!(
+        (failed.line, failed.step.as_str()),
+        (Some(13), "expect = \"rejected\", request = \"job\", within = \"5s\"")
+    );
     assert_eq!(failed.seen, "not within 5000 ms; seen: job reserved");
 
     let steps = "[[step]]\nexpect = \"reserved\"\nrequest = \"job\"\n\

@@ -1,18 +1,14 @@
 //! The scenarios that are shipped, on real processes; and the errors of one that is wrong. In the simulator they are
 //! played by the tests of the harness.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
-use end_to_end::{binary, has_namespaces, write};
-use serde_json::Value;
+use end_to_end::{Ended, has_namespaces, kolo_sim, write};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
 
-/// Plays a scenario: the exit code, standard output and standard error.
-fn play(file: &Path, more: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(binary("kolo-sim")).arg("scenario").arg(file).args(more).output().unwrap();
-    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    (output.status.code(), out, err)
+fn play(file: &Path, more: &[&str]) -> Ended {
+    kolo_sim(&[&["scenario", file.to_str().unwrap()], more].concat())
 }
 
 fn comes_true(name: &str) {
@@ -20,9 +16,9 @@ fn comes_true(name: &str) {
     if fs::read_to_string(&file).unwrap().contains("\ncut = ") && !has_namespaces() {
         return;
     }
-    let (code, out, err) = play(&file, &["--on", "processes", "--output", "json"]);
-    assert_eq!(code, Some(0), "{out}\n{err}");
-    let document: Value = serde_json::from_str(out.trim().lines().last().unwrap()).unwrap();
+    let ended = play(&file, &["--on", "processes", "--output", "json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let document = ended.json();
     assert_eq!(
         (&document["held"], document["played"].as_array().unwrap().len()),
         (&true.into(), usize::try_from(document["steps"].as_u64().unwrap()).unwrap()),
@@ -64,7 +60,7 @@ fn what_is_wrong_is_reported_with_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let head = "[grid]\nsites = 1\n[[step]]\nstart = \"a\"\n";
     let file = write(folder.path(), "wrong.toml", &format!("{head}[[step]]\nexplode = \"a\"\n"));
-    let (code, _, err) = play(&file, &[]);
+    let Ended { code, err, .. } = play(&file, &[]);
     assert_eq!(code, Some(64), "{err}");
     assert!(err.contains("wrong.toml:5: expected exactly one of start"), "{err}");
 
@@ -72,10 +68,10 @@ fn what_is_wrong_is_reported_with_file_and_line() {
     let expect = "[[step]]\nexpect = \"reserved\"\nrequest = \"job\"\nwithin = \"1s\"\n";
     let file = write(folder.path(), "vain.toml", &format!("{head}{submit}{expect}"));
     for on in ["simulator", "processes"] {
-        let (code, _, err) = play(&file, &["--on", on]);
+        let Ended { code, err, .. } = play(&file, &["--on", on]);
         assert_eq!(code, Some(1), "{on}: {err}");
         assert!(
-            err.contains("vain.toml:10: expect job: reserved: not within 1000 ms; seen: job rejected"),
+            err.contains("vain.toml:10: expect = \"reserved\", request = \"job\", within = \"1s\": not within 1000 ms; seen: job rejected"),
             "{on}: {err}"
         );
         let kept = err.lines().find_map(|line| line.strip_prefix("what happened is in ")).unwrap();
