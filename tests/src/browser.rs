@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::wait_for;
+use crate::{wait_for, wait_until};
 
 /// The name under which WebDriver hands out elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -110,10 +110,7 @@ impl Browser {
 
     /// Waits until the page shows `text`.
     pub fn wait_for_text(&self, text: &str) {
-        wait_for(&format!("{text:?} on the page"), || {
-            let shown = self.text();
-            if shown.contains(text) { Ok(()) } else { Err(shown) }
-        });
+        wait_until(&format!("{text:?} on the page"), || self.text(), |shown| shown.contains(text));
     }
 
     /// Keeps a picture of the window, where `KOLO_SCREENSHOTS` names a directory for it.

@@ -9,9 +9,10 @@ pub mod skip;
 use std::{
     env,
     ffi::OsStr,
+    fmt::Debug,
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::OnceLock,
     thread,
     time::{Duration, Instant},
@@ -91,6 +92,56 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T
     }
 }
 
+/// Looks again and again until what is seen `holds`; what was seen then.
+///
+/// # Panics
+/// After the deadline, with `what` and what was seen last.
+pub fn wait_until<T: Debug>(what: &str, mut look: impl FnMut() -> T, holds: impl Fn(&T) -> bool) -> T {
+    wait_for(what, || {
+        let seen = look();
+        if holds(&seen) { Ok(seen) } else { Err(format!("{seen:?}")) }
+    })
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code; none after a signal.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Ended {
+    /// The JSON value on the last line of standard output.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let last = self.out.trim().lines().last().unwrap_or_default();
+        serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Runs a program to its end.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn run(command: &mut Command) -> Ended {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ended { code: output.status.code(), out, err }
+}
+
+/// Runs `kolo-sim`.
+#[must_use]
+pub fn kolo_sim(arguments: &[&str]) -> Ended {
+    run(Command::new(binary("kolo-sim")).args(arguments))
+}
+
 /// A running node and its files.
 pub struct Node {
     name: String,
@@ -106,13 +157,13 @@ impl Node {
         Node::start(name, hosts, &[])
     }
 
-    /// Starts a node that joins the grid of `other`.
+    /// Starts a node that joins the grid of `other`, with `more` arguments.
     #[must_use]
-    pub fn joining(name: &str, hosts: &str, other: &Node) -> Node {
+    pub fn joining(name: &str, hosts: &str, other: &Node, more: &[&str]) -> Node {
         let status = other.get("/v1/status");
-        let grid = status["grid"].as_str().expect("status names the grid").to_owned();
-        let address = status["listen"][0].as_str().expect("status names an address").to_owned();
-        Node::start(name, hosts, &["--grid", &grid, "--bootstrap", &address])
+        let grid = status["grid"].as_str().expect("status names the grid");
+        let address = status["listen"][0].as_str().expect("status names an address");
+        Node::start(name, hosts, &[&["--grid", grid, "--bootstrap", address], more].concat())
     }
 
     /// Starts a node in a data directory that `prepare` has put in order.
@@ -159,7 +210,7 @@ impl Node {
         self.child = Some(child);
         wait_for(&format!("the API of {}", self.name), || {
             self.check_alive();
-            fs::read_to_string(self.data().join("api.address")).map_err(|error| error.to_string())
+            self.read("api.address")
         });
         wait_for(&format!("{} to answer", self.name), || {
             self.check_alive();
@@ -217,16 +268,15 @@ impl Node {
 
     /// Runs `kolo` against this node.
     #[must_use]
-    pub fn kolo(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("kolo runs")
+    pub fn kolo(&self, arguments: &[&str]) -> Ended {
+        run(&mut self.command(arguments))
     }
 
     /// A command line of `kolo` against this node.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary("kolo"));
-        let address = fs::read_to_string(self.data().join("api.address")).expect("the node has told its address");
-        command.args(arguments).args(["--api", address.trim(), "--token-file"]).arg(self.data().join("api.token"));
+        command.args(arguments).args(["--api", &self.address(), "--token-file"]).arg(self.data().join("api.token"));
         command.env("TZ", "UTC");
         command
     }
@@ -237,19 +287,38 @@ impl Node {
     /// When the exit code is another one, or the output is not JSON.
     #[must_use]
     pub fn kolo_json(&self, arguments: &[&str], exit: i32) -> Value {
-        let output = self.kolo(&[arguments, &["--output", "json"]].concat());
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let told = format!("kolo {arguments:?}\nstdout: {stdout}\nstderr: {stderr}\nlog: {}", self.log());
-        assert_eq!(output.status.code(), Some(exit), "{told}");
-        if stdout.trim().is_empty() { Value::Null } else { serde_json::from_str(&stdout).expect(&told) }
+        let ended = self.kolo(&[arguments, &["--output", "json"]].concat());
+        let report = format!("kolo {arguments:?}\n{ended:?}\nlog: {}", self.log());
+        assert_eq!(ended.code, Some(exit), "{report}");
+        if ended.out.trim().is_empty() { Value::Null } else { serde_json::from_str(&ended.out).expect(&report) }
+    }
+
+    fn read(&self, name: &str) -> Result<String, String> {
+        let text = fs::read_to_string(self.data().join(name)).map_err(|error| format!("{name}: {error}"))?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// Address and port of the API.
+    ///
+    /// # Panics
+    /// When the node has not written it down.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.read("api.address").expect("the node has written down its address")
+    }
+
+    /// The token of the API.
+    ///
+    /// # Panics
+    /// When the node has not written it down.
+    #[must_use]
+    pub fn token(&self) -> String {
+        self.read("api.token").expect("the node has written down its token")
     }
 
     fn try_get(&self, path: &str) -> Result<Value, String> {
-        let read = |name| fs::read_to_string(self.data().join(name)).map_err(|error| error.to_string());
-        let (address, token) = (read("api.address")?, read("api.token")?);
-        ureq::get(format!("http://{}{path}", address.trim()))
-            .header("Authorization", format!("Bearer {}", token.trim()))
+        ureq::get(format!("http://{}{path}", self.read("api.address")?))
+            .header("Authorization", format!("Bearer {}", self.read("api.token")?))
             .call()
             .and_then(|mut answer| answer.body_mut().read_json())
             .map_err(|error| error.to_string())
@@ -270,8 +339,7 @@ impl Node {
     /// When it does not answer.
     #[must_use]
     pub fn metrics(&self) -> String {
-        let address = fs::read_to_string(self.data().join("api.address")).expect("the node has told its address");
-        let answer = ureq::get(format!("http://{}/metrics", address.trim())).call();
+        let answer = ureq::get(format!("http://{}/metrics", self.address())).call();
         answer.and_then(|mut answer| answer.body_mut().read_to_string()).expect("the node answers")
     }
 
@@ -281,9 +349,8 @@ impl Node {
     /// When nothing that is JSON comes back.
     #[must_use]
     pub fn post(&self, path: &str, body: &str) -> (u16, Value) {
-        let read = |name| fs::read_to_string(self.data().join(name)).expect("the node has told its address and token");
-        let mut answer = ureq::post(format!("http://{}{path}", read("api.address").trim()))
-            .header("Authorization", format!("Bearer {}", read("api.token").trim()))
+        let mut answer = ureq::post(format!("http://{}{path}", self.address()))
+            .header("Authorization", format!("Bearer {}", self.token()))
             .config()
             .http_status_as_error(false)
             .build()
@@ -293,12 +360,13 @@ impl Node {
     }
 
     /// Opens a path of the node in a browser.
-    ///
-    /// # Panics
-    /// When the node has not told its address.
     pub fn open_in(&self, browser: &browser::Browser, path: &str) {
-        let address = fs::read_to_string(self.data().join("api.address")).expect("the node has told its address");
-        browser.open(&format!("http://{}{path}", address.trim()));
+        browser.open(&format!("http://{}{path}", self.address()));
+    }
+
+    /// Asks the node's API until the answer `holds`; that answer.
+    pub fn wait_until(&self, what: &str, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        wait_until(what, || self.get(path), holds)
     }
 
     /// Waits until the node knows all hosts with current schedules.

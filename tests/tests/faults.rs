@@ -3,21 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
 
-use std::process::Command;
-
-use end_to_end::{binary, has_namespaces};
+use end_to_end::{has_namespaces, kolo_sim};
 use serde_json::Value;
 
 /// Runs `kolo-sim grid` and reads its figures; all its checks must hold.
 fn figures(arguments: &[&str]) -> Value {
-    let output =
-        Command::new(binary("kolo-sim")).arg("grid").args(arguments).args(["--output", "json"]).output().unwrap();
-    let text = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{text}");
-    let last = String::from_utf8_lossy(&output.stdout).trim().lines().last().unwrap().to_owned();
-    let figures: Value = serde_json::from_str(&last).unwrap();
+    let ended = kolo_sim(&[&["grid"], arguments, &["--output", "json"]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let figures = ended.json();
     for wrong in ["violations", "crashes", "failed_checks", "acknowledged_lost", "wedged"] {
-        assert_eq!(figures[wrong], 0, "{wrong}: {text}");
+        assert_eq!(figures[wrong], 0, "{wrong}: {ended:?}");
     }
     figures
 }
@@ -57,10 +52,8 @@ fn impossible_scenarios_are_refused_with_the_flag() {
         (&["--churn", "--rate", "5", "--duration", "5s", "--hostile", "1"], "--hostile"),
         (&["--closed", "--in-process"], "--in-process"),
     ] {
-        let output = Command::new(binary("kolo-sim")).arg("grid").args(arguments).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {text}");
-        assert!(text.contains(expected), "{arguments:?}: {text}");
+        let refused = kolo_sim(&[&["grid"], arguments].concat());
+        assert!(refused.code == Some(64) && refused.err.contains(expected), "{arguments:?}: {refused:?}");
     }
 }
 

@@ -34,14 +34,14 @@ use std::{
     process::Command,
 };
 
-use end_to_end::{Node, binary, hosts, write};
+use end_to_end::{Node, binary, hosts, kolo_sim, run, write};
 use serde_json::Value;
 
 /// Three sites with two hosts each.
 fn three_sites() -> [Node; 3] {
     let first = Node::first("alpha", &hosts("a", 2));
-    let second = Node::joining("beta", &hosts("b", 2), &first);
-    let third = Node::joining("gamma", &hosts("c", 2), &first);
+    let second = Node::joining("beta", &hosts("b", 2), &first, &[]);
+    let third = Node::joining("gamma", &hosts("c", 2), &first, &[]);
     for node in [&first, &second, &third] {
         node.wait_until_it_knows(6);
     }
@@ -66,28 +66,24 @@ fn the_command_line_submits_lists_and_cancels() {
     // A label may be given twice, and then does not say which is meant, until one of the two is over.
     let twin = ["submit", "-N", "1", "-t", "1h", "--id", "twin"];
     let twins = [(); 2].map(|()| node.kolo_json(&twin, 0)["id"].as_str().unwrap().to_owned());
-    let output = node.kolo(&["cancel", "twin"]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && twins.iter().all(|id| told.contains(id)), "{told}");
+    let refused = node.kolo(&["cancel", "twin"]);
+    assert!(refused.code == Some(1) && twins.iter().all(|id| refused.err.contains(id)), "{refused:?}");
     assert_eq!(node.bookings().len(), 2);
     assert_eq!(node.kolo_json(&["cancel", &twins[1]], 0)["state"], "cancelled");
     assert_eq!(node.kolo_json(&["cancel", "twin"], 0)["id"], twins[0].as_str());
-    let output = node.kolo(&["local", "remove", "nosuch"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("kolo local list"), "{output:?}");
+    let refused = node.kolo(&["local", "remove", "nosuch"]);
+    assert!(refused.err.contains("kolo local list"), "{refused:?}");
 }
 
 #[test]
 fn a_no_is_explained() {
     let nodes = three_sites();
-    let output = nodes[2].kolo(&["submit", "-N", "7", "--per-host", "cpu=1", "-t", "1h"]);
-    assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("6 of 7 hosts"), "{told}");
+    let rejected = nodes[2].kolo(&["submit", "-N", "7", "--per-host", "cpu=1", "-t", "1h"]);
+    assert!(rejected.code == Some(2) && rejected.err.contains("6 of 7 hosts"), "{rejected:?}");
 
-    let output = nodes[2].kolo(&["submit", "-N", "2", "--where", "arch=riscv", "--per-host", "cpu=1", "-t", "1h"]);
-    assert_eq!(output.status.code(), Some(2));
-    let explained = nodes[2].kolo(&["explain", "last"]);
-    let text = String::from_utf8_lossy(&explained.stdout).into_owned();
+    let rejected = nodes[2].kolo(&["submit", "-N", "2", "--where", "arch=riscv", "--per-host", "cpu=1", "-t", "1h"]);
+    assert_eq!(rejected.code, Some(2), "{rejected:?}");
+    let text = nodes[2].kolo(&["explain", "last"]).out;
     assert!(text.contains("arch=riscv") && text.contains('6'), "{text}");
 }
 
@@ -110,30 +106,26 @@ fn bad_input_is_refused_with_a_hint() {
         (&["grid", "init", "--name", "BAD name"], "--name \"BAD name\""),
     ];
     for (arguments, expected) in cases {
-        let output = node.kolo(arguments);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {told}");
-        assert!(told.contains(expected), "{arguments:?}: {told}");
+        let refused = node.kolo(arguments);
+        assert!(refused.code == Some(64) && refused.err.contains(expected), "{arguments:?}: {refused:?}");
     }
     let mut gone = Command::new(binary("kolo"));
     gone.args(["list", "--api", "127.0.0.1:1", "--token-file"]).arg(node.data().join("api.token"));
-    let output = gone.output().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    let gone = run(&mut gone);
+    assert_eq!(gone.code, Some(3), "{gone:?}");
 }
 
 #[test]
 fn the_harness_runs_a_grid_and_finds_the_ledgers_in_order() {
-    let arguments = ["grid", "--nodes", "5", "--hosts", "20", "--count", "12", "--seed", "2", "--output", "json"];
-    let output = Command::new(binary("kolo-sim")).args(arguments).output().unwrap();
-    let told = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{told}");
-    let last = String::from_utf8_lossy(&output.stdout).trim().lines().last().unwrap().to_owned();
-    let figures: Value = serde_json::from_str(&last).unwrap();
-    let figure = |name: &str| figures[name].as_u64().unwrap_or_else(|| panic!("{name} in {last}"));
-    assert_eq!((figure("nodes"), figure("hosts"), figure("requests")), (5, 20, 12), "{last}");
-    assert_eq!((figure("violations"), figure("failed")), (0, 0), "{told}");
-    assert_eq!(figure("reserved") + figure("rejected"), 12, "{last}");
-    assert!(figure("reserved") > 0 && figures["latency_ms"]["p50"].as_f64().unwrap() > 0.0, "{last}");
+    let size = ["--nodes", "5", "--hosts", "20", "--count", "12", "--seed", "2"];
+    let ended = kolo_sim(&[&["grid"], &size[..], &["--output", "json"]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let figures = ended.json();
+    let figure = |name: &str| figures[name].as_u64().unwrap_or_else(|| panic!("{name} in {figures}"));
+    assert_eq!((figure("nodes"), figure("hosts"), figure("requests")), (5, 20, 12), "{figures}");
+    assert_eq!((figure("violations"), figure("failed")), (0, 0), "{ended:?}");
+    assert_eq!(figure("reserved") + figure("rejected"), 12, "{figures}");
+    assert!(figure("reserved") > 0 && figures["latency_ms"]["p50"].as_f64().unwrap() > 0.0, "{figures}");
 }
 
 /// Two hosts: one nearly full for ten minutes, one free.
@@ -162,9 +154,9 @@ fn the_tables_compare_simple_with_collective() {
     let simple = file("simple.jsonl", |each| format!(r#""per_host":{{"cpu":{each}}}"#));
     let mut command = Command::new(binary("kolo-sim"));
     command.arg("tables").arg("--grid").arg(&grid).arg("--collective").arg(&collective).arg("--simple").arg(&simple);
-    let output = command.args(["--output", "json"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let tables: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ended = run(command.args(["--output", "json"]));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let tables: Value = serde_json::from_str(&ended.out).unwrap();
     let comparison = &tables["comparison"];
     // Together the hosts have 5 cores after ten minutes; 2.5 each they never have.
     assert_eq!((&comparison["solved_collective"], &comparison["solved_simple"]), (&2.into(), &1.into()), "{tables}");
@@ -182,28 +174,26 @@ fn the_offline_planner_answers_line_by_line() {
         r#"{"id":"never","hosts":2,"duration":300,"earliest":0,"latest":900,"total":{"cpu":7000}}"#,
     ];
     let requests = write(directory.path(), "requests.jsonl", &lines.join("\n"));
-    let run = |more: &[&str]| {
+    let kolo_plan = |requests: &Path, more: &[&str]| {
         let mut command = Command::new(binary("kolo"));
-        command.arg("plan").arg("--grid").arg(&grid).arg("--requests").arg(&requests).args(more);
-        let output = command.output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let plans: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        (output.status.code(), plans)
+        run(command.arg("plan").arg("--grid").arg(&grid).arg("--requests").arg(requests).args(more))
     };
-    let (code, plans) = run(&[]);
+    let planned = |more: &[&str]| {
+        let ended = kolo_plan(&requests, more);
+        (ended.code, ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>())
+    };
+    let (code, plans) = planned(&[]);
     assert_eq!((code, plans.len()), (Some(0), 3));
     assert_eq!((&plans[0]["start"], &plans[1]["start"]), (&0.into(), &600.into()));
     assert_eq!(plans[2]["outcome"], "rejected");
     assert!(plans.iter().all(|plan| plan["start_proven"] == true), "{plans:?}");
     // The first plan is the same with commits; the second must now leave room for it.
-    let (_, committed) = run(&["--commit"]);
+    let (_, committed) = planned(&["--commit"]);
     assert_eq!((&committed[0]["hosts"], &committed[1]["start"]), (&plans[0]["hosts"], &600.into()));
 
     let broken = write(directory.path(), "broken.jsonl", &format!("{}\n{{\"hosts\":0,\"duration\":1}}\n", lines[0]));
-    let mut command = Command::new(binary("kolo"));
-    let output = command.arg("plan").arg("--grid").arg(&grid).arg("--requests").arg(&broken).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(64), "{told}");
-    assert!(told.contains("broken.jsonl") && told.contains('2') && told.contains("hosts"), "{told}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1, "the line before it was answered");
+    let refused = kolo_plan(&broken, &[]);
+    assert_eq!(refused.code, Some(64), "{refused:?}");
+    assert!(["broken.jsonl", "2", "hosts"].iter().all(|part| refused.err.contains(part)), "{refused:?}");
+    assert_eq!(refused.out.lines().count(), 1, "the line before it was answered");
 }

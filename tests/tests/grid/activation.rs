@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use end_to_end::{Node, hosts, skip, wait_for};
+use end_to_end::{Node, hosts, run, skip, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -77,10 +77,12 @@ impl Recorder {
     }
 
     fn wait_for(&self, kind: &str, request: &str, expected: &[&str]) {
-        wait_for(&format!("{expected:?} of {request} in {kind}"), || {
-            let lines = self.lines(kind, request);
-            if lines == expected { Ok(()) } else { Err(format!("{lines:?}")) }
-        });
+        let what = format!("{expected:?} of {request} in {kind}");
+        wait_until(&what, || self.lines(kind, request), |lines| lines == expected);
+    }
+
+    fn wait_for_end(&self, what: &str, request: &str, holds: impl Fn(&Vec<String>) -> bool) {
+        wait_until(what, || self.lines("done", request), holds);
     }
 }
 
@@ -88,6 +90,13 @@ fn submit(node: &Node, duration: &str, more: &[&str]) -> (String, Value) {
     let asked = ["submit", "-N", "1", "--per-host", "cpu=1.5", "--per-host", "memory=512MiB", "-t", duration];
     let view = node.kolo_json(&[&asked, more].concat(), 0);
     (view["id"].as_str().unwrap().to_owned(), view)
+}
+
+/// Waits until the ends of so many successful runs for `event` since the node's start are on its disk.
+fn wait_until_counted(node: &Node, event: &str, count: usize) {
+    let expected = format!("kolo_activation_runs_total{{event=\"{event}\",outcome=\"done\"}} {count}");
+    let has_counted = |metrics: &String| metrics.lines().any(|line| line == expected);
+    wait_until(&expected, || node.metrics(), has_counted);
 }
 
 #[test]
@@ -105,15 +114,8 @@ fn each_event_is_told_once_whatever_becomes_of_the_node() {
     node.restart();
     recorder.wait_for("begun", &id, &["reserved 1", "start 1", "start 2"]);
     recorder.go_on("start");
-    wait_for("both runs to end", || {
-        let lines = recorder.lines("done", &id);
-        if lines.len() == 3 { Ok(()) } else { Err(format!("{lines:?}")) }
-    });
-    let counted = "kolo_activation_runs_total{event=\"start\",outcome=\"done\"} 1";
-    wait_for("the run to be counted", || {
-        let metrics = node.metrics();
-        if metrics.lines().any(|line| line == counted) { Ok(()) } else { Err(metrics) }
-    });
+    recorder.wait_for_end("both runs to end", &id, |lines| lines.len() == 3);
+    wait_until_counted(&node, "start", 1);
 
     // Nothing that is over is told again.
     node.kill();
@@ -146,7 +148,7 @@ fn each_event_is_told_once_whatever_becomes_of_the_node() {
 
     // The owner's own work is nobody's reservation.
     let own = ["local", "add", "--host", "a1", "--from", "now", "--for", "1h", "--cpu", "1"];
-    assert!(node.kolo(&own).status.success());
+    assert_eq!(node.kolo(&own).code, Some(0));
     // One that ends by itself is told its end, and is forgotten.
     let (short, _) = submit(&node, "6s", &[]);
     recorder.wait_for("begun", &short, &["reserved 1", "start 1", "end 1"]);
@@ -176,16 +178,14 @@ fn what_lengthens_a_reservation_changes_it_until_it_is_taken_back() {
     assert_eq!(recorder.told("changed", "KOLO_REQUEST"), id);
     let document: Value = serde_json::from_slice(&fs::read(recorder.path("changed.json")).unwrap()).unwrap();
     assert_eq!((&document["event"], &document["end"]), (&"changed".into(), &(end + 1800).into()));
-    wait_for("the runs to end", || {
-        let lines = recorder.lines("done", &id);
-        if lines.len() == events.len() { Ok(()) } else { Err(format!("{lines:?}")) }
-    });
+    recorder.wait_for_end("the runs to end", &id, |lines| lines.len() == events.len());
 
     // Once more, over a restart that finds nothing to tell; then the first one goes, and with it what is behind it.
     let again = node.kolo_json(&["extend", &id, "--by", "30min"], 0);
     events.push("changed 1");
     recorder.wait_for("begun", &id, &events);
     assert_eq!(recorder.told("changed", "KOLO_END"), (end + 3600).to_string());
+    wait_until_counted(&node, "changed", 2);
     node.kill();
     node.restart();
     let last = again["added"][0]["id"].as_str().unwrap();
@@ -204,10 +204,7 @@ fn what_lengthens_a_reservation_changes_it_until_it_is_taken_back() {
     events.push("changed 1");
     recorder.wait_for("begun", &id, &events);
     let _ = node.kolo_json(&["cancel", &id], 0);
-    wait_for("the last event", || {
-        let lines = recorder.lines("done", &id);
-        if lines.last().is_some_and(|last| last == "cancelled 1") { Ok(()) } else { Err(format!("{lines:?}")) }
-    });
+    recorder.wait_for_end("the last event", &id, |lines| lines.last().is_some_and(|last| last == "cancelled 1"));
     assert_eq!(recorder.bookings(), 1, "what lengthens it has no events of its own");
 }
 
@@ -257,17 +254,14 @@ fn a_hook_that_fails_is_tried_again_and_the_doctor_tells() {
     let hook = hook.display().to_string();
     let node = Node::start("alpha", &hosts("a", 1), &["--activation-hook", &hook, "--activation-tries", "1"]);
     let _ = submit(&node, "1h", &["--earliest", "now+2h"]);
-    let failed = wait_for("the event to be given up", || {
-        let status = node.get("/v1/status");
-        let failed = status["failed_activations"][0].clone();
-        if failed.is_object() { Ok(failed) } else { Err(status.to_string()) }
-    });
+    let status =
+        node.wait_until("the event to be given up", "/v1/status", |status| status["failed_activations"][0].is_object());
+    let failed = &status["failed_activations"][0];
     assert_eq!((&failed["event"], &failed["why"]), (&"reserved".into(), &"exit status: 7".into()));
-    let log = fs::read_to_string(node.data().join("activation.log")).unwrap();
-    assert_eq!(log.matches("cannot do reserved").count(), 2, "one run and one more: {log}");
+    let log = || fs::read_to_string(node.data().join("activation.log")).unwrap();
+    wait_until("the log of one run and one more", log, |log| log.matches("cannot do reserved").count() == 2);
     let doctor = node.kolo(&["doctor", "--data-dir", &node.data().display().to_string()]);
-    let told = String::from_utf8_lossy(&doctor.stdout).into_owned();
-    assert!(told.contains("PROBLEM activation: ") && told.contains("exit status: 7"), "{told}");
+    assert!(["PROBLEM activation: ", "exit status: 7"].iter().all(|part| doctor.out.contains(part)), "{doctor:?}");
 }
 
 fn shipped() -> PathBuf {
@@ -279,8 +273,8 @@ fn run_shipped(event: &str, cpu: &str, memory: &str) {
     command.arg("a1").envs([("KOLO_EVENT", event), ("KOLO_BOOKING", "end-to-end"), ("KOLO_HOST_COUNT", "2")]);
     command.envs([("KOLO_HOST_0", "other"), ("KOLO_HOST_0_CPU_MILLICORES", "9"), ("KOLO_HOST_1", "a1")]);
     command.envs([("KOLO_HOST_1_CPU_MILLICORES", cpu), ("KOLO_HOST_1_MEMORY_MIB", memory)]);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{event}: {}", String::from_utf8_lossy(&output.stderr));
+    let ended = run(&mut command);
+    assert_eq!(ended.code, Some(0), "{event}: {ended:?}");
 }
 
 /// Ended when dropped.
@@ -336,10 +330,8 @@ fn the_shipped_hook_limits_and_ends_real_processes() {
     let mut greedy = guest("head -c 200000000 /dev/zero | tail -c 200000000");
     assert!(!greedy.0.wait().unwrap().success(), "200 MB do not fit into 32 MiB");
     let mut modest = guest("exec sleep 300");
-    wait_for("the guest to be in its group", || {
-        let inside = read(&procs);
-        if inside == modest.0.id().to_string() { Ok(()) } else { Err(inside) }
-    });
+    let own = modest.0.id().to_string();
+    wait_until("the guest to be in its group", || read(&procs), |inside| *inside == own);
     run_shipped("end", "500", "32");
     assert!(!modest.0.wait().unwrap().success());
     assert!(files.iter().all(|(file, ..)| !file.exists()), "the group is gone");

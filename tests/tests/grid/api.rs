@@ -2,13 +2,12 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
     path::Path,
     process::Command,
     time::{Duration, Instant},
 };
 
-use end_to_end::{Node, binary, hosts};
+use end_to_end::{Node, binary, hosts, run};
 use serde_json::{Value, json};
 
 pub(super) struct Api {
@@ -19,9 +18,7 @@ pub(super) struct Api {
 
 impl Api {
     pub(super) fn of(node: &Node) -> Api {
-        let read = |name| fs::read_to_string(node.data().join(name)).unwrap().trim().to_owned();
-        let mut api =
-            Api { base: format!("http://{}", read("api.address")), token: read("api.token"), document: json!(null) };
+        let mut api = Api { base: format!("http://{}", node.address()), token: node.token(), document: json!(null) };
         let (status, _, document) = api.call("GET", "/openapi.json", &[], None);
         assert_eq!(status, 200);
         api.document = document;
@@ -305,11 +302,10 @@ fn who_is_not_known_learns_nothing_and_pages_of_others_are_refused() {
 #[test]
 fn a_client_that_a_generator_makes_of_the_description_reserves_a_host() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are in the workspace");
-    let output = Command::new(root.join("scripts/test-openapi")).arg(binary("kolo")).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let ended = run(Command::new(root.join("scripts/test-openapi")).arg(binary("kolo")));
     // Without Python or its packages, the last line says that the test was skipped.
-    eprintln!("{said}");
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    eprintln!("{}", ended.out);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 /// Calls and clients of the measurement below.

@@ -12,7 +12,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use end_to_end::{binary, wait_for};
+use end_to_end::{Ended, binary, run, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -140,9 +140,8 @@ impl Stage {
             self.start(machine, &step.command, &place);
             return;
         }
-        let output = self.shell(machine, &format!("exec 2>&1\n{}", step.command)).output().expect("sh runs");
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(step.exit), "{place}\n{told}{}", self.logs());
+        let Ended { code, out: told, .. } = run(&mut self.shell(machine, &format!("exec 2>&1\n{}", step.command)));
+        assert_eq!(code, Some(step.exit), "{place}\n{told}{}", self.logs());
         let mut lines = told.lines();
         for expected in &step.expected {
             let is_there = lines.any(|line| matches(expected, line));
@@ -170,12 +169,11 @@ impl Stage {
         if !self.data(machine).join("api.address").exists() {
             return Err(format!("{machine} does not answer yet"));
         }
-        let output = self.shell(machine, "kolo sites --output json").output().expect("sh runs");
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        let list: Value = serde_json::from_str(&told).map_err(|error| format!("{machine}: {error}: {output:?}"))?;
+        let ended = run(&mut self.shell(machine, "kolo sites --output json"));
+        let list: Value = serde_json::from_str(&ended.out).map_err(|error| format!("{machine}: {error}: {ended:?}"))?;
         let sites = list["sites"].as_array().cloned().unwrap_or_default();
         let current = sites.iter().filter(|site| site["schedule"] == "current").count();
-        if current == count { Ok(()) } else { Err(format!("{machine}: {told}")) }
+        if current == count { Ok(()) } else { Err(format!("{machine}: {list}")) }
     }
 
     fn logs(&self) -> String {
@@ -228,10 +226,9 @@ fn every_command_in_the_documentation_works() {
 
 #[test]
 fn six_commands_lead_from_nothing_to_a_reservation_on_two_nodes() {
-    let output =
-        Command::new(root().join("scripts/first-reservation")).env("KOLO", binary("kolo")).output().expect("it runs");
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let Ended { code, out: told, err } =
+        run(Command::new(root().join("scripts/first-reservation")).env("KOLO", binary("kolo")));
+    assert_eq!(code, Some(0), "{told}{err}");
     let typed = told.lines().filter(|line| line.contains("$ ")).count();
     assert!((1..=6).contains(&typed), "{typed} commands:\n{told}");
     assert!(told.contains("2 hosts at 2 sites"), "{told}");

@@ -1,6 +1,6 @@
 //! How long a reservation lasts, and what is seen of it: longer when it is extended, and still there when it is over.
 
-use end_to_end::{Node, hosts, wait_for};
+use end_to_end::{Node, hosts, wait_until};
 use serde_json::Value;
 
 fn end_of(view: &Value) -> i64 {
@@ -14,7 +14,7 @@ fn booked(nodes: &[&Node]) -> usize {
 #[test]
 fn an_extended_reservation_is_one_with_one_end_and_goes_as_a_whole() {
     let first = Node::first("alpha", &hosts("a", 1));
-    let second = Node::joining("beta", &hosts("b", 1), &first);
+    let second = Node::joining("beta", &hosts("b", 1), &first, &[]);
     let nodes = [&first, &second];
     nodes.iter().for_each(|node| node.wait_until_it_knows(2));
     // Different amounts on the two hosts: each takes a request of its own.
@@ -38,18 +38,19 @@ fn an_extended_reservation_is_one_with_one_end_and_goes_as_a_whole() {
     let listed = first.kolo_json(&["list"], 0);
     assert_eq!(listed["requests"].as_array().unwrap().len(), 1, "{listed}");
     assert_eq!(first.kolo_json(&["show", "last"], 0)["id"], before["id"]);
-    wait_for("the chart to have one reservation", || {
-        let drawn = first.kolo(&["gantt", "--span", "4h", "--output", "quiet"]);
-        let drawn = String::from_utf8_lossy(&drawn.stdout).into_owned();
-        let told = first.get("/v1/bookings")["bookings"].as_array().unwrap().len();
-        if drawn.trim() == id && told >= 2 + parts.len() { Ok(()) } else { Err(format!("{told}: {drawn}")) }
+    let chart = || {
+        let drawn = first.kolo(&["gantt", "--span", "4h", "--output", "quiet"]).out;
+        (drawn, first.get("/v1/bookings")["bookings"].as_array().unwrap().len())
+    };
+    wait_until("the chart to have one reservation", chart, |(drawn, bookings)| {
+        drawn.trim() == id && *bookings >= 2 + parts.len()
     });
 
     // The next hour of one host is the owner's: nothing is added, and nothing is lost.
     let own = format!(r#"{{"start":{},"end":{}}}"#, end_of(&view), end_of(&view) + 3600);
     assert_eq!(second.post("/v1/local", &own).0, 201);
-    let output = first.kolo(&["extend", "long", "--by", "30min"]);
-    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    let rejected = first.kolo(&["extend", "long", "--by", "30min"]);
+    assert_eq!(rejected.code, Some(2), "{rejected:?}");
     assert_eq!(end_of(&first.get(&format!("/v1/requests/{id}"))), end_of(&view));
 
     let cancelled = first.kolo_json(&["cancel", "long"], 0);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use end_to_end::{Node, binary, hosts, wait_for};
+use end_to_end::{Node, binary, hosts, run, wait_until};
 use serde_json::Value;
 
 /// What stands of own work, as `host cpu` in the order of the hosts; and the rest of the answer.
@@ -16,16 +16,13 @@ fn own_work(node: &Node) -> (Vec<String>, Value) {
 }
 
 fn wait_for_own_work(node: &Node, expected: &[&str]) {
-    wait_for(&format!("own work {expected:?}"), || {
-        let (work, feed) = own_work(node);
-        if work == expected { Ok(()) } else { Err(format!("{work:?} {feed}")) }
-    });
+    wait_until(&format!("own work {expected:?}"), || own_work(node), |(work, _)| work == expected);
 }
 
 fn submit(node: &Node, cpu: &str, exit: i32) {
     let asked = ["submit", "-N", "2", "--per-host", cpu, "-t", "1h", "--latest", "now+1min"];
-    let output = node.kolo(&asked);
-    assert_eq!(output.status.code(), Some(exit), "{output:?}");
+    let ended = node.kolo(&asked);
+    assert_eq!(ended.code, Some(exit), "{ended:?}");
 }
 
 #[test]
@@ -48,20 +45,16 @@ fn what_a_feed_tells_is_not_given_to_the_grid_and_what_it_tells_no_more_is() {
 
     // What a feed that fails has told stands, also when the node is killed; the doctor says what is wrong.
     say("{\"schema\":\"kolo-local/1\",\"work\":[");
-    let failure = wait_for("the feed to fail", || {
-        let (_, feed) = own_work(&node);
-        feed["failure"].as_str().map(str::to_owned).ok_or_else(|| feed.to_string())
-    });
-    assert!(failure.contains("EOF"), "{failure}");
+    let (_, feed) = wait_until("the feed to fail", || own_work(&node), |(_, feed)| feed["failure"].is_string());
+    assert!(feed["failure"].as_str().unwrap().contains("EOF"), "{feed}");
     node.kill();
     node.restart();
     wait_for_own_work(&node, &["a1 3000", "a2 4000"]);
-    wait_for("the doctor's word", || {
-        let told = node.kolo(&["doctor"]);
-        let text = String::from_utf8_lossy(&told.stdout).into_owned();
-        let knows = text.contains("the feed of own work fails") && told.status.code() == Some(1);
-        if knows { Ok(()) } else { Err(text) }
-    });
+    wait_until(
+        "the doctor's finding",
+        || node.kolo(&["doctor"]),
+        |doctor| doctor.code == Some(1) && doctor.out.contains("the feed of own work fails"),
+    );
 
     say(r#"{"schema":"kolo-local/1","work":[{"id":"8","host":"elsewhere"}]}"#);
     wait_for_own_work(&node, &["a2 4000"]);
@@ -72,10 +65,8 @@ fn what_a_feed_tells_is_not_given_to_the_grid_and_what_it_tells_no_more_is() {
 #[test]
 fn a_real_slurm_keeps_what_the_grid_was_promised_and_the_grid_what_slurm_runs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are in the workspace");
-    let output =
-        Command::new(root.join("scripts/test-slurm")).arg("--as-is").arg(binary("kolo")).output().expect("it runs");
-    let told = String::from_utf8_lossy(&output.stdout);
+    let ended = run(Command::new(root.join("scripts/test-slurm")).arg("--as-is").arg(binary("kolo")));
     // Where Slurm is not, or the user is not root, the last line says that the test was skipped.
-    eprintln!("{told}");
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    eprintln!("{}", ended.out);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
 }

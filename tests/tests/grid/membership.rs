@@ -5,12 +5,12 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::Path,
-    process::{Command, Output},
+    process::Command,
     sync::{Arc, Mutex},
     thread,
 };
 
-use end_to_end::{Node, binary, hosts, wait_for};
+use end_to_end::{Ended, Node, binary, hosts, run, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -31,16 +31,15 @@ impl Person {
         command
     }
 
-    fn kolo(&self, arguments: &[&str], data_dir: &Path) -> Output {
-        self.command(arguments, data_dir).output().unwrap()
+    fn kolo(&self, arguments: &[&str], data_dir: &Path) -> Ended {
+        run(&mut self.command(arguments, data_dir))
     }
 
     /// Runs `kolo` and checks its exit code; everything that it said.
     pub(super) fn told(&self, arguments: &[&str], data_dir: &Path, exit: i32) -> String {
-        let output = self.kolo(arguments, data_dir);
-        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
-        assert_eq!(output.status.code(), Some(exit), "kolo {arguments:?}: {told}");
-        told
+        let Ended { code, out, err } = self.kolo(arguments, data_dir);
+        assert_eq!(code, Some(exit), "kolo {arguments:?}: {out}{err}");
+        out + &err
     }
 
     /// Uses a token for a user's own directory.
@@ -112,9 +111,8 @@ fn members_use_a_closed_grid_within_their_limits_until_they_are_revoked() {
 
     let _ = Person::new().told(&["grid", "revoke", "bob"], &first.data(), 0);
     for node in all {
-        wait_for("the revocation to arrive", || {
-            let revocations = node.get("/v1/grid")["revocations"].clone();
-            if revocations.as_array().is_some_and(|all| all.len() == 1) { Ok(()) } else { Err(revocations.to_string()) }
+        node.wait_until("the revocation to arrive", "/v1/grid", |grid| {
+            grid["revocations"].as_array().is_some_and(|all| all.len() == 1)
         });
         let refused = bob.told(&words(&submit(1, "10min")), &node.data(), 4);
         assert!(refused.contains("refused by rule `revoked`"), "{refused}");
@@ -130,16 +128,11 @@ fn a_revocation_outlives_a_restart_and_a_revoked_site_is_left_out() {
     let told = Person::new().told(&["grid", "revoke", "alpha"], &first.data(), 64);
     assert!(told.contains("--myself"), "{told}");
     let _ = Person::new().told(&["grid", "revoke", "beta"], &first.data(), 0);
-    wait_for("the revoked site to say so", || {
-        let log = second.log();
-        if log.contains("other sites do not believe this node") { Ok(()) } else { Err(log) }
-    });
+    let is_noticed = |log: &String| log.contains("other sites do not believe this node");
+    wait_until("the revoked site to log it", || second.log(), is_noticed);
     let told = Person::new().told(&["doctor"], &second.data(), 1);
     assert!(told.contains("PROBLEM credential: site \"beta\": revoked"), "{told}");
-    wait_for("the revoked site to be forgotten", || {
-        let status = first.get("/v1/status");
-        if status["known_sites"] == 1 { Ok(()) } else { Err(status.to_string()) }
-    });
+    first.wait_until("the revoked site to be forgotten", "/v1/status", |status| status["known_sites"] == 1);
     first.kill();
     first.restart();
     let grid = first.get("/v1/grid");
@@ -150,18 +143,12 @@ fn a_revocation_outlives_a_restart_and_a_revoked_site_is_left_out() {
 #[test]
 fn a_node_without_a_credential_is_not_believed_and_gets_no_holds() {
     let first = founded("alpha", &hosts("a", 2));
-    let status = first.get("/v1/status");
-    let (grid, address) = (status["grid"].as_str().unwrap(), status["listen"][0].as_str().unwrap());
-    let intruder = Node::start("intruder", &hosts("x", 3), &["--grid", grid, "--bootstrap", address]);
-    wait_for("the intruder to know of all hosts", || {
-        let status = intruder.get("/v1/status");
-        if status["known_hosts"] == 5 { Ok(()) } else { Err(status.to_string()) }
+    let intruder = Node::joining("intruder", &hosts("x", 3), &first, &[]);
+    intruder.wait_until("the intruder to know of all hosts", "/v1/status", |status| status["known_hosts"] == 5);
+    let status = first.wait_until("the intruder's advert to be dropped", "/v1/status", |status| {
+        status["counters"]["dropped_not_member"].as_u64() > Some(0)
     });
-    wait_for("the intruder's advert to be dropped", || {
-        let status = first.get("/v1/status");
-        if status["counters"]["dropped_not_member"].as_u64() > Some(0) { Ok(()) } else { Err(status.to_string()) }
-    });
-    assert_eq!(first.get("/v1/status")["known_hosts"], 2);
+    assert_eq!(status["known_hosts"], 2, "{status}");
     // It is not shown the schedules that it would have to plan on.
     let refused = Person::new().told(&words(&submit(5, "1h")), &intruder.data(), 3);
     assert!(refused.contains("schedule could not be had"), "{refused}");
@@ -188,11 +175,9 @@ fn an_expired_invitation_and_a_second_grid_in_one_directory_are_refused() {
     let token = invite(&first, &["--role", "user", "--name", "late", "--expires", "1s"]);
     let late = Person::new();
     let elsewhere = tempfile::tempdir().unwrap();
-    wait_for("the invitation to expire", || {
-        let output = late.kolo(&["join", &token], &elsewhere.path().join(format!("{:?}", std::time::Instant::now())));
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.code() == Some(4) && told.contains("expired") { Ok(()) } else { Err(told) }
-    });
+    let join = || late.kolo(&["join", &token], &elsewhere.path().join(format!("{:?}", std::time::Instant::now())));
+    let is_late = |joined: &Ended| joined.code == Some(4) && joined.err.contains("expired");
+    wait_until("the invitation to expire", join, is_late);
     let told = late.told(&["grid", "init"], &first.data(), 1);
     assert!(told.contains("belongs to grid lab-"), "{told}");
     let told = late.told(&["join", &token[..token.len() - 5]], elsewhere.path(), 64);
@@ -241,8 +226,7 @@ fn a_signed_request_counts_once_at_one_entry_point_and_as_it_was_signed() {
     second.wait_until_it_knows(4);
     let bob = Person::new();
     bob.join(&invite(&first, &["--role", "user", "--name", "bob"]));
-    let api = fs::read_to_string(first.data().join("api.address")).unwrap();
-    let (proxy, sent) = recording_proxy(api.trim().to_owned());
+    let (proxy, sent) = recording_proxy(first.address());
     let reserving = submit(3, "1h");
     let _ = bob.told(&[words(&reserving), vec!["--api", &proxy]].concat(), &first.data(), 0);
     let sent = String::from_utf8(sent.lock().unwrap().clone()).unwrap();

@@ -1,6 +1,6 @@
 //! The page of real nodes in a real browser. Says so and passes where there is no chromedriver.
 
-use end_to_end::{Node, browser::Browser, hosts, skip, wait_for};
+use end_to_end::{Node, browser::Browser, hosts, skip, wait_until};
 use serde_json::{Value, json};
 
 /// What a site would call itself to run a script in the pages of others.
@@ -40,11 +40,9 @@ fn look_at(browser: &Browser, view: &str) {
 fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back() {
     let Some(browser) = browser(1280, 860, &[]) else { return };
     let first = Node::first("alpha", &hosts("a", 3));
-    let status = first.get("/v1/status");
-    let grid = ["--grid", status["grid"].as_str().unwrap(), "--bootstrap", status["listen"][0].as_str().unwrap()];
     let contact = format!("reach {{host}} {HOSTILE}");
-    let more = [&grid[..], &["--contact", &contact]].concat();
-    let second = Node::start(HOSTILE, &hosts("b", 3).replace("x86_64", HOSTILE), &more);
+    let hostile_hosts = hosts("b", 3).replace("x86_64", HOSTILE);
+    let second = Node::joining(HOSTILE, &hostile_hosts, &first, &["--contact", &contact]);
     first.wait_until_it_knows(6);
     second.wait_until_it_knows(6);
 
@@ -67,12 +65,9 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
     browser.click("#reserve");
     browser.wait_for_text("active");
     browser.wait_for_text("Cancel");
-    // How to reach a host is the word of its site.
-    wait_for("the contact, as text", || {
-        let shown = browser.text();
-        let is_shown = shown.lines().any(|line| line.contains("reach b") && line.contains(HOSTILE));
-        if is_shown { Ok(()) } else { Err(shown) }
-    });
+    // Its site says how to reach a host.
+    let has_contact = |shown: &String| shown.lines().any(|line| line.contains("reach b") && line.contains(HOSTILE));
+    wait_until("the contact, as text", || browser.text(), has_contact);
     assert!(
         browser.run("return window.hacked === undefined", &json!([])).as_bool().unwrap(),
         "a contact ran as a script"
@@ -102,10 +97,7 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
 
     second.open_in(&browser, "/#/gantt");
     browser.click("#as-table");
-    wait_for("the reservation to go", || {
-        let shown = browser.text();
-        if shown.contains(&id[..10]) { Err(shown) } else { Ok(()) }
-    });
+    wait_until("the reservation to go", || browser.text(), |shown| !shown.contains(&id[..10]));
 }
 
 /// Frames while a chart of 2,000 hosts and 20,000 reservations is moved about, and how long the first paint took.

@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener, process::Command, sync::Arc};
 
-use end_to_end::{Node, binary, hosts, wait_for};
+use end_to_end::{Ended, Node, binary, hosts, run, wait_until};
 use serde_json::{Value, json};
 use ureq::{
     Agent,
@@ -53,7 +53,7 @@ fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
     let node = Node::start("alpha", &hosts("a", 1), &arguments);
     node.wait_until_it_knows(1);
     let said = format!("https://{listen}");
-    wait_for("the second door", || if node.log().contains(&said) { Ok(()) } else { Err(node.log()) });
+    wait_until("the second door", || node.log(), |log| log.contains(&said));
 
     let base = format!("https://{NAME}:{port}");
     let door = Door { agent: agent(&[Certificate::from_pem(made.cert.pem().as_bytes()).unwrap()]), base: base.clone() };
@@ -62,7 +62,7 @@ fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
     assert_eq!(door.call("GET", "/v1/status", &[], "").0, 401);
 
     // A browser: the token once, then the cookie, which goes nowhere without TLS; pages of others get nothing.
-    let token = fs::read_to_string(node.data().join("api.token")).unwrap();
+    let token = node.token();
     let (status, cookie, _) =
         door.call("POST", "/v1/session", &[("origin", &base)], &json!({ "token": token }).to_string());
     assert!(status == 201 && cookie.contains("; Secure") && cookie.contains("; HttpOnly"), "{status} {cookie}");
@@ -79,8 +79,8 @@ fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
     let kolo = |api: &str, more: &[&str]| {
         let mut command = Command::new(binary("kolo"));
         command.args(["sites", "--output", "quiet", "--api", api, "--token-file"]).arg(node.data().join("api.token"));
-        let output = command.args(more).env_remove("KOLO_CA_FILE").output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+        let Ended { code, out, err } = run(command.args(more).env_remove("KOLO_CA_FILE"));
+        (code, out + &err)
     };
     let (code, told) = kolo(&base, &["--ca-file", &cert]);
     assert_eq!((code, told.trim()), (Some(0), node.get("/v1/status")["site"].as_str().unwrap()));
