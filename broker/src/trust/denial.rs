@@ -33,7 +33,7 @@ rules! {
     Grid = "grid",
     /// Signed by its author, and readable.
     Signature = "signature",
-    /// Carried by the entry point that the user named.
+    /// Coordinated by the entry point that the user named.
     EntryPoint = "entry-point",
     /// The attempt is one of the request that the user signed.
     RequestId = "request-id",

@@ -1,4 +1,4 @@
-//! What a user signs to have a request carried: the request itself and the one entry point that may carry it.
+//! What a user signs so that a node coordinates a request: the request itself and the one entry point that may do so.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::{
 pub struct RequestStatement {
     /// In this grid.
     pub grid: String,
-    /// The only node that may carry it.
+    /// The only node that may coordinate it.
     pub entry_point: SiteId,
     /// The request's name in the grid, made by the user.
     pub id: RequestId,

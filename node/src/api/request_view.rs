@@ -213,7 +213,7 @@ impl RequestView {
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,
-            hosts: hosts_of(plan, lost_hosts_of(&snapshot.stage), record, &words_of),
+            hosts: hosts_of(plan, degraded(&snapshot.stage), record, &words_of),
         });
         let elapsed_ms =
             if snapshot.stage.is_under_way() { now_ms.saturating_sub(record.submitted_ms) } else { record.elapsed_ms };
@@ -249,7 +249,7 @@ fn extension_view(part: &Snapshot, now_ms: u64) -> Extension {
     }
 }
 
-fn lost_hosts_of(stage: &ShownStage) -> Option<&Reservation> {
+fn degraded(stage: &ShownStage) -> Option<&Reservation> {
     match stage {
         ShownStage::Degraded { reservation, .. } => Some(reservation),
         _ => None,

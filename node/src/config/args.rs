@@ -74,7 +74,7 @@ impl NodeArgs {
         let mut values = Vec::new();
         for Flag { key, name, .. } in FLAGS.iter() {
             let texts = match (key.name, key.section) {
-                ("data_dir", "") => data_dir.map(|path| vec![path.to_string_lossy().into_owned()]),
+                ("data_dir", "") => data_dir.map(text_of).transpose()?,
                 ("api", "") => api.map(|text| vec![text.to_owned()]),
                 _ => self.written.get(name.as_str()).cloned(),
             };
@@ -87,6 +87,13 @@ impl NodeArgs {
         }
         Ok(values)
     }
+}
+
+fn text_of(data_dir: &Path) -> Result<Vec<String>, ConfigError> {
+    data_dir.to_str().map(|text| vec![text.to_owned()]).ok_or_else(|| ConfigError::Value {
+        place: "--data-dir".to_owned(),
+        message: format!("{} is not UTF-8", data_dir.display()),
+    })
 }
 
 fn value_of(kind: Kind, texts: &[String]) -> Result<Value, String> {
@@ -108,7 +115,8 @@ fn value_of(kind: Kind, texts: &[String]) -> Result<Value, String> {
         Kind::Tables => {
             let table = |text: &String| -> Result<Value, String> {
                 let line = document::parse::<Table>(Path::new("table"), &format!("table = {text}"), Syntax::Toml);
-                line.map_err(|error| error.to_string())?.remove("table").ok_or_else(|| text.clone())
+                let line = line.map_err(|error| error.to_string().replacen("table:1: ", "", 1));
+                line?.remove("table").ok_or_else(|| text.clone())
             };
             Value::Array(texts.iter().map(table).collect::<Result<Vec<Value>, String>>()?)
         }

@@ -8,6 +8,7 @@ use std::{
     path::{self, Path},
 };
 
+use broker::document::ByName;
 use serde::Deserialize as _;
 use toml::{Table, Value};
 
@@ -53,11 +54,14 @@ pub fn read(args: &NodeArgs, data_dir: Option<&Path>, api: Option<&str>) -> Resu
     for (key, place, value) in args.values(data_dir, api)? {
         let mut alone = Table::new();
         put(&mut alone, key, value.clone());
-        serde_path_to_error::deserialize::<_, Settings>(Value::Table(alone)).map_err(|error| {
+        serde_path_to_error::deserialize::<_, Settings>(ByName(Value::Table(alone))).map_err(|error| {
             let inside = error.path().to_string();
             let inside = inside.strip_prefix(&key.path()).map_or("", |rest| rest.trim_start_matches('.'));
             let inside = if inside.is_empty() { String::new() } else { format!("{inside}: ") };
-            let message = format!("{inside}{}", broker::document::in_plain_words(error.inner().message()));
+            let message = format!(
+                "{inside}{}",
+                broker::document::in_plain_words(error.inner().message()).replace("an object", "a table")
+            );
             ConfigError::Value { place: place.clone(), message }
         })?;
         put(&mut merged, key, absolute(key.kind, value, None, &place)?);

@@ -147,6 +147,7 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     within(places, "gossip.asked_when_met", settings.gossip.asked_when_met, 1, sites_max)?;
     let activation_log = settings.activation.log.clone().unwrap_or_else(|| data_dir.join(ACTIVATION_LOG_FILE));
     settings.data_dir = Some(data_dir.clone());
+    settings.grid = grid.as_ref().map(|grid| grid.id.clone());
     settings.name = Some(name.clone());
     settings.activation.log = Some(activation_log.clone());
     Ok(NodeConfig {

@@ -153,6 +153,9 @@ fn a_wrong_flag_is_named() {
         ("--negotiation-patience", "60", "--negotiation-patience: \"60\" has no unit"),
         ("--planner-m-max", "many", "--planner-m-max: \"many\": expected a whole number"),
         ("--policy-user-share", "cpu=half", "--policy-user-share: cpu: \"half\": expected 1% to 100%"),
+        ("--policy-user-share", "=5%", "--policy-user-share: \"=5%\": expected key=value"),
+        ("--hosts", "[\"h1\"]", "--hosts: [0]: "),
+        ("--hosts", "{ id = }", "--hosts: "),
         ("--machine-attributes", "rack", "--machine-attributes: \"rack\": expected key=value"),
         ("--planner-effort", "lazy", "possible values: fast, balanced, thorough"),
         ("--gossip-recheck", "0s", "--gossip-recheck: expected 1ms to"),
@@ -172,6 +175,7 @@ fn the_grid_kept_in_the_data_directory_counts_and_must_not_be_contradicted() {
     GridFile::new("kept-1".to_owned(), None, vec!["/ip4/192.0.2.9/tcp/9".to_owned()]).create(&data_dir).unwrap();
     let bootstrap = format!("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]\n{ONE_HOST}");
     let config = load_in(directory.path(), &bootstrap, &[]).unwrap();
+    assert!(print_config(&config).contains("\ngrid = \"kept-1\"\n"), "what is printed names the grid in force");
     assert_eq!(config.grid.map(|grid| grid.id).as_deref(), Some("kept-1"));
     assert_eq!(config.settings.bootstrap, ["/ip4/127.0.0.1/tcp/1"], "what is configured wins");
     assert_eq!(load_in(directory.path(), ONE_HOST, &[]).unwrap().settings.bootstrap, ["/ip4/192.0.2.9/tcp/9"]);

@@ -180,7 +180,9 @@ fn read_millis(text: &str) -> Result<Millis, String> {
 }
 
 fn read_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("{text:?} is no address: expected one such as 127.0.0.1:7740"))
+    text.parse().map_err(|_| {
+        format!("{text:?} is no address: expected an address and a port, such as 127.0.0.1:7740 or 0.0.0.0:7743")
+    })
 }
 
 /// Reads an effort.

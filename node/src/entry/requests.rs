@@ -304,7 +304,7 @@ impl Requests {
     }
 }
 
-/// Whether another node has come to act for a request and nothing of it is left to do here: the user may come back with it.
+/// Whether another node coordinates a request now and nothing of it is left to do here: the user may come back with it.
 pub fn is_left_to_another(snapshot: &Snapshot) -> bool {
     matches!(snapshot.stage, ShownStage::Closed { outcome: Outcome::HandedOver, releasing: false })
 }

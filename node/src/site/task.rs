@@ -87,7 +87,7 @@ enum Concern {
     Inquiry(AttemptId),
     /// A node says that it coordinates a request now.
     TakeOver(RequestId, Arc<Authorization>),
-    /// A node that may be about to act for a request asks what there is of it.
+    /// A node that may be about to coordinate a request asks what there is of it.
     Lookup(RequestId),
 }
 
@@ -430,11 +430,14 @@ impl SiteTask {
     }
 }
 
-/// The reservation that a user gets by this change; none when the change only notes how the attempt ended, or is the owner's own
-/// work.
+/// The reservation that a user gets by this change; none when the change only notes how the attempt ended or which node
+/// coordinates it now, when nothing is left of it here, or when it is the owner's own work.
 fn granted_by(record: &Record) -> Option<&BookingRecord> {
     match record {
-        Record::Put(reservation) if !reservation.settled && reservation.user_key.is_some() => Some(reservation),
+        Record::Put(booking) => {
+            let is_first = !booking.settled && booking.coordinator.is_none();
+            (is_first && booking.user_key.is_some() && !booking.grants.is_empty()).then_some(booking)
+        }
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ pub enum TrustFileError {
     #[error("{path}: cannot {action}: {source}", path = .path.display())]
     Io { path: PathBuf, action: &'static str, source: io::Error },
     /// Others can read a secret.
-    #[error("{path}: mode {mode:03o} lets others read the secret in it; expected 600 (chmod 600 it, or delete it to get a new one)", path = .path.display())]
+    #[error("{path}: mode {mode:03o} lets others read the secret in it; expected 600 (chmod 600 it)", path = .path.display())]
     TooOpen { path: PathBuf, mode: u32 },
     /// It holds something else.
     #[error("{path}: {detail}", path = .path.display())]

@@ -20,7 +20,13 @@ impl Secret {
     /// # Errors
     /// [`TrustFileError`] when the file cannot be read or written, is readable by others, or holds something else.
     pub fn load_or_create(path: &Path) -> Result<Secret, TrustFileError> {
-        Ok(Secret(HEXLOWER.encode(&files::load_or_create_secret(path)?)))
+        let secret = files::load_or_create_secret(path).map_err(|error| match error {
+            TrustFileError::Malformed { path, detail } => {
+                TrustFileError::Malformed { path, detail: format!("{detail}; delete it to get a new one") }
+            }
+            other => other,
+        })?;
+        Ok(Secret(HEXLOWER.encode(&secret)))
     }
 
     /// A new one.
@@ -59,5 +65,9 @@ mod tests {
         assert!(!again.is(&token.0[1..]));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(Secret::load_or_create(&path).is_err());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, "no token").unwrap();
+        let error = Secret::load_or_create(&path).err().unwrap().to_string();
+        assert!(error.ends_with("; delete it to get a new one"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Signing a user's requests.
 //!
-//! Invariant: every signed request has an id of its own, 80 random bits, and names the one node that may carry it.
+//! Invariant: every signed request has an id of its own, 80 random bits, and names the one node that may coordinate it.
 
 use broker::{
     ids::{RequestId, SiteId},
@@ -25,7 +25,7 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// Signs `request` under the name `id` for the entry point that is to carry it. The signature holds until the
+    /// Signs `request` under the name `id` for the entry point that is to coordinate it. The signature holds until the
     /// reservation must have ended, so that the entry point can replace hosts that are lost. It is dated after `last`, what
     /// the user has signed of this request before, whichever clock that went by: the last statement counts.
     ///

@@ -19,7 +19,7 @@ use super::{STEP_S, Stream, stream};
 use crate::stats::{Spread, spread};
 
 /// Whether the split of the totals is left open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Every host must have an equal part: `d_i = e_i / N`.
     Simple,

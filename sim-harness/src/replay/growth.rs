@@ -83,6 +83,12 @@ mod tests {
         let mut times = [0.04, 0.02, 0.05, 0.01].into_iter();
         let found = fastest(|| times.next().map(speed).ok_or(()));
         assert_eq!((found, times.next()), (Ok(speed(0.02)), Some(0.01)), "0.11 s are enough");
+        let mut count = 0;
+        let found = fastest(|| {
+            count += 1;
+            Ok::<_, ()>(speed(1e-9))
+        });
+        assert_eq!((found, count), (Ok(speed(1e-9)), MEASUREMENTS_MAX));
         assert_eq!(fastest(|| Err(7)), Err(7));
     }
 }

@@ -128,7 +128,7 @@ async fn listen(
                     latest = Some(view);
                 }
                 Some(Err(error)) => return Err(error),
-                // The thread ends only after it has received that the goal is reached, or an error.
+                // The thread ends only after it has sent the view that reaches the goal, or an error.
                 None => return Err(interrupted(None)),
             },
             _ = &mut interrupt => {

@@ -15,7 +15,10 @@ use broker::request::Request;
 use rand::seq::SliceRandom;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
-use super::{answer::Answer, user};
+use super::{
+    answer::Answer,
+    user::{self, Patience},
+};
 use crate::grid::nodes::{cluster::Cluster, knowledge, wait::on_threads};
 
 /// Most requests after which the spreading of a change is measured.
@@ -43,9 +46,13 @@ pub fn drive(
             // Opens the connection, which is not part of the latency. If that fails, the submission says why.
             let _ = node.client().status();
             barrier.wait();
-            let mut answer = user::ask(cluster, node, requests[index].clone(), Instant::now())?;
+            let request = requests[index].clone();
+            let mut answer = user::ask(cluster, node, request, Instant::now(), Patience::None)?;
             if let Some(view) = answer.view().filter(|view| !view.state.is_reserved()) {
-                answer.explanation = node.client().explain(&view.id).ok();
+                match node.client().explain(&view.id) {
+                    Ok(explanation) => answer.explanation = Some(explanation),
+                    Err(error) => answer.end = Err(error.to_string()),
+                }
             }
             Ok(answer)
         });

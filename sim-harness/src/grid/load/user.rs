@@ -25,9 +25,24 @@ const CALL_WAIT: Duration = Duration::from_secs(1);
 /// Between two calls to an entry point that does not answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
+/// What a user does when a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// No faults are injected: a failed call is reported as a request without an end.
+    None,
+    /// Entry points may die: the user comes back until the limit.
+    ThroughFaults,
+}
+
 /// Submits a request that is due through `node`, and follows it to its end.
-pub fn ask(cluster: &Cluster, node: &Node, request: Request, due: Instant) -> anyhow::Result<Answer> {
-    let end = follow(cluster, node, &request, due + ANSWER_LIMIT)?.map(Box::new);
+pub fn ask(
+    cluster: &Cluster,
+    node: &Node,
+    request: Request,
+    due: Instant,
+    patience: Patience,
+) -> anyhow::Result<Answer> {
+    let end = follow(cluster, node, &request, due + ANSWER_LIMIT, patience)?.map(Box::new);
     let entry_point = (node.position, node.name.clone());
     let ended = Instant::now();
     Ok(Answer { request, entry_point, due, ended, end, explanation: None, fate: Fate::Kept, after: None })
@@ -39,8 +54,9 @@ fn follow(
     node: &Node,
     request: &Request,
     deadline: Instant,
+    patience: Patience,
 ) -> anyhow::Result<Result<RequestView, String>> {
-    let mut view = match submit(cluster, node, request, deadline)? {
+    let mut view = match submit(cluster, node, request, deadline, patience)? {
         Ok(view) => view,
         refused => return Ok(refused),
     };
@@ -54,6 +70,7 @@ fn follow(
             Err(error) if error.status == Some(404) => {
                 return Ok(Err(format!("{} is no longer known to its entry point: {error}", view.id)));
             }
+            Err(error) if patience == Patience::None => return Ok(Err(error.to_string())),
             Err(_) => thread::sleep(RETRY_PAUSE),
         }
     }
@@ -66,6 +83,7 @@ fn submit(
     node: &Node,
     request: &Request,
     deadline: Instant,
+    patience: Patience,
 ) -> anyhow::Result<Result<RequestView, String>> {
     let label = request.id().map_or("", |id| id.as_str());
     let mut may_be_in = false;
@@ -76,6 +94,9 @@ fn submit(
             Ok(view) => return Ok(Ok(view)),
             Err(error) => error,
         };
+        if patience == Patience::None {
+            return Ok(Err(error.to_string()));
+        }
         match next_step(error.status, may_be_in) {
             Step::Submit => may_be_in = false,
             Step::LookUp => may_be_in = true,

@@ -18,7 +18,7 @@ use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 use super::{
     answer::{Answer, Fate},
     live::Pulse,
-    user,
+    user::{self, Patience},
 };
 use crate::grid::nodes::{
     cluster::Cluster,
@@ -110,7 +110,13 @@ impl Load<'_> {
                 self.pulse.request_begins();
                 let label = RequestId::new(&format!("{}-{}", self.name, ticket.index)).expect("short, without spaces");
                 let request = self.requests[ticket.index % self.requests.len()].clone().with_id(label);
-                let answer = user::ask(self.cluster, &self.cluster.node(ticket.entry_point), request, ticket.due)?;
+                let answer = user::ask(
+                    self.cluster,
+                    &self.cluster.node(ticket.entry_point),
+                    request,
+                    ticket.due,
+                    Patience::ThroughFaults,
+                )?;
                 self.pulse.request_ends(&answer);
                 self.make_room(&answer, &reservations)?;
                 mine.push(answer);

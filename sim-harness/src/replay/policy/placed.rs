@@ -1,7 +1,7 @@
 //! Every job is a request that a [`Placement`] answers the moment the job is submitted, and the answer is reserved at once
 //! on named hosts. With Kolo's own phases this is the policy `kolo`.
 //!
-//! A job becomes a co-plan: N hosts of one cluster, its processors and memory on each as per-host minima. Each
+//! A job becomes a co-allocation: N hosts of one cluster, its processors and memory on each as per-host minima. Each
 //! cluster that could hold it is planned on by itself (all its hosts as candidates, the earliest start
 //! in the window); the earliest plan wins, of equally early ones the first cluster's. A job that ends early frees its
 //! hosts for requests that come later; plans already made do not move. A request that is refused, or whose answer is no

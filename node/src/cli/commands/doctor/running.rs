@@ -9,6 +9,7 @@ use std::{
 
 use broker::time::{Span, Time};
 use jiff::tz::TimeZone;
+use ureq::http::StatusCode;
 
 use super::finding::{Finding, Level};
 use crate::{
@@ -59,12 +60,17 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
             findings
         }
         // Something answers, but no node that knows this token.
-        Err(error) if error.exit() == Exit::Failure => {
+        Err(error) if error.exit() == Exit::Failure && !is_of_node(&error) => {
             let to_do = error.hint().unwrap_or_else(|| "see which program listens there".to_owned());
             vec![Finding::problem(CHECK, error.to_string(), to_do)]
         }
         Err(error) => silent(error.to_string()),
     }
+}
+
+/// Whether a node has answered that takes this token, and could not do what it was asked.
+fn is_of_node(error: &CliError) -> bool {
+    matches!(error, CliError::Problem { status, .. } if *status != StatusCode::UNAUTHORIZED)
 }
 
 fn check_version(status: &Status) -> Finding {
