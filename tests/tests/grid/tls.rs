@@ -1,6 +1,6 @@
 //! The page and the API for other machines: over TLS, with a certificate that the test makes.
 
-use std::{fs, net::TcpListener, process::Command, sync::Arc};
+use std::{fs, net::TcpListener, path::Path, process::Command, sync::Arc};
 
 use end_to_end::{Ended, Node, binary, hosts, run, wait_until};
 use serde_json::{Value, json};
@@ -38,25 +38,29 @@ fn agent(authorities: &[Certificate<'static>]) -> Agent {
     Agent::config_builder().http_status_as_error(false).tls_config(tls).build().into()
 }
 
-#[test]
-fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
-    let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let (cert, key) = (path("cert.pem"), path("key.pem"));
+/// A node behind a self-signed certificate of `name`, the URL of its address, and the certificate's file.
+fn with_tls(node: &str, name: &str, directory: &Path) -> (Node, String, String) {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let path = |kind: &str| directory.join(format!("{node}.{kind}.pem")).display().to_string();
+    let (cert, key) = (path("cert"), path("key"));
     fs::write(&cert, made.cert.pem()).unwrap();
     fs::write(&key, made.key_pair.serialize_pem()).unwrap();
     // The port is free now; that another takes it before the node does is next to impossible.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let listen = format!("127.0.0.1:{port}");
-    let arguments = ["--remote-listen", &listen, "--remote-cert", &cert, "--remote-key", &key, "--remote-names", NAME];
-    let node = Node::start("alpha", &hosts("a", 1), &arguments);
+    let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let arguments = ["--remote-listen", &listen, "--remote-cert", &cert, "--remote-key", &key, "--remote-names", name];
+    let node = Node::start(node, &hosts(node, 1), &arguments);
     node.wait_until_it_knows(1);
-    let said = format!("https://{listen}");
-    wait_until("the second door", || node.log(), |log| log.contains(&said));
+    let base = format!("https://{listen}");
+    wait_until("the second door", || node.log(), |log| log.contains(&base));
+    (node, base, cert)
+}
 
-    let base = format!("https://{NAME}:{port}");
-    let door = Door { agent: agent(&[Certificate::from_pem(made.cert.pem().as_bytes()).unwrap()]), base: base.clone() };
+#[test]
+fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
+    let directory = tempfile::tempdir().unwrap();
+    let (node, base, cert) = with_tls("alpha", NAME, directory.path());
+    let pem = fs::read(&cert).unwrap();
+    let door = Door { agent: agent(&[Certificate::from_pem(&pem).unwrap()]), base: base.clone() };
     let (status, _, page) = door.call("GET", "/", &[], "");
     assert!(status == 200 && page.contains("<title>Kolo"), "{status} {page}");
     assert_eq!(door.call("GET", "/v1/status", &[], "").0, 401);
@@ -73,7 +77,7 @@ fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
     let plain = base.replace("https", "http");
     assert_eq!(door.call("GET", "/v1/status", &[("cookie", session), ("origin", &plain)], "").0, 403);
     let (status, _, link) = door.call("POST", "/v1/links", &[("cookie", session)], "");
-    assert!(status == 201 && link.contains(&said), "{link}");
+    assert!(status == 201 && link.contains(&base), "{link}");
 
     // The command line, with and without the one who has signed.
     let kolo = |api: &str, more: &[&str]| {
@@ -84,10 +88,9 @@ fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
     };
     let (code, told) = kolo(&base, &["--ca-file", &cert]);
     assert_eq!((code, told.trim()), (Some(0), node.get("/v1/status")["site"].as_str().unwrap()));
-    let other = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
-    fs::write(path("other.pem"), other.cert.pem()).unwrap();
+    let (_elsewhere, elsewhere, cert_of_name) = with_tls("beta", "kolo.example.org", directory.path());
     // The address is not in the certificate, and the other certificate has not signed it.
-    for (api, ca) in [(&said, &cert), (&base, &path("other.pem"))] {
+    for (api, ca) in [(&elsewhere, &cert_of_name), (&base, &cert_of_name)] {
         let (code, told) = kolo(api, &["--ca-file", ca]);
         assert!(code == Some(1) && told.contains("is not trusted") && told.contains("--ca-file"), "{code:?} {told}");
     }
