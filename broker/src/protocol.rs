@@ -300,9 +300,9 @@ impl SiteAnswer {
 /// The status of an attempt at a node, as coordinator or as participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttemptStatus {
-    /// Coordinator: not decided yet. Participant: held, not confirmed.
+    /// Coordinator: not decided yet, or not confirmed by all yet. Participant: held, not confirmed.
     Pending,
-    /// Coordinator: decided to commit. Participant: confirmed, and perhaps given back after all had confirmed.
+    /// Coordinator: confirmed by all, and the asker's booking is part of the reservation. Participant: confirmed, and perhaps given back after all had confirmed.
     Confirmed,
     /// Coordinator: decided to abort. Participant: given back, expired or unknown; the answer is a promise never to confirm it.
     Aborted,

@@ -1,8 +1,9 @@
 //! Cooperative termination: a site that has confirmed and does not learn the outcome asks the coordinator and the other
 //! participants.
 //!
-//! The rule: an attempt succeeded iff every participant confirmed and its coordinator did not decide against it. A
-//! participant that answers [`AttemptStatus::Aborted`] has promised never to confirm, so success was never reported (or the user
+//! The rule: an attempt succeeded iff every participant confirmed and its coordinator did not decide against it. The
+//! coordinator's answer ends the question, whatever participants say: one of them may have given its part back since, because it
+//! was replaced, and have forgotten that in a restart. Without an answer of the coordinator, a participant that answers [`AttemptStatus::Aborted`] has promised never to confirm, so success was never reported (or the user
 //! has cancelled): the booking goes. When all participants have confirmed, and have it still, at one moment, the user may know of
 //! a success: the booking stays. That each has confirmed at some time is not enough, since a first one may have been
 //! released before a last one confirms; so all are asked once more after all have answered so.
@@ -55,11 +56,17 @@ impl<B: Books> Ledger<B> {
         status: AttemptStatus,
     ) {
         let site = self.site.clone();
-        let decided_against = from == self.coordinator_of(attempt) && decision == Some(AttemptStatus::Aborted);
+        let is_coordinator = from == self.coordinator_of(attempt);
+        if is_coordinator && decision == Some(AttemptStatus::Confirmed) {
+            return self.note_settled(attempt);
+        }
+        let decided_against = is_coordinator && decision == Some(AttemptStatus::Aborted);
         let Some(booking) = self.bookings.get_mut(attempt) else { return };
         let (confirmed_by, complete_before) = match &mut booking.state {
             BookingState::Confirmed { confirmed_by, complete_before, .. } => (confirmed_by, *complete_before),
-            BookingState::Returned { .. } => return self.on_outcome_after_return(now, from, attempt, decision),
+            // Only the coordinator can decide that a settled booking is no longer part of its reservation.
+            BookingState::Returned { .. } if decided_against => return self.give_back(now, attempt),
+            BookingState::Returned { .. } => return,
             BookingState::Held { .. } | BookingState::Settled => return,
         };
         let is_other_participant = booking.participants.contains(from) && *from != site;
@@ -89,24 +96,6 @@ impl<B: Books> Ledger<B> {
         }
         self.insert(booking);
         self.ask_for_outcome(now, attempt);
-    }
-
-    /// Only the coordinator can decide that a settled booking is no longer part of its reservation.
-    fn on_outcome_after_return(
-        &mut self,
-        now: Now,
-        from: &SiteId,
-        attempt: &AttemptId,
-        decision: Option<AttemptStatus>,
-    ) {
-        if from != self.coordinator_of(attempt) {
-            return;
-        }
-        match decision {
-            Some(AttemptStatus::Aborted) => self.give_back(now, attempt),
-            Some(AttemptStatus::Confirmed) => self.note_settled(attempt),
-            Some(AttemptStatus::Pending | AttemptStatus::Unknown) | None => {}
-        }
     }
 
     /// Notes that the attempt was committed; written unless it is on disk already.

@@ -465,6 +465,18 @@ fn that_all_have_confirmed_at_some_time_settles_nothing() {
 }
 
 #[test]
+fn what_the_coordinator_says_is_committed_stays_whatever_a_participant_has_forgotten() {
+    let mut ledger = confirmed_with_others();
+    let (from, decision) = (id("entry"), Some(AttemptStatus::Confirmed));
+    let booking = AttemptStatus::Aborted;
+    ledger.handle(at(100), Event::StatusReceived { from, attempt: attempt("r", 1), round: 1, decision, booking });
+    assert!(is_settled(&ledger), "the coordinator's own site had no part in it");
+    // "a" was replaced since, gave its part back, and has forgotten in a restart that all had confirmed.
+    answers(&mut ledger, "a", 1, AttemptStatus::Aborted);
+    assert!(is_settled(&ledger));
+}
+
+#[test]
 fn a_takeover_leaves_the_outcome_open_until_its_node_commits() {
     let take = |step| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word_of(1, "f"), step };
     for (steps, is_kept) in

@@ -111,6 +111,7 @@ impl RequestRecord {
     /// record must be the one on disk: an attempt is committed there before any site is asked to confirm it, so the answer is true
     /// of all that a participant can have confirmed, and stays true after a crash.
     ///
+    /// [`AttemptStatus::Confirmed`] says that all sites have confirmed, so an attempt that is still being confirmed is pending.
     /// [`AttemptStatus::Aborted`] is a promise, so only attempts that the record knows are aborted; a newer one is pending. A known
     /// attempt that is neither committed nor, at the asker, part of the reservation was aborted, was replaced, or ended
     /// undecided in a crash.
@@ -129,7 +130,7 @@ impl RequestRecord {
             is_handed_over && (is_owed || number == self.last_attempt)
         };
         match &self.decision {
-            Decision::Commit { attempt, .. } if *attempt == number => AttemptStatus::Confirmed,
+            Decision::Commit { attempt, .. } if *attempt == number => AttemptStatus::Pending,
             _ if !is_closed && self.bookings().contains(&(number, asker.clone())) => AttemptStatus::Confirmed,
             _ if is_left_to_another() => AttemptStatus::Unknown,
             _ if is_own && number > self.last_attempt => AttemptStatus::Pending,

@@ -60,6 +60,15 @@ impl Report {
         }
     }
 
+    /// Whether the reservation that was reported was made in an earlier attempt: a repair keeps the attempt, a move does not.
+    pub fn is_before(&self, attempt: u32) -> bool {
+        match self {
+            Report::Reserved { attempt: reported, .. } => *reported < attempt,
+            Report::Degraded(reservation) => reservation.parts.iter().all(|part| part.attempt < attempt),
+            Report::Nothing | Report::Over(_) => false,
+        }
+    }
+
     /// Whether this host was reported as lost.
     pub fn is_lost(&self, grant: &HostGrant) -> bool {
         matches!(self, Report::Degraded(reservation) if reservation.is_lost(&grant.site, &grant.host))

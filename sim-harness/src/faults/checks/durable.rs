@@ -1,8 +1,8 @@
 //! A success that was reported to a user is exactly N hosts that together have what was asked, and it is on the disks of all
 //! their sites until it ends, whatever crashes, except where the owner of a host has taken that away. Only a user who
 //! cancels it ends it earlier, and only when the entry point has that on disk: until then a crash may forget it. A move that
-//! the user has asked for replaces the report when the entry point has it on disk, also when that crashes before anybody
-//! has looked.
+//! the user has asked for, which may be to other hosts at the same start, replaces the report when the entry point has it on
+//! disk, also when that crashes before anybody has looked.
 //!
 //! Invariant: reads the modelled disks, also those of nodes that do not run.
 
@@ -38,7 +38,11 @@ pub fn check_reported(grid: &mut Grid, id: &RequestId) {
 fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan) -> Result<(), String> {
     let record = grid.nodes[user.entry_point].disk.requests.get(id);
     let plan = match record.map(|record| &record.decision) {
-        Some(Decision::Reserved { plan, .. }) if user.request.moves_on_loss() && plan.start > reported.start => plan,
+        Some(Decision::Reserved { plan, attempt })
+            if user.request.moves_on_loss() && user.report.is_before(*attempt) =>
+        {
+            plan
+        }
         _ => reported,
     };
     let window = Window::starting(plan.start, user.request.duration());
