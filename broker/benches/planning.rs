@@ -5,9 +5,9 @@
 
 use broker::{
     amount::Amount,
-    host::Host,
+    host::{Host, Speed},
     ids::{HostId, SiteId},
-    phases::{Candidate, plan},
+    phases::{Candidate, Job, plan},
     request::{Effort, Request},
     resources::ResourceName,
     schedule::Schedule,
@@ -78,14 +78,19 @@ fn host(index: usize, steps: usize, random: &mut Xoshiro256PlusPlus) -> (Host, S
     let capacity =
         RESOURCES.iter().zip(capacities).map(|((resource, ..), capacity)| (name(resource), Amount(capacity)));
     let id = HostId::new(&format!("h{index:05}")).expect("a plain word");
-    let host = Host { id, capacity: capacity.collect(), attributes: std::collections::BTreeMap::new() };
+    let host = Host {
+        id,
+        capacity: capacity.collect(),
+        attributes: std::collections::BTreeMap::new(),
+        speed: Speed::REFERENCE,
+    };
     (host, schedule)
 }
 
 fn bench_kolo(bencher: Bencher, grid: &Grid, pool: usize, hosts: usize, percent: u64) {
     let (request, candidates) = (grid.request(hosts, percent), grid.candidates(pool));
     bencher.bench_local(|| {
-        plan(&request, Time::ZERO, grid.latest(), black_box(&candidates), Effort::Balanced, 1, &mut ())
+        plan(&Job::of(&request, (Time::ZERO, grid.latest())), black_box(&candidates), Effort::Balanced, 1, &mut ())
     });
 }
 

@@ -10,6 +10,7 @@ pub mod document;
 pub mod ledger;
 pub mod model;
 pub mod negotiation;
+mod objective;
 pub mod offline;
 pub mod phases;
 pub mod protocol;
@@ -18,5 +19,5 @@ pub mod snapshot;
 pub mod trust;
 pub mod view;
 
-pub use model::{amount, host, ids, plan, request, resources, time};
+pub use model::{amount, demand, host, ids, plan, request, resources, time};
 pub use phases::availability;

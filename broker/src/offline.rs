@@ -9,14 +9,15 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
+    demand::Demand,
     document::read_object,
     ids::{HostId, RequestId},
-    phases::{Candidate, Phase, PhaseObserver, PhaseStopwatch, Settings, SettingsError, find, plan},
-    plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection},
+    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, SettingsError, find, plan},
+    plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection, Seat},
     request::{Request, RequestDocument, RequestError},
     resources::Amounts,
     snapshot::{GridSnapshot, SnapshotHost},
-    time::{Time, Window},
+    time::{Span, Time},
 };
 
 /// What is wrong with a line of requests.
@@ -110,7 +111,9 @@ impl OfflinePlanner {
             }
             Err(error) => return Err(LineError::Request { line, error }),
         };
-        if let Some(host) = request.candidates().into_iter().flatten().find(|host| !self.by_id.contains_key(*host)) {
+        if let Some(host) =
+            request.demand().candidates().into_iter().flatten().find(|host| !self.by_id.contains_key(*host))
+        {
             return Err(LineError::UnknownCandidate { line, host: host.clone() });
         }
         stopwatch.reset();
@@ -120,52 +123,34 @@ impl OfflinePlanner {
         if self.commit
             && let PlanOutcome::Allocated(plan) = &outcome
         {
-            self.occupy(&request, plan);
+            self.occupy(plan);
         }
         Ok(PlanLine { id, outcome, phases_us })
     }
 
-    /// Plans one request: rounds of phase I with growing M, each followed by phases II to V.
+    /// Plans one request on every host of the snapshot, or every one that it names.
     #[must_use]
     pub fn plan(&self, request: &Request, observer: &mut impl PhaseObserver) -> PlanOutcome {
         observer.enter(Phase::Find);
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
         let (earliest, latest) = match request.starts(Time::ZERO, self.settings.default_reach) {
             Ok(starts) => starts,
-            Err(RequestError::WindowEndsBeforeStart { earliest, latest }) => {
+            Err(RequestError::WindowEndsBeforeStart { earliest, latest, .. }) => {
                 return rejected(Reason::WindowPassed { latest, earliest });
             }
             // Nothing else can be wrong with the window of a checked request.
             Err(_) => return rejected(Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO }),
         };
-        let pool = self.pool(request);
-        let eligible = match find::eligible(request, &pool) {
-            Ok(eligible) => eligible,
+        let (job, pool) = (Job::of(request, (earliest, latest)), self.pool(request.demand()));
+        let candidates: Vec<Candidate<'_>> = match find::eligible(job.demand, &pool) {
+            Ok(eligible) => eligible.into_iter().map(|index| pool[index]).collect(),
             Err(reason) => return rejected(reason),
         };
-        let effort = request.effort().unwrap_or(self.settings.effort);
-        let mut m = self.settings.m_init;
-        loop {
-            observer.enter(Phase::Find);
-            let chosen = match request.candidates() {
-                // The request itself fixed the set, so there is nothing to sample.
-                Some(_) => eligible.clone(),
-                None => find::sample(request, &eligible, m, self.seed.wrapping_add(u64::from(m))),
-            };
-            let candidates: Vec<Candidate<'_>> = chosen.iter().map(|index| pool[*index]).collect();
-            let outcome = plan(request, earliest, latest, &candidates, effort, self.seed, observer);
-            if outcome.plan().is_some() || chosen.len() == eligible.len() {
-                return outcome;
-            }
-            match self.settings.next_m(m) {
-                Some(next) => m = next,
-                None => return outcome,
-            }
-        }
+        plan(&job, &candidates, request.effort().unwrap_or(self.settings.effort), self.seed, observer)
     }
 
-    fn pool(&self, request: &Request) -> Vec<Candidate<'_>> {
-        match request.candidates() {
+    fn pool(&self, demand: &Demand) -> Vec<Candidate<'_>> {
+        match demand.candidates() {
             Some(named) => {
                 let mut indices: Vec<usize> = named.iter().filter_map(|host| self.by_id.get(host)).copied().collect();
                 indices.sort_unstable();
@@ -176,11 +161,10 @@ impl OfflinePlanner {
     }
 
     /// Occupies the snapshot by a plan.
-    fn occupy(&mut self, request: &Request, plan: &Plan) {
-        let window = Window::starting(plan.start, request.duration());
-        for grant in &plan.grants {
-            if let Some(index) = self.by_id.get(&grant.host) {
-                self.hosts[*index].schedule.add(window, &grant.amounts);
+    fn occupy(&mut self, plan: &Plan) {
+        for seat in &plan.seats {
+            if let Some(index) = self.by_id.get(&seat.host) {
+                self.hosts[*index].schedule.add(seat.window, &seat.amounts);
             }
         }
     }
@@ -208,7 +192,14 @@ fn candidate(host: &SnapshotHost) -> Candidate<'_> {
 #[derive(Serialize)]
 struct HostLine<'a> {
     id: &'a HostId,
+    seconds: Span,
     amounts: &'a Amounts,
+}
+
+impl HostLine<'_> {
+    fn of(seat: &Seat) -> HostLine<'_> {
+        HostLine { id: &seat.host, seconds: seat.window.duration(), amounts: &seat.amounts }
+    }
 }
 
 struct PhasesLine([f64; 5]);
@@ -232,11 +223,12 @@ impl Serialize for PlanLine {
         map.serialize_entry("id", &self.id)?;
         match &self.outcome {
             PlanOutcome::Allocated(plan) => {
-                let hosts: Vec<_> =
-                    plan.grants.iter().map(|grant| HostLine { id: &grant.host, amounts: &grant.amounts }).collect();
+                let hosts: Vec<_> = plan.seats.iter().map(HostLine::of).collect();
                 map.serialize_entry("outcome", "allocated")?;
                 map.serialize_entry("start", &plan.start)?;
+                map.serialize_entry("finish", &plan.end())?;
                 map.serialize_entry("hosts", &hosts)?;
+                map.serialize_entry("objective", &plan.objective)?;
                 map.serialize_entry("efficiency", &plan.efficiency)?;
                 map.serialize_entry("efficiency_bound", &plan.efficiency_bound)?;
                 map.serialize_entry("start_proven", &plan.start_proven)?;
@@ -320,19 +312,5 @@ mod tests {
             error(r#"{"hosts":1,"duration":1,"candidates":["z"]}"#),
             "line 3: candidates: z is not a host of the grid"
         );
-    }
-
-    #[test]
-    fn more_hosts_are_looked_at_until_the_request_fits() {
-        let host = |index: usize| {
-            let cpu = if index == 77 { 9000 } else { 1000 };
-            format!(r#"{{"id":"h{index}","site":"s","resources":{{"cpu":{cpu}}},"attributes":{{}},"occupancy":{{}}}}"#)
-        };
-        let hosts: Vec<String> = (0..80).map(host).collect();
-        let grid = format!(r#"{{"format":"kolo-grid/1","hosts":[{}]}}"#, hosts.join(","));
-        let settings = Settings { m_max: 96, ..Settings::default() };
-        let mut planner = OfflinePlanner::new(GridSnapshot::read(&grid).unwrap(), settings, 1, false).unwrap();
-        let answer = line(&mut planner, r#"{"hosts":1,"duration":5,"total":{"cpu":5000}}"#);
-        assert_eq!(answer["hosts"][0]["id"], "h77");
     }
 }

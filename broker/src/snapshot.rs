@@ -1,4 +1,4 @@
-//! Grid snapshots (`kolo-grid/1`): all hosts of a grid with their schedules, as one JSON value.
+//! Grid snapshots (`kolo-grid/2`, and 1): all hosts of a grid with their schedules, as one JSON value.
 //!
 //! Invariant: host ids are unique in a snapshot (plans name hosts by id alone), an occupancy belongs to a resource that
 //! its host has, and all amounts and times are in range. A use above the capacity is legal, since owners over-commit.
@@ -10,18 +10,72 @@ use serde::{Deserialize, Serialize};
 use crate::{
     amount::Amount,
     document::{Misfit, read_object},
-    host::Host,
+    host::{Host, Speed},
     ids::{HostId, SiteId},
     resources::{Amounts, Attributes, ResourceName},
-    schedule::{Schedule, ScheduleError},
+    schedule::{Occupancy, Schedule, ScheduleError},
     time::Time,
 };
 
 /// All hosts of a grid at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GridSnapshot {
+    /// Sites that say more than which hosts they have.
+    pub sites: Vec<SnapshotSite>,
     /// The hosts, in the order of the document.
     pub hosts: Vec<SnapshotHost>,
+}
+
+/// One site of a snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotSite {
+    /// The site.
+    pub id: SiteId,
+    /// Its link to all others; without one there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink: Option<Uplink>,
+}
+
+/// A site's link to all others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Uplink {
+    /// Its capacity in Mbit/s.
+    pub mbps: Amount,
+    /// What of it is used over time, in Mbit/s.
+    #[serde(default)]
+    pub occupancy: Vec<(Time, Amount)>,
+}
+
+/// Thousandths of a credit for one priced unit of each resource for one hour.
+pub type PriceList = BTreeMap<ResourceName, u64>;
+
+/// The prices of a host: one list, or lists that hold from a time on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Prices {
+    /// At all times.
+    Always(PriceList),
+    /// Each from its time on, until the next; before the first everything is free.
+    From(Vec<(Time, PriceList)>),
+}
+
+impl Default for Prices {
+    fn default() -> Prices {
+        Prices::Always(PriceList::new())
+    }
+}
+
+impl Prices {
+    /// Whether everything is free.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Prices::Always(list) => list.is_empty(),
+            Prices::From(steps) => steps.is_empty(),
+        }
+    }
 }
 
 /// One host of a snapshot.
@@ -31,6 +85,8 @@ pub struct SnapshotHost {
     pub site: SiteId,
     /// What the site says of the host.
     pub host: Host,
+    /// What its use costs.
+    pub prices: Prices,
     /// What is reserved on it.
     pub schedule: Schedule,
 }
@@ -80,20 +136,31 @@ pub enum SnapshotError {
         /// What is wrong.
         error: ScheduleError,
     },
+    /// The steps of an uplink's occupancy are wrong in the same way.
+    #[error("site {site}: uplink.occupancy: {error}")]
+    Uplink {
+        /// The site.
+        site: SiteId,
+        /// What is wrong.
+        error: ScheduleError,
+    },
 }
 
-/// The one known value of `format`.
-#[derive(Serialize, Deserialize)]
+/// The known values of `format`.
+#[derive(PartialEq, Serialize, Deserialize)]
 enum Format {
     #[serde(rename = "kolo-grid/1")]
     One,
+    #[serde(rename = "kolo-grid/2")]
+    Two,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReadDocument {
-    #[serde(rename = "format")]
-    _format: Format,
+    format: Format,
+    #[serde(default)]
+    sites: Vec<SnapshotSite>,
     hosts: Vec<ReadHost>,
 }
 
@@ -106,12 +173,12 @@ struct ReadHost {
     resources: Amounts,
     #[serde(default)]
     attributes: Attributes,
-    /// Part of the format; nothing reads it yet.
-    #[serde(default, rename = "speed")]
-    _speed: u32,
-    /// Part of the format; nothing reads it yet.
-    #[serde(default, rename = "price")]
-    _price: u32,
+    #[serde(default)]
+    speed: Speed,
+    #[serde(default)]
+    prices: Prices,
+    /// Part of the first version, where nothing read it.
+    price: Option<u32>,
     #[serde(default)]
     occupancy: BTreeMap<ResourceName, Vec<(Time, Amount)>>,
 }
@@ -119,6 +186,8 @@ struct ReadHost {
 #[derive(Serialize)]
 struct WrittenDocument<'a> {
     format: Format,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    sites: &'a [SnapshotSite],
     hosts: Vec<WrittenHost<'a>>,
 }
 
@@ -128,12 +197,16 @@ struct WrittenHost<'a> {
     site: &'a SiteId,
     resources: &'a Amounts,
     attributes: &'a Attributes,
+    #[serde(skip_serializing_if = "Speed::is_reference")]
+    speed: Speed,
+    #[serde(skip_serializing_if = "Prices::is_empty")]
+    prices: &'a Prices,
     occupancy: &'a Schedule,
 }
 
 impl GridSnapshot {
-    /// Reads a `kolo-grid/1` document. `resources`, `attributes` and `occupancy` may be left out when they are empty;
-    /// `speed` and `price` are accepted and not kept, since nothing reads them yet.
+    /// Reads a document of either version. `resources`, `attributes`, `prices` and `occupancy` may be left out when they are
+    /// empty; `price` of the first version is accepted there and not kept.
     ///
     /// # Errors
     /// [`SnapshotError`], which names the place and what was expected there.
@@ -148,9 +221,10 @@ impl GridSnapshot {
             if !ids.insert(host.id.clone()) {
                 return Err(SnapshotError::DuplicateHost { index, host: host.id });
             }
-            hosts.push(host.checked()?);
+            hosts.push(host.checked(index, &document.format)?);
         }
-        Ok(Self { hosts })
+        document.sites.iter().try_for_each(SnapshotSite::check)?;
+        Ok(Self { sites: document.sites, hosts })
     }
 
     /// Writes the snapshot as one line of JSON that [`GridSnapshot::read`] reads as the same snapshot. Hosts keep their
@@ -162,15 +236,43 @@ impl GridSnapshot {
             site: &entry.site,
             resources: &entry.host.capacity,
             attributes: &entry.host.attributes,
+            speed: entry.host.speed,
+            prices: &entry.prices,
             occupancy: &entry.schedule,
         });
-        let document = WrittenDocument { format: Format::One, hosts: hosts.collect() };
+        let document = WrittenDocument { format: Format::Two, sites: &self.sites, hosts: hosts.collect() };
         serde_json::to_string(&document).expect("writing to a string cannot fail, and every map key is a string")
     }
 }
 
+impl SnapshotSite {
+    fn check(&self) -> Result<(), SnapshotError> {
+        let Some(uplink) = &self.uplink else { return Ok(()) };
+        let steps = Occupancy::from_steps(&uplink.occupancy);
+        steps.map(drop).map_err(|error| SnapshotError::Uplink { site: self.id.clone(), error })
+    }
+}
+
 impl ReadHost {
-    fn checked(self) -> Result<SnapshotHost, SnapshotError> {
+    fn checked(self, index: usize, format: &Format) -> Result<SnapshotHost, SnapshotError> {
+        let of_other_version = match format {
+            Format::One if !self.prices.is_empty() => Some("prices"),
+            Format::Two if self.price.is_some() => Some("price"),
+            _ => None,
+        };
+        if let Some(key) = of_other_version {
+            let path = format!("hosts[{index}].{key}");
+            return Err(SnapshotError::Malformed {
+                path,
+                message: "a key of the other version of the format".to_owned(),
+            });
+        }
+        if let Prices::From(steps) = &self.prices
+            && !steps.is_sorted_by(|(a, _), (b, _)| a < b)
+        {
+            let path = format!("hosts[{index}].prices");
+            return Err(SnapshotError::Malformed { path, message: "the times of the steps do not rise".to_owned() });
+        }
         if let Some((resource, amount)) = self.resources.iter().find(|(_, amount)| **amount > Amount::MAX) {
             let resource = resource.clone();
             return Err(SnapshotError::CapacityTooLarge { host: self.id, resource, amount: *amount });
@@ -181,8 +283,8 @@ impl ReadHost {
         }
         let schedule = Schedule::from_steps(&self.occupancy)
             .map_err(|error| SnapshotError::Occupancy { host: self.id.clone(), error })?;
-        let host = Host { id: self.id, capacity: self.resources, attributes: self.attributes };
-        Ok(SnapshotHost { site: self.site, host, schedule })
+        let host = Host { id: self.id, capacity: self.resources, attributes: self.attributes, speed: self.speed };
+        Ok(SnapshotHost { site: self.site, host, prices: self.prices, schedule })
     }
 }
 
@@ -210,6 +312,18 @@ mod tests {
         assert_eq!(entry.host.capacity[&cpu], Amount(4000));
         assert_eq!(entry.schedule.peak(&cpu, Window::starting(Time(200), Span(50))), Amount(1200));
         assert_eq!(entry.schedule.occupancy(&cpu).unwrap().len(), 3);
+        assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
+    }
+
+    #[test]
+    fn the_second_version_is_read_and_written() {
+        let text = r#"{"format":"kolo-grid/2","sites":[{"id":"s1","uplink":{"mbps":1000,"occupancy":[[0,0],[300,200]]}}],
+            "hosts":[{"id":"h1","site":"s1","resources":{"cpu":1000},"speed":1250,"prices":{"cpu":6000},
+                      "occupancy":{"cpu":[[0,1000],[60,0]]}},
+                     {"id":"h2","site":"s1","prices":[[0,{"cpu":1}],[9,{}]]}]}"#;
+        let snapshot = GridSnapshot::read(text).unwrap();
+        assert_eq!(snapshot.hosts[0].host.speed.thousandths(), 1250);
+        assert!(matches!(&snapshot.hosts[1].prices, Prices::From(steps) if steps.len() == 2));
         assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
     }
 
@@ -278,7 +392,18 @@ mod tests {
     #[test]
     fn documents_of_another_kind_are_refused() {
         for (text, expected) in [
-            (r#"{"format":"kolo-grid/2","hosts":[],"new":1}"#, "format: unknown variant `kolo-grid/2`"),
+            (r#"{"format":"kolo-grid/3","hosts":[],"new":1}"#, "format: unknown variant `kolo-grid/3`"),
+            (r#"{"format":"kolo-grid/2","hosts":[],"new":1}"#, "new: unknown field `new`"),
+            (r#"{"format":"kolo-grid/2","hosts":[{"id":"h","site":"s","price":1}]}"#, "hosts[0].price: "),
+            (r#"{"format":"kolo-grid/1","hosts":[{"id":"h","site":"s","prices":{"cpu":1}}]}"#, "hosts[0].prices: "),
+            (
+                r#"{"format":"kolo-grid/2","hosts":[{"id":"h","site":"s","speed":0}]}"#,
+                "hosts[0].speed: speed: expected",
+            ),
+            (
+                r#"{"format":"kolo-grid/2","sites":[{"id":"s","uplink":{"mbps":1,"occupancy":[[5,0],[5,1]]}}],"hosts":[]}"#,
+                "site s: uplink.occupancy: ",
+            ),
             (r#"{"hosts":[]}"#, "missing field `format`"),
             (r#"{"format":"kolo-grid/1"}"#, "missing field `hosts`"),
             (r#"{"format":"kolo-grid/1","hosts":[],"hots":1}"#, "hots"),

@@ -25,7 +25,7 @@ pub fn shifted_snapshot(snapshot: &GridSnapshot, by: Span) -> GridSnapshot {
             Schedule::from_steps(&steps).expect("ascending times stay so when moved, and none passes the end of time");
         SnapshotHost { schedule, ..entry.clone() }
     };
-    GridSnapshot { hosts: snapshot.hosts.iter().map(shift).collect() }
+    GridSnapshot { hosts: snapshot.hosts.iter().map(shift).collect(), ..snapshot.clone() }
 }
 
 /// Steps that the shift pushed to the end of time fall on one moment there; the last one counts.

@@ -51,8 +51,8 @@ fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Bo
     let request = &statement.request;
     let at_same_time = || others.iter().filter(|other| other.window == hold.window);
     let hosts = at_same_time().map(|other| other.grants.len()).sum::<usize>() + hold.grants.len();
-    if hosts > request.hosts() {
-        let detail = format!("{hosts} hosts in all attempts, the user asked for {}", request.hosts());
+    if hosts > request.demand().seats() {
+        let detail = format!("{hosts} hosts in all attempts, the user asked for {}", request.demand().seats());
         return Err(Denial::new(Rule::HostCount, detail));
     }
     let grants = at_same_time().flat_map(|other| &other.grants).chain(&hold.grants);

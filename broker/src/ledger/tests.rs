@@ -25,7 +25,12 @@ pub(super) fn cpu(amount: u64) -> Amounts {
 }
 
 pub(super) fn host(name: &str) -> Host {
-    Host { id: HostId::new(name).unwrap(), capacity: cpu(4000), attributes: BTreeMap::new() }
+    Host {
+        id: HostId::new(name).unwrap(),
+        capacity: cpu(4000),
+        attributes: BTreeMap::new(),
+        speed: crate::host::Speed::REFERENCE,
+    }
 }
 
 pub(super) fn at(milliseconds: u64) -> Now {

@@ -9,21 +9,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     amount::{Amount, format_amount},
+    demand::Unmet,
     ids::{HostId, SiteId},
-    request::Unmet,
+    request::ObjectiveKind,
     resources::{Amounts, ResourceName},
-    time::Time,
+    time::{Time, Window},
 };
 
-/// What one chosen host is to give.
+/// One of the N seats of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostGrant {
+pub struct Seat {
     /// The host's site.
     pub site: SiteId,
     /// The host.
     pub host: HostId,
-    /// Its share of every resource that the request names.
+    /// From when to when. All seats of a plan start together; on hosts of different speed they end apart.
+    pub window: Window,
+    /// Its share of every resource that the request names; of every resource of the host, when it takes the host whole.
     pub amounts: Amounts,
+}
+
+/// What a plan is worth by the request's objective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectiveValue {
+    /// The objective.
+    pub kind: ObjectiveKind,
+    /// Its value; smaller is better. Seconds.
+    pub value: i64,
+    /// No plan inside the window has a smaller value, among the hosts looked at. Equal to `value` when that is proven.
+    pub bound: i64,
 }
 
 /// A plan: a start and N hosts with amounts.
@@ -31,17 +45,31 @@ pub struct HostGrant {
 pub struct Plan {
     /// The start `t_s`.
     pub start: Time,
-    /// The chosen hosts, ordered by site and host.
-    pub grants: Vec<HostGrant>,
+    /// The seats, ordered by site and host.
+    pub seats: Vec<Seat>,
+    /// What it is worth.
+    pub objective: ObjectiveValue,
     /// The efficiency factor with the request placed (equation 3.2, largest use in the window).
     pub efficiency: f64,
-    /// No feasible host set at this start has a higher factor. Equal to `efficiency` when the answer is optimal.
+    /// No host set of this value at this start has a higher factor. Equal to `efficiency` when the answer is optimal.
     pub efficiency_bound: f64,
-    /// Every earlier start was excluded by proof, among the hosts looked at.
+    /// No better start exists, by proof, among the hosts looked at.
     pub start_proven: bool,
 }
 
 impl Plan {
+    /// The latest end of a seat.
+    #[must_use]
+    pub fn end(&self) -> Time {
+        self.seats.iter().map(|seat| seat.window.end).max().unwrap_or(self.start)
+    }
+
+    /// From the start to the latest end.
+    #[must_use]
+    pub fn window(&self) -> Window {
+        Window { start: self.start, end: self.end() }
+    }
+
     /// Whether no other host set at this start is better.
     #[must_use]
     pub fn is_optimal_at_start(&self) -> bool {
@@ -65,6 +93,8 @@ pub struct CutCounts {
     pub candidates: u64,
     /// By required attribute, `key=value`.
     pub attributes: Vec<(String, u64)>,
+    /// Slower than asked, or so slow that the work would never end.
+    pub speed: u64,
     /// By resource whose capacity is below `d_i`.
     pub resources: Vec<(ResourceName, u64)>,
 }
@@ -81,6 +111,7 @@ impl CutCounts {
         match unmet {
             Unmet::Candidates => self.candidates += hosts,
             Unmet::Attribute(key, value) => count(&mut self.attributes, format!("{key}={value}"), hosts),
+            Unmet::Speed(_) => self.speed += hosts,
             Unmet::Minimum(name, _) => count(&mut self.resources, name, hosts),
         }
     }
@@ -167,6 +198,9 @@ impl Reason {
                     cuts.push(format!("candidates {}", cut.candidates));
                 }
                 cuts.extend(cut.attributes.iter().map(|(pair, count)| format!("{pair} {count}")));
+                if cut.speed > 0 {
+                    cuts.push(format!("speed {}", cut.speed));
+                }
                 cuts.extend(cut.resources.iter().map(|(name, count)| format!("per_host.{name} {count}")));
                 if !cuts.is_empty() {
                     // Writing to a String cannot fail.

@@ -1,15 +1,17 @@
-//! A collective request: N hosts, a duration, a window for the start, minima on every host and on all together.
+//! A collective request: a demand, a window, an objective, and its relations to other requests.
 //!
-//! Source: section 3.2 and appendix A.1 of the dissertation. Invariant: a [`Request`] is checked; everything behind
-//! this module may rely on the bounds below.
+//! [`RequestDocument`] is its one written form, for files, messages and the API. Source: section 3.2 and appendix A.1 of the
+//! dissertation; version 2 of `formats.md`. Invariant: a [`Request`] is checked; everything behind this module may rely on
+//! the bounds below.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::model::{
     amount::Amount,
-    host::Host,
-    ids::{HostId, RequestId, SiteId},
-    resources::{Amounts, Attributes, ResourceName, amount_of},
+    demand::{Demand, Length},
+    host::Speed,
+    ids::{HostId, RequestId},
+    resources::{Amounts, Attributes, ResourceName},
     time::{Span, Time},
 };
 
@@ -33,6 +35,54 @@ pub enum Effort {
     Thorough,
 }
 
+/// What makes one plan better than another. The smallest value wins; among equals the earlier start, then the higher
+/// efficiency factor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectiveKind {
+    /// The start.
+    #[default]
+    Start,
+    /// The latest end of a seat.
+    Finish,
+    /// The longest seat.
+    Runtime,
+    /// The sum of the seats' lengths.
+    HostTime,
+    /// The sum of the seats' costs; not supported yet.
+    Cost,
+}
+
+impl ObjectiveKind {
+    /// Whether it is the one that a request without `objective` has, which is left out where it is written down.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == ObjectiveKind::default()
+    }
+
+    /// Its name in the formats.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ObjectiveKind::Start => "start",
+            ObjectiveKind::Finish => "finish",
+            ObjectiveKind::Runtime => "runtime",
+            ObjectiveKind::HostTime => "host_time",
+            ObjectiveKind::Cost => "cost",
+        }
+    }
+}
+
+/// The place of a key that the format has and this program cannot treat yet: it is read in order to be refused by name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NotYet;
+
+impl<'de> Deserialize<'de> for NotYet {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<NotYet, D::Error> {
+        Err(D::Error::custom("not yet supported"))
+    }
+}
+
 /// A request as it is written down (`formats.md`); unchecked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,14 +92,24 @@ pub struct RequestDocument {
     pub id: Option<RequestId>,
     /// N.
     pub hosts: u32,
-    /// `t_res` in seconds.
-    pub duration: i64,
+    /// `t_res` in seconds; this or `work`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<i64>,
+    /// Seconds of work at reference speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<i64>,
     /// `t_earliest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earliest: Option<Time>,
     /// `t_latest`, the latest start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest: Option<Time>,
+    /// No seat ends after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
+    /// What is best.
+    #[serde(default, skip_serializing_if = "ObjectiveKind::is_default")]
+    pub objective: ObjectiveKind,
     /// `d_i`.
     #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     pub per_host: Amounts,
@@ -62,6 +122,18 @@ pub struct RequestDocument {
     /// Restricts the host set to these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidates: Option<Vec<HostId>>,
+    /// The least speed of every host, in thousandths of the reference speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_min: Option<Speed>,
+    /// Every seat takes its host whole.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exclusive: bool,
+    /// The hosts lie at most at so many sites.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites_max: Option<u32>,
+    /// The reservation of this request of the same user is made longer by this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extends: Option<RequestId>,
     /// How much work the planner may spend; the node's or the command's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
@@ -69,6 +141,18 @@ pub struct RequestDocument {
     /// another start inside the window.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub move_on_loss: bool,
+    /// See [`NotYet`].
+    #[serde(default, skip_serializing)]
+    pub budget: NotYet,
+    /// See [`NotYet`].
+    #[serde(default, skip_serializing)]
+    pub shapes: NotYet,
+    /// See [`NotYet`].
+    #[serde(default, skip_serializing)]
+    pub traffic: NotYet,
+    /// See [`NotYet`].
+    #[serde(default, skip_serializing)]
+    pub scale: NotYet,
 }
 
 /// What is wrong with a request. Every text names the key.
@@ -77,9 +161,31 @@ pub enum RequestError {
     /// N is zero or above [`MAX_HOSTS`].
     #[error("hosts: expected 1 to {MAX_HOSTS}, got {0}")]
     Hosts(u32),
-    /// The duration is zero, negative or absurd.
-    #[error("duration: expected 1 to {max} seconds, got {0}", max = Span::MAX.0)]
-    Duration(i64),
+    /// The length is zero, negative or absurd.
+    #[error("{key}: expected 1 to {max} seconds, got {value}", max = Span::MAX.0)]
+    Length {
+        /// `duration` or `work`.
+        key: &'static str,
+        /// What was given.
+        value: i64,
+    },
+    /// Neither `duration` nor `work`.
+    #[error("duration: this or work is needed")]
+    NoLength,
+    /// Both of them.
+    #[error("work: given beside duration; one of them says how long the seats last")]
+    TwoLengths,
+    /// At most no site.
+    #[error("sites_max: expected at least 1, got 0")]
+    NoSites,
+    /// The format has it, and this program cannot treat it yet.
+    #[error("{key}: {value} is not yet supported")]
+    NotYetSupported {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: &'static str,
+    },
     /// A time is out of range.
     #[error("{key}: expected 0 to {max} (seconds), got {value}", max = Time::MAX.0)]
     TimeOutOfRange {
@@ -89,11 +195,13 @@ pub enum RequestError {
         value: i64,
     },
     /// The window ends before it starts.
-    #[error("latest: {latest} is before earliest ({earliest})", latest = .latest.0, earliest = .earliest.0)]
+    #[error("{key}: {latest} is before earliest ({earliest})", latest = .latest.0, earliest = .earliest.0)]
     WindowEndsBeforeStart {
+        /// `latest` or `deadline`.
+        key: &'static str,
         /// Given or default earliest start.
         earliest: Time,
-        /// Given latest start.
+        /// Given latest start, or deadline.
         latest: Time,
     },
     /// An amount is above [`Amount::MAX`], or a total above what N hosts can be asked for.
@@ -132,59 +240,132 @@ impl RequestError {
     pub fn key(&self) -> String {
         match self {
             RequestError::Hosts(_) | RequestError::FewerCandidatesThanHosts { .. } => "hosts".to_owned(),
-            RequestError::Duration(_) => "duration".to_owned(),
-            RequestError::WindowEndsBeforeStart { .. } => "latest".to_owned(),
+            RequestError::NoLength => "duration".to_owned(),
+            RequestError::TwoLengths => "work".to_owned(),
+            RequestError::NoSites => "sites_max".to_owned(),
             RequestError::AmountTooLarge { key, resource, .. } => format!("{key}.{resource}"),
-            RequestError::TimeOutOfRange { key, .. } | RequestError::TooMany { key, .. } => (*key).to_owned(),
+            RequestError::Length { key, .. }
+            | RequestError::WindowEndsBeforeStart { key, .. }
+            | RequestError::NotYetSupported { key, .. }
+            | RequestError::TimeOutOfRange { key, .. }
+            | RequestError::TooMany { key, .. } => (*key).to_owned(),
         }
     }
+}
+
+/// When seats may begin and must have ended, as far as that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StartWindow {
+    /// The earliest start.
+    pub earliest: Option<Time>,
+    /// The latest start.
+    pub latest: Option<Time>,
+    /// The latest end of every seat.
+    pub deadline: Option<Time>,
 }
 
 /// A checked request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "RequestDocument", into = "RequestDocument")]
 pub struct Request {
-    document: RequestDocument,
+    id: Option<RequestId>,
+    demand: Demand,
+    window: StartWindow,
+    objective: ObjectiveKind,
+    extends: Option<RequestId>,
+    effort: Option<Effort>,
+    moves_on_loss: bool,
 }
 
 impl TryFrom<RequestDocument> for Request {
     type Error = RequestError;
 
-    fn try_from(mut document: RequestDocument) -> Result<Request, RequestError> {
-        let hosts = document.hosts;
-        if hosts == 0 || hosts > MAX_HOSTS {
-            return Err(RequestError::Hosts(hosts));
+    fn try_from(document: RequestDocument) -> Result<Request, RequestError> {
+        let window = checked_window(&document)?;
+        if document.objective == ObjectiveKind::Cost {
+            return Err(RequestError::NotYetSupported { key: "objective", value: document.objective.name() });
         }
-        if document.duration < 1 || document.duration > Time::MAX.0 {
-            return Err(RequestError::Duration(document.duration));
+        let (id, extends) = (document.id.clone(), document.extends.clone());
+        let RequestDocument { objective, effort, move_on_loss, .. } = document;
+        Ok(Request {
+            id,
+            demand: checked_demand(document)?,
+            window,
+            objective,
+            extends,
+            effort,
+            moves_on_loss: move_on_loss,
+        })
+    }
+}
+
+fn checked_window(document: &RequestDocument) -> Result<StartWindow, RequestError> {
+    let &RequestDocument { earliest, latest, deadline, .. } = document;
+    for (key, value) in [("earliest", earliest), ("latest", latest), ("deadline", deadline)] {
+        if let Some(value) = value.filter(|time| !time.is_in_range()) {
+            return Err(RequestError::TimeOutOfRange { key, value: value.0 });
         }
-        for (key, value) in [("earliest", document.earliest), ("latest", document.latest)] {
-            if let Some(value) = value.filter(|time| !time.is_in_range()) {
-                return Err(RequestError::TimeOutOfRange { key, value: value.0 });
-            }
-        }
-        if let (Some(earliest), Some(latest)) = (document.earliest, document.latest)
+    }
+    for (key, last) in [("latest", latest), ("deadline", deadline)] {
+        if let (Some(earliest), Some(latest)) = (earliest, last)
             && latest < earliest
         {
-            return Err(RequestError::WindowEndsBeforeStart { earliest, latest });
+            return Err(RequestError::WindowEndsBeforeStart { key, earliest, latest });
         }
-        for (key, amounts) in [("per_host", &document.per_host), ("total", &document.total)] {
-            too_many(key, MAX_NAMES, amounts.len())?;
-            if let Some((resource, amount)) = amounts.iter().find(|(_, amount)| **amount > Amount::MAX) {
-                return Err(RequestError::AmountTooLarge { key, resource: resource.clone(), amount: *amount });
-            }
-        }
-        too_many("attributes", MAX_NAMES, document.attributes.len())?;
-        if let Some(candidates) = &mut document.candidates {
-            too_many("candidates", MAX_CANDIDATES, candidates.len())?;
-            candidates.sort();
-            candidates.dedup();
-            if candidates.len() < hosts as usize {
-                return Err(RequestError::FewerCandidatesThanHosts { hosts, candidates: candidates.len() });
-            }
-        }
-        Ok(Request { document })
     }
+    Ok(StartWindow { earliest, latest, deadline })
+}
+
+fn checked_length(document: &RequestDocument) -> Result<Length, RequestError> {
+    let (key, value) = match (document.duration, document.work) {
+        (Some(duration), None) => ("duration", duration),
+        (None, Some(work)) => ("work", work),
+        (None, None) => return Err(RequestError::NoLength),
+        (Some(_), Some(_)) => return Err(RequestError::TwoLengths),
+    };
+    if !(1..=Time::MAX.0).contains(&value) {
+        return Err(RequestError::Length { key, value });
+    }
+    let span = Span(value.unsigned_abs());
+    Ok(if document.work.is_some() { Length::Work(span) } else { Length::Duration(span) })
+}
+
+fn checked_demand(document: RequestDocument) -> Result<Demand, RequestError> {
+    let seats = document.hosts;
+    if seats == 0 || seats > MAX_HOSTS {
+        return Err(RequestError::Hosts(seats));
+    }
+    let length = checked_length(&document)?;
+    for (key, amounts) in [("per_host", &document.per_host), ("total", &document.total)] {
+        too_many(key, MAX_NAMES, amounts.len())?;
+        if let Some((resource, amount)) = amounts.iter().find(|(_, amount)| **amount > Amount::MAX) {
+            return Err(RequestError::AmountTooLarge { key, resource: resource.clone(), amount: *amount });
+        }
+    }
+    too_many("attributes", MAX_NAMES, document.attributes.len())?;
+    if document.sites_max == Some(0) {
+        return Err(RequestError::NoSites);
+    }
+    let mut candidates = document.candidates;
+    if let Some(candidates) = &mut candidates {
+        too_many("candidates", MAX_CANDIDATES, candidates.len())?;
+        candidates.sort();
+        candidates.dedup();
+        if candidates.len() < seats as usize {
+            return Err(RequestError::FewerCandidatesThanHosts { hosts: seats, candidates: candidates.len() });
+        }
+    }
+    Ok(Demand {
+        seats,
+        length,
+        per_host: document.per_host,
+        total: document.total,
+        attributes: document.attributes,
+        candidates,
+        speed_min: document.speed_min,
+        is_exclusive: document.exclusive,
+        sites_max: document.sites_max,
+    })
 }
 
 fn too_many(key: &'static str, limit: usize, count: usize) -> Result<(), RequestError> {
@@ -193,7 +374,33 @@ fn too_many(key: &'static str, limit: usize, count: usize) -> Result<(), Request
 
 impl From<Request> for RequestDocument {
     fn from(request: Request) -> RequestDocument {
-        request.document
+        let Request { id, demand, window, objective, extends, effort, moves_on_loss } = request;
+        let seconds = |span: Span| Some(span.0.cast_signed());
+        let (duration, work) = match demand.length {
+            Length::Duration(duration) => (seconds(duration), None),
+            Length::Work(work) => (None, seconds(work)),
+        };
+        RequestDocument {
+            id,
+            hosts: demand.seats,
+            duration,
+            work,
+            earliest: window.earliest,
+            latest: window.latest,
+            deadline: window.deadline,
+            objective,
+            per_host: demand.per_host,
+            total: demand.total,
+            attributes: demand.attributes,
+            candidates: demand.candidates,
+            speed_min: demand.speed_min,
+            exclusive: demand.is_exclusive,
+            sites_max: demand.sites_max,
+            extends,
+            effort,
+            move_on_loss: moves_on_loss,
+            ..RequestDocument::default()
+        }
     }
 }
 
@@ -201,173 +408,66 @@ impl Request {
     /// The writer's name for the request, if it has one.
     #[must_use]
     pub fn id(&self) -> Option<&RequestId> {
-        self.document.id.as_ref()
+        self.id.as_ref()
     }
 
-    /// N, at least 1.
+    /// What it needs of the hosts.
     #[must_use]
-    pub fn hosts(&self) -> usize {
-        self.document.hosts as usize
+    pub fn demand(&self) -> &Demand {
+        &self.demand
     }
 
-    /// `t_res`, at least one second.
-    #[must_use]
-    pub fn duration(&self) -> Span {
-        Span(self.document.duration.unsigned_abs())
-    }
-
-    /// Earliest and latest start: as asked, else from `arrival` on, for `default_reach` (the source's `t_C`). A start
-    /// before `arrival` is impossible, so the earliest start is never before it.
+    /// Earliest and latest start: as asked, else from `arrival` on, until the deadline or for `default_reach` (the source's
+    /// `t_C`). A start before `arrival` is impossible, so the earliest start is never before it.
     ///
     /// # Errors
     /// [`RequestError::WindowEndsBeforeStart`] when the latest start has already passed.
     pub fn starts(&self, arrival: Time, default_reach: Span) -> Result<(Time, Time), RequestError> {
-        let earliest = self.document.earliest.unwrap_or(arrival).max(arrival);
-        let latest = self.document.latest.unwrap_or_else(|| (earliest + default_reach).min(Time::MAX));
+        let StartWindow { earliest, latest, deadline } = self.window;
+        let earliest = earliest.unwrap_or(arrival).max(arrival);
+        let key = if latest.is_none() && deadline.is_some() { "deadline" } else { "latest" };
+        let latest = latest.or(deadline).unwrap_or_else(|| (earliest + default_reach).min(Time::MAX));
         if latest < earliest {
-            return Err(RequestError::WindowEndsBeforeStart { earliest, latest });
+            return Err(RequestError::WindowEndsBeforeStart { key, earliest, latest });
         }
         Ok((earliest, latest))
     }
 
-    /// Earliest and latest start as written, where they are.
+    /// The window as written.
     #[must_use]
-    pub fn asked_starts(&self) -> (Option<Time>, Option<Time>) {
-        (self.document.earliest, self.document.latest)
+    pub fn window(&self) -> StartWindow {
+        self.window
     }
 
-    /// `d_i` as asked.
+    /// What is best.
     #[must_use]
-    pub fn per_host(&self) -> &Amounts {
-        &self.document.per_host
+    pub fn objective(&self) -> ObjectiveKind {
+        self.objective
     }
 
-    /// `e_i` as asked.
+    /// The request whose reservation this one makes longer.
     #[must_use]
-    pub fn total(&self) -> &Amounts {
-        &self.document.total
-    }
-
-    /// Qualitative requirements.
-    #[must_use]
-    pub fn attributes(&self) -> &Attributes {
-        &self.document.attributes
-    }
-
-    /// The hosts to choose from, sorted and distinct, when the request names them.
-    #[must_use]
-    pub fn candidates(&self) -> Option<&[HostId]> {
-        self.document.candidates.as_deref()
+    pub fn extends(&self) -> Option<&RequestId> {
+        self.extends.as_ref()
     }
 
     /// The asked effort, if any.
     #[must_use]
     pub fn effort(&self) -> Option<Effort> {
-        self.document.effort
+        self.effort
     }
 
     /// Whether the reservation may move to another start when hosts of it are lost.
     #[must_use]
     pub fn moves_on_loss(&self) -> bool {
-        self.document.move_on_loss
-    }
-
-    /// Every resource named in `per_host` or `total`, in order.
-    #[must_use]
-    pub fn resources(&self) -> Vec<ResourceName> {
-        let mut names: Vec<_> = self.document.per_host.keys().chain(self.document.total.keys()).cloned().collect();
-        names.sort();
-        names.dedup();
-        names
-    }
-
-    /// `d_i` as asked; for a resource that only has a total, the source's "small positive amount": one base unit, when the
-    /// total has a unit for every host, else nothing.
-    #[must_use]
-    pub fn minimum_on_each(&self, name: &ResourceName) -> Amount {
-        match self.per_host().get(name) {
-            Some(asked) => *asked,
-            None => Amount(u64::from(amount_of(self.total(), name).0 >= self.hosts() as u64)),
-        }
-    }
-
-    /// What all hosts together must give of `name`: `max(e_i, N d_i)`.
-    #[must_use]
-    pub fn needed_in_sum(&self, name: &ResourceName) -> Amount {
-        let from_hosts = amount_of(self.per_host(), name).0.saturating_mul(u64::from(self.document.hosts));
-        amount_of(self.total(), name).max(Amount(from_hosts))
-    }
-
-    /// What every host of this request must be and have, whatever its schedule (phase I).
-    #[must_use]
-    pub fn host_needs(&self) -> HostNeeds<'_> {
-        let minima = self.resources().into_iter().map(|name| (self.minimum_on_each(&name), name));
-        let minima = minima.filter(|(least, _)| *least > Amount::ZERO).collect();
-        let names_sites = self.candidates().is_some_and(|named| named.iter().any(|name| name.as_str().contains('/')));
-        HostNeeds { request: self, minima, names_sites }
+        self.moves_on_loss
     }
 
     /// The same request under another name.
     #[must_use]
     pub fn with_id(mut self, id: RequestId) -> Request {
-        self.document.id = Some(id);
+        self.id = Some(id);
         self
-    }
-}
-
-/// Something that a host lacks to serve a request, whatever its schedule.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Unmet {
-    /// It is not one of the named candidates.
-    Candidates,
-    /// An attribute does not have this value.
-    Attribute(String, String),
-    /// The capacity is below this minimum.
-    Minimum(ResourceName, Amount),
-}
-
-/// The one definition of "could serve": the hosts of phase I, for the planner, for discovery and for the simulators.
-#[derive(Debug, Clone)]
-pub struct HostNeeds<'r> {
-    request: &'r Request,
-    /// `d_i` above zero, in the order of the resources.
-    minima: Vec<(Amount, ResourceName)>,
-    /// Whether some candidate is named as `site/host`.
-    names_sites: bool,
-}
-
-impl<'r> HostNeeds<'r> {
-    /// The candidates of the request that mean this host: its id (of any site), or `site/host`.
-    pub fn names_of(&self, site: &SiteId, host: &HostId) -> impl Iterator<Item = &'r HostId> + use<'r> {
-        let named = self.request.candidates().unwrap_or_default();
-        let qualified = self.names_sites.then(|| format!("{site}/{host}"));
-        [Some(host.as_str()), qualified.as_deref()]
-            .map(|name| {
-                let name = name?;
-                named.binary_search_by(|candidate| candidate.as_str().cmp(name)).ok().map(|at| &named[at])
-            })
-            .into_iter()
-            .flatten()
-    }
-
-    /// The first need that this host does not meet: candidates, then attributes, then minima.
-    #[must_use]
-    pub fn first_unmet(&self, site: &SiteId, host: &Host) -> Option<Unmet> {
-        if self.request.candidates().is_some() && self.names_of(site, &host.id).next().is_none() {
-            return Some(Unmet::Candidates);
-        }
-        let lacks = |(key, value): &(&String, &String)| host.attributes.get(*key) != Some(*value);
-        if let Some((key, value)) = self.request.attributes().iter().find(lacks) {
-            return Some(Unmet::Attribute(key.clone(), value.clone()));
-        }
-        let short = self.minima.iter().find(|(least, name)| amount_of(&host.capacity, name) < *least);
-        short.map(|(least, name)| Unmet::Minimum(name.clone(), *least))
-    }
-
-    /// Whether this host could serve the request if it were empty.
-    #[must_use]
-    pub fn are_met_by(&self, site: &SiteId, host: &Host) -> bool {
-        self.first_unmet(site, host).is_none()
     }
 }
 
@@ -392,6 +492,17 @@ mod tests {
             (r#"{"hosts":3,"duration":1,"candidates":["a","b","a"]}"#, "distinct candidates"),
             (r#"{"hosts":1,"duration":1,"per_host":{"CPU":1}}"#, "no resource name"),
             (r#"{"hosts":1}"#, "duration"),
+            (r#"{"hosts":1,"duration":1,"work":1}"#, "work:"),
+            (r#"{"hosts":1,"work":0}"#, "work:"),
+            (r#"{"hosts":1,"work":1,"sites_max":0}"#, "sites_max:"),
+            (r#"{"hosts":1,"work":1,"speed_min":0}"#, "speed: expected at least 1"),
+            (r#"{"hosts":1,"work":1,"earliest":9,"deadline":8}"#, "deadline:"),
+            (r#"{"hosts":1,"work":1,"objective":"cost"}"#, "objective: cost is not yet supported"),
+            (r#"{"hosts":1,"work":1,"objective":"best"}"#, "unknown variant `best`"),
+            (r#"{"hosts":1,"work":1,"budget":5}"#, "not yet supported"),
+            (r#"{"work":1,"shapes":[{"hosts":1}]}"#, "not yet supported"),
+            (r#"{"hosts":1,"work":1,"traffic":{"mbps":5}}"#, "not yet supported"),
+            (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "not yet supported"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
@@ -414,11 +525,24 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_written_as_it_was_read() {
+        for text in [
+            r#"{"hosts":1,"duration":5}"#,
+            r#"{"id":"r","hosts":2,"work":5,"earliest":1,"latest":2,"deadline":9,"objective":"host_time","per_host":{"cpu":1},"total":{"cpu":4},"attributes":{"a":"b"},"candidates":["x","y"],"speed_min":7,"exclusive":true,"sites_max":3,"extends":"q","effort":"fast","move_on_loss":true}"#,
+        ] {
+            assert_eq!(serde_json::to_string(&read(text).unwrap()).unwrap(), text);
+        }
+    }
+
+    #[test]
     fn the_window_defaults_to_arrival_and_reach_and_never_starts_in_the_past() {
         let request = read(r#"{"hosts":1,"duration":10}"#).unwrap();
         assert_eq!(request.starts(Time(100), Span(50)), Ok((Time(100), Time(150))));
         let request = read(r#"{"hosts":1,"duration":10,"earliest":20,"latest":120}"#).unwrap();
         assert_eq!(request.starts(Time(100), Span(50)), Ok((Time(100), Time(120))));
         assert!(request.starts(Time(121), Span(50)).is_err());
+        let request = read(r#"{"hosts":1,"duration":10,"deadline":400}"#).unwrap();
+        assert_eq!(request.starts(Time(100), Span(50)), Ok((Time(100), Time(400))));
+        assert!(request.starts(Time(401), Span(50)).unwrap_err().to_string().starts_with("deadline: "));
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn sites_to_confirm(plan: &Plan, held_in: &[(SiteId, u64)]) -> BTreeM
 /// The sites of a plan, each with the amounts that it is asked for.
 fn sites_of(plan: &Plan) -> BTreeMap<SiteId, Site> {
     let mut sites = BTreeMap::new();
-    for grant in &plan.grants {
+    for grant in &plan.seats {
         sites
             .entry(grant.site.clone())
             .or_insert_with(|| Site { grants: Vec::new(), progress: Progress::Asked })
@@ -92,7 +92,7 @@ impl Negotiation {
         self.search.note_attempt();
         let attempt = self.attempt_id(self.record.last_attempt);
         let sites = sites_of(&plan);
-        let window = Window::starting(plan.start, self.record.request.duration());
+        let window = Window::starting(plan.start, self.record.request.demand().length().at_reference());
         let participants: Vec<SiteId> = sites.keys().cloned().collect();
         let mut reports = Vec::with_capacity(sites.len());
         for (site, of_site) in &sites {
@@ -196,14 +196,14 @@ impl Negotiation {
     }
 
     fn learn(&mut self, site: &SiteId, refusal: Refusal) {
-        let is_conflict = self.search.learn(site, refusal, self.record.request.hosts());
+        let is_conflict = self.search.learn(site, refusal, self.record.request.demand().seats());
         self.record.history.conflicts += u32::from(is_conflict);
     }
 
     /// An attempt ends with its first refusal; the hosts that later ones show spare the next attempt the same conflict.
     fn learn_late(&mut self, site: &SiteId, answer: Result<SiteAnswer, String>) {
         if let Ok(SiteAnswer::Refused(refusal)) = answer {
-            self.search.remember(site, refusal, self.record.request.hosts());
+            self.search.remember(site, refusal, self.record.request.demand().seats());
         }
     }
 

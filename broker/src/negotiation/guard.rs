@@ -118,7 +118,7 @@ impl Negotiation {
     fn unacknowledged_bookings(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut unacknowledged_bookings = self.record.unacknowledged.clone();
         let Some(reservation) = &self.record.reservation else { return unacknowledged_bookings };
-        if reservation.plan.start + self.record.request.duration() > now.utc {
+        if reservation.plan.start + self.record.request.demand().length().at_reference() > now.utc {
             let is_silent = |site: &SiteId| {
                 reservation.lost.get(site).is_some_and(|lost| lost.values().any(|loss| *loss == Loss::SiteSilent))
             };
@@ -333,7 +333,7 @@ impl Negotiation {
         let given_up = reservation.repaired(repair, attempt, plan);
         self.record.unacknowledged.retain(|booking| !given_up.contains(booking));
         // A lost site that is back with other hosts has just answered.
-        self.watch.silent_since.retain(|site, _| !plan.grants.iter().any(|grant| grant.site == *site));
+        self.watch.silent_since.retain(|site, _| !plan.seats.iter().any(|grant| grant.site == *site));
         for (attempt, site) in given_up {
             self.owe(now, attempt, [site]);
         }
@@ -343,16 +343,10 @@ impl Negotiation {
 
     /// The problem that a negotiation begins with, or goes on with after a crash.
     pub(super) fn problem_of(record: &super::RequestRecord) -> Problem {
-        let whole = || Problem {
-            request: record.request.clone(),
-            earliest: record.earliest,
-            latest: record.latest,
-            avoid: BTreeSet::new(),
-        };
+        let starts = (record.earliest, record.latest);
         let of_repair = record.reservation.as_ref().and_then(|reservation| {
-            let starts = (record.earliest, record.latest);
             reservation.repair.and_then(|repair| reservation.problem(&record.request, starts, repair))
         });
-        of_repair.unwrap_or_else(whole)
+        of_repair.unwrap_or_else(|| Problem::of(&record.request, starts))
     }
 }

@@ -84,7 +84,7 @@ impl Run {
 
     pub(super) fn hosts(&self) -> Vec<String> {
         let plan = self.negotiation.reserved_plan().unwrap();
-        plan.grants.iter().map(|grant| grant.site.to_string()).collect()
+        plan.seats.iter().map(|grant| grant.site.to_string()).collect()
     }
 }
 

@@ -52,11 +52,11 @@ pub use self::{
     settings::NegotiationSettings,
 };
 use crate::{
+    demand::Demand,
     ids::SiteId,
     phases::PhaseObserver,
     plan::Plan,
     protocol::AttemptId,
-    request::Request,
     time::{Millis, Now},
 };
 
@@ -154,10 +154,10 @@ impl Negotiation {
         negotiation
     }
 
-    /// The request that the search is for: that of the user, or one for the hosts that its reservation has lost.
+    /// The demand that the search is for: that of the user, or the part of it that its reservation has lost.
     #[must_use]
-    pub fn wanted(&self) -> &Request {
-        self.search.request()
+    pub fn wanted(&self) -> &Demand {
+        self.search.demand()
     }
 
     /// The record, as it is on disk once all outputs are handled.

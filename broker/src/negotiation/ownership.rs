@@ -13,7 +13,8 @@ use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Res
 use crate::{
     amount::Amount,
     ids::SiteId,
-    plan::{HostGrant, Plan},
+    objective,
+    plan::{Plan, Seat},
     protocol::{AttemptId, FoundBooking, Refusal, RefusalReason, SiteRequest, TakeOverStep},
     request::Request,
     resources::amount_of,
@@ -81,18 +82,25 @@ impl Takeover {
         let numbers: BTreeMap<&AttemptId, u32> = attempts.into_iter().zip(highest.saturating_add(1)..).collect();
 
         let mut by_attempt: BTreeMap<u32, Part> = BTreeMap::new();
-        let mut grants = Vec::new();
+        let mut seats = Vec::new();
         for (site, part) in &reservation {
             let attempt = numbers[&part.attempt];
             let of_attempt = by_attempt.entry(attempt).or_insert_with(|| Part { attempt, hosts: BTreeSet::new() });
             for grant in &part.grants {
                 of_attempt.hosts.insert((site.clone(), grant.host.clone()));
                 let (host, amounts) = (grant.host.clone(), grant.amounts.clone());
-                grants.push(HostGrant { site: site.clone(), host, amounts });
+                seats.push(Seat { site: site.clone(), host, window: part.window, amounts });
             }
         }
-        grants.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
-        let plan = Plan { start: window.start, grants, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false };
+        seats.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
+        let plan = Plan {
+            start: window.start,
+            objective: objective::unproven(request.objective(), window.start, &seats),
+            seats,
+            efficiency: 0.0,
+            efficiency_bound: 1.0,
+            start_proven: false,
+        };
         let reservation = Reservation {
             plan,
             parts: by_attempt.into_values().collect(),
@@ -136,14 +144,14 @@ fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
         by_window.entry(one.1.window).or_default().push(one);
     }
     let last_of = |some: &[&Reported]| some.iter().map(|(_, part)| part.attempt.attempt).max();
-    let most = by_window.into_values().max_by_key(|all| (hosts_of(all).min(request.hosts()), last_of(all)));
+    let most = by_window.into_values().max_by_key(|all| (hosts_of(all).min(request.demand().seats()), last_of(all)));
     let Some(mut reported) = most else { return Vec::new() };
     reported.sort_by(|(a_site, a), (b_site, b)| {
         let of = |part: &'a FoundBooking| (part.attempt.attempt, &part.attempt.entry_point);
         of(b).cmp(&of(a)).then_with(|| a_site.cmp(b_site))
     });
     for of_attempt in reported.chunk_by(|a, b| a.1.attempt == b.1.attempt) {
-        if hosts_of(of_attempt) == request.hosts() {
+        if hosts_of(of_attempt) == request.demand().seats() {
             return of_attempt.to_vec();
         }
     }
@@ -151,12 +159,12 @@ fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
     for one in reported {
         // An earlier attempt may have left a booking behind on a host that a later one has again.
         let is_again = chosen.iter().any(|other| shares_host(one, other));
-        if !is_again && hosts_of(&chosen) + one.1.grants.len() <= request.hosts() {
+        if !is_again && hosts_of(&chosen) + one.1.grants.len() <= request.demand().seats() {
             chosen.push(one);
         }
     }
     // Bookings of different attempts may not add up to the totals; what is left out is replaced like a loss.
-    if hosts_of(&chosen) == request.hosts() && !has_totals(request, &chosen) {
+    if hosts_of(&chosen) == request.demand().seats() && !has_totals(request, &chosen) {
         chosen.pop();
     }
     chosen
@@ -167,7 +175,7 @@ fn shares_host((site, part): &Reported, (other_site, other): &Reported) -> bool 
 }
 
 fn has_totals(request: &Request, chosen: &[&Reported]) -> bool {
-    request.total().iter().all(|(name, total)| {
+    request.demand().total().iter().all(|(name, total)| {
         let grants = chosen.iter().flat_map(|(_, part)| &part.grants);
         grants.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name)) >= *total
     })
@@ -233,12 +241,12 @@ impl Negotiation {
     pub(super) fn is_nothing_left(&self) -> bool {
         let Some(reservation) = &self.record.reservation else { return false };
         let of_another = |part: &Part| self.record.taken_over.contains_key(&part.attempt);
-        let is_given_back = |grant: &HostGrant| {
+        let is_given_back = |grant: &Seat| {
             let loss = reservation.lost.get(&grant.site).and_then(|lost| lost.get(&grant.host));
             loss == Some(&Loss::TakenBack)
         };
         let is_first = self.record.taken_over.contains_key(&self.record.last_attempt);
-        is_first && reservation.parts.iter().all(of_another) && reservation.plan.grants.iter().all(is_given_back)
+        is_first && reservation.parts.iter().all(of_another) && reservation.plan.seats.iter().all(is_given_back)
     }
 
     /// Notifies a former coordinator of a part that it has been replaced. Sites name it in every answer; it is notified once.

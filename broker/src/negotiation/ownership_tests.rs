@@ -23,8 +23,8 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     let record = super::tests::record();
     let statement = std::sync::Arc::new(record.authorization.clone().unwrap().request);
     let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
-    let window = Window { start: plan.start, end: plan.start + record.request.duration() };
-    let grants = vec![crate::protocol::Grant { host: host(), amounts: plan.grants[0].amounts.clone() }];
+    let window = Window { start: plan.start, end: plan.start + record.request.demand().length().at_reference() };
+    let grants = vec![crate::protocol::Grant { host: host(), amounts: plan.seats[0].amounts.clone() }];
     let participants = vec![site("a"), site("b")];
     let part = FoundBooking { attempt: old.clone(), window, grants, participants, statement };
     let taken = record.clone().take_over(&heard(&[(site("a"), part)])).unwrap();
@@ -126,7 +126,7 @@ fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_o
     let taken = |parts: &[(SiteId, FoundBooking)]| {
         let record = super::tests::record().take_over(&heard(parts)).unwrap();
         let kept: Vec<String> =
-            record.reservation.unwrap().plan.grants.iter().map(|grant| grant.site.to_string()).collect();
+            record.reservation.unwrap().plan.seats.iter().map(|grant| grant.site.to_string()).collect();
         let owed: Vec<String> = record.owed.iter().map(|owed| owed.site.to_string()).collect();
         (kept.join(" "), owed.join(" "))
     };

@@ -11,11 +11,9 @@ use super::{
     search::Problem,
 };
 use crate::{
-    amount::Amount,
     ids::{HostId, SiteId},
-    plan::{HostGrant, Plan},
-    request::{Request, RequestDocument},
-    resources::amount_of,
+    plan::{Plan, Seat},
+    request::Request,
     time::Time,
 };
 
@@ -84,7 +82,7 @@ pub struct Reservation {
 impl Reservation {
     /// The reservation that one attempt has made.
     pub(super) fn of(attempt: u32, plan: &Plan) -> Reservation {
-        let part = Part { attempt, hosts: hosts_of(&plan.grants) };
+        let part = Part { attempt, hosts: hosts_of(&plan.seats) };
         Reservation {
             plan: plan.clone(),
             parts: vec![part],
@@ -106,7 +104,7 @@ impl Reservation {
     #[must_use]
     pub fn missing_hosts(&self, request: &Request) -> usize {
         let lost: usize = self.lost.values().map(BTreeMap::len).sum();
-        request.hosts().saturating_sub(self.plan.grants.len().saturating_sub(lost))
+        request.demand().seats().saturating_sub(self.plan.seats.len().saturating_sub(lost))
     }
 
     /// Notes that a host is lost or found again; true when that changes the reservation.
@@ -138,8 +136,8 @@ impl Reservation {
         Decision::Reserved { attempt, plan: self.plan.clone() }
     }
 
-    fn kept(&self) -> Vec<HostGrant> {
-        self.plan.grants.iter().filter(|grant| !self.is_lost(&grant.site, &grant.host)).cloned().collect()
+    fn kept(&self) -> Vec<Seat> {
+        self.plan.seats.iter().filter(|grant| !self.is_lost(&grant.site, &grant.host)).cloned().collect()
     }
 
     /// Adds the hosts that a repair has reserved. Returns the bookings to release: those that have no host of the reservation any
@@ -150,14 +148,14 @@ impl Reservation {
             Repair::Move => *self = Reservation { repairs: self.repairs, ..Reservation::of(attempt, new) },
             Repair::Replace => {
                 let mut grants = self.kept();
-                grants.extend(new.grants.iter().cloned());
+                grants.extend(new.seats.iter().cloned());
                 grants.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
                 for part in &mut self.parts {
                     part.hosts.retain(|(site, host)| !self.lost.get(site).is_some_and(|lost| lost.contains_key(host)));
                 }
                 self.parts.retain(|part| !part.hosts.is_empty());
-                self.parts.push(Part { attempt, hosts: hosts_of(&new.grants) });
-                self.plan.grants = grants;
+                self.parts.push(Part { attempt, hosts: hosts_of(&new.seats) });
+                self.plan.seats = grants;
                 self.lost.clear();
             }
         }
@@ -195,27 +193,19 @@ impl Reservation {
         let lost: BTreeSet<(SiteId, HostId)> =
             self.lost.iter().flat_map(|(site, hosts)| hosts.keys().map(|host| (site.clone(), host.clone()))).collect();
         if repair == Repair::Move {
-            return Some(Problem { request: request.clone(), earliest, latest, avoid: lost });
+            return Some(Problem { avoid: lost, ..Problem::of(request, (earliest, latest)) });
         }
         let kept = self.kept();
-        let mut document = RequestDocument::from(request.clone());
-        document.hosts = u32::try_from(self.missing_hosts(request)).unwrap_or(u32::MAX);
-        for (resource, total) in &mut document.total {
-            let have = kept.iter().fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, resource));
-            *total = total.saturating_sub(have);
-        }
-        document.total.retain(|_, total| *total > Amount::ZERO);
-        let start = self.plan.start;
-        (document.earliest, document.latest) = (Some(start), Some(start));
         let mut avoid = lost;
         avoid.extend(hosts_of(&kept));
-        if let Some(candidates) = &mut document.candidates {
-            candidates.retain(|candidate| !avoid.iter().any(|(_, host)| host == candidate));
-        }
-        Some(Problem { request: document.try_into().ok()?, earliest: start, latest: start, avoid })
+        let missing = u32::try_from(self.missing_hosts(request)).unwrap_or(u32::MAX);
+        let demand = request.demand().rest(missing, kept.iter().map(|seat| &seat.amounts), &avoid)?;
+        let kept_sites = kept.iter().map(|seat| seat.site.clone()).collect();
+        let start = self.plan.start;
+        Some(Problem { demand, kept_sites, avoid, ..Problem::of(request, (start, start)) })
     }
 }
 
-fn hosts_of(grants: &[HostGrant]) -> BTreeSet<(SiteId, HostId)> {
+fn hosts_of(grants: &[Seat]) -> BTreeSet<(SiteId, HostId)> {
     grants.iter().map(|grant| (grant.site.clone(), grant.host.clone())).collect()
 }

@@ -5,17 +5,21 @@
 //! Invariant: a search ends. It doubles the number of hosts until it has seen all or `m_max` is reached, and looks again at most
 //! [`MISSED_FINDS_MAX`] times for schedules that could not be fetched.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use rand::{Rng, RngExt};
 
 use super::{Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome};
 use crate::{
+    demand::Demand,
     ids::{HostId, SiteId},
-    phases::{self, Candidate, PhaseObserver},
+    phases::{self, Candidate, Job, PhaseObserver},
     plan::{Plan, PlanOutcome, Reason, Rejection},
     protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
-    request::Request,
+    request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
     time::{Millis, Now, Time},
 };
@@ -23,14 +27,36 @@ use crate::{
 /// How often a request looks again when the schedules of hosts that it needs could not be fetched.
 const MISSED_FINDS_MAX: u32 = 4;
 
-/// What the search is for: the request itself, or replacements for hosts that its reservation has lost.
+/// What the search is for: all of the request's demand, or what is left of it when its reservation has lost seats.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
-    pub(super) request: Request,
+    pub(super) demand: Demand,
     pub(super) earliest: Time,
     pub(super) latest: Time,
+    pub(super) deadline: Option<Time>,
+    pub(super) objective: ObjectiveKind,
+    /// Asked by the user, if any.
+    pub(super) effort: Option<Effort>,
+    /// Sites of the seats that are not to be replaced.
+    pub(super) kept_sites: BTreeSet<SiteId>,
     /// Hosts that must not be chosen: they are part of the reservation, or were lost.
     pub(super) avoid: BTreeSet<(SiteId, HostId)>,
+}
+
+impl Problem {
+    /// The whole of a request, which starts between these times.
+    pub(super) fn of(request: &Request, (earliest, latest): (Time, Time)) -> Problem {
+        Problem {
+            demand: request.demand().clone(),
+            earliest,
+            latest,
+            deadline: request.window().deadline,
+            objective: request.objective(),
+            effort: request.effort(),
+            kept_sites: BTreeSet::new(),
+            avoid: BTreeSet::new(),
+        }
+    }
 }
 
 /// The state of a host as a refusal showed it, and the ledger's version then.
@@ -100,8 +126,8 @@ impl Search {
     }
 
     /// What the search is for.
-    pub(super) fn request(&self) -> &Request {
-        &self.problem.request
+    pub(super) fn demand(&self) -> &Demand {
+        &self.problem.demand
     }
 
     /// When it began.
@@ -121,21 +147,21 @@ impl Search {
 
     /// Phase I: the question for discovery, whose sample `seed` governs.
     pub(super) fn find(&self, seed: u64) -> Output {
-        let request = &self.problem.request;
-        let (count, enough) = match request.candidates() {
+        let demand = &self.problem.demand;
+        let (count, enough) = match demand.candidates() {
             Some(candidates) => (candidates.len(), candidates.len()),
             None => {
                 // Hosts to avoid may be among those found.
                 let avoid = self.problem.avoid.len();
                 let count = self.hosts_to_ask_for() + avoid;
-                (count, if self.is_thorough { count } else { request.hosts() + avoid })
+                (count, if self.is_thorough { count } else { demand.seats() + avoid })
             }
         };
         Output::Find { count, enough, seed, exclude: self.excluded.keys().cloned().collect() }
     }
 
     fn hosts_to_ask_for(&self) -> usize {
-        self.problem.request.hosts().saturating_mul(self.multiplier as usize)
+        self.problem.demand.seats().saturating_mul(self.multiplier as usize)
     }
 
     /// Phases II to V on the hosts that discovery has found.
@@ -152,7 +178,7 @@ impl Search {
             found.hosts.retain(|host| !avoid.contains(&(host.site.clone(), host.host.id.clone())));
         }
         let found = &found;
-        let needed = self.problem.request.hosts();
+        let needed = self.problem.demand.seats();
         if found.hosts.len() < needed {
             let reason =
                 Reason::TooFewHosts { found: found.hosts.len() as u64, asked: needed as u64, cut: found.cut.clone() };
@@ -191,7 +217,7 @@ impl Search {
         }
         Outcome::Failed(Failure::Unreachable {
             found: found.hosts.len() as u64,
-            asked: self.problem.request.hosts() as u64,
+            asked: self.problem.demand.seats() as u64,
             without_schedule: found.without_schedule as u64,
             silent_sites: self.excluded.len() as u64,
         })
@@ -214,11 +240,11 @@ impl Search {
             let reason = Reason::WindowPassed { latest, earliest };
             return PlanOutcome::Rejected(Rejection { reason, start_proven: true });
         }
-        let effort = self.problem.request.effort().unwrap_or(settings.planner.effort);
+        let effort = self.problem.effort.unwrap_or(settings.planner.effort);
         let seed = random.random();
         let around_holds = self.held_by_others >= 2;
         let run = |with_holds: bool, observer: &mut _| {
-            let schedules: Vec<Schedule> =
+            let schedules: Vec<Cow<'_, Schedule>> =
                 found.hosts.iter().map(|host| self.best_schedule(host, with_holds)).collect();
             let candidates: Vec<Candidate<'_>> = found
                 .hosts
@@ -226,7 +252,9 @@ impl Search {
                 .zip(&schedules)
                 .map(|(found, schedule)| Candidate { site: &found.site, host: &found.host, schedule })
                 .collect();
-            phases::plan(&self.problem.request, earliest, latest, &candidates, effort, seed, observer)
+            let &Problem { ref demand, deadline, objective, ref kept_sites, .. } = &self.problem;
+            let job = Job { demand, earliest, latest, deadline, objective, kept_sites };
+            phases::plan(&job, &candidates, effort, seed, observer)
         };
         match run(around_holds, observer) {
             PlanOutcome::Rejected(_) if around_holds => run(false, observer),
@@ -234,18 +262,16 @@ impl Search {
         }
     }
 
-    fn best_schedule(&self, found: &FoundHost, with_holds: bool) -> Schedule {
+    fn best_schedule<'h>(&'h self, found: &'h FoundHost, with_holds: bool) -> Cow<'h, Schedule> {
         match self.hints.get(&(found.site.clone(), found.host.id.clone())) {
             Some(hint) if hint.version >= found.version => {
-                let mut schedule = hint.state.schedule.clone();
-                if with_holds {
-                    for (window, amounts) in &hint.state.held {
-                        schedule.add(*window, amounts);
-                    }
+                let mut schedule = Cow::Borrowed(&hint.state.schedule);
+                for (window, amounts) in hint.state.held.iter().filter(|_| with_holds) {
+                    schedule.to_mut().add(*window, amounts);
                 }
                 schedule
             }
-            _ => found.schedule.clone(),
+            _ => Cow::Borrowed(&found.schedule),
         }
     }
 
@@ -253,7 +279,7 @@ impl Search {
     fn widen_or_reject(&mut self, found: &Found, settings: &NegotiationSettings, rejection: Rejection) -> Next {
         let set: BTreeSet<_> = found.hosts.iter().map(|found| (found.site.clone(), found.host.id.clone())).collect();
         let asked = self.hosts_to_ask_for();
-        let is_named = self.problem.request.candidates().is_some();
+        let is_named = self.problem.demand.candidates().is_some();
         let is_hopeless = matches!(rejection.reason, Reason::WindowPassed { .. });
         if !is_named && !is_hopeless && !self.is_thorough && set.len() < asked {
             self.is_thorough = true;

@@ -110,6 +110,7 @@ impl Run {
                 id: HostId::new("h").unwrap(),
                 capacity: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]),
                 attributes: BTreeMap::new(),
+                speed: crate::host::Speed::REFERENCE,
             },
             schedule: schedule.clone(),
             version: version(0),

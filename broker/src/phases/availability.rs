@@ -8,12 +8,12 @@
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
-    Candidate, Limits, bounds::Judge, check, miss::Miss, problem::Problem, start_times::OpenRange, sweep::Sweep,
+    Candidate, Job, Limits, bounds::Judge, check, miss::Miss, problem::Problem, start_times::OpenRange, sweep::Sweep,
     timeline::Timeline,
 };
 use crate::{
     amount::Amount,
-    request::{Effort, Request},
+    request::Effort,
     resources::{Amounts, amount_of},
     time::{Span, Time},
 };
@@ -47,16 +47,11 @@ pub struct Availability<'a> {
 }
 
 impl<'a> Availability<'a> {
-    /// Looks at every start in `earliest..=latest` (both in range, and in this order). Every candidate has the attributes
-    /// that the request asks for.
+    /// Looks at every start of the job's window. Every candidate has the attributes and the speed that are asked for.
     #[must_use]
-    pub fn new(
-        request: &Request,
-        (earliest, latest): (Time, Time),
-        candidates: &'a [Candidate<'a>],
-    ) -> Availability<'a> {
-        let latest = latest.max(earliest);
-        let problem = Problem::new(request, candidates);
+    pub fn new(job: &Job<'_>, candidates: &'a [Candidate<'a>]) -> Availability<'a> {
+        let (earliest, latest) = (job.earliest, job.latest.max(job.earliest));
+        let problem = Problem::new(job, candidates);
         let steps = steps(&problem, earliest, latest);
         Availability { problem, steps, earliest, latest }
     }
@@ -163,10 +158,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        host::Host,
+        host::{Host, Speed},
         ids::{HostId, SiteId},
         phases::plan,
         plan::{PlanOutcome, Reason},
+        request::Request,
         resources::ResourceName,
         schedule::Schedule,
         time::Window,
@@ -193,7 +189,7 @@ mod tests {
             }
             let capacity = named(capacity.map(Amount)).collect();
             let id = HostId::new(&format!("h{at}")).unwrap();
-            (Host { id, capacity, attributes: Default::default() }, schedule)
+            (Host { id, capacity, attributes: Default::default(), speed: Speed::REFERENCE }, schedule)
         };
         raw.iter().enumerate().map(host).collect()
     }
@@ -204,11 +200,11 @@ mod tests {
 
     /// What a look at one start alone tells; `d_i` is written out.
     fn slowly(request: &Request, start: i64, hosts: &[(Host, Schedule)]) -> (usize, Vec<u64>) {
-        let window = Window::starting(Time(start), request.duration());
-        let names = request.resources();
-        let least = |name: &ResourceName| match request.per_host().get(name) {
+        let window = Window::starting(Time(start), request.demand().length().at_reference());
+        let names = request.demand().resources();
+        let least = |name: &ResourceName| match request.demand().per_host().get(name) {
             Some(asked) => asked.0,
-            None if request.total()[name].0 >= request.hosts() as u64 => 1,
+            None if request.demand().total()[name].0 >= request.demand().seats() as u64 => 1,
             None => 0,
         };
         let free = |(host, schedule): &(Host, Schedule)| {
@@ -247,7 +243,7 @@ mod tests {
             let (site, hosts) = (SiteId::new("s").unwrap(), hosts(&raw));
             let candidates = candidates(&site, &hosts);
             let latest = earliest + reach;
-            let availability = Availability::new(&request, (Time(earliest), Time(latest)), &candidates);
+            let availability = Availability::new(&Job::of(&request, (Time(earliest), Time(latest))), &candidates);
             let thinned = availability.thinned(count);
             prop_assert!(thinned.len() <= count || thinned == availability.steps());
             let mut best: Option<(usize, i64)> = None;
@@ -257,9 +253,9 @@ mod tests {
                 prop_assert_eq!((step.hosts, free), slowly(&request, start, &hosts), "start {}", start);
                 let thin = thinned.iter().rev().find(|thin| thin.start <= Time(start)).unwrap();
                 prop_assert!(thin.hosts <= step.hosts && thin.free <= step.free);
-                match plan(&request, Time(start), Time(start), &candidates, Effort::Thorough, 1, &mut ()) {
+                match plan(&Job::of(&request, (Time(start), Time(start))), &candidates, Effort::Thorough, 1, &mut ()) {
                     PlanOutcome::Allocated(_) => {
-                        prop_assert!(step.hosts >= request.hosts());
+                        prop_assert!(step.hosts >= request.demand().seats());
                         if best.is_none_or(|(most, _)| step.hosts > most) {
                             best = Some((step.hosts, start));
                         }
@@ -285,7 +281,7 @@ mod tests {
         let (site, hosts) = (SiteId::new("s").unwrap(), hosts(&raw));
         let candidates = candidates(&site, &hosts);
         let request = request(r#"{"hosts":2,"duration":5,"per_host":{"cpu":1},"total":{"cpu":8}}"#);
-        let availability = Availability::new(&request, (Time(0), Time(50)), &candidates);
+        let availability = Availability::new(&Job::of(&request, (Time(0), Time(50))), &candidates);
         assert_eq!(availability.at(Time(0)).hosts, 3);
         let most = availability.most(Effort::Fast, 1);
         assert_eq!(most, Some(Most { start: Time(10), is_proven: true }));
@@ -298,7 +294,7 @@ mod tests {
         let (site, hosts) = (SiteId::new("s").unwrap(), hosts(&[([8, 0], vec![]), full(), full(), full(), full()]));
         let candidates = candidates(&site, &hosts);
         let request = request(r#"{"hosts":5,"duration":10,"total":{"cpu":8}}"#);
-        let availability = Availability::new(&request, (Time(0), Time(0)), &candidates);
+        let availability = Availability::new(&Job::of(&request, (Time(0), Time(0))), &candidates);
         assert_eq!((availability.at(Time(0)).hosts, availability.most(Effort::Balanced, 1)), (1, None));
     }
 }

@@ -224,7 +224,7 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
     /// set's weights.
     fn set_weights(&mut self, piece: &Piece<LANES>) -> f64 {
         let field = self.field;
-        let (mut used, mut capacity) = ([0.0; LANES], [0.0; LANES]);
+        let (mut used, mut capacity, mut free) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut constant = 0.0;
         for lane in 0..field.width {
             let (low, high) = (piece.low[lane], piece.high[lane]);
@@ -232,17 +232,21 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
             let tangent = piece.tangent[lane] / self.touch[lane];
             let chord = slope(low, high);
             let sides = (piece.above[lane] - piece.below[lane]) / high;
-            let total = if field.is_binding[lane] { piece.total[lane] / needed } else { 0.0 };
             constant += tangent * needed - tangent.ln() - 1.0 - (low.ln() - chord * low);
-            constant += piece.above[lane] - piece.below[lane] * low / high - total * needed;
-            used[lane] = tangent - total;
-            capacity[lane] = total - chord - sides;
+            constant += piece.above[lane] - piece.below[lane] * low / high;
+            used[lane] = tangent;
+            capacity[lane] = -chord - sides;
+        }
+        for lane in (0..field.columns).filter(|lane| field.is_binding[*lane]) {
+            free[lane] = piece.total[lane] / field.needed[lane];
+            constant -= piece.total[lane];
         }
         self.weights.clear();
         self.weights.extend(field.hosts.iter().map(|host| {
             let mut weight = 0.0;
             for lane in 0..LANES {
-                weight += used[lane] * host.used[lane] + capacity[lane] * host.capacity[lane];
+                weight +=
+                    used[lane] * host.used[lane] + capacity[lane] * host.capacity[lane] + free[lane] * host.free[lane];
             }
             weight
         }));
@@ -274,14 +278,16 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
         let field = self.field;
         let mut gradients = [[0.0; LANES]; 4];
         let mut length = 0.0;
-        for lane in 0..field.width {
-            let high = piece.high[lane];
-            gradients[0][lane] = sums.placed[lane] / self.touch[lane] - 1.0 / piece.tangent[lane];
+        for lane in 0..field.columns {
             if field.is_binding[lane] {
-                gradients[1][lane] = sums.spare[lane] / field.empty.placed[lane];
+                gradients[1][lane] = sums.spare[lane] / field.needed[lane];
             }
-            gradients[2][lane] = 1.0 - sums.capacity[lane] / high;
-            gradients[3][lane] = (sums.capacity[lane] - piece.low[lane]) / high;
+            if lane < field.width {
+                let high = piece.high[lane];
+                gradients[0][lane] = sums.placed[lane] / self.touch[lane] - 1.0 / piece.tangent[lane];
+                gradients[2][lane] = 1.0 - sums.capacity[lane] / high;
+                gradients[3][lane] = (sums.capacity[lane] - piece.low[lane]) / high;
+            }
             for (kind, value) in [(1, piece.total[lane]), (2, piece.above[lane]), (3, piece.below[lane])] {
                 // A multiplier at zero does not go below it.
                 if value <= 0.0 && gradients[kind][lane] > 0.0 {
@@ -294,7 +300,7 @@ impl<'f, const LANES: usize> Proof<'f, LANES> {
             return false;
         }
         let step = gap / length;
-        for lane in 0..field.width {
+        for lane in 0..field.columns {
             piece.tangent[lane] = (piece.tangent[lane] - step * gradients[0][lane]).clamp(0.2, 5.0);
             piece.total[lane] = (piece.total[lane] - step * gradients[1][lane]).max(0.0);
             piece.above[lane] = (piece.above[lane] - step * gradients[2][lane]).max(0.0);

@@ -13,6 +13,8 @@ pub(crate) struct Load<const LANES: usize> {
     pub used: [f64; LANES],
     /// Capacity.
     pub capacity: [f64; LANES],
+    /// `a_ij`: their difference, and for a column that is no resource what the host adds to its total.
+    pub free: [f64; LANES],
 }
 
 /// Sums over a host set with the request placed.
@@ -30,12 +32,16 @@ pub(crate) struct Sums<const LANES: usize> {
 pub(crate) struct Field<const LANES: usize> {
     /// N.
     pub pick: usize,
-    /// Lanes in use.
+    /// Lanes of resources; they come first.
     pub width: usize,
+    /// Lanes in use.
+    pub columns: usize,
     /// Hosts by position.
     pub hosts: Vec<Load<LANES>>,
     /// Sums over no host at all.
     pub empty: Sums<LANES>,
+    /// `e_i`.
+    pub needed: [f64; LANES],
     /// `1 / e_i` of the binding totals, else 0.
     pub per_total: [f64; LANES],
     /// Lanes whose total asks more than the minima give.
@@ -67,11 +73,9 @@ impl<const LANES: usize> Sums<LANES> {
     pub fn swapped(&self, member: &Load<LANES>, outsider: &Load<LANES>) -> Sums<LANES> {
         let mut sums = *self;
         for lane in 0..LANES {
-            let used = outsider.used[lane] - member.used[lane];
-            let capacity = outsider.capacity[lane] - member.capacity[lane];
-            sums.placed[lane] += used;
-            sums.capacity[lane] += capacity;
-            sums.spare[lane] += capacity - used;
+            sums.placed[lane] += outsider.used[lane] - member.used[lane];
+            sums.capacity[lane] += outsider.capacity[lane] - member.capacity[lane];
+            sums.spare[lane] += outsider.free[lane] - member.free[lane];
         }
         sums
     }
@@ -83,7 +87,7 @@ impl<const LANES: usize> Sums<LANES> {
         for lane in 0..LANES {
             sums.placed[lane] += host.used[lane];
             sums.capacity[lane] += host.capacity[lane];
-            sums.spare[lane] += host.capacity[lane] - host.used[lane];
+            sums.spare[lane] += host.free[lane];
         }
         sums
     }
@@ -92,31 +96,38 @@ impl<const LANES: usize> Sums<LANES> {
 impl<const LANES: usize> Field<LANES> {
     /// The numbers of `slot`.
     pub fn new(problem: &Problem<'_>, slot: &Slot) -> Field<LANES> {
-        let width = problem.width();
+        let (width, columns) = (problem.resources.len(), problem.width());
         let mut empty = Sums { placed: [1.0; LANES], capacity: [1.0; LANES], spare: [f64::INFINITY; LANES] };
         let mut is_binding = [false; LANES];
         let mut per_total = [0.0; LANES];
-        for resource in 0..width {
-            let needed = problem.needed[resource] as f64;
-            empty.placed[resource] = needed;
-            empty.capacity[resource] = 0.0;
-            is_binding[resource] = problem.is_binding[resource];
-            if problem.is_binding[resource] {
-                empty.spare[resource] = -needed;
-                per_total[resource] = 1.0 / needed;
+        let mut totals = [1.0; LANES];
+        for column in 0..columns {
+            let needed = problem.needed[column] as f64;
+            totals[column] = needed;
+            if column < width {
+                empty.placed[column] = needed;
+                empty.capacity[column] = 0.0;
+            }
+            is_binding[column] = problem.is_binding[column];
+            if problem.is_binding[column] {
+                empty.spare[column] = -needed;
+                per_total[column] = 1.0 / needed;
             }
         }
-        let neutral = Load { used: [0.0; LANES], capacity: [0.0; LANES] };
+        let neutral = Load { used: [0.0; LANES], capacity: [0.0; LANES], free: [0.0; LANES] };
         let mut hosts = vec![neutral; slot.len()];
         for (at, load) in hosts.iter_mut().enumerate() {
-            let cell = slot.hosts[at] as usize * width;
-            for resource in 0..width {
-                let capacity = problem.capacity[cell + resource];
-                load.capacity[resource] = capacity as f64;
-                load.used[resource] = (capacity - slot.free[at * width + resource]) as f64;
+            let cell = slot.hosts[at] as usize * columns;
+            for column in 0..columns {
+                let (capacity, free) = (problem.capacity[cell + column], slot.free[at * columns + column]);
+                load.free[column] = free as f64;
+                if column < width {
+                    load.capacity[column] = capacity as f64;
+                    load.used[column] = (capacity - free) as f64;
+                }
             }
         }
-        Field { pick: problem.pick, width, hosts, empty, per_total, is_binding }
+        Field { pick: problem.pick, width, columns, hosts, empty, needed: totals, per_total, is_binding }
     }
 
     /// Sums over the `chosen` positions.

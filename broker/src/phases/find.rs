@@ -10,16 +10,17 @@ use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::Candidate;
 use crate::{
+    demand::{Demand, Unmet},
     plan::{CutCounts, Reason},
-    request::{MAX_CANDIDATES, Request, Unmet},
+    request::MAX_CANDIDATES,
 };
 
-/// The hosts that could serve `request` whatever their schedules: indices into `candidates`, ascending.
+/// The hosts that could serve a demand whatever their schedules: indices into `candidates`, ascending.
 ///
 /// # Errors
 /// [`Reason::TooFewHosts`] when there are fewer than N, with how many each constraint cut.
-pub fn eligible(request: &Request, candidates: &[Candidate<'_>]) -> Result<Vec<usize>, Reason> {
-    let needs = request.host_needs();
+pub fn eligible(demand: &Demand, candidates: &[Candidate<'_>]) -> Result<Vec<usize>, Reason> {
+    let needs = demand.host_needs();
     let mut unmet: BTreeMap<Unmet, u64> = BTreeMap::new();
     let mut found = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
@@ -28,18 +29,18 @@ pub fn eligible(request: &Request, candidates: &[Candidate<'_>]) -> Result<Vec<u
             None => found.push(index),
         }
     }
-    if found.len() >= request.hosts() {
+    if found.len() >= demand.seats() {
         return Ok(found);
     }
     let mut cut = CutCounts::default();
     unmet.into_iter().for_each(|(lacking, hosts)| cut.add(lacking, hosts));
-    Err(Reason::TooFewHosts { found: found.len() as u64, asked: request.hosts() as u64, cut })
+    Err(Reason::TooFewHosts { found: found.len() as u64, asked: demand.seats() as u64, cut })
 }
 
 /// A sample of `m` times N of the `eligible` hosts, at most [`MAX_CANDIDATES`]; all of them when there are no more.
 #[must_use]
-pub fn sample(request: &Request, eligible: &[usize], m: u32, seed: u64) -> Vec<usize> {
-    let wanted = request.hosts().saturating_mul(m as usize).min(MAX_CANDIDATES.max(request.hosts()));
+pub fn sample(demand: &Demand, eligible: &[usize], m: u32, seed: u64) -> Vec<usize> {
+    let wanted = demand.seats().saturating_mul(m as usize).min(MAX_CANDIDATES.max(demand.seats()));
     if wanted >= eligible.len() {
         return eligible.to_vec();
     }
@@ -54,6 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::request::Request;
 
     proptest! {
         #[test]
@@ -62,11 +64,11 @@ mod tests {
         ) {
             let request: Request = serde_json::from_str(&format!(r#"{{"hosts":{hosts},"duration":1}}"#)).unwrap();
             let eligible: Vec<usize> = (0..count).map(|index| index * 3).collect();
-            let chosen = sample(&request, &eligible, m, seed);
+            let chosen = sample(request.demand(), &eligible, m, seed);
             prop_assert_eq!(chosen.len(), count.min((hosts * m) as usize));
             prop_assert!(chosen.is_sorted_by(|a, b| a < b));
             prop_assert!(chosen.iter().all(|index| eligible.contains(index)));
-            prop_assert_eq!(chosen, sample(&request, &eligible, m, seed));
+            prop_assert_eq!(chosen, sample(request.demand(), &eligible, m, seed));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The six phases: from a request and candidate hosts to a plan (spec: chapter 3 of the dissertation).
 //!
-//! One file a phase: [`find`] (I), `check` (II), `start_times` and `sweep` (III), `select_and_swap` with `bounds` and
-//! `exact` (IV), `optimize` with `efficiency` (V), `reserve` (VI). Where the source searches at random, bounds come
-//! first, so that an answer can say what is proven.
+//! One file a phase: [`find`] (I), `check` (II), `start_times` and `sweep` (III), `select_and_swap` with `bounds`, `exact` and
+//! `sites` (IV), `optimize` with `efficiency` (V), `reserve` (VI). Where the source searches at random, bounds come
+//! first, so that an answer can say what is proven. What is best says an objective ([`crate::objective`]).
 //!
 //! Invariant: an answer depends on the arguments only; time is whatever the [`PhaseObserver`] measures.
 
@@ -15,11 +15,15 @@ mod field;
 pub mod find;
 mod limits;
 mod miss;
+#[cfg(test)]
+mod objective_tests;
 mod optimize;
 mod problem;
+mod ranks;
 mod reserve;
 mod select_and_swap;
 mod settings;
+mod sites;
 mod start_times;
 mod stopwatch;
 mod sweep;
@@ -28,12 +32,15 @@ mod tests;
 mod timeline;
 mod windowed;
 
+use std::collections::BTreeSet;
+
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use self::{
     bounds::Judge,
     miss::Miss,
     problem::Problem,
+    start_times::OpenRange,
     sweep::{Solution, Sweep},
 };
 pub use self::{
@@ -42,13 +49,44 @@ pub use self::{
     stopwatch::PhaseStopwatch,
 };
 use crate::{
+    demand::Demand,
     host::Host,
     ids::SiteId,
-    plan::{Plan, PlanOutcome, Reason, Rejection},
-    request::{Effort, Request},
+    objective::{self, Objective, Within},
+    plan::{ObjectiveValue, Plan, PlanOutcome, Reason, Rejection},
+    request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
     time::Time,
 };
+
+/// The sites of a request that has no seat yet.
+static NO_SITES: BTreeSet<SiteId> = BTreeSet::new();
+
+/// What is to be planned: a demand in a window, for an objective.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// What the hosts must give.
+    pub demand: &'a Demand,
+    /// The earliest start.
+    pub earliest: Time,
+    /// The latest start.
+    pub latest: Time,
+    /// No seat ends after it.
+    pub deadline: Option<Time>,
+    /// What is best.
+    pub objective: ObjectiveKind,
+    /// Sites where the request has other seats: they are not counted against the limit of sites again.
+    pub kept_sites: &'a BTreeSet<SiteId>,
+}
+
+impl<'a> Job<'a> {
+    /// The whole of a request, which starts between these times.
+    #[must_use]
+    pub fn of(request: &'a Request, (earliest, latest): (Time, Time)) -> Job<'a> {
+        let (deadline, objective) = (request.window().deadline, request.objective());
+        Job { demand: request.demand(), earliest, latest, deadline, objective, kept_sites: &NO_SITES }
+    }
+}
 
 /// A host to choose from, with what is believed of its schedule.
 #[derive(Debug, Clone, Copy)]
@@ -88,38 +126,35 @@ impl PhaseObserver for () {
     fn enter(&mut self, _: Phase) {}
 }
 
-/// Phases II to V on given candidates, and the shares of phase VI: the earliest start in `[earliest, latest]`, and there
-/// the host set with the best efficiency factor found. Every candidate has the attributes that the request asks for
-/// (phase I sees to that); their order does not matter.
+/// Phases II to V on given candidates, and the shares of phase VI: the best plan by the objective that starts in
+/// `[earliest, latest]`, the earliest of such plans, and there the host set with the best efficiency factor found. Every candidate
+/// has the attributes and the speed that are asked for (phase I sees to that); their order does not matter.
 #[must_use]
 pub fn plan(
-    request: &Request,
-    earliest: Time,
-    latest: Time,
+    job: &Job<'_>,
     candidates: &[Candidate<'_>],
     effort: Effort,
     seed: u64,
     observer: &mut impl PhaseObserver,
 ) -> PlanOutcome {
-    plan_within(request, earliest, latest, candidates, &Limits::of(effort), seed, observer)
+    plan_within(job, candidates, &Limits::of(effort), seed, observer)
 }
 
 /// [`plan`] with limits of one's own, for studies of what each of them does.
 #[must_use]
 pub fn plan_within(
-    request: &Request,
-    earliest: Time,
-    latest: Time,
+    job: &Job<'_>,
     candidates: &[Candidate<'_>],
     limits: &Limits,
     seed: u64,
     observer: &mut impl PhaseObserver,
 ) -> PlanOutcome {
+    let &Job { earliest, latest, .. } = job;
     if latest < earliest {
         return rejected(Reason::WindowPassed { latest, earliest }, true);
     }
     observer.enter(Phase::Check);
-    let problem = Problem::new(request, candidates);
+    let problem = Problem::new(job, candidates);
     let mut judge = Judge::default();
     let largest = match check::check(&problem, &mut judge.picker) {
         Ok(largest) => largest,
@@ -128,28 +163,92 @@ pub fn plan_within(
     observer.enter(Phase::StartTimes);
     let random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut sweep = Sweep::new(&problem, *limits, random, judge, Miss::new(earliest), observer);
-    let Some(mut solution) = earliest_solution(&problem, earliest, latest, &largest, &mut sweep) else {
+    let objective = objective::of(job.objective);
+    let Some(solution) = best_solution(&problem, job, objective, &largest, &mut sweep) else {
         let asked = problem.pick as u64;
         let picker = &mut sweep.judge.picker;
         let reason = match sweep.first_unproven {
             None => Reason::NoWindow { asked, nearest: sweep.miss.describe(&problem, picker) },
             Some(start) => Reason::SearchLimit { asked, nearest: miss::look(&problem, start, picker).1 },
         };
-        return rejected(reason, sweep.is_proven);
+        return rejected(reason, sweep.first_unproven.is_none());
     };
-    let Sweep { mut random, mut judge, is_proven: start_proven, .. } = sweep;
+    let value = solution.value;
+    let bound = sweep.value_unproven.map_or(value, |unproven| unproven.min(value));
+    let Sweep { mut random, mut judge, .. } = sweep;
     observer.enter(Phase::Optimize);
-    let optimum = optimize::optimize(&problem, &solution, limits, &mut random, &mut judge.picker);
+    let (mut solution, optimum) = optimized(&problem, solution, objective, limits, &mut random, &mut judge);
     observer.enter(Phase::Reserve);
     solution.chosen = optimum.chosen;
-    let grants = reserve::grants(&problem, &solution.slot, &mut solution.chosen);
+    let seats = reserve::seats(&problem, &solution.slot, &mut solution.chosen);
     PlanOutcome::Allocated(Plan {
         start: solution.slot.start,
-        grants,
+        seats,
+        objective: ObjectiveValue { kind: job.objective, value, bound },
         efficiency: optimum.factor,
         efficiency_bound: optimum.bound,
-        start_proven,
+        start_proven: bound == value,
     })
+}
+
+/// The best solution, valued by the objective.
+fn best_solution<'s, O: PhaseObserver>(
+    problem: &Problem<'_>,
+    job: &Job<'_>,
+    objective: &'s dyn Objective,
+    largest: &[i64],
+    sweep: &mut Sweep<'s, '_, O>,
+) -> Option<Solution> {
+    let is_equally_long = problem.lengths.iter().all(|length| *length == problem.length_max);
+    if job.objective == ObjectiveKind::Start || is_equally_long || problem.width() == 0 {
+        // Whatever starts first is best by every objective: without columns the hosts are free at all times.
+        let first = earliest_solution(problem, job.earliest, job.latest, largest, sweep);
+        if problem.width() > 0 || job.objective == ObjectiveKind::Start {
+            let of = |solution: &Solution| solution.slot.lengths(problem, &solution.chosen);
+            let lengths = first.as_ref().map(of).unwrap_or_default();
+            sweep.value_unproven = sweep.first_unproven.map(|start| objective.value(start.0, &lengths));
+            return first.map(|found| Solution { value: objective.value(found.slot.start.0, &lengths), ..found });
+        }
+    }
+    let hosts = (0..problem.hosts.len() as u32).collect();
+    sweep.best(objective, &OpenRange { first: job.earliest, last: job.latest, hosts })
+}
+
+/// The hosts with the best efficiency factor among those whose value is as good, and the slot that they are positions of.
+fn optimized(
+    problem: &Problem<'_>,
+    solution: Solution,
+    objective: &dyn Objective,
+    limits: &Limits,
+    random: &mut Xoshiro256PlusPlus,
+    judge: &mut Judge,
+) -> (Solution, optimize::Optimum) {
+    let mut pool = solution.slot;
+    let hosts: Vec<u32> = solution.chosen.iter().map(|at| pool.hosts[*at as usize]).collect();
+    if let Some(limit) = &problem.sites {
+        pool = sites::of_same_sites(limit, problem, &pool, &solution.chosen);
+    }
+    let within = objective.within(pool.start.0, solution.value);
+    if let Within::Longest(most) = within {
+        pool = pool.filtered(problem.width(), |host| problem.lengths[host as usize] <= most);
+    }
+    let chosen = hosts.iter().map(|host| pool.position_of(*host)).collect();
+    let solution = Solution { slot: pool, chosen, value: solution.value };
+    let mut optimum = match within {
+        Within::Together(most) => {
+            let (inner, slot) = problem.with_limit(&solution.slot, &problem.lengths, most);
+            let inner_solution = Solution { slot, chosen: solution.chosen.clone(), value: solution.value };
+            optimize::optimize(&inner, &inner_solution, limits, random, &mut judge.picker)
+        }
+        Within::Any | Within::Nothing | Within::Longest(_) => {
+            optimize::optimize(problem, &solution, limits, random, &mut judge.picker)
+        }
+    };
+    if problem.sites.is_some() {
+        // Hosts of other sites were not looked at; no factor is above 1.
+        optimum.bound = optimum.bound.max(1.0);
+    }
+    (solution, optimum)
 }
 
 /// The earliest start is looked at by itself: most requests that have a solution have one there, and then nothing beyond

@@ -69,7 +69,8 @@ fn optimize_in<const LANES: usize>(
 ) -> Optimum {
     let field = Field::<LANES>::new(problem, &solution.slot);
     let first = field.sums(&solution.chosen).factor();
-    if solution.slot.len() == problem.pick {
+    // No host gives more than it has, so a factor of 1 cannot be exceeded.
+    if solution.slot.len() == problem.pick || first >= 1.0 {
         return Optimum { chosen: solution.chosen.clone(), factor: first, bound: first };
     }
     let mut climber = Climber::new(&field, &solution.chosen);

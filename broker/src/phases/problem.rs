@@ -4,11 +4,14 @@
 //! Invariant: hosts are ordered by site and host id and distinct, whatever order they were given in; every host could
 //! satisfy the minima if it were empty. Amounts are at most [`Amount::MAX`], so sums over N hosts fit `i64`.
 
-use super::Candidate;
+use std::collections::BTreeSet;
+
+use super::{Candidate, Job, sites};
 use crate::{
     amount::Amount,
+    demand::Demand,
+    ids::SiteId,
     plan::CutCounts,
-    request::Request,
     resources::{ResourceName, amount_of},
     schedule::Occupancy,
     time::{Span, Time, Window},
@@ -17,19 +20,25 @@ use crate::{
 /// Most hosts looked at in one planning run; bounds keep their sums inside 64 bits up to here.
 pub(crate) const MAX_POOL: usize = 1 << 17;
 
-/// One planning run's numbers. Arrays over hosts and resources are indexed `host * width + resource`.
+/// One planning run's numbers. A column is a resource, or another limit that hosts meet together or by themselves; the
+/// resources come first. Arrays over hosts and columns are indexed `host * width + column`.
+#[derive(Clone)]
 pub(crate) struct Problem<'a> {
     /// N.
     pub pick: usize,
-    /// `t_res`.
-    pub duration: Span,
-    /// The resources considered, in order of their names.
+    /// How long a seat on each host lasts, in seconds.
+    pub lengths: Vec<i64>,
+    /// The longest of them, at least 1.
+    pub length_max: i64,
+    /// The latest start on each host that meets the deadline; empty when there is none.
+    latest: Vec<i64>,
+    /// The resources considered, in order of their names: the first columns.
     pub resources: Vec<ResourceName>,
-    /// `d_i`.
+    /// `d_i`, by column.
     pub minimum: Vec<i64>,
-    /// `max(e_i, N d_i)`.
+    /// `max(e_i, N d_i)`, by column.
     pub needed: Vec<i64>,
-    /// Whether the total asks more than the minima of N hosts already give.
+    /// Whether the total asks more than the minima of N hosts already give, by column.
     pub is_binding: Vec<bool>,
     /// The hosts that could satisfy the minima.
     pub hosts: Vec<&'a Candidate<'a>>,
@@ -37,8 +46,47 @@ pub(crate) struct Problem<'a> {
     pub capacity: Vec<i64>,
     /// How many hosts were left out, by the first resource they lack.
     pub cut: CutCounts,
-    /// Who occupies what, `None` where nothing ever is.
-    pub occupancy: Vec<Option<&'a Occupancy>>,
+    /// What occupies the resources, `None` where nothing ever does; indexed `host * resources + resource`.
+    occupancy: Vec<Option<&'a Occupancy>>,
+    /// For seats that take hosts whole: when anything of each host is used. It is the column after the resources.
+    busy: Option<Vec<Occupancy>>,
+    /// The limit of the number of sites, if there is one.
+    pub sites: Option<SiteLimit>,
+    /// Every seat takes its host whole.
+    pub is_exclusive: bool,
+}
+
+/// At most so many sites besides those that count for nothing.
+#[derive(Clone)]
+pub(crate) struct SiteLimit {
+    /// How many.
+    pub most: usize,
+    /// The site of each host, numbered from 0; sites that the request has anyway are [`SiteLimit::KEPT`].
+    pub of: Vec<u32>,
+    /// How many sites are numbered.
+    pub count: usize,
+}
+
+impl SiteLimit {
+    /// A site that does not count.
+    pub const KEPT: u32 = u32::MAX;
+
+    fn new(most: usize, hosts: &[&Candidate<'_>], kept: &BTreeSet<SiteId>) -> SiteLimit {
+        let mut count = 0;
+        let mut before: Option<(&SiteId, u32)> = None;
+        // Hosts are ordered by site.
+        let of = hosts.iter().map(|candidate| match before {
+            Some((site, number)) if site == candidate.site => number,
+            _ => {
+                let number = if kept.contains(candidate.site) { SiteLimit::KEPT } else { count };
+                count += u32::from(number != SiteLimit::KEPT);
+                before = Some((candidate.site, number));
+                number
+            }
+        });
+        let of = of.collect();
+        SiteLimit { most, of, count: count as usize }
+    }
 }
 
 /// An amount as a signed number; amounts above [`Amount::MAX`] count as that.
@@ -53,66 +101,89 @@ pub(crate) fn signed_use(amount: Amount) -> i64 {
 
 impl<'a> Problem<'a> {
     /// Gathers the numbers; hosts that cannot satisfy the minima even when empty are left out.
-    pub fn new(request: &Request, candidates: &'a [Candidate<'a>]) -> Problem<'a> {
-        let resources = request.resources();
-        let minimum: Vec<i64> = resources.iter().map(|name| signed(request.minimum_on_each(name))).collect();
-        let pick = request.hosts();
+    pub fn new(job: &Job<'_>, candidates: &'a [Candidate<'a>]) -> Problem<'a> {
+        let demand = job.demand;
+        let resources = demand.resources();
+        let mut minimum: Vec<i64> = resources.iter().map(|name| signed(demand.minimum_on_each(name))).collect();
+        let pick = demand.seats();
         // At most MAX_HOSTS minima of at most 2^48: inside 63 bits.
-        let needed: Vec<i64> = resources.iter().map(|name| request.needed_in_sum(name).0.cast_signed()).collect();
-        let is_binding = minimum.iter().zip(&needed).map(|(d, e)| *e > d * pick.cast_signed() as i64).collect();
-        let mut hosts: Vec<&Candidate<'_>> = candidates.iter().collect();
-        let key = |candidate: &&'a Candidate<'a>| (candidate.site, &candidate.host.id);
-        if !hosts.is_sorted_by(|a, b| key(a) < key(b)) {
-            hosts.sort_by(|a, b| key(a).cmp(&key(b)));
-            hosts.dedup_by(|a, b| key(a) == key(b));
+        let mut needed: Vec<i64> = resources.iter().map(|name| demand.needed_in_sum(name).0.cast_signed()).collect();
+        let mut is_binding: Vec<bool> =
+            minimum.iter().zip(&needed).map(|(d, e)| *e > d * pick.cast_signed() as i64).collect();
+        let is_exclusive = demand.is_exclusive();
+        // The deadline of a request that asks nothing of the hosts needs a column to be noted in.
+        if is_exclusive || (resources.is_empty() && job.deadline.is_some()) {
+            minimum.push(0);
+            needed.push(0);
+            is_binding.push(false);
         }
-        let mut capacity = Vec::with_capacity(hosts.len() * resources.len());
-        let mut cut = vec![0; resources.len()];
-        hosts.retain(|candidate| {
-            let filled = capacity.len();
-            capacity.extend(resources.iter().map(|name| signed(amount_of(&candidate.host.capacity, name))));
-            let lacking = capacity[filled..].iter().zip(&minimum).position(|(r, d)| r < d);
-            if let Some(resource) = lacking {
-                cut[resource] += 1;
-                capacity.truncate(filled);
-            }
-            lacking.is_none()
-        });
-        hosts.truncate(MAX_POOL);
-        capacity.truncate(hosts.len() * resources.len());
+        let (hosts, capacity, cut) = capacities(demand, &resources, &minimum, candidates);
         let occupancy = hosts
             .iter()
             .flat_map(|candidate| resources.iter().map(|name| candidate.schedule.occupancy(name)))
             .collect();
-        let cut = resources.iter().cloned().zip(cut).filter(|(_, count)| *count > 0).collect();
-        let cut = CutCounts { resources: cut, ..CutCounts::default() };
-        let duration = request.duration();
-        Problem { pick, duration, resources, minimum, needed, is_binding, hosts, capacity, cut, occupancy }
+        let busy = is_exclusive.then(|| hosts.iter().map(|candidate| candidate.schedule.busy()).collect());
+        let lengths: Vec<i64> =
+            hosts.iter().map(|candidate| demand.length_on(candidate.host).0.cast_signed()).collect();
+        let latest =
+            job.deadline.map_or_else(Vec::new, |deadline| lengths.iter().map(|length| deadline.0 - length).collect());
+        let sites_left = demand.sites_max().map(|most| most.saturating_sub(job.kept_sites.len()));
+        let sites = sites_left.filter(|most| *most < pick).map(|most| SiteLimit::new(most, &hosts, job.kept_sites));
+        Problem {
+            pick,
+            length_max: lengths.iter().copied().max().unwrap_or(1),
+            lengths,
+            latest,
+            resources,
+            minimum,
+            needed,
+            is_binding,
+            hosts,
+            capacity,
+            cut,
+            occupancy,
+            busy,
+            sites,
+            is_exclusive,
+        }
     }
 
-    /// Number of resources.
+    /// Number of columns.
     pub fn width(&self) -> usize {
-        self.resources.len()
+        self.minimum.len()
     }
 
     /// The largest use that leaves `d_i` free on `host`.
-    pub fn limit(&self, host: usize, resource: usize) -> i64 {
-        self.capacity[host * self.width() + resource] - self.minimum[resource]
+    pub fn limit(&self, host: usize, column: usize) -> i64 {
+        self.capacity[host * self.width() + column] - self.minimum[column]
+    }
+
+    /// What occupies a column of a host.
+    pub fn occupancy(&self, host: usize, column: usize) -> Option<&Occupancy> {
+        match self.resources.len() {
+            resources if column < resources => self.occupancy[host * resources + column],
+            resources if column == resources => self.busy.as_ref().map(|busy| &busy[host]),
+            _ => None,
+        }
+    }
+
+    /// The last start on `host` that meets the deadline.
+    pub fn latest(&self, host: usize) -> i64 {
+        self.latest.get(host).copied().unwrap_or(i64::MAX)
     }
 
     /// What is free at `start`, from the schedules themselves.
     pub fn slot_at(&self, start: Time) -> Slot {
         let width = self.width();
-        let window = Window::starting(start, self.duration);
         let mut slot = Slot { start, hosts: Vec::with_capacity(self.hosts.len()), free: Vec::new() };
         slot.free.reserve(self.hosts.len() * width);
-        for host in 0..self.hosts.len() {
+        for host in (0..self.hosts.len()).filter(|host| start.0 <= self.latest(*host)) {
             let filled = slot.free.len();
-            let available = (0..width).all(|resource| {
-                let cell = host * width + resource;
-                let used = self.occupancy[cell].map_or(0, |occupancy| signed_use(occupancy.peak(window)));
-                slot.free.push(self.capacity[cell].saturating_sub(used));
-                used <= self.limit(host, resource)
+            let window = Window::starting(start, Span(self.lengths[host].unsigned_abs()));
+            let available = (0..width).all(|column| {
+                let used = self.occupancy(host, column).map_or(0, |occupancy| signed_use(occupancy.peak(window)));
+                slot.free.push(self.capacity[host * width + column].saturating_sub(used));
+                used <= self.limit(host, column)
             });
             if available {
                 // The pool holds at most MAX_POOL hosts.
@@ -123,6 +194,75 @@ impl<'a> Problem<'a> {
         }
         slot
     }
+
+    /// Whether the chosen positions reach every total and lie at few enough sites.
+    pub fn accepts(&self, slot: &Slot, chosen: &[u32]) -> bool {
+        let is_few = |limit: &SiteLimit| sites::are_few(limit, slot, chosen);
+        slot.is_feasible(self, chosen) && self.sites.as_ref().is_none_or(is_few)
+    }
+
+    /// The same problem among the hosts of `slot` only, with one more column: what the chosen ones weigh together is at most
+    /// `most`. With C the largest weight this is `sum (C - w_j) >= N C - most`, a total like any other. `weights` are not
+    /// negative, one a host of the problem.
+    pub fn with_limit(&self, slot: &Slot, weights: &[i64], most: i64) -> (Problem<'a>, Slot) {
+        let width = self.width();
+        let heaviest = slot.hosts.iter().map(|host| weights[*host as usize]).max().unwrap_or(0);
+        let mut inner = self.clone();
+        let pick = self.pick.cast_signed() as i64;
+        let needed = (pick * heaviest - most).max(0);
+        inner.minimum.push(0);
+        inner.needed.push(needed);
+        inner.is_binding.push(needed > 0);
+        let (mut free, mut capacity) = (Vec::with_capacity(slot.len() * (width + 1)), Vec::new());
+        for (at, host) in slot.hosts.iter().map(|host| *host as usize).enumerate() {
+            free.extend_from_slice(&slot.free[at * width..][..width]);
+            free.push(heaviest - weights[host]);
+        }
+        for (host, weight) in weights.iter().enumerate() {
+            capacity.extend_from_slice(&self.capacity[host * width..][..width]);
+            capacity.push((heaviest - weight).max(0));
+        }
+        inner.capacity = capacity;
+        (inner, Slot { start: slot.start, hosts: slot.hosts.clone(), free })
+    }
+}
+
+/// The distinct hosts that have the minima, ordered by site and host id, with their capacities by column.
+fn capacities<'a>(
+    demand: &Demand,
+    resources: &[ResourceName],
+    minimum: &[i64],
+    candidates: &'a [Candidate<'a>],
+) -> (Vec<&'a Candidate<'a>>, Vec<i64>, CutCounts) {
+    let mut hosts: Vec<&Candidate<'_>> = candidates.iter().collect();
+    let key = |candidate: &&'a Candidate<'a>| (candidate.site, &candidate.host.id);
+    if !hosts.is_sorted_by(|a, b| key(a) < key(b)) {
+        hosts.sort_by(|a, b| key(a).cmp(&key(b)));
+        hosts.dedup_by(|a, b| key(a) == key(b));
+    }
+    let width = minimum.len();
+    let mut capacity = Vec::with_capacity(hosts.len() * width);
+    let mut cut = vec![0; resources.len()];
+    let (mut too_slow, longest) = (0, Span::MAX);
+    hosts.retain(|candidate| {
+        if demand.length_on(candidate.host) > longest {
+            too_slow += 1;
+            return false;
+        }
+        let filled = capacity.len();
+        capacity.extend(resources.iter().map(|name| signed(amount_of(&candidate.host.capacity, name))));
+        capacity.resize(filled + width, 0);
+        let lacking = capacity[filled..].iter().zip(minimum).position(|(r, d)| r < d);
+        if let Some(resource) = lacking {
+            cut[resource] += 1;
+            capacity.truncate(filled);
+        }
+        lacking.is_none()
+    });
+    hosts.truncate(MAX_POOL);
+    capacity.truncate(hosts.len() * width);
+    let cut = resources.iter().cloned().zip(cut).filter(|(_, count)| *count > 0).collect();
+    (hosts, capacity, CutCounts { resources: cut, speed: too_slow, ..CutCounts::default() })
 }
 
 /// The hosts that can take part at one start (the source's `V_a`), and their free amounts `a_ij^t`.
@@ -150,5 +290,35 @@ impl Slot {
                 let sum: i64 = chosen.iter().map(|position| self.free[*position as usize * width + resource]).sum();
                 sum >= problem.needed[resource]
             })
+    }
+
+    /// The position of an available host.
+    pub fn position_of(&self, host: u32) -> u32 {
+        // The pool holds at most MAX_POOL hosts.
+        self.hosts.partition_point(|other| *other < host) as u32
+    }
+
+    /// How long seats at the `chosen` positions last.
+    pub fn lengths(&self, problem: &Problem<'_>, chosen: &[u32]) -> Vec<i64> {
+        chosen.iter().map(|at| problem.lengths[self.hosts[*at as usize] as usize]).collect()
+    }
+
+    /// The N positions with the shortest seats, the earlier hosts among equals; there are N.
+    pub fn shortest(&self, problem: &Problem<'_>) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
+        let key = |at: &u32| (problem.lengths[self.hosts[*at as usize] as usize], *at);
+        order.select_nth_unstable_by_key(problem.pick - 1, key);
+        order.truncate(problem.pick);
+        order
+    }
+
+    /// Only the hosts that `keep` keeps.
+    pub fn filtered(&self, width: usize, mut keep: impl FnMut(u32) -> bool) -> Slot {
+        let mut slot = Slot { start: self.start, hosts: Vec::with_capacity(self.len()), free: Vec::new() };
+        for (at, host) in self.hosts.iter().enumerate().filter(|(_, host)| keep(**host)) {
+            slot.hosts.push(*host);
+            slot.free.extend_from_slice(&self.free[at * width..][..width]);
+        }
+        slot
     }
 }

@@ -4,7 +4,12 @@
 //! free.
 
 use super::problem::{Problem, Slot};
-use crate::{amount::Amount, plan::HostGrant, resources::Amounts};
+use crate::{
+    amount::Amount,
+    plan::Seat,
+    resources::Amounts,
+    time::{Span, Window},
+};
 
 /// Shares `needed` among hosts with `free` amounts, at least `minimum` each: `d_i + v_j (e_i - N d_i)`, with `v_j` the
 /// host's part of what is free beyond the minima. What whole numbers leave over goes to the largest remainders, the first
@@ -37,26 +42,38 @@ pub(crate) fn share(needed: i64, minimum: i64, free: &[i64]) -> Vec<i64> {
     shares
 }
 
-/// The grants of the `chosen` positions, in the order of the hosts.
-pub(crate) fn grants(problem: &Problem<'_>, slot: &Slot, chosen: &mut [u32]) -> Vec<HostGrant> {
+/// The seats at the `chosen` positions, in the order of the hosts.
+pub(crate) fn seats(problem: &Problem<'_>, slot: &Slot, chosen: &mut [u32]) -> Vec<Seat> {
     chosen.sort_unstable();
+    let hosts = || chosen.iter().map(|at| slot.hosts[*at as usize] as usize);
+    let amounts = match problem.is_exclusive {
+        true => hosts().map(|host| problem.hosts[host].host.capacity.clone()).collect(),
+        false => shares(problem, slot, chosen),
+    };
+    let seat = |(host, amounts): (usize, Amounts)| Seat {
+        site: problem.hosts[host].site.clone(),
+        host: problem.hosts[host].host.id.clone(),
+        window: Window::starting(slot.start, Span(problem.lengths[host].unsigned_abs())),
+        amounts,
+    };
+    hosts().zip(amounts).map(seat).collect()
+}
+
+/// What each chosen host gives of every resource.
+fn shares(problem: &Problem<'_>, slot: &Slot, chosen: &[u32]) -> Vec<Amounts> {
     let width = problem.width();
     let mut free = vec![0; chosen.len()];
     let mut amounts = vec![Amounts::new(); chosen.len()];
-    for resource in 0..width {
-        for (free, at) in free.iter_mut().zip(chosen.iter()) {
+    for (resource, name) in problem.resources.iter().enumerate() {
+        for (free, at) in free.iter_mut().zip(chosen) {
             *free = slot.free[*at as usize * width + resource];
         }
         let shares = share(problem.needed[resource], problem.minimum[resource], &free);
         for (amounts, share) in amounts.iter_mut().zip(shares) {
-            amounts.insert(problem.resources[resource].clone(), Amount(share.cast_unsigned()));
+            amounts.insert(name.clone(), Amount(share.cast_unsigned()));
         }
     }
-    let hosts = chosen.iter().map(|at| problem.hosts[slot.hosts[*at as usize] as usize]);
-    hosts
-        .zip(amounts)
-        .map(|(host, amounts)| HostGrant { site: host.site.clone(), host: host.host.id.clone(), amounts })
-        .collect()
+    amounts
 }
 
 #[cfg(test)]

@@ -66,8 +66,7 @@ pub(crate) fn open_ranges(
     miss: &mut Miss,
 ) -> Vec<OpenRange> {
     let hosts = problem.hosts.len();
-    let duration = problem.duration.0.cast_signed();
-    let whole = last.0 - first.0 + 1 + duration;
+    let whole = last.0 - first.0 + 1 + problem.length_max;
     let length = pieces_of(whole, pieces_wanted(problem, whole));
     let count = pieces_of(last.0 - first.0 + 1, length) as usize;
     let mut strides = Strides {
@@ -111,11 +110,13 @@ pub(crate) fn room(problem: &Problem<'_>, slot: &Slot, largest: &[i64]) -> Vec<f
 /// Enough pieces that one holds few steps, and that a window covers at least one piece whole if the steps allow it.
 fn pieces_wanted(problem: &Problem<'_>, whole: i64) -> i64 {
     // A sample of the hosts tells enough.
-    let cells = problem.occupancy.len().clamp(1, CELLS_SAMPLED);
-    let steps: usize = problem.occupancy.iter().take(cells).flatten().map(|occupancy| occupancy.len()).sum();
+    let (hosts, width) = (problem.hosts.len(), problem.width());
+    let cells = (hosts * width).clamp(1, CELLS_SAMPLED);
+    let of_cell = |cell: usize| problem.occupancy(cell / width, cell % width);
+    let steps: usize = (0..cells.min(hosts * width)).filter_map(of_cell).map(Occupancy::len).sum();
     let steps = (steps / cells).cast_signed() as i64;
-    let covered = 2 * whole / problem.duration.0.cast_signed();
-    let most = PIECES_MAX.min((CELLS_MAX / (problem.hosts.len() * problem.width()).max(1)).cast_signed() as i64).max(1);
+    let covered = 2 * whole / problem.length_max;
+    let most = PIECES_MAX.min((CELLS_MAX / (hosts * width).max(1)).cast_signed() as i64).max(1);
     (steps / STEPS_IN_PIECE).max(covered.min(steps / 2)).clamp(PIECES_MIN.min(most), most)
 }
 
@@ -144,7 +145,7 @@ impl Strides<'_, '_> {
             let mut bound = threshold * pick.cast_signed() as i64;
             for host in 0..hosts {
                 let capacity = problem.capacity[host * width + resource];
-                is_out[host] |= floor[host] > capacity - problem.minimum[resource];
+                is_out[host] |= floor[host] > capacity - problem.minimum[resource] || start.0 > problem.latest(host);
                 available += usize::from(!is_out[host]);
                 if !is_out[host] {
                     // A whole pool of the largest amounts would not fit; then nothing is closed by this bound.
@@ -248,7 +249,7 @@ impl Scanner {
         let mut floors = vec![0; strides.count * hosts];
         for host in 0..hosts {
             let is_used = |stride: usize| strides.is_open[stride] && !strides.is_out[stride * hosts + host];
-            if let Some(occupancy) = problem.occupancy[host * problem.width() + resource]
+            if let Some(occupancy) = problem.occupancy(host, resource)
                 && (0..strides.count).any(is_used)
             {
                 self.scan(occupancy, strides);
@@ -260,7 +261,7 @@ impl Scanner {
 
     /// Largest and smallest use in every piece of the time that any window covers.
     fn scan(&mut self, occupancy: &Occupancy, strides: &Strides<'_, '_>) {
-        let whole = strides.last - strides.first + strides.problem.duration.0.cast_signed();
+        let whole = strides.last - strides.first + strides.problem.length_max;
         let pieces = pieces_of(whole, strides.length) as usize;
         self.extremes.resize(pieces, Extremes::default());
         occupancy.extremes(Time(strides.first), Span(strides.length.unsigned_abs()), &mut self.extremes);
@@ -270,7 +271,7 @@ impl Scanner {
     /// are none, it still lies inside the pieces that any of its windows touches.
     fn bound(&mut self, floors: &mut [i64], host: usize, strides: &Strides<'_, '_>) {
         let hosts = strides.problem.hosts.len();
-        let duration = strides.problem.duration.0.cast_signed();
+        let duration = strides.problem.lengths[host];
         let covered = (duration / strides.length - 1).max(0) as usize;
         if covered > 0 {
             self.largest.clear();

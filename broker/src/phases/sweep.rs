@@ -7,6 +7,8 @@
 //! Invariant: starts are settled in ascending order, and `is_proven` stays true only while all of them were excluded by
 //! proof.
 
+use std::ops::ControlFlow;
+
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
@@ -16,11 +18,16 @@ use super::{
     limits::Limits,
     miss::Miss,
     problem::{Problem, Slot},
+    ranks::Ranks,
     select_and_swap::swap_until_feasible,
+    sites,
     start_times::OpenRange,
     timeline::{Change, Timeline},
 };
-use crate::time::Time;
+use crate::{
+    objective::{Objective, Within},
+    time::Time,
+};
 
 /// Guards kept at a time; the oldest makes room.
 const GUARDS_MAX: usize = 4;
@@ -33,9 +40,34 @@ pub(crate) struct Solution {
     pub slot: Slot,
     /// N positions of the slot.
     pub chosen: Vec<u32>,
+    /// What they are worth by the objective of the search.
+    pub value: i64,
 }
 
-/// The search for the earliest start.
+/// What a sweep looks for.
+enum Goal<'s> {
+    /// The first start that works.
+    First,
+    /// The start that works with most available hosts.
+    Most {
+        /// It, and how many; starts with no more are passed over.
+        most: Option<(Time, usize)>,
+        /// Most hosts that were available at a start that was not settled.
+        unsettled_hosts: usize,
+    },
+    /// The plan with the least value.
+    Best(Best<'s>),
+}
+
+/// The search for the plan with the least value.
+struct Best<'s> {
+    objective: &'s dyn Objective,
+    ranks: Ranks,
+    /// The best plan so far.
+    solution: Option<Solution>,
+}
+
+/// One search over the starts of a window.
 pub(crate) struct Sweep<'s, 'a, O> {
     /// The numbers.
     pub problem: &'s Problem<'a>,
@@ -47,21 +79,15 @@ pub(crate) struct Sweep<'s, 'a, O> {
     pub judge: Judge,
     /// The nearest miss so far.
     pub miss: Miss,
-    /// Whether every start so far was excluded by proof.
-    pub is_proven: bool,
-    /// The first start that was not.
+    /// The first start that was neither settled nor excluded by proof.
     pub first_unproven: Option<Time>,
+    /// The least value that was neither reached nor excluded by proof.
+    pub value_unproven: Option<i64>,
     /// Nodes that exact searches may still take.
     nodes_left: u64,
     guards: Vec<Guard>,
     next_guard: usize,
-    /// Starts with fewer available hosts are passed over: N, or more once a start with N or more was found possible.
-    available_min: usize,
-    is_after_most: bool,
-    /// The start with most available hosts so far, and how many.
-    most: Option<(Time, usize)>,
-    /// Most hosts that were available at a start that was not settled.
-    unsettled_hosts: usize,
+    goal: Goal<'s>,
     timeline: Timeline<'s, 'a>,
     observer: &'s mut O,
 }
@@ -82,15 +108,12 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             random,
             judge,
             miss,
-            is_proven: true,
             first_unproven: None,
+            value_unproven: None,
             nodes_left: limits.feasibility_nodes_in_all,
             guards: Vec::new(),
             next_guard: 0,
-            available_min: problem.pick,
-            is_after_most: false,
-            most: None,
-            unsettled_hosts: 0,
+            goal: Goal::First,
             timeline: Timeline::new(problem),
             observer,
         }
@@ -99,9 +122,21 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     /// The start with most available hosts at which the totals can be reached, the earliest of such starts; and whether
     /// it is proven that no start with more hosts exists.
     pub fn most(mut self, all: &OpenRange) -> Option<(Time, bool)> {
-        self.is_after_most = true;
+        self.goal = Goal::Most { most: None, unsettled_hosts: 0 };
         self.range(all);
-        self.most.map(|(start, hosts)| (start, self.unsettled_hosts <= hosts))
+        let Goal::Most { most, unsettled_hosts } = self.goal else { return None };
+        most.map(|(start, hosts)| (start, unsettled_hosts <= hosts))
+    }
+
+    /// The plan with the least value by `objective`, the earliest of such plans.
+    pub fn best(&mut self, objective: &'s dyn Objective, all: &OpenRange) -> Option<Solution> {
+        let ranks = Ranks::new(&self.problem.lengths);
+        self.goal = Goal::Best(Best { objective, ranks, solution: None });
+        self.range(all);
+        match std::mem::replace(&mut self.goal, Goal::First) {
+            Goal::Best(best) => best.solution,
+            Goal::First | Goal::Most { .. } => None,
+        }
     }
 
     /// Looks at one start by itself.
@@ -111,30 +146,98 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             return None;
         }
         self.observer.enter(Phase::SelectAndSwap);
-        let chosen = match self.judge.judge(self.problem, &slot, self.limits.multiplier_steps) {
-            Verdict::Reached(chosen) => Some(chosen),
-            Verdict::Excluded(weights, threshold) => {
-                self.keep(Guard::new(self.problem, weights, threshold), &slot);
+        let settled = self.decide_at(&slot);
+        self.observer.enter(Phase::StartTimes);
+        match settled {
+            Settled::Found(chosen) => {
+                let value = slot.start.0;
+                Some(Solution { slot, chosen, value })
+            }
+            Settled::Impossible => None,
+            Settled::Unknown => {
+                self.first_unproven.get_or_insert(slot.start);
+                if let Goal::Most { unsettled_hosts, .. } = &mut self.goal {
+                    *unsettled_hosts = slot.len().max(*unsettled_hosts);
+                }
                 None
             }
-            Verdict::Open(open) => self.settle_open(&slot, open),
-        };
-        self.observer.enter(Phase::StartTimes);
-        chosen.map(|chosen| Solution { slot, chosen })
+        }
     }
 
-    /// Settles a start that the first look left open: by swaps and a small exact search, then by a longer search for a proof
-    /// and a large exact one.
-    fn settle_open(&mut self, slot: &Slot, mut open: Open) -> Option<Vec<u32>> {
+    /// Whether N hosts of this slot of the problem reach every total, at few enough sites.
+    fn decide_at(&mut self, slot: &Slot) -> Settled {
         let problem = self.problem;
+        match &problem.sites {
+            None => self.decide(problem, slot, true),
+            Some(limit) => {
+                sites::decide(problem, limit, slot, |pool| self.decide(problem, pool, pool.len() == slot.len()))
+            }
+        }
+    }
+
+    /// The same with one more limit on the hosts.
+    fn decide_within(&mut self, slot: &Slot, within: Within) -> Settled {
+        let problem = self.problem;
+        match within {
+            Within::Nothing => Settled::Impossible,
+            Within::Any => self.decide_at(slot),
+            Within::Longest(most) => {
+                let pool = slot.filtered(problem.width(), |host| problem.lengths[host as usize] <= most);
+                let settled = match &problem.sites {
+                    None => self.decide(problem, &pool, false),
+                    Some(limit) => sites::decide(problem, limit, &pool, |pool| self.decide(problem, pool, false)),
+                };
+                let position = |at: u32| slot.position_of(pool.hosts[at as usize]);
+                match settled {
+                    Settled::Found(chosen) => Settled::Found(chosen.into_iter().map(position).collect()),
+                    other => other,
+                }
+            }
+            Within::Together(most) => {
+                let (inner, slot) = problem.with_limit(slot, &problem.lengths, most);
+                // The multipliers of the judge are by column, of which there is one more now.
+                let judge = std::mem::take(&mut self.judge);
+                let settled = match &inner.sites {
+                    None => self.decide(&inner, &slot, false),
+                    Some(limit) => sites::decide(&inner, limit, &slot, |pool| self.decide(&inner, pool, false)),
+                };
+                self.judge = judge;
+                settled
+            }
+        }
+    }
+
+    /// Whether N hosts of the slot reach every total, whatever their sites. A bound that excludes the whole slot of a start is
+    /// kept for later starts.
+    fn decide(&mut self, problem: &Problem<'_>, slot: &Slot, is_whole: bool) -> Settled {
+        if slot.len() < problem.pick {
+            return Settled::Impossible;
+        }
+        match self.judge.judge(problem, slot, self.limits.multiplier_steps) {
+            Verdict::Reached(chosen) => Settled::Found(chosen),
+            Verdict::Excluded(weights, threshold) => {
+                if is_whole {
+                    self.keep(Guard::new(problem, weights, threshold), slot);
+                }
+                Settled::Impossible
+            }
+            Verdict::Open(open) => self.decide_open(problem, slot, open, is_whole),
+        }
+    }
+
+    /// Settles a slot that the first look left open: by swaps and a small exact search, then by a longer search for a proof
+    /// and a large exact one.
+    fn decide_open(&mut self, problem: &Problem<'_>, slot: &Slot, mut open: Open, is_whole: bool) -> Settled {
         let Limits { feasibility_nodes, feasibility_nodes_max, .. } = self.limits;
         for nodes_max in [feasibility_nodes, feasibility_nodes_max] {
             if nodes_max == feasibility_nodes_max {
                 match self.judge.judge(problem, slot, ESCALATED_STEPS) {
-                    Verdict::Reached(chosen) => return Some(chosen),
+                    Verdict::Reached(chosen) => return Settled::Found(chosen),
                     Verdict::Excluded(weights, threshold) => {
-                        self.keep(Guard::new(problem, weights, threshold), slot);
-                        return None;
+                        if is_whole {
+                            self.keep(Guard::new(problem, weights, threshold), slot);
+                        }
+                        return Settled::Impossible;
                     }
                     Verdict::Open(again) => open = again,
                 }
@@ -142,23 +245,18 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             let swaps_max = self.limits.l1 as usize * problem.pick;
             let picker = &mut self.judge.picker;
             let found = swap_until_feasible(problem, slot, open.nearest.clone(), swaps_max, &mut self.random, picker);
-            if found.is_some() {
-                return found;
+            if let Some(chosen) = found {
+                return Settled::Found(chosen);
             }
             self.miss.note(slot.start, 1.0);
             let nodes_max = u32::try_from(self.nodes_left).unwrap_or(u32::MAX).min(nodes_max);
             let (settled, nodes) = exact::search(problem, slot, &open.weights, nodes_max);
             self.nodes_left -= u64::from(nodes);
-            match settled {
-                Settled::Found(chosen) => return Some(chosen),
-                Settled::Impossible => return None,
-                Settled::Unknown => {}
+            if settled != Settled::Unknown {
+                return settled;
             }
         }
-        self.is_proven = false;
-        self.unsettled_hosts = self.unsettled_hosts.max(slot.len());
-        self.first_unproven.get_or_insert(slot.start);
-        None
+        Settled::Unknown
     }
 
     fn keep(&mut self, mut guard: Guard, slot: &Slot) {
@@ -175,13 +273,12 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         }
     }
 
-    /// Sweeps one open range.
+    /// Sweeps one open range; the solution when the first one ends the search.
     pub fn range(&mut self, range: &OpenRange) -> Option<Solution> {
         let mut first = range.first;
         while first <= range.last {
             let last = self.timeline.begin(&range.hosts, first, range.last);
-            let found = self.part(first);
-            if found.is_some() {
+            if let ControlFlow::Break(found) = self.part(first) {
                 return found;
             }
             first = Time(last.0 + 1);
@@ -189,31 +286,31 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         None
     }
 
-    fn part(&mut self, first: Time) -> Option<Solution> {
-        for guard in &mut self.guards {
-            for host in 0..self.problem.hosts.len() {
-                guard.update(self.problem, host, self.timeline.free(host));
+    fn part(&mut self, first: Time) -> ControlFlow<Option<Solution>> {
+        for host in 0..self.problem.hosts.len() {
+            let free = self.timeline.free(host);
+            self.guards.iter_mut().for_each(|guard| guard.update(self.problem, host, free));
+            if let Goal::Best(best) = &mut self.goal {
+                best.ranks.set(host, free.is_some());
             }
         }
-        if let Some(found) = self.look(first) {
-            return Some(found);
-        }
+        self.look(first)?;
         let changes = self.timeline.take_changes();
-        let mut found = None;
+        let mut flow = ControlFlow::Continue(());
         for same_time in changes.chunk_by(|a, b| a.time == b.time) {
             let mut rose = false;
             for (host, same_host) in self.timeline.by_host(same_time) {
                 rose |= self.apply(host, same_host);
             }
             if rose {
-                found = self.look(Time(same_time[0].time));
-                if found.is_some() {
+                flow = self.look(Time(same_time[0].time));
+                if flow.is_break() {
                     break;
                 }
             }
         }
         self.timeline.keep(changes);
-        found
+        flow
     }
 
     /// Applies all changes of one host at one time; true when it is available now and something free rose.
@@ -223,37 +320,108 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         let free = self.timeline.free(host);
         if free.is_some() || was_available {
             self.guards.iter_mut().for_each(|guard| guard.update(self.problem, host, free));
+            if let Goal::Best(best) = &mut self.goal {
+                best.ranks.set(host, free.is_some());
+            }
         }
         rose && free.is_some()
     }
 
-    /// Settles a start unless the count or a guard excludes it.
-    fn look(&mut self, start: Time) -> Option<Solution> {
+    /// Settles a start unless the count, a guard or its value excludes it; breaks when the search is over.
+    fn look(&mut self, start: Time) -> ControlFlow<Option<Solution>> {
         let problem = self.problem;
         let available = self.timeline.available();
-        if available < self.available_min {
+        if let Goal::Best(best) = &self.goal
+            && best.is_over(problem, start)
+        {
+            return ControlFlow::Break(None);
+        }
+        if available < problem.pick {
             self.miss.note(start, Miss::too_few(available, problem.pick));
-            return None;
+            return ControlFlow::Continue(());
+        }
+        let is_worth_it = match &self.goal {
+            Goal::First => true,
+            Goal::Most { most, .. } => most.is_none_or(|(_, hosts)| available > hosts),
+            Goal::Best(best) => best.may_improve(problem, start),
+        };
+        if !is_worth_it {
+            return ControlFlow::Continue(());
         }
         let reach = self.guards.iter().map(|guard| guard.reach(problem)).fold(1.0, f64::min);
         if reach < 1.0 {
             self.miss.note(start, reach);
-            return None;
+            return ControlFlow::Continue(());
         }
-        let mut slot = Slot { start, hosts: Vec::with_capacity(available), free: Vec::new() };
-        slot.free.reserve(available * problem.width());
-        for host in 0..problem.hosts.len() {
-            if let Some(free) = self.timeline.free(host) {
-                slot.hosts.push(host as u32);
-                slot.free.extend_from_slice(free);
+        let slot = self.timeline.slot(start);
+        if matches!(self.goal, Goal::Best(_)) {
+            self.improve(slot);
+            return ControlFlow::Continue(());
+        }
+        match (self.settle(slot), &mut self.goal) {
+            (Some(_), Goal::Most { most, .. }) => *most = Some((start, available)),
+            (Some(found), _) => return ControlFlow::Break(Some(found)),
+            (None, _) => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Looks for the plan with the least value at one start, and keeps it when it is better than the best so far.
+    fn improve(&mut self, slot: Slot) {
+        let Goal::Best(best) = &self.goal else { return };
+        let (problem, objective, start) = (self.problem, best.objective, slot.start.0);
+        let lowest = objective.bound(start, best.ranks.least(problem.pick));
+        let mut below = best.solution.as_ref().map(|solution| solution.value);
+        self.observer.enter(Phase::SelectAndSwap);
+        let mut found = None;
+        let mut low = lowest;
+        // The N shortest seats reach the bound, if they reach the totals.
+        let shortest = slot.shortest(problem);
+        if problem.accepts(&slot, &shortest) {
+            (below, found) = (Some(lowest), Some(shortest));
+        }
+        // Everything below `low` is excluded, or was not settled; `below` is reached. The first question is for any better plan, the
+        // others halve what is left.
+        while below.is_none_or(|below| low < below) {
+            let most = match below {
+                None => i64::MAX / 2,
+                Some(below) if found.is_none() => below - 1,
+                Some(below) => low + (below - 1 - low) / 2,
+            };
+            match self.decide_within(&slot, objective.within(start, most)) {
+                Settled::Found(chosen) => {
+                    below = Some(objective.value(start, &slot.lengths(problem, &chosen)));
+                    found = Some(chosen);
+                }
+                settled => {
+                    if settled == Settled::Unknown {
+                        self.value_unproven = Some(self.value_unproven.map_or(low, |value| value.min(low)));
+                        self.first_unproven.get_or_insert(slot.start);
+                    }
+                    if found.is_none() {
+                        break;
+                    }
+                    low = most + 1;
+                }
             }
         }
-        let found = self.settle(slot)?;
-        if !self.is_after_most {
-            return Some(found);
+        self.observer.enter(Phase::StartTimes);
+        if let (Some(chosen), Some(value), Goal::Best(best)) = (found, below, &mut self.goal) {
+            best.solution = Some(Solution { slot, chosen, value });
         }
-        self.available_min = available + 1;
-        self.most = Some((start, available));
-        None
+    }
+}
+
+impl Best<'_> {
+    /// Whether no plan that begins at `start` or later is better than the best so far, whatever the schedules.
+    fn is_over(&self, problem: &Problem<'_>, start: Time) -> bool {
+        let least = self.objective.bound(start.0, self.ranks.least_of_all(problem.pick));
+        self.solution.as_ref().is_some_and(|solution| least >= solution.value)
+    }
+
+    /// Whether a plan that begins at `start` may be better than the best so far; N hosts are available.
+    fn may_improve(&self, problem: &Problem<'_>, start: Time) -> bool {
+        let Some(solution) = &self.solution else { return true };
+        self.objective.bound(start.0, self.ranks.least(problem.pick)) < solution.value
     }
 }

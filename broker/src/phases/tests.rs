@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     amount::Amount,
+    host::Speed,
     ids::HostId,
-    plan::HostGrant,
+    plan::Seat,
     request::RequestDocument,
     resources::{Amounts, ResourceName, amount_of},
     time::{Span, Window},
@@ -32,7 +33,7 @@ impl Grid {
                 occupancies.iter().map(|steps| steps.iter().map(|(t, used)| (Time(*t), Amount(*used))).collect());
             let schedule = Schedule::from_steps(&named(steps)).unwrap();
             let id = HostId::new(&format!("h{index:03}")).unwrap();
-            (Host { id, capacity, attributes: BTreeMap::new() }, schedule)
+            (Host { id, capacity, attributes: BTreeMap::new(), speed: Speed::REFERENCE }, schedule)
         });
         Grid { site: SiteId::new("s").unwrap(), hosts: hosts.collect() }
     }
@@ -56,17 +57,11 @@ fn request(hosts: u32, duration: i64, per_host: &[Option<u64>], total: &[Option<
         all.into_iter().filter_map(|(name, amount)| Some((name, Amount(amount?)))).collect()
     };
     let document = RequestDocument {
-        id: None,
         hosts,
-        duration,
-        earliest: None,
-        latest: None,
+        duration: Some(duration),
         per_host: pick(per_host),
         total: pick(total),
-        attributes: BTreeMap::new(),
-        candidates: None,
-        effort: None,
-        move_on_loss: false,
+        ..RequestDocument::default()
     };
     Request::try_from(document).unwrap()
 }
@@ -78,7 +73,7 @@ struct Exhaustive {
 }
 
 fn factor(request: &Request, window: Window, hosts: &[&(Host, Schedule)]) -> f64 {
-    let resources = request.resources();
+    let resources = request.demand().resources();
     let ratio = |name: &ResourceName| {
         let used: u64 = hosts.iter().map(|(_, schedule)| schedule.peak(name, window).0).sum();
         let capacity: u64 = hosts.iter().map(|(host, _)| amount_of(&host.capacity, name).0).sum();
@@ -88,24 +83,26 @@ fn factor(request: &Request, window: Window, hosts: &[&(Host, Schedule)]) -> f64
 }
 
 fn request_needs(request: &Request, name: &ResourceName) -> u64 {
-    request.needed_in_sum(name).0
+    request.demand().needed_in_sum(name).0
 }
 
 /// Looks at every N-subset of the hosts that are available at `start`.
 fn look(grid: &Grid, request: &Request, start: i64) -> Exhaustive {
-    let window = Window::starting(Time(start), request.duration());
-    let resources = request.resources();
+    let window = Window::starting(Time(start), request.demand().length().at_reference());
+    let resources = request.demand().resources();
     let free = |(host, schedule): &(Host, Schedule), name: &ResourceName| {
         i128::from(amount_of(&host.capacity, name).0) - i128::from(schedule.peak(name, window).0)
     };
     let available: Vec<_> = grid
         .hosts
         .iter()
-        .filter(|host| resources.iter().all(|name| free(host, name) >= i128::from(request.minimum_on_each(name).0)))
+        .filter(|host| {
+            resources.iter().all(|name| free(host, name) >= i128::from(request.demand().minimum_on_each(name).0))
+        })
         .collect();
     let mut found = Exhaustive { feasible: false, best: 0.0 };
     for subset in 0_u32..1 << available.len() {
-        if subset.count_ones() as usize != request.hosts() {
+        if subset.count_ones() as usize != request.demand().seats() {
             continue;
         }
         let set: Vec<_> = (0..available.len()).filter(|at| subset >> at & 1 == 1).map(|at| available[at]).collect();
@@ -121,16 +118,16 @@ fn look(grid: &Grid, request: &Request, start: i64) -> Exhaustive {
 }
 
 /// Panics unless the grants are what the request asks, and fit beside what is there.
-fn check_grants(grid: &Grid, request: &Request, start: Time, grants: &[HostGrant]) {
-    let window = Window::starting(start, request.duration());
-    assert_eq!(grants.len(), request.hosts());
-    assert!(grants.is_sorted_by(|a, b| (&a.site, &a.host) < (&b.site, &b.host)), "distinct and in order");
-    for name in request.resources() {
+fn check_seats(grid: &Grid, request: &Request, start: Time, seats: &[Seat]) {
+    let window = Window::starting(start, request.demand().length().at_reference());
+    assert_eq!(seats.len(), request.demand().seats());
+    assert!(seats.is_sorted_by(|a, b| (&a.site, &a.host) < (&b.site, &b.host)), "distinct and in order");
+    for name in request.demand().resources() {
         let mut sum = 0;
-        for grant in grants {
-            let (host, schedule) = grid.host(&grant.host);
-            let amount = amount_of(&grant.amounts, &name).0;
-            assert!(amount >= amount_of(request.per_host(), &name).0);
+        for seat in seats {
+            let (host, schedule) = grid.host(&seat.host);
+            let amount = amount_of(&seat.amounts, &name).0;
+            assert!(amount >= amount_of(request.demand().per_host(), &name).0);
             assert!(amount + schedule.peak(&name, window).0 <= amount_of(&host.capacity, &name).0);
             sum += amount;
         }
@@ -161,13 +158,13 @@ proptest! {
         let (first, last) = (Time(earliest), Time(earliest + reach));
         let best_start = (earliest..=earliest + reach).find(|start| look(&grid, &request, *start).feasible);
         for effort in [Effort::Fast, Effort::Balanced, Effort::Thorough] {
-            match plan(&request, first, last, &grid.candidates(), effort, seed, &mut ()) {
+            match plan(&Job::of(&request, (first, last)), &grid.candidates(), effort, seed, &mut ()) {
                 PlanOutcome::Allocated(plan) => {
-                    check_grants(&grid, &request, plan.start, &plan.grants);
+                    check_seats(&grid, &request, plan.start, &plan.seats);
                     prop_assert_eq!(Some(plan.start.0), best_start);
                     prop_assert!(plan.start_proven);
-                    let chosen: Vec<_> = plan.grants.iter().map(|grant| grid.host(&grant.host)).collect();
-                    let window = Window::starting(plan.start, request.duration());
+                    let chosen: Vec<_> = plan.seats.iter().map(|grant| grid.host(&grant.host)).collect();
+                    let window = Window::starting(plan.start, request.demand().length().at_reference());
                     let real = factor(&request, window, &chosen);
                     prop_assert!((plan.efficiency - real).abs() <= 1e-12 * real.max(1.0));
                     let best = look(&grid, &request, plan.start.0).best;
@@ -197,7 +194,7 @@ proptest! {
         let grid = Grid::new(&raw);
         let request = request(3, duration, &[Some(1), Some(1), None], &total);
         let best_start = (0..=850).find(|start| look(&grid, &request, *start).feasible);
-        let outcome = plan(&request, Time(0), Time(850), &grid.candidates(), Effort::Balanced, 1, &mut ());
+        let outcome = plan(&Job::of(&request, (Time(0), Time(850))), &grid.candidates(), Effort::Balanced, 1, &mut ());
         prop_assert!(outcome.start_proven());
         prop_assert_eq!(outcome.plan().map(|plan| plan.start.0), best_start);
         if let PlanOutcome::Rejected(Rejection { reason: Reason::NoWindow { nearest, .. }, .. }) = outcome {
@@ -214,7 +211,7 @@ proptest! {
         let request = request(hosts, 5, &per_host, &total);
         let mut candidates = grid.candidates();
         let answer = |candidates: &[Candidate<'_>]| {
-            plan(&request, Time(0), Time(40), candidates, Effort::Balanced, seed, &mut ())
+            plan(&Job::of(&request, (Time(0), Time(40))), candidates, Effort::Balanced, seed, &mut ())
         };
         let first = answer(&candidates);
         prop_assert_eq!(&first, &answer(&candidates));
@@ -242,9 +239,9 @@ proptest! {
         let grid = Grid::new(&raw);
         let request = request(hosts, duration, &per_host, &total);
         let (first, last) = (Time(earliest), Time((earliest + reach).min(Time::MAX.0)));
-        let outcome = plan(&request, first, last, &grid.candidates(), Effort::Balanced, 1, &mut ());
+        let outcome = plan(&Job::of(&request, (first, last)), &grid.candidates(), Effort::Balanced, 1, &mut ());
         if let PlanOutcome::Allocated(plan) = outcome {
-            check_grants(&grid, &request, plan.start, &plan.grants);
+            check_seats(&grid, &request, plan.start, &plan.seats);
             prop_assert!(plan.efficiency.is_finite() && plan.efficiency_bound >= plan.efficiency);
         }
     }
@@ -257,9 +254,7 @@ fn a_rejection_names_what_is_missing() {
         (0..4).map(|_| (vec![10, 10, 10], vec![full.clone(), BTreeMap::new(), BTreeMap::new()])).collect();
     let grid = Grid::new(&raw);
     let reject = |request: &Request, latest: i64| match plan(
-        request,
-        Time(0),
-        Time(latest),
+        &Job::of(request, (Time(0), Time(latest))),
         &grid.candidates(),
         Effort::Balanced,
         1,
@@ -276,10 +271,16 @@ fn a_rejection_names_what_is_missing() {
     assert_eq!(reason.detail(), "no start works; nearest miss: 2 of 2 hosts at 0 s; cpu short by 0.008");
     let reason = reject(&request(2, 10, &[Some(4), None, None], &[]), 50);
     assert_eq!(reason.detail(), "no start works; nearest miss: 0 of 2 hosts at 0 s");
-    let reason = match plan(&request(1, 10, &[], &[]), Time(5), Time(4), &grid.candidates(), Effort::Fast, 1, &mut ()) {
+    let reason = match plan(
+        &Job::of(&request(1, 10, &[], &[]), (Time(5), Time(4))),
+        &grid.candidates(),
+        Effort::Fast,
+        1,
+        &mut (),
+    ) {
         PlanOutcome::Rejected(rejection) => rejection.reason,
         PlanOutcome::Allocated(plan) => panic!("{plan:?}"),
     };
     assert_eq!(reason.code(), "window_passed");
-    assert_eq!(Span(10), request(1, 10, &[], &[]).duration());
+    assert_eq!(Span(10), request(1, 10, &[], &[]).demand().length().at_reference());
 }

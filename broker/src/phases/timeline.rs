@@ -3,11 +3,17 @@
 //! Invariant: after the changes up to a start are applied, `V_a` and the `a_ij^t` are those of that start. Use above the
 //! limit of a host counts as just above it, so only available hosts show what they have free.
 
-use super::{problem::Problem, windowed::SlidingPeak};
-use crate::time::Time;
+use super::{
+    problem::{Problem, Slot},
+    windowed::SlidingPeak,
+};
+use crate::time::{Span, Time};
 
 /// Changes gathered at a time; a longer range is taken in parts.
 const CHANGES_MAX: usize = 1 << 20;
+
+/// A use above every capacity, far from the ends of 64 bits.
+const NOTHING_FREE: i64 = i64::MAX / 2;
 
 /// A change of what one host has free of one resource.
 #[derive(Clone, Copy)]
@@ -50,6 +56,20 @@ impl<'s, 'a> Timeline<'s, 'a> {
         (self.short[host] == 0).then(|| &self.free[host * width..][..width])
     }
 
+    /// The hosts that are available now, as the slot of this start.
+    pub fn slot(&self, start: Time) -> Slot {
+        let problem = self.problem;
+        let mut slot = Slot { start, hosts: Vec::with_capacity(self.available), free: Vec::new() };
+        slot.free.reserve(self.available * problem.width());
+        for host in 0..problem.hosts.len() {
+            if let Some(free) = self.free(host) {
+                slot.hosts.push(host as u32);
+                slot.free.extend_from_slice(free);
+            }
+        }
+        slot
+    }
+
     /// Goes to `first`. The last start until which all changes are gathered: `last`, or an earlier one when those of the
     /// whole range are too many.
     pub fn begin(&mut self, hosts: &[u32], first: Time, last: Time) -> Time {
@@ -76,15 +96,20 @@ impl<'s, 'a> Timeline<'s, 'a> {
         let mut peak = SlidingPeak::default();
         for host in hosts.iter().map(|host| *host as usize) {
             let before = changes.len();
+            let until = Time(last.0.min(problem.latest(host)));
+            if until < first {
+                continue;
+            }
+            let length = Span(problem.lengths[host].unsigned_abs());
             short[host] = 0;
-            for resource in 0..width {
-                let cell = host * width + resource;
-                let limit = problem.limit(host, resource);
+            for column in 0..width {
+                let cell = host * width + column;
+                let limit = problem.limit(host, column);
                 let own = changes.len();
-                let used = match problem.occupancy[cell] {
+                let used = match problem.occupancy(host, column) {
                     None => 0,
                     Some(occupancy) => {
-                        peak.follow(occupancy, problem.duration, (first, last), limit, |time, used| {
+                        peak.follow(occupancy, length, (first, until), limit, |time, used| {
                             // The pool times the width of a request is below 2^32.
                             changes.push(Change { time, cell: cell as u32, used });
                         })
@@ -98,6 +123,10 @@ impl<'s, 'a> Timeline<'s, 'a> {
                     short[host] = u32::MAX;
                     break;
                 }
+            }
+            if until < last && short[host] != u32::MAX {
+                // From here on the deadline excludes it: nothing is free, and no later change says otherwise.
+                changes.push(Change { time: until.0 + 1, cell: (host * width) as u32, used: NOTHING_FREE });
             }
             if changes.len() >= CHANGES_MAX && first < last {
                 return;

@@ -16,6 +16,7 @@ mod wire;
 use std::collections::BTreeMap;
 
 pub(crate) use self::extremes::Extremes;
+use self::occupancy::Builder;
 pub use self::{
     error::{ScheduleError, Shortage},
     occupancy::{MAX_STEPS, Occupancy},
@@ -54,6 +55,22 @@ impl Schedule {
     /// Every resource that is used at some time, in the order of the names.
     pub fn occupancies(&self) -> impl Iterator<Item = (&ResourceName, &Occupancy)> {
         self.occupancies.iter()
+    }
+
+    /// When anything at all is used: 1 where some resource is, 0 elsewhere.
+    #[must_use]
+    pub fn busy(&self) -> Occupancy {
+        let mut times: Vec<Time> =
+            self.occupancies().flat_map(|(_, occupancy)| occupancy.iter()).map(|(t, _)| t).collect();
+        times.sort_unstable();
+        times.dedup();
+        let is_used = |at| self.occupancies().any(|(_, occupancy)| occupancy.used_at(at) > Amount::ZERO);
+        let mut busy = Builder::new(times.len());
+        for at in times {
+            // Ascending times cannot be refused.
+            let _ = busy.push(at, Amount(u64::from(is_used(at))));
+        }
+        busy.finish()
     }
 
     /// Reserves `amounts` for the whole of `window`. Whether they fit is not asked here: see [`Schedule::admits`].

@@ -14,9 +14,9 @@ use std::{
 
 use broker::{
     amount::format_amount,
+    demand::{Demand, Unmet},
     ids::{HostId, SiteId},
     negotiation::FoundHost,
-    request::{Request, Unmet},
     time::Millis,
 };
 use futures::{StreamExt as _, stream};
@@ -40,8 +40,8 @@ pub struct Query {
     /// With this many fitting hosts in the view the find does not wait for the DHT index; the index is then searched in
     /// the background, for the next time. At most `count`.
     pub enough: usize,
-    /// The request, which says what a host must be and have to serve it.
-    pub request: Request,
+    /// What a host must be and have.
+    pub demand: Demand,
     /// How long ago a schedule may have been confirmed.
     pub max_schedule_age: Millis,
     /// How long the find may take.
@@ -78,6 +78,7 @@ impl fmt::Display for Constraint {
             Constraint::NotExcluded => f.write_str("excluded sites"),
             Constraint::Need(Unmet::Candidates) => f.write_str("candidates"),
             Constraint::Need(Unmet::Attribute(key, value)) => write!(f, "attribute {key}={value}"),
+            Constraint::Need(Unmet::Speed(least)) => write!(f, "speed {least}"),
             Constraint::Need(Unmet::Minimum(name, least)) => {
                 write!(f, "per_host {name}>={}", format_amount(name, *least))
             }
@@ -155,7 +156,7 @@ impl Finder {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut matching = matching(&self.shared().view, &query);
         if !is_sufficient(&query, &matching, query.count) {
-            if query.request.candidates().is_none() && matching.count() >= query.enough.min(query.count) {
+            if query.demand.candidates().is_none() && matching.count() >= query.enough.min(query.count) {
                 self.search_in_background(query.clone(), StdRng::seed_from_u64(seed));
             } else {
                 // Half of the time for the search, half for the schedules.
@@ -171,7 +172,7 @@ impl Finder {
             hosts.shuffle(&mut rng);
         }
         hosts.append(&mut unanswered);
-        let wanted = if query.request.candidates().is_some() { usize::MAX } else { query.count };
+        let wanted = if query.demand.candidates().is_some() { usize::MAX } else { query.count };
         let (hosts, without_schedule) = self.with_schedules(&query, hosts, wanted, started).await;
         Found { hosts, known_hosts, cut: cut.into_iter().collect(), without_schedule }
     }
@@ -274,11 +275,11 @@ impl Finder {
         let shared = self.shared();
         let grid = &shared.config.grid;
         let keys_max = shared.config.limits.find_keys_max;
-        if query.request.candidates().is_some() {
+        if query.demand.candidates().is_some() {
             let missing = matching(&shared.view, query).missing;
             return vec![missing.iter().take(keys_max).map(|host| index::key_of_host(grid, host)).collect()];
         }
-        let keys = index::keys_of_query(grid, &query.request);
+        let keys = index::keys_of_query(grid, &query.demand);
         let now = shared.clock.now();
         let mut groups: Vec<Vec<RecordKey>> = [keys.precise, keys.fallback]
             .into_iter()
@@ -319,13 +320,13 @@ impl Finder {
 }
 
 fn is_sufficient(query: &Query, matching: &Matching, count: usize) -> bool {
-    if query.request.candidates().is_some() { matching.missing.is_empty() } else { matching.count() >= count }
+    if query.demand.candidates().is_some() { matching.missing.is_empty() } else { matching.count() >= count }
 }
 
 /// Splits the hosts of the view into those that fit and those that a constraint cuts.
 fn matching(view: &SharedView, query: &Query) -> Matching {
     let mut matching = Matching::default();
-    let needs = query.request.host_needs();
+    let needs = query.demand.host_needs();
     let mut met: BTreeSet<&HostId> = BTreeSet::new();
     view.for_each_host(|site, host, has_answered| {
         matching.known_hosts += 1;
@@ -344,7 +345,7 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
             }
         }
     });
-    let candidates = query.request.candidates().unwrap_or_default().iter();
+    let candidates = query.demand.candidates().unwrap_or_default().iter();
     matching.missing = candidates.filter(|name| !met.contains(name)).cloned().collect();
     matching
 }

@@ -11,9 +11,9 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use broker::{
+    demand::Demand,
     host::Host,
     ids::{HostId, SiteId},
-    request::Request,
     resources::ResourceName,
 };
 use libp2p::kad::{KBucketKey, RecordKey};
@@ -108,9 +108,9 @@ pub struct QueryKeys {
 
 /// The keys under which the sites with fitting hosts are found, in no particular order of shards.
 #[must_use]
-pub fn keys_of_query(grid: &GridId, request: &Request) -> QueryKeys {
-    let scarcest = scarcest(request);
-    let precise: Vec<Property<'_>> = match (request.attributes().iter().next(), &scarcest) {
+pub fn keys_of_query(grid: &GridId, demand: &Demand) -> QueryKeys {
+    let scarcest = scarcest(demand);
+    let precise: Vec<Property<'_>> = match (demand.attributes().iter().next(), &scarcest) {
         (Some((key, value)), _) => vec![Property::Attribute(key, value)],
         (None, Some((name, buckets))) => buckets.clone().map(|bucket| Property::Capacity(name, bucket)).collect(),
         (None, None) => Vec::new(),
@@ -131,10 +131,10 @@ fn in_all_shards(grid: &GridId, properties: &[Property<'_>]) -> Vec<RecordKey> {
 /// The resource by which hosts are looked for, and the powers of two of capacities: one that hardly any host lacks comes
 /// last, among others the one of which most is asked. Around what a host gives on average, since hosts may share a total
 /// unevenly, but not below what each must have.
-fn scarcest(request: &Request) -> Option<(ResourceName, Range<u32>)> {
-    let asked = request.resources().into_iter().filter_map(|name| {
-        let average = request.needed_in_sum(&name).0 / request.hosts() as u64;
-        let lowest = (average >> BUCKETS_BELOW).max(request.minimum_on_each(&name).0).checked_ilog2()?;
+fn scarcest(demand: &Demand) -> Option<(ResourceName, Range<u32>)> {
+    let asked = demand.resources().into_iter().filter_map(|name| {
+        let average = demand.needed_in_sum(&name).0 / demand.seats() as u64;
+        let lowest = (average >> BUCKETS_BELOW).max(demand.minimum_on_each(&name).0).checked_ilog2()?;
         Some((!COMMON.contains(&name.as_str()), average, name, lowest))
     });
     let (_, _, name, lowest) = asked.max()?;
@@ -172,7 +172,10 @@ fn hashed(grid: &GridId, parts: &[&str]) -> RecordKey {
 mod tests {
     use std::collections::BTreeMap;
 
-    use broker::{amount::Amount, request::RequestDocument};
+    use broker::{
+        amount::Amount,
+        request::{Request, RequestDocument},
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -182,6 +185,7 @@ mod tests {
             id: HostId::new(id).unwrap(),
             capacity: BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(cpu))]),
             attributes: BTreeMap::from([("arch".to_owned(), attribute.to_owned())]),
+            speed: broker::host::Speed::REFERENCE,
         }
     }
 
@@ -189,8 +193,9 @@ mod tests {
         GridId::new("test").unwrap()
     }
 
-    fn request(document: RequestDocument) -> Request {
-        Request::try_from(RequestDocument { hosts: document.hosts.max(1), duration: 60, ..document }).unwrap()
+    fn demand(document: RequestDocument) -> Demand {
+        let document = RequestDocument { hosts: document.hosts.max(1), duration: Some(60), ..document };
+        Request::try_from(document).unwrap().demand().clone()
     }
 
     fn amounts(cpu: u64) -> BTreeMap<ResourceName, Amount> {
@@ -205,10 +210,10 @@ mod tests {
             let site = SiteId::new(&site).unwrap();
             let host = host("h1", cpu, "x86_64");
             let attributes = if by_attribute { host.attributes.clone() } else { BTreeMap::new() };
-            let request = request(RequestDocument { per_host: amounts(asked), attributes, ..RequestDocument::default() });
-            let fits = request.host_needs().are_met_by(&site, &host);
+            let demand = demand(RequestDocument { per_host: amounts(asked), attributes, ..RequestDocument::default() });
+            let fits = demand.host_needs().are_met_by(&site, &host);
             let provided = keys_of_site(&grid(), &site, &[host]);
-            let read = keys_of_query(&grid(), &request);
+            let read = keys_of_query(&grid(), &demand);
             let is_in_reach = by_attribute || cpu / asked < 128;
             prop_assert!(!fits || !is_in_reach || read.precise.iter().any(|key| provided.contains(key)));
             prop_assert!(read.fallback.iter().any(|key| provided.contains(key)));
@@ -219,9 +224,9 @@ mod tests {
             cpu in 1_u64..1 << 20, hosts in 1_u32..40, asked in 1_u64..1 << 24, site in "[a-z]{1,20}"
         ) {
             let site = SiteId::new(&site).unwrap();
-            let request = request(RequestDocument { hosts, total: amounts(asked), ..RequestDocument::default() });
+            let demand = demand(RequestDocument { hosts, total: amounts(asked), ..RequestDocument::default() });
             let provided = keys_of_site(&grid(), &site, &[host("h1", cpu, "x86_64")]);
-            let read = keys_of_query(&grid(), &request);
+            let read = keys_of_query(&grid(), &demand);
             let share = asked / u64::from(hosts);
             prop_assert_eq!(share == 0, read.precise.is_empty());
             if (share / 4..=share * 16).contains(&cpu) && share > 0 {
@@ -234,9 +239,9 @@ mod tests {
     fn a_resource_that_few_hosts_have_is_looked_for_first() {
         let gpu = BTreeMap::from([(ResourceName::new("gpu").unwrap(), Amount(8))]);
         let total: BTreeMap<_, _> = gpu.iter().chain(&amounts(1 << 20)).map(|(n, a)| (n.clone(), *a)).collect();
-        let both = keys_of_query(&grid(), &request(RequestDocument { hosts: 4, total, ..RequestDocument::default() }));
+        let both = keys_of_query(&grid(), &demand(RequestDocument { hosts: 4, total, ..RequestDocument::default() }));
         let alone =
-            keys_of_query(&grid(), &request(RequestDocument { hosts: 4, total: gpu, ..RequestDocument::default() }));
+            keys_of_query(&grid(), &demand(RequestDocument { hosts: 4, total: gpu, ..RequestDocument::default() }));
         assert_eq!(both.precise, alone.precise);
     }
 
@@ -245,7 +250,7 @@ mod tests {
         let other = GridId::new("other").unwrap();
         let site = SiteId::new("s").unwrap();
         assert_ne!(advert_key(&grid(), &site), advert_key(&other, &site));
-        let keys = keys_of_query(&grid(), &request(RequestDocument::default()));
+        let keys = keys_of_query(&grid(), &demand(RequestDocument::default()));
         assert_eq!(keys.precise, Vec::new());
         assert_eq!(keys.fallback.iter().map(|key| key.to_vec()).collect::<BTreeSet<_>>().len(), usize::from(SHARDS));
         assert_ne!(hashed(&grid(), &["ab", "c"]), hashed(&grid(), &["a", "bc"]));

@@ -39,7 +39,7 @@ async fn hosts_of_sites_never_heard_of_are_found() {
 
     let mut by_attribute = query(6);
     let attributes = BTreeMap::from([("arch".to_owned(), "aarch64".to_owned())]);
-    by_attribute.request = request(RequestDocument { attributes, ..RequestDocument::default() });
+    by_attribute.demand = demand(RequestDocument { attributes, ..RequestDocument::default() });
     let found = nodes[4].discovery.find(by_attribute, 1).await;
     assert!(!found.hosts.is_empty(), "{found:?}");
     assert!(found.hosts.iter().all(|found| found.host.attributes["arch"] == "aarch64"));
@@ -52,7 +52,7 @@ async fn named_candidates_are_found_by_their_names() {
     let mut named = query(1);
     let qualified = HostId::new(&format!("{}/h2", nodes[2].discovery.site_id())).unwrap();
     let naming = |candidates| RequestDocument { candidates: Some(candidates), ..RequestDocument::default() };
-    named.request = request(naming(["h3", "h4", "none"].map(|id| HostId::new(id).unwrap()).to_vec()));
+    named.demand = demand(naming(["h3", "h4", "none"].map(|id| HostId::new(id).unwrap()).to_vec()));
     let mut found = BTreeSet::new();
     // A record just put may be missing for a reader in the first moments.
     for seed in 0..10 {
@@ -62,7 +62,7 @@ async fn named_candidates_are_found_by_their_names() {
         }
     }
     assert_eq!(found, BTreeSet::from(["h3".to_owned(), "h4".to_owned()]));
-    named.request = request(naming(vec![qualified]));
+    named.demand = demand(naming(vec![qualified]));
     let found = nodes[2].discovery.find(named, 1).await;
     assert_eq!(ids(&found), BTreeSet::from(["h2".to_owned()]));
 }
@@ -76,7 +76,7 @@ async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
     node.discovery.publish_advert("a".to_owned(), None, hosts).unwrap();
     let mut query = query(5);
     let attributes = BTreeMap::from([("arch".to_owned(), "x86_64".to_owned())]);
-    query.request = request(RequestDocument { per_host: amounts(2000), attributes, ..RequestDocument::default() });
+    query.demand = demand(RequestDocument { per_host: amounts(2000), attributes, ..RequestDocument::default() });
     let (one, again, other) = (
         node.discovery.find(query.clone(), 1).await,
         node.discovery.find(query.clone(), 1).await,
@@ -156,7 +156,7 @@ async fn hosts_are_found_that_could_serve_and_no_others() {
             candidates: candidates.clone(),
             ..RequestDocument::default()
         };
-        let query = Query { request: request(document), enough: 0, ..query(100) };
+        let query = Query { demand: demand(document), enough: 0, ..query(100) };
         assert_eq!(
             ids(&node.discovery.find(query, seed).await),
             expected,

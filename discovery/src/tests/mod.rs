@@ -16,6 +16,7 @@ use std::{
 
 use broker::{
     amount::Amount,
+    demand::Demand,
     host::Host,
     ids::{HostId, RequestId, SiteId},
     protocol::{
@@ -91,6 +92,7 @@ fn host(id: &str, cores: u64, arch: &str) -> Host {
         id: HostId::new(id).unwrap(),
         capacity: amounts(cores * 1000),
         attributes: BTreeMap::from([("arch".to_owned(), arch.to_owned())]),
+        speed: broker::host::Speed::REFERENCE,
     }
 }
 
@@ -154,15 +156,16 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn request(document: RequestDocument) -> Request {
-    Request::try_from(RequestDocument { hosts: document.hosts.max(1), duration: 60, ..document }).unwrap()
+fn demand(document: RequestDocument) -> Demand {
+    let document = RequestDocument { hosts: document.hosts.max(1), duration: Some(60), ..document };
+    Request::try_from(document).unwrap().demand().clone()
 }
 
 fn query(count: usize) -> Query {
     Query {
         count,
         enough: count,
-        request: request(RequestDocument { per_host: amounts(1000), ..RequestDocument::default() }),
+        demand: demand(RequestDocument { per_host: amounts(1000), ..RequestDocument::default() }),
         max_schedule_age: Millis(60_000),
         timeout: Millis(5_000),
         exclude: BTreeSet::new(),

@@ -23,7 +23,12 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
         sequence,
         time_to_live_s,
         contact: None,
-        hosts: vec![Host { id: HostId::new("h1").unwrap(), capacity: BTreeMap::new(), attributes: BTreeMap::new() }],
+        hosts: vec![Host {
+            id: HostId::new("h1").unwrap(),
+            capacity: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+            speed: broker::host::Speed::REFERENCE,
+        }],
         addresses: Vec::new(),
     }
 }

@@ -204,11 +204,11 @@ impl BookingQuery {
         for snapshot in ended {
             let record = &snapshot.record;
             let Some(plan) = snapshot.stage.reserved_plan() else { continue };
-            let window = Window::starting(plan.start, record.request.duration());
+            let window = Window::starting(plan.start, record.request.demand().length().at_reference());
             if !self.wants(window, &record.user) {
                 continue;
             }
-            for grant in plan.grants.iter().filter(|grant| reported.contains_key(&grant.site)) {
+            for grant in plan.seats.iter().filter(|grant| reported.contains_key(&grant.site)) {
                 let view = views.entry((&grant.site, &record.id)).or_insert_with(|| BookingView {
                     site: grant.site.clone(),
                     request: record.id.clone(),

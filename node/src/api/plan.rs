@@ -9,7 +9,7 @@ use std::{
 use axum::{Json, extract::State};
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    phases::{self, Candidate, Phase, PhaseObserver, PhaseStopwatch},
+    phases::{self, Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
     plan::PlanOutcome,
     request::Request,
     resources::Amounts,
@@ -125,13 +125,19 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
     stopwatch.enter(Phase::Find);
     let mut multiplier = settings.m_init;
     loop {
-        let count = match request.candidates() {
+        let count = match request.demand().candidates() {
             Some(candidates) => candidates.len(),
-            None => request.hosts().saturating_mul(multiplier as usize),
+            None => request.demand().seats().saturating_mul(multiplier as usize),
         };
-        let found =
-            driver::find(&state.discovery, &request, (count, count), seed, BTreeSet::new(), driver::MAX_SCHEDULE_AGE)
-                .await;
+        let found = driver::find(
+            &state.discovery,
+            request.demand(),
+            (count, count),
+            seed,
+            BTreeSet::new(),
+            driver::MAX_SCHEDULE_AGE,
+        )
+        .await;
         let candidates: Vec<Candidate<'_>> = found
             .hosts
             .iter()
@@ -139,9 +145,9 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
             .collect();
         let effort = request.effort().unwrap_or(settings.effort);
         let outcome = tokio::task::block_in_place(|| {
-            phases::plan(&request, earliest, latest, &candidates, effort, seed, &mut stopwatch)
+            phases::plan(&Job::of(&request, (earliest, latest)), &candidates, effort, seed, &mut stopwatch)
         });
-        let is_everything = request.candidates().is_some() || found.hosts.len() < count;
+        let is_everything = request.demand().candidates().is_some() || found.hosts.len() < count;
         let next = multiplier.saturating_mul(2);
         match outcome {
             PlanOutcome::Rejected(_) if !is_everything && next <= settings.m_max => {
@@ -172,21 +178,21 @@ fn live_plan(
             outcome: Allocated::Allocated,
             id,
             start: plan.start,
-            end: plan.start + request.duration(),
+            end: plan.end(),
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,
             phases_us,
             schedules,
             hosts: plan
-                .grants
+                .seats
                 .into_iter()
-                .map(|grant| PlannedHost {
-                    schedule_age_s: schedule_age_s(state, &grant.site),
-                    site_name: state.site_name(&grant.site),
-                    id: grant.host,
-                    site: grant.site,
-                    amounts: grant.amounts,
+                .map(|seat| PlannedHost {
+                    schedule_age_s: schedule_age_s(state, &seat.site),
+                    site_name: state.site_name(&seat.site),
+                    id: seat.host,
+                    site: seat.site,
+                    amounts: seat.amounts,
                 })
                 .collect(),
         }),

@@ -206,7 +206,7 @@ impl RequestView {
     pub fn new(family: &Family, now_ms: u64, words_of: impl Fn(&SiteId) -> SiteWords) -> RequestView {
         let Family { snapshot, parts, extends } = family;
         let record = &snapshot.record;
-        let duration = record.request.duration();
+        let duration = record.request.demand().length().at_reference();
         let reservation = snapshot.stage.plan().map(|plan| ReservationView {
             start: plan.start,
             end: end_with(snapshot, parts).unwrap_or(plan.start + duration),
@@ -244,8 +244,8 @@ fn extension_view(part: &Snapshot, now_ms: u64) -> Extension {
         id: part.record.id.clone(),
         state: state_of(part, &[], now_ms),
         start,
-        end: start.map(|start| start + part.record.request.duration()),
-        hosts: part.record.request.hosts(),
+        end: start.map(|start| start + part.record.request.demand().length().at_reference()),
+        hosts: part.record.request.demand().seats(),
     }
 }
 
@@ -262,7 +262,7 @@ fn hosts_of(
     record: &RequestRecord,
     words_of: impl Fn(&SiteId) -> SiteWords,
 ) -> Vec<ReservedHost> {
-    let view = |grant: &broker::plan::HostGrant| {
+    let view = |grant: &broker::plan::Seat| {
         let words = words_of(&grant.site);
         let fill = |text: &String| contact::fill(text, grant.host.as_str(), record.user.as_str(), record.id.as_str());
         ReservedHost {
@@ -274,7 +274,7 @@ fn hosts_of(
             lost: reservation.and_then(|reservation| reservation.lost.get(&grant.site)?.get(&grant.host).copied()),
         }
     };
-    plan.grants.iter().map(view).collect()
+    plan.seats.iter().map(view).collect()
 }
 
 /// The state in the words of the design, of a request with `parts` that lengthen it.

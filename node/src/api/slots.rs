@@ -7,7 +7,7 @@ use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
     negotiation::Found,
-    phases::{self, Candidate},
+    phases::{self, Candidate, Job},
     plan::PlanOutcome,
     request::{Effort, Request, RequestDocument},
     time::Time,
@@ -127,9 +127,9 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         (_, None) => {}
     }
     let seed = rand::random();
-    let counts = (HOSTS_MAX, request.hosts());
+    let counts = (HOSTS_MAX, request.demand().seats());
     let age_max = driver::MAX_SCHEDULE_AGE;
-    let found = driver::find(&state.discovery, &request, counts, seed, BTreeSet::new(), age_max).await;
+    let found = driver::find(&state.discovery, request.demand(), counts, seed, BTreeSet::new(), age_max).await;
     let effort = request.effort().unwrap_or(settings.effort);
     let question = Question { mode, at, request: &request, window: (earliest, latest), effort, seed };
     Ok(Json(tokio::task::block_in_place(|| question.answer(&state, &found))))
@@ -151,7 +151,7 @@ impl Question<'_> {
             .iter()
             .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
             .collect();
-        let availability = Availability::new(self.request, self.window, &candidates);
+        let availability = Availability::new(&Job::of(self.request, self.window), &candidates);
         let verdict = self.verdict(&availability, &candidates);
         let step = verdict.start.map(|start| availability.at(start));
         let profile = availability.thinned(STEPS_MAX);
@@ -159,7 +159,7 @@ impl Question<'_> {
             mode: self.mode,
             is_possible: verdict.is_possible,
             start: verdict.start,
-            end: verdict.start.map(|start| start + self.request.duration()),
+            end: verdict.start.map(|start| start + self.request.demand().length().at_reference()),
             hosts: step.map_or(0, |step| step.hosts),
             free: step.map(|step| step.free.clone()).unwrap_or_default(),
             is_proven: verdict.is_proven,
@@ -178,13 +178,13 @@ impl Question<'_> {
     }
 
     fn verdict(&self, availability: &Availability<'_>, candidates: &[Candidate<'_>]) -> Verdict {
-        let (earliest, latest) = self.at.map_or(self.window, |at| (at, at));
+        let job = Job::of(self.request, self.at.map_or(self.window, |at| (at, at)));
         if self.mode == Mode::Most
             && let Some(most) = availability.most(self.effort, self.seed)
         {
             return Verdict { start: Some(most.start), is_possible: true, is_proven: most.is_proven, reason: None };
         }
-        match phases::plan(self.request, earliest, latest, candidates, self.effort, self.seed, &mut ()) {
+        match phases::plan(&job, candidates, self.effort, self.seed, &mut ()) {
             PlanOutcome::Allocated(plan) => Verdict {
                 start: Some(plan.start),
                 is_possible: true,

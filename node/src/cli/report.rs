@@ -171,15 +171,19 @@ pub fn request_text(view: &RequestView, look: &Look) -> String {
 
 fn asked_text(view: &RequestView, zone: &TimeZone) -> String {
     let request = &view.request;
-    let mut parts = vec![format!("{} for {}", counted(request.hosts(), "host"), format_span(request.duration()))];
-    if !request.total().is_empty() {
-        parts.push(format!("together {}", amounts_text(request.total())));
+    let mut parts = vec![format!(
+        "{} for {}",
+        counted(request.demand().seats(), "host"),
+        format_span(request.demand().length().at_reference())
+    )];
+    if !request.demand().total().is_empty() {
+        parts.push(format!("together {}", amounts_text(request.demand().total())));
     }
-    if !request.per_host().is_empty() {
-        parts.push(format!("each {}", amounts_text(request.per_host())));
+    if !request.demand().per_host().is_empty() {
+        parts.push(format!("each {}", amounts_text(request.demand().per_host())));
     }
-    if !request.attributes().is_empty() {
-        parts.push(format!("where {}", safe(&attributes_text(request.attributes()))));
+    if !request.demand().attributes().is_empty() {
+        parts.push(format!("where {}", safe(&attributes_text(request.demand().attributes()))));
     }
     // The window as written down; what the writer left open depends on the arrival.
     if let Ok((earliest, latest)) = request.starts(Time::ZERO, Span::MAX) {

@@ -53,7 +53,7 @@ pub fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
 
 /// What to tell whoever asks for hosts and for nothing of them: such a reservation keeps no other work away.
 pub fn note_on(request: &Request) -> Option<&'static str> {
-    let mut amounts = request.per_host().values().chain(request.total().values());
+    let mut amounts = request.demand().per_host().values().chain(request.demand().total().values());
     let is_bare = amounts.all(|amount| *amount == Amount::ZERO);
     is_bare.then_some("nothing is asked of the hosts: name --per-host or --total, such as --per-host cpu=1")
 }
@@ -70,8 +70,8 @@ pub fn layer(draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft, Cli
 fn wrong_request(error: &RequestError, now: &Zoned) -> CliError {
     let zone = now.time_zone();
     CliError::Usage(match error {
-        RequestError::WindowEndsBeforeStart { earliest, latest } => {
-            format!("latest: {} is before earliest ({})", format_time(*latest, zone), format_time(*earliest, zone))
+        RequestError::WindowEndsBeforeStart { key, earliest, latest } => {
+            format!("{key}: {} is before earliest ({})", format_time(*latest, zone), format_time(*earliest, zone))
         }
         other => other.to_string(),
     })
@@ -196,7 +196,10 @@ mod tests {
         fs::write(&file, "#KOLO -N 5 -t 1h --total cpu=12\nmake\n").unwrap();
         let args = Line::try_parse_from(["kolo", "-N", "7"]).unwrap();
         let request = checked(Some(&file), &args.request, &now()).unwrap();
-        assert_eq!((request.hosts(), request.duration().0, request.total().len()), (7, 3600, 1));
+        assert_eq!(
+            (request.demand().seats(), request.demand().length().at_reference().0, request.demand().total().len()),
+            (7, 3600, 1)
+        );
     }
 
     #[test]

@@ -21,14 +21,14 @@ pub fn resource(name: &str) -> Option<&'static str> {
 pub fn unknown_to_all(request: &Request, list: &HostList) -> Option<String> {
     let resources: BTreeSet<&str> =
         list.hosts.iter().flat_map(|host| host.resources.keys()).map(|name| name.as_str()).collect();
-    for name in request.per_host().keys().chain(request.total().keys()).map(|name| name.as_str()) {
+    for name in request.demand().per_host().keys().chain(request.demand().total().keys()).map(|name| name.as_str()) {
         if !resources.contains(name) {
             return Some(complaint(&format!("a resource {name}"), closest(name, name, resources)));
         }
     }
     let attributes: BTreeSet<(&str, &str)> =
         list.hosts.iter().flat_map(|host| &host.attributes).map(|(key, value)| (&**key, &**value)).collect();
-    for (key, value) in request.attributes() {
+    for (key, value) in request.demand().attributes() {
         if !attributes.iter().any(|(known, _)| known == key) {
             let meant = closest(key, key, attributes.iter().map(|(known, _)| *known));
             return Some(complaint(&format!("an attribute {key}"), meant));

@@ -80,7 +80,12 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
                 written.amount(name).map_err(|message| wrong(&table.id, &format!(": resources.{name}"), message))?;
             capacity.insert(name.clone(), amount);
         }
-        let host = Host { id: table.id.clone(), capacity, attributes: table.attributes.clone() };
+        let host = Host {
+            id: table.id.clone(),
+            capacity,
+            attributes: table.attributes.clone(),
+            speed: broker::host::Speed::REFERENCE,
+        };
         hosts.push(OwnHost { host, own_work: Schedule::default() });
     }
     check(&hosts, place)?;

@@ -6,12 +6,12 @@
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Instant};
 
 use broker::{
+    demand::Demand,
     ids::SiteId,
     negotiation::{Event, Found, Negotiation, Output, RequestRecord},
     phases::{Phase, PhaseStopwatch},
     plan::CutCounts,
     protocol::SiteRequest,
-    request::Request,
     time::{Millis, Now},
 };
 use discovery::{
@@ -202,14 +202,14 @@ impl Task {
             Output::Find { count, enough, seed, exclude } => {
                 // People see "planning" while discovery looks.
                 self.show();
-                let request = self.negotiation.wanted().clone();
+                let demand = self.negotiation.wanted().clone();
                 let (coordinator, sender) = (self.coordinator.clone(), self.sender.clone());
                 let has_met_conflict = self.negotiation.record().history.conflicts > 0;
                 let age_max = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
                 let metrics = self.requests.metrics().clone();
                 tokio::spawn(async move {
                     let started = Instant::now();
-                    let found = coordinator.find(&request, (count, enough), seed, exclude, age_max).await;
+                    let found = coordinator.find(&demand, (count, enough), seed, exclude, age_max).await;
                     metrics.phase(Phase::Find, started.elapsed().as_secs_f64());
                     let _ = sender.send(Event::Found(found)).await;
                 });
@@ -272,7 +272,7 @@ impl Coordinator {
     /// Phase I, without sites that have not answered lately as long as there are enough others.
     async fn find(
         &self,
-        request: &Request,
+        demand: &Demand,
         (count, enough): (usize, usize),
         seed: u64,
         exclude: BTreeSet<SiteId>,
@@ -281,26 +281,26 @@ impl Coordinator {
         let silent = self.discovery.silent_sites(SILENCE_REMEMBERED);
         if !silent.is_subset(&exclude) {
             let without = exclude.union(&silent).cloned().collect();
-            let found = find(&self.discovery, request, (count, enough), seed, without, age_max).await;
+            let found = find(&self.discovery, demand, (count, enough), seed, without, age_max).await;
             if found.hosts.len() >= enough {
                 return found;
             }
         }
-        find(&self.discovery, request, (count, enough), seed, exclude, age_max).await
+        find(&self.discovery, demand, (count, enough), seed, exclude, age_max).await
     }
 }
 
 /// Phase I through discovery, in the planner's words, on schedules that were confirmed within `age_max`.
 pub async fn find(
     discovery: &Discovery,
-    request: &Request,
+    demand: &Demand,
     (count, enough): (usize, usize),
     seed: u64,
     exclude: BTreeSet<SiteId>,
     age_max: Millis,
 ) -> Found {
     let query =
-        Query { count, enough, request: request.clone(), max_schedule_age: age_max, timeout: FIND_TIMEOUT, exclude };
+        Query { count, enough, demand: demand.clone(), max_schedule_age: age_max, timeout: FIND_TIMEOUT, exclude };
     let found = discovery.find(query, seed).await;
     discovery.prepare(found.hosts.iter().map(|host| host.site.clone()));
     let mut cut = CutCounts::default();

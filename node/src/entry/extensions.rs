@@ -87,7 +87,7 @@ pub fn end_with(base: &Snapshot, parts: &[Snapshot]) -> Option<Time> {
             if goes_on { covered.max(stretch.until) } else { covered }
         })
     };
-    Some(plan.grants.iter().map(|grant| covered(&grant.site, &grant.host)).min().unwrap_or(end))
+    Some(plan.seats.iter().map(|grant| covered(&grant.site, &grant.host)).min().unwrap_or(end))
 }
 
 /// Hosts that are there for a while.
@@ -104,7 +104,7 @@ fn stretch_of(part: &Snapshot) -> Option<Stretch<'_>> {
         ShownStage::Degraded { reservation, .. } => !reservation.is_lost(site, host),
         _ => true,
     };
-    let hosts = plan.grants.iter().map(|grant| (&grant.site, &grant.host));
+    let hosts = plan.seats.iter().map(|grant| (&grant.site, &grant.host));
     let hosts = hosts.filter(|(site, host)| is_there(site, host)).collect();
     Some(Stretch { from: plan.start, until: part.ends_at()?, hosts })
 }
@@ -113,7 +113,7 @@ fn stretch_of(part: &Snapshot) -> Option<Stretch<'_>> {
 mod tests {
     use broker::{
         negotiation::{Loss, Reservation},
-        plan::{HostGrant, Plan},
+        plan::{ObjectiveValue, Plan, Seat},
         request::Request,
         resources::Amounts,
         trust::{Authorization, PublicKey, Signature, SignedText},
@@ -134,14 +134,16 @@ mod tests {
         let authorization = Authorization { request: signed, user: None, entry_point: None };
         let id = RequestId::new(id).unwrap();
         let record = RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 1, (Time(0), Time(0)));
-        let grant = |host: &u8| HostGrant {
+        let seat = |host: &u8| Seat {
             site: SiteId::new("s").unwrap(),
             host: HostId::new(&host.to_string()).unwrap(),
+            window: broker::time::Window { start: Time(window.0), end: Time(window.1) },
             amounts: Amounts::new(),
         };
         let plan = Plan {
             start: Time(window.0),
-            grants: hosts.iter().map(grant).collect(),
+            seats: hosts.iter().map(seat).collect(),
+            objective: ObjectiveValue { kind: broker::request::ObjectiveKind::Start, value: window.0, bound: window.0 },
             efficiency: 1.0,
             efficiency_bound: 1.0,
             start_proven: true,
@@ -181,7 +183,7 @@ mod tests {
         let mut more = request("more", Some("behind-base"), 1, (10, 20), &[1, 2]);
         assert_eq!(end_with(&base, &[more.clone()]), Some(Time(20)));
         let ShownStage::Reserved(plan) = more.stage else { unreachable!() };
-        let (site, host) = (plan.grants[0].site.clone(), plan.grants[0].host.clone());
+        let (site, host) = (plan.seats[0].site.clone(), plan.seats[0].host.clone());
         let lost = [(site, [(host, Loss::TakenBack)].into())].into();
         let reservation = Reservation { plan, parts: Vec::new(), lost, repair: None, repairs: 0, failure: None };
         more.stage = ShownStage::Degraded { reservation: Box::new(reservation), is_rebrokering: false };

@@ -52,7 +52,7 @@ impl Draft {
         Ok(RequestDocument {
             id: self.id,
             hosts: self.hosts.ok_or("hosts")?,
-            duration: self.duration.ok_or("duration")?,
+            duration: Some(self.duration.ok_or("duration")?),
             earliest: self.earliest,
             latest: self.latest,
             per_host: self.per_host,
@@ -61,6 +61,7 @@ impl Draft {
             candidates: self.candidates,
             effort: self.effort,
             move_on_loss: self.move_on_loss,
+            ..RequestDocument::default()
         })
     }
 }

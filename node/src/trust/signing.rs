@@ -41,7 +41,7 @@ impl Signer {
         last: Option<Time>,
     ) -> Result<Authorization, TrustFileError> {
         let latest = request.starts(now, REACH).map_or(now, |(_, latest)| latest);
-        let expires = latest + request.duration();
+        let expires = latest + request.demand().length().at_reference();
         let grid = grid.to_owned();
         let entry_point = entry_point.clone();
         let issued = last.map_or(now, |last| now.max(last + Span(1)));

@@ -110,7 +110,7 @@ pub fn forgets_to_give_up(grid: &mut Grid, node: usize, to: usize, body: &Body) 
 
 fn hosts_believed(grid: &Grid, node: usize, from: usize, request: &RequestId) -> Vec<HostId> {
     let plan = grid.negotiation(node, request).and_then(Negotiation::reserved_plan);
-    let grants = plan.into_iter().flat_map(|plan| &plan.grants);
+    let grants = plan.into_iter().flat_map(|plan| &plan.seats);
     grants.filter(|grant| grant.site == grid.nodes[from].site).map(|grant| grant.host.clone()).collect()
 }
 

@@ -110,7 +110,8 @@ fn hosts_are_found_that_could_serve_and_no_others() {
         for node in 0..grid.nodes.len() {
             let look_for = |request: &Request| {
                 let running = grid.nodes[node].running()?;
-                let found = running.views.find(&running.machines.ledger, request, &BTreeSet::new(), grid.clock(node));
+                let found =
+                    running.views.find(&running.machines.ledger, request.demand(), &BTreeSet::new(), grid.clock(node));
                 Some(found.0.hosts)
             };
             let all = look_for(&anything).unwrap_or_default();

@@ -10,7 +10,7 @@ use std::{
 use broker::{
     ids::{RequestId, SiteId},
     negotiation::{Outcome, Reservation, Stage},
-    plan::{HostGrant, Plan},
+    plan::{Plan, Seat},
     request::{Request, RequestDocument},
     resources::Amounts,
     time::Time,
@@ -70,7 +70,7 @@ impl Report {
     }
 
     /// Whether this host was reported as lost.
-    pub fn is_lost(&self, grant: &HostGrant) -> bool {
+    pub fn is_lost(&self, grant: &Seat) -> bool {
         matches!(self, Report::Degraded(reservation) if reservation.is_lost(&grant.site, &grant.host))
     }
 }
@@ -230,7 +230,7 @@ fn words(report: &Report) -> String {
 }
 
 fn hosts(plan: &Plan) -> String {
-    let names = plan.grants.iter().map(|grant| format!("{}/{}", grant.site, grant.host));
+    let names = plan.seats.iter().map(|grant| format!("{}/{}", grant.site, grant.host));
     format!("at {} on {}", plan.start.0, names.collect::<Vec<_>>().join(" "))
 }
 
@@ -258,17 +258,14 @@ pub fn draw_request(
         total.remove(&names::resource("memory"));
     }
     let document = RequestDocument {
-        id: None,
         hosts,
-        duration,
+        duration: Some(duration),
         earliest: Some(earliest),
         latest: Some(Time(earliest.0 + reach)),
         per_host,
         total,
-        attributes: BTreeMap::new(),
-        candidates: None,
-        effort: None,
         move_on_loss,
+        ..RequestDocument::default()
     };
     Request::try_from(document).ok()
 }

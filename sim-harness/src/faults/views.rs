@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
+    demand::Demand,
     ids::{RequestId, SiteId},
     ledger::Books,
     negotiation::{Found, FoundHost},
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
-    request::Request,
     time::{Millis, Now},
     view::{Received, Schedules, SiteView},
 };
@@ -132,13 +132,7 @@ impl Views {
 
     /// The hosts that could serve a request as far as the node knows, its own among them, and the sites whose schedules it
     /// lacks.
-    pub fn find(
-        &self,
-        own: &SiteLedger,
-        wanted: &Request,
-        exclude: &BTreeSet<SiteId>,
-        now: Now,
-    ) -> (Found, Vec<usize>) {
+    pub fn find(&self, own: &SiteLedger, wanted: &Demand, exclude: &BTreeSet<SiteId>, now: Now) -> (Found, Vec<usize>) {
         let (mut found, mut missing) = (Found::default(), Vec::new());
         let needs = wanted.host_needs();
         if !exclude.contains(own.site()) {

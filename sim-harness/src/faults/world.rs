@@ -518,10 +518,10 @@ impl World {
             Some(&id),
             format_args!(
                 "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {} s, from {} to {}",
-                request.hosts(),
-                request.total(),
-                request.per_host(),
-                request.duration().0,
+                request.demand().seats(),
+                request.demand().total(),
+                request.demand().per_host(),
+                request.demand().length().at_reference().0,
                 record.earliest.0,
                 record.latest.0
             ),
@@ -631,7 +631,7 @@ impl World {
         let signed = answers.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
         let last = signed.map(|statement| statement.issued + Span(1)).max();
         let issued = grid.utc().max(last.unwrap_or_default());
-        let expires = issued.max(starts.1) + request.duration() + CLOCKS_DIFFER;
+        let expires = issued.max(starts.1) + request.demand().length().at_reference() + CLOCKS_DIFFER;
         let authorization = grid.authorize(node, (id, &request), number, (issued, expires));
         let name = format!("user {number}");
         let mut record = RequestRecord::arrived(id.clone(), name, request, authorization, grid.now().ms(), starts);

@@ -8,10 +8,10 @@ mod load;
 mod requests;
 
 use broker::{
-    host::Host,
+    host::{Host, Speed},
     ids::{HostId, SiteId},
     schedule::Schedule,
-    snapshot::{GridSnapshot, SnapshotHost},
+    snapshot::{GridSnapshot, Prices, SnapshotHost},
 };
 use rand_xoshiro::{
     SplitMix64, Xoshiro256PlusPlus,
@@ -40,14 +40,17 @@ pub fn grid(seed: u64, hosts: usize) -> GridSnapshot {
             host(index, &capacities, schedule)
         })
         .collect();
-    GridSnapshot { hosts }
+    GridSnapshot { hosts, ..GridSnapshot::default() }
 }
 
 /// The hosts of [`grid`] with nothing reserved on them, without drawing a load first.
 #[must_use]
 pub fn free_grid(seed: u64, hosts: usize) -> GridSnapshot {
     let drawn = |index| capacities::draw(&mut stream(seed, Stream::Host(index)));
-    GridSnapshot { hosts: (0..hosts).map(|index| host(index, &drawn(index), Schedule::default())).collect() }
+    GridSnapshot {
+        hosts: (0..hosts).map(|index| host(index, &drawn(index), Schedule::default())).collect(),
+        ..GridSnapshot::default()
+    }
 }
 
 fn host(index: usize, capacities: &Capacities, schedule: Schedule) -> SnapshotHost {
@@ -57,7 +60,9 @@ fn host(index: usize, capacities: &Capacities, schedule: Schedule) -> SnapshotHo
             id: HostId::new(&format!("host-{:03}", index + 1)).expect("a short text without control characters"),
             capacity: capacities.amounts(),
             attributes: capacities.attributes(),
+            speed: Speed::REFERENCE,
         },
+        prices: Prices::default(),
         schedule,
     }
 }

@@ -66,7 +66,7 @@ pub fn requests(
             Request::try_from(RequestDocument {
                 id: Some(RequestId::new(&format!("r{:03}", index + 1)).expect("a short text")),
                 hosts: n,
-                duration,
+                duration: Some(duration),
                 earliest: Some(Time(earliest)),
                 latest: Some(Time(end - duration)),
                 per_host,
@@ -123,12 +123,12 @@ mod tests {
         for request in &drawn {
             let (earliest, latest) = request.starts(Time(0), Span(0)).unwrap();
             assert!(earliest.0 <= 21_000 && earliest.0 % 300 == 0);
-            let end = latest.0 + request.duration().0.cast_signed();
+            let end = latest.0 + request.demand().length().at_reference().0.cast_signed();
             assert!((65_400..=86_400).contains(&end));
-            assert_eq!(request.hosts(), 5);
-            assert_eq!(request.attributes()["arch"], "x86_64");
-            let total = amount_of(request.total(), &memory).0;
-            assert_eq!(amount_of(request.per_host(), &memory).0, total / 10);
+            assert_eq!(request.demand().seats(), 5);
+            assert_eq!(request.demand().attributes()["arch"], "x86_64");
+            let total = amount_of(request.demand().total(), &memory).0;
+            assert_eq!(amount_of(request.demand().per_host(), &memory).0, total / 10);
             sum += total as f64;
         }
         // The middle of (3.4) is N (mean - 0.75 sd).
@@ -144,7 +144,8 @@ mod tests {
         assert_eq!(simple, requests(4, 15, 30, Kind::Simple, &snapshot).unwrap());
         assert_eq!(collective[..10], requests(4, 15, 10, Kind::Collective, &snapshot).unwrap());
         for (simple, collective) in simple.iter().zip(&collective) {
-            assert_eq!(simple.duration(), collective.duration());
+            let (simple, collective) = (simple.demand(), collective.demand());
+            assert_eq!(simple.length(), collective.length());
             for (name, total) in simple.total() {
                 assert_eq!(amount_of(simple.per_host(), name).0 * 15, total.0);
                 assert!(amount_of(collective.total(), name).0 - total.0 < 15);

@@ -57,7 +57,7 @@ async fn node_with(bootstrap: &[Multiaddr], adjust: impl FnOnce(&mut DiscoveryCo
 fn offer(node: &Node, name: &str) {
     let capacity = Amounts::from([("cpu".parse().unwrap(), Amount(4000))]);
     let id = HostId::new("h1").unwrap();
-    let host = Host { id, capacity, attributes: BTreeMap::new() };
+    let host = Host { id, capacity, attributes: BTreeMap::new(), speed: broker::host::Speed::REFERENCE };
     node.discovery.publish_advert(name.to_owned(), None, vec![host]).unwrap();
 }
 
@@ -83,7 +83,10 @@ fn query() -> Query {
     Query {
         count: 50,
         enough: 50,
-        request: serde_json::from_str(r#"{"hosts":50,"duration":60}"#).unwrap(),
+        demand: serde_json::from_str::<broker::request::Request>(r#"{"hosts":50,"duration":60}"#)
+            .unwrap()
+            .demand()
+            .clone(),
         max_schedule_age: Millis(60_000),
         timeout: Millis(5_000),
         exclude: BTreeSet::new(),

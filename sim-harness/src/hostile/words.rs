@@ -157,15 +157,9 @@ impl Words {
         let document = RequestDocument {
             id: Some(attempt.request.clone()),
             hosts: u32::try_from(hosts.len()).ok()?,
-            duration: HOLD_SECONDS,
-            earliest: None,
-            latest: None,
+            duration: Some(HOLD_SECONDS),
             per_host: amounts.clone(),
-            total: Amounts::new(),
-            attributes: BTreeMap::new(),
-            candidates: None,
-            effort: None,
-            move_on_loss: false,
+            ..RequestDocument::default()
         };
         let statement = RequestStatement {
             grid: self.grid.as_str().to_owned(),
@@ -205,7 +199,12 @@ impl Words {
 fn made_up_host() -> Option<Host> {
     let name = ResourceName::new("cpu").ok()?;
     let capacity: Amounts = [(name, Amount(1 << 40))].into();
-    Some(Host { id: HostId::new("x").ok()?, capacity, attributes: BTreeMap::new() })
+    Some(Host {
+        id: HostId::new("x").ok()?,
+        capacity,
+        attributes: BTreeMap::new(),
+        speed: broker::host::Speed::REFERENCE,
+    })
 }
 
 /// The site and its hosts in an answer to [`Words::ask_for_advert`].

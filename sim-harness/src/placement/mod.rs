@@ -108,7 +108,7 @@ pub enum ChoiceError {
 impl Asked<'_> {
     /// Starts worth looking at, ascending: the earliest, and every moment at which something is given back.
     pub fn starts(&self) -> Vec<Time> {
-        let names = self.request.resources();
+        let names = self.request.demand().resources();
         let whole = Window { start: self.earliest, end: Time(self.latest.0 + 1) };
         let mut starts = vec![self.earliest];
         for candidate in self.candidates {
@@ -124,7 +124,7 @@ impl Asked<'_> {
 
     /// The candidates that meet every per-host minimum during the window of that start.
     pub fn free_at(&self, start: Time) -> Vec<FreeHost> {
-        let names = self.request.resources();
+        let names = self.request.demand().resources();
         (0..self.candidates.len()).filter_map(|at| self.free_on(at, start, &names)).collect()
     }
 
@@ -158,10 +158,10 @@ impl Asked<'_> {
         let mut chosen: Vec<usize> = choice.hosts.iter().copied().filter(|at| *at < self.candidates.len()).collect();
         chosen.sort_unstable();
         chosen.dedup();
-        if chosen.len() != choice.hosts.len() || chosen.len() != self.request.hosts() {
-            return Err(ChoiceError::Count { chosen: chosen.len(), asked: self.request.hosts() });
+        if chosen.len() != choice.hosts.len() || chosen.len() != self.request.demand().seats() {
+            return Err(ChoiceError::Count { chosen: chosen.len(), asked: self.request.demand().seats() });
         }
-        let names = self.request.resources();
+        let names = self.request.demand().resources();
         let hosts = chosen.into_iter().map(|at| {
             let lacks = || ChoiceError::NotFree(self.candidates[at].host.id.to_string());
             self.free_on(at, choice.start, &names).ok_or_else(lacks)
@@ -171,11 +171,12 @@ impl Asked<'_> {
     }
 
     fn free_on(&self, at: usize, start: Time, names: &[ResourceName]) -> Option<FreeHost> {
-        let (candidate, window) = (&self.candidates[at], Window::starting(start, self.request.duration()));
+        let (candidate, window) =
+            (&self.candidates[at], Window::starting(start, self.request.demand().length().at_reference()));
         let capacity: Vec<u64> = names.iter().map(|name| amount_of(&candidate.host.capacity, name).0).collect();
         let left = |(name, capacity): (&ResourceName, &u64)| {
             let free = capacity.checked_sub(candidate.schedule.peak(name, window).0)?;
-            (free >= self.request.minimum_on_each(name).0).then_some(free)
+            (free >= self.request.demand().minimum_on_each(name).0).then_some(free)
         };
         let free = names.iter().zip(&capacity).map(left).collect::<Option<Vec<u64>>>()?;
         Some(FreeHost { at, free, capacity })
@@ -183,7 +184,12 @@ impl Asked<'_> {
 
     /// What the hosts must have in sum of each of the request's resources, per-host minima included.
     pub fn needed(&self) -> Vec<u128> {
-        self.request.resources().iter().map(|name| u128::from(self.request.needed_in_sum(name).0)).collect()
+        self.request
+            .demand()
+            .resources()
+            .iter()
+            .map(|name| u128::from(self.request.demand().needed_in_sum(name).0))
+            .collect()
     }
 }
 

@@ -15,8 +15,8 @@ impl Placement for Roomiest {
         asked.starts().into_iter().find_map(|start| {
             let mut hosts = asked.free_at(start);
             hosts.sort_by(|a, b| room(b).total_cmp(&room(a)));
-            hosts.truncate(asked.request.hosts());
-            let is_solution = hosts.len() == asked.request.hosts() && asked.is_met_by(&hosts);
+            hosts.truncate(asked.request.demand().seats());
+            let is_solution = hosts.len() == asked.request.demand().seats() && asked.is_met_by(&hosts);
             is_solution.then(|| Choice { start, hosts: hosts.iter().map(|host| host.at).collect() })
         })
     }

@@ -16,7 +16,7 @@ fn each_asked(check: impl Fn(&Asked<'_>)) {
         let pool = pool(&grid);
         for n in [1, 3, 5] {
             for request in generate::requests(seed, n, 12, Kind::Collective, &grid).unwrap() {
-                let Ok(eligible) = find::eligible(&request, &pool) else { continue };
+                let Ok(eligible) = find::eligible(request.demand(), &pool) else { continue };
                 let candidates: Vec<Candidate<'_>> = eligible.iter().map(|at| pool[*at]).collect();
                 let (earliest, latest) = request.starts(Time::ZERO, Span(0)).unwrap();
                 check(&Asked { request: &request, earliest, latest, candidates: &candidates, seed: 1 });
@@ -56,7 +56,7 @@ fn the_factor_is_the_core_s() {
         let (earliest, latest) = request.starts(Time::ZERO, Span(0)).unwrap();
         let asked = Asked { request: &request, earliest, latest, candidates: &pool, seed: 1 };
         let at = |host: &broker::ids::HostId| pool.iter().position(|candidate| candidate.host.id == *host).unwrap();
-        let hosts = plan.grants.iter().map(|grant| at(&grant.host)).collect();
+        let hosts = plan.seats.iter().map(|grant| at(&grant.host)).collect();
         let factor = asked.judge(&Choice { start: plan.start, hosts }).unwrap();
         assert!((factor / plan.efficiency - 1.0).abs() < 1e-9);
         compared += 1;
@@ -72,7 +72,7 @@ fn wrong_answers_are_named() {
         let wrong = |start: Time, hosts: &[usize]| asked.judge(&Choice { start, hosts: hosts.to_vec() }).unwrap_err();
         let early = Time(asked.earliest.0 - 1);
         assert_eq!(wrong(early, &right.hosts), ChoiceError::Start(early.0));
-        let count = |chosen: usize| ChoiceError::Count { chosen, asked: asked.request.hosts() };
+        let count = |chosen: usize| ChoiceError::Count { chosen, asked: asked.request.demand().seats() };
         assert_eq!(wrong(right.start, &right.hosts[1..]), count(right.hosts.len() - 1));
         let mut twice = right.hosts.clone();
         twice[0] = usize::MAX;

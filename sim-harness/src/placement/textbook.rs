@@ -84,8 +84,8 @@ pub fn plan(
     observer: &mut impl PhaseObserver,
 ) -> Option<TextbookPlan> {
     observer.enter(Phase::Check);
-    let names = request.resources();
-    let end = latest + request.duration();
+    let names = request.demand().resources();
+    let end = latest + request.demand().length().at_reference();
     let whole = Window { start: earliest, end };
     let host = |candidate: &Candidate<'_>| Host {
         capacity: names.iter().map(|name| amount_of(&candidate.host.capacity, name).0.cast_signed()).collect(),
@@ -100,14 +100,14 @@ pub fn plan(
             .collect(),
     };
     let mut textbook = Run {
-        pick: request.hosts(),
-        duration: request.duration().0.cast_signed(),
-        d: names.iter().map(|name| request.minimum_on_each(name).0.cast_signed()).collect(),
+        pick: request.demand().seats(),
+        duration: request.demand().length().at_reference().0.cast_signed(),
+        d: names.iter().map(|name| request.demand().minimum_on_each(name).0.cast_signed()).collect(),
         e: names
             .iter()
             .map(|name| {
-                let least = request.minimum_on_each(name).0 * request.hosts() as u64;
-                amount_of(request.total(), name).0.max(least).cast_signed()
+                let least = request.demand().minimum_on_each(name).0 * request.demand().seats() as u64;
+                amount_of(request.demand().total(), name).0.max(least).cast_signed()
             })
             .collect(),
         hosts: candidates.iter().map(host).collect(),

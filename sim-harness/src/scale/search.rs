@@ -8,9 +8,9 @@
 use std::{collections::BTreeSet, mem};
 
 use broker::{
+    demand::{Demand, HostNeeds},
     negotiation::FoundHost,
     protocol::{LedgerVersion, ScheduleSnapshot},
-    request::{HostNeeds, Request},
     time::Millis,
 };
 use discovery::{config::FIND_TIMEOUT, dht::find::ROUNDS_MAX};
@@ -80,13 +80,13 @@ impl Search {
         &mut self,
         name: u64,
         (views, hosts): (Views<'_>, &[&[Place]]),
-        request: &Request,
+        demand: &Demand,
         age_max: Millis,
     ) -> Round {
         self.name = name;
         self.rounds_left -= 1;
         let mut round = Round::default();
-        for place in self.draw(views, hosts, &request.host_needs()) {
+        for place in self.draw(views, hosts, &demand.host_needs()) {
             if !self.waiting.contains(&place.0) {
                 match views.fresh_host(self.node, place, age_max) {
                     Ok((found, age)) => {

@@ -130,7 +130,7 @@ fn hosts_are_found_that_could_serve_and_no_others() {
         with_totals_only += usize::from(per_host.is_empty() && expected.len() < all.len() && candidates.is_none());
         let document = RequestDocument {
             hosts: n,
-            duration: 1,
+            duration: Some(1),
             per_host: per_host.clone(),
             total: total.clone(),
             attributes: attributes.clone(),
@@ -140,7 +140,7 @@ fn hosts_are_found_that_could_serve_and_no_others() {
         let request = Request::try_from(document).unwrap();
         let mut search = Search::new(0, all.len(), seed as u64, BTreeSet::new(), grid.now());
         let age_max = Millis(u64::MAX);
-        let round = search.begin_round(1, (grid.views(), &grid.hosts_near(0)), &request, age_max);
+        let round = search.begin_round(1, (grid.views(), &grid.hosts_near(0)), request.demand(), age_max);
         for (site, _) in round.stale {
             let snapshot = grid.sites[site].ledger().unwrap().snapshot(grid.clocks());
             search.receive(site, &grid.sites[site], &snapshot);

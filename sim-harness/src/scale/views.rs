@@ -8,9 +8,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use broker::{
+    demand::HostNeeds,
     negotiation::FoundHost,
     protocol::LedgerVersion,
-    request::HostNeeds,
     time::Millis,
     view::{Received, Schedules, SiteView},
 };

@@ -306,7 +306,7 @@ impl World {
         let Submitted { entry, at, .. } = self.requests[request];
         let (took, grid) = (self.now() - at, &mut self.grid);
         grid.counts.latency_ms.push(took.as_secs_f64() * 1000.0);
-        let sites = plan.grants.iter().filter_map(|grant| grid.index.get(&grant.site).copied());
+        let sites = plan.seats.iter().filter_map(|grant| grid.index.get(&grant.site).copied());
         let farthest = sites.filter(|site| *site != entry).map(|site| grid.earth.round_trip(entry, site)).max();
         if let Some(farthest) = farthest.filter(|farthest| !farthest.is_zero()) {
             grid.counts.latency_round_trips.push(took.div_duration_f64(farthest));
@@ -345,7 +345,7 @@ impl World {
     /// What a reservation has changed at the site of its first host.
     fn change_of(&self, request: usize) -> Option<Change> {
         let Stage::Reserved(plan) = self.negotiation(request)?.stage() else { return None };
-        let site = *self.grid.index.get(&plan.grants.first()?.site)?;
+        let site = *self.grid.index.get(&plan.seats.first()?.site)?;
         let version = self.grid.sites[site].ledger()?.version();
         Some(Change { site, version, since: self.requests[request].at })
     }

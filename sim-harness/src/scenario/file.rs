@@ -13,7 +13,7 @@ use broker::{
     amount::parse_amount,
     ids::RequestId,
     request::{Request, RequestDocument},
-    resources::{Amounts, Attributes, ResourceName},
+    resources::{Amounts, ResourceName},
     time::Time,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -260,17 +260,14 @@ impl SubmitText {
         let earliest = self.earliest.map(|earliest| earliest.0);
         let latest = self.latest.map_or_else(|| earliest.unwrap_or_default() + WINDOW, |latest| latest.0);
         let document = RequestDocument {
-            id: None,
             hosts: u32::try_from(self.hosts.0).unwrap_or(u32::MAX),
-            duration: seconds(self.duration.0),
+            duration: Some(seconds(self.duration.0)),
             earliest: earliest.map(|earliest| Time(seconds(earliest))),
             latest: Some(Time(seconds(latest))),
             per_host: self.per_host.0.clone(),
             total: self.total.0.clone(),
-            attributes: Attributes::new(),
-            candidates: None,
-            effort: None,
             move_on_loss: self.move_on_loss,
+            ..RequestDocument::default()
         };
         Request::try_from(document).map_err(|error| error.to_string())
     }
@@ -465,7 +462,8 @@ mod tests {
         assert_eq!(file.steps.iter().map(|step| step.line).collect::<Vec<_>>(), [4, 6, 14, 19]);
         assert_eq!(file.steps[2].text, r#"expect = "reserved", request = ["x", "y"], count = 1, within = "5s""#);
         let Verb::Act(Action::Submit(all)) = &file.steps[1].verb else { panic!("{:?}", file.steps[1]) };
-        assert_eq!(all[0].request.asked_starts(), (Some(Time(7_200)), Some(Time(10_800))));
+        assert_eq!(all[0].request.window().earliest, Some(Time(7_200)));
+        assert_eq!(all[0].request.window().latest, Some(Time(10_800)));
         assert_eq!(file.starting_order(), [Site(0), Site(1)]);
         assert!(file.has_cuts());
     }

@@ -6,7 +6,7 @@
 use std::{fmt, time::Duration};
 
 use broker::{
-    host::Host,
+    host::{Host, Speed},
     ids::{HostId, SiteId},
     request::Request,
     resources::{Amounts, Attributes},
@@ -102,6 +102,7 @@ impl GridSettings {
                 id: HostId::new(&format!("{site}{number}")).expect("a letter and a number are a short text"),
                 capacity: self.capacity.clone(),
                 attributes: Attributes::new(),
+                speed: Speed::REFERENCE,
             })
             .collect()
     }

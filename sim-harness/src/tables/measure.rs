@@ -146,7 +146,7 @@ pub(super) fn measure(
 
 /// The hosts that a request names, of those that could satisfy it; empty when there are fewer than it needs.
 pub(super) fn candidates<'p>(request: &Request, pool: &[Candidate<'p>]) -> Vec<Candidate<'p>> {
-    let Ok(eligible) = find::eligible(request, pool) else { return Vec::new() };
+    let Ok(eligible) = find::eligible(request.demand(), pool) else { return Vec::new() };
     eligible.into_iter().map(|index| pool[index]).collect()
 }
 
@@ -154,7 +154,7 @@ pub(super) fn candidates<'p>(request: &Request, pool: &[Candidate<'p>]) -> Vec<C
 fn ask<'a>(question: &'a Question, candidates: &'a [Candidate<'a>], method: &Method) -> Option<Asked<'a>> {
     let request = question.request.as_ref()?;
     let (earliest, latest) = request.starts(Time::ZERO, method.settings.default_reach).ok()?;
-    let is_enough = candidates.len() >= request.hosts();
+    let is_enough = candidates.len() >= request.demand().seats();
     is_enough.then_some(Asked { request, earliest, latest, candidates, seed: method.seed })
 }
 

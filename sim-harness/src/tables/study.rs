@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use broker::{
-    phases::{Candidate, Limits, Settings, plan_within},
+    phases::{Candidate, Job, Limits, Settings, plan_within},
     request::{Request, RequestDocument},
     time::Time,
 };
@@ -113,7 +113,7 @@ pub(super) fn study(args: &TablesArgs, workload: &Workload, settings: Settings) 
         points(values, &runs.collect::<Vec<(Runs, Runs)>>())
     };
     let study = Study {
-        hosts: requests.first().map_or(STUDY_HOSTS, |request| request.hosts()),
+        hosts: requests.first().map_or(STUDY_HOSTS, |request| request.demand().seats()),
         cases: requests.len(),
         runs: args.study_runs,
         m_init: points(&M_VALUES, |m| Values { m: Some(m), l1: 7, l2: 10 }),
@@ -144,7 +144,8 @@ fn runs(
         let (plan, us) = timed(|| textbook::plan(request, earliest, latest, &hosts, limits, seed, &mut ()));
         let textbook = Run { answer: plan.map(Answer::from), us, ..Run::default() };
         let limits = Limits { l1, l2, ..Limits::of(settings.effort) };
-        let (outcome, us) = timed(|| plan_within(request, earliest, latest, &hosts, &limits, seed, &mut ()));
+        let (outcome, us) =
+            timed(|| plan_within(&Job::of(request, (earliest, latest)), &hosts, &limits, seed, &mut ()));
         let answer = outcome.plan().map(|plan| Answer { start: plan.start, factor: plan.efficiency });
         (textbook, Run { answer, us, ..Run::default() })
     };

@@ -144,15 +144,16 @@ fn question(
 
 /// One pass of phase I with this M; empty when there are fewer than N.
 pub(super) fn sample<'p>(request: &Request, pool: &[Candidate<'p>], m: u32, seed: u64) -> Vec<Candidate<'p>> {
-    let Ok(eligible) = find::eligible(request, pool) else { return Vec::new() };
-    find::sample(request, &eligible, m, seed).into_iter().map(|index| pool[index]).collect()
+    let Ok(eligible) = find::eligible(request.demand(), pool) else { return Vec::new() };
+    find::sample(request.demand(), &eligible, m, seed).into_iter().map(|index| pool[index]).collect()
 }
 
 /// Whether the simple requests are the collective ones, line for line; the error names the line.
 fn check_pairs(collective: &[Question], simple: &[Question]) -> anyhow::Result<()> {
     for (one, other) in collective.iter().zip(simple) {
-        let times =
-            |question: &Question| question.request.as_ref().map(|request| (request.duration(), request.asked_starts()));
+        let times = |question: &Question| {
+            question.request.as_ref().map(|request| (request.demand().length().at_reference(), request.window()))
+        };
         let (line, at) = (other.line, one.line);
         if one.hosts != other.hosts {
             bail!("line {line}: expected a request for {} hosts, as line {at} of the collective ones", one.hosts);

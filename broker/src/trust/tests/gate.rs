@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     amount::Amount,
-    host::Host,
+    host::{Host, Speed},
     ids::{HostId, RequestId, SiteId},
     protocol::{AttemptId, Grant, HoldRequest},
     request::{Request, RequestDocument},
@@ -106,7 +106,12 @@ impl Case {
     /// What a new gate says, and that it says the same again from what it remembers.
     fn admit(&self) -> Result<Permit, Denial> {
         let arch = Attributes::from([("arch".to_owned(), "x86_64".to_owned())]);
-        let host = |name: &str, attributes| Host { id: host_id(name), capacity: cpu(4_000), attributes };
+        let host = |name: &str, attributes| Host {
+            id: host_id(name),
+            capacity: cpu(4_000),
+            attributes,
+            speed: Speed::REFERENCE,
+        };
         let hosts =
             [host("h1", arch.clone()), host("h2", arch.clone()), host("h3", Attributes::new()), host("h4", arch)];
         let mut gate = self.gate();

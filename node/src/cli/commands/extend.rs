@@ -126,15 +126,14 @@ fn requests_behind(
         let document = RequestDocument {
             id: Some(label.clone()),
             hosts: u32::try_from(hosts.len()).map_err(|error| wrong(&error))?,
-            duration: seconds,
+            duration: Some(seconds),
             earliest: Some(reservation.end),
             latest: Some(reservation.end),
             per_host: amounts.clone(),
-            total: Amounts::new(),
-            attributes: before.request.attributes().clone(),
+            attributes: before.request.demand().attributes().clone(),
             candidates: Some(hosts),
             effort: before.request.effort(),
-            move_on_loss: false,
+            ..RequestDocument::default()
         };
         Request::try_from(document).map_err(|error| wrong(&error))
     };

@@ -45,7 +45,7 @@ fn row(view: &RequestView, zone: &TimeZone) -> [String; 8] {
         view.id.to_string(),
         or_dash(view.label.as_ref().map(ToString::to_string).unwrap_or_default()),
         view.state.to_string(),
-        view.request.hosts().to_string(),
+        view.request.demand().seats().to_string(),
         format_span(duration_of(view)),
         or_dash(view.reservation.as_ref().map(|reservation| format_time(reservation.start, zone)).unwrap_or_default()),
         moment_text(view.submitted_ms, zone),
@@ -55,7 +55,9 @@ fn row(view: &RequestView, zone: &TimeZone) -> [String; 8] {
 
 /// How long the reservation lasts with what lengthens it; without one, how long it was asked for.
 fn duration_of(view: &RequestView) -> Span {
-    view.reservation.as_ref().map_or(view.request.duration(), |reservation| reservation.end.since(reservation.start))
+    view.reservation
+        .as_ref()
+        .map_or(view.request.demand().length().at_reference(), |reservation| reservation.end.since(reservation.start))
 }
 
 #[cfg(test)]

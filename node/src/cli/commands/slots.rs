@@ -44,7 +44,7 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let question = SlotQuestion { mode: args.mode, at, request: request.clone().into() };
     let answer: SlotAnswer = client.post("/v1/slots", &question)?;
-    let slots = Slots { duration: request.duration(), asked: request.hosts(), answer };
+    let slots = Slots { duration: request.demand().length().at_reference(), asked: request.demand().seats(), answer };
     context.output.print(&slots)?;
     if slots.answer.is_possible {
         return Ok(Exit::Done);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: compares with what the world knows that users did, never with what is written in a signed text.
 
-use broker::{ids::RequestId, ledger::BookingRecord, resources::amount_of};
+use broker::{ids::RequestId, ledger::BookingRecord, request::StartWindow, resources::amount_of};
 
 use super::super::{grid::Grid, names, users::UserRequest};
 
@@ -30,21 +30,21 @@ fn check_booking(user: &UserRequest, booked: &BookingRecord) -> Result<(), Strin
             return Err(format!("#{number} is coordinated by {by}, which nobody has asked"));
         }
     }
-    let (earliest, latest) = asked.asked_starts();
+    let StartWindow { earliest, latest, .. } = asked.window();
     let is_in_time = earliest.is_none_or(|earliest| booked.window.start >= earliest)
         && latest.is_none_or(|latest| booked.window.start <= latest);
-    if booked.window.duration() != asked.duration() || !is_in_time {
+    if booked.window.duration() != asked.demand().length().at_reference() || !is_in_time {
         return Err(format!("#{number} is booked for {:?}, which nobody asked for", booked.window));
     }
-    if booked.grants.len() > asked.hosts() {
-        return Err(format!("#{number} has {} hosts, {} were asked for", booked.grants.len(), asked.hosts()));
+    if booked.grants.len() > asked.demand().seats() {
+        return Err(format!("#{number} has {} hosts, {} were asked for", booked.grants.len(), asked.demand().seats()));
     }
     for grant in &booked.grants {
-        if asked.per_host().iter().any(|(name, least)| amount_of(&grant.amounts, name) < *least) {
+        if asked.demand().per_host().iter().any(|(name, least)| amount_of(&grant.amounts, name) < *least) {
             return Err(format!("#{number} has less on {} than was asked for", grant.host));
         }
         for (name, amount) in &grant.amounts {
-            if *amount > asked.needed_in_sum(name) {
+            if *amount > asked.demand().needed_in_sum(name) {
                 return Err(format!("#{number} has more {name} on {} than was asked for in all", grant.host));
             }
         }

@@ -45,7 +45,7 @@ fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan)
         }
         _ => reported,
     };
-    let window = Window::starting(plan.start, user.request.duration());
+    let window = Window::starting(plan.start, user.request.demand().length().at_reference());
     let is_over = record.is_some_and(|record| match &record.decision {
         Decision::Closed(Outcome::HandedOver) => user.signed_for.len() > 1,
         Decision::Closed(_) => user.is_cancelled,
@@ -54,7 +54,7 @@ fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan)
     if is_over || window.end <= grid.utc() + CLOCKS_DIFFER {
         return Ok(());
     }
-    for grant in plan.grants.iter().filter(|grant| !user.report.is_lost(grant)) {
+    for grant in plan.seats.iter().filter(|grant| !user.report.is_lost(grant)) {
         let index = names::index_of(&grant.site).ok_or_else(|| format!("there is no site {}", grant.site))?;
         let is_there = grid.nodes[index].has_on_disk(id, |reservation, one| {
             reservation.window == window && one.host == grant.host && one.amounts == grant.amounts
@@ -71,18 +71,18 @@ fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan)
 
 /// Exactly N distinct hosts, the minima on each, the totals in sum.
 fn check_shape(user: &UserRequest, plan: &Plan) -> Result<(), String> {
-    let distinct: BTreeSet<_> = plan.grants.iter().map(|grant| (&grant.site, &grant.host)).collect();
-    let asked = user.request.hosts();
-    if distinct.len() != asked || plan.grants.len() != asked {
-        return Err(format!("{} hosts, {} of them distinct, instead of {asked}", plan.grants.len(), distinct.len()));
+    let distinct: BTreeSet<_> = plan.seats.iter().map(|grant| (&grant.site, &grant.host)).collect();
+    let asked = user.request.demand().seats();
+    if distinct.len() != asked || plan.seats.len() != asked {
+        return Err(format!("{} hosts, {} of them distinct, instead of {asked}", plan.seats.len(), distinct.len()));
     }
-    for (name, minimum) in user.request.per_host() {
-        if let Some(grant) = plan.grants.iter().find(|grant| amount_of(&grant.amounts, name) < *minimum) {
+    for (name, minimum) in user.request.demand().per_host() {
+        if let Some(grant) = plan.seats.iter().find(|grant| amount_of(&grant.amounts, name) < *minimum) {
             return Err(format!("{} of {} gives less than the minimum of {}", grant.host, grant.site, name.as_str()));
         }
     }
-    for (name, total) in user.request.total() {
-        let sum: u64 = plan.grants.iter().map(|grant| amount_of(&grant.amounts, name).0).sum();
+    for (name, total) in user.request.demand().total() {
+        let sum: u64 = plan.seats.iter().map(|grant| amount_of(&grant.amounts, name).0).sum();
         if sum < total.0 {
             return Err(format!("{sum} of {} in sum instead of {}", name.as_str(), total.0));
         }

@@ -10,7 +10,7 @@ use broker::{
     ids::{HostId, RequestId},
     ledger::BookingRecord,
     negotiation::{Loss, Reservation},
-    plan::HostGrant,
+    plan::Seat,
     protocol::AttemptId,
     time::Span,
 };
@@ -86,7 +86,7 @@ fn check_losses(
     before: &Report,
     reservation: &Reservation,
 ) -> Result<(), String> {
-    let duration = grid.users.get(id).map_or(Span(0), |user| user.request.duration());
+    let duration = grid.users.get(id).map_or(Span(0), |user| user.request.demand().length().at_reference());
     if reservation.plan.start + duration <= grid.utc() + CLOCKS_DIFFER {
         return Ok(());
     }
@@ -94,7 +94,7 @@ fn check_losses(
         reservation.lost.iter().flat_map(|(site, hosts)| hosts.iter().map(move |(host, loss)| (site, host, loss)))
     {
         let grant =
-            before.plan().and_then(|plan| plan.grants.iter().find(|grant| grant.site == *site && grant.host == *host));
+            before.plan().and_then(|plan| plan.seats.iter().find(|grant| grant.site == *site && grant.host == *host));
         if grant.is_some_and(|grant| before.is_lost(grant)) {
             continue;
         }
@@ -161,8 +161,8 @@ fn check_continuity(grid: &Grid, node: usize, id: &RequestId, before: &Report) -
     if old.start != new.start {
         return Err(format!("it has moved from {} to {} at {}", old.start.0, new.start.0, now.0));
     }
-    let is_kept = |grant: &&HostGrant| new.grants.contains(grant);
-    let gone = old.grants.iter().find(|grant| !before.is_lost(grant) && !is_kept(grant));
+    let is_kept = |grant: &Seat| new.seats.contains(grant);
+    let gone = old.seats.iter().find(|grant| !before.is_lost(grant) && !is_kept(grant));
     match gone {
         Some(gone) => Err(format!("{} of {} was not lost and is not part of it any more", gone.host, gone.site)),
         None => Ok(()),

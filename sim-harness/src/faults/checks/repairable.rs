@@ -31,14 +31,14 @@ pub fn could_be_repaired(grid: &Grid, id: &RequestId, request: &Request, reserva
     if start < grid.utc() + AHEAD || missing > MISSING_MAX {
         return false;
     }
-    let window = Window::starting(start, request.duration());
+    let window = Window::starting(start, request.demand().length().at_reference());
     let mut rest = Amounts::new();
-    for (name, total) in request.total() {
-        let kept = reservation.plan.grants.iter().filter(|grant| !reservation.is_lost(&grant.site, &grant.host));
+    for (name, total) in request.demand().total() {
+        let kept = reservation.plan.seats.iter().filter(|grant| !reservation.is_lost(&grant.site, &grant.host));
         let kept = kept.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name));
         rest.insert(name.clone(), total.saturating_sub(kept));
     }
-    let mut least = request.per_host().clone();
+    let mut least = request.demand().per_host().clone();
     for (name, rest) in &rest {
         least.entry(name.clone()).or_insert(Amount(u64::from(rest.0 >= missing as u64)));
     }
@@ -55,8 +55,8 @@ fn free_hosts(grid: &Grid, id: &RequestId, reservation: &Reservation, least: &Am
             continue;
         }
         for host in running.machines.ledger.hosts() {
-            let here = |grant: &broker::plan::HostGrant| grant.site == node.site && grant.host == host.host().id;
-            if reservation.plan.grants.iter().any(here) {
+            let here = |grant: &broker::plan::Seat| grant.site == node.site && grant.host == host.host().id;
+            if reservation.plan.seats.iter().any(here) {
                 continue;
             }
             let mut amounts = Amounts::new();

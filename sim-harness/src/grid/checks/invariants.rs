@@ -89,7 +89,7 @@ pub fn check(ledgers: &[Ledger], reported: &[Reported<'_>], now: i64) -> Vec<Vio
             Violation::new(Breach::NotAsAsked, Some(&view.id), text)
         };
         let Some(reservation) = &view.reservation else {
-            let asked = format!("{} hosts", request.hosts());
+            let asked = format!("{} hosts", request.demand().seats());
             violations.push(not_as_asked((asked, format!("{:?}, but no hosts", view.state))));
             continue;
         };
@@ -203,20 +203,21 @@ fn check_bookings(ledger: &Ledger, acknowledged: &BTreeSet<&str>, violations: &m
 fn differences(ledgers: &[Ledger], request: &Request, reservation: &Reservation) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let distinct: BTreeSet<_> = reservation.hosts.iter().map(|host| (&host.site, &host.host)).collect();
-    if distinct.len() != request.hosts() || reservation.hosts.len() != request.hosts() {
+    if distinct.len() != request.demand().seats() || reservation.hosts.len() != request.demand().seats() {
         let acknowledged = format!("{} hosts, {} of them distinct", reservation.hosts.len(), distinct.len());
-        found.push((format!("{} hosts", request.hosts()), acknowledged));
+        found.push((format!("{} hosts", request.demand().seats()), acknowledged));
     }
     let length = reservation.end.checked_sub(reservation.start).and_then(|length| u64::try_from(length).ok());
     // Starts as the request alone bounds them: no arrival, and any reach where no latest start is given.
     if let Ok((earliest, latest)) = request.starts(Time::ZERO, Span::MAX)
-        && (length != Some(request.duration().0) || !(earliest.0..=latest.0).contains(&reservation.start))
+        && (length != Some(request.demand().length().at_reference().0)
+            || !(earliest.0..=latest.0).contains(&reservation.start))
     {
-        let asked = format!("{} s from {} to {}", request.duration().0, earliest.0, latest.0);
+        let asked = format!("{} s from {} to {}", request.demand().length().at_reference().0, earliest.0, latest.0);
         found.push((asked, format!("[{}, {})", reservation.start, reservation.end)));
     }
-    for resource in request.resources() {
-        let least = amount_of(request.per_host(), &resource).0;
+    for resource in request.demand().resources() {
+        let least = amount_of(request.demand().per_host(), &resource).0;
         let mut sum: u128 = 0;
         for host in &reservation.hosts {
             let granted = amount_of(&host.amounts, &resource).0;
@@ -226,7 +227,7 @@ fn differences(ledgers: &[Ledger], request: &Request, reservation: &Reservation)
                 found.push((format!("{resource} {least} on each host"), acknowledged));
             }
         }
-        let needed = request.needed_in_sum(&resource).0;
+        let needed = request.demand().needed_in_sum(&resource).0;
         if sum != u128::from(needed) {
             found.push((format!("{resource} {needed} in sum"), format!("{sum}")));
         }
@@ -237,8 +238,9 @@ fn differences(ledgers: &[Ledger], request: &Request, reservation: &Reservation)
             continue;
         };
         let name = format!("{}/{}", seat.site, seat.host);
-        let wrong = request.attributes().iter().find(|(key, value)| host.attributes.get(*key) != Some(value));
-        let is_candidate = request.candidates().is_none_or(|named| named.iter().any(|id| id.as_str() == host.id));
+        let wrong = request.demand().attributes().iter().find(|(key, value)| host.attributes.get(*key) != Some(value));
+        let is_candidate =
+            request.demand().candidates().is_none_or(|named| named.iter().any(|id| id.as_str() == host.id));
         if let Some((key, value)) = wrong {
             found.push((format!("{key}={value}"), format!("{name} without it")));
         } else if !is_candidate {

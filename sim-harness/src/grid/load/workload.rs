@@ -83,7 +83,11 @@ impl Workload {
         // Those that come later have as many hosts each, drawn behind those of the others.
         let later =
             generated(seed, present + each * newcomers, matches!(hosts, HostSource::Generated { free: true, .. }));
-        nodes.extend(later.hosts[present..].chunks(each).map(|hosts| GridSnapshot { hosts: hosts.to_vec() }));
+        nodes.extend(
+            later.hosts[present..]
+                .chunks(each)
+                .map(|hosts| GridSnapshot { hosts: hosts.to_vec(), ..GridSnapshot::default() }),
+        );
         Ok(Workload { nodes, requests })
     }
 
@@ -127,7 +131,8 @@ pub fn deal(snapshot: GridSnapshot, nodes: usize) -> Vec<GridSnapshot> {
     }
     let mut sites: Vec<_> = sites.into_values().collect();
     sites.sort_by_key(|hosts| std::cmp::Reverse(hosts.len()));
-    let mut dealt: Vec<GridSnapshot> = (0..nodes).map(|_| GridSnapshot { hosts: Vec::new() }).collect();
+    let mut dealt: Vec<GridSnapshot> =
+        (0..nodes).map(|_| GridSnapshot { hosts: Vec::new(), ..GridSnapshot::default() }).collect();
     for hosts in sites {
         if let Some(node) = dealt.iter_mut().min_by_key(|node| node.hosts.len()) {
             node.hosts.extend(hosts);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     amount::Amount,
-    host::Host,
+    host::{Host, Speed},
     ids::{HostId, SiteId},
     phases::Candidate,
     request::{Request, RequestDocument, RequestError},
@@ -77,6 +77,7 @@ impl Pool {
             id: HostId::new(&format!("h{index:08}")).expect("a letter and a number are a short, plain text"),
             capacity: capacity.clone(),
             attributes: Attributes::new(),
+            speed: Speed::REFERENCE,
         };
         Pool {
             site: SiteId::new(&format!("c{number:08}")).expect("a letter and a number are a short, plain text"),
@@ -164,7 +165,7 @@ impl Placed {
     fn request(&self, job: &Known) -> Result<Request, RequestError> {
         Request::try_from(RequestDocument {
             hosts: job.shape.hosts,
-            duration: job.planned_s,
+            duration: Some(job.planned_s),
             per_host: self.amounts(job.shape.processors_per_host, job.shape.memory_per_host_kib),
             ..RequestDocument::default()
         })
@@ -203,8 +204,8 @@ impl Policy for Placed {
         }
         let earliest = plans.into_iter().min_by_key(|(start, ..)| *start);
         let (start, cluster, hosts) = earliest.context("no cluster could ever run it")?;
-        let window = Window::starting(start, request.duration());
-        let reserved = Reserved { cluster, hosts, window, amounts: request.per_host().clone() };
+        let window = Window::starting(start, request.demand().length().at_reference());
+        let reserved = Reserved { cluster, hosts, window, amounts: request.demand().per_host().clone() };
         self.pools[cluster.at()].add(&reserved, now);
         self.reserved.insert(index, reserved);
         self.waiting.insert((start.0, index));

@@ -52,10 +52,12 @@ fn request(data: &[u8]) {
             assert!(arrival <= earliest && earliest <= latest && latest <= Time::MAX, "{earliest:?} {latest:?}");
         }
     }
-    for name in request.resources() {
-        assert!(request.needed_in_sum(&name) < Amount(u64::MAX), "a sum over hosts fits into 64 bits");
+    for name in request.demand().resources() {
+        assert!(request.demand().needed_in_sum(&name) < Amount(u64::MAX), "a sum over hosts fits into 64 bits");
     }
-    assert!(request.candidates().is_none_or(|named| named.len() >= request.hosts() && named.is_sorted()));
+    assert!(
+        request.demand().candidates().is_none_or(|named| named.len() >= request.demand().seats() && named.is_sorted())
+    );
 }
 
 fn request_seeds() -> Vec<Seed> {

@@ -117,6 +117,7 @@ fn seeds() -> Vec<Seed> {
         id: host.clone(),
         capacity: capacity.clone(),
         attributes: [("arch".to_owned(), "x86_64".to_owned())].into(),
+        speed: broker::host::Speed::REFERENCE,
     };
     let window = Window { start: Time(1_000), end: Time(2_000) };
     let change = |kind| ScheduleChange { host: host.clone(), window, amounts: capacity.clone(), kind };

@@ -98,7 +98,7 @@ fn check_submission(signed: &SignedText, statement: &RequestStatement) {
     }
     // Nothing that a request says makes its arithmetic go wrong.
     let starts = statement.request.starts(NOW, Span(86_400));
-    assert!(starts.is_err() || statement.request.hosts() > 0);
+    assert!(starts.is_err() || statement.request.demand().seats() > 0);
 }
 
 fn seeds() -> Vec<Seed> {

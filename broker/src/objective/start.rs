@@ -1,0 +1,20 @@
+//! The earliest start: the dissertation's own objective.
+
+use super::{Least, Objective, Within};
+
+/// See the module.
+pub(super) struct Start;
+
+impl Objective for Start {
+    fn value(&self, start: i64, _: &[i64]) -> i64 {
+        start
+    }
+
+    fn bound(&self, start: i64, _: Least) -> i64 {
+        start
+    }
+
+    fn within(&self, start: i64, value: i64) -> Within {
+        if start <= value { Within::Any } else { Within::Nothing }
+    }
+}
