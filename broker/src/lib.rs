@@ -16,6 +16,7 @@ pub mod phases;
 pub mod protocol;
 pub mod schedule;
 pub mod snapshot;
+pub mod strategy;
 pub mod trust;
 pub mod view;
 

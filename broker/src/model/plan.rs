@@ -260,6 +260,14 @@ pub enum PlanOutcome {
 }
 
 impl PlanOutcome {
+    /// That a strategy has found no plan; it says neither why nor that there is none.
+    #[must_use]
+    pub fn unexplained(start: Time, asked: usize) -> PlanOutcome {
+        let nearest = NearestMiss { start, hosts_available: 0, short: Vec::new() };
+        let reason = Reason::SearchLimit { asked: asked as u64, nearest };
+        PlanOutcome::Rejected(Rejection { reason, start_proven: false })
+    }
+
     /// The plan, if there is one.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {

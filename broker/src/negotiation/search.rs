@@ -16,11 +16,12 @@ use super::{Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Rou
 use crate::{
     demand::Demand,
     ids::{HostId, SiteId},
-    phases::{self, Candidate, Job, PhaseObserver},
+    phases::{Candidate, Job, PhaseObserver},
     plan::{Plan, PlanOutcome, Reason, Rejection},
     protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
     request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
+    strategy::{Phases, Strategy},
     time::{Millis, Now, Time},
 };
 
@@ -243,7 +244,7 @@ impl Search {
         let effort = self.problem.effort.unwrap_or(settings.planner.effort);
         let seed = random.random();
         let around_holds = self.held_by_others >= 2;
-        let run = |with_holds: bool, observer: &mut _| {
+        let run = |with_holds: bool, observer: &mut dyn PhaseObserver| {
             let schedules: Vec<Cow<'_, Schedule>> =
                 found.hosts.iter().map(|host| self.best_schedule(host, with_holds)).collect();
             let candidates: Vec<Candidate<'_>> = found
@@ -254,7 +255,7 @@ impl Search {
                 .collect();
             let &Problem { ref demand, deadline, objective, ref kept_sites, .. } = &self.problem;
             let job = Job { demand, earliest, latest, deadline, objective, kept_sites };
-            phases::plan(&job, &candidates, effort, seed, observer)
+            Phases.plan(&job, &candidates, effort, seed, observer)
         };
         match run(around_holds, observer) {
             PlanOutcome::Rejected(_) if around_holds => run(false, observer),

@@ -126,6 +126,12 @@ impl PhaseObserver for () {
     fn enter(&mut self, _: Phase) {}
 }
 
+impl PhaseObserver for &mut dyn PhaseObserver {
+    fn enter(&mut self, phase: Phase) {
+        (**self).enter(phase);
+    }
+}
+
 /// Phases II to V on given candidates, and the shares of phase VI: the best plan by the objective that starts in
 /// `[earliest, latest]`, the earliest of such plans, and there the host set with the best efficiency factor found. Every candidate
 /// has the attributes and the speed that are asked for (phase I sees to that); their order does not matter.
@@ -188,6 +194,34 @@ pub fn plan_within(
         efficiency: optimum.factor,
         efficiency_bound: optimum.bound,
         start_proven: bound == value,
+    })
+}
+
+/// The plan that has its seats on these candidates, for a strategy that chooses them by itself; nothing is proven of it. None when
+/// it is no solution of the job.
+#[must_use]
+pub fn plan_on(job: &Job<'_>, candidates: &[Candidate<'_>], start: Time, chosen: &[usize]) -> Option<Plan> {
+    let problem = Problem::new(job, candidates);
+    let slot = problem.slot_at(start);
+    let is_chosen = |host: &u32| {
+        let host = problem.hosts[*host as usize];
+        chosen.iter().any(|at| candidates.get(*at).is_some_and(|candidate| std::ptr::eq(candidate, host)))
+    };
+    let mut positions: Vec<u32> =
+        (0..).zip(&slot.hosts).filter(|(_, host)| is_chosen(host)).map(|(at, _)| at).collect();
+    if !(job.earliest..=job.latest).contains(&start) || !problem.accepts(&slot, &positions) {
+        return None;
+    }
+    let value = objective::of(job.objective).value(start.0, &slot.lengths(&problem, &positions));
+    let solution = Solution { slot, chosen: positions.clone(), value };
+    let efficiency = optimize::factor(&problem, &solution);
+    Some(Plan {
+        start,
+        seats: reserve::seats(&problem, &solution.slot, &mut positions),
+        objective: ObjectiveValue { kind: job.objective, value, bound: 0 },
+        efficiency,
+        efficiency_bound: 1.0,
+        start_proven: false,
     })
 }
 

@@ -45,6 +45,12 @@ pub(crate) struct Optimum {
     pub bound: f64,
 }
 
+/// The factor of a solution as it is.
+pub(crate) fn factor(problem: &Problem<'_>, solution: &Solution) -> f64 {
+    // More resources than a request may name, and two more columns.
+    Field::<64>::new(problem, &solution.slot).sums(&solution.chosen).factor()
+}
+
 /// Improves the host set of `solution`.
 pub(crate) fn optimize(
     problem: &Problem<'_>,

@@ -1,66 +1,43 @@
-//! What a placement policy is, and the one list of those that there are.
+//! The strategies that are measured beside Kolo's own, and the judge of their answers.
 //!
-//! A placement policy answers one request at a time: which start, which hosts. `kolo-sim tables --policy NAME` measures it
-//! beside Kolo's core and the textbook on the source's cases; `kolo-sim replay --policy NAME` lets it place a whole
-//! workload, each job the moment it is submitted. A new policy is one file that implements [`Placement`] and one line in
-//! [`PLACEMENTS`]; docs/dev/placement-policies.md walks through `roomiest.rs`.
-//! Invariant: an answer is judged by [`Asked::judge`], never by the policy's own word.
+//! `kolo-sim tables --policy NAME` measures a [`broker::strategy::Strategy`] beside Kolo's and the textbook on the source's cases; `kolo-sim replay
+//! --policy NAME` lets it place a whole workload, each job the moment it is submitted. A new one is one file and one line in
+//! [`COMPARATORS`]; docs/dev/placement-policies.md walks through `roomiest.rs`.
+//! Invariant: an answer is judged by [`Asked::judge`], never by the strategy's own word.
 
-mod kolo;
 mod roomiest;
 pub mod textbook;
 
 use broker::{
-    phases::Candidate,
-    request::Request,
+    phases::{Candidate, Job},
+    plan::{Plan, Seat},
     resources::{ResourceName, amount_of},
     snapshot::GridSnapshot,
+    strategy::{MakeStrategy, STRATEGIES},
     time::{Time, Window},
 };
 
-/// A request, and what there is to choose from.
+/// A job, and what there is to choose from.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// The request.
-    pub request: &'a Request,
-    /// The earliest start allowed.
-    pub earliest: Time,
-    /// The latest start allowed, no earlier than `earliest`.
-    pub latest: Time,
-    /// The hosts to choose from, ordered by site and name. All have the attributes that the request asks for.
+    /// The job.
+    pub job: Job<'a>,
+    /// The hosts to choose from, ordered by site and name. All could serve the job if they were empty.
     pub candidates: &'a [Candidate<'a>],
-    /// Seed of all random choices.
-    pub seed: u64,
 }
 
-/// A start and hosts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
-    /// The start.
-    pub start: Time,
-    /// Positions of exactly N distinct candidates.
-    pub hosts: Vec<usize>,
+/// The strategies that are only compared with.
+pub const COMPARATORS: [(&str, MakeStrategy); 2] =
+    [("roomiest", || Box::new(roomiest::Roomiest)), ("textbook", || Box::new(textbook::Textbook))];
+
+/// All strategies by their names on the command line.
+pub fn strategies() -> impl Iterator<Item = (&'static str, MakeStrategy)> {
+    STRATEGIES.into_iter().chain(COMPARATORS)
 }
 
-/// Decides when and where a request runs.
-pub trait Placement {
-    /// The answer, or `None` when there is no start in the window.
-    fn place(&mut self, asked: &Asked<'_>) -> Option<Choice>;
-}
-
-/// Makes a policy for one run.
-pub type MakePlacement = fn() -> Box<dyn Placement>;
-
-/// Every placement policy by its name on the command line.
-pub const PLACEMENTS: [(&str, MakePlacement); 3] = [
-    ("kolo", || Box::new(kolo::Kolo)),
-    ("roomiest", || Box::new(roomiest::Roomiest)),
-    ("textbook", || Box::new(textbook::Textbook)),
-];
-
-/// The policy of that name.
-pub fn named(name: &str) -> Option<MakePlacement> {
-    PLACEMENTS.iter().find(|(known, _)| *known == name).map(|(_, make)| *make)
+/// The strategy of that name.
+pub fn named(name: &str) -> Option<MakeStrategy> {
+    strategies().find(|(known, _)| *known == name).map(|(_, make)| make)
 }
 
 /// All hosts of a grid as candidates, in their order.
@@ -108,9 +85,9 @@ pub enum ChoiceError {
 impl Asked<'_> {
     /// Starts worth looking at, ascending: the earliest, and every moment at which something is given back.
     pub fn starts(&self) -> Vec<Time> {
-        let names = self.request.demand().resources();
-        let whole = Window { start: self.earliest, end: Time(self.latest.0 + 1) };
-        let mut starts = vec![self.earliest];
+        let names = self.job.demand.resources();
+        let whole = Window { start: self.job.earliest, end: Time(self.job.latest.0 + 1) };
+        let mut starts = vec![self.job.earliest];
         for candidate in self.candidates {
             for occupancy in names.iter().filter_map(|name| candidate.schedule.occupancy(name)) {
                 let steps: Vec<_> = occupancy.segments(whole).collect();
@@ -124,7 +101,7 @@ impl Asked<'_> {
 
     /// The candidates that meet every per-host minimum during the window of that start.
     pub fn free_at(&self, start: Time) -> Vec<FreeHost> {
-        let names = self.request.demand().resources();
+        let names = self.job.demand.resources();
         (0..self.candidates.len()).filter_map(|at| self.free_on(at, start, &names)).collect()
     }
 
@@ -151,20 +128,29 @@ impl Asked<'_> {
     ///
     /// # Errors
     /// [`ChoiceError`] when it is no solution of the request.
-    pub fn judge(&self, choice: &Choice) -> Result<f64, ChoiceError> {
-        if !(self.earliest..=self.latest).contains(&choice.start) {
-            return Err(ChoiceError::Start(choice.start.0));
+    pub fn judge(&self, plan: &Plan) -> Result<f64, ChoiceError> {
+        let place = |seat: &Seat| {
+            let of = |candidate: &Candidate<'_>| (candidate.site, &candidate.host.id).cmp(&(&seat.site, &seat.host));
+            self.candidates.binary_search_by(of).ok()
+        };
+        let hosts: Vec<usize> = plan.seats.iter().filter_map(place).collect();
+        self.judge_hosts(plan.start, &hosts)
+    }
+
+    fn judge_hosts(&self, start: Time, hosts: &[usize]) -> Result<f64, ChoiceError> {
+        if !(self.job.earliest..=self.job.latest).contains(&start) {
+            return Err(ChoiceError::Start(start.0));
         }
-        let mut chosen: Vec<usize> = choice.hosts.iter().copied().filter(|at| *at < self.candidates.len()).collect();
+        let mut chosen: Vec<usize> = hosts.iter().copied().filter(|at| *at < self.candidates.len()).collect();
         chosen.sort_unstable();
         chosen.dedup();
-        if chosen.len() != choice.hosts.len() || chosen.len() != self.request.demand().seats() {
-            return Err(ChoiceError::Count { chosen: chosen.len(), asked: self.request.demand().seats() });
+        if chosen.len() != hosts.len() || chosen.len() != self.job.demand.seats() {
+            return Err(ChoiceError::Count { chosen: chosen.len(), asked: self.job.demand.seats() });
         }
-        let names = self.request.demand().resources();
+        let names = self.job.demand.resources();
         let hosts = chosen.into_iter().map(|at| {
             let lacks = || ChoiceError::NotFree(self.candidates[at].host.id.to_string());
-            self.free_on(at, choice.start, &names).ok_or_else(lacks)
+            self.free_on(at, start, &names).ok_or_else(lacks)
         });
         let hosts = hosts.collect::<Result<Vec<FreeHost>, ChoiceError>>()?;
         if self.is_met_by(&hosts) { Ok(self.factor(&hosts)) } else { Err(ChoiceError::TooLittle) }
@@ -172,11 +158,11 @@ impl Asked<'_> {
 
     fn free_on(&self, at: usize, start: Time, names: &[ResourceName]) -> Option<FreeHost> {
         let (candidate, window) =
-            (&self.candidates[at], Window::starting(start, self.request.demand().length().at_reference()));
+            (&self.candidates[at], Window::starting(start, self.job.demand.length().at_reference()));
         let capacity: Vec<u64> = names.iter().map(|name| amount_of(&candidate.host.capacity, name).0).collect();
         let left = |(name, capacity): (&ResourceName, &u64)| {
             let free = capacity.checked_sub(candidate.schedule.peak(name, window).0)?;
-            (free >= self.request.demand().minimum_on_each(name).0).then_some(free)
+            (free >= self.job.demand.minimum_on_each(name).0).then_some(free)
         };
         let free = names.iter().zip(&capacity).map(left).collect::<Option<Vec<u64>>>()?;
         Some(FreeHost { at, free, capacity })
@@ -184,12 +170,7 @@ impl Asked<'_> {
 
     /// What the hosts must have in sum of each of the request's resources, per-host minima included.
     pub fn needed(&self) -> Vec<u128> {
-        self.request
-            .demand()
-            .resources()
-            .iter()
-            .map(|name| u128::from(self.request.demand().needed_in_sum(name).0))
-            .collect()
+        self.job.demand.resources().iter().map(|name| u128::from(self.job.demand.needed_in_sum(name).0)).collect()
     }
 }
 

@@ -4,21 +4,37 @@
 //! Invariant: no search. Where the roomiest hosts lack what is asked in sum, the start is passed over, even if others
 //! would do.
 
-use super::{Asked, Choice, FreeHost, Placement};
+use broker::{
+    phases::{Candidate, Job, PhaseObserver, plan_on},
+    plan::PlanOutcome,
+    request::Effort,
+    strategy::Strategy,
+};
 
-/// The policy.
+use super::{Asked, FreeHost};
+
+/// The strategy.
 #[derive(Debug)]
 pub struct Roomiest;
 
-impl Placement for Roomiest {
-    fn place(&mut self, asked: &Asked<'_>) -> Option<Choice> {
-        asked.starts().into_iter().find_map(|start| {
+impl Strategy for Roomiest {
+    fn plan(
+        &mut self,
+        job: &Job<'_>,
+        candidates: &[Candidate<'_>],
+        _: Effort,
+        _: u64,
+        _: &mut dyn PhaseObserver,
+    ) -> PlanOutcome {
+        let asked = Asked { job: *job, candidates };
+        let plan = asked.starts().into_iter().find_map(|start| {
             let mut hosts = asked.free_at(start);
             hosts.sort_by(|a, b| room(b).total_cmp(&room(a)));
-            hosts.truncate(asked.request.demand().seats());
-            let is_solution = hosts.len() == asked.request.demand().seats() && asked.is_met_by(&hosts);
-            is_solution.then(|| Choice { start, hosts: hosts.iter().map(|host| host.at).collect() })
-        })
+            hosts.truncate(job.demand.seats());
+            let chosen: Vec<usize> = hosts.iter().map(|host| host.at).collect();
+            plan_on(job, candidates, start, &chosen)
+        });
+        plan.map_or_else(|| PlanOutcome::unexplained(job.earliest, job.demand.seats()), PlanOutcome::Allocated)
     }
 }
 

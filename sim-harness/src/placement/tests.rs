@@ -3,11 +3,17 @@
 use broker::{
     offline::OfflinePlanner,
     phases::{Settings, find},
+    request::Effort,
+    strategy::MakeStrategy,
     time::Span,
 };
 
 use super::*;
 use crate::generate::{self, Kind};
+
+fn place(make: MakeStrategy, asked: &Asked<'_>) -> Option<Plan> {
+    make().plan(&asked.job, asked.candidates, Effort::Fast, 1, &mut ()).plan().cloned()
+}
 
 /// Calls `check` with every generated question that has enough candidates.
 fn each_asked(check: impl Fn(&Asked<'_>)) {
@@ -19,7 +25,7 @@ fn each_asked(check: impl Fn(&Asked<'_>)) {
                 let Ok(eligible) = find::eligible(request.demand(), &pool) else { continue };
                 let candidates: Vec<Candidate<'_>> = eligible.iter().map(|at| pool[*at]).collect();
                 let (earliest, latest) = request.starts(Time::ZERO, Span(0)).unwrap();
-                check(&Asked { request: &request, earliest, latest, candidates: &candidates, seed: 1 });
+                check(&Asked { job: Job::of(&request, (earliest, latest)), candidates: &candidates });
             }
         }
     }
@@ -29,10 +35,10 @@ fn each_asked(check: impl Fn(&Asked<'_>)) {
 fn every_policy_answers_with_solutions_no_better_than_the_core_s() {
     let answers = std::cell::RefCell::new(std::collections::BTreeMap::<&str, usize>::new());
     each_asked(|asked| {
-        let core = kolo::Kolo.place(asked);
+        let core = place(named("kolo").unwrap(), asked);
         let best = core.as_ref().map(|choice| asked.judge(choice).unwrap());
-        for (name, make) in PLACEMENTS {
-            let Some(choice) = make().place(asked) else { continue };
+        for (name, make) in strategies() {
+            let Some(choice) = place(make, asked) else { continue };
             let factor = asked.judge(&choice).unwrap_or_else(|error| panic!("{name}: {error}"));
             let (core, best) = (core.as_ref().expect(name), best.expect(name));
             assert!(core.start <= choice.start, "{name}: {choice:?}");
@@ -41,7 +47,7 @@ fn every_policy_answers_with_solutions_no_better_than_the_core_s() {
         }
     });
     let answers = answers.into_inner();
-    assert!(PLACEMENTS.iter().all(|(name, _)| answers.get(name).is_some_and(|count| *count > 20)), "{answers:?}");
+    assert!(strategies().all(|(name, _)| answers.get(name).is_some_and(|count| *count > 20)), "{answers:?}");
 }
 
 #[test]
@@ -54,10 +60,8 @@ fn the_factor_is_the_core_s() {
         let outcome = planner.plan(&request, &mut ());
         let Some(plan) = outcome.plan() else { continue };
         let (earliest, latest) = request.starts(Time::ZERO, Span(0)).unwrap();
-        let asked = Asked { request: &request, earliest, latest, candidates: &pool, seed: 1 };
-        let at = |host: &broker::ids::HostId| pool.iter().position(|candidate| candidate.host.id == *host).unwrap();
-        let hosts = plan.seats.iter().map(|grant| at(&grant.host)).collect();
-        let factor = asked.judge(&Choice { start: plan.start, hosts }).unwrap();
+        let asked = Asked { job: Job::of(&request, (earliest, latest)), candidates: &pool };
+        let factor = asked.judge(plan).unwrap();
         assert!((factor / plan.efficiency - 1.0).abs() < 1e-9);
         compared += 1;
     }
@@ -68,18 +72,20 @@ fn the_factor_is_the_core_s() {
 fn wrong_answers_are_named() {
     let seen = std::cell::Cell::new(0);
     each_asked(|asked| {
-        let Some(right) = roomiest::Roomiest.place(asked) else { return };
-        let wrong = |start: Time, hosts: &[usize]| asked.judge(&Choice { start, hosts: hosts.to_vec() }).unwrap_err();
-        let early = Time(asked.earliest.0 - 1);
-        assert_eq!(wrong(early, &right.hosts), ChoiceError::Start(early.0));
-        let count = |chosen: usize| ChoiceError::Count { chosen, asked: asked.request.demand().seats() };
-        assert_eq!(wrong(right.start, &right.hosts[1..]), count(right.hosts.len() - 1));
-        let mut twice = right.hosts.clone();
+        let Some(right) = place(named("roomiest").unwrap(), asked) else { return };
+        let of = |host: &broker::ids::HostId| asked.candidates.iter().position(|candidate| candidate.host.id == *host);
+        let chosen: Vec<usize> = right.seats.iter().filter_map(|seat| of(&seat.host)).collect();
+        let wrong = |start: Time, hosts: &[usize]| asked.judge_hosts(start, hosts).unwrap_err();
+        let early = Time(asked.job.earliest.0 - 1);
+        assert_eq!(wrong(early, &chosen), ChoiceError::Start(early.0));
+        let count = |chosen: usize| ChoiceError::Count { chosen, asked: asked.job.demand.seats() };
+        assert_eq!(wrong(right.start, &chosen[1..]), count(chosen.len() - 1));
+        let mut twice = chosen.clone();
         twice[0] = usize::MAX;
-        assert_eq!(wrong(right.start, &twice), count(right.hosts.len() - 1));
+        assert_eq!(wrong(right.start, &twice), count(chosen.len() - 1));
         let busy = (0..asked.candidates.len()).find(|at| asked.free_at(right.start).iter().all(|host| host.at != *at));
         if let Some(busy) = busy {
-            let mut hosts = right.hosts.clone();
+            let mut hosts = chosen.clone();
             hosts[0] = busy;
             assert_eq!(wrong(right.start, &hosts), ChoiceError::NotFree(asked.candidates[busy].host.id.to_string()));
             seen.set(seen.get() + 1);

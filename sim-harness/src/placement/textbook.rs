@@ -1,28 +1,35 @@
-//! The source's phases II to V, taken literally, as one placement policy among others: the baseline of `kolo-sim tables`. (Among
+//! The source's phases II to V, taken literally, as one strategy among others: the baseline of `kolo-sim tables`. (Among
 //! equally unmet totals it takes the last instead of a random one.)
 //!
 //! Invariant: nothing here is shared with the core's phases, except the shape of the input and the default of `d_i`.
 
 use broker::{
-    phases::{Candidate, Phase, PhaseObserver},
-    request::Request,
+    phases::{Candidate, Job, Phase, PhaseObserver, plan_on},
+    plan::PlanOutcome,
+    request::Effort,
     resources::amount_of,
+    strategy::Strategy,
     time::{Time, Window},
 };
 use rand::RngExt;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
-use super::{Asked, Choice, Placement};
-
-/// The policy.
+/// The strategy.
 #[derive(Debug)]
 pub struct Textbook;
 
-impl Placement for Textbook {
-    fn place(&mut self, asked: &Asked<'_>) -> Option<Choice> {
-        let Asked { request, earliest, latest, candidates, seed } = *asked;
-        let plan = plan(request, earliest, latest, candidates, TextbookLimits::default(), seed, &mut ())?;
-        Some(Choice { start: plan.start, hosts: plan.hosts })
+impl Strategy for Textbook {
+    fn plan(
+        &mut self,
+        job: &Job<'_>,
+        candidates: &[Candidate<'_>],
+        _: Effort,
+        seed: u64,
+        observer: &mut dyn PhaseObserver,
+    ) -> PlanOutcome {
+        let found = plan(job, candidates, TextbookLimits::default(), seed, observer);
+        let plan = found.and_then(|found| plan_on(job, candidates, found.start, &found.hosts));
+        plan.map_or_else(|| PlanOutcome::unexplained(job.earliest, job.demand.seats()), PlanOutcome::Allocated)
     }
 }
 
@@ -75,17 +82,16 @@ type Available = Vec<(usize, Vec<i64>)>;
 
 /// Phases II to V, literally.
 pub fn plan(
-    request: &Request,
-    earliest: Time,
-    latest: Time,
+    job: &Job<'_>,
     candidates: &[Candidate<'_>],
     limits: TextbookLimits,
     seed: u64,
-    observer: &mut impl PhaseObserver,
+    observer: &mut dyn PhaseObserver,
 ) -> Option<TextbookPlan> {
+    let &Job { demand, earliest, latest, .. } = job;
     observer.enter(Phase::Check);
-    let names = request.demand().resources();
-    let end = latest + request.demand().length().at_reference();
+    let names = demand.resources();
+    let end = latest + demand.length().at_reference();
     let whole = Window { start: earliest, end };
     let host = |candidate: &Candidate<'_>| Host {
         capacity: names.iter().map(|name| amount_of(&candidate.host.capacity, name).0.cast_signed()).collect(),
@@ -100,14 +106,14 @@ pub fn plan(
             .collect(),
     };
     let mut textbook = Run {
-        pick: request.demand().seats(),
-        duration: request.demand().length().at_reference().0.cast_signed(),
-        d: names.iter().map(|name| request.demand().minimum_on_each(name).0.cast_signed()).collect(),
+        pick: demand.seats(),
+        duration: demand.length().at_reference().0.cast_signed(),
+        d: names.iter().map(|name| demand.minimum_on_each(name).0.cast_signed()).collect(),
         e: names
             .iter()
             .map(|name| {
-                let least = request.demand().minimum_on_each(name).0 * request.demand().seats() as u64;
-                amount_of(request.demand().total(), name).0.max(least).cast_signed()
+                let least = demand.minimum_on_each(name).0 * demand.seats() as u64;
+                amount_of(demand.total(), name).0.max(least).cast_signed()
             })
             .collect(),
         hosts: candidates.iter().map(host).collect(),
@@ -164,7 +170,7 @@ impl Run {
     }
 
     /// Phases IV and V at one start.
-    fn at(&mut self, t: i64, observer: &mut impl PhaseObserver) -> Option<TextbookPlan> {
+    fn at(&mut self, t: i64, observer: &mut dyn PhaseObserver) -> Option<TextbookPlan> {
         observer.enter(Phase::SelectAndSwap);
         let available: Available = (0..self.hosts.len())
             .filter_map(|host| self.free_amounts(&self.hosts[host], t).map(|free| (host, free)))

@@ -11,7 +11,7 @@ use serde::{
     de::{IntoDeserializer, value::Error},
 };
 
-use crate::{placement::PLACEMENTS, print::OutputForm};
+use crate::{placement::strategies, print::OutputForm};
 
 /// Repeat the source's tables 3.2 to 3.4 and its parameter study, with its own figures beside ours.
 #[derive(Debug, Args)]
@@ -61,8 +61,8 @@ pub struct TablesArgs {
     /// Runs of each request for each value of a parameter, each with another seed.
     #[arg(long, value_name = "RUNS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub study_runs: u32,
-    /// A placement policy to be measured as well; may be given several times.
-    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(PLACEMENTS.map(|(name, _)| name)))]
+    /// A strategy to be measured as well; may be given several times.
+    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(strategies().map(|(name, _)| name)))]
     pub policy: Vec<String>,
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE")]

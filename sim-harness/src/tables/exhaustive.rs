@@ -11,7 +11,7 @@ const SETS_MAX: u64 = 200_000;
 
 /// The best answer there is; `None` when there are too many sets to look at all.
 pub(super) fn search(asked: &Asked<'_>) -> Option<Option<Answer>> {
-    let n = asked.request.demand().seats();
+    let n = asked.job.demand.seats();
     if sets(asked.candidates.len() as u64, n as u64) > SETS_MAX {
         return None;
     }

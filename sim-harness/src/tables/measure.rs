@@ -8,8 +8,9 @@ use anyhow::Context;
 use broker::{
     ids::RequestId,
     offline::{LineError, OfflinePlanner, PlanLine},
-    phases::{Candidate, PhaseStopwatch, Settings, find},
+    phases::{Candidate, Job, PhaseStopwatch, Settings, find},
     request::Request,
+    strategy::MakeStrategy,
     time::Time,
 };
 use serde::Deserialize;
@@ -21,7 +22,7 @@ use super::{
 use crate::{
     error::BadUsage,
     placement::{
-        self, Asked, ChoiceError, MakePlacement,
+        self, Asked, ChoiceError,
         textbook::{self, TextbookLimits, TextbookPlan},
     },
     progress::Progress,
@@ -71,7 +72,7 @@ pub(super) struct Case {
 #[derive(Clone, Copy)]
 pub(super) enum Version {
     Textbook,
-    Policy(MakePlacement),
+    Policy(MakeStrategy),
 }
 
 /// How requests are planned and measured.
@@ -131,8 +132,8 @@ pub(super) fn measure(
         let answer = line.outcome.plan().map(|plan| Answer { start: plan.start, factor: plan.efficiency });
         let mut runs = vec![Run { answer, us: phases_us.iter().sum(), phases_us }];
         for (name, version) in &method.others {
-            let run = ask(question, &candidates, method)
-                .map_or(Ok(Run::default()), |asked| run(&asked, *version, method.repeats));
+            let run =
+                ask(question, &candidates, method).map_or(Ok(Run::default()), |asked| run(&asked, *version, method));
             runs.push(run.with_context(|| format!("policy {name}, request {}", line.id))?);
         }
         let sought = ask(collective, &candidates, method);
@@ -155,7 +156,7 @@ fn ask<'a>(question: &'a Question, candidates: &'a [Candidate<'a>], method: &Met
     let request = question.request.as_ref()?;
     let (earliest, latest) = request.starts(Time::ZERO, method.settings.default_reach).ok()?;
     let is_enough = candidates.len() >= request.demand().seats();
-    is_enough.then_some(Asked { request, earliest, latest, candidates, seed: method.seed })
+    is_enough.then_some(Asked { job: Job::of(request, (earliest, latest)), candidates })
 }
 
 /// The result of some work, and its time in microseconds.
@@ -178,27 +179,28 @@ fn plan_line(planner: &mut OfflinePlanner, question: &Question, repeats: u32) ->
 }
 
 /// The answer of another version, with the times of the fastest of its runs.
-fn run(asked: &Asked<'_>, version: Version, repeats: u32) -> Result<Run, ChoiceError> {
-    let Asked { request, earliest, latest, candidates, seed } = *asked;
+fn run(asked: &Asked<'_>, version: Version, method: &Method) -> Result<Run, ChoiceError> {
+    let (Asked { job, candidates }, seed) = (*asked, method.seed);
     let started = Instant::now();
     let mut clock = PhaseStopwatch::new(|| started.elapsed());
     let mut once = || match version {
         Version::Textbook => {
             clock.reset();
             let limits = TextbookLimits::default();
-            let (plan, us) = timed(|| textbook::plan(request, earliest, latest, candidates, limits, seed, &mut clock));
+            let (plan, us) = timed(|| textbook::plan(&job, candidates, limits, seed, &mut clock));
             let [_, check, start_times, select_and_swap, optimize, _] = clock.stop();
             Ok(Run { answer: plan.map(Answer::from), us, phases_us: [check, start_times, select_and_swap, optimize] })
         }
         Version::Policy(make) => {
             let mut policy = make();
-            let (choice, us) = timed(|| policy.place(asked));
-            let judged = choice.map(|choice| Ok(Answer { start: choice.start, factor: asked.judge(&choice)? }));
+            let effort = method.settings.effort;
+            let (outcome, us) = timed(|| policy.plan(&job, candidates, effort, seed, &mut ()));
+            let judged = outcome.plan().map(|plan| Ok(Answer { start: plan.start, factor: asked.judge(plan)? }));
             Ok(Run { answer: judged.transpose()?, us, ..Run::default() })
         }
     };
     let mut best = once()?;
-    for _ in 1..repeats {
+    for _ in 1..method.repeats {
         let again = once()?;
         best = if again.us < best.us { again } else { best };
     }

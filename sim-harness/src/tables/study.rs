@@ -140,12 +140,12 @@ fn runs(
         let Ok((earliest, latest)) = request.starts(Time::ZERO, settings.default_reach) else {
             return (Run::default(), Run::default());
         };
+        let job = Job::of(request, (earliest, latest));
         let limits = TextbookLimits { l1: l1 as usize, l2: l2 as usize };
-        let (plan, us) = timed(|| textbook::plan(request, earliest, latest, &hosts, limits, seed, &mut ()));
+        let (plan, us) = timed(|| textbook::plan(&job, &hosts, limits, seed, &mut ()));
         let textbook = Run { answer: plan.map(Answer::from), us, ..Run::default() };
         let limits = Limits { l1, l2, ..Limits::of(settings.effort) };
-        let (outcome, us) =
-            timed(|| plan_within(&Job::of(request, (earliest, latest)), &hosts, &limits, seed, &mut ()));
+        let (outcome, us) = timed(|| plan_within(&job, &hosts, &limits, seed, &mut ()));
         let answer = outcome.plan().map(|plan| Answer { start: plan.start, factor: plan.efficiency });
         (textbook, Run { answer, us, ..Run::default() })
     };

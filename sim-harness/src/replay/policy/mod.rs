@@ -3,7 +3,7 @@
 //! The engine reports to a policy what happens and asks it, after every event, for the next job to start; the policy answers
 //! with one job at a time and is asked again until it has none. A new policy is one file that implements [`Policy`] and
 //! one line in [`POLICIES`]; docs/dev/replay.md walks through `widest.rs`. A policy that only answers "when and where" for one
-//! request after the other is a [`crate::placement::Placement`] instead, and works here too.
+//! request after the other is a [`broker::strategy::Strategy`] instead, and works here too.
 //! Invariant: a policy names a job at most once, and only while the cluster can hold it.
 
 mod backlog;
@@ -33,7 +33,7 @@ pub const POLICIES: [(&str, MakePolicy); 6] = [
 
 /// The names of all policies: those of the queue, then those that place one job after the other.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    POLICIES.iter().map(|(name, _)| *name).chain(placement::PLACEMENTS.iter().map(|(name, _)| *name))
+    POLICIES.iter().map(|(name, _)| *name).chain(placement::strategies().map(|(name, _)| name))
 }
 
 /// The policy of that name.

@@ -1,4 +1,4 @@
-//! Every job is a request that a [`Placement`] answers the moment the job is submitted, and the answer is reserved at once
+//! Every job is a request that a [`Strategy`] answers the moment the job is submitted, and the answer is reserved at once
 //! on named hosts. With Kolo's own phases this is the policy `kolo`.
 //!
 //! A job becomes a co-allocation: N hosts of one cluster, its processors and memory on each as per-host minima. Each
@@ -15,19 +15,21 @@ use broker::{
     amount::Amount,
     host::{Host, Speed},
     ids::{HostId, SiteId},
-    phases::Candidate,
-    request::{Request, RequestDocument, RequestError},
+    phases::{Candidate, Job},
+    plan::Seat,
+    request::{Effort, Request, RequestDocument, RequestError},
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
+    strategy::Strategy,
     time::{Time, Window},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 use super::view::{Policy, Setup, Start, View};
 use crate::{
     engine::Moment,
-    placement::{Asked, Placement},
+    placement::Asked,
     replay::{
         cluster::ClusterSpec,
         job::{ClusterIndex, JobIndex, Known},
@@ -58,7 +60,7 @@ struct Reserved {
 
 /// The schedules of all hosts, and the reservations on them.
 pub struct Placed {
-    placement: Box<dyn Placement>,
+    strategy: Box<dyn Strategy>,
     pools: Vec<Pool>,
     seed: u64,
     /// Processors and memory.
@@ -91,7 +93,7 @@ impl Pool {
     /// can start soon does not read whole schedules.
     fn plan(
         &mut self,
-        placement: &mut dyn Placement,
+        strategy: &mut dyn Strategy,
         request: &Request,
         now: Time,
         seed: u64,
@@ -104,10 +106,15 @@ impl Pool {
         let (mut earliest, mut reach) = (now, REACH_S);
         while earliest <= last {
             let latest = Time(earliest.0.saturating_add(reach)).min(last);
-            let asked = Asked { request, earliest, latest, candidates: &candidates, seed };
-            if let Some(choice) = placement.place(&asked) {
-                asked.judge(&choice)?;
-                return Ok((choice.start, choice.hosts.into_iter().map(|at| at as u32).collect()));
+            let asked = Asked { job: Job::of(request, (earliest, latest)), candidates: &candidates };
+            let outcome = strategy.plan(&asked.job, &candidates, Effort::Fast, seed, &mut ());
+            if let Some(plan) = outcome.plan() {
+                asked.judge(plan)?;
+                // Names are in the order of the numbers.
+                let place = |seat: &Seat| self.hosts.binary_search_by(|host| host.id.cmp(&seat.host));
+                let hosts = plan.seats.iter().map(|seat| place(seat).map(|at| at as u32));
+                let hosts = hosts.collect::<Result<_, _>>().map_err(|_| anyhow!("a host that is not there"))?;
+                return Ok((plan.start, hosts));
             }
             earliest = Time(latest.0 + 1);
             reach = reach.saturating_mul(8);
@@ -139,9 +146,9 @@ impl Reserved {
 
 impl Placed {
     /// Empty schedules.
-    pub fn new(setup: &Setup<'_>, placement: Box<dyn Placement>) -> Placed {
+    pub fn new(setup: &Setup<'_>, strategy: Box<dyn Strategy>) -> Placed {
         let mut placed = Placed {
-            placement,
+            strategy,
             pools: Vec::new(),
             seed: setup.seed,
             resources: ["cpu", "memory"].map(|name| ResourceName::new(name).expect("a plain word")),
@@ -199,7 +206,7 @@ impl Policy for Placed {
         let seed = self.seed.wrapping_add(u64::from(index.0));
         let mut plans = Vec::new();
         for (cluster, _) in view.clusters_for(index) {
-            let (start, hosts) = self.pools[cluster.at()].plan(self.placement.as_mut(), &request, now, seed)?;
+            let (start, hosts) = self.pools[cluster.at()].plan(self.strategy.as_mut(), &request, now, seed)?;
             plans.push((start, cluster, hosts));
         }
         let earliest = plans.into_iter().min_by_key(|(start, ..)| *start);
