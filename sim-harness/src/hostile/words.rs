@@ -14,7 +14,7 @@ use broker::{
     request::{Request, RequestDocument},
     resources::{Amounts, ResourceName},
     time::{Millis, Time, Window},
-    trust::{Authorization, RequestStatement, SignedText},
+    trust::{Authorization, Labels, RequestStatement, SignedText},
 };
 use discovery::{
     GridId, Identity,
@@ -174,6 +174,7 @@ impl Words {
             request: Request::try_from(document).ok()?,
             issued: now,
             expires: start,
+            labels: Labels::default(),
         };
         let request = SignedText::sign(&statement, &SigningKey::from_bytes(&rand::random())).ok()?;
         Some(HoldRequest {
