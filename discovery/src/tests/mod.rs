@@ -16,6 +16,7 @@ use std::{
 
 use broker::{
     amount::Amount,
+    features::Features,
     host::Host,
     ids::{HostId, RequestId, SiteId},
     protocol::{
@@ -196,6 +197,7 @@ pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
         contact: None,
         hosts: vec![host("h1", 4, "x86_64")],
         addresses: Vec::new(),
+        features: Features::own(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use broker::{
     amount::Amount,
+    features::Features,
     protocol::{ChangeKind, ScheduleChange},
     resources::ResourceName,
     time::Window,
@@ -25,6 +26,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
         contact: None,
         hosts: vec![Host { id: HostId::new("h1").unwrap(), capacity: BTreeMap::new(), attributes: BTreeMap::new() }],
         addresses: Vec::new(),
+        features: Features::own(),
     }
 }
 
