@@ -4,9 +4,11 @@
 mod ban;
 mod dht;
 mod direct;
+mod golden;
 mod gossip;
 mod gossip_checks;
 mod membership;
+mod next_version;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
