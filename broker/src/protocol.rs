@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     amount::{Amount, format_amount},
+    features::Features,
     host::Host,
     ids::{HostId, RequestId, SiteId},
     request::{MAX_HOSTS, MAX_NAMES},
@@ -399,6 +400,9 @@ pub enum RefusalReason {
     /// The site is too busy or is stopping.
     #[error("the site is busy or stopping")]
     Busy,
+    /// The two nodes speak different versions: the site does not know what it was asked, or its reason is not known here.
+    #[error("not understood: {0}")]
+    NotUnderstood(String),
 }
 
 /// A site's signed and published description: its hosts and its node's addresses, without schedules.
@@ -418,6 +422,8 @@ pub struct Advert {
     pub hosts: Vec<Host>,
     /// Multiaddresses of the node.
     pub addresses: Vec<String>,
+    /// What the site's program can do.
+    pub features: Features,
 }
 
 /// One change of a site's schedules: a booking was added or removed.

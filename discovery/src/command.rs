@@ -29,7 +29,10 @@ pub enum AskError {
     /// Too much is going on, here or there: the request was not worked on.
     #[error("too many requests are open")]
     Busy,
-    /// The site answered, but not what was asked, or not in this protocol.
+    /// One of the two sites does not know what the other says: they speak different versions.
+    #[error("not understood: {0}")]
+    NotUnderstood(String),
+    /// The site answered, but not what was asked.
     #[error("the site does not keep to the protocol: {0}")]
     Protocol(String),
     /// Discovery has been shut down.
@@ -42,7 +45,7 @@ impl AskError {
     pub(crate) fn is_sites_fault(&self) -> bool {
         match self {
             AskError::Unreachable | AskError::TimedOut | AskError::Interrupted | AskError::Protocol(_) => true,
-            AskError::NotASite(_) | AskError::Busy | AskError::Stopped => false,
+            AskError::NotASite(_) | AskError::Busy | AskError::Stopped | AskError::NotUnderstood(_) => false,
         }
     }
 }

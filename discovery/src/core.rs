@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use broker::{
     ids::SiteId,
-    protocol::{SiteAnswer, SiteRequest},
+    protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     time::Millis,
 };
 use libp2p::{Multiaddr, PeerId, kad::RecordKey};
@@ -92,13 +92,23 @@ impl Core {
             let answer = self.inbound.offer(site.clone(), request).ok_or(AskError::Busy)?;
             return within(timeout, answer).await?.map_err(|_| AskError::Busy);
         }
-        match self.request(site, WireRequest::Site(request), timeout).await? {
-            WireAnswer::Site(answer) => {
+        let answered = match self.request(site, WireRequest::Site(request), timeout).await {
+            Ok(WireAnswer::Site(answer)) => {
                 self.note_version(site, &answer);
                 Ok(answer)
             }
-            WireAnswer::Busy => Err(AskError::Busy),
-            other => Err(unexpected(&other)),
+            Ok(WireAnswer::Busy) => Err(AskError::Busy),
+            Ok(other) => Err(unexpected(&other)),
+            Err(error) => Err(error),
+        };
+        match answered {
+            // Nobody can be made to understand by being asked again: that is as good as a refusal.
+            Err(AskError::NotUnderstood(what)) => Ok(SiteAnswer::Refused(Refusal {
+                reason: RefusalReason::NotUnderstood(what),
+                version: LedgerVersion::default(),
+                hosts: Vec::new(),
+            })),
+            answered => answered,
         }
     }
 
@@ -241,6 +251,7 @@ fn unexpected(answer: &WireAnswer) -> AskError {
         WireAnswer::Busy => "busy",
         WireAnswer::Revocations { .. } => "revocations",
         WireAnswer::DialedBack(_) => "whether this node is reached",
+        WireAnswer::NotUnderstood { kind } => return AskError::NotUnderstood(format!("a request of kind {kind}")),
     };
     AskError::Protocol(format!("answered with {kind}"))
 }

@@ -63,6 +63,8 @@ counters! {
     DroppedOversized => "dropped_oversized",
     /// Dropped: does not decode.
     DroppedMalformed => "dropped_malformed",
+    /// Dropped: of a version or of a kind that this node does not know.
+    DroppedNotUnderstood => "dropped_not_understood",
     /// Dropped: not signed by the author it names.
     DroppedUnsigned => "dropped_unsigned",
     /// Dropped: of another grid.
@@ -123,6 +125,8 @@ counters! {
     AsksInBusy => "asks_in_busy",
     /// Direct requests answered with "busy" because their peer sends more than its share.
     AsksInRefused => "asks_in_refused",
+    /// Direct requests of a kind that this node does not know.
+    AsksInNotUnderstood => "asks_in_not_understood",
     /// Questions for schedules refused because the asker shows no credential of the closed grid.
     AsksInStranger => "asks_in_stranger",
     /// Direct requests cut off because they took too long to arrive.

@@ -128,7 +128,7 @@ impl Identity {
         Keypair::ed25519_from_bytes(self.signing.to_bytes()).map_err(|error| IdentityError::Generate(error.to_string()))
     }
 
-    fn from_secret(secret: &[u8; 32]) -> Result<Identity, IdentityError> {
+    pub(crate) fn from_secret(secret: &[u8; 32]) -> Result<Identity, IdentityError> {
         let signing = SigningKey::from_bytes(secret);
         let generate = |why: &dyn fmt::Display| IdentityError::Generate(why.to_string());
         let peer =

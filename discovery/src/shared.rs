@@ -31,12 +31,13 @@ use crate::{
     membership::{Badge, DifferingDigests},
     status::{Offsets, SeenAs},
     view::SharedView,
-    wire::{self, Dropped, Payload, Stamp, Terms, check::ADDRESSES_MAX},
+    wire::{self, Dialect, Dropped, Payload, Stamp, Terms, check::ADDRESSES_MAX},
 };
 
 pub(crate) struct Shared {
     pub(crate) identity: Identity,
     pub(crate) config: DiscoveryConfig,
+    pub(crate) dialect: Dialect,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) view: SharedView,
@@ -87,7 +88,7 @@ struct Connected {
 impl Shared {
     pub(crate) fn new(
         identity: Identity,
-        config: DiscoveryConfig,
+        (config, dialect): (DiscoveryConfig, Dialect),
         view: SharedView,
         health: PeerHealth,
         counters: Arc<Counters>,
@@ -111,6 +112,7 @@ impl Shared {
             worth_remembering: RwLock::new(Vec::new()),
             bans: RwLock::new(Vec::new()),
             config,
+            dialect,
         }
     }
 
@@ -205,6 +207,7 @@ impl Shared {
             contact: offer.contact.clone(),
             hosts: offer.hosts.clone(),
             addresses: self.listen_addresses().iter().take(ADDRESSES_MAX).map(ToString::to_string).collect(),
+            features: self.dialect.features.clone(),
         }
     }
 
@@ -231,7 +234,13 @@ impl Shared {
         let stamp = Stamp { sequence: advert.sequence, sent_ms: self.clock.utc_ms(), time_to_live };
         let membership = &self.config.membership;
         let badge = Badge { credential: membership.credential(), revocations_digest: membership.revocations_digest() };
-        wire::seal_with_badge(&self.identity, &self.config.grid, stamp, Payload::Advert(advert), badge)
+        wire::seal_with_badge(
+            &self.identity,
+            &self.config.grid,
+            stamp,
+            Payload::Advert(advert),
+            (badge, &self.dialect.extra),
+        )
     }
 
     /// Signs an update.

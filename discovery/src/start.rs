@@ -21,6 +21,7 @@ use crate::{
     shared::Shared,
     swarm_task::{Behaviour, SetUpError, SwarmTask, build_swarm},
     view::SharedView,
+    wire::Dialect,
 };
 
 /// Starts the peer-to-peer layer. It must be called on a tokio runtime with timers and network.
@@ -28,9 +29,18 @@ use crate::{
 /// # Errors
 /// [`StartError`] when a setting cannot be used or an address cannot be listened on.
 pub async fn start(identity: Identity, config: DiscoveryConfig) -> Result<(Discovery, Inbound), StartError> {
+    start_speaking(identity, config, Dialect::default()).await
+}
+
+/// Starts a node that speaks `dialect`.
+pub(crate) async fn start_speaking(
+    identity: Identity,
+    config: DiscoveryConfig,
+    dialect: Dialect,
+) -> Result<(Discovery, Inbound), StartError> {
     config.check()?;
     let counters = Arc::new(Counters::default());
-    let mut swarm = build_swarm(&identity.keypair()?, &config, Arc::clone(&counters))?;
+    let mut swarm = build_swarm(&identity.keypair()?, &config, dialect.asks, Arc::clone(&counters))?;
     listen(&mut swarm, &config.listen).await?;
     config.announce.iter().for_each(|address| swarm.add_external_address(address.clone()));
 
@@ -47,7 +57,7 @@ pub async fn start(identity: Identity, config: DiscoveryConfig) -> Result<(Disco
     let schedules = ScheduleServer::start(Arc::clone(&config.schedules), Arc::clone(&counters));
     let (commands, command_queue) = mpsc::channel(config.limits.commands);
     let exchanges = config.gossip;
-    let shared = Arc::new(Shared::new(identity, config, view, health, counters));
+    let shared = Arc::new(Shared::new(identity, (config, dialect), view, health, counters));
     shared.set_listen(swarm.listeners().cloned().collect());
 
     let core = Core::new(Arc::clone(&shared), commands, queue.clone(), schedules.clone());

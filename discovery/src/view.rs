@@ -146,11 +146,12 @@ impl SharedView {
 
     /// Looks at all hosts, site by site, in no particular order. The flag tells whether the site's schedules
     /// are known.
-    pub(crate) fn for_each_host(&self, mut look: impl FnMut(&SiteId, &Host, bool)) {
+    pub(crate) fn for_each_host(&self, mut look: impl FnMut(&Advert, &Host, bool)) {
         for entry in &self.sites {
             let has_answered = matches!(entry.view.schedules(), Schedules::Known(_));
-            for host in &entry.view.advert().hosts {
-                look(entry.key(), host, has_answered);
+            let advert = entry.view.advert();
+            for host in &advert.hosts {
+                look(advert, host, has_answered);
             }
         }
     }

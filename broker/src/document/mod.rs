@@ -21,6 +21,21 @@ pub struct Misfit {
     pub line: usize,
 }
 
+/// What is said of a key that the format has and this program cannot treat.
+const NOT_YET_SUPPORTED: &str = "not yet supported";
+
+impl Misfit {
+    /// The key, or the word under a key, that is not known here; none when something else is wrong.
+    #[must_use]
+    pub fn unknown(&self) -> Option<String> {
+        let word_in = |head: &str| self.message.strip_prefix(head)?.split('`').next();
+        let is_for_later = self.message.contains(NOT_YET_SUPPORTED);
+        let key =
+            || word_in("unknown field `").or(is_for_later.then_some("")).map(|_| format!("the key `{}`", self.key));
+        key().or_else(|| word_in("unknown variant `").map(|word| format!("`{word}` under the key `{}`", self.key)))
+    }
+}
+
 /// Reads a text that is one JSON object.
 ///
 /// # Errors
@@ -109,6 +124,29 @@ mod tests {
     fn objects_are_read() {
         let read = read_object::<Outer>(br#" {"inner":{"count":3},"amounts":{"a":1}} "#).unwrap();
         assert_eq!((read.inner.count, read.amounts["a"]), (3, 1));
+    }
+
+    #[test]
+    fn what_is_not_known_is_told_from_what_is_wrong() {
+        #[derive(Debug, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Word {
+            Known,
+        }
+        #[derive(Debug, Deserialize)]
+        struct Words {
+            #[serde(rename = "word")]
+            _word: Word,
+        }
+        let unknown = |misfit: Misfit| misfit.unknown();
+        let outer = |text: &str| unknown(read_object::<Outer>(text.as_bytes()).unwrap_err());
+        assert_eq!(outer(r#"{"inner":{"count":1,"new":2}}"#).as_deref(), Some("the key `inner.new`"));
+        for wrong in [r#"{"inner":{}}"#, r#"{"inner":{"count":-1}}"#, "{", r#"{"inner":[1]}"#] {
+            assert_eq!(outer(wrong), None, "{wrong}");
+        }
+        assert!(matches!(read_object::<Words>(br#"{"word":"known"}"#).unwrap()._word, Word::Known));
+        let word = unknown(read_object::<Words>(br#"{"word":"new"}"#).unwrap_err());
+        assert_eq!(word.as_deref(), Some("`new` under the key `word`"));
     }
 
     #[test]

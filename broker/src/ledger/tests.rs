@@ -281,6 +281,7 @@ proptest! {
         let mut ledger = ledger();
         let advert = Advert {
             site: id("site"), name: String::new(), sequence: 1, time_to_live_s: 9, contact: None, hosts: Vec::new(), addresses: Vec::new(),
+            features: Default::default(),
         };
         let mut view = SiteView::new(advert, Millis(0), Millis(1));
         view.receive_snapshot(ledger.snapshot(at(0)), Millis(0));

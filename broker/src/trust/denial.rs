@@ -33,6 +33,8 @@ rules! {
     Grid = "grid",
     /// Signed by its author, and readable.
     Signature = "signature",
+    /// Of a version, and without any key, that the site does not know.
+    Understood = "understood",
     /// Coordinated by the entry point that the user named.
     EntryPoint = "entry-point",
     /// The attempt is one of the request that the user signed.
@@ -104,11 +106,18 @@ impl Denial {
         Denial { rule, detail: detail.into() }
     }
 
+    /// Why a user's signed request is not accepted.
+    pub(super) fn of_request(error: &TrustError) -> Denial {
+        let is_unknown = matches!(error, TrustError::NotUnderstood { .. });
+        Denial::new(if is_unknown { Rule::Understood } else { Rule::Signature }, error.to_string())
+    }
+
     /// Why a user's or an entry point's credentials are not accepted.
     pub(super) fn of_chain(whose: &str, error: &TrustError) -> Denial {
         let rule = match error {
             TrustError::WrongGrid { .. } => Rule::Grid,
             TrustError::Expired { .. } => Rule::Expired,
+            TrustError::NotUnderstood { .. } => Rule::Understood,
             _ => Rule::Credential,
         };
         Denial::new(rule, format!("{whose}: {error}"))

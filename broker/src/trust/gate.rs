@@ -224,8 +224,7 @@ impl Gate {
         if let Some(statement) = self.requests.get(signed) {
             return Ok(statement.clone());
         }
-        let statement: RequestStatement =
-            signed.open().map_err(|error| Denial::new(Rule::Signature, error.to_string()))?;
+        let statement: RequestStatement = signed.open().map_err(|error| Denial::of_request(&error))?;
         let statement = Arc::new(statement);
         // The text, and about as much again for what was read from it; both twice, as the cache keeps the key twice.
         self.requests.insert(signed, statement.clone(), 4 * signed.size_bytes());

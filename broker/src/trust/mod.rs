@@ -16,6 +16,7 @@ pub mod credential;
 pub mod denial;
 pub mod gate;
 pub mod key;
+pub mod labels;
 pub mod policy;
 pub mod request_statement;
 pub mod revocation;
@@ -32,6 +33,7 @@ pub use self::{
     denial::{Denial, Rule},
     gate::{Gate, Permit, SharedGate, Trust},
     key::{PublicKey, Signature},
+    labels::Labels,
     policy::{DailyHours, OwnerPolicy},
     request_statement::{Authorization, RequestStatement},
     revocation::{Revocation, Revocations, SignedRevocation},
@@ -76,6 +78,14 @@ pub enum TrustError {
         kind: &'static str,
         /// What was expected.
         detail: String,
+    },
+    /// It is of a later version, or says something that this one does not know.
+    #[error("{kind}: {what} is not understood here")]
+    NotUnderstood {
+        /// What it is.
+        kind: &'static str,
+        /// The version or the key.
+        what: String,
     },
     /// It is of another grid.
     #[error("{kind} is of grid {found}, expected {expected}")]

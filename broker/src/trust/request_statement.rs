@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Chain, SignedText, Statement};
+use super::{Chain, Labels, SignedText, Statement};
 use crate::{
     ids::{RequestId, SiteId},
     request::Request,
@@ -25,6 +25,9 @@ pub struct RequestStatement {
     pub issued: Time,
     /// From this second on no site holds anything for it.
     pub expires: Time,
+    /// For display: the only part in which a site ignores what it does not know.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
 }
 
 impl Statement for RequestStatement {

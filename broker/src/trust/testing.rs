@@ -1,10 +1,10 @@
 //! Short makers of keys and signed things, for tests and the simulator. Keys follow from a number, so they protect nobody.
 
-use ed25519_dalek::SigningKey;
+use ed25519_dalek::{Signer as _, SigningKey};
 
 use super::{
-    Authorization, Chain, Credential, Gate, Limits, OwnerPolicy, PublicKey, RequestStatement, Revocation, Role,
-    SignedRevocation, SignedText, Statement, Subject, Trust,
+    Authorization, Chain, Credential, Gate, Labels, Limits, OwnerPolicy, PublicKey, RequestStatement, Revocation, Role,
+    Signature, SignedRevocation, SignedText, Statement, Subject, Trust, TrustError,
 };
 use crate::{
     ids::{RequestId, SiteId},
@@ -40,6 +40,21 @@ pub fn sign<T: Statement>(statement: &T, key: &SigningKey) -> SignedText {
     SignedText::sign(statement, key).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Signs a text as it is, such as one of a later version.
+#[must_use]
+pub fn sign_text(text: String, key: &SigningKey) -> SignedText {
+    let signature = Signature::from_bytes(key.sign(text.as_bytes()).to_bytes());
+    SignedText { text, author: PublicKey::of(key), signature }
+}
+
+/// What a text says, whoever has signed it.
+///
+/// # Errors
+/// [`TrustError`] when it says nothing that is understood.
+pub fn said<T: Statement>(signed: &SignedText) -> Result<T, TrustError> {
+    super::statement::read(&signed.text)
+}
+
 /// An open grid without rules of an owner.
 #[must_use]
 pub fn open_gate() -> Gate {
@@ -62,6 +77,7 @@ pub fn statement(entry_point: &SiteId, id: &RequestId, request: &Request) -> Req
         request: request.clone(),
         issued: Time::ZERO,
         expires: EXPIRES,
+        labels: Labels::default(),
     }
 }
 

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     amount::Amount,
+    features::Features,
     ids::SiteId,
     protocol::ScheduleChange,
     resources::{Amounts, ResourceName},
@@ -81,6 +82,7 @@ fn advert(sequence: u64) -> Advert {
         contact: None,
         hosts: Vec::new(),
         addresses: Vec::new(),
+        features: Features::own(),
     }
 }
 

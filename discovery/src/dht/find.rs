@@ -15,6 +15,7 @@ use std::{
 use broker::{
     amount::format_amount,
     demand::{Demand, Unmet},
+    features::{Feature, Features},
     ids::{HostId, SiteId},
     negotiation::FoundHost,
     time::Millis,
@@ -68,6 +69,8 @@ pub struct Found {
 pub enum Constraint {
     /// The site is not left out.
     NotExcluded,
+    /// The site's program can do what the request needs.
+    Feature(Feature),
     /// A need of the request that hosts do not meet.
     Need(Unmet),
 }
@@ -76,6 +79,7 @@ impl fmt::Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Constraint::NotExcluded => f.write_str("excluded sites"),
+            Constraint::Feature(feature) => write!(f, "feature {feature}"),
             Constraint::Need(Unmet::Candidates) => f.write_str("candidates"),
             Constraint::Need(Unmet::Attribute(key, value)) => write!(f, "attribute {key}={value}"),
             Constraint::Need(Unmet::Speed(least)) => write!(f, "speed {least}"),
@@ -328,14 +332,19 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
     let mut matching = Matching::default();
     let needs = query.demand.host_needs();
     let mut met: BTreeSet<&HostId> = BTreeSet::new();
-    view.for_each_host(|site, host, has_answered| {
+    let features = Features::needed_by(&query.demand);
+    view.for_each_host(|advert, host, has_answered| {
+        let site = &advert.site;
         matching.known_hosts += 1;
         met.extend(needs.names_of(site, &host.id));
         let unmet = match needs.first_unmet(site, host) {
             // Candidates come first, since a host that nobody asked for says nothing about what is left out.
             Some(Unmet::Candidates) => Some(Constraint::Need(Unmet::Candidates)),
             _ if query.exclude.contains(site) => Some(Constraint::NotExcluded),
-            unmet => unmet.map(Constraint::Need),
+            unmet => match advert.features.lacks(&features) {
+                Some(feature) => Some(Constraint::Feature(feature.clone())),
+                None => unmet.map(Constraint::Need),
+            },
         };
         match unmet {
             Some(constraint) => *matching.cut.entry(constraint).or_default() += 1,

@@ -3,7 +3,10 @@
 //! Invariant: at most `asks_open_max` are on the wire and `asks_per_peer_max` to one peer, so that no connection reaches
 //! its limit of streams (it would refuse); at most `asks_waiting_max` wait. A request whose caller has gone is not sent.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+};
 
 use libp2p::{
     Multiaddr, PeerId,
@@ -109,10 +112,11 @@ pub(crate) fn ask_error(failure: &OutboundFailure) -> AskError {
         OutboundFailure::DialFailure => AskError::Unreachable,
         OutboundFailure::Timeout => AskError::TimedOut,
         OutboundFailure::ConnectionClosed => AskError::Interrupted,
-        OutboundFailure::UnsupportedProtocols => AskError::Protocol("of another grid or version".to_owned()),
-        OutboundFailure::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-            AskError::Protocol(error.to_string())
-        }
-        OutboundFailure::Io(_) => AskError::Interrupted,
+        OutboundFailure::UnsupportedProtocols => AskError::NotUnderstood("a version of direct requests".to_owned()),
+        OutboundFailure::Io(error) => match error.kind() {
+            io::ErrorKind::InvalidData => AskError::Protocol(error.to_string()),
+            io::ErrorKind::Unsupported => AskError::NotUnderstood(error.to_string()),
+            _ => AskError::Interrupted,
+        },
     }
 }

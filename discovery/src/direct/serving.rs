@@ -58,10 +58,10 @@ impl Serving {
         Serving { shared, inbound, schedules, doorkeeper, open, tokens, dial_backs }
     }
 
-    /// Takes the tokens of a request; when its peer has too few, the answer is handed back.
-    pub(crate) fn admit(&mut self, from: PeerId, request: &WireRequest) -> Result<(), WireAnswer> {
-        let is_site = matches!(request, WireRequest::Site(_));
-        let tokens = if is_site { 1 } else { HEAVY_ANSWER };
+    /// Takes the tokens of a request, `None` if it is of an unknown kind; when its peer has too few, the answer is handed back.
+    pub(crate) fn admit(&mut self, from: PeerId, request: Option<&WireRequest>) -> Result<(), WireAnswer> {
+        let is_site = matches!(request, Some(WireRequest::Site(_)));
+        let tokens = if is_site || request.is_none() { 1 } else { HEAVY_ANSWER };
         if self.tokens.take(from, tokens, self.shared.clock.now()) {
             return Ok(());
         }

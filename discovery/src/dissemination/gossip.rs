@@ -247,7 +247,16 @@ impl Gossip {
             {
                 self.note_time(&author, &payload, sent_ms, now);
             }
-        })?;
+        });
+        let opened = match opened {
+            // The signature is good here as well, so it counts against its author's share.
+            Err(dropped @ (Dropped::UnknownVersion(_) | Dropped::UnknownKind(_))) => {
+                let author = peer_of_site(&author).ok_or(Dropped::Malformed)?;
+                let is_flood = !self.authors.take(author, 1, now);
+                return Err(Refused { dropped, blame: is_flood.then_some((author, Offence::GossipFlood)) });
+            }
+            opened => opened?,
+        };
         if matches!(opened.payload, Payload::Advert(_)) != is_advert {
             return Err(Dropped::Invalid.into());
         }

@@ -111,6 +111,7 @@ mod tests {
             contact: None,
             hosts: Vec::new(),
             addresses: Vec::new(),
+            features: Default::default(),
         });
         offsets.note(&site(1), &advert, 1_000, 2_000, Millis(1));
         assert_eq!(offsets.summary(Millis(1)), None);

@@ -21,10 +21,10 @@ use crate::{
     dht::index::sha256,
     transport::{self, Throttle},
     wire::{
-        self, Codec,
+        self, AskVersion, Codec,
         bundle::BUNDLE_BYTES_MAX,
         names::{
-            NameError, adverts_topic, ask_protocol, gossip_prefix, identify_protocol, kad_protocol, schedules_topic,
+            NameError, adverts_topic, ask_protocols, gossip_prefix, identify_protocol, kad_protocol, schedules_topic,
         },
     },
 };
@@ -67,6 +67,7 @@ fn failed(part: &'static str) -> impl Fn(String) -> SetUpError {
 pub(crate) fn build_swarm(
     keypair: &Keypair,
     config: &DiscoveryConfig,
+    asks: &'static [&'static dyn AskVersion],
     counters: Arc<Counters>,
 ) -> Result<Swarm<Behaviour>, SetUpError> {
     let throttle = Throttle {
@@ -75,18 +76,23 @@ pub(crate) fn build_swarm(
     };
     let transport = transport::build(config.transport, keypair, throttle)
         .map_err(|error| failed("the transport")(error.to_string()))?;
-    let behaviour = behaviour(keypair, config, counters)?;
+    let behaviour = behaviour(keypair, config, asks, counters)?;
     let swarm_config = swarm::Config::with_tokio_executor()
         .with_idle_connection_timeout(config.intervals.idle_connection)
-        // A request goes out with the name of its protocol instead of waiting until the other side has agreed to it:
-        // all nodes of a grid speak the same, and one that does not refuses in place of its answer.
+        // A request goes out with the name of its protocol instead of waiting until the other side has agreed to it: one that
+        // does not speak it refuses in place of its answer. With two versions, only the older one goes out like this.
         .with_substream_upgrade_protocol_override(upgrade::Version::V1Lazy)
         // Both request-response and Kademlia open many short streams at once when a plan goes out to many sites.
         .with_max_negotiating_inbound_streams(config.limits.streams_max);
     Ok(Swarm::new(transport, behaviour, keypair.public().to_peer_id(), swarm_config))
 }
 
-fn behaviour(keypair: &Keypair, config: &DiscoveryConfig, counters: Arc<Counters>) -> Result<Behaviour, SetUpError> {
+fn behaviour(
+    keypair: &Keypair,
+    config: &DiscoveryConfig,
+    asks: &'static [&'static dyn AskVersion],
+    counters: Arc<Counters>,
+) -> Result<Behaviour, SetUpError> {
     let (grid, limits) = (&config.grid, &config.limits);
     let connection_limits = connection_limits::ConnectionLimits::default()
         .with_max_pending_incoming(Some(limits.connections_max))
@@ -101,8 +107,8 @@ fn behaviour(keypair: &Keypair, config: &DiscoveryConfig, counters: Arc<Counters
         // The announced addresses take their place.
         .with_hide_listen_addrs(!config.announce.is_empty());
     let ask = request_response::Behaviour::with_codec(
-        Codec::new(Arc::clone(&counters), config.intervals.request_arrival),
-        [(ask_protocol(grid)?, ProtocolSupport::Full)],
+        Codec::new(asks, Arc::clone(&counters), config.intervals.request_arrival),
+        ask_protocols(grid, asks)?.into_iter().map(|protocol| (protocol, ProtocolSupport::Full)),
         request_response::Config::default()
             .with_request_timeout(config.intervals.request)
             .with_max_concurrent_streams(limits.streams_max),

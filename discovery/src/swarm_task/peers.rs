@@ -11,13 +11,14 @@ use std::{
 };
 
 use broker::time::Millis;
-use libp2p::{Multiaddr, PeerId};
+use libp2p::{Multiaddr, PeerId, StreamProtocol};
 use rand::seq::{IndexedRandom as _, IteratorRandom as _};
 
 use crate::{
     clock::millis,
     identity::peer_of_site,
     shared::{Shared, with_peer},
+    wire::names::ask_number,
 };
 
 /// What is known of the nodes that this one met.
@@ -36,6 +37,8 @@ struct Connected {
     last_used: Millis,
     /// Whether it has named its grid.
     is_introduced: bool,
+    /// The versions of direct requests that it speaks, by its own account.
+    versions: Vec<u16>,
 }
 
 /// With fewer neighbours than this a node looks for more.
@@ -50,6 +53,8 @@ const USED_LATELY: Millis = Millis(30_000);
 const USED_JUST_NOW: Millis = Millis(2_000);
 const REMEMBERED_MAX: usize = 64;
 pub(crate) const ADDRESSES_PER_PEER_MAX: usize = 8;
+/// Versions of direct requests that are remembered of a peer.
+const VERSIONS_PER_PEER_MAX: usize = 8;
 
 impl Peers {
     pub(crate) fn new(shared: Arc<Shared>) -> Peers {
@@ -67,7 +72,7 @@ impl Peers {
     pub(crate) fn opened(&mut self, peer: PeerId) -> bool {
         let is_first = self.connected.is_empty();
         let now = self.shared.clock.now();
-        let fresh = Connected { since: now, last_used: now, is_introduced: false };
+        let fresh = Connected { since: now, last_used: now, is_introduced: false, versions: Vec::new() };
         self.connected.entry(peer).or_insert(fresh).last_used = now;
         self.shared.set_connected(peer, true);
         is_first
@@ -97,6 +102,23 @@ impl Peers {
         let now = self.shared.clock.now();
         let is_late = |known: &Connected| !known.is_introduced && now - known.since > may_take;
         self.connected.iter().filter(|(_, known)| is_late(known)).map(|(peer, _)| *peer).collect()
+    }
+
+    /// Notes the versions of direct requests among the protocols that a peer speaks.
+    pub(crate) fn speaks(&mut self, peer: &PeerId, protocols: &[StreamProtocol]) {
+        let grid = &self.shared.config.grid;
+        if let Some(connected) = self.connected.get_mut(peer) {
+            let versions = protocols.iter().filter_map(|protocol| ask_number(grid, protocol));
+            connected.versions = versions.take(VERSIONS_PER_PEER_MAX).collect();
+        }
+    }
+
+    /// The versions of direct requests that a peer speaks and those that this node does, in words, when none is among both.
+    pub(crate) fn versions_apart(&self, peer: &PeerId) -> Option<String> {
+        let of_peer = &self.connected.get(peer).filter(|known| known.is_introduced)?.versions;
+        let own: Vec<u16> = self.shared.dialect.asks.iter().map(|version| version.number()).collect();
+        let are_apart = !of_peer.iter().any(|version| own.contains(version));
+        are_apart.then(|| format!("the site speaks versions {of_peer:?} of direct requests, this node {own:?}"))
     }
 
     pub(crate) fn is_alone(&self) -> bool {

@@ -44,7 +44,7 @@ use super::{
 };
 use crate::{
     admission::{BanTerms, Conduct, Offence},
-    command::Command,
+    command::{AskError, Command},
     counters::Counter,
     direct::{Asks, Serving, Wire, ask_error, dial_outcome},
     dissemination::{Favour, Reunion},
@@ -307,6 +307,7 @@ impl SwarmTask {
         if let Some(ip) = ip_of(&info.observed_addr) {
             self.shared.seen_as.note(peer, ip);
         }
+        self.peers.speaks(&peer, &info.protocols);
         let is_new = self.peers.met(peer, &info.listen_addrs);
         let addresses = &info.listen_addrs[..info.listen_addrs.len().min(ADDRESSES_PER_PEER_MAX)];
         self.route_to(peer, addresses);
@@ -378,7 +379,9 @@ impl SwarmTask {
                 if let Some(offence) = offence_in_answer(&error) {
                     self.blame(peer, offence);
                 }
-                let error = ask_error(&error);
+                // What a peer sends that does not speak this version looks like a broken stream.
+                let apart = self.peers.versions_apart(&peer).map(AskError::NotUnderstood);
+                let error = apart.unwrap_or_else(|| ask_error(&error));
                 self.asks.finished(request_id, Err(error), &mut self.swarm.behaviour_mut().ask);
             }
             request_response::Event::InboundFailure { peer, error, .. } => {
@@ -392,6 +395,7 @@ impl SwarmTask {
         let Some(from) = site_of_peer(&peer) else { return };
         let request = match asked {
             Asked::Request(request) => request,
+            Asked::NotUnderstood(kind) => return self.on_unknown_request(peer, kind, channel),
             Asked::TooLargeForNow => {
                 self.shared.count(Counter::AsksInBusy);
                 return self.answer(channel, WireAnswer::Busy);
@@ -399,13 +403,25 @@ impl SwarmTask {
             Asked::Unreadable(offence) => return self.blame(peer, offence),
         };
         self.note_request(&request);
-        if let Err(busy) = self.serving.admit(peer, &request) {
+        if let Err(busy) = self.serving.admit(peer, Some(&request)) {
             self.answer(channel, busy);
             self.blame(peer, Offence::RequestFlood);
         } else if let Some((channel, answer)) = self.serving.accept(from, request, channel) {
             self.answer(channel, answer);
         }
         self.serving.dial_backs.begin(&mut self.swarm, &self.shared);
+    }
+
+    /// A later version may ask what this one does not know: that costs its share of requests, and is no offence.
+    fn on_unknown_request(&mut self, peer: PeerId, kind: u16, channel: request_response::ResponseChannel<WireAnswer>) {
+        debug!(%peer, kind, "a request that is not understood");
+        if let Err(busy) = self.serving.admit(peer, None) {
+            self.answer(channel, busy);
+            return self.blame(peer, Offence::RequestFlood);
+        }
+        self.shared.count(Counter::AsksIn);
+        self.shared.count(Counter::AsksInNotUnderstood);
+        self.answer(channel, WireAnswer::NotUnderstood { kind });
     }
 
     fn note_request(&mut self, request: &WireRequest) {

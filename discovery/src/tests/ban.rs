@@ -4,14 +4,17 @@ use futures::StreamExt as _;
 use libp2p::swarm::SwarmEvent;
 
 use super::*;
-use crate::{swarm_task::build_swarm, wire::names::adverts_topic};
+use crate::{
+    swarm_task::build_swarm,
+    wire::{ASK_VERSIONS, names::adverts_topic},
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_banned_peer_is_refused_until_its_ban_ends() {
     let victim = node_with(&[], |config| config.intervals.ban_first = Duration::from_secs(2)).await;
     let identity = Identity::generate().unwrap();
     let (config, _) = config(&identity);
-    let mut swarm = build_swarm(&identity.keypair().unwrap(), &config, Arc::default()).unwrap();
+    let mut swarm = build_swarm(&identity.keypair().unwrap(), &config, ASK_VERSIONS, Arc::default()).unwrap();
     let address = victim.discovery.listen_addresses().remove(0);
     let topic = adverts_topic(&config.grid);
     let mut number = 0_u32;

@@ -12,7 +12,7 @@ use crate::{
     swarm_task::build_swarm,
     view::SharedView,
     wire::{
-        bundle,
+        ASK_VERSIONS, Dialect, bundle,
         names::{adverts_topic, schedules_topic},
     },
 };
@@ -27,7 +27,7 @@ fn gossip() -> (Gossip, Arc<Shared>) {
     let counters = Arc::new(Counters::default());
     let wanted = FetchQueue::new(PeerHealth::default(), 10, Duration::ZERO, Duration::ZERO);
     let view = SharedView::new(identity.site_id().clone(), (10, 10), wanted, Arc::clone(&counters));
-    let shared = Arc::new(Shared::new(identity, config, view, PeerHealth::default(), counters));
+    let shared = Arc::new(Shared::new(identity, (config, Dialect::default()), view, PeerHealth::default(), counters));
     (Gossip::new(Arc::clone(&shared)), shared)
 }
 
@@ -225,7 +225,7 @@ async fn a_node_survives_garbage_from_a_real_neighbour() {
     let identity = Identity::generate().unwrap();
     let (config, _) = config(&identity);
     let topic = adverts_topic(&config.grid);
-    let mut swarm = build_swarm(&identity.keypair().unwrap(), &config, Arc::default()).unwrap();
+    let mut swarm = build_swarm(&identity.keypair().unwrap(), &config, ASK_VERSIONS, Arc::default()).unwrap();
     swarm.dial(nodes[0].discovery.listen_addresses().remove(0)).unwrap();
     let foreign = sealed(&identity, "other", 0, advert(&identity, 1));
     let start = Instant::now();

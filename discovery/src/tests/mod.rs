@@ -4,9 +4,11 @@
 mod ban;
 mod dht;
 mod direct;
+mod golden;
 mod gossip;
 mod gossip_checks;
 mod membership;
+mod next_version;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,6 +19,7 @@ use std::{
 use broker::{
     amount::Amount,
     demand::Demand,
+    features::Features,
     host::Host,
     ids::{HostId, RequestId, SiteId},
     protocol::{
@@ -199,6 +202,7 @@ pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
         contact: None,
         hosts: vec![host("h1", 4, "x86_64")],
         addresses: Vec::new(),
+        features: Features::own(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use broker::{
     amount::Amount,
+    features::Features,
     protocol::{ChangeKind, ScheduleChange},
     resources::ResourceName,
     time::Window,
@@ -30,6 +31,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
             speed: broker::host::Speed::REFERENCE,
         }],
         addresses: Vec::new(),
+        features: Features::own(),
     }
 }
 

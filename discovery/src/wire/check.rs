@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use broker::{
     amount::Amount,
+    features::FEATURES_MAX,
     host::Host,
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     request::MAX_NAMES,
@@ -68,6 +69,7 @@ pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
     ensure(advert.hosts.len() <= HOSTS_PER_SITE_MAX, || {
         format!("{} hosts; at most {HOSTS_PER_SITE_MAX} are taken from one site", advert.hosts.len())
     })?;
+    ensure(advert.features.len() <= FEATURES_MAX, || format!("more than {FEATURES_MAX} features"))?;
     ensure(advert.addresses.len() <= ADDRESSES_MAX, || format!("more than {ADDRESSES_MAX} addresses"))?;
     for address in &advert.addresses {
         ensure(address.len() <= ADDRESS_BYTES_MAX && address.parse::<Multiaddr>().is_ok(), || {

@@ -1,19 +1,20 @@
-//! Direct requests and answers on a stream: bincode, with sizes enforced while reading.
+//! Direct requests and answers on a stream, with sizes enforced before and while they are read.
 //!
-//! Invariant: a peer makes this node read at most [`REQUEST_BYTES_MAX`] for a request; for an answer
-//! [`SCHEDULES_BYTES_MAX`] when it is schedules and [`ANSWER_BYTES_MAX`] otherwise. Of requests, at most
-//! [`LARGE_REQUESTS_MAX`] above [`SMALL_REQUEST_BYTES`] are being read at a time, from all peers together (16
-//! MiB), and each must have arrived in time. Decoding happens in the connection's own task, not in the one that owns the swarm.
+//! Invariant: a peer makes this node keep at most [`REQUEST_BYTES_MAX`] for a request, and of an answer what its kind may
+//! have. Of requests, at most [`LARGE_REQUESTS_MAX`] above [`SMALL_REQUEST_BYTES`] are being read at a time, from all peers
+//! together (16 MiB), and each must have arrived in time. Decoding happens in the connection's own task, not in the one that owns
+//! the swarm.
 
 use std::{io, sync::Arc, time::Duration};
 
-use futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use futures::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use libp2p::{StreamProtocol, request_response};
-use serde::Serialize;
 use tokio::{sync::Semaphore, time};
 
 use super::{
-    encoding::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX, decode, encode},
+    ask_version::{AskVersion, Written},
+    encoding::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX},
+    frame::{framed, read_body, read_header, skip_body},
     message::{WireAnswer, WireRequest},
 };
 use crate::{
@@ -26,17 +27,18 @@ use crate::{
 pub enum Asked {
     /// A request.
     Request(WireRequest),
+    /// A request of a kind that this node does not know, by its number; perhaps of a later version.
+    NotUnderstood(u16),
     /// A large request that was not read, because too many are being read already.
     TooLargeForNow,
     /// No request.
     Unreadable(Offence),
 }
 
-const SCHEDULES_KIND: u8 = 0;
-
 /// Reads and writes [`WireRequest`] and [`WireAnswer`].
 #[derive(Debug, Clone)]
 pub struct Codec {
+    versions: &'static [&'static dyn AskVersion],
     counters: Arc<Counters>,
     large_requests: Arc<Semaphore>,
     request_arrival: Duration,
@@ -48,68 +50,65 @@ const SMALL_REQUEST_BYTES: usize = 4096;
 const LARGE_REQUESTS_MAX: usize = 64;
 
 impl Codec {
-    /// A codec that counts what does not decode, and waits for a request no longer than `request_arrival`.
+    /// A codec of these versions that counts what does not decode, and waits for a request no longer than
+    /// `request_arrival`.
     #[must_use]
-    pub fn new(counters: Arc<Counters>, request_arrival: Duration) -> Codec {
-        Codec { counters, large_requests: Arc::new(Semaphore::new(LARGE_REQUESTS_MAX)), request_arrival }
+    pub fn new(
+        versions: &'static [&'static dyn AskVersion],
+        counters: Arc<Counters>,
+        request_arrival: Duration,
+    ) -> Codec {
+        let large_requests = Arc::new(Semaphore::new(LARGE_REQUESTS_MAX));
+        Codec { versions, counters, large_requests, request_arrival }
     }
 
-    async fn read_asked<T>(&self, io: &mut T) -> io::Result<Asked>
+    /// The version that the two sides of a stream have agreed on.
+    fn version(&self, protocol: &StreamProtocol) -> io::Result<&'static dyn AskVersion> {
+        let number = protocol.as_ref().rsplit('/').next().and_then(|number| number.parse().ok());
+        let version = self.versions.iter().find(|version| Some(version.number()) == number);
+        version.copied().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, format!("{protocol} is not spoken")))
+    }
+
+    /// Whoever stops waiting for an answer may stop in the middle of the question: that is an error of the stream, no offence, and costs
+    /// the sender's share of requests like any other.
+    async fn read_asked<T>(&self, version: &dyn AskVersion, io: &mut T) -> io::Result<Asked>
     where
         T: AsyncRead + Unpin + Send,
     {
-        let mut bytes = Vec::new();
-        (&mut *io).take(SMALL_REQUEST_BYTES as u64).read_to_end(&mut bytes).await?;
-        if bytes.len() == SMALL_REQUEST_BYTES {
-            let Ok(_permit) = self.large_requests.try_acquire() else { return Ok(Asked::TooLargeForNow) };
-            match self.read_at_most(io, &mut bytes, REQUEST_BYTES_MAX).await {
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    return Ok(Asked::Unreadable(Offence::InvalidRequest));
-                }
-                outcome => outcome?,
-            }
+        let header = read_header(io).await?;
+        if header.length > REQUEST_BYTES_MAX {
+            return Ok(self.unreadable());
         }
-        match decode::<_, { REQUEST_BYTES_MAX }>(&bytes) {
-            Ok(request) => Ok(Asked::Request(request)),
-            // Whoever stops waiting for an answer may stop in the middle of the question. That is no offence, and costs the
-            // sender's share of requests like any other.
-            Err(error) if error.is_cut_short() => Err(self.refuse(&error)),
-            Err(_) => {
-                self.counters.count(Counter::AskDecodeFailures);
-                Ok(Asked::Unreadable(Offence::InvalidRequest))
-            }
+        if !version.knows_request(header.kind) {
+            let is_framed = skip_body(io, header.length).await?;
+            return Ok(if is_framed { Asked::NotUnderstood(header.kind) } else { self.unreadable() });
         }
+        let is_large = header.length > SMALL_REQUEST_BYTES;
+        let permit = is_large.then(|| self.large_requests.try_acquire()).transpose();
+        let Ok(_permit) = permit else { return Ok(Asked::TooLargeForNow) };
+        let request =
+            read_body(io, header.length).await?.and_then(|body| version.read_request(header.kind, &body).ok());
+        Ok(request.map_or_else(|| self.unreadable(), Asked::Request))
     }
 
-    fn refuse(&self, why: &impl ToString) -> io::Error {
+    fn unreadable(&self) -> Asked {
         self.counters.count(Counter::AskDecodeFailures);
-        io::Error::new(io::ErrorKind::InvalidData, why.to_string())
+        Asked::Unreadable(Offence::InvalidRequest)
     }
 
-    async fn read_at_most<T>(&self, io: &mut T, bytes: &mut Vec<u8>, bytes_max: usize) -> io::Result<()>
-    where
-        T: AsyncRead + Unpin + Send,
-    {
-        let room = bytes_max.saturating_sub(bytes.len());
-        io.take(room as u64 + 1).read_to_end(bytes).await?;
-        if bytes.len() > bytes_max {
-            return Err(self.refuse(&format!("larger than {bytes_max} bytes")));
-        }
-        Ok(())
+    fn refuse(&self, why: &str) -> io::Error {
+        self.counters.count(Counter::AskDecodeFailures);
+        io::Error::new(io::ErrorKind::InvalidData, why)
     }
 }
 
-async fn write_all<T: AsyncWrite + Unpin + Send>(
-    io: &mut T,
-    value: &impl Serialize,
-    bytes_max: usize,
-) -> io::Result<()> {
-    let bytes = encode(value).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
-    if bytes.len() > bytes_max {
-        let text = format!("{} bytes to send, at most {bytes_max} are read", bytes.len());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+async fn write_all<T: AsyncWrite + Unpin + Send>(io: &mut T, message: Written, bytes_max: usize) -> io::Result<()> {
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    let (kind, body) = message.map_err(|error| invalid(error.to_string()))?;
+    if body.len() > bytes_max {
+        return Err(invalid(format!("{} bytes to send, at most {bytes_max} are read", body.len())));
     }
-    io.write_all(&bytes).await
+    io.write_all(&framed(kind, &body)).await
 }
 
 impl request_response::Codec for Codec {
@@ -117,43 +116,53 @@ impl request_response::Codec for Codec {
     type Request = Asked;
     type Response = WireAnswer;
 
-    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Asked>
+    async fn read_request<T>(&mut self, protocol: &StreamProtocol, io: &mut T) -> io::Result<Asked>
     where
         T: AsyncRead + Unpin + Send,
     {
-        time::timeout(self.request_arrival, self.read_asked(io)).await.unwrap_or_else(|_| {
+        let version = self.version(protocol)?;
+        time::timeout(self.request_arrival, self.read_asked(version, io)).await.unwrap_or_else(|_| {
             self.counters.count(Counter::AsksInSlow);
             Ok(Asked::Unreadable(Offence::SlowRequest))
         })
     }
 
-    async fn read_response<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<WireAnswer>
+    /// An error of kind `InvalidData` is an offence; one of kind `Unsupported` is an answer of a kind that is not known.
+    async fn read_response<T>(&mut self, protocol: &StreamProtocol, io: &mut T) -> io::Result<WireAnswer>
     where
         T: AsyncRead + Unpin + Send,
     {
-        let mut bytes = vec![0; 1];
-        io.read_exact(&mut bytes).await?;
-        let bytes_max = if bytes[0] == SCHEDULES_KIND { SCHEDULES_BYTES_MAX } else { ANSWER_BYTES_MAX };
-        self.read_at_most(io, &mut bytes, bytes_max).await?;
-        decode::<_, { SCHEDULES_BYTES_MAX }>(&bytes).map_err(|error| self.refuse(&error))
+        let version = self.version(protocol)?;
+        let header = read_header(io).await?;
+        let bytes_max = version.answer_bytes_max(header.kind);
+        if header.length > bytes_max.unwrap_or(ANSWER_BYTES_MAX) {
+            return Err(self.refuse("too large an answer"));
+        }
+        if bytes_max.is_none() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, format!("an answer of kind {}", header.kind)));
+        }
+        let body = read_body(io, header.length).await?.ok_or_else(|| self.refuse("more than an answer"))?;
+        version.read_answer(header.kind, &body).map_err(|error| self.refuse(&error.to_string()))
     }
 
-    async fn write_request<T>(&mut self, _: &StreamProtocol, io: &mut T, request: Asked) -> io::Result<()>
+    async fn write_request<T>(&mut self, protocol: &StreamProtocol, io: &mut T, request: Asked) -> io::Result<()>
     where
         T: AsyncWrite + Unpin + Send,
     {
         let Asked::Request(request) = request else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no request"));
         };
-        write_all(io, &request, REQUEST_BYTES_MAX).await
+        write_all(io, self.version(protocol)?.write_request(&request), REQUEST_BYTES_MAX).await
     }
 
-    async fn write_response<T>(&mut self, _: &StreamProtocol, io: &mut T, answer: WireAnswer) -> io::Result<()>
+    async fn write_response<T>(&mut self, protocol: &StreamProtocol, io: &mut T, answer: WireAnswer) -> io::Result<()>
     where
         T: AsyncWrite + Unpin + Send,
     {
-        let is_schedules = matches!(answer, WireAnswer::Schedules(_));
-        write_all(io, &answer, if is_schedules { SCHEDULES_BYTES_MAX } else { ANSWER_BYTES_MAX }).await
+        let version = self.version(protocol)?;
+        let message = version.write_answer(&answer);
+        let bytes_max = message.as_ref().ok().and_then(|(kind, _)| version.answer_bytes_max(*kind));
+        write_all(io, message, bytes_max.unwrap_or(ANSWER_BYTES_MAX)).await
     }
 }
 
@@ -164,18 +173,21 @@ mod tests {
 
     use broker::{
         ids::{HostId, SiteId},
-        protocol::{LedgerVersion, ScheduleSnapshot},
+        protocol::{HostState, LedgerVersion, RefusalReason, ScheduleSnapshot, SiteAnswer},
         schedule::Schedule,
     };
 
     use super::*;
-    use crate::wire::{WireSchedules, check::HOSTS_PER_SITE_MAX};
+    use crate::wire::{ASK_VERSIONS, WireSchedules, check::HOSTS_PER_SITE_MAX, encode, request_bytes};
 
-    const PROTOCOL: StreamProtocol = StreamProtocol::new("/test");
+    const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/test/ask/4");
+
+    /// More than is skipped at a time.
+    const SKIPPED: usize = 10_000;
 
     fn codec() -> (Codec, Arc<Counters>) {
         let counters = Arc::new(Counters::default());
-        (Codec::new(Arc::clone(&counters), Duration::from_secs(5)), counters)
+        (Codec::new(ASK_VERSIONS, Arc::clone(&counters), Duration::from_secs(5)), counters)
     }
 
     fn schedules(hosts: Vec<(HostId, Schedule)>) -> WireAnswer {
@@ -184,33 +196,76 @@ mod tests {
         WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot)))
     }
 
-    #[tokio::test]
-    async fn the_first_byte_tells_schedules_from_the_rest() {
-        let (mut codec, _) = codec();
-        for (answer, is_schedules) in [
-            (schedules(Vec::new()), true),
-            (WireAnswer::Busy, false),
-            (WireAnswer::Unchanged(LedgerVersion::default()), false),
-        ] {
-            let mut stream = Cursor::new(Vec::new());
-            codec.write_response(&PROTOCOL, &mut stream, answer).await.unwrap();
-            assert_eq!(stream.get_ref()[0] == SCHEDULES_KIND, is_schedules);
-            stream.set_position(0);
-            codec.read_response(&PROTOCOL, &mut stream).await.unwrap();
-        }
+    async fn asked(codec: &mut Codec, bytes: Vec<u8>) -> io::Result<Asked> {
+        codec.read_request(&PROTOCOL, &mut Cursor::new(bytes)).await
     }
 
     #[tokio::test]
-    async fn what_is_too_large_or_garbage_is_refused_and_counted() {
+    async fn an_unknown_kind_is_told_from_garbage() {
         let (mut codec, counters) = codec();
-        let unreadable = Asked::Unreadable(Offence::InvalidRequest);
-        let large = vec![1_u8; REQUEST_BYTES_MAX + 1];
-        assert_eq!(codec.read_request(&PROTOCOL, &mut Cursor::new(large)).await.unwrap(), unreadable);
-        let large = vec![1_u8; ANSWER_BYTES_MAX + 1];
-        assert!(codec.read_response(&PROTOCOL, &mut Cursor::new(large)).await.is_err());
-        assert_eq!(codec.read_request(&PROTOCOL, &mut Cursor::new(vec![99_u8; 10])).await.unwrap(), unreadable);
-        assert!(codec.read_response(&PROTOCOL, &mut Cursor::new(vec![99_u8; 10])).await.is_err());
-        assert_eq!(counters.get(Counter::AskDecodeFailures), 4);
+        for length in [0, 1, SKIPPED, REQUEST_BYTES_MAX] {
+            assert_eq!(asked(&mut codec, framed(99, &vec![7; length])).await.unwrap(), Asked::NotUnderstood(99));
+        }
+        assert_eq!(counters.get(Counter::AskDecodeFailures), 0, "that is no offence");
+        let garbage = [
+            ("of a known kind, but garbage", framed(16, &[255; 50])),
+            ("too large for any kind", framed(99, &vec![0; REQUEST_BYTES_MAX + 1])),
+            ("more behind the body", [framed(99, b"x"), vec![0]].concat()),
+            ("more behind a known body", [request_bytes(&WireRequest::Advert), vec![0]].concat()),
+            ("a body for a request that has none", framed(2, b"x")),
+        ];
+        for (what, bytes) in garbage {
+            assert_eq!(asked(&mut codec, bytes).await.unwrap(), Asked::Unreadable(Offence::InvalidRequest), "{what}");
+        }
+        assert_eq!(counters.get(Counter::AskDecodeFailures), 5);
+        let whole = request_bytes(&WireRequest::Revocations { from: 1 });
+        for cut in 0..whole.len() {
+            assert!(asked(&mut codec, whole[..cut].to_vec()).await.is_err(), "cut short is neither");
+        }
+        assert_eq!(counters.get(Counter::AskDecodeFailures), 5);
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_an_unknown_kind_is_told_from_garbage() {
+        let (mut codec, counters) = codec();
+        let mut kind_of_error = async |bytes: Vec<u8>| {
+            codec.read_response(&PROTOCOL, &mut Cursor::new(bytes)).await.map(drop).unwrap_err().kind()
+        };
+        assert_eq!(kind_of_error(framed(99, b"later")).await, io::ErrorKind::Unsupported);
+        assert_eq!(counters.get(Counter::AskDecodeFailures), 0);
+        for garbage in [
+            framed(99, &vec![0; ANSWER_BYTES_MAX + 1]),
+            framed(16, b""),
+            framed(6, b"x"),
+            [framed(6, b""), vec![0]].concat(),
+            vec![255; 200],
+        ] {
+            assert_eq!(kind_of_error(garbage).await, io::ErrorKind::InvalidData);
+        }
+        assert_eq!(counters.get(Counter::AskDecodeFailures), 5);
+    }
+
+    #[tokio::test]
+    async fn another_version_is_not_spoken() {
+        let (mut codec, _) = codec();
+        let later = StreamProtocol::new("/kolo/test/ask/99");
+        let mut stream = Cursor::new(request_bytes(&WireRequest::Advert));
+        assert!(codec.read_request(&later, &mut stream).await.unwrap_err().to_string().contains("ask/99"));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_for_a_reason_of_a_later_version_is_a_refusal() {
+        let (mut codec, _) = codec();
+        let refusal = |reason: &[u8], words: &str| {
+            let body = encode(&(reason, words, LedgerVersion { incarnation: 3, change: 4 }, Vec::<HostState>::new()));
+            Cursor::new(framed(23, &body.unwrap()))
+        };
+        for reason in [&[250_u8][..], &[0], &[]] {
+            let answer = codec.read_response(&PROTOCOL, &mut refusal(reason, "too dear\u{7}")).await.unwrap();
+            let WireAnswer::Site(SiteAnswer::Refused(refusal)) = answer else { panic!("{answer:?}") };
+            assert_eq!(refusal.reason, RefusalReason::NotUnderstood("too dear".to_owned()));
+            assert_eq!(refusal.version.change, 4);
+        }
     }
 
     #[tokio::test]

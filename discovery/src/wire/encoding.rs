@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub const ADVERT_BYTES_MAX: usize = 256 * 1024;
 /// Largest envelope with schedule changes. 512 changes of some 100 bytes.
 pub const UPDATE_BYTES_MAX: usize = 64 * 1024;
-/// Largest direct request. A hold on 10,000 hosts of one site does not occur: one site offers 1,024.
+/// Largest direct request of any version. A hold on 10,000 hosts of one site does not occur: one site offers 1,024.
 pub const REQUEST_BYTES_MAX: usize = 256 * 1024;
 /// Largest answer that carries no schedules of a whole site.
 pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -24,14 +24,9 @@ pub enum DecodeError {
     /// There is more than one value.
     #[error("{0} bytes too many")]
     Trailing(usize),
-}
-
-impl DecodeError {
-    /// Whether the bytes are the beginning of something that was not sent to its end.
-    #[must_use]
-    pub fn is_cut_short(&self) -> bool {
-        matches!(self, DecodeError::Bincode(bincode::error::DecodeError::UnexpectedEnd { .. }))
-    }
+    /// The kind is none of this version.
+    #[error("of kind {0}, which is not known")]
+    UnknownKind(u16),
 }
 
 /// Encodes for the wire.

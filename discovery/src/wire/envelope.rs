@@ -1,9 +1,13 @@
 //! Envelopes: signed by their author, passed on by any node.
 //!
-//! An envelope is `version (1) | author's public key (32) | sequence (8, big endian) | signature (64) | body`; the
-//! signature covers a fixed prefix, author, sequence and body. Whoever passes it on cannot change it, and the author
-//! proves itself without being connected. Invariant: nothing of a body is decoded before its size and its signature
-//! were checked, and nothing is handed out before its payload passed [`check`].
+//! An envelope is `version (1) | kind (1) | author's public key (32) | sequence (8, big endian) | signature (64) | body`; the
+//! signature covers a fixed prefix and everything else, so whoever passes it on cannot change it, and the author proves itself
+//! without being connected. A body ends with a map of [`Extra`] entries: what a later version adds for those that know it.
+//! Invariants: the header is the same in every version, and a body begins with the grid, so that a node tells an
+//! envelope that it does not understand from garbage; nothing of a body is decoded before its size and its signature were checked, and
+//! nothing is handed out before its payload passed [`check`].
+
+use std::collections::BTreeMap;
 
 use broker::{
     ids::SiteId,
@@ -24,13 +28,28 @@ use crate::{
     membership::{Badge, CREDENTIAL_BYTES_MAX},
 };
 
-const VERSION: u8 = 1;
-const HEADER_BYTES: usize = 1 + 32 + 8 + 64;
+/// The one version that is written and read.
+const VERSION: u8 = 2;
+/// Version, kind, author, sequence.
+const CLAIM_BYTES: usize = 1 + 1 + 32 + 8;
+const HEADER_BYTES: usize = CLAIM_BYTES + 64;
 /// Keeps these signatures apart from any other use of the key.
-const SIGNED_PREFIX: &[u8] = b"kolo-envelope/1";
+const SIGNED_PREFIX: &[u8] = b"kolo-envelope";
+
+const ADVERT: u8 = 1;
+const UPDATE: u8 = 2;
+
+/// Entries that a reader need not know, by key: bounded, signed, and otherwise ignored by who does not know them.
+pub type Extra = BTreeMap<String, Vec<u8>>;
+/// Most extra entries.
+const EXTRA_MAX: usize = 16;
+/// Longest key of an extra entry, in bytes.
+const EXTRA_KEY_BYTES_MAX: usize = 64;
+/// Largest value of an extra entry, in bytes.
+const EXTRA_VALUE_BYTES_MAX: usize = 4096;
 
 /// What an envelope carries.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Payload {
     /// A site's advert, or its departure (no hosts, time to live 0).
     Advert(Advert),
@@ -39,12 +58,20 @@ pub enum Payload {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Body {
+struct Body<T> {
     grid: String,
     sent_ms: u64,
     time_to_live_ms: u64,
     badge: Badge,
-    payload: Payload,
+    payload: T,
+    extra: Extra,
+}
+
+impl<T> Body<T> {
+    fn map<U>(self, into: impl FnOnce(T) -> U) -> Body<U> {
+        let Body { grid, sent_ms, time_to_live_ms, badge, payload, extra } = self;
+        Body { grid, sent_ms, time_to_live_ms, badge, payload: into(payload), extra }
+    }
 }
 
 /// What was inside an envelope that passed all checks.
@@ -71,6 +98,12 @@ pub enum Dropped {
     /// Does not decode.
     #[error("malformed")]
     Malformed,
+    /// Of a version that this node does not know.
+    #[error("of version {0}, which is not understood here")]
+    UnknownVersion(u8),
+    /// Of a kind that this node does not know.
+    #[error("of kind {0}, which is not understood here")]
+    UnknownKind(u8),
     /// Not signed by the author it names.
     #[error("not signed by its author")]
     Unsigned,
@@ -122,6 +155,7 @@ impl Dropped {
         match self {
             Dropped::Oversized => Counter::DroppedOversized,
             Dropped::Malformed => Counter::DroppedMalformed,
+            Dropped::UnknownVersion(_) | Dropped::UnknownKind(_) => Counter::DroppedNotUnderstood,
             Dropped::Unsigned => Counter::DroppedUnsigned,
             Dropped::ForeignGrid => Counter::DroppedForeignGrid,
             Dropped::Expired => Counter::DroppedExpired,
@@ -149,7 +183,9 @@ impl Dropped {
             | Dropped::ForeignGrid
             | Dropped::WrongAuthor
             | Dropped::Invalid => true,
-            Dropped::Expired
+            Dropped::UnknownVersion(_)
+            | Dropped::UnknownKind(_)
+            | Dropped::Expired
             | Dropped::FromFuture
             | Dropped::Stale
             | Dropped::Copy
@@ -178,43 +214,68 @@ pub struct Stamp {
 /// Makes an envelope without a badge. `None` when the payload does not encode into the size of its kind.
 #[must_use]
 pub fn seal(identity: &Identity, grid: &GridId, stamp: Stamp, payload: Payload) -> Option<Vec<u8>> {
-    seal_with_badge(identity, grid, stamp, payload, Badge::default())
+    seal_with_badge(identity, grid, stamp, payload, (Badge::default(), &Extra::new()))
 }
 
-/// Makes an envelope that shows `badge`. `None` when it does not encode into the size of its kind.
+/// Makes an envelope that shows a badge and extra entries. `None` when it does not encode into the size of its kind.
 #[must_use]
 pub fn seal_with_badge(
     identity: &Identity,
     grid: &GridId,
     stamp: Stamp,
     payload: Payload,
-    badge: Badge,
+    (badge, extra): (Badge, &Extra),
 ) -> Option<Vec<u8>> {
-    let bytes_max = bytes_max_of(&payload);
-    let body = body_of(grid, stamp, payload, badge)?;
-    let author = identity.public_key();
-    let signature = identity.sign(&signed_bytes(&author, stamp.sequence, &body));
-    let mut envelope = Vec::with_capacity(HEADER_BYTES + body.len());
-    envelope.push(VERSION);
-    envelope.extend_from_slice(&author);
-    envelope.extend_from_slice(&stamp.sequence.to_be_bytes());
-    envelope.extend_from_slice(&signature);
-    envelope.extend_from_slice(&body);
+    let (kind, bytes_max) = (kind_of(&payload), bytes_max_of(&payload));
+    let body = body_of(grid, stamp, payload, (badge, extra))?;
+    let envelope = signed_envelope(identity, (VERSION, kind), stamp.sequence, &body);
     (envelope.len() <= bytes_max).then_some(envelope)
+}
+
+/// Signs a body of any version and kind.
+fn signed_envelope(identity: &Identity, (version, kind): (u8, u8), sequence: u64, body: &[u8]) -> Vec<u8> {
+    let claim = [&[version, kind], &identity.public_key()[..], &sequence.to_be_bytes()].concat();
+    let signature = identity.sign(&signed_bytes(&claim, body));
+    [&claim, &signature[..], body].concat()
 }
 
 /// How large the envelope of [`seal_with_badge`] would be, without signing anything.
 #[must_use]
 pub fn sealed_bytes(grid: &GridId, stamp: Stamp, payload: Payload, badge: Badge) -> Option<usize> {
     let bytes_max = bytes_max_of(&payload);
-    let bytes = HEADER_BYTES + body_of(grid, stamp, payload, badge)?.len();
+    let bytes = HEADER_BYTES + body_of(grid, stamp, payload, (badge, &Extra::new()))?.len();
     (bytes <= bytes_max).then_some(bytes)
 }
 
-fn body_of(grid: &GridId, stamp: Stamp, payload: Payload, badge: Badge) -> Option<Vec<u8>> {
+fn body_of(grid: &GridId, stamp: Stamp, payload: Payload, (badge, extra): (Badge, &Extra)) -> Option<Vec<u8>> {
     let grid = grid.as_str().to_owned();
-    let body = Body { grid, sent_ms: stamp.sent_ms, time_to_live_ms: stamp.time_to_live.0, badge, payload };
-    encode(&body).ok()
+    let time_to_live_ms = stamp.time_to_live.0;
+    let body = Body { grid, sent_ms: stamp.sent_ms, time_to_live_ms, badge, payload: (), extra: extra.clone() };
+    match payload {
+        Payload::Advert(advert) => encode(&body.map(|()| advert)).ok(),
+        Payload::Update(update) => encode(&body.map(|()| update)).ok(),
+    }
+}
+
+fn kind_of(payload: &Payload) -> u8 {
+    match payload {
+        Payload::Advert(_) => ADVERT,
+        Payload::Update(_) => UPDATE,
+    }
+}
+
+/// Reads the body of an envelope whose signature was checked.
+fn read_body(envelope: &[u8]) -> Result<Body<Payload>, Dropped> {
+    let (header, body) = envelope.split_first_chunk::<HEADER_BYTES>().ok_or(Dropped::Malformed)?;
+    if header[0] != VERSION {
+        return Err(Dropped::UnknownVersion(header[0]));
+    }
+    let read = match header[1] {
+        ADVERT => decode::<Body<Advert>, ADVERT_BYTES_MAX>(body).map(|body| body.map(Payload::Advert)),
+        UPDATE => decode::<Body<ScheduleUpdate>, ADVERT_BYTES_MAX>(body).map(|body| body.map(Payload::Update)),
+        unknown => return Err(Dropped::UnknownKind(unknown)),
+    };
+    read.map_err(|_| Dropped::Malformed)
 }
 
 fn bytes_max_of(payload: &Payload) -> usize {
@@ -224,22 +285,19 @@ fn bytes_max_of(payload: &Payload) -> usize {
     }
 }
 
-fn signed_bytes(author: &[u8; 32], sequence: u64, body: &[u8]) -> Vec<u8> {
-    [SIGNED_PREFIX, author, &sequence.to_be_bytes(), body].concat()
+fn signed_bytes(claim: &[u8], body: &[u8]) -> Vec<u8> {
+    [SIGNED_PREFIX, claim, body].concat()
 }
 
 /// Author and sequence of an envelope as it claims, unchecked: enough to see that it is known already.
 #[must_use]
 pub fn peek(envelope: &[u8]) -> Option<(SiteId, u64)> {
-    if envelope.first() != Some(&VERSION) {
-        return None;
-    }
-    let author = envelope.get(1..33)?.try_into().ok()?;
-    let sequence = u64::from_be_bytes(envelope.get(33..41)?.try_into().ok()?);
+    let author = envelope.get(2..34)?.try_into().ok()?;
+    let sequence = u64::from_be_bytes(envelope.get(34..CLAIM_BYTES)?.try_into().ok()?);
     Some((site_of_peer(&peer_of_key(author)?)?, sequence))
 }
 
-/// Author and sequence as they are claimed, after the cheap checks: that the size, the version and the grid are right.
+/// Author and sequence as they are claimed, after the cheap checks: that the size and the grid are right.
 ///
 /// # Errors
 /// [`Dropped`] when one of them is not, or the author's key is none.
@@ -258,14 +316,13 @@ pub fn peek_in(envelope: &[u8], grid: &GridId) -> Result<(SiteId, u64), Dropped>
 /// The badge in an envelope that was opened before.
 #[must_use]
 pub fn badge_of(envelope: &[u8]) -> Option<Badge> {
-    let body: Body = decode::<_, ADVERT_BYTES_MAX>(envelope.get(HEADER_BYTES..)?).ok()?;
-    Some(body.badge)
+    Some(read_body(envelope).ok()?.badge)
 }
 
 /// When an envelope was signed (Unix milliseconds), and its content, of one whose signature was checked before.
 #[must_use]
 pub fn sent_of(envelope: &[u8]) -> Option<(u64, Payload)> {
-    let body: Body = decode::<_, ADVERT_BYTES_MAX>(envelope.get(HEADER_BYTES..)?).ok()?;
+    let body = read_body(envelope).ok()?;
     Some((body.sent_ms, body.payload))
 }
 
@@ -288,18 +345,16 @@ pub fn open(envelope: &[u8], terms: Terms<'_>) -> Result<Opened, Dropped> {
     if envelope.len() > ADVERT_BYTES_MAX {
         return Err(Dropped::Oversized);
     }
-    if envelope.len() < HEADER_BYTES || envelope[0] != VERSION {
-        return Err(Dropped::Malformed);
-    }
-    let (header, body) = envelope.split_at(HEADER_BYTES);
-    let author_key: [u8; 32] = header[1..33].try_into().map_err(|_| Dropped::Malformed)?;
-    let sequence = u64::from_be_bytes(header[33..41].try_into().map_err(|_| Dropped::Malformed)?);
-    let signature = Signature::from_bytes(header[41..].try_into().map_err(|_| Dropped::Malformed)?);
+    let (claim, rest) = envelope.split_first_chunk::<CLAIM_BYTES>().ok_or(Dropped::Malformed)?;
+    let (signature, body) = rest.split_first_chunk::<64>().ok_or(Dropped::Malformed)?;
+    let author_key: [u8; 32] = claim[2..34].try_into().map_err(|_| Dropped::Malformed)?;
+    let sequence = u64::from_be_bytes(claim[34..].try_into().map_err(|_| Dropped::Malformed)?);
     let key = VerifyingKey::from_bytes(&author_key).map_err(|_| Dropped::Unsigned)?;
-    key.verify_strict(&signed_bytes(&author_key, sequence, body), &signature).map_err(|_| Dropped::Unsigned)?;
+    let signature = Signature::from_bytes(signature);
+    key.verify_strict(&signed_bytes(claim, body), &signature).map_err(|_| Dropped::Unsigned)?;
     let author = peer_of_key(&author_key).and_then(|peer| site_of_peer(&peer)).ok_or(Dropped::Malformed)?;
 
-    let body: Body = decode::<_, ADVERT_BYTES_MAX>(body).map_err(|_| Dropped::Malformed)?;
+    let body = read_body(envelope)?;
     if envelope.len() > bytes_max_of(&body.payload) {
         return Err(Dropped::Oversized);
     }
@@ -314,12 +369,18 @@ pub fn open(envelope: &[u8], terms: Terms<'_>) -> Result<Opened, Dropped> {
     if age >= time_to_live {
         return Err(Dropped::Expired);
     }
-    if body.badge.credential.len() > CREDENTIAL_BYTES_MAX {
+    if body.badge.credential.len() > CREDENTIAL_BYTES_MAX || !is_bounded(&body.extra) {
         return Err(Dropped::Invalid);
     }
     check_payload(&body.payload, &author, sequence)?;
     let (sent_ms, remaining) = (body.sent_ms, Millis(time_to_live - age));
     Ok(Opened { author, sent_ms, remaining, badge: body.badge, payload: body.payload })
+}
+
+fn is_bounded(extra: &Extra) -> bool {
+    let is_small =
+        |(key, value): (&String, &Vec<u8>)| key.len() <= EXTRA_KEY_BYTES_MAX && value.len() <= EXTRA_VALUE_BYTES_MAX;
+    extra.len() <= EXTRA_MAX && extra.iter().all(is_small)
 }
 
 fn check_payload(payload: &Payload, author: &SiteId, sequence: u64) -> Result<(), Dropped> {

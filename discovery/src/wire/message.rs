@@ -1,6 +1,4 @@
-//! Direct requests and their answers.
-//!
-//! Invariant: the order of the variants is the format.
+//! Direct requests and their answers, as this node uses them, whatever the version of the protocol that carries them.
 
 use std::sync::Arc;
 
@@ -14,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use super::check::HOSTS_PER_SITE_MAX;
 
 /// What one node asks another.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum WireRequest {
     /// Something about an attempt, for the node.
     Site(SiteRequest),
@@ -34,9 +32,7 @@ pub enum WireRequest {
 }
 
 /// The answer.
-///
-/// The order of the variants is the format: the first byte of an answer is its kind, and with it its largest size.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub enum WireAnswer {
     /// All schedules at a version.
     Schedules(Arc<WireSchedules>),
@@ -53,6 +49,11 @@ pub enum WireAnswer {
     },
     /// Too busy to answer now.
     Busy,
+    /// The site does not know requests of this kind.
+    NotUnderstood {
+        /// The number of the kind.
+        kind: u16,
+    },
     /// Revocations, for the node to check.
     Revocations {
         /// Those that fit into an answer, encoded.

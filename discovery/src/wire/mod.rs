@@ -1,22 +1,30 @@
 //! What travels between nodes: signed envelopes, bundles of them, direct requests and answers, and their limits.
 
+mod ask;
+mod ask_4;
+mod ask_version;
 pub mod bundle;
 pub mod check;
 mod codec;
+mod dialect;
 mod encoding;
 mod envelope;
+pub mod frame;
 mod message;
 pub mod names;
 
 pub use self::{
+    ask::{ASK_VERSIONS, answer_bytes, answer_in, request_bytes},
+    ask_version::{AskVersion, Written},
     codec::{Asked, Codec},
+    dialect::Dialect,
     encoding::{
         ADVERT_BYTES_MAX, ANSWER_BYTES_MAX, DecodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX, UPDATE_BYTES_MAX,
         decode, encode,
     },
     envelope::{
-        Dropped, Opened, Payload, Stamp, Terms, badge_of, open, peek, peek_in, seal, seal_with_badge, sealed_bytes,
-        sent_of,
+        Dropped, Extra, Opened, Payload, Stamp, Terms, badge_of, open, peek, peek_in, seal, seal_with_badge,
+        sealed_bytes, sent_of,
     },
     message::{WireAnswer, WireRequest, WireSchedules},
 };

@@ -5,6 +5,7 @@
 
 use libp2p::{StreamProtocol, gossipsub::IdentTopic};
 
+use super::ask_version::AskVersion;
 use crate::config::GridId;
 
 /// The grid's name makes no name of a protocol.
@@ -26,12 +27,18 @@ pub fn kad_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
     protocol(grid, "kad/1")
 }
 
-/// The protocol of direct requests.
+/// The protocols of direct requests, one a version, in the order of `versions`.
 ///
 /// # Errors
-/// [`NameError`] when libp2p refuses the name.
-pub fn ask_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
-    protocol(grid, "ask/3")
+/// [`NameError`] when libp2p refuses a name.
+pub fn ask_protocols(grid: &GridId, versions: &[&dyn AskVersion]) -> Result<Vec<StreamProtocol>, NameError> {
+    versions.iter().map(|version| protocol(grid, &format!("ask/{}", version.number()))).collect()
+}
+
+/// The number of the version that a protocol of direct requests is of; `None` when it is another protocol.
+#[must_use]
+pub fn ask_number(grid: &GridId, protocol: &StreamProtocol) -> Option<u16> {
+    protocol.as_ref().strip_prefix(&format!("/kolo/{grid}/ask/"))?.parse().ok()
 }
 
 fn protocol(grid: &GridId, name: &str) -> Result<StreamProtocol, NameError> {
@@ -48,11 +55,11 @@ pub fn gossip_prefix(grid: &GridId) -> String {
 /// The topic of adverts.
 #[must_use]
 pub fn adverts_topic(grid: &GridId) -> IdentTopic {
-    IdentTopic::new(format!("kolo/{grid}/adverts/1"))
+    IdentTopic::new(format!("kolo/{grid}/adverts/2"))
 }
 
 /// The topic of bundles of schedule changes.
 #[must_use]
 pub fn schedules_topic(grid: &GridId) -> IdentTopic {
-    IdentTopic::new(format!("kolo/{grid}/schedules/2"))
+    IdentTopic::new(format!("kolo/{grid}/schedules/3"))
 }

@@ -150,7 +150,7 @@ pub struct Authorization {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignedText {
-    /// A statement as JSON.
+    /// A line that says what it is, and a statement as JSON.
     text: String,
     /// An Ed25519 key in hexadecimal.
     #[schema(pattern = "^[0-9a-f]{64}$")]

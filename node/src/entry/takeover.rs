@@ -170,7 +170,7 @@ mod tests {
         protocol::AttemptId,
         request::Request,
         time::{Span, Time, Window},
-        trust::SignedText,
+        trust::{Labels, SignedText},
     };
     use ed25519_dalek::SigningKey;
 
@@ -193,6 +193,7 @@ mod tests {
             request,
             issued: Time(4_000),
             expires: Time(6_000),
+            labels: Labels::default(),
         };
         FoundBooking {
             attempt: AttemptId { entry_point: site(entry_point), request: id.clone(), attempt: 1 },

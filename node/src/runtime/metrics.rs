@@ -331,6 +331,7 @@ refusals! {
     RefusalReason::Malformed(_) => "malformed",
     RefusalReason::OtherAttempt => "other_try",
     RefusalReason::Busy => "busy",
+    RefusalReason::NotUnderstood(_) => "not_understood",
 }
 
 #[cfg(test)]

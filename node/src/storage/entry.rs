@@ -41,7 +41,8 @@ pub enum Table {
 }
 
 impl Table {
-    const ALL: [Table; 4] = [Table::Reservations, Table::Requests, Table::Facts, Table::Activations];
+    /// All of them.
+    pub const ALL: [Table; 4] = [Table::Reservations, Table::Requests, Table::Facts, Table::Activations];
 
     /// Its name in messages.
     pub fn name(self) -> &'static str {

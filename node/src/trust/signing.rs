@@ -6,7 +6,7 @@ use broker::{
     ids::{RequestId, SiteId},
     request::Request,
     time::{Span, Time},
-    trust::{Authorization, Chain, RequestStatement, SignedText},
+    trust::{Authorization, Chain, Labels, RequestStatement, SignedText},
 };
 use data_encoding::BASE32_NOPAD;
 use ed25519_dalek::SigningKey;
@@ -45,7 +45,7 @@ impl Signer {
         let grid = grid.to_owned();
         let entry_point = entry_point.clone();
         let issued = last.map_or(now, |last| now.max(last + Span(1)));
-        let statement = RequestStatement { grid, entry_point, id, request, issued, expires };
+        let statement = RequestStatement { grid, entry_point, id, request, issued, expires, labels: Labels::default() };
         let request = SignedText::sign(&statement, &self.key)?;
         Ok(Authorization { request, user: self.chain.clone(), entry_point: None })
     }

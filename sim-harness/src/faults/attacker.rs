@@ -13,7 +13,7 @@ use broker::{
     protocol::{AttemptId, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     resources::Amounts,
     time::{Millis, Time},
-    trust::{Authorization, RequestStatement},
+    trust::{Authorization, RequestStatement, testing},
 };
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -216,10 +216,7 @@ fn named(site: &SiteId) -> String {
 fn rewrite(hold: &mut HoldRequest, change: impl Fn(&str) -> String) {
     let authorization: &mut Authorization = Arc::make_mut(&mut hold.authorization);
     authorization.request.text = change(&authorization.request.text);
-    debug_assert!(
-        serde_json::from_str::<RequestStatement>(&authorization.request.text).is_ok(),
-        "what is forged can be read"
-    );
+    debug_assert!(testing::said::<RequestStatement>(&authorization.request).is_ok(), "what is forged can be read");
 }
 
 /// Puts `number` in the place of the one behind `key`.

@@ -10,7 +10,7 @@ use broker::{
     negotiation::Negotiation,
     request::Request,
     time::{Now, Time},
-    trust::{Authorization, RequestStatement, Trust},
+    trust::{Authorization, Labels, RequestStatement, Trust},
 };
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -214,6 +214,7 @@ impl Grid {
             request: request.clone(),
             issued,
             expires,
+            labels: Labels::default(),
         };
         let signed = credentials::sign(&self.options, self.users.signing_key(number), &statement);
         Authorization { entry_point: self.nodes[node].credentials.clone(), ..signed }

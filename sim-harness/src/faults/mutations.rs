@@ -10,7 +10,7 @@ use broker::{
     negotiation::{Negotiation, Purpose},
     protocol::{RefusalReason, SiteAnswer, SiteRequest},
     time::{Span, Time},
-    trust::{Authorization, PublicKey, RequestStatement, SignedText},
+    trust::{Authorization, PublicKey, RequestStatement, SignedText, testing},
 };
 
 use super::{
@@ -127,7 +127,7 @@ fn sign_as_it_is(grid: &Grid, authorization: &mut Arc<Authorization>) {
         return;
     }
     let key = grid.users.keys().iter().find(|key| PublicKey::of(key) == signed.author);
-    let statement = serde_json::from_str::<RequestStatement>(&signed.text);
+    let statement = testing::said::<RequestStatement>(signed);
     if let (Some(key), Ok(statement)) = (key, statement)
         && let Ok(signed) = SignedText::sign(&statement, key)
     {

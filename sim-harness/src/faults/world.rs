@@ -7,6 +7,7 @@
 use std::{mem, rc::Rc, sync::Arc};
 
 use broker::{
+    features::Features,
     ids::{RequestId, SiteId},
     ledger::{self, ReplyToken, ScheduleUpdateParts},
     negotiation::{self, Decision, Output, Purpose, RequestRecord},
@@ -442,6 +443,7 @@ impl World {
             contact: None,
             hosts: at.hosts.iter().map(|(host, _)| host.clone()).collect(),
             addresses: Vec::new(),
+            features: Features::own(),
         }
     }
 

@@ -318,7 +318,9 @@ fn swarm(plan: &AttackPlan, identity: &Identity) -> anyhow::Result<Swarm<Behavio
         gossip: gossip(plan)?,
         ask: request_response::Behaviour::with_codec(
             RawCodec,
-            [(names::ask_protocol(&plan.grid)?, ProtocolSupport::Full)],
+            names::ask_protocols(&plan.grid, wire::ASK_VERSIONS)?
+                .into_iter()
+                .map(|protocol| (protocol, ProtocolSupport::Full)),
             request_response::Config::default().with_request_timeout(LIFE).with_max_concurrent_streams(1000),
         ),
     };

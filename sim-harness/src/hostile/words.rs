@@ -8,13 +8,14 @@ use std::{
 
 use broker::{
     amount::Amount,
+    features::Features,
     host::Host,
     ids::{HostId, RequestId, SiteId},
     protocol::{Advert, AttemptId, Grant, HoldRequest, SiteRequest},
     request::{Request, RequestDocument},
     resources::{Amounts, ResourceName},
     time::{Millis, Time, Window},
-    trust::{Authorization, RequestStatement, SignedText},
+    trust::{Authorization, Labels, RequestStatement, SignedText},
 };
 use discovery::{
     GridId, Identity,
@@ -117,6 +118,7 @@ impl Words {
             contact: None,
             hosts: made_up_host().into_iter().collect(),
             addresses: vec!["/ip4/127.0.0.1/tcp/9".to_owned()],
+            features: Features::own(),
         };
         let grid = if is_foreign { &self.foreign } else { &self.grid };
         let stamp = Stamp { sequence, sent_ms, time_to_live: TIME_TO_LIVE };
@@ -131,20 +133,19 @@ impl Words {
             1 => Some(WireRequest::Advert),
             _ => self.attempt(number).map(|attempt| WireRequest::Site(SiteRequest::Inquire(attempt))),
         };
-        request.and_then(|request| wire::encode(&request).ok()).unwrap_or_default()
+        request.as_ref().map(wire::request_bytes).unwrap_or_default()
     }
 
     /// A question for all adverts, from whose answer [`hosts_in`] reads what there is to hold.
     pub fn ask_for_advert() -> Vec<u8> {
-        wire::encode(&WireRequest::Advert).unwrap_or_default()
+        wire::request_bytes(&WireRequest::Advert)
     }
 
     /// A hold on a little of each of `hosts`, signed by a user made up for it (an open grid takes it, a closed one looks at
     /// the signature before it refuses), to be forgotten.
     pub fn hold(&mut self, of: &SiteId, hosts: &[Host]) -> Vec<u8> {
-        self.hold_request(of, hosts)
-            .and_then(|hold| wire::encode(&WireRequest::Site(SiteRequest::Hold(hold))).ok())
-            .unwrap_or_default()
+        let hold = self.hold_request(of, hosts).map(|hold| WireRequest::Site(SiteRequest::Hold(hold)));
+        hold.as_ref().map(wire::request_bytes).unwrap_or_default()
     }
 
     fn hold_request(&mut self, of: &SiteId, hosts: &[Host]) -> Option<HoldRequest> {
@@ -168,6 +169,7 @@ impl Words {
             request: Request::try_from(document).ok()?,
             issued: now,
             expires: start,
+            labels: Labels::default(),
         };
         let request = SignedText::sign(&statement, &SigningKey::from_bytes(&rand::random())).ok()?;
         Some(HoldRequest {
@@ -191,7 +193,7 @@ impl Words {
             return self.garbage(64);
         }
         let envelopes = (0..LIES_AT_ONCE).map(|_| self.fresh_advert()).collect();
-        wire::encode(&WireAnswer::Adverts { envelopes, is_complete: false }).unwrap_or_default()
+        wire::answer_bytes(&WireAnswer::Adverts { envelopes, is_complete: false })
     }
 }
 
@@ -209,10 +211,7 @@ fn made_up_host() -> Option<Host> {
 
 /// The site and its hosts in an answer to [`Words::ask_for_advert`].
 pub fn hosts_in(answer: &[u8], grid: &GridId) -> Option<(SiteId, Vec<Host>)> {
-    let Ok(WireAnswer::Adverts { envelopes, .. }) = wire::decode::<WireAnswer, { wire::ANSWER_BYTES_MAX }>(answer)
-    else {
-        return None;
-    };
+    let WireAnswer::Adverts { envelopes, .. } = wire::answer_in(answer)? else { return None };
     let terms = wire::Terms { grid, utc_ms: utc_ms(), skew_max: TIME_TO_LIVE };
     match wire::open(envelopes.first()?, terms).ok()?.payload {
         Payload::Advert(advert) => Some((advert.site, advert.hosts)),

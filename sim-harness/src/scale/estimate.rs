@@ -23,7 +23,7 @@ use serde::Serialize;
 use super::{
     options::Settings,
     site::{Site, addresses},
-    sizes::{self, PING_BYTES, SOME_TIME_MS, direct_bytes},
+    sizes::{self, PING_BYTES, SOME_TIME_MS, answer_bytes, question_bytes},
     traffic::Kind,
 };
 
@@ -166,8 +166,9 @@ impl Estimate<'_> {
 fn upkeep_load(settings: &Settings, connections: f64) -> Load {
     let intervals = &settings.intervals;
     let version = LedgerVersion { incarnation: SOME_TIME_MS, change: 1_000 };
-    let recheck = direct_bytes(&WireRequest::Schedules(Some(version))) + direct_bytes(&WireAnswer::Unchanged(version));
-    let nothing_new = direct_bytes(&WireAnswer::Adverts { envelopes: Vec::new(), is_complete: true });
+    let recheck =
+        question_bytes(&WireRequest::Schedules(Some(version))) + answer_bytes(&WireAnswer::Unchanged(version));
+    let nothing_new = answer_bytes(&WireAnswer::Adverts { envelopes: Vec::new(), is_complete: true });
     let exchange = sizes::exchange_bytes(settings.view_sites()) + nothing_new;
     Load::every(intervals.recheck, recheck as f64, 2.0)
         .plus(Load::every(intervals.exchange, exchange as f64, 2.0))

@@ -18,7 +18,7 @@ use super::{
     gossip::{EPOCH, Gossip},
     options::{BEGIN, HOUR, Settings, clocks},
     site::{Site, Touch},
-    sizes::{self, direct_bytes},
+    sizes::{self, answer_bytes, question_bytes},
     traffic::{Flow, KINDS, Kind, Traffic},
     views::{Place, Views},
     world::World,
@@ -219,7 +219,7 @@ impl Grid {
     /// Fetches the schedules of a site, for a search of a request with this name, or to repair the view.
     pub fn fetch(&mut self, node: usize, site: usize, search: Option<(usize, u64)>, known: Option<LedgerVersion>) {
         let kind = if search.is_some() { Kind::Direct } else { Kind::Upkeep };
-        let bytes = direct_bytes(&WireRequest::Schedules(known));
+        let bytes = question_bytes(&WireRequest::Schedules(known));
         let mail = Mail { from: node, to: site, kind, bytes, is_question: true };
         self.send(self.now(), mail, move |world| world.grid.answer_fetch(mail, search, known), |_| ());
     }
@@ -234,7 +234,7 @@ impl Grid {
             WireAnswer::Schedules(WireSchedules::from_snapshot(snapshot.clone()).into())
         };
         let as_of = self.now();
-        let mail = Mail { from: site, to: node, bytes: direct_bytes(&answer), is_question: false, ..question };
+        let mail = Mail { from: site, to: node, bytes: answer_bytes(&answer), is_question: false, ..question };
         let received = move |world: &mut World| {
             world.grid.sites[node].contacts.wanted.remove(&site);
             world.grid.touch(node, site, as_of);
@@ -333,7 +333,7 @@ impl Grid {
     /// What fetching the schedules of a site costs both.
     fn count_fetch(&mut self, node: usize, site: usize) {
         if self.sites[site].is_up() {
-            let question = direct_bytes(&WireRequest::Schedules(None));
+            let question = question_bytes(&WireRequest::Schedules(None));
             self.traffic.passes(Kind::Upkeep, (node, site), question);
             self.traffic.passes(Kind::Upkeep, (site, node), self.sites[site].schedules_bytes);
         }

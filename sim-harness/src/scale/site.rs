@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
+    features::Features,
     host::Host,
     ids::{RequestId, SiteId},
     ledger::{LedgerLimits, ScheduleUpdateParts},
@@ -116,6 +117,7 @@ impl Site {
             contact: None,
             hosts: hosts.iter().map(|(host, _)| host.clone()).collect(),
             addresses: addresses.iter().map(|address| format!("{address}/p2p/{id}")).collect(),
+            features: Features::own(),
         };
         let payload = Payload::Advert(advert.clone());
         let shard = usize::from(index::head_of(&id)) % settings.shards;
@@ -231,7 +233,7 @@ impl Site {
     fn measure_schedules(&mut self, at: Moment) {
         if let Some(ledger) = self.ledger() {
             let schedules = WireSchedules::from_snapshot(ledger.snapshot(clocks(at)));
-            self.schedules_bytes = sizes::direct_bytes(&WireAnswer::Schedules(schedules.into()));
+            self.schedules_bytes = sizes::answer_bytes(&WireAnswer::Schedules(schedules.into()));
         }
     }
 }

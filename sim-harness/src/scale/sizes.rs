@@ -9,9 +9,8 @@ use discovery::{
     GridId, Multiaddr, UPDATE_TIME_TO_LIVE,
     dissemination::exchange::KNOWN_MAX,
     membership::Badge,
-    wire::{self, Payload, Stamp, WireRequest, names},
+    wire::{self, Payload, Stamp, WireAnswer, WireRequest, names},
 };
-use serde::Serialize;
 
 /// A peer id: two bytes of hash code and length, and an Ed25519 key with its four bytes of framing.
 const PEER_ID_BYTES: usize = 38;
@@ -58,14 +57,19 @@ pub fn envelope_bytes(grid: &GridId, payload: Payload, time_to_live: Millis) -> 
     wire::sealed_bytes(grid, stamp, payload, Badge::default()).unwrap_or(0) as u64
 }
 
-/// A direct request or its answer.
-pub fn direct_bytes(message: &impl Serialize) -> u64 {
-    wire::encode(message).map_or(0, |bytes| bytes.len() as u64)
+/// A direct request.
+pub fn question_bytes(question: &WireRequest) -> u64 {
+    wire::request_bytes(question).len() as u64
+}
+
+/// The answer to a direct request.
+pub fn answer_bytes(answer: &WireAnswer) -> u64 {
+    wire::answer_bytes(answer).len() as u64
 }
 
 /// The question of an exchange of adverts, from a node that knows so many sites.
 pub fn exchange_bytes(known: usize) -> u64 {
-    direct_bytes(&WireRequest::Adverts(vec![(u64::MAX, SOME_TIME_MS); known.min(KNOWN_MAX)]))
+    question_bytes(&WireRequest::Adverts(vec![(u64::MAX, SOME_TIME_MS); known.min(KNOWN_MAX)]))
 }
 
 /// A Kademlia question: its kind and a key.

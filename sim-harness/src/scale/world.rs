@@ -37,7 +37,7 @@ use super::{
     rounds::Rounds,
     search::Search,
     site::{Asker, Site},
-    sizes::direct_bytes,
+    sizes::{answer_bytes, question_bytes},
     traffic,
 };
 use crate::{
@@ -149,7 +149,7 @@ impl World {
 
     /// Sends a question to the ledger of a site.
     fn ask(&mut self, at: Moment, (from, to): (usize, usize), asker: Asker, request: SiteRequest) {
-        let bytes = direct_bytes(&WireRequest::Site(request.clone()));
+        let bytes = question_bytes(&WireRequest::Site(request.clone()));
         let mail = Mail { from, to, kind: traffic::Kind::Direct, bytes, is_question: true };
         let lost = asker.clone();
         let received = move |world: &mut World| {
@@ -544,7 +544,7 @@ impl Medium for World {
             }
         };
         let at = self.grid.sites[site].disk_free_at;
-        let bytes = direct_bytes(&WireAnswer::Site(answer.clone()));
+        let bytes = answer_bytes(&WireAnswer::Site(answer.clone()));
         let mail = Mail { from: site, to, kind: traffic::Kind::Direct, bytes, is_question: false };
         let lost = asker.clone();
         let received = move |world: &mut World| world.arrive_answer(site, to, asker, answer);

@@ -139,6 +139,17 @@ type Change = fn(&mut Case);
 
 /// Each change trips exactly the rule beside it.
 const SIGNED: &[(Rule, Change)] = &[
+    (Rule::Understood, |case| {
+        case.tamper = |authorization| {
+            let later = authorization.request.text.replace("request/1", "request/99");
+            authorization.request = testing::sign_text(later, &testing::key(1));
+        };
+    }),
+    (Rule::Understood, |case| {
+        let later = testing::sign(&testing::credential(user_key(), Role::User, "ada"), &testing::key(0)).text;
+        let later = later.replace(r#""role""#, r#""rank":1,"role""#);
+        case.user = Some(Chain::of_root(testing::sign_text(later, &testing::key(0))));
+    }),
     (Rule::Signature, |case| case.tamper = |signed| signed.request.text = signed.request.text.replace("3000", "9000")),
     (Rule::Signature, |case| case.tamper = |signed| signed.request.author = testing::public(2)),
     (Rule::Grid, |case| case.statement.grid = "other".to_owned()),

@@ -1,7 +1,12 @@
 //! What is signed cannot be changed anywhere, nor taken for something else.
 
 use crate::trust::{
-    Credential, PublicKey, Revocation, Role, Signature, SignedText, Statement, Subject, TrustError, testing,
+    Credential, PublicKey, RequestStatement, Revocation, Role, Rule, Signature, SignedText, Statement, Subject,
+    TrustError, labels::LABELS_MAX, testing,
+};
+use crate::{
+    ids::{RequestId, SiteId},
+    time::Time,
 };
 
 fn credential() -> Credential {
@@ -48,7 +53,7 @@ fn a_weak_key_signs_nothing() {
     let mut signature = [0; 64];
     signature[0] = 1;
     let signed = SignedText {
-        text: serde_json::to_string(&credential()).unwrap(),
+        text: testing::sign(&credential(), &testing::key(0)).text,
         author: PublicKey::from_bytes(neutral),
         signature: Signature::from_bytes(signature),
     };
@@ -65,10 +70,12 @@ fn one_kind_is_never_another() {
     }
     let revocation = testing::revoke(Subject::Key(testing::public(1))).statement;
     assert!(revocation.open::<Revocation>().is_ok());
-    assert_eq!(revocation.open::<Credential>(), Err(TrustError::BadSignature { kind: "credential" }));
-    let same_text = Anything(serde_json::from_str(&revocation.text).unwrap());
+    assert!(matches!(revocation.open::<Credential>(), Err(TrustError::Malformed { kind: "credential", .. })));
+    let same_text = Anything(serde_json::from_str(revocation.text.split_once('\n').unwrap().1).unwrap());
     let signed = testing::sign(&same_text, &testing::key(0));
-    assert_eq!(signed.open::<Revocation>(), Err(TrustError::BadSignature { kind: "revocation" }));
+    assert!(matches!(signed.open::<Revocation>(), Err(TrustError::Malformed { kind: "revocation", .. })));
+    let renamed = SignedText { text: signed.text.replace("kolo-anything", "kolo-revocation"), ..signed };
+    assert_eq!(renamed.open::<Revocation>(), Err(TrustError::BadSignature { kind: "revocation" }));
 }
 
 #[test]
@@ -82,14 +89,66 @@ fn what_is_signed_but_too_long_or_not_understood_is_refused() {
     let long = testing::sign(&Loose("x".repeat(2_000)), &testing::key(0));
     assert_eq!(
         long.open::<Revocation>(),
-        Err(TrustError::TooLarge { kind: "revocation", bytes: 2_002, limit: Revocation::TEXT_BYTES_MAX })
+        Err(TrustError::TooLarge { kind: "revocation", bytes: 2_020, limit: Revocation::TEXT_BYTES_MAX })
     );
     let other = testing::sign(&Loose("x".to_owned()), &testing::key(0));
     assert!(matches!(other.open::<Revocation>(), Err(TrustError::Malformed { .. })));
-    let text = testing::revoke(Subject::Key(testing::public(1))).statement.text;
-    let with_more = format!(r#"{},"more":1}}"#, text.trim_end_matches('}'));
-    let error = serde_json::from_str::<Revocation>(&with_more).unwrap_err().to_string();
-    assert!(error.contains("unknown field `more`"), "{error}");
     let too_long = Credential { name: "x".repeat(3_000), ..credential() };
     assert!(matches!(SignedText::sign(&too_long, &testing::key(0)), Err(TrustError::TooLarge { .. })));
+}
+
+/// A text of a later version, signed by the user that it is of.
+fn signed_by_user(text: String) -> SignedText {
+    testing::sign_text(text, &testing::key(1))
+}
+
+fn request_text() -> String {
+    let request = serde_json::from_str(r#"{"hosts":2,"duration":100,"total":{"cpu":9000}}"#).unwrap();
+    let (site, id) = (SiteId::new("e").unwrap(), RequestId::new("r").unwrap());
+    testing::sign(&testing::statement(&site, &id, &request), &testing::key(1)).text
+}
+
+#[test]
+fn what_a_later_version_says_is_refused_by_its_name() {
+    let text = request_text();
+    let inside = |key: &str| text.replace(r#""hosts":2"#, &format!(r#""hosts":2,{key}"#));
+    for (later, what) in [
+        (inside(r#""colour":"red""#), "the key `request.colour`"),
+        (inside(r#""effort":"boundless""#), "`boundless` under the key `request.effort`"),
+        (text.replace(r#""issued""#, r#""urgent":true,"issued""#), "the key `urgent`"),
+        (text.replace("request/1", "request/99"), "version 99"),
+    ] {
+        assert_ne!(later, text);
+        let signed = signed_by_user(later);
+        let error = signed.open::<RequestStatement>().unwrap_err();
+        assert_eq!(error, TrustError::NotUnderstood { kind: "request", what: what.to_owned() });
+        let mut gate = testing::open_gate();
+        let denial = gate.check_submission(Time(1), &SiteId::new("e").unwrap(), &signed, None).unwrap_err();
+        assert_eq!(denial.rule, Rule::Understood);
+        assert!(denial.to_string().contains(&format!("{what} is not understood here")), "{denial}");
+    }
+    for malformed in [
+        inside(r#""hosts":3"#),
+        text.replace(r#""hosts":2"#, r#""hosts":-2"#),
+        text.replace("kolo-request/1\n", ""),
+        text.replace("request/1", "request/x"),
+        text.replace("kolo-", "other-"),
+    ] {
+        let error = signed_by_user(malformed.clone()).open::<RequestStatement>().unwrap_err();
+        assert!(matches!(error, TrustError::Malformed { .. }), "{malformed}: {error}");
+    }
+}
+
+#[test]
+fn labels_are_free_and_bounded() {
+    let text = request_text();
+    let with = |labels: &str| signed_by_user(text.replace(r#""issued""#, &format!(r#""labels":{labels},"issued""#)));
+    let labelled = with(r#"{"project":"weather","of a later version":"yes"}"#).open::<RequestStatement>().unwrap();
+    let labels: Vec<(&str, &str)> = labelled.labels.iter().collect();
+    assert_eq!(labels, [("of a later version", "yes"), ("project", "weather")]);
+    assert_eq!(testing::sign(&labelled, &testing::key(1)).open::<RequestStatement>(), Ok(labelled));
+    let many: Vec<String> = (0..=LABELS_MAX).map(|number| format!(r#""k{number}":"v""#)).collect();
+    for bad in [format!("{{{}}}", many.join(",")), r#"{"a":1}"#.to_owned(), r#"{"a":"\u0007"}"#.to_owned()] {
+        assert!(matches!(with(&bad).open::<RequestStatement>(), Err(TrustError::Malformed { .. })), "{bad}");
+    }
 }

@@ -10,6 +10,7 @@ use crate::{
     health::PeerHealth,
     tests::{advert, config, sealed},
     view::SharedView,
+    wire::Dialect,
 };
 
 fn dht() -> (Dht, Kad, Arc<Shared>) {
@@ -23,7 +24,7 @@ fn dht() -> (Dht, Kad, Arc<Shared>) {
         FetchQueue::new(PeerHealth::default(), 10, Duration::ZERO, Duration::ZERO),
         Arc::clone(&counters),
     );
-    let shared = Arc::new(Shared::new(identity, config, view, PeerHealth::default(), counters));
+    let shared = Arc::new(Shared::new(identity, (config, Dialect::default()), view, PeerHealth::default(), counters));
     (Dht::new(Arc::clone(&shared)), Kad::new(peer, MemoryStore::new(peer)), shared)
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     amount::Amount,
+    features::{FEATURES_MAX, Feature, Features},
     host::Host,
     ids::HostId,
     protocol::{ChangeKind, LedgerVersion, ScheduleChange},
@@ -46,6 +47,7 @@ fn advert(site: &SiteId) -> Advert {
         contact: Some("ssh {user}@{host}".to_owned()),
         hosts: vec![host("h1"), host("h2")],
         addresses: vec!["/ip4/127.0.0.1/tcp/4001".to_owned()],
+        features: Features::own(),
     }
 }
 
@@ -86,7 +88,7 @@ fn each_reason_to_drop_is_told_apart() {
     let drop_of = |envelope: &[u8]| open(envelope, terms(&grid())).unwrap_err();
 
     assert_eq!(drop_of(b""), Dropped::Malformed);
-    assert_eq!(drop_of(&[0; 500]), Dropped::Malformed);
+    assert_eq!(drop_of(&[0; 500]), Dropped::Unsigned);
     assert_eq!(drop_of(&vec![VERSION; ADVERT_BYTES_MAX + 1]), Dropped::Oversized);
     let foreign = seal(&me, &GridId::new("other").unwrap(), stamp(7), payload.clone()).unwrap();
     assert_eq!(drop_of(&foreign), Dropped::ForeignGrid);
@@ -99,7 +101,7 @@ fn each_reason_to_drop_is_told_apart() {
     assert_eq!(drop_of(&for_another), Dropped::WrongAuthor);
 
     let mut resigned = sealed(stamp(7));
-    resigned[1..33].copy_from_slice(&other.public_key());
+    resigned[2..34].copy_from_slice(&other.public_key());
     assert_eq!(drop_of(&resigned), Dropped::Unsigned);
 }
 
@@ -119,7 +121,7 @@ fn an_update_is_held_to_its_own_smaller_size() {
 fn adverts_beyond_the_limits_are_refused() {
     let me = Identity::generate().unwrap();
     let good = advert(me.site_id());
-    let mut bad: Vec<Advert> = vec![good.clone(); 10];
+    let mut bad: Vec<Advert> = vec![good.clone(); 11];
     bad[0].name = "x".repeat(129);
     bad[1].name = "evil\u{1b}[31m".to_owned();
     bad[2].hosts[0].capacity.insert(ResourceName::new("gpu").unwrap(), Amount(u64::MAX));
@@ -130,6 +132,7 @@ fn adverts_beyond_the_limits_are_refused() {
     bad[7].hosts = (0..1025).map(|i| host(&format!("h{i}"))).collect();
     bad[8].contact = Some("x".repeat(257));
     bad[9].contact = Some("ssh h\u{7}".to_owned());
+    bad[10].features = (0..=FEATURES_MAX).map(|number| Feature::try_from(format!("f{number}")).unwrap()).collect();
     for advert in bad {
         let envelope = seal(&me, &grid(), stamp(7), Payload::Advert(advert.clone())).unwrap();
         assert_eq!(open(&envelope, terms(&grid())), Err(Dropped::Invalid), "{}", advert.name);
@@ -142,14 +145,58 @@ fn a_claimed_length_does_not_allocate() {
     let me = Identity::generate().unwrap();
     let mut body = encode(&("test", NOW_MS, 60_000_u64)).unwrap();
     body.extend(encode(&(0_u32, me.site_id(), "n", 7_u64, 60_u32, None::<String>, 1_u64 << 60)).unwrap());
-    assert!(decode::<Body, ADVERT_BYTES_MAX>(&body).is_err());
+    assert!(decode::<Body<Advert>, ADVERT_BYTES_MAX>(&body).is_err());
+}
+
+#[test]
+fn what_a_later_version_signs_is_not_understood_and_no_offence() {
+    let me = Identity::generate().unwrap();
+    let good = seal(&me, &grid(), stamp(7), Payload::Advert(advert(me.site_id()))).unwrap();
+    let body = &good[HEADER_BYTES..];
+    for (version, kind, dropped) in [
+        (99, ADVERT, Dropped::UnknownVersion(99)),
+        (VERSION, 99, Dropped::UnknownKind(99)),
+        // A known kind is read as such.
+        (VERSION, UPDATE, Dropped::Malformed),
+    ] {
+        let envelope = signed_envelope(&me, (version, kind), 7, body);
+        assert_eq!(open(&envelope, terms(&grid())), Err(dropped));
+        assert_eq!(peek_in(&envelope, &grid()), Ok((me.site_id().clone(), 7)), "its author has its share");
+        assert_eq!(dropped.is_forwarders_fault(), dropped == Dropped::Malformed);
+        let mut unsigned = good.clone();
+        unsigned[..2].copy_from_slice(&[version, kind]);
+        assert_eq!(open(&unsigned, terms(&grid())), Err(Dropped::Unsigned), "whatever its version");
+    }
+    assert!(Dropped::UnknownVersion(99).to_string().contains("version 99"));
+}
+
+#[test]
+fn extra_entries_are_signed_bounded_and_ignored() {
+    let me = Identity::generate().unwrap();
+    let payload = Payload::Advert(advert(me.site_id()));
+    let with = |extra: &Extra| {
+        let envelope = seal_with_badge(&me, &grid(), stamp(7), payload.clone(), (Badge::default(), extra)).unwrap();
+        let opened = open(&envelope, terms(&grid()));
+        let mut changed = envelope;
+        *changed.last_mut().unwrap() ^= 1;
+        assert_eq!(open(&changed, terms(&grid())), Err(Dropped::Unsigned));
+        opened.map(|opened| opened.payload)
+    };
+    let one = |key: usize, value: usize| Extra::from([("k".repeat(key), vec![7; value])]);
+    let many = |count: usize| (0..count).map(|number| (number.to_string(), vec![1])).collect::<Extra>();
+    for good in [Extra::new(), one(EXTRA_KEY_BYTES_MAX, EXTRA_VALUE_BYTES_MAX), many(EXTRA_MAX)] {
+        assert_eq!(with(&good).as_ref(), Ok(&payload));
+    }
+    for bad in [one(EXTRA_KEY_BYTES_MAX + 1, 1), one(1, EXTRA_VALUE_BYTES_MAX + 1), many(EXTRA_MAX + 1)] {
+        assert_eq!(with(&bad), Err(Dropped::Invalid));
+    }
 }
 
 proptest! {
     #[test]
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         prop_assert!(open(&bytes, terms(&grid())).is_err());
-        prop_assert!(decode::<Body, ADVERT_BYTES_MAX>(&bytes).is_err());
+        prop_assert!(decode::<Body<Advert>, ADVERT_BYTES_MAX>(&bytes).is_err());
         prop_assert!(peek(&bytes).is_none_or(|(author, _)| !author.as_str().is_empty()));
     }
 

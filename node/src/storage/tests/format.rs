@@ -1,12 +1,19 @@
 //! The bytes on disk: two ledgers that an earlier program wrote, one left by a kill, one by a stop. What they hold is
-//! written down here, and this program must find it.
+//! written down here, and this program must find it. And the exact bytes of one entry of every kind.
 
-use std::fs;
+use std::{fmt::Write as _, fs, path::Path};
 
-use broker::negotiation::{Decision, Outcome};
+use broker::{
+    ids::SiteId,
+    negotiation::{Decision, Outcome},
+};
 
 use super::*;
-use crate::storage::sector::{self, SECTOR_BYTES};
+use crate::storage::{
+    activation::ActivationRecord,
+    entry::{self, Entry, State, Table},
+    sector::{self, SECTOR_BYTES},
+};
 
 /// Files of a ledger by name, without the zeros that a journal is filled up with.
 type Files = [(&'static str, &'static [u8]); 3];
@@ -95,4 +102,62 @@ fn ledgers_of_earlier_programs_are_read_whole() {
     assert_eq!(labels(&stopped), ["second"]);
     assert_eq!(reservations(&stopped), [(1_795_255_270, vec!["b1"], "ada", 100_002, true)]);
     assert!(stopped.incarnation > 1_795_251_673_085, "the number of its last start");
+}
+
+const ENTRIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/storage/fixtures/entries.txt");
+const ADVICE: &str = "\
+The bytes of an entry on disk have changed, or there is a new kind of entry.
+A node that is updated must read what the one before wrote: give a new key a default, and never change what a key means.
+When this program reads the old line as well, or lines were only added: KOLO_BLESS=1 cargo test -p node golden, and read the diff.";
+
+fn activation() -> ActivationRecord {
+    let text = r#"{"attempt":{"entry_point":"e","request":"r","attempt":1},"user":"ada","user_key":null,"label":"l",
+        "told":{"window":{"start":10,"end":20},"grants":[{"host":"h","amounts":{}}]},"stage":"started",
+        "begun":{"event":"changed","runs":2,"failures":1},"given_up":{"event":"reserved","at":5,"why":"no"}}"#;
+    serde_json::from_str(text).unwrap()
+}
+
+/// One entry of every kind, by name; the values of the facts as this program writes them.
+fn one_of_each() -> Vec<(String, Entry)> {
+    let changes = [
+        ("put reservation", put(1)),
+        ("remove reservation", remove(1)),
+        ("put request", Change::Request(Box::new(request("r", 5_000)))),
+        ("forget request", Change::ForgetRequest(request("r", 0).id)),
+        ("put activation", Change::Activation(Box::new(activation()))),
+        ("forget activation", Change::ForgetActivation(activation().attempt)),
+        ("known peers", Change::KnownPeers(vec!["/ip4/192.0.2.1/tcp/1".to_owned()])),
+    ];
+    let changes = changes.map(|(name, change)| (name.to_owned(), entry::of_change(&change).unwrap()));
+    let mut facts = State::new();
+    entry::set_incarnation(&mut facts, 300).unwrap();
+    entry::set_site(&mut facts, &SiteId::new("s").unwrap()).unwrap();
+    let facts =
+        facts.into_iter().map(|(key, value)| (String::from_utf8(key.1.clone()).unwrap(), Entry::Put(key, value)));
+    let ends = [("close".to_owned(), Entry::Close), ("end".to_owned(), Entry::End(300))];
+    changes.into_iter().chain(facts).chain(ends).collect()
+}
+
+#[test]
+fn golden_bytes_of_every_entry() {
+    let mut found = String::new();
+    let mut tables = Vec::new();
+    for (name, entry) in one_of_each() {
+        let mut group = Vec::new();
+        entry::push_entry(&entry, &mut group).unwrap();
+        assert_eq!(entry::entries(&group), Some(vec![entry.clone()]), "{name}: read as it was written");
+        if let Entry::Put((table, _), _) = entry {
+            tables.push(table);
+        }
+        writeln!(found, "{name}: {}", group.escape_ascii()).unwrap();
+    }
+    assert!(Table::ALL.iter().all(|table| tables.contains(table)), "every table has a line");
+    if std::env::var_os("KOLO_BLESS").is_some() {
+        fs::write(Path::new(ENTRIES), &found).unwrap();
+    }
+    let kept = fs::read_to_string(ENTRIES).unwrap_or_default();
+    for (found, kept) in found.lines().zip(kept.lines().chain(std::iter::repeat(""))) {
+        assert_eq!(found, kept, "{ADVICE}");
+    }
+    assert_eq!(found.lines().count(), kept.lines().count(), "{ADVICE}\nsomething is gone");
 }

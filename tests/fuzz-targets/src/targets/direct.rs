@@ -29,7 +29,7 @@ pub const ASK: Target = Target { name: "ask", run: ask, seeds: ask_seeds };
 /// Answers of peers.
 pub const ANSWER: Target = Target { name: "answer", run: answer, seeds: answer_seeds };
 
-const PROTOCOL: StreamProtocol = StreamProtocol::new("/fuzz");
+const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/fuzz/ask/4");
 
 thread_local! {
     /// Reading has a time limit, which needs a timer; the bytes are all there, so nothing ever waits for it.
@@ -44,7 +44,7 @@ fn wait_for<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn codec() -> Codec {
-    Codec::new(Arc::new(Counters::default()), Duration::from_secs(60))
+    Codec::new(wire::ASK_VERSIONS, Arc::new(Counters::default()), Duration::from_secs(60))
 }
 
 fn ask(data: &[u8]) {
@@ -71,7 +71,7 @@ fn answer(data: &[u8]) {
     stream.set_position(0);
     let again = wait_for(codec().read_response(&PROTOCOL, &mut stream)).expect("and read");
     // Two answers are the same when they are written the same; names that came twice came once more from neither.
-    assert_eq!(wire::encode(&again).ok(), wire::encode(&answer).ok());
+    assert_eq!(wire::answer_bytes(&again), wire::answer_bytes(&answer));
     if let (WireAnswer::Schedules(schedules), Ok(site)) = (answer, SiteId::new("s")) {
         let snapshot = Arc::unwrap_or_clone(schedules).into_snapshot(site);
         assert!(snapshot.hosts.len() <= check::HOSTS_PER_SITE_MAX);
@@ -127,9 +127,10 @@ fn ask_seeds() -> Vec<Seed> {
         ("schedules", WireRequest::Schedules(Some(LedgerVersion { incarnation: 9, change: 300 }))),
         ("advert", WireRequest::Advert),
         ("reach", WireRequest::DialBack),
+        ("bookings", site(SiteRequest::Bookings { after: None })),
         ("adverts", WireRequest::Adverts(vec![(1, 2), (u64::MAX, 70_000)])),
     ];
-    requests.into_iter().map(|(name, request)| (name, wire::encode(&request).unwrap_or_default())).collect()
+    requests.into_iter().map(|(name, request)| (name, wire::request_bytes(&request))).collect()
 }
 
 fn answer_seeds() -> Vec<Seed> {
@@ -165,7 +166,8 @@ fn answer_seeds() -> Vec<Seed> {
         ("status", WireAnswer::Site(status)),
         ("adverts", WireAnswer::Adverts { envelopes: vec![vec![1; 120], Vec::new()], is_complete: true }),
         ("busy", WireAnswer::Busy),
+        ("not-understood", WireAnswer::NotUnderstood { kind: 99 }),
         ("reached", WireAnswer::DialedBack(true)),
     ];
-    answers.into_iter().map(|(name, answer)| (name, wire::encode(&answer).unwrap_or_default())).collect()
+    answers.into_iter().map(|(name, answer)| (name, wire::answer_bytes(&answer))).collect()
 }

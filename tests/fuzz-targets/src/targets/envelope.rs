@@ -1,8 +1,9 @@
 //! Envelopes, as gossip and the DHT bring them: from anybody, and signed by somebody who may say anything.
 //!
-//! The first byte says which. A signed one is made of the bytes behind it: the sequence (8) and the body.
+//! The first byte says which. A signed one is made of the bytes behind it: version, kind, sequence (8) and body.
 
 use broker::{
+    features::Features,
     host::Host,
     ids::{HostId, SiteId},
     protocol::{Advert, ChangeKind, LedgerVersion, ScheduleChange, ScheduleUpdate},
@@ -15,7 +16,7 @@ use discovery::{
     dht::index,
     identity::{peer_of_key, site_of_peer},
     membership::Badge,
-    wire::{self, Opened, Payload, Terms, bundle, check},
+    wire::{self, Extra, Opened, Payload, Terms, bundle, check},
 };
 use ed25519_dalek::{Signer as _, SigningKey};
 
@@ -26,9 +27,11 @@ pub const ENVELOPE: Target = Target { name: "envelope", run, seeds };
 
 const GRID: &str = "test";
 const NOW_MS: u64 = 1_800_000_000_000;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const ADVERT: u8 = 1;
+const UPDATE: u8 = 2;
 /// A contract of the wire, repeated here: what an author signs begins with it.
-const SIGNED_PREFIX: &[u8] = b"kolo-envelope/1";
+const SIGNED_PREFIX: &[u8] = b"kolo-envelope";
 
 fn key() -> SigningKey {
     SigningKey::from_bytes(&[9; 32])
@@ -38,12 +41,11 @@ fn site_of(key: &SigningKey) -> Option<SiteId> {
     site_of_peer(&peer_of_key(&key.verifying_key().to_bytes())?)
 }
 
-fn signed(sequence: u64, body: &[u8]) -> Vec<u8> {
+fn signed(version: u8, kind: u8, sequence: u64, body: &[u8]) -> Vec<u8> {
     let key = key();
-    let author = key.verifying_key().to_bytes();
-    let text = [SIGNED_PREFIX, &author, &sequence.to_be_bytes(), body].concat();
-    let signature = key.sign(&text).to_bytes();
-    [&[VERSION], &author[..], &sequence.to_be_bytes(), &signature, body].concat()
+    let claim = [&[version, kind], &key.verifying_key().to_bytes()[..], &sequence.to_be_bytes()].concat();
+    let signature = key.sign(&[SIGNED_PREFIX, &claim, body].concat()).to_bytes();
+    [&claim, &signature[..], body].concat()
 }
 
 fn run(data: &[u8]) {
@@ -54,8 +56,8 @@ fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let is_signed = input.flag();
     let envelope = if is_signed {
-        let sequence = input.long();
-        signed(sequence, input.rest())
+        let (version, kind, sequence) = (input.byte(), input.byte(), input.long());
+        signed(version, kind, sequence, input.rest())
     } else {
         input.rest().to_vec()
     };
@@ -107,6 +109,7 @@ fn advert(site: SiteId, hosts: Vec<Host>) -> Advert {
         contact: Some("ssh {user}@{host}.example.org".to_owned()),
         hosts,
         addresses: vec!["/ip4/192.0.2.1/tcp/7741".to_owned(), "/ip6/::1/udp/7741/quic-v1".to_owned()],
+        features: Features::own(),
     }
 }
 
@@ -127,17 +130,17 @@ fn seeds() -> Vec<Seed> {
         changes: vec![change(ChangeKind::Added), change(ChangeKind::Removed)],
     };
     let advert = advert(site, vec![described]);
-    let body = |payload: Payload| {
-        wire::encode(&(GRID, NOW_MS, 60_000_u64, Badge { credential: vec![1, 2, 3], revocations_digest: 4 }, payload))
-            .unwrap_or_default()
-    };
-    let seed = |body: &[u8]| [&[1], &7_u64.to_be_bytes()[..], body].concat();
-    let (advert, update) = (body(Payload::Advert(advert)), body(Payload::Update(update)));
+    let badge = Badge { credential: vec![1, 2, 3], revocations_digest: 4 };
+    let extra = Extra::from([("of a later version".to_owned(), vec![1, 2])]);
+    let advert = wire::encode(&(GRID, NOW_MS, 60_000_u64, &badge, advert, extra)).unwrap_or_default();
+    let update = wire::encode(&(GRID, NOW_MS, 60_000_u64, &badge, update, Extra::new())).unwrap_or_default();
+    let seed = |kind: u8, body: &[u8]| [&[1, VERSION, kind], &7_u64.to_be_bytes()[..], body].concat();
     vec![
-        ("advert", seed(&advert)),
-        ("update", seed(&update)),
-        ("whole", [&[0], &signed(7, &advert)[..]].concat()),
-        ("cut", seed(&advert[..advert.len() / 2])),
+        ("advert", seed(ADVERT, &advert)),
+        ("update", seed(UPDATE, &update)),
+        ("later", seed(99, &advert)),
+        ("whole", [&[0], &signed(VERSION, ADVERT, 7, &advert)[..]].concat()),
+        ("cut", seed(ADVERT, &advert[..advert.len() / 2])),
     ]
 }
 
@@ -157,7 +160,7 @@ mod tests {
         let grid = GridId::new(GRID).unwrap();
         let terms = Terms { grid: &grid, utc_ms: NOW_MS, skew_max: Millis(1000) };
         for (name, seed) in seeds().into_iter().filter(|(name, _)| ["advert", "update"].contains(name)) {
-            assert!(wire::open(&signed(7, &seed[9..]), terms).is_ok(), "{name}");
+            assert!(wire::open(&signed(seed[1], seed[2], 7, &seed[11..]), terms).is_ok(), "{name}");
         }
     }
 }

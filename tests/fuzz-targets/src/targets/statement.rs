@@ -42,8 +42,11 @@ fn run(data: &[u8]) {
 /// The text as one that was signed as a `T`, and what it says. No other kind and no other text passes with its signature.
 fn opened<T: Statement + PartialEq + std::fmt::Debug>(text: &str) -> Option<(SignedText, T)> {
     let key = testing::key(AUTHOR);
-    let signed =
-        SignedText { text: text.to_owned(), author: PublicKey::of(&key), signature: sign(T::KIND, text, &key) };
+    let signed = SignedText {
+        text: first_line(T::KIND) + text,
+        author: PublicKey::of(&key),
+        signature: sign(T::KIND, text, &key),
+    };
     let kinds = [Credential::KIND, Revocation::KIND, RequestStatement::KIND];
     let as_others = [
         signed.open::<Credential>().is_ok(),
@@ -52,8 +55,8 @@ fn opened<T: Statement + PartialEq + std::fmt::Debug>(text: &str) -> Option<(Sig
     ];
     assert!(kinds.iter().zip(as_others).all(|(kind, is_ok)| !is_ok || *kind == T::KIND), "passes as another kind");
     let statement: T = signed.open().ok()?;
-    assert!(text.len() <= T::TEXT_BYTES_MAX);
-    let altered = SignedText { text: format!("{text} "), ..signed.clone() };
+    assert!(signed.text.len() <= T::TEXT_BYTES_MAX);
+    let altered = SignedText { text: format!("{} ", signed.text), ..signed.clone() };
     assert!(altered.open::<T>().is_err(), "not what was signed");
     // What is signed anew may be longer than what was read, as a character can be written in several ways.
     if let Ok(again) = SignedText::sign(&statement, &key) {
@@ -63,8 +66,12 @@ fn opened<T: Statement + PartialEq + std::fmt::Debug>(text: &str) -> Option<(Sig
 }
 
 /// A contract with everybody who signs, repeated here: what is signed begins with the kind.
+fn first_line(kind: &str) -> String {
+    format!("kolo-{kind}/1\n")
+}
+
 fn sign(kind: &str, text: &str, key: &SigningKey) -> Signature {
-    Signature::from_bytes(key.sign(format!("kolo-{kind}/1\n{text}").as_bytes()).to_bytes())
+    Signature::from_bytes(key.sign((first_line(kind) + text).as_bytes()).to_bytes())
 }
 
 fn check_credential(credential: &Credential) {

@@ -1,0 +1,257 @@
+//! The exact bytes of everything that travels: every kind of direct request and answer, every reason of a refusal, gossip,
+//! adverts, and what is signed. A change of any of them shuts out the nodes that run now, so it must be meant.
+
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
+
+use broker::{
+    features::Features,
+    protocol::{
+        AttemptStatus, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Refusal, RefusalReason, TakeOverStep,
+    },
+    trust::{Authorization, Denial, Labels, RequestStatement, Role, Rule, SignedText, Subject, testing},
+};
+
+use super::*;
+use crate::{
+    index,
+    membership::Badge,
+    wire::{
+        Extra, WireAnswer, WireRequest, WireSchedules, answer_bytes, bundle, frame::unframed, names, request_bytes,
+    },
+};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden.txt");
+const ADVICE: &str = "\
+The bytes of what travels between nodes have changed, or there is something new that travels.
+Nodes that run today do not understand a change of what is there: give it a new number (a kind, a version of direct requests, a topic
+of gossip, a version of envelopes or statements: docs/protocol.md, \"How it grows\") and keep the one before until nobody needs it.
+When you know that nobody runs it, or only added lines: KOLO_BLESS=1 cargo test -p discovery golden, and read the diff.";
+
+type Lines = Vec<(String, Vec<u8>)>;
+
+fn version() -> LedgerVersion {
+    LedgerVersion { incarnation: 1_800_000_000_000, change: 300 }
+}
+
+fn site_id() -> SiteId {
+    SiteId::new("s").unwrap()
+}
+
+fn attempt() -> AttemptId {
+    AttemptId { entry_point: SiteId::new("e").unwrap(), request: RequestId::new("r").unwrap(), attempt: 3 }
+}
+
+fn grants() -> Vec<Grant> {
+    vec![Grant { host: HostId::new("h1").unwrap(), amounts: amounts(70_000) }]
+}
+
+fn schedule() -> Schedule {
+    let mut schedule = Schedule::default();
+    schedule.add(hour(), &amounts(1500));
+    schedule
+}
+
+fn statement() -> SignedText {
+    let request = serde_json::from_str(r#"{"hosts":1,"duration":60}"#).unwrap();
+    let labels = BTreeMap::from([("project".to_owned(), "weather".to_owned())]);
+    let statement = testing::statement(&attempt().entry_point, &attempt().request, &request);
+    let statement = RequestStatement { labels: Labels::try_from(labels).unwrap(), ..statement };
+    testing::sign(&statement, &testing::key(1))
+}
+
+fn authorization() -> Arc<Authorization> {
+    let user = testing::member(Subject::Key(testing::public(1)), Role::User, "ada");
+    let entry_point = testing::member(Subject::Site(attempt().entry_point), Role::Site, "lab");
+    Arc::new(Authorization { request: statement(), user: Some(user), entry_point: Some(entry_point) })
+}
+
+fn requests() -> Vec<WireRequest> {
+    let hold = HoldRequest {
+        attempt: attempt(),
+        window: hour(),
+        grants: grants(),
+        participants: vec![site_id()],
+        hold_for: Millis(10_000),
+        authorization: authorization(),
+    };
+    let site = [
+        SiteRequest::Hold(hold),
+        SiteRequest::Confirm { attempt: attempt(), held_in: version().incarnation },
+        SiteRequest::Release(attempt()),
+        SiteRequest::Settle(attempt()),
+        SiteRequest::Inquire(attempt()),
+        SiteRequest::Inspect(attempt()),
+        SiteRequest::Lookup(attempt().request),
+        SiteRequest::TakeOver { attempt: attempt(), authorization: authorization(), step: TakeOverStep::Prepare },
+        SiteRequest::TakeOver { attempt: attempt(), authorization: authorization(), step: TakeOverStep::Commit },
+        SiteRequest::TakeOver { attempt: attempt(), authorization: authorization(), step: TakeOverStep::Abort },
+        SiteRequest::Bookings { after: Some(attempt()) },
+    ];
+    let others = [
+        WireRequest::Schedules(Some(version())),
+        WireRequest::Schedules(None),
+        WireRequest::Advert,
+        WireRequest::Adverts(vec![(1, 2), (u64::MAX, 70_000)]),
+        WireRequest::Revocations { from: 300 },
+        WireRequest::DialBack,
+    ];
+    site.into_iter().map(WireRequest::Site).chain(others).collect()
+}
+
+fn reasons() -> Vec<RefusalReason> {
+    let (host, resource) = (HostId::new("h1").unwrap(), cpu());
+    vec![
+        RefusalReason::NotEnough { host: host.clone(), resource: resource.clone(), asked: Amount(2), free: Amount(1) },
+        RefusalReason::HeldByAnother { host: host.clone(), resource },
+        RefusalReason::UnknownHost(host),
+        RefusalReason::NoSuchHold,
+        RefusalReason::AttemptIsOver,
+        RefusalReason::WindowPassed,
+        RefusalReason::TooFarAhead(9),
+        RefusalReason::TooManyHolds(9),
+        RefusalReason::NotYours,
+        RefusalReason::HandedOver(Arc::new(statement())),
+        RefusalReason::Malformed("why".to_owned()),
+        RefusalReason::OtherAttempt,
+        RefusalReason::Busy,
+        RefusalReason::NotUnderstood("what".to_owned()),
+    ]
+}
+
+fn answers() -> Vec<WireAnswer> {
+    let host = HostId::new("h1").unwrap();
+    let (attempt, window, grants) = (attempt(), hour(), grants());
+    let snapshot = ScheduleSnapshot { site: site_id(), version: version(), hosts: vec![(host.clone(), schedule())] };
+    let statuses = [AttemptStatus::Pending, AttemptStatus::Confirmed, AttemptStatus::Aborted, AttemptStatus::Unknown];
+    let state = HostState { host: host.clone(), schedule: schedule(), held: vec![(window, amounts(5))] };
+    let refused = |reason| SiteAnswer::Refused(Refusal { reason, version: version(), hosts: vec![state.clone()] });
+    let rules = Rule::ALL.iter().map(|rule| RefusalReason::NotAllowed(Denial::new(*rule, "")));
+    let site = [
+        SiteAnswer::Held { version: version(), hold_for: Millis(10_000) },
+        SiteAnswer::Confirmed { version: version() },
+        SiteAnswer::Released { version: version() },
+        SiteAnswer::Settled,
+        SiteAnswer::Booked {
+            hosts: vec![host],
+            is_settled: true,
+            before: Some(site_id()),
+            others: vec![attempt.clone()],
+            version: version(),
+        },
+        SiteAnswer::Found {
+            parts: vec![FoundBooking {
+                attempt: attempt.clone(),
+                window,
+                grants: grants.clone(),
+                participants: vec![site_id()],
+                statement: Arc::new(statement()),
+            }],
+            is_coordinated: true,
+            version: version(),
+        },
+        SiteAnswer::Bookings {
+            bookings: vec![PublicBooking { attempt, window, grants, user: "ada".to_owned() }],
+            is_complete: true,
+            is_withheld: false,
+            version: version(),
+        },
+    ];
+    let site = site
+        .into_iter()
+        .chain(statuses.map(|booking| SiteAnswer::Status { decision: Some(booking), booking }))
+        .chain(reasons().into_iter().chain(rules).map(refused));
+    let others = [
+        WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot))),
+        WireAnswer::Adverts { envelopes: vec![vec![1, 2, 3]], is_complete: false },
+        WireAnswer::Unchanged(version()),
+        WireAnswer::Revocations { revocations: vec![vec![4, 5]], total: 7 },
+        WireAnswer::DialedBack(true),
+        WireAnswer::Busy,
+        WireAnswer::NotUnderstood { kind: 99 },
+    ];
+    site.map(WireAnswer::Site).chain(others).collect()
+}
+
+/// An advert and an update, signed and in a bundle.
+fn gossip(lines: &mut Lines) {
+    let me = Identity::from_secret(&[7; 32]).unwrap();
+    let grid = GridId::new("test").unwrap();
+    let stamp = Stamp { sequence: 9, sent_ms: 1_800_000_000_000, time_to_live: Millis(60_000) };
+    let advert = Advert { contact: Some("ssh {user}@{host}".to_owned()), ..advert(&me, 9) };
+    let advert = Advert { features: Features::own(), addresses: vec!["/ip4/192.0.2.1/tcp/7741".to_owned()], ..advert };
+    let badge = Badge { credential: vec![1, 2, 3], revocations_digest: 4 };
+    let extra = Extra::from([("later".to_owned(), vec![5, 6])]);
+    let change = |kind| ScheduleChange { host: HostId::new("h1").unwrap(), window: hour(), amounts: amounts(1), kind };
+    let changes = vec![change(ChangeKind::Added), change(ChangeKind::Removed)];
+    let update = ScheduleUpdate { site: me.site_id().clone(), from: version(), changes };
+    let advert = wire::seal_with_badge(&me, &grid, stamp, Payload::Advert(advert), (badge, &extra)).unwrap();
+    let update = wire::seal(&me, &grid, stamp, Payload::Update(update)).unwrap();
+    lines.push(("envelope of an advert".to_owned(), advert));
+    lines.push(("bundle of an update".to_owned(), bundle::bundle_of(7, &update)));
+}
+
+/// Under which names nodes and records find each other.
+fn names(lines: &mut Lines) {
+    let grid = GridId::new("test").unwrap();
+    let mut protocols = names::ask_protocols(&grid, wire::ASK_VERSIONS).unwrap();
+    protocols.push(names::kad_protocol(&grid).unwrap());
+    let topics = [names::adverts_topic(&grid), names::schedules_topic(&grid)].map(|topic| topic.to_string());
+    let others = [names::identify_protocol(&grid), names::gossip_prefix(&grid)];
+    let protocols = protocols.iter().map(ToString::to_string);
+    lines.extend(protocols.chain(topics).chain(others).map(|name| ("name".to_owned(), name.into_bytes())));
+    lines.push(("key of an advert".to_owned(), index::advert_key(&grid, &site_id()).to_vec()));
+    let keys = index::keys_of_site(&grid, &site_id(), &[host("h1", 4, "x86_64")]);
+    lines.extend(keys.iter().map(|key| ("key of an index entry".to_owned(), key.to_vec())));
+}
+
+fn statements(lines: &mut Lines) {
+    let revocation = testing::revoke(Subject::Key(testing::public(1)));
+    let signed = [
+        ("request", serde_json::to_vec(&*authorization())),
+        ("credential", serde_json::to_vec(&testing::member(Subject::Site(site_id()), Role::Site, "lab"))),
+        ("revocation", serde_json::to_vec(&revocation)),
+    ];
+    lines.extend(signed.map(|(kind, bytes)| (format!("statement: {kind}"), bytes.unwrap())));
+}
+
+fn everything() -> Lines {
+    let mut lines = Lines::new();
+    let mut kinds: [BTreeSet<u16>; 2] = Default::default();
+    for (number, request) in requests().iter().enumerate() {
+        let bytes = request_bytes(request);
+        kinds[0].insert(unframed(&bytes).unwrap().0);
+        lines.push((format!("request {number}"), bytes));
+    }
+    for (number, answer) in answers().iter().enumerate() {
+        let bytes = answer_bytes(answer);
+        kinds[1].insert(unframed(&bytes).unwrap().0);
+        lines.push((format!("answer {number}"), bytes));
+    }
+    let known = wire::ASK_VERSIONS[0];
+    let all = [
+        (0..=u16::MAX).filter(|kind| known.knows_request(*kind)).collect(),
+        (0..=u16::MAX).filter(|kind| known.answer_bytes_max(*kind).is_some()).collect(),
+    ];
+    assert_eq!(kinds, all, "every kind has a line");
+    gossip(&mut lines);
+    names(&mut lines);
+    statements(&mut lines);
+    lines
+}
+
+#[test]
+fn golden_bytes_of_what_travels() {
+    let mut found = String::new();
+    for (name, bytes) in everything() {
+        writeln!(found, "{name}: {}", bytes.escape_ascii()).unwrap();
+    }
+    if std::env::var_os("KOLO_BLESS").is_some() {
+        fs::write(Path::new(FILE), &found).unwrap();
+    }
+    let kept = fs::read_to_string(FILE).unwrap_or_default();
+    let differs = found.lines().zip(kept.lines().chain(std::iter::repeat(""))).find(|(found, kept)| found != kept);
+    if let Some((found, kept)) = differs {
+        panic!("{ADVICE}\nfound: {found}\nkept:  {kept}");
+    }
+    assert_eq!(found.lines().count(), kept.lines().count(), "{ADVICE}\nsomething is gone");
+}

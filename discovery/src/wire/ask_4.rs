@@ -1,0 +1,269 @@
+//! Version 4 of the protocol of direct requests: the kinds, and what is in their bodies.
+//!
+//! Invariant: the numbers and the order of what is in a body are the format (`golden.rs` has their bytes).
+
+use std::sync::Arc;
+
+use broker::{
+    protocol::{HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    time::Millis,
+};
+
+use super::{
+    ask_version::{AskVersion, Written},
+    encoding::{ANSWER_BYTES_MAX, DecodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX, decode, encode},
+    message::{WireAnswer, WireRequest},
+};
+
+/// The version.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask4;
+
+macro_rules! kinds {
+    ($(#[$doc:meta])* $name:ident { $($kind:ident = $number:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u16)]
+        enum $name {
+            $($kind = $number,)*
+        }
+
+        impl $name {
+            const ALL: &[$name] = &[$($name::$kind),*];
+
+            fn of(number: u16) -> Option<$name> {
+                $name::ALL.iter().find(|kind| **kind as u16 == number).copied()
+            }
+        }
+    };
+}
+
+kinds! {
+    /// What is asked.
+    Question {
+        Schedules = 1,
+        Advert = 2,
+        Adverts = 3,
+        Revocations = 4,
+        DialBack = 5,
+        Hold = 16,
+        Confirm = 17,
+        Release = 18,
+        Settle = 19,
+        Inquire = 20,
+        Inspect = 21,
+        Lookup = 22,
+        TakeOver = 23,
+        Bookings = 24,
+    }
+}
+
+kinds! {
+    /// What is answered.
+    Answer {
+        Schedules = 1,
+        Adverts = 2,
+        Unchanged = 3,
+        Revocations = 4,
+        DialedBack = 5,
+        Busy = 6,
+        NotUnderstood = 7,
+        Held = 16,
+        Confirmed = 17,
+        Released = 18,
+        Settled = 19,
+        Status = 20,
+        Booked = 21,
+        Found = 22,
+        Refused = 23,
+        Bookings = 24,
+    }
+}
+
+/// Longest text of a refusal that is read, in characters.
+const REFUSAL_TEXT_MAX: usize = 300;
+
+impl AskVersion for Ask4 {
+    fn number(&self) -> u16 {
+        4
+    }
+
+    fn knows_request(&self, kind: u16) -> bool {
+        Question::of(kind).is_some()
+    }
+
+    fn answer_bytes_max(&self, kind: u16) -> Option<usize> {
+        Answer::of(kind).map(|kind| match kind {
+            Answer::Schedules => SCHEDULES_BYTES_MAX,
+            _ => ANSWER_BYTES_MAX,
+        })
+    }
+
+    fn write_request(&self, request: &WireRequest) -> Written {
+        let (kind, body) = match request {
+            WireRequest::Schedules(known) => (Question::Schedules, encode(known)),
+            WireRequest::Advert => (Question::Advert, encode(&())),
+            WireRequest::Adverts(known) => (Question::Adverts, encode(known)),
+            WireRequest::Revocations { from } => (Question::Revocations, encode(from)),
+            WireRequest::DialBack => (Question::DialBack, encode(&())),
+            WireRequest::Site(request) => match request {
+                SiteRequest::Hold(hold) => (Question::Hold, encode(hold)),
+                SiteRequest::Confirm { attempt, held_in } => (Question::Confirm, encode(&(attempt, held_in))),
+                SiteRequest::Release(attempt) => (Question::Release, encode(attempt)),
+                SiteRequest::Settle(attempt) => (Question::Settle, encode(attempt)),
+                SiteRequest::Inquire(attempt) => (Question::Inquire, encode(attempt)),
+                SiteRequest::Inspect(attempt) => (Question::Inspect, encode(attempt)),
+                SiteRequest::Lookup(request) => (Question::Lookup, encode(request)),
+                SiteRequest::TakeOver { attempt, authorization, step } => {
+                    (Question::TakeOver, encode(&(attempt, authorization, step)))
+                }
+                SiteRequest::Bookings { after } => (Question::Bookings, encode(after)),
+            },
+        };
+        Ok((kind as u16, body?))
+    }
+
+    fn read_request(&self, kind: u16, body: &[u8]) -> Result<WireRequest, DecodeError> {
+        let kind = Question::of(kind).ok_or(DecodeError::UnknownKind(kind))?;
+        Ok(match kind {
+            Question::Schedules => WireRequest::Schedules(question(body)?),
+            Question::Advert => question::<()>(body).map(|()| WireRequest::Advert)?,
+            Question::Adverts => WireRequest::Adverts(question(body)?),
+            Question::Revocations => WireRequest::Revocations { from: question(body)? },
+            Question::DialBack => question::<()>(body).map(|()| WireRequest::DialBack)?,
+            _ => WireRequest::Site(read_site_request(kind, body)?),
+        })
+    }
+
+    fn write_answer(&self, answer: &WireAnswer) -> Written {
+        let (kind, body) = match answer {
+            WireAnswer::Schedules(schedules) => (Answer::Schedules, encode(schedules)),
+            WireAnswer::Adverts { envelopes, is_complete } => (Answer::Adverts, encode(&(envelopes, is_complete))),
+            WireAnswer::Unchanged(version) => (Answer::Unchanged, encode(version)),
+            WireAnswer::Revocations { revocations, total } => (Answer::Revocations, encode(&(revocations, total))),
+            WireAnswer::DialedBack(is_reached) => (Answer::DialedBack, encode(is_reached)),
+            WireAnswer::Busy => (Answer::Busy, encode(&())),
+            WireAnswer::NotUnderstood { kind } => (Answer::NotUnderstood, encode(kind)),
+            WireAnswer::Site(answer) => match answer {
+                SiteAnswer::Held { version, hold_for } => (Answer::Held, encode(&(version, hold_for))),
+                SiteAnswer::Confirmed { version } => (Answer::Confirmed, encode(version)),
+                SiteAnswer::Released { version } => (Answer::Released, encode(version)),
+                SiteAnswer::Settled => (Answer::Settled, encode(&())),
+                SiteAnswer::Status { decision, booking } => (Answer::Status, encode(&(decision, booking))),
+                SiteAnswer::Booked { hosts, is_settled, before, others, version } => {
+                    (Answer::Booked, encode(&(hosts, is_settled, before, others, version)))
+                }
+                SiteAnswer::Found { parts, is_coordinated, version } => {
+                    (Answer::Found, encode(&(parts, is_coordinated, version)))
+                }
+                SiteAnswer::Refused(refusal) => (Answer::Refused, Ok(refusal_body(refusal)?)),
+                SiteAnswer::Bookings { bookings, is_complete, is_withheld, version } => {
+                    (Answer::Bookings, encode(&(bookings, is_complete, is_withheld, version)))
+                }
+            },
+        };
+        Ok((kind as u16, body?))
+    }
+
+    fn read_answer(&self, kind: u16, body: &[u8]) -> Result<WireAnswer, DecodeError> {
+        let kind = Answer::of(kind).ok_or(DecodeError::UnknownKind(kind))?;
+        Ok(match kind {
+            Answer::Schedules => WireAnswer::Schedules(Arc::new(decode::<_, SCHEDULES_BYTES_MAX>(body)?)),
+            Answer::Adverts => {
+                let (envelopes, is_complete) = told(body)?;
+                WireAnswer::Adverts { envelopes, is_complete }
+            }
+            Answer::Unchanged => WireAnswer::Unchanged(told(body)?),
+            Answer::Revocations => {
+                let (revocations, total) = told(body)?;
+                WireAnswer::Revocations { revocations, total }
+            }
+            Answer::DialedBack => WireAnswer::DialedBack(told(body)?),
+            Answer::Busy => told::<()>(body).map(|()| WireAnswer::Busy)?,
+            Answer::NotUnderstood => WireAnswer::NotUnderstood { kind: told(body)? },
+            _ => WireAnswer::Site(read_site_answer(kind, body)?),
+        })
+    }
+}
+
+fn question<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
+    decode::<_, REQUEST_BYTES_MAX>(body)
+}
+
+fn told<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
+    decode::<_, ANSWER_BYTES_MAX>(body)
+}
+
+fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeError> {
+    Ok(match kind {
+        Question::Hold => SiteRequest::Hold(question(body)?),
+        Question::Confirm => {
+            let (attempt, held_in) = question(body)?;
+            SiteRequest::Confirm { attempt, held_in }
+        }
+        Question::Release => SiteRequest::Release(question(body)?),
+        Question::Settle => SiteRequest::Settle(question(body)?),
+        Question::Inquire => SiteRequest::Inquire(question(body)?),
+        Question::Inspect => SiteRequest::Inspect(question(body)?),
+        Question::Lookup => SiteRequest::Lookup(question(body)?),
+        Question::TakeOver => {
+            let (attempt, authorization, step) = question(body)?;
+            SiteRequest::TakeOver { attempt, authorization, step }
+        }
+        Question::Bookings => SiteRequest::Bookings { after: question(body)? },
+        Question::Schedules | Question::Advert | Question::Adverts | Question::Revocations | Question::DialBack => {
+            return Err(DecodeError::UnknownKind(kind as u16));
+        }
+    })
+}
+
+fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError> {
+    Ok(match kind {
+        Answer::Held => {
+            let (version, hold_for): (LedgerVersion, Millis) = told(body)?;
+            SiteAnswer::Held { version, hold_for }
+        }
+        Answer::Confirmed => SiteAnswer::Confirmed { version: told(body)? },
+        Answer::Released => SiteAnswer::Released { version: told(body)? },
+        Answer::Settled => told::<()>(body).map(|()| SiteAnswer::Settled)?,
+        Answer::Status => {
+            let (decision, booking) = told(body)?;
+            SiteAnswer::Status { decision, booking }
+        }
+        Answer::Booked => {
+            let (hosts, is_settled, before, others, version) = told(body)?;
+            SiteAnswer::Booked { hosts, is_settled, before, others, version }
+        }
+        Answer::Found => {
+            let (parts, is_coordinated, version) = told(body)?;
+            SiteAnswer::Found { parts, is_coordinated, version }
+        }
+        Answer::Refused => SiteAnswer::Refused(refusal_in(body)?),
+        Answer::Bookings => {
+            let (bookings, is_complete, is_withheld, version) = told(body)?;
+            SiteAnswer::Bookings { bookings, is_complete, is_withheld, version }
+        }
+        Answer::Schedules
+        | Answer::Adverts
+        | Answer::Unchanged
+        | Answer::Revocations
+        | Answer::DialedBack
+        | Answer::Busy
+        | Answer::NotUnderstood => return Err(DecodeError::UnknownKind(kind as u16)),
+    })
+}
+
+/// A refusal: its reason apart, and in words for a reader that does not know the reason.
+fn refusal_body(refusal: &Refusal) -> Result<Vec<u8>, bincode::error::EncodeError> {
+    let Refusal { reason, version, hosts } = refusal;
+    encode(&(encode(reason)?, reason.to_string(), version, hosts))
+}
+
+fn refusal_in(body: &[u8]) -> Result<Refusal, DecodeError> {
+    let (reason, words, version, hosts): (Vec<u8>, String, LedgerVersion, Vec<HostState>) = told(body)?;
+    // Later versions refuse for more reasons; whatever the reason is, the site has refused.
+    let reason = told(&reason).unwrap_or_else(|_| {
+        RefusalReason::NotUnderstood(words.chars().filter(|c| !c.is_control()).take(REFUSAL_TEXT_MAX).collect())
+    });
+    Ok(Refusal { reason, version, hosts })
+}
