@@ -345,30 +345,32 @@ fn reservations_are_told_in_pages_and_holds_are_not() {
 }
 
 #[test]
-fn of_two_nodes_that_the_user_went_to_the_later_one_acts_for_every_try() {
-    let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();
-    let word = |node: &str| Arc::new(testing::authorize(1, &id(node), &attempt("r", 1).request, &asked));
-    let take = |node: &str, number| SiteRequest::TakeOver {
+fn of_two_nodes_that_the_user_went_to_the_one_of_the_higher_term_acts_for_every_try() {
+    let take_in = |term, node: &str, number| SiteRequest::TakeOver {
         attempt: attempt("r", number),
-        authorization: word(node),
+        authorization: word_in(term, 1, node),
         step: TakeOverStep::Prepare,
     };
+    let word = |node: &str| word_of(1, node);
+    let take = |node: &str, number| take_in(term_of(node), node, number);
     let mut ledger = ledger();
     for number in [1, 2] {
         ask(&mut ledger, at(0), "entry", hold(attempt("r", number), 2_000, 1_000));
         ask(&mut ledger, at(0), "entry", confirm(attempt("r", number)));
     }
     assert!(matches!(ask(&mut ledger, at(1), "f", take("f", 1)).0, SiteAnswer::Booked { .. }));
-    // Terms of one second are ordered by the names of their nodes. "g" knows only the first attempt, "d" only the second.
+    // "g" knows only the first attempt, "d" only the second.
     let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
     let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(before, Some(id("f")), "who acted so far must hear of it");
     let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
     let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(before, Some(id("f")), "also when the first answer was lost");
-    let (answer, records) = ask(&mut ledger, at(3), "d", take("d", 2));
     let last = Arc::new(word("g").request.clone());
-    assert_eq!((reason(answer), records.len()), (RefusalReason::HandedOver(last.clone()), 0));
+    for term in [term_of("g") - 1, term_of("g")] {
+        let (answer, records) = ask(&mut ledger, at(3), "d", take_in(term, "d", 2));
+        assert_eq!((reason(answer), records.len()), (RefusalReason::HandedOver(last.clone()), 0));
+    }
     let (answer, _) = ask(&mut ledger, at(3), "f", SiteRequest::Inspect(attempt("r", 1)));
     assert_eq!(reason(answer), RefusalReason::HandedOver(last.clone()), "with the words that show it");
     ledger.sanity_check().unwrap();
@@ -414,10 +416,19 @@ fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_cr
     }
 }
 
+/// The term in which users sign for a node: a higher one for each letter from `e` on.
+fn term_of(node: &str) -> u64 {
+    RequestStatement::FIRST_TERM + node.bytes().next().map_or(0, |letter| u64::from(letter.saturating_sub(b'e')))
+}
+
 /// The words of a user about request `r`, for a node.
 fn word_of(user: u64, node: &str) -> Arc<Authorization> {
+    word_in(term_of(node), user, node)
+}
+
+fn word_in(term: u64, user: u64, node: &str) -> Arc<Authorization> {
     let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();
-    Arc::new(testing::authorize(user, &id(node), &attempt("r", 1).request, &asked))
+    Arc::new(testing::authorize_in(term, user, &id(node), &attempt("r", 1).request, &asked))
 }
 
 /// Site `site` has confirmed an attempt with the participants `site`, `a` and `b`, and does not know its outcome.
@@ -603,30 +614,26 @@ fn what_was_taken_over_is_given_back_by_the_word_that_holds_and_no_earlier_one()
     let mut ledger = ledger();
     ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
     ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
-    let of = |node: &str, issued| {
-        let mut statement: RequestStatement = word_of(1, node).request.open().unwrap();
-        statement.issued = Time(issued);
-        Arc::new(Authorization { request: testing::sign(&statement, &testing::key(1)), ..(*word_of(1, node)).clone() })
-    };
+    let of = |node: &str, term| word_in(term, 1, node);
     let take =
         |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word, step: TakeOverStep::Prepare };
     let give =
         |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word, step: TakeOverStep::Abort };
-    for (node, issued) in [("f", 1), ("g", 2), ("f", 3)] {
+    for (node, issued) in [("f", 2), ("g", 3), ("f", 4)] {
         assert!(matches!(ask(&mut ledger, at(1), node, take(of(node, issued))).0, SiteAnswer::Booked { .. }));
     }
-    let last = RefusalReason::HandedOver(Arc::new(of("f", 3).request.clone()));
+    let last = RefusalReason::HandedOver(Arc::new(of("f", 4).request.clone()));
     for (node, late, expected) in [
-        ("f", give(of("f", 1)), RefusalReason::NotYours),
+        ("f", give(of("f", 2)), RefusalReason::NotYours),
         ("f", SiteRequest::Release(attempt("r", 1)), RefusalReason::NotYours),
-        ("g", give(of("g", 2)), last.clone()),
+        ("g", give(of("g", 3)), last.clone()),
         ("entry", SiteRequest::Release(attempt("r", 1)), last),
     ] {
         let (answer, records) = ask(&mut ledger, at(2), node, late);
         assert_eq!((reason(answer), records.len()), (expected, 0));
     }
     for _ in 0..2 {
-        let (answer, _) = ask(&mut ledger, at(3), "f", give(of("f", 3)));
+        let (answer, _) = ask(&mut ledger, at(3), "f", give(of("f", 4)));
         assert!(matches!(answer, SiteAnswer::Booked { hosts, .. } if hosts.is_empty()));
     }
     assert_eq!(ledger.bookings().count(), 0);

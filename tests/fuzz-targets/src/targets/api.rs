@@ -53,7 +53,7 @@ fn signed() -> Option<String> {
     let request = serde_json::from_str(r#"{"hosts":2,"duration":100}"#).ok()?;
     let (grid, id) = ("test".to_owned(), request_id("r"));
     let (issued, expires) = (Time::ZERO, Time(2_000));
-    let statement = RequestStatement { grid, entry_point: site("e"), id, request, issued, expires };
+    let statement = RequestStatement { grid, entry_point: site("e"), id, request, term: 1, issued, expires };
     let request = SignedText::sign(&statement, &SigningKey::from_bytes(&[9; 32])).ok()?;
     let authorization = Authorization { request, user: None, entry_point: None };
     serde_json::to_string(&serde_json::json!({ "authorization": authorization })).ok()
