@@ -124,17 +124,13 @@ impl<B: Books> Ledger<B> {
     /// Why this term gives `from` no right to a booking; none when it coordinates the booking in this term, or may do so.
     fn refusal_of_term(&self, booking: &Booking, from: &SiteId, term: &Term) -> Option<SiteAnswer> {
         let is_shown = booking.statement.as_ref() == Some(term.signed()) && booking.coordinator.as_ref() == Some(from);
-        if is_shown || self.is_higher_than_of(booking, term) {
+        let present = booking.statement.as_ref().and_then(|signed| term.of_same(signed));
+        let is_higher = present.is_none_or(|present| term.statement().rank() > present.statement().rank());
+        if is_shown || is_higher {
             return None;
         }
         let later = booking.statement.clone().filter(|_| booking.coordinator.as_ref() != Some(from));
         Some(self.refusal(later.map_or(RefusalReason::NotYours, RefusalReason::HandedOver)))
-    }
-
-    /// Whether a term is higher than that of a booking, which its entry point may have made after it had taken the request over.
-    fn is_higher_than_of(&self, booking: &Booking, term: &Term) -> bool {
-        let present = booking.statement.as_ref().and_then(|signed| term.of_same(signed));
-        present.is_none_or(|present| term.rank() > (present.rank().0, self.coordinator_of(&booking.attempt)))
     }
 
     fn set_coordinator(&mut self, now: Now, attempt: &AttemptId, term: &Term, before: Option<SiteId>) {
@@ -157,12 +153,13 @@ impl<B: Books> Ledger<B> {
         self.insert(booking);
     }
 
-    /// A higher term of the request that is known here: one that was received a while ago, or that of the coordinator of
-    /// another booking of the request.
+    /// The highest term of the request that is known here, if it is higher: one that was received a while ago, or that of the
+    /// coordinator of another booking of the request.
     fn higher_term(&self, term: &Term) -> Option<Term> {
         let of_bookings = self.of_request(term).filter_map(|booking| term.of_same(booking.statement.as_ref()?));
         let known = self.terms.highest(term).cloned().into_iter().chain(of_bookings);
-        known.filter(|known| known.rank() > term.rank()).max_by(|a, b| a.rank().cmp(&b.rank()))
+        let higher = known.filter(|known| known.statement().rank() > term.statement().rank());
+        higher.max_by(|a, b| a.statement().rank().cmp(&b.statement().rank()))
     }
 
     /// Which other node coordinated the request before the one of this term, as far as this site knows: that node was here, or
@@ -183,8 +180,9 @@ impl<B: Books> Ledger<B> {
 
     /// What is booked here for the request of this term.
     fn of_request<'a>(&'a self, term: &'a Term) -> impl Iterator<Item = &'a Booking> {
-        let is_of =
-            |booking: &&Booking| booking.attempt.request == *term.request() && booking.user_key == Some(term.user());
+        let is_of = |booking: &&Booking| {
+            booking.attempt.request == term.statement().id && booking.user_key == Some(term.user())
+        };
         self.bookings.values().filter(is_of)
     }
 

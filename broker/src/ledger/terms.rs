@@ -1,7 +1,5 @@
-//! Terms: which node coordinates a request, and since when, as its user has signed it.
-//!
-//! Terms of one request are totally ordered, by the second in which the user signed and then by the name of the node, so that all
-//! sites come to the same coordinator in whatever order they receive them: the higher one wins, a lower one is refused.
+//! Terms: which node coordinates a request, as its user has signed it. The highest one wins, a lower one is refused
+//! ([`RequestStatement::rank`]).
 //!
 //! Invariant: of each user and request at most one term is remembered, at most `limit` in all, of at most [`TERMS_BYTES_MAX`]
 //! together; at a bound a new one is not.
@@ -10,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     ids::{RequestId, SiteId},
-    time::{Millis, Time},
+    time::Millis,
     trust::{Permit, PublicKey, RequestStatement, SignedText},
 };
 
@@ -21,29 +19,20 @@ const TERMS_BYTES_MAX: usize = 16 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Term {
     user: PublicKey,
-    request: RequestId,
-    issued: Time,
-    coordinator: SiteId,
+    statement: Arc<RequestStatement>,
     signed: Arc<SignedText>,
 }
 
 impl Term {
     /// The term of a checked authorization, whose text is `signed`.
     pub(super) fn new(permit: &Permit, signed: &SignedText) -> Term {
-        let RequestStatement { id, issued, entry_point, .. } = &*permit.statement;
-        Term {
-            user: permit.user,
-            request: id.clone(),
-            issued: *issued,
-            coordinator: entry_point.clone(),
-            signed: Arc::new(signed.clone()),
-        }
+        Term { user: permit.user, statement: permit.statement.clone(), signed: Arc::new(signed.clone()) }
     }
 
     /// The term of the same user and request that another authorization, which was checked before, gives.
     pub(super) fn of_same(&self, signed: &Arc<SignedText>) -> Option<Term> {
-        let RequestStatement { issued, entry_point, .. } = signed.open().ok()?;
-        Some(Term { issued, coordinator: entry_point, signed: signed.clone(), ..self.clone() })
+        let statement = Arc::new(signed.open().ok()?);
+        Some(Term { user: self.user, statement, signed: signed.clone() })
     }
 
     /// Its user.
@@ -51,14 +40,14 @@ impl Term {
         self.user
     }
 
-    /// Its request.
-    pub(super) fn request(&self) -> &RequestId {
-        &self.request
+    /// What its user has signed.
+    pub(super) fn statement(&self) -> &RequestStatement {
+        &self.statement
     }
 
     /// The node that coordinates the request in this term.
     pub(super) fn coordinator(&self) -> &SiteId {
-        &self.coordinator
+        &self.statement.entry_point
     }
 
     /// What shows it.
@@ -66,13 +55,13 @@ impl Term {
         &self.signed
     }
 
-    /// Orders the terms of one request.
-    pub(super) fn rank(&self) -> (Time, &SiteId) {
-        (self.issued, &self.coordinator)
+    /// The text, and about as much again for what was read from it.
+    fn size_bytes(&self) -> usize {
+        2 * self.signed.size_bytes()
     }
 
     fn key(&self) -> (PublicKey, RequestId) {
-        (self.user, self.request.clone())
+        (self.user, self.statement.id.clone())
     }
 }
 
@@ -106,36 +95,36 @@ impl Terms {
 
     /// Which node coordinated the request before the one of this term.
     pub(super) fn former(&self, term: &Term) -> Option<&SiteId> {
-        let known = self.highest.get(&term.key()).filter(|known| known.term.coordinator == term.coordinator)?;
+        let known = self.highest.get(&term.key()).filter(|known| known.term.coordinator() == term.coordinator())?;
         known.former.as_ref()
     }
 
     /// Notes which node coordinated the request before the one of this term.
     pub(super) fn note_former(&mut self, term: &Term, former: SiteId) {
         let known = self.highest.get_mut(&term.key());
-        if let Some(known) = known.filter(|known| known.term.coordinator == term.coordinator) {
+        if let Some(known) = known.filter(|known| known.term.coordinator() == term.coordinator()) {
             known.former = Some(former);
         }
     }
 
     /// Remembers a term, which is the highest of its request, until `forget_at`.
     pub(super) fn insert(&mut self, term: Term, forget_at: Millis) {
-        let bytes = term.signed.size_bytes();
+        let bytes = term.size_bytes();
         let former = match self.highest.get(&term.key()) {
-            Some(known) if known.term.coordinator == term.coordinator => known.former.clone(),
-            Some(known) => Some(known.term.coordinator.clone()),
+            Some(known) if known.term.coordinator() == term.coordinator() => known.former.clone(),
+            Some(known) => Some(known.term.coordinator().clone()),
             None if self.highest.len() < self.limit && self.bytes + bytes <= TERMS_BYTES_MAX => None,
             None => return,
         };
         self.bytes += bytes;
         if let Some(replaced) = self.highest.insert(term.key(), Remembered { term, former, forget_at }) {
-            self.bytes -= replaced.term.signed.size_bytes();
+            self.bytes -= replaced.term.size_bytes();
         }
     }
 
     /// Forgets what is due.
     pub(super) fn forget(&mut self, now: Millis) {
         self.highest.retain(|_, known| known.forget_at > now);
-        self.bytes = self.highest.values().map(|known| known.term.signed.size_bytes()).sum();
+        self.bytes = self.highest.values().map(|known| known.term.size_bytes()).sum();
     }
 }

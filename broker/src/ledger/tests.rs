@@ -194,7 +194,7 @@ fn what_a_crash_leaves_is_in_force_again() {
 fn records_of(records: &[Record]) -> Vec<BookingRecord> {
     let put = |record: &Record| match record {
         Record::Put(kept) => Some(kept.clone()),
-        Record::Remove(_) => None,
+        Record::GivenBack(_) | Record::Remove(_) => None,
     };
     records.iter().filter_map(put).collect()
 }
@@ -212,7 +212,7 @@ fn what_has_begun_stays_when_the_owner_takes_capacity_away_and_nothing_else_does
         .bookings()
         .filter_map(|booking| match booking.to_record() {
             Record::Put(reservation) => Some(reservation),
-            Record::Remove(_) => None,
+            Record::GivenBack(_) | Record::Remove(_) => None,
         })
         .collect();
     let smaller = Host { capacity: cpu(1_500), ..host("h1") };
@@ -351,30 +351,32 @@ fn reservations_are_told_in_pages_and_holds_are_not() {
 }
 
 #[test]
-fn of_two_nodes_that_the_user_went_to_the_later_one_acts_for_every_try() {
-    let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();
-    let word = |node: &str| Arc::new(testing::authorize(1, &id(node), &attempt("r", 1).request, &asked));
-    let take = |node: &str, number| SiteRequest::TakeOver {
+fn of_two_nodes_that_the_user_went_to_the_one_of_the_higher_term_acts_for_every_try() {
+    let take_in = |term, node: &str, number| SiteRequest::TakeOver {
         attempt: attempt("r", number),
-        authorization: word(node),
+        authorization: word_in(term, 1, node),
         step: TakeOverStep::Prepare,
     };
+    let word = |node: &str| word_of(1, node);
+    let take = |node: &str, number| take_in(term_of(node), node, number);
     let mut ledger = ledger();
     for number in [1, 2] {
         ask(&mut ledger, at(0), "entry", hold(attempt("r", number), 2_000, 1_000));
         ask(&mut ledger, at(0), "entry", confirm(attempt("r", number)));
     }
     assert!(matches!(ask(&mut ledger, at(1), "f", take("f", 1)).0, SiteAnswer::Booked { .. }));
-    // Terms of one second are ordered by the names of their nodes. "g" knows only the first attempt, "d" only the second.
+    // "g" knows only the first attempt, "d" only the second.
     let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
     let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(before, Some(id("f")), "who acted so far must hear of it");
     let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
     let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(before, Some(id("f")), "also when the first answer was lost");
-    let (answer, records) = ask(&mut ledger, at(3), "d", take("d", 2));
     let last = Arc::new(word("g").request.clone());
-    assert_eq!((reason(answer), records.len()), (RefusalReason::HandedOver(last.clone()), 0));
+    for term in [term_of("g") - 1, term_of("g")] {
+        let (answer, records) = ask(&mut ledger, at(3), "d", take_in(term, "d", 2));
+        assert_eq!((reason(answer), records.len()), (RefusalReason::HandedOver(last.clone()), 0));
+    }
     let (answer, _) = ask(&mut ledger, at(3), "f", SiteRequest::Inspect(attempt("r", 1)));
     assert_eq!(reason(answer), RefusalReason::HandedOver(last.clone()), "with the words that show it");
     ledger.sanity_check().unwrap();
@@ -396,11 +398,12 @@ fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_cr
     ask(&mut ledger, at(1), "g", take("g", 1));
     let on_disk = ledger.bookings().map(|booking| match booking.to_record() {
         Record::Put(reservation) => reservation,
-        Record::Remove(attempt) => panic!("{attempt:?}"),
+        other => panic!("{other:?}"),
     });
+    let kept: Vec<BookingRecord> = on_disk.collect();
     let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
     let (site, limits) = (id("site"), LedgerLimits::default());
-    let (mut ledger, misfits) = Ledger::open(site, limits, 8, testing::open_gate(), hosts, on_disk.collect(), at(2));
+    let (mut ledger, misfits) = Ledger::open(site, limits, 8, testing::open_gate(), hosts, kept, at(2));
     assert_eq!(misfits, []);
     // Attempts that another node has made, or that never were: "f" comes with an earlier word than "g", "h" with a later one.
     for number in [2, 3] {
@@ -419,10 +422,19 @@ fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_cr
     }
 }
 
+/// The term in which users sign for a node: a higher one for each letter from `e` on.
+fn term_of(node: &str) -> u64 {
+    RequestStatement::FIRST_TERM + node.bytes().next().map_or(0, |letter| u64::from(letter.saturating_sub(b'e')))
+}
+
 /// The words of a user about request `r`, for a node.
 fn word_of(user: u64, node: &str) -> Arc<Authorization> {
+    word_in(term_of(node), user, node)
+}
+
+fn word_in(term: u64, user: u64, node: &str) -> Arc<Authorization> {
     let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();
-    Arc::new(testing::authorize(user, &id(node), &attempt("r", 1).request, &asked))
+    Arc::new(testing::authorize_in(term, user, &id(node), &attempt("r", 1).request, &asked))
 }
 
 /// Site `site` has confirmed an attempt with the participants `site`, `a` and `b`, and does not know its outcome.
@@ -480,6 +492,48 @@ fn what_the_coordinator_says_is_committed_stays_whatever_a_participant_has_forgo
     // "a" was replaced since, gave its part back, and has forgotten in a restart that all had confirmed.
     answers(&mut ledger, "a", 1, AttemptStatus::Aborted);
     assert!(is_settled(&ledger));
+}
+
+/// What the ledger answers to a participant that asks for the outcome.
+fn outcome(ledger: &mut Ledger, now: Now) -> AttemptStatus {
+    match ask(ledger, now, "a", SiteRequest::Inquire(attempt("r", 1))).0 {
+        SiteAnswer::Status { decision: None, booking } => booking,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn that_an_attempt_was_complete_is_known_until_its_window_ends_although_it_was_given_back() {
+    for (is_settled, expected) in [(true, AttemptStatus::Confirmed), (false, AttemptStatus::Aborted)] {
+        let mut before = confirmed_with_others();
+        if is_settled {
+            ask(&mut before, at(0), "entry", SiteRequest::Settle(attempt("r", 1)));
+        }
+        let (_, records) = ask(&mut before, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
+        assert_eq!(outcome(&mut before, at(0)), expected);
+        let given_back = match &records[..] {
+            [Record::GivenBack(record)] => vec![record.clone()],
+            [Record::Remove(_)] => Vec::new(),
+            other => panic!("one record takes the booking's place on disk: {other:?}"),
+        };
+        let kept = Kept { given_back, ..Kept::default() };
+        let (hosts, limits) = (vec![(host("h1"), Schedule::default())], LedgerLimits::default());
+        let (mut after, _) = Ledger::open(id("site"), limits, 8, testing::open_gate(), hosts, kept, at(0));
+        assert_eq!(outcome(&mut after, at(0)), expected);
+        assert_eq!(after.bookings().count(), 0);
+        let (answer, _) = ask(&mut after, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
+        assert_eq!(matches!(answer, SiteAnswer::Refused(_)), is_settled, "an attempt that is over begins no more");
+    }
+    let mut ledger = confirmed_with_others();
+    ask(&mut ledger, at(0), "entry", SiteRequest::Settle(attempt("r", 1)));
+    ask(&mut ledger, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
+    while ledger.poll_output().is_some() {}
+    // The window ends at 2,100 s; the clock began at 1,000 s.
+    ledger.forget_past(at(1_099_000));
+    assert_eq!((ledger.poll_output(), outcome(&mut ledger, at(1_099_000))), (None, AttemptStatus::Confirmed));
+    ledger.forget_past(at(1_100_000));
+    assert_eq!(ledger.poll_output(), Some(Output::Persist(Record::Remove(attempt("r", 1)))));
+    assert_eq!(outcome(&mut ledger, at(1_100_000)), AttemptStatus::Aborted);
 }
 
 #[test]
@@ -566,30 +620,26 @@ fn what_was_taken_over_is_given_back_by_the_word_that_holds_and_no_earlier_one()
     let mut ledger = ledger();
     ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
     ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
-    let of = |node: &str, issued| {
-        let mut statement: RequestStatement = word_of(1, node).request.open().unwrap();
-        statement.issued = Time(issued);
-        Arc::new(Authorization { request: testing::sign(&statement, &testing::key(1)), ..(*word_of(1, node)).clone() })
-    };
+    let of = |node: &str, term| word_in(term, 1, node);
     let take =
         |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word, step: TakeOverStep::Prepare };
     let give =
         |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word, step: TakeOverStep::Abort };
-    for (node, issued) in [("f", 1), ("g", 2), ("f", 3)] {
+    for (node, issued) in [("f", 2), ("g", 3), ("f", 4)] {
         assert!(matches!(ask(&mut ledger, at(1), node, take(of(node, issued))).0, SiteAnswer::Booked { .. }));
     }
-    let last = RefusalReason::HandedOver(Arc::new(of("f", 3).request.clone()));
+    let last = RefusalReason::HandedOver(Arc::new(of("f", 4).request.clone()));
     for (node, late, expected) in [
-        ("f", give(of("f", 1)), RefusalReason::NotYours),
+        ("f", give(of("f", 2)), RefusalReason::NotYours),
         ("f", SiteRequest::Release(attempt("r", 1)), RefusalReason::NotYours),
-        ("g", give(of("g", 2)), last.clone()),
+        ("g", give(of("g", 3)), last.clone()),
         ("entry", SiteRequest::Release(attempt("r", 1)), last),
     ] {
         let (answer, records) = ask(&mut ledger, at(2), node, late);
         assert_eq!((reason(answer), records.len()), (expected, 0));
     }
     for _ in 0..2 {
-        let (answer, _) = ask(&mut ledger, at(3), "f", give(of("f", 3)));
+        let (answer, _) = ask(&mut ledger, at(3), "f", give(of("f", 4)));
         assert!(matches!(answer, SiteAnswer::Booked { hosts, .. } if hosts.is_empty()));
     }
     assert_eq!(ledger.bookings().count(), 0);

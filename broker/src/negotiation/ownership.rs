@@ -187,7 +187,7 @@ impl RequestRecord {
     #[must_use]
     pub fn later_authorization(&self, authorization: &Authorization) -> Option<Arc<SignedText>> {
         let statement = self.statement_of_user(&authorization.request)?;
-        let present = self.present_authorization().filter(|_| self.is_later_term(&statement))?;
+        let present = self.present_authorization().filter(|_| self.is_higher_term(&statement))?;
         Some(Arc::new(present.request.clone()))
     }
 
@@ -197,11 +197,15 @@ impl RequestRecord {
         if is_left { self.successor.as_ref() } else { self.authorization.as_ref() }
     }
 
-    /// Whether the present coordinator's term, as far as this node knows, is higher than that of `other`. Terms are ordered by the
-    /// second in which the user signed, then by the name of the node.
-    fn is_later_term(&self, other: &RequestStatement) -> bool {
-        let present = self.present_authorization().and_then(statement_of);
-        present.is_some_and(|present| (present.issued, &present.entry_point) > (other.issued, &other.entry_point))
+    /// What the user has signed for the present coordinator, as far as this node knows.
+    #[must_use]
+    pub fn present_statement(&self) -> Option<RequestStatement> {
+        self.present_authorization().and_then(statement_of)
+    }
+
+    /// Whether the present coordinator's term, as far as this node knows, is higher than that of `other`.
+    fn is_higher_term(&self, other: &RequestStatement) -> bool {
+        self.present_statement().is_some_and(|present| present.rank() > other.rank())
     }
 
     /// The signed statement, if the user of this request has signed it for this request.
@@ -309,7 +313,7 @@ impl Negotiation {
     /// Another node coordinates the request, as its user has signed. This one gives it up unless it knows of a higher term.
     pub(super) fn on_taken_over(&mut self, now: Now, by: &SiteId, authorization: &Authorization) {
         let Some(statement) = self.record.statement_of_user(&authorization.request) else { return };
-        if *by == self.entry_point || statement.entry_point != *by || self.record.is_later_term(&statement) {
+        if *by == self.entry_point || statement.entry_point != *by || self.record.is_higher_term(&statement) {
             return;
         }
         let is_left = matches!(self.record.decision, Decision::Closed(Outcome::HandedOver));
@@ -333,9 +337,8 @@ impl Negotiation {
     /// else a site that lies could end what others have reserved. Whether it has been shown one.
     pub(super) fn yields_to(&mut self, now: Now, refusal: &Refusal) -> bool {
         let RefusalReason::HandedOver(signed) = &refusal.reason else { return false };
-        let statement = self.record.statement_of_user(signed);
-        let is_shown =
-            statement.is_some_and(|shown| shown.entry_point != self.entry_point && !self.record.is_later_term(&shown));
+        let shown = self.record.statement_of_user(signed).filter(|shown| shown.entry_point != self.entry_point);
+        let is_shown = shown.is_some_and(|shown| !self.record.is_higher_term(&shown));
         if is_shown && !matches!(self.state, State::Closed { .. }) {
             let request = SignedText::clone(signed);
             self.record.successor = Some(Authorization { request, user: None, entry_point: None });

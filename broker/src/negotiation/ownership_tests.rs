@@ -13,7 +13,7 @@ use crate::{
     protocol::{AttemptStatus, FoundBooking, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     resources::{Amounts, ResourceName},
     time::{Time, Window},
-    trust::SignedText,
+    trust::{Authorization, RequestStatement, SignedText, testing},
 };
 
 #[test]
@@ -232,7 +232,7 @@ fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
     let mut run = reserved();
     let record = run.negotiation.record().clone();
     let said = |run: &mut Run, user: u64, id: &RequestId| {
-        let authorization = crate::trust::testing::authorize(user, &site("f"), id, &record.request).into();
+        let authorization = authorize(user, "f", &RequestRecord { id: id.clone(), ..record.clone() }).into();
         run.negotiation.handle(at(50), Event::TakenOver { by: site("f"), authorization }, &mut ());
         run.drain();
     };
@@ -253,10 +253,18 @@ fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
     assert!(run.negotiation.is_quiet());
 }
 
-/// What a user has signed for a node.
+/// What a user has signed for a node: in the first term for `e`, in a higher one for each letter behind it.
+fn authorize(user: u64, node: &str, record: &RequestRecord) -> Authorization {
+    let term = RequestStatement::FIRST_TERM + u64::from(node.as_bytes()[0]) - u64::from(b'e');
+    testing::authorize_in(term, user, &site(node), &record.id, &record.request)
+}
+
+fn in_first_term(node: &str, record: &RequestRecord) -> Authorization {
+    testing::authorize_in(RequestStatement::FIRST_TERM, 1, &site(node), &record.id, &record.request)
+}
+
 fn word(user: u64, node: &str, record: &RequestRecord) -> Arc<SignedText> {
-    let authorization = crate::trust::testing::authorize(user, &site(node), &record.id, &record.request);
-    Arc::new(authorization.request)
+    Arc::new(authorize(user, node, record).request)
 }
 
 #[test]
@@ -265,7 +273,9 @@ fn a_node_lets_go_only_when_a_site_shows_a_later_word_of_the_user() {
     let other = RequestRecord { id: RequestId::new("other").unwrap(), ..record.clone() };
     let mut forged = word(1, "d", &record);
     Arc::make_mut(&mut forged).text = word(1, "f", &record).text.clone();
-    let lies = [word(2, "f", &record), word(1, "f", &other), word(1, "d", &record), word(1, "e", &record), forged];
+    let lower = [word(1, "d", &record), Arc::new(in_first_term("d", &record).request)];
+    let lies = [word(2, "f", &record), word(1, "f", &other), word(1, "e", &record), forged];
+    let lies = [&lies[..], &lower[..]].concat();
     let says = |word: &Arc<SignedText>| super::tests::refused(RefusalReason::HandedOver(word.clone()));
     for lie in &lies {
         let mut run = reserved();
@@ -273,10 +283,12 @@ fn a_node_lets_go_only_when_a_site_shows_a_later_word_of_the_user() {
         run.inspected(51, "a", Ok(says(lie)));
         assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "{lie:?}");
     }
-    let mut run = reserved();
-    run.negotiation.handle(at(50), Event::Check, &mut ());
-    run.inspected(51, "a", Ok(says(&word(1, "f", &record))));
-    assert!(matches!(run.negotiation.stage(), Stage::Closed { outcome: Outcome::HandedOver, .. }));
+    for shown in [word(1, "f", &record), Arc::new(in_first_term("f", &record).request)] {
+        let mut run = reserved();
+        run.negotiation.handle(at(50), Event::Check, &mut ());
+        run.inspected(51, "a", Ok(says(&shown)));
+        assert!(matches!(run.negotiation.stage(), Stage::Closed { outcome: Outcome::HandedOver, .. }));
+    }
 
     let confirming = |word: &Arc<SignedText>| {
         let mut run = Run::confirming();
@@ -315,11 +327,13 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
 #[test]
 fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() {
     let record = super::tests::record();
-    let word = |user, node: &str| crate::trust::testing::authorize(user, &site(node), &record.id, &record.request);
+    let word = |user, node: &str| authorize(user, node, &record);
     let mut taken = record.clone().take_over(&heard(&[told("a", "gone", 1, &["a", "b"], 750)])).unwrap();
     for acting in [&record, &taken] {
         let kept = ["d", "e", "f"].map(|node| acting.later_authorization(&word(1, node)).is_some());
-        assert_eq!(kept, [true, false, false], "of one second the greater name is the later word; and e is this node");
+        assert_eq!(kept, [true, false, false], "d has a lower term; and e is this node");
+        let equal = ["d", "f"].map(|node| acting.later_authorization(&in_first_term(node, &record)).is_some());
+        assert_eq!(equal, [true, false], "of equal terms the name of the node decides");
     }
     assert_eq!(taken.later_authorization(&word(2, "d")), None, "another user's word is for the ledger to refuse");
     taken.decision = Decision::Closed(Outcome::HandedOver);
@@ -335,7 +349,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
     let mut run = reserved();
     let record = run.negotiation.record().clone();
     for name in ["f", "g"] {
-        let authorization = crate::trust::testing::authorize(1, &site(name), &record.id, &record.request).into();
+        let authorization = authorize(1, name, &record).into();
         run.negotiation.handle(at(50), Event::TakenOver { by: site(name), authorization }, &mut ());
         run.drain();
         assert_eq!(run.wanted(), ["write closed, owed 2"]);

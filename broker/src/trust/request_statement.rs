@@ -21,6 +21,8 @@ pub struct RequestStatement {
     pub id: RequestId,
     /// What is asked.
     pub request: Request,
+    /// Orders what the user has signed of this request: a node that takes it over needs a higher term than any before.
+    pub term: u64,
     /// When it was signed, on the user's clock. Nothing may start (much) before.
     pub issued: Time,
     /// From this second on no site holds anything for it.
@@ -28,6 +30,18 @@ pub struct RequestStatement {
     /// For display: the only part in which a site ignores what it does not know.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
+}
+
+impl RequestStatement {
+    /// The term of a request that is submitted.
+    pub const FIRST_TERM: u64 = 1;
+
+    /// Orders what a user has signed of one request: by the term. A user who signs at two ends of a cut may sign an equal one for two
+    /// nodes; then the name of the node decides, so that all come to the same coordinator, in whatever order they learn of them.
+    #[must_use]
+    pub fn rank(&self) -> (u64, &SiteId) {
+        (self.term, &self.entry_point)
+    }
 }
 
 impl Statement for RequestStatement {

@@ -67,7 +67,7 @@ pub fn closed() -> Trust {
     Trust::Closed { grid: GRID.to_owned(), root: public(0) }
 }
 
-/// A request that `entry_point` carries, issued at time 0 and never expiring.
+/// A request that `entry_point` carries in the first term, issued at time 0 and never expiring.
 #[must_use]
 pub fn statement(entry_point: &SiteId, id: &RequestId, request: &Request) -> RequestStatement {
     RequestStatement {
@@ -75,6 +75,7 @@ pub fn statement(entry_point: &SiteId, id: &RequestId, request: &Request) -> Req
         entry_point: entry_point.clone(),
         id: id.clone(),
         request: request.clone(),
+        term: RequestStatement::FIRST_TERM,
         issued: Time::ZERO,
         expires: EXPIRES,
         labels: Labels::default(),
@@ -84,7 +85,13 @@ pub fn statement(entry_point: &SiteId, id: &RequestId, request: &Request) -> Req
 /// [`statement`], signed by the key of `user`, as it travels in an open grid.
 #[must_use]
 pub fn authorize(user: u64, entry_point: &SiteId, id: &RequestId, request: &Request) -> Authorization {
-    let request = sign(&statement(entry_point, id, request), &key(user));
+    authorize_in(RequestStatement::FIRST_TERM, user, entry_point, id, request)
+}
+
+/// [`authorize`] in another term.
+#[must_use]
+pub fn authorize_in(term: u64, user: u64, entry_point: &SiteId, id: &RequestId, request: &Request) -> Authorization {
+    let request = sign(&RequestStatement { term, ..statement(entry_point, id, request) }, &key(user));
     Authorization { request, user: None, entry_point: None }
 }
 

@@ -34,8 +34,8 @@ pub struct ReservationLookup {
     pub user_key: Option<String>,
     #[schema(value_type = Option<schema::Request>)]
     pub request: Option<Request>,
-    /// When it was signed last (Unix seconds); another node coordinates it by a later signature.
-    pub signed_at: Option<Time>,
+    /// The highest known term that its user has signed; another node coordinates it in a higher one.
+    pub term: Option<u64>,
     pub hosts: Vec<FoundHost>,
     pub sites_asked: usize,
     pub sites_silent: usize,
@@ -61,6 +61,7 @@ pub async fn look_up_reservation(
 ) -> Result<Json<ReservationLookup>, Problem> {
     let id = request_id(&id)?;
     let looked = look_up(&state.coordinator, &id, None).await;
+    let term = state.requests.highest_term(&looked);
     let LookUp { answers, signed, asked, silent } = looked;
     let hosts = answers.parts.iter().flat_map(|(site, part)| {
         let (start, end) = (part.window.start, part.window.end);
@@ -72,7 +73,7 @@ pub async fn look_up_reservation(
         id,
         entry_point: statement.as_ref().map(|statement| statement.entry_point.clone()),
         user_key,
-        signed_at: statement.as_ref().map(|statement| statement.issued),
+        term,
         request: statement.map(|statement| statement.request),
         hosts,
         sites_asked: asked,
@@ -98,6 +99,9 @@ pub async fn take_over_reservation(
     let handle = taken.map_err(|failure| match failure {
         TakeOverFailure::Submit(error) => submit_problem(&state, error, None),
         TakeOverFailure::Parts(error) => Problem::new(StatusCode::NOT_FOUND, format!("request {id}: {error}")),
+        TakeOverFailure::TermTooLow(_) => {
+            Problem::new(StatusCode::PRECONDITION_FAILED, format!("request {id}: {failure}"))
+        }
         TakeOverFailure::Other => Problem::new(StatusCode::FORBIDDEN, format!("request {id}: {failure}")),
     })?;
     // Its sites learn its coordinator with the first round of questions.

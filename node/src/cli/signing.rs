@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use broker::{ids::RequestId, request::Request, time::Time, trust::Authorization};
+use broker::{ids::RequestId, request::Request, trust::Authorization};
 use serde::Serialize;
 
 use super::{client::Client, commands::Context, error::CliError, grid_args::KeyArgs};
@@ -50,7 +50,7 @@ pub fn submission(
     })
 }
 
-/// Signs `request` under the name `id` for the node that answers, later than at `last` if that is given; none when the user
+/// Signs `request` under the name `id` for the node that answers, in a higher term than `last` if that is given; none when the user
 /// has no key for its grid.
 pub fn sign(
     context: &Context,
@@ -58,7 +58,7 @@ pub fn sign(
     args: &KeyArgs,
     id: RequestId,
     request: &Request,
-    last: Option<Time>,
+    last: Option<u64>,
 ) -> Result<Option<Authorization>, CliError> {
     let now = context.time();
     let named = args.key.clone().or_else(|| env::var_os(KEY_VARIABLE).map(PathBuf::from));

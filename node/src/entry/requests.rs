@@ -221,7 +221,7 @@ impl Requests {
         Some(self.by_id.get(id)?.snapshot.borrow().clone())
     }
 
-    fn record(&self, id: &RequestId) -> Option<Arc<RequestRecord>> {
+    pub(super) fn record(&self, id: &RequestId) -> Option<Arc<RequestRecord>> {
         Some(self.by_id.get(id)?.snapshot.borrow().record.clone())
     }
 

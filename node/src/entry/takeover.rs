@@ -36,7 +36,7 @@ const ANSWER_TIMEOUT: Millis = Millis(2_000);
 pub struct LookUp {
     /// What is reserved, by the sites that have it, and which nodes may coordinate it.
     pub answers: LookupAnswers,
-    /// What its user has signed last, and with which key.
+    /// What its user has signed in the highest term, and with which key.
     pub signed: Option<(PublicKey, RequestStatement)>,
     pub asked: usize,
     /// Sites that did not answer, this node's own included.
@@ -47,7 +47,7 @@ pub struct LookUp {
 #[derive(Debug)]
 struct OfUser {
     sites: BTreeSet<SiteId>,
-    /// What the user has signed last.
+    /// What the user has signed in the highest term.
     signed: RequestStatement,
     parts: Vec<(SiteId, FoundBooking)>,
 }
@@ -102,7 +102,7 @@ fn sort_out(reported: &mut BTreeMap<PublicKey, OfUser>, id: &RequestId, site: &S
             signed: statement.clone(),
             parts: Vec::new(),
         });
-        if of_user.signed.issued < statement.issued {
+        if of_user.signed.term < statement.term {
             of_user.signed = statement;
         }
         of_user.sites.insert(site.clone());
@@ -129,12 +129,24 @@ pub enum TakeOverFailure {
     /// The signed request is not the one that was reserved.
     #[error("the reservation is of another user, or of another request")]
     Other,
+    /// It was signed before another takeover, or at the same time.
+    #[error("term {0} is known already; sign a higher one")]
+    TermTooLow(u64),
     /// As for every request.
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
 
 impl Requests {
+    /// The highest term of a request that the sites, or this node itself, know of.
+    pub fn highest_term(&self, looked: &LookUp) -> Option<u64> {
+        let (user, signed) = looked.signed.as_ref()?;
+        let is_users =
+            |known: &Arc<RequestRecord>| known.authorization.as_ref().map(|own| own.request.author) == Some(*user);
+        let own = self.record(&signed.id).filter(is_users).and_then(|known| known.present_statement());
+        Some(own.map_or(signed.term, |own| own.term.max(signed.term)))
+    }
+
     /// Goes on with a reservation that another entry point has made, as far as sites report it: `authorization` is the same
     /// request, signed by its user for this node and checked. It is on disk when this returns.
     pub async fn take_over(
@@ -151,6 +163,9 @@ impl Requests {
             return Err(TakeOverFailure::Other);
         }
         let statement = &permit.statement;
+        if let Some(highest) = self.highest_term(&looked).filter(|highest| *highest >= statement.term) {
+            return Err(TakeOverFailure::TermTooLow(highest));
+        }
         let now = coordinator.clock.now().utc;
         // With the window over nothing can be moved; lost hosts can still be replaced.
         let starts = statement.request.starts(now, self.settings().planner.default_reach).unwrap_or((now, now));
@@ -191,6 +206,7 @@ mod tests {
             entry_point: site(entry_point),
             id: id.clone(),
             request,
+            term: 1,
             issued: Time(4_000),
             expires: Time(6_000),
             labels: Labels::default(),

@@ -26,8 +26,8 @@ pub struct Signer {
 
 impl Signer {
     /// Signs `request` under the name `id` for the entry point that is to coordinate it. The signature holds until the
-    /// reservation must have ended, so that the entry point can replace hosts that are lost. It is dated after `last`, what
-    /// the user has signed of this request before, whichever clock that went by: the last statement counts.
+    /// reservation must have ended, so that the entry point can replace hosts that are lost. `last` is the highest known term of
+    /// a request that is taken over; the new one is the next.
     ///
     /// # Errors
     /// [`TrustFileError::Trust`] when the request is too large for a signed one, or its window is over.
@@ -38,14 +38,15 @@ impl Signer {
         id: RequestId,
         request: Request,
         now: Time,
-        last: Option<Time>,
+        last: Option<u64>,
     ) -> Result<Authorization, TrustFileError> {
         let latest = request.starts(now, REACH).map_or(now, |(_, latest)| latest);
         let expires = latest + request.demand().length().at_reference();
         let grid = grid.to_owned();
         let entry_point = entry_point.clone();
-        let issued = last.map_or(now, |last| now.max(last + Span(1)));
-        let statement = RequestStatement { grid, entry_point, id, request, issued, expires, labels: Labels::default() };
+        let term = last.map_or(RequestStatement::FIRST_TERM, |last| last.saturating_add(1));
+        let labels = Labels::default();
+        let statement = RequestStatement { grid, entry_point, id, request, term, issued: now, expires, labels };
         let request = SignedText::sign(&statement, &self.key)?;
         Ok(Authorization { request, user: self.chain.clone(), entry_point: None })
     }

@@ -205,14 +205,15 @@ impl Grid {
         node: usize,
         (id, request): (&RequestId, &Request),
         number: u64,
-        (issued, expires): (Time, Time),
+        (term, expires): (u64, Time),
     ) -> Authorization {
         let statement = RequestStatement {
             grid: self.trust.grid().to_owned(),
             entry_point: self.nodes[node].site.clone(),
             id: id.clone(),
             request: request.clone(),
-            issued,
+            term,
+            issued: self.utc(),
             expires,
             labels: Labels::default(),
         };

@@ -9,7 +9,7 @@ use broker::{
     ids::{HostId, RequestId, SiteId},
     negotiation::{Negotiation, Purpose},
     protocol::{RefusalReason, SiteAnswer, SiteRequest},
-    time::{Span, Time},
+    time::Span,
     trust::{Authorization, PublicKey, RequestStatement, SignedText, testing},
 };
 
@@ -20,8 +20,10 @@ use super::{
     message::{Body, Message, Question},
 };
 
-/// Later than anything that a user signs.
-const LATER: Span = Span(10_000_000);
+/// Higher than any term that a user signs.
+const HIGHER: u64 = 1 << 60;
+/// How long what is forged is valid.
+const VALID: Span = Span(10_000_000);
 
 /// A question as a site with the fault takes it.
 pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -> SiteRequest {
@@ -34,14 +36,13 @@ pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -
         (Some(Canary::TakeOverUnsigned), SiteRequest::TakeOver { attempt, authorization, .. })
             if !is_signed_for(grid, from, &attempt.request, &authorization.request) =>
         {
-            let issued = grid.utc() + Span(1);
-            sign_anew(grid, from, &attempt.request, issued, authorization);
+            sign_anew(grid, from, &attempt.request, HIGHER, authorization);
         }
         (Some(Canary::TakeOverUnordered), SiteRequest::TakeOver { attempt, authorization, .. })
             if is_signed_for(grid, from, &attempt.request, &authorization.request) =>
         {
-            let order = Time(i64::try_from(grid.name()).unwrap_or(i64::MAX / 2));
-            sign_anew(grid, from, &attempt.request, order + LATER + LATER, authorization);
+            let order = grid.name();
+            sign_anew(grid, from, &attempt.request, HIGHER + order, authorization);
         }
         _ => {}
     }
@@ -69,11 +70,9 @@ pub fn mutate_answer(
         (Some(Canary::HandOverUnsigned), SiteAnswer::Refused(refusal)) => {
             if let RefusalReason::HandedOver(signed) = &mut refusal.reason
                 && !signed.open::<RequestStatement>().is_ok_and(|signed| signed.id == *request)
+                && let Some(authorization) = signed_for(grid, from, request, HIGHER)
             {
-                let issued = grid.utc() + LATER;
-                if let Some(authorization) = signed_for(grid, from, request, issued) {
-                    *signed = Arc::new(authorization.request);
-                }
+                *signed = Arc::new(authorization.request);
             }
         }
         _ => {}
@@ -135,13 +134,13 @@ fn sign_as_it_is(grid: &Grid, authorization: &mut Arc<Authorization>) {
     }
 }
 
-fn sign_anew(grid: &Grid, node: usize, request: &RequestId, issued: Time, authorization: &mut Arc<Authorization>) {
-    if let Some(signed) = signed_for(grid, node, request, issued) {
+fn sign_anew(grid: &Grid, node: usize, request: &RequestId, term: u64, authorization: &mut Arc<Authorization>) {
+    if let Some(signed) = signed_for(grid, node, request, term) {
         *authorization = Arc::new(signed);
     }
 }
 
-fn signed_for(grid: &Grid, node: usize, request: &RequestId, issued: Time) -> Option<Authorization> {
+fn signed_for(grid: &Grid, node: usize, request: &RequestId, term: u64) -> Option<Authorization> {
     let user = grid.users.get(request)?;
-    Some(grid.authorize(node, (request, &user.request), user.number, (issued, issued + LATER)))
+    Some(grid.authorize(node, (request, &user.request), user.number, (term, grid.utc() + VALID)))
 }

@@ -14,7 +14,7 @@ use broker::{
     request::{Request, RequestDocument},
     resources::Amounts,
     time::Time,
-    trust::PublicKey,
+    trust::{PublicKey, RequestStatement},
 };
 use ed25519_dalek::SigningKey;
 use rand::{RngExt, seq::IndexedRandom};
@@ -84,8 +84,8 @@ pub struct UserRequest {
     pub user: PublicKey,
     /// The node that the user asks about it.
     pub entry_point: usize,
-    /// When the user has authorized that node, and its name.
-    pub term: (Time, SiteId),
+    /// The term in which the user has authorized that node, and its name.
+    pub term: (u64, SiteId),
     /// Nodes that the user has ever signed for.
     pub signed_for: BTreeSet<usize>,
     /// The user has cancelled it; whether that has arrived is another matter.
@@ -132,14 +132,14 @@ impl Users {
         self.requests.values()
     }
 
-    /// A user submits a request through an entry point, for which it signs at `issued`.
-    pub fn submit(&mut self, number: u64, request: Request, (entry_point, site): (usize, SiteId), issued: Time) {
+    /// A user submits a request through an entry point.
+    pub fn submit(&mut self, number: u64, request: Request, (entry_point, site): (usize, SiteId)) {
         let user = UserRequest {
             number,
             user: self.key(number),
             request,
             entry_point,
-            term: (issued, site),
+            term: (RequestStatement::FIRST_TERM, site),
             signed_for: BTreeSet::from([entry_point]),
             is_cancelled: false,
             report: Report::Nothing,
@@ -161,15 +161,15 @@ impl Users {
         }
     }
 
-    /// The user of a request asks another node from now on, if the term that it has is later than that of the present one.
+    /// The user of a request asks another node from now on, if the term that it has is higher than that of the present one.
     /// What the present one has reported counts no longer.
-    pub fn go_over(&mut self, id: &RequestId, node: usize, term: (Time, SiteId)) -> bool {
+    pub fn go_over(&mut self, id: &RequestId, node: usize, term: (u64, SiteId)) -> bool {
         let Some(user) = self.requests.get_mut(id) else { return false };
-        let is_later = user.term < term;
-        if is_later {
+        let is_higher = user.term < term;
+        if is_higher {
             (user.entry_point, user.term, user.report) = (node, term, Report::Nothing);
         }
-        is_later
+        is_higher
     }
 
     /// The user of a request looks at it. Returns what was reported before, and what is now, when there is news.

@@ -512,8 +512,8 @@ impl World {
         let Ok(starts) = request.starts(now.utc, Span(3_600)) else { return };
         let grid = &mut self.grid;
         let id = names::request(number);
-        let valid = (grid.utc(), starts.1 + CLOCKS_DIFFER);
-        let authorization = grid.authorize(entry_point, (&id, &request), number, valid);
+        let signed = (RequestStatement::FIRST_TERM, starts.1 + CLOCKS_DIFFER);
+        let authorization = grid.authorize(entry_point, (&id, &request), number, signed);
         let name = format!("user {number}");
         let record = RequestRecord::arrived(id.clone(), name, request.clone(), authorization, grid.now().ms(), starts);
         grid.note(
@@ -529,7 +529,7 @@ impl World {
             ),
         );
         let site = grid.nodes[entry_point].site.clone();
-        grid.users.submit(number, request, (entry_point, site), valid.0);
+        grid.users.submit(number, request, (entry_point, site));
         self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
     }
 
@@ -573,7 +573,7 @@ impl World {
         checks::check_reported(grid, id);
     }
 
-    /// A node that the user of a request does not ask yet shows it: the user goes there if its term is the latest.
+    /// A node that the user of a request does not ask yet shows it: the user goes there if its term is the highest.
     fn may_go_over(&mut self, node: usize, id: &RequestId) {
         let Some(negotiation) = self.grid.negotiation(node, id) else { return };
         let record = negotiation.record();
@@ -582,7 +582,7 @@ impl World {
         }
         let statement = record.authorization.as_ref().and_then(|own| own.request.open::<RequestStatement>().ok());
         let Some(statement) = statement else { return };
-        if self.grid.users.go_over(id, node, (statement.issued, statement.entry_point)) {
+        if self.grid.users.go_over(id, node, (statement.term, statement.entry_point)) {
             self.grid.note(Some(id), format_args!("the user is with s{node} now"));
             if self.grid.users.get(id).is_some_and(|user| user.is_cancelled) {
                 self.feed_request(node, id, negotiation::Event::Cancel);
@@ -630,16 +630,15 @@ impl World {
         let (number, request) = (user.number, user.request.clone());
         let now = grid.clock(node).utc;
         let starts = request.starts(now, Span(3_600)).unwrap_or((now, now));
-        let signed = answers.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
-        let last = signed.map(|statement| statement.issued + Span(1)).max();
-        let issued = grid.utc().max(last.unwrap_or_default());
-        let expires = issued.max(starts.1) + request.demand().length().at_reference() + CLOCKS_DIFFER;
-        let authorization = grid.authorize(node, (id, &request), number, (issued, expires));
+        let known = grid.nodes[node].disk.requests.get(id);
+        let (last_attempt, own) = known.map_or((0, None), |known| (known.last_attempt, known.present_statement()));
+        let reported = answers.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
+        let last = reported.chain(own).map(|statement| statement.term).max().unwrap_or_default();
+        let expires = grid.utc().max(starts.1) + request.demand().length().at_reference() + CLOCKS_DIFFER;
+        let authorization = grid.authorize(node, (id, &request), number, (last + 1, expires));
         let name = format!("user {number}");
         let mut record = RequestRecord::arrived(id.clone(), name, request, authorization, grid.now().ms(), starts);
-        if let Some(known) = grid.nodes[node].disk.requests.get(id) {
-            record.last_attempt = known.last_attempt;
-        }
+        record.last_attempt = last_attempt;
         match record.take_over(&answers) {
             Err(error) => grid.note(Some(id), format_args!("s{node} does not: {error}")),
             Ok(record) => {
@@ -671,6 +670,7 @@ fn describe(write: &Write) -> String {
             let settled = if reservation.settled { ", settled" } else { "" };
             format!("reservation #{}{settled}", reservation.attempt.attempt)
         }
+        Write::Ledger(ledger::Record::GivenBack(record)) => format!("given back #{}", record.attempt.attempt),
         Write::Ledger(ledger::Record::Remove(attempt)) => format!("no reservation #{}", attempt.attempt),
         Write::Request(record) => {
             let decision = match &record.decision {

@@ -167,6 +167,7 @@ impl Words {
             entry_point: self.own.site_id().clone(),
             id: attempt.request.clone(),
             request: Request::try_from(document).ok()?,
+            term: RequestStatement::FIRST_TERM,
             issued: now,
             expires: start,
             labels: Labels::default(),

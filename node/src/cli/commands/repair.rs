@@ -20,6 +20,9 @@ use crate::{
 };
 
 const NOT_FOUND: u16 = 404;
+const TERM_TOO_LOW: u16 = 412;
+/// Most terms signed for one takeover: the user may be signing at another node at the same time.
+const TERMS_MAX: usize = 3;
 
 /// Runs the command. A reservation of another entry point is taken over, which its user's key must sign.
 pub fn run(context: &mut Context, args: &RepairArgs) -> Result<Exit, CliError> {
@@ -41,8 +44,20 @@ pub fn run(context: &mut Context, args: &RepairArgs) -> Result<Exit, CliError> {
     Ok(exit)
 }
 
-/// Has the node carry on with a reservation that was made through another one.
+/// Has the node carry on with a reservation that was made through another one: in a still higher term when it knows one by then.
 fn take_over(context: &Context, client: &Client, args: &RepairArgs) -> Result<RequestView, CliError> {
+    let mut signed = 0;
+    loop {
+        signed += 1;
+        match take_over_once(context, client, args) {
+            Err(CliError::Problem { status, .. }) if status.as_u16() == TERM_TOO_LOW && signed < TERMS_MAX => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Looks the request up and signs a higher term than the highest known one.
+fn take_over_once(context: &Context, client: &Client, args: &RepairArgs) -> Result<RequestView, CliError> {
     let path = reservation_path(&args.selector);
     let looked: ReservationLookup = client.get(&path)?;
     let Some(request) = looked.request else {
@@ -53,7 +68,7 @@ fn take_over(context: &Context, client: &Client, args: &RepairArgs) -> Result<Re
         ));
         return Err(nothing.hinted("give the whole id, as kolo submit printed it"));
     };
-    let authorization = signing::sign(context, client, &args.key, looked.id, &request, looked.signed_at)?;
+    let authorization = signing::sign(context, client, &args.key, looked.id, &request, looked.term)?;
     let authorization = authorization.ok_or_else(|| {
         let user = looked.user_key.unwrap_or_default();
         CliError::Usage(format!("the reservation is of the user with key {user}; give that key with --key FILE"))

@@ -53,8 +53,8 @@ fn signed() -> Option<String> {
     let request = serde_json::from_str(r#"{"hosts":2,"duration":100}"#).ok()?;
     let (grid, id) = ("test".to_owned(), request_id("r"));
     let (issued, expires) = (Time::ZERO, Time(2_000));
-    let statement =
-        RequestStatement { grid, entry_point: site("e"), id, request, issued, expires, labels: Labels::default() };
+    let labels = Labels::default();
+    let statement = RequestStatement { grid, entry_point: site("e"), id, request, term: 1, issued, expires, labels };
     let request = SignedText::sign(&statement, &SigningKey::from_bytes(&[9; 32])).ok()?;
     let authorization = Authorization { request, user: None, entry_point: None };
     serde_json::to_string(&serde_json::json!({ "authorization": authorization })).ok()
