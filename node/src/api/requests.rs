@@ -210,7 +210,7 @@ pub async fn read_written_request(Body(body): Body) -> Result<Json<ReadRequest>,
                 other => Problem::bad_request(other.to_string()),
             }
         })?;
-    let document = draft.document().map_err(|key| Problem::wrong(key, "expected a value"))?;
+    let document = request_file::document(draft).map_err(|misfit| Problem::wrong(&misfit.key, misfit.message))?;
     let request = checked_request(document, "")?;
     Ok(Json(ReadRequest { request }))
 }
