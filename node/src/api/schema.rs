@@ -224,6 +224,17 @@ pub struct Version {
     change: u64,
 }
 
+/// What a plan is worth; smaller is better.
+#[derive(ToSchema)]
+pub struct ObjectiveValue {
+    /// What was asked to be smallest.
+    kind: String,
+    /// A time for `start` and `finish`, else seconds.
+    value: i64,
+    /// Nothing inside the window is better than this, among the hosts looked at.
+    bound: i64,
+}
+
 /// From start until end (Unix seconds).
 #[derive(ToSchema)]
 pub struct Window {
