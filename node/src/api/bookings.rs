@@ -204,7 +204,7 @@ impl BookingQuery {
         for snapshot in ended {
             let record = &snapshot.record;
             let Some(plan) = snapshot.stage.reserved_plan() else { continue };
-            let window = Window::starting(plan.start, record.request.demand().length().at_reference());
+            let window = plan.window();
             if !self.wants(window, &record.user) {
                 continue;
             }

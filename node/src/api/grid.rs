@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{Json, extract::State};
 use broker::{
     amount::Amount,
+    host::Speed,
     ids::{HostId, RequestId, SiteId},
     ledger::{Booking, BookingState, Books, HostLedger},
     protocol::{Grant, LedgerVersion},
@@ -262,6 +263,10 @@ pub struct HostView {
     #[schema(value_type = schema::Amounts)]
     pub resources: Amounts,
     pub attributes: Attributes,
+    /// Thousandths of the reference speed; 1000 when it is left out.
+    #[serde(default, skip_serializing_if = "Speed::is_reference")]
+    #[schema(value_type = u32)]
+    pub speed: Speed,
     #[schema(value_type = Option<schema::Amounts>)]
     pub free_now: Option<Amounts>,
     pub schedule_age_s: Option<u64>,
@@ -315,6 +320,7 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
             host: host.id.clone(),
             resources: host.capacity.clone(),
             attributes: host.attributes.clone(),
+            speed: host.speed,
             free_now: schedule.map(|schedule| free_at(&host.capacity, schedule, now)),
             schedule_age_s: known.map(|known| (monotonic - known.learnt).0 / 1000),
         }

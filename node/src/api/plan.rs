@@ -10,7 +10,7 @@ use axum::{Json, extract::State};
 use broker::{
     ids::{HostId, RequestId, SiteId},
     phases::{self, Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
-    plan::PlanOutcome,
+    plan::{ObjectiveValue, PlanOutcome},
     request::Request,
     resources::Amounts,
     time::Time,
@@ -20,7 +20,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    extract::Body, problem::Problem, request_view::ReasonView, requests::read_request, schema, state::ApiState,
+    extract::Body,
+    problem::Problem,
+    request_view::ReasonView,
+    requests::{read_request, wrong_request},
+    schema,
+    state::ApiState,
 };
 use crate::entry::driver;
 
@@ -54,6 +59,10 @@ pub struct AllocatedPlan {
     pub id: Option<RequestId>,
     pub start: Time,
     pub end: Time,
+    #[schema(value_type = schema::ObjectiveValue)]
+    pub objective: ObjectiveValue,
+    /// Hosts that were looked at.
+    pub hosts_seen: usize,
     pub hosts: Vec<PlannedHost>,
     pub efficiency: f64,
     pub efficiency_bound: f64,
@@ -70,6 +79,8 @@ pub struct RejectedPlan {
     pub outcome: Rejected,
     pub id: Option<RequestId>,
     pub reason: ReasonView,
+    /// Hosts that were looked at.
+    pub hosts_seen: usize,
     pub start_proven: bool,
     pub phases_us: BTreeMap<String, f64>,
     pub schedules: Vec<UsedSchedule>,
@@ -105,6 +116,7 @@ pub struct PlannedHost {
     pub id: HostId,
     pub site: SiteId,
     pub site_name: String,
+    pub end: Time,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
     pub schedule_age_s: u64,
@@ -116,9 +128,8 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
     let request = read_request(&body)?;
     let settings = state.requests.settings().planner;
     let now = state.coordinator.clock.now();
-    let (earliest, latest) = request
-        .starts(now.utc, settings.default_reach)
-        .map_err(|error| Problem::bad_request(format!("request: {error}")).with_key("latest"))?;
+    let starts = request.starts(now.utc, settings.default_reach);
+    let (earliest, latest) = starts.map_err(|error| wrong_request(&error, ""))?;
     let seed = rand::random();
     let started = Instant::now();
     let mut stopwatch = PhaseStopwatch::new(|| started.elapsed());
@@ -173,12 +184,15 @@ fn live_plan(
     schedules: Vec<UsedSchedule>,
 ) -> LivePlan {
     let id = request.id().cloned();
+    let hosts_seen = schedules.iter().map(|used| used.hosts).sum();
     match outcome {
         PlanOutcome::Allocated(plan) => LivePlan::Allocated(AllocatedPlan {
             outcome: Allocated::Allocated,
             id,
             start: plan.start,
             end: plan.end(),
+            objective: plan.objective,
+            hosts_seen,
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,
@@ -191,6 +205,7 @@ fn live_plan(
                     schedule_age_s: schedule_age_s(state, &seat.site),
                     site_name: state.site_name(&seat.site),
                     id: seat.host,
+                    end: seat.window.end,
                     site: seat.site,
                     amounts: seat.amounts,
                 })
@@ -200,6 +215,7 @@ fn live_plan(
             outcome: Rejected::Rejected,
             id,
             reason: ReasonView::of(&rejection.reason),
+            hosts_seen,
             start_proven: rejection.start_proven,
             phases_us,
             schedules,

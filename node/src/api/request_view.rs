@@ -5,7 +5,7 @@ use std::fmt;
 use broker::{
     ids::{HostId, RequestId, SiteId},
     negotiation::{Failure, Loss, Outcome, RequestRecord, Reservation},
-    plan::{Plan, Reason},
+    plan::{ObjectiveValue, Plan, Reason, Seat},
     request::Request,
     resources::Amounts,
     time::Time,
@@ -17,7 +17,7 @@ use super::schema;
 use crate::{
     contact,
     entry::{
-        extensions::end_with,
+        extensions::{end_with, seat_ends},
         request::{ShownStage, Snapshot},
     },
     text::words::{reason_text, site_text},
@@ -157,7 +157,12 @@ pub struct RequestList {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReservationView {
     pub start: Time,
+    /// Of its last host.
     pub end: Time,
+    #[schema(value_type = schema::ObjectiveValue)]
+    pub objective: ObjectiveValue,
+    /// Hosts that the last round of planning looked at.
+    pub hosts_seen: Option<usize>,
     pub efficiency: f64,
     pub efficiency_bound: f64,
     pub start_proven: bool,
@@ -169,6 +174,8 @@ pub struct ReservedHost {
     pub site: SiteId,
     pub site_name: String,
     pub host: HostId,
+    /// Faster hosts end earlier, when work was asked.
+    pub end: Time,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
     /// How the user reaches it, in the words of its site's owner.
@@ -206,14 +213,15 @@ impl RequestView {
     pub fn new(family: &Family, now_ms: u64, words_of: impl Fn(&SiteId) -> SiteWords) -> RequestView {
         let Family { snapshot, parts, extends } = family;
         let record = &snapshot.record;
-        let duration = record.request.demand().length().at_reference();
         let reservation = snapshot.stage.plan().map(|plan| ReservationView {
             start: plan.start,
-            end: end_with(snapshot, parts).unwrap_or(plan.start + duration),
+            end: end_with(snapshot, parts).unwrap_or(plan.end()),
+            objective: plan.objective,
+            hosts_seen: record.history.rounds.last().map(|round| round.found_hosts),
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,
-            hosts: hosts_of(plan, degraded(&snapshot.stage), record, &words_of),
+            hosts: hosts_of(plan, parts, degraded(&snapshot.stage), record, &words_of),
         });
         let elapsed_ms =
             if snapshot.stage.is_under_way() { now_ms.saturating_sub(record.submitted_ms) } else { record.elapsed_ms };
@@ -239,12 +247,11 @@ impl RequestView {
 
 fn extension_view(part: &Snapshot, now_ms: u64) -> Extension {
     let plan = part.stage.plan();
-    let start = plan.map(|plan| plan.start);
     Extension {
         id: part.record.id.clone(),
         state: state_of(part, &[], now_ms),
-        start,
-        end: start.map(|start| start + part.record.request.demand().length().at_reference()),
+        start: plan.map(|plan| plan.start),
+        end: plan.map(Plan::end),
         hosts: part.record.request.demand().seats(),
     }
 }
@@ -258,23 +265,25 @@ fn degraded(stage: &ShownStage) -> Option<&Reservation> {
 
 fn hosts_of(
     plan: &Plan,
+    parts: &[Snapshot],
     reservation: Option<&Reservation>,
     record: &RequestRecord,
     words_of: impl Fn(&SiteId) -> SiteWords,
 ) -> Vec<ReservedHost> {
-    let view = |grant: &broker::plan::Seat| {
+    let view = |(grant, end): (&Seat, Time)| {
         let words = words_of(&grant.site);
         let fill = |text: &String| contact::fill(text, grant.host.as_str(), record.user.as_str(), record.id.as_str());
         ReservedHost {
             site: grant.site.clone(),
             site_name: words.name,
             host: grant.host.clone(),
+            end,
             amounts: grant.amounts.clone(),
             contact: words.contact.as_ref().map(fill),
             lost: reservation.and_then(|reservation| reservation.lost.get(&grant.site)?.get(&grant.host).copied()),
         }
     };
-    plan.seats.iter().map(view).collect()
+    plan.seats.iter().zip(seat_ends(plan, parts)).map(view).collect()
 }
 
 /// The state in the words of the design, of a request with `parts` that lengthen it.

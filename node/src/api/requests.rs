@@ -67,7 +67,8 @@ pub fn checked_request(document: RequestDocument, place: &str) -> Result<Request
     Request::try_from(document).map_err(|error| wrong_request(&error, place))
 }
 
-fn wrong_request(error: &RequestError, place: &str) -> Problem {
+/// What is wrong with a request; `place` stands before its key.
+pub fn wrong_request(error: &RequestError, place: &str) -> Problem {
     Problem::bad_request(format!("request: {error}")).with_key(format!("{place}{}", error.key()))
 }
 
@@ -137,8 +138,8 @@ pub fn submit_problem(state: &ApiState, error: SubmitError, text: Option<&str>) 
             let existing = existing.as_deref().filter(is_same).map(|snapshot| view(state, snapshot));
             Problem::new(StatusCode::CONFLICT, error.to_string()).with_existing(existing)
         }
-        SubmitError::Request(RequestError::WindowEndsBeforeStart { latest, .. }) => {
-            Problem::bad_request(format!("request: latest ({}) is in the past", latest.in_utc())).with_key("latest")
+        SubmitError::Request(RequestError::WindowEndsBeforeStart { key, latest, .. }) => {
+            Problem::bad_request(format!("request: {key} ({}) is in the past", latest.in_utc())).with_key(key)
         }
         SubmitError::Request(error) => wrong_request(&error, ""),
         SubmitError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
@@ -210,7 +211,7 @@ pub async fn read_written_request(Body(body): Body) -> Result<Json<ReadRequest>,
                 other => Problem::bad_request(other.to_string()),
             }
         })?;
-    let document = draft.document().map_err(|key| Problem::wrong(key, "expected a value"))?;
+    let document = request_file::document(draft).map_err(|misfit| Problem::wrong(&misfit.key, misfit.message))?;
     let request = checked_request(document, "")?;
     Ok(Json(ReadRequest { request }))
 }

@@ -6,15 +6,23 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use broker::amount::Amount;
+use broker::{
+    amount::Amount,
+    ids::MAX_ID_BYTES,
+    request::{MAX_CANDIDATES, RequestDocument},
+    time::Time,
+};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         RefOr, Schema,
-        schema::{ArrayBuilder, ObjectBuilder, Type},
+        schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, SchemaType, Type},
     },
 };
+
+use crate::text::request_keys::{KEYS, Key, Kind};
 
 /// A name: of a request, a host or a site; at most 128 bytes.
 #[derive(Deserialize, ToSchema)]
@@ -77,43 +85,80 @@ pub struct Event {
     site: Option<String>,
 }
 
-/// A request, as in the formats. The latest start must not be before the earliest, or in the past, and candidates must be
-/// as many as hosts.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Request {
-    /// The writer's name for the request.
-    #[schema(value_type = Option<Name>)]
-    id: Option<String>,
-    /// How many hosts.
-    #[schema(minimum = 1, maximum = 10_000)]
-    hosts: u32,
-    /// How long, in seconds.
-    #[schema(minimum = 1, maximum = 253_402_300_799_i64)]
-    duration: i64,
-    /// Earliest start (Unix seconds).
-    #[schema(minimum = 0, maximum = 253_402_300_799_i64)]
-    earliest: Option<i64>,
-    /// Latest start (Unix seconds).
-    #[schema(minimum = 0, maximum = 253_402_300_799_i64)]
-    latest: Option<i64>,
-    /// What each host gives at least, in base units.
-    #[schema(nullable = false, value_type = Option<Amounts>)]
-    per_host: Option<BTreeMap<String, u64>>,
-    /// What all hosts together give at least, in base units.
-    #[schema(nullable = false, value_type = Option<Amounts>)]
-    total: Option<BTreeMap<String, u64>>,
-    /// What each host must be.
-    #[schema(nullable = false)]
-    attributes: Option<BTreeMap<String, String>>,
-    /// Only these hosts.
-    #[schema(min_items = 1, max_items = 100_000, value_type = Option<Vec<Name>>)]
-    candidates: Option<Vec<String>>,
-    /// How much work planning may be.
-    effort: Option<Effort>,
-    /// Whether the reservation may move when hosts of it are lost.
-    #[schema(nullable = false)]
-    move_on_loss: Option<bool>,
+/// A request, as in the formats.
+#[derive(Deserialize)]
+pub struct Request;
+
+impl PartialSchema for Request {
+    fn schema() -> RefOr<Schema> {
+        let about = "A request, as in the formats, with either duration or work. The latest start and the deadline must not be \
+                     before the earliest start, or in the past, and candidates must be as many as hosts";
+        let closed = AdditionalProperties::<Schema>::FreeForm(false);
+        let object =
+            ObjectBuilder::new().description(Some(about)).additional_properties(Some(closed)).required("hosts");
+        let keys = KEYS.iter().filter(|key| key.kind != Kind::NotYet);
+        keys.fold(object, |object, key| object.property(key.name, schema_of(key))).into()
+    }
+}
+
+impl ToSchema for Request {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Request")
+    }
+}
+
+/// What programs write for `key`.
+fn schema_of(key: &Key) -> RefOr<Schema> {
+    let about = Some(format!("{}{}", key.help, unit_of(key.kind)));
+    // Read off the document itself, which knows no word of this.
+    let takes_null = serde_json::from_value::<RequestDocument>(json!({ "hosts": 1, key.name: null })).is_ok();
+    let of = |kind| match takes_null {
+        true => SchemaType::Array(vec![kind, Type::Null]),
+        false => kind.into(),
+    };
+    let integer = |least: i64, most: i64| {
+        let integer = ObjectBuilder::new().description(about.as_ref()).schema_type(of(Type::Integer));
+        integer.minimum(Some(least)).maximum(Some(most)).into()
+    };
+    let name = || {
+        let name = ObjectBuilder::new().pattern(Some(r"^[^\x00-\x1f\x7f-\x9f]+$"));
+        name.min_length(Some(1)).max_length(Some(MAX_ID_BYTES))
+    };
+    let plain = ObjectBuilder::new().description(about.as_ref());
+    match key.kind {
+        Kind::Label => name().description(about).schema_type(of(Type::String)).into(),
+        Kind::Count(most) => integer(1, most.into()),
+        Kind::Span => integer(1, Time::MAX.0),
+        Kind::Time => integer(0, Time::MAX.0),
+        Kind::Speed => integer(1, u32::MAX.into()),
+        Kind::Amounts => Amounts::schema(),
+        Kind::Attributes => {
+            let text = Schema::from(ObjectBuilder::new().schema_type(Type::String));
+            plain.schema_type(of(Type::Object)).additional_properties(Some(text)).into()
+        }
+        Kind::Hosts => {
+            let hosts = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
+            hosts.items(name().schema_type(Type::String)).min_items(Some(1)).max_items(Some(MAX_CANDIDATES)).into()
+        }
+        Kind::Choice(_, words) => {
+            let null = takes_null.then_some(Value::Null);
+            let words = words.iter().map(|word| Value::from(*word)).chain(null);
+            plain.schema_type(of(Type::String)).enum_values(Some(words)).into()
+        }
+        Kind::Flag => plain.schema_type(of(Type::Boolean)).into(),
+        Kind::NotYet => plain.into(),
+    }
+}
+
+/// What the numbers of a kind count.
+fn unit_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Span => ", in seconds",
+        Kind::Time => " (Unix seconds)",
+        Kind::Amounts => ", in base units",
+        Kind::Speed => ", in thousandths of the reference speed",
+        _ => "",
+    }
 }
 
 /// A request as it is handed in.
@@ -170,18 +215,6 @@ pub struct Revocation {
     issuer: Option<Vec<SignedText>>,
 }
 
-/// How much work planning may be.
-#[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Effort {
-    /// Least time.
-    Fast,
-    /// The default.
-    Balanced,
-    /// Best answers.
-    Thorough,
-}
-
 /// How far a site's ledger has come.
 #[derive(ToSchema)]
 pub struct Version {
@@ -189,6 +222,17 @@ pub struct Version {
     incarnation: u64,
     /// Changes since then.
     change: u64,
+}
+
+/// What a plan is worth; smaller is better.
+#[derive(ToSchema)]
+pub struct ObjectiveValue {
+    /// What was asked to be smallest.
+    kind: String,
+    /// A time for `start` and `finish`, else seconds.
+    value: i64,
+    /// Nothing inside the window is better than this, among the hosts looked at.
+    bound: i64,
 }
 
 /// From start until end (Unix seconds).

@@ -21,7 +21,7 @@ use super::{
     plan::{UsedSchedule, used_schedules},
     problem::Problem,
     request_view::ReasonView,
-    requests::{checked_request, read_body},
+    requests::{checked_request, read_body, wrong_request},
     schema,
     state::ApiState,
 };
@@ -114,9 +114,8 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let request = checked_request(document, "request.")?;
     let settings = state.requests.settings().planner;
     let now = state.coordinator.clock.now();
-    let (mut earliest, mut latest) = request
-        .starts(now.utc, settings.default_reach)
-        .map_err(|error| Problem::bad_request(format!("request: {error}")).with_key("request.latest"))?;
+    let starts = request.starts(now.utc, settings.default_reach);
+    let (mut earliest, mut latest) = starts.map_err(|error| wrong_request(&error, "request."))?;
     match (mode, at) {
         (Mode::At, Some(at)) if at < now.utc || !at.is_in_range() => {
             return Err(Problem::wrong("at", format_args!("{} is in the past", at.0)));

@@ -4,7 +4,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use broker::time::{Span, Time};
+use broker::{
+    demand::Length,
+    request::ObjectiveKind,
+    time::{Span, Time},
+};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
@@ -52,30 +56,44 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) 
         format_span(reservation.end.since(reservation.start)),
     );
     for ((site, name), hosts) in sites {
-        let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant, look)).collect();
+        let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant, reservation.end, look)).collect();
         text.push_str(&format!("  {}: {}\n", safe(&site_text(site, name)), hosts.join("; ")));
     }
-    text.push_str(&format!(
-        "  {}\n",
-        quality_text(reservation.efficiency, reservation.efficiency_bound, reservation.start_proven)
-    ));
+    text.push_str(&format!("  {}\n", quality_text(reservation, &look.zone)));
     text
 }
 
-fn grant_text(grant: &ReservedHost, look: &Look) -> String {
+/// What a host gives, and when it ends if that is not at `end`.
+fn grant_text(grant: &ReservedHost, end: Time, look: &Look) -> String {
     let lost = grant.lost.map_or_else(String::new, |loss| format!(" LOST ({loss})"));
-    format!("{} {}{}", safe(grant.host.as_str()), amounts_text(&grant.amounts), look.paint.bad(&lost))
+    let until = (grant.end != end).then(|| format!(" until {}", format_time(grant.end, &look.zone)));
+    let (name, amounts) = (safe(grant.host.as_str()), amounts_text(&grant.amounts));
+    format!("{name} {amounts}{}{}", until.unwrap_or_default(), look.paint.bad(&lost))
 }
 
 /// How good a placement is, in words.
-pub fn quality_text(efficiency: f64, bound: f64, start_proven: bool) -> String {
-    let start =
-        if start_proven { "no earlier start exists among the hosts looked at" } else { "an earlier start may exist" };
+fn quality_text(plan: &ReservationView, zone: &TimeZone) -> String {
+    let ReservationView { efficiency, efficiency_bound: bound, objective, .. } = plan;
+    let seen = plan.hosts_seen.map_or_else(|| "the hosts".to_owned(), |seen| format!("the {}", counted(seen, "host")));
+    let shown = |value: i64| match objective.kind {
+        ObjectiveKind::Start | ObjectiveKind::Finish => format_time(Time(value), zone),
+        _ => format_span(Span(value.unsigned_abs())),
+    };
+    let name = objective.kind.name().replace('_', " ");
+    let best = match (objective.kind, objective.value == objective.bound) {
+        (ObjectiveKind::Start, _) if !plan.start_proven => "an earlier start may exist".to_owned(),
+        (ObjectiveKind::Start, _) => format!("no earlier start exists among {seen} looked at"),
+        (_, true) => format!("{name} {}, the best among {seen} looked at", shown(objective.value)),
+        (_, false) => {
+            let (value, best) = (shown(objective.value), shown(objective.bound));
+            format!("{name} {value}, at best {best}, among {seen} looked at")
+        }
+    };
     // Both are ratios of sums of whole numbers; equal ones may differ in the last digits.
-    if efficiency >= bound * (1.0 - 1e-9) {
-        format!("{start}; efficiency {efficiency:.4}, the best at this start")
+    if *efficiency >= bound * (1.0 - 1e-9) {
+        format!("{best}; efficiency {efficiency:.4}, the best at this start")
     } else {
-        format!("{start}; efficiency {efficiency:.4} of at most {bound:.4} at this start")
+        format!("{best}; efficiency {efficiency:.4} of at most {bound:.4} at this start")
     }
 }
 
@@ -171,35 +189,41 @@ pub fn request_text(view: &RequestView, look: &Look) -> String {
 
 fn asked_text(view: &RequestView, zone: &TimeZone) -> String {
     let request = &view.request;
-    let mut parts = vec![format!(
-        "{} for {}",
-        counted(request.demand().seats(), "host"),
-        format_span(request.demand().length().at_reference())
-    )];
-    if !request.demand().total().is_empty() {
-        parts.push(format!("together {}", amounts_text(request.demand().total())));
+    let demand = request.demand();
+    let length = match demand.length() {
+        Length::Duration(duration) => format!("for {}", format_span(duration)),
+        Length::Work(work) => format!("for work of {}", format_span(work)),
+    };
+    let mut parts = vec![format!("{} {length}", counted(demand.seats(), "host"))];
+    if !demand.total().is_empty() {
+        parts.push(format!("together {}", amounts_text(demand.total())));
     }
-    if !request.demand().per_host().is_empty() {
-        parts.push(format!("each {}", amounts_text(request.demand().per_host())));
+    if !demand.per_host().is_empty() {
+        parts.push(format!("each {}", amounts_text(demand.per_host())));
     }
-    if !request.demand().attributes().is_empty() {
-        parts.push(format!("where {}", safe(&attributes_text(request.demand().attributes()))));
+    if !demand.attributes().is_empty() {
+        parts.push(format!("where {}", safe(&attributes_text(demand.attributes()))));
     }
+    parts.extend(demand.speed_min().map(|speed| format!("each of speed {speed} or more")));
+    parts.extend(demand.is_exclusive().then(|| "whole".to_owned()));
+    parts.extend(demand.sites_max().map(|most| format!("at most at {}", counted(most, "site"))));
     // The window as written down; what the writer left open depends on the arrival.
     if let Ok((earliest, latest)) = request.starts(Time::ZERO, Span::MAX) {
         if earliest > Time::ZERO {
             parts.push(format!("not before {}", format_time(earliest, zone)));
         }
-        if latest < Time::MAX {
+        let deadline = request.window().deadline;
+        if latest < deadline.unwrap_or(Time::MAX) {
             parts.push(format!("start by {}", format_time(latest, zone)));
         }
+        parts.extend(deadline.map(|deadline| format!("end by {}", format_time(deadline, zone))));
     }
     format!("  asked: {}\n", parts.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
-    use broker::negotiation::Loss;
+    use broker::{negotiation::Loss, plan::ObjectiveValue};
 
     use super::*;
     use crate::api::samples::view;
@@ -251,10 +275,25 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_of_the_efficiency_is_shown_when_it_is_higher() {
-        assert_eq!(
-            quality_text(0.5, 0.5, false),
-            "an earlier start may exist; efficiency 0.5000, the best at this start"
+    fn what_is_best_and_the_ends_of_hosts_are_shown() {
+        let mut plan = view("confirmed", None).reservation.unwrap();
+        (plan.start_proven, plan.efficiency) = (false, plan.efficiency_bound);
+        let quality = |plan: &ReservationView| quality_text(plan, &TimeZone::UTC);
+        assert_eq!(quality(&plan), "an earlier start may exist; efficiency 0.8150, the best at this start");
+        plan.hosts_seen = Some(12);
+        plan.objective = ObjectiveValue { kind: ObjectiveKind::HostTime, value: 7200, bound: 7200 };
+        assert!(
+            quality(&plan).starts_with("host time 2h, the best among the 12 hosts looked at; "),
+            "{}",
+            quality(&plan)
+        );
+        plan.objective.bound = 3600;
+        assert!(quality(&plan).starts_with("host time 2h, at best 1h, among the 12 hosts looked at; "));
+        plan.hosts[0].end = Time(1_763_715_600);
+        let text = reservation_text("reserved", &plan, &Look::plain(TimeZone::UTC));
+        assert!(
+            text.contains("h1 cpu=2.4 memory=3GiB until 2025-11-21 09:00:00+00:00; h2 cpu=1 memory=1GiB\n"),
+            "{text}"
         );
     }
 }

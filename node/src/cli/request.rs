@@ -7,16 +7,18 @@ use std::path::Path;
 
 use broker::{
     amount::{Amount, parse_amount},
-    ids::{HostId, RequestId},
+    ids::HostId,
     request::{Request, RequestError},
     resources::{Amounts, ResourceName},
 };
 use jiff::Zoned;
+use serde_json::Value;
 
 use super::{error::CliError, request_args::RequestArgs, script, suggest};
 use crate::text::{
-    request_file::{self, Draft, seconds_of},
-    time::{format_time, parse_span, parse_time},
+    request_file::{self, Draft, typed},
+    request_keys::Kind,
+    time::format_time,
 };
 
 /// The request that `script` (its `#KOLO` lines) and over it `args`, and the file that they name, describe at `now`.
@@ -41,14 +43,15 @@ pub fn written(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result
 /// # Errors
 /// [`CliError::Usage`] with what is missing or wrong.
 pub fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
-    let document = draft.document().map_err(|missing| {
-        let what = match missing {
-            "hosts" => "how many hosts? expected --hosts (-N) COUNT",
-            _ => "for how long? expected --duration (-t) such as 2:00:00",
-        };
-        CliError::Usage(format!("{what}, or its key in the file of --request"))
-    })?;
-    Request::try_from(document).map_err(|error| wrong_request(&error, now))
+    let missing = |what| CliError::Usage(format!("{what}, or its key in the file of --request"));
+    if !draft.contains_key("hosts") {
+        return Err(missing("how many hosts? expected --hosts (-N) COUNT"));
+    }
+    let document = request_file::document(draft).map_err(|misfit| CliError::Usage(misfit.to_string()))?;
+    Request::try_from(document).map_err(|error| match error {
+        RequestError::NoLength => missing("for how long? expected --duration (-t) such as 2:00:00"),
+        error => wrong_request(&error, now),
+    })
 }
 
 /// What to tell whoever asks for hosts and for nothing of them: such a reservation keeps no other work away.
@@ -60,7 +63,7 @@ pub fn note_on(request: &Request) -> Option<&'static str> {
 
 /// Puts `args` over `draft`; a file that they name takes its place.
 pub fn layer(draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
-    let draft = match &args.request {
+    let draft = match &args.file {
         Some(file) => request_file::read(file, now)?,
         None => draft,
     };
@@ -79,44 +82,44 @@ fn wrong_request(error: &RequestError, now: &Zoned) -> CliError {
 
 /// Puts the flags over `draft`: single values replace, named amounts and attributes are added or replaced by name.
 fn with_flags(mut draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
-    if let Some(label) = &args.id {
-        draft.id = Some(RequestId::new(label).map_err(|error| CliError::of_flag("--id", error))?);
-    }
-    draft.hosts = args.hosts.or(draft.hosts);
-    draft.effort = args.effort.or(draft.effort);
-    draft.move_on_loss |= args.move_on_loss;
-    if let Some(text) = &args.duration {
-        draft.duration =
-            Some(parse_span(text).map(seconds_of).map_err(|error| CliError::of_flag("--duration", error))?);
-    }
-    for (flag, words, slot) in
-        [("--earliest", &args.earliest, &mut draft.earliest), ("--latest", &args.latest, &mut draft.latest)]
-    {
-        if !words.is_empty() {
-            *slot = Some(parse_time(&words.join(" "), now).map_err(|error| CliError::of_flag(flag, error))?);
+    let has = |name| args.words.iter().any(|(key, _)| key.name == name);
+    // One of them says how long; that of the flags wins.
+    for (one, other) in [("duration", "work"), ("work", "duration")] {
+        if has(one) && !has(other) {
+            draft.remove(other);
         }
     }
-    for (flag, texts, slot) in
-        [("--total", &args.total, &mut draft.total), ("--per-host", &args.per_host, &mut draft.per_host)]
-    {
-        slot.extend(amounts(texts).map_err(|error| CliError::of_flag(flag, error))?);
-    }
-    for text in &args.attributes {
-        match text.split_once('=') {
-            Some((key, value)) if !key.is_empty() => draft.attributes.insert(key.to_owned(), value.to_owned()),
-            _ => {
-                return Err(CliError::of_flag(
-                    "--where",
-                    format_args!("{text:?}: expected key=value, such as arch=x86_64"),
-                ));
-            }
-        };
-    }
-    if !args.candidates.is_empty() {
-        let hosts: Result<Vec<_>, _> = args.candidates.iter().map(|text| HostId::new(text)).collect();
-        draft.candidates = Some(hosts.map_err(|error| CliError::of_flag("--candidate", error))?);
+    for (key, words) in &args.words {
+        let wrong = |error: String| CliError::of_flag(&format!("--{}", key.flag.unwrap_or(key.name)), error);
+        let value = value_of(key.kind, words, now).map_err(wrong)?;
+        match (draft.get_mut(key.name), value) {
+            (Some(Value::Object(below)), Value::Object(value)) => below.extend(value),
+            (_, value) => drop(draft.insert(key.name.to_owned(), value)),
+        }
     }
     Ok(draft)
+}
+
+/// The value of a flag with these words behind it.
+fn value_of(kind: Kind, words: &[String], now: &Zoned) -> Result<Value, String> {
+    Ok(match kind {
+        Kind::Amounts => {
+            amounts(words)?.into_iter().map(|(name, amount)| (name.to_string(), Value::from(amount.0))).collect()
+        }
+        Kind::Attributes => {
+            let pair = |text: &String| match text.split_once('=') {
+                Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), Value::from(value))),
+                _ => Err(format!("{text:?}: expected key=value, such as arch=x86_64")),
+            };
+            Value::Object(words.iter().map(pair).collect::<Result<_, _>>()?)
+        }
+        Kind::Hosts => {
+            let host = |text: &String| HostId::new(text).map(|host| Value::from(host.as_str()));
+            words.iter().map(host).collect::<Result<_, _>>().map_err(|error| error.to_string())?
+        }
+        Kind::Flag => true.into(),
+        one => typed(one, &words.join(" "), now)?,
+    })
 }
 
 /// Reads `cpu=2.5`, `memory=40GiB`.
@@ -174,6 +177,13 @@ mod tests {
             "candidates": ["a", "b", "c", "d", "e"], "effort": "fast"
         });
         assert_eq!(json, expected);
+        let request = read(
+            "-N 2 --work 2h --speed-min 1.5 --deadline tomorrow 08:00 --objective finish --exclusive --sites-max 1 \
+             --move-on-loss",
+        );
+        let expected = serde_json::json!({"hosts": 2, "work": 7200, "deadline": 1_795_330_800, "objective": "finish",
+            "speed_min": 1500, "exclusive": true, "sites_max": 1, "move_on_loss": true});
+        assert_eq!(serde_json::to_value(request.unwrap()).unwrap(), expected);
     }
 
     #[test]
@@ -187,6 +197,8 @@ mod tests {
         let expected = serde_json::json!({"hosts": 7, "duration": 3600,
             "total": {"cpu": 12000, "gpu": 2, "memory": 1024}});
         assert_eq!(json, expected);
+        let json = serde_json::to_value(read(&format!("--request {file} --work 2h")).unwrap()).unwrap();
+        assert_eq!((&json["work"], json.get("duration")), (&7200.into(), None));
     }
 
     #[test]
@@ -230,6 +242,19 @@ mod tests {
             ),
             ("-N 3 -t 1h --candidate a", "3 asked, but only 1 distinct"),
             ("-N 1 -t 1h --id ''", "--id: an id must not be empty"),
+            ("-N 1 -t 1h --work 1h", "work: given beside duration"),
+            ("-N 1 --work 60", "--work: \"60\" has no unit"),
+            ("-N 1 -t 1h --sites-max 0", "sites_max: expected at least 1, got 0"),
+            ("-N 1 -t 1h --speed-min 1,5", "--speed-min: \"1,5\": expected how many times"),
+            ("-N 1 -t 1h --objective cost", "objective: cost is not yet supported"),
+            ("-N 1 -t 1h --objective best", "'--objective <OBJECTIVE>': expected start, finish"),
+            ("-N 1 -t 1h --deadline soon", "--deadline: \"soon\" is no time"),
+            (
+                "-N 1 -t 1h --earliest now+2h --deadline now+1h",
+                "deadline: 2026-11-21 10:30:00+01:00 is before earliest (2026-11-21 11:30:00+01:00)",
+            ),
+            ("-N x -t 1h", "invalid value 'x' for '--hosts <COUNT>'"),
+            ("-N 1 -t 1h --effort lazy", "'--effort <EFFORT>': expected fast, balanced"),
             ("--request /nonexistent/r.toml", "/nonexistent/r.toml: No such file"),
         ] {
             let error = read(line).unwrap_err();

@@ -4,55 +4,78 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use broker::{request::Effort, time::Span};
-use clap::Args;
+use broker::time::Span;
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, parser::ValueSource};
 
 use super::grid_args::KeyArgs;
 use crate::{
     api::slots::Mode,
-    config::parse_effort,
-    text::time::{parse_duration, parse_span},
+    text::{
+        request_keys::{KEYS, Key, Kind},
+        time::{parse_duration, parse_span},
+    },
 };
 
-/// A request, as typed.
-#[derive(Debug, Clone, Default, Args)]
+/// A request, as typed: a file, and words by key of the request.
+#[derive(Debug, Clone, Default)]
 pub struct RequestArgs {
     /// Read the request from a file (TOML, or JSON as *.json); flags win over it
-    #[arg(long, value_name = "FILE")]
-    pub request: Option<PathBuf>,
-    /// How many hosts
-    #[arg(short = 'N', long, value_name = "COUNT")]
-    pub hosts: Option<u32>,
-    /// How long, such as 2:00:00, 2h30m or 90min
-    #[arg(short = 't', long, value_name = "DURATION")]
-    pub duration: Option<String>,
-    /// What all hosts together must give, such as memory=40GiB; may be repeated
-    #[arg(long, value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
-    pub total: Vec<String>,
-    /// What every single host must give, such as cpu=1; may be repeated
-    #[arg(long, value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
-    pub per_host: Vec<String>,
-    /// Earliest start, such as +3h, tomorrow 08:00 or 2026-11-21T08:00+01:00 [default: now]
-    #[arg(long, value_name = "TIME", num_args = 1..=2)]
-    pub earliest: Vec<String>,
-    /// Latest start, such as +1d or tomorrow 08:00 [default: the node's reach behind the earliest]
-    #[arg(long, value_name = "TIME", num_args = 1..=2)]
-    pub latest: Vec<String>,
-    /// Attribute that every host must have, such as arch=x86_64; may be repeated
-    #[arg(long = "where", value_name = "KEY=VALUE")]
-    pub attributes: Vec<String>,
-    /// Choose among these hosts only; may be repeated
-    #[arg(long = "candidate", value_name = "HOST", num_args = 1..)]
-    pub candidates: Vec<String>,
-    /// How hard to look: fast, balanced, thorough [default: the node's]
-    #[arg(long, value_name = "EFFORT", value_parser = parse_effort)]
-    pub effort: Option<Effort>,
-    /// If lost hosts cannot be replaced at the reservation's start, choose all hosts again at another start inside the window
-    #[arg(long)]
-    pub move_on_loss: bool,
-    /// Label of your own, by which the request can be named later
-    #[arg(long, value_name = "LABEL")]
-    pub id: Option<String>,
+    pub file: Option<PathBuf>,
+    /// What stands behind the flags that are there.
+    pub words: Vec<(&'static Key, Vec<String>)>,
+}
+
+/// The flag of a key.
+fn flag_of(key: &'static Key) -> Option<Arg> {
+    let flag = Arg::new(key.name).long(key.flag?).help(format!("{}{}", key.help, key.hint));
+    let flag = key.short.into_iter().fold(flag, Arg::short);
+    Some(match key.kind {
+        Kind::Label => flag.value_name("LABEL"),
+        Kind::Count(_) => flag.value_name("COUNT").value_parser(clap::value_parser!(u32)),
+        Kind::Span => flag.value_name("DURATION"),
+        Kind::Time => flag.value_name("TIME").num_args(1..=2).action(ArgAction::Append),
+        Kind::Amounts => flag.value_name("RESOURCE=AMOUNT").value_delimiter(',').action(ArgAction::Append),
+        Kind::Attributes => flag.value_name("KEY=VALUE").action(ArgAction::Append),
+        Kind::Hosts => flag.value_name("HOST").num_args(1..).action(ArgAction::Append),
+        Kind::Choice(name, words) => {
+            let is_one = move |text: &str| match words.contains(&text) {
+                true => Ok(text.to_owned()),
+                false => Err(format!("expected {}", words.join(", "))),
+            };
+            flag.value_name(name).value_parser(is_one)
+        }
+        Kind::Speed => flag.value_name("SPEED"),
+        Kind::Flag => flag.action(ArgAction::SetTrue),
+        Kind::NotYet => return None,
+    })
+}
+
+impl Args for RequestArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let file = Arg::new("request").long("request").value_name("FILE").value_parser(clap::value_parser!(PathBuf));
+        let help = "Read the request from a file (TOML, or JSON as *.json); flags win over it";
+        command.arg(file.help(help)).args(KEYS.iter().filter_map(flag_of))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        RequestArgs::augment_args(command)
+    }
+}
+
+impl FromArgMatches for RequestArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<RequestArgs, clap::Error> {
+        let words = |key: &'static Key| {
+            key.flag.filter(|_| matches.value_source(key.name) == Some(ValueSource::CommandLine))?;
+            let words = matches.get_raw(key.name).into_iter().flatten();
+            Some((key, words.map(|word| word.to_string_lossy().into_owned()).collect()))
+        };
+        Ok(RequestArgs { file: matches.get_one("request").cloned(), words: KEYS.iter().filter_map(words).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = RequestArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 /// `kolo submit`
@@ -75,20 +98,11 @@ pub struct SubmitArgs {
     pub timeout: Option<Duration>,
 }
 
-/// The flags that write a single request; offline, requests come from a file.
-const REQUEST_FLAGS: [&str; 11] = [
-    "script",
-    "request",
-    "hosts",
-    "duration",
-    "total",
-    "per_host",
-    "earliest",
-    "latest",
-    "attributes",
-    "candidates",
-    "id",
-];
+/// What writes a single request; offline, requests come from a file.
+fn of_one_request() -> impl Iterator<Item = &'static str> {
+    let keys = KEYS.iter().filter(|key| key.flag.is_some() && key.name != "effort").map(|key| key.name);
+    ["script", "request"].into_iter().chain(keys)
+}
 
 /// `kolo plan`
 #[derive(Debug, Args)]
@@ -103,7 +117,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "GRID.json", requires = "requests")]
     pub grid: Option<PathBuf>,
     /// Requests to plan offline, one JSON object a line; - is standard input
-    #[arg(long, value_name = "REQUESTS.jsonl", requires = "grid", conflicts_with_all = REQUEST_FLAGS)]
+    #[arg(long, value_name = "REQUESTS.jsonl", requires = "grid", conflicts_with_all = of_one_request())]
     pub requests: Option<PathBuf>,
     /// Offline: what is allocated occupies the snapshot for the requests after it
     #[arg(long, requires = "grid")]

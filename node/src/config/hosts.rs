@@ -17,7 +17,10 @@ use serde::Deserialize;
 use toml::Value;
 
 use super::error::ConfigError;
-use crate::text::document::{self, DocumentError, Written};
+use crate::text::{
+    document::{self, DocumentError, Written},
+    speed::written_speed,
+};
 
 /// One `[[hosts]]` table.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -30,11 +33,13 @@ pub struct HostTable {
     pub resources: BTreeMap<ResourceName, Written>,
     #[serde(default)]
     pub attributes: Attributes,
+    /// Times the reference speed, such as `1.5`.
+    pub speed: Option<serde_json::Value>,
 }
 
 impl HostTable {
     /// Its keys as they are written, each with its meaning.
-    pub fn written(&self) -> [(&'static str, Value, &'static str); 3] {
+    pub fn written(&self) -> Vec<(&'static str, Value, &'static str)> {
         let resources = self.resources.iter().map(|(name, written)| {
             let value = match written {
                 Written::Integer(number) => Value::Integer(*number),
@@ -43,11 +48,14 @@ impl HostTable {
             (name.to_string(), value)
         });
         let attributes = self.attributes.iter().map(|(key, value)| (key.clone(), Value::String(value.clone())));
-        [
+        let mut written = vec![
             ("id", Value::String(self.id.to_string()), "Its name, unique in the site."),
             ("resources", Value::Table(resources.collect()), "Capacities: cpu in cores, memory and disk with units."),
             ("attributes", Value::Table(attributes.collect()), "Qualitative properties. Default: none."),
-        ]
+        ];
+        let speed = self.speed.as_ref().and_then(|speed| Value::try_from(speed).ok());
+        written.extend(speed.map(|speed| ("speed", speed, "Times the reference speed. Default: 1.")));
+        written
     }
 }
 
@@ -80,12 +88,9 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
                 written.amount(name).map_err(|message| wrong(&table.id, &format!(": resources.{name}"), message))?;
             capacity.insert(name.clone(), amount);
         }
-        let host = Host {
-            id: table.id.clone(),
-            capacity,
-            attributes: table.attributes.clone(),
-            speed: broker::host::Speed::REFERENCE,
-        };
+        let speed = table.speed.as_ref().map(written_speed).transpose();
+        let speed = speed.map_err(|message| wrong(&table.id, ": speed", message))?.unwrap_or_default();
+        let host = Host { id: table.id.clone(), capacity, attributes: table.attributes.clone(), speed };
         hosts.push(OwnHost { host, own_work: Schedule::default() });
     }
     check(&hosts, place)?;
@@ -119,6 +124,8 @@ pub fn check(hosts: &[OwnHost], place: &str) -> Result<(), ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use broker::host::Speed;
+
     use super::*;
     use crate::text::document::Syntax;
 
@@ -137,12 +144,13 @@ mod tests {
     fn tables_take_texts_with_units() {
         let hosts = read(
             "[[hosts]]\nid = \"h1\"\nresources = { cpu = \"2.5\", memory = \"4GiB\", mhz = 2400, gpu = \"2\" }\n\
-             attributes = { arch = \"x86_64\" }",
+             attributes = { arch = \"x86_64\" }\nspeed = 1.5\n[[hosts]]\nid = \"h2\"",
         )
         .unwrap();
         let host = &hosts[0].host;
         let capacity: Vec<_> = host.capacity.iter().map(|(name, amount)| (name.as_str(), amount.0)).collect();
         assert_eq!(capacity, [("cpu", 2500), ("gpu", 2), ("memory", 4096), ("mhz", 2400)]);
+        assert_eq!((host.speed.thousandths(), hosts[1].host.speed), (1500, Speed::REFERENCE));
     }
 
     #[test]
@@ -153,6 +161,7 @@ mod tests {
             ("[[hosts]]\nid = \"h\"\nresources = { gpu = -1 }", "whole number of GPUs"),
             ("[[hosts]]\nid = \"h\"\nresources = { CPU = \"1\" }", "site.toml:3: hosts[0].resources"),
             ("[[hosts]]\nid = \"h\"\nspeeed = 1", "speeed"),
+            ("[[hosts]]\nid = \"h\"\nspeed = 0", "host h: speed: \"0\": expected how many times"),
             ("[[hosts]]\nattributes = {}", "missing field `id`"),
             ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"h\"", "host h: the id is used twice"),
             ("hosts = []", "expected 1 to 1024 hosts, got 0"),

@@ -1,7 +1,7 @@
 //! Requests that lengthen reservations: which of them belong to which, and how long a reservation lasts with them.
 //!
 //! A site grants what the user has signed, and a signed request has one duration; so more time is a request of its own, for
-//! the same hosts right behind. Its label says which reservation it lengthens. Invariant: a request counts as a part of
+//! the same hosts right behind. Its key `extends` says which reservation it lengthens. Invariant: a request counts as a part of
 //! another only when both are of the same user, and a reservation lasts as long as all its hosts are there without a gap.
 
 use std::{
@@ -12,19 +12,15 @@ use std::{
 use broker::{
     ids::{HostId, RequestId, SiteId},
     negotiation::RequestRecord,
-    time::Time,
+    plan::{Plan, Seat},
+    time::{Time, Window},
 };
 
 use super::request::{ShownStage, Snapshot};
-use crate::{runtime::lock::locked, site::extension_label::base_in_label};
+use crate::runtime::lock::locked;
 
 /// Most parts of a reservation that are looked at, the first ones.
 pub const PARTS_MAX: usize = 1_000;
-
-/// The id of the reservation that a request says it lengthens.
-fn base_named_by(record: &RequestRecord) -> Option<RequestId> {
-    RequestId::new(base_in_label(record.request.id()?)?).ok()
-}
 
 fn is_of_same_user(one: &RequestRecord, other: &RequestRecord) -> bool {
     let key = |record: &RequestRecord| record.authorization.as_ref().map(|authorization| authorization.request.author);
@@ -40,19 +36,19 @@ pub(super) struct Extensions {
 impl Extensions {
     /// Takes a request in, if it says that it lengthens another.
     pub(super) fn add(&self, record: &RequestRecord) {
-        if let Some(base) = base_named_by(record) {
-            locked(&self.by_base).entry(base).or_default().insert((record.submitted_ms, record.id.clone()));
+        if let Some(base) = record.request.extends() {
+            locked(&self.by_base).entry(base.clone()).or_default().insert((record.submitted_ms, record.id.clone()));
         }
     }
 
     /// Takes a request out that is forgotten.
     pub(super) fn remove(&self, record: &RequestRecord) {
-        let Some(base) = base_named_by(record) else { return };
+        let Some(base) = record.request.extends() else { return };
         let mut by_base = locked(&self.by_base);
-        if let Some(parts) = by_base.get_mut(&base) {
+        if let Some(parts) = by_base.get_mut(base) {
             parts.remove(&(record.submitted_ms, record.id.clone()));
             if parts.is_empty() {
-                by_base.remove(&base);
+                by_base.remove(base);
             }
         }
     }
@@ -69,51 +65,47 @@ pub(super) fn base_of(
     part: &RequestRecord,
     get: impl Fn(&RequestId) -> Option<Arc<RequestRecord>>,
 ) -> Option<RequestId> {
-    let base = get(&base_named_by(part)?)?;
+    let base = get(part.request.extends()?)?;
     // What lengthens something is no reservation of its own, so chains do not arise.
-    let is_base = base_named_by(&base).is_none() && is_of_same_user(part, &base);
+    let is_base = base.request.extends().is_none() && is_of_same_user(part, &base);
     is_base.then(|| base.id.clone())
 }
 
-/// When the reservation of `base` ends with the `parts` that lengthen it; none when nothing is reserved.
+/// When each seat of `plan` ends with the `parts` that lengthen its reservation, in the order of the seats.
+pub fn seat_ends(plan: &Plan, parts: &[Snapshot]) -> Vec<Time> {
+    let mut behind: BTreeMap<(&SiteId, &HostId), Vec<Window>> = BTreeMap::new();
+    for part in parts {
+        for seat in part.stage.reserved_plan().into_iter().flat_map(|plan| &plan.seats) {
+            let is_lost = match &part.stage {
+                ShownStage::Degraded { reservation, .. } => reservation.is_lost(&seat.site, &seat.host),
+                _ => false,
+            };
+            if !is_lost {
+                behind.entry((&seat.site, &seat.host)).or_default().push(seat.window);
+            }
+        }
+    }
+    behind.values_mut().for_each(|windows| windows.sort_by_key(|window| window.start));
+    let end_of = |seat: &Seat| {
+        let windows = behind.get(&(&seat.site, &seat.host)).into_iter().flatten();
+        windows.fold(seat.window.end, |end, window| if window.start <= end { end.max(window.end) } else { end })
+    };
+    plan.seats.iter().map(end_of).collect()
+}
+
+/// When the reservation of `base` ends with the `parts` that lengthen it: as much later as all its hosts are there longer;
+/// none when nothing is reserved.
 pub fn end_with(base: &Snapshot, parts: &[Snapshot]) -> Option<Time> {
-    let end = base.ends_at()?;
     let plan = base.stage.reserved_plan()?;
-    let mut behind: Vec<Stretch<'_>> = parts.iter().filter_map(stretch_of).collect();
-    behind.sort_by_key(|stretch| stretch.from);
-    let covered = |site: &SiteId, host: &HostId| {
-        behind.iter().fold(end, |covered, stretch| {
-            let goes_on = stretch.from <= covered && stretch.hosts.contains(&(site, host));
-            if goes_on { covered.max(stretch.until) } else { covered }
-        })
-    };
-    Some(plan.seats.iter().map(|grant| covered(&grant.site, &grant.host)).min().unwrap_or(end))
-}
-
-/// Hosts that are there for a while.
-struct Stretch<'a> {
-    from: Time,
-    until: Time,
-    hosts: BTreeSet<(&'a SiteId, &'a HostId)>,
-}
-
-/// What a request adds; none when it does not stand.
-fn stretch_of(part: &Snapshot) -> Option<Stretch<'_>> {
-    let plan = part.stage.reserved_plan()?;
-    let is_there = |site: &SiteId, host: &HostId| match &part.stage {
-        ShownStage::Degraded { reservation, .. } => !reservation.is_lost(site, host),
-        _ => true,
-    };
-    let hosts = plan.seats.iter().map(|grant| (&grant.site, &grant.host));
-    let hosts = hosts.filter(|(site, host)| is_there(site, host)).collect();
-    Some(Stretch { from: plan.start, until: part.ends_at()?, hosts })
+    let longer = plan.seats.iter().zip(seat_ends(plan, parts)).map(|(seat, end)| end.since(seat.window.end)).min();
+    Some(plan.end() + longer.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use broker::{
         negotiation::{Loss, Reservation},
-        plan::{ObjectiveValue, Plan, Seat},
+        plan::ObjectiveValue,
         request::Request,
         resources::Amounts,
         trust::{Authorization, PublicKey, Signature, SignedText},
@@ -123,10 +115,10 @@ mod tests {
 
     use super::*;
 
-    fn request(id: &str, label: Option<&str>, user: u8, window: (i64, i64), hosts: &[u8]) -> Snapshot {
+    fn request(id: &str, extends: Option<&str>, user: u8, window: (i64, i64), hosts: &[u8]) -> Snapshot {
         let mut document = serde_json::json!({ "hosts": hosts.len().max(1), "duration": window.1 - window.0 });
-        if let Some(label) = label {
-            document["id"] = label.into();
+        if let Some(base) = extends {
+            document["extends"] = base.into();
         }
         let request: Request = serde_json::from_value(document).unwrap();
         let author = PublicKey::of(&SigningKey::from_bytes(&[user; 32]));
@@ -137,7 +129,7 @@ mod tests {
         let seat = |host: &u8| Seat {
             site: SiteId::new("s").unwrap(),
             host: HostId::new(&host.to_string()).unwrap(),
-            window: broker::time::Window { start: Time(window.0), end: Time(window.1) },
+            window: Window { start: Time(window.0), end: Time(window.1) },
             amounts: Amounts::new(),
         };
         let plan = Plan {
@@ -154,20 +146,20 @@ mod tests {
     #[test]
     fn only_requests_of_the_same_user_belong_together() {
         let base = request("base", None, 1, (0, 10), &[1]);
-        let known = [base.clone(), request("more", Some("behind-base"), 1, (10, 20), &[1])];
+        let known = [base.clone(), request("more", Some("base"), 1, (10, 20), &[1])];
         let get = |id: &RequestId| known.iter().find(|one| one.record.id == *id).map(|one| one.record.clone());
         assert_eq!(base_of(&known[1].record, get), Some(base.record.id.clone()));
-        for (label, user) in [("behind-base", 2), ("behind-", 1), ("behind-none", 1), ("base", 1), ("behind-more", 1)] {
-            assert_eq!(base_of(&request("x", Some(label), user, (10, 20), &[1]).record, get), None, "{label} {user}");
+        for (extends, user) in [("base", 2), ("none", 1), ("more", 1)] {
+            let part = request("x", Some(extends), user, (10, 20), &[1]);
+            assert_eq!(base_of(&part.record, get), None, "{extends} {user}");
         }
-        assert_eq!(crate::site::extension_label::label_behind("base").unwrap().as_str(), "behind-base");
     }
 
     #[test]
     fn what_is_added_is_found_in_order_until_it_is_forgotten() {
         let index = Extensions::default();
-        let [first, second] = ["a", "b"].map(|id| request(id, Some("behind-base"), 1, (0, 1), &[]).record);
-        for record in [&second, &first, &request("c", Some("behind"), 1, (0, 1), &[]).record] {
+        let [first, second] = ["a", "b"].map(|id| request(id, Some("base"), 1, (0, 1), &[]).record);
+        for record in [&second, &first, &request("c", None, 1, (0, 1), &[]).record] {
             index.add(record);
         }
         let base = RequestId::new("base").unwrap();
@@ -178,9 +170,21 @@ mod tests {
     }
 
     #[test]
+    fn hosts_that_end_apart_are_there_longer_each_by_itself() {
+        let mut base = request("base", None, 1, (0, 10), &[1, 2]);
+        let ShownStage::Reserved(plan) = &mut base.stage else { unreachable!() };
+        plan.seats[1].window.end = Time(30);
+        let plan = plan.clone();
+        let parts =
+            [request("slow", Some("base"), 1, (30, 40), &[2]), request("fast", Some("base"), 1, (10, 20), &[1])];
+        assert_eq!(seat_ends(&plan, &parts), [Time(20), Time(40)]);
+        assert_eq!((end_with(&base, &parts), end_with(&base, &parts[..1])), (Some(Time(40)), Some(Time(30))));
+    }
+
+    #[test]
     fn a_lost_host_is_not_there() {
         let base = request("base", None, 1, (0, 10), &[1, 2]);
-        let mut more = request("more", Some("behind-base"), 1, (10, 20), &[1, 2]);
+        let mut more = request("more", Some("base"), 1, (10, 20), &[1, 2]);
         assert_eq!(end_with(&base, &[more.clone()]), Some(Time(20)));
         let ShownStage::Reserved(plan) = more.stage else { unreachable!() };
         let (site, host) = (plan.seats[0].site.clone(), plan.seats[0].host.clone());
@@ -206,7 +210,7 @@ mod tests {
             let expected = (0..).find(|at| !hosts.iter().all(|host| is_there(*host, *at))).map(Time);
             let parts: Vec<Snapshot> = parts
                 .iter()
-                .map(|(from, long, hosts)| request("x", Some("behind-base"), 1, (*from, from + long), &list(hosts)))
+                .map(|(from, long, hosts)| request("x", Some("base"), 1, (*from, from + long), &list(hosts)))
                 .collect();
             prop_assert_eq!(end_with(&base, &parts), expected);
         }

@@ -3,6 +3,5 @@
 //! Invariant: nothing here knows of the requests that this node coordinates, but by [`task::Coordination`].
 
 pub mod activation;
-pub mod extension_label;
 pub mod feed;
 pub mod task;

@@ -106,6 +106,8 @@ pub struct ActivationRecord {
     pub user_key: Option<PublicKey>,
     /// What the user calls the request.
     pub label: Option<RequestId>,
+    /// The request whose reservation it lengthens.
+    pub extends: Option<RequestId>,
     /// What the hook knows of it.
     pub told: Terms,
     /// The last event that is done.
@@ -129,11 +131,13 @@ impl ActivationRecord {
     /// The record of a booking for which the hook has not run.
     pub fn new(booking: &Booking) -> ActivationRecord {
         let statement = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
+        let request = statement.map(|statement| statement.request);
         ActivationRecord {
             attempt: booking.attempt.clone(),
             user: booking.user.clone(),
             user_key: booking.user_key,
-            label: statement.and_then(|statement| statement.request.id().cloned()),
+            label: request.as_ref().and_then(|request| request.id().cloned()),
+            extends: request.as_ref().and_then(|request| request.extends().cloned()),
             told: Terms::of(booking),
             stage: Stage::New,
             begun: None,

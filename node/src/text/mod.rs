@@ -4,6 +4,8 @@
 
 pub mod document;
 pub mod request_file;
+pub mod request_keys;
 pub mod safe;
+pub mod speed;
 pub mod time;
 pub mod words;

@@ -3,86 +3,129 @@
 //! Invariant: programs write whole numbers of base units and seconds; people write units, and a bare number of theirs is
 //! refused where its unit would be a guess. Unknown keys are refused with file and key.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use broker::{
     amount::Amount,
+    document::{Misfit, read_object},
     ids::{HostId, RequestId},
-    request::{Effort, RequestDocument},
-    resources::{Amounts, Attributes, ResourceName},
-    time::{Span, Time},
+    request::{NotYet, RequestDocument},
+    resources::{Attributes, ResourceName},
+    time::Span,
 };
 use jiff::Zoned;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error as _, MapAccess, Visitor},
+};
+use serde_json::{Map, Value};
 
 use super::{
     document::{self, DocumentError, Syntax, Written},
-    time::{TimeTextError, parse_span, parse_time},
+    request_keys::{KEYS, Key, Kind},
+    speed::{parse_speed, written_speed},
+    time::{parse_span, parse_time},
 };
 
-/// A request in which anything may be missing.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Draft {
-    pub id: Option<RequestId>,
-    pub hosts: Option<u32>,
-    /// `t_res` in seconds, as written: it may be negative.
-    pub duration: Option<i64>,
-    /// `t_earliest`.
-    pub earliest: Option<Time>,
-    /// `t_latest`.
-    pub latest: Option<Time>,
-    /// `d_i`.
-    pub per_host: Amounts,
-    /// `e_i`.
-    pub total: Amounts,
-    pub attributes: Attributes,
-    pub candidates: Option<Vec<HostId>>,
-    /// How hard to look.
-    pub effort: Option<Effort>,
-    /// Whether the reservation may move when hosts are lost.
-    pub move_on_loss: bool,
+/// Keys of a request as programs write them; any may be missing.
+pub type Draft = Map<String, Value>;
+
+/// The document that `draft` describes, not checked yet.
+///
+/// # Errors
+/// [`Misfit`] with the key that is missing.
+pub fn document(draft: Draft) -> Result<RequestDocument, Misfit> {
+    if !draft.contains_key("hosts") {
+        return Err(Misfit { key: "hosts".to_owned(), message: "expected a value".to_owned(), line: 0 });
+    }
+    read_object(Value::Object(draft).to_string().as_bytes())
 }
 
-impl Draft {
-    /// The document that this describes, not checked yet.
-    ///
-    /// # Errors
-    /// The key that is missing.
-    pub fn document(self) -> Result<RequestDocument, &'static str> {
-        Ok(RequestDocument {
-            id: self.id,
-            hosts: self.hosts.ok_or("hosts")?,
-            duration: Some(self.duration.ok_or("duration")?),
-            earliest: self.earliest,
-            latest: self.latest,
-            per_host: self.per_host,
-            total: self.total,
-            attributes: self.attributes,
-            candidates: self.candidates,
-            effort: self.effort,
-            move_on_loss: self.move_on_loss,
-            ..RequestDocument::default()
-        })
+/// The value of a key as it was written: all that is known without its writer.
+enum Raw {
+    /// As programs write it.
+    Done(Value),
+    One(Written),
+    Amounts(BTreeMap<ResourceName, Written>),
+    Speed(Value),
+}
+
+/// The keys that a file has.
+struct RequestText(Vec<(&'static Key, Raw)>);
+
+impl<'de> Deserialize<'de> for RequestText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RequestText, D::Error> {
+        struct Keys;
+
+        impl<'de> Visitor<'de> for Keys {
+            type Value = RequestText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RequestText, A::Error> {
+                let mut written: Vec<(&'static Key, Raw)> = Vec::new();
+                while let Some(Known(key)) = map.next_key()? {
+                    if written.iter().any(|(known, _)| known.name == key.name) {
+                        return Err(A::Error::duplicate_field(key.name));
+                    }
+                    written.extend(map.next_value_seed(OfKind(key.kind))?.map(|raw| (key, raw)));
+                }
+                Ok(RequestText(written))
+            }
+        }
+
+        deserializer.deserialize_map(Keys)
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RequestText {
-    id: Option<RequestId>,
-    hosts: Option<u32>,
-    duration: Option<Written>,
-    earliest: Option<Written>,
-    latest: Option<Written>,
-    #[serde(default)]
-    per_host: BTreeMap<ResourceName, Written>,
-    #[serde(default)]
-    total: BTreeMap<ResourceName, Written>,
-    #[serde(default)]
-    attributes: Attributes,
-    candidates: Option<Vec<HostId>>,
-    effort: Option<Effort>,
-    move_on_loss: Option<bool>,
+/// The name of a key.
+struct Known(&'static Key);
+
+impl<'de> Deserialize<'de> for Known {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
+        static NAMES: [&str; KEYS.len()] = {
+            let (mut names, mut at) = ([""; KEYS.len()], 0);
+            while at < names.len() {
+                names[at] = KEYS[at].name;
+                at += 1;
+            }
+            names
+        };
+        let name = String::deserialize(deserializer)?;
+        Key::named(&name).map(Known).ok_or_else(|| D::Error::unknown_field(&name, &NAMES))
+    }
+}
+
+/// Reads a value of this kind.
+struct OfKind(Kind);
+
+impl<'de> DeserializeSeed<'de> for OfKind {
+    type Value = Option<Raw>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Raw>, D::Error> {
+        Ok(match self.0 {
+            Kind::Label => Option::<RequestId>::deserialize(deserializer)?.map(|id| Raw::Done(id.as_str().into())),
+            Kind::Count(_) => Option::<u32>::deserialize(deserializer)?.map(|count| Raw::Done(count.into())),
+            Kind::Span | Kind::Time => Option::deserialize(deserializer)?.map(Raw::One),
+            Kind::Amounts => Option::deserialize(deserializer)?.map(Raw::Amounts),
+            Kind::Attributes => {
+                Option::<Attributes>::deserialize(deserializer)?.map(|all| Raw::Done(all.into_iter().collect()))
+            }
+            Kind::Hosts => {
+                let names = |hosts: Vec<HostId>| hosts.iter().map(|host| host.as_str()).collect();
+                Option::deserialize(deserializer)?.map(|hosts| Raw::Done(names(hosts)))
+            }
+            Kind::Choice(_, words) => match Option::<String>::deserialize(deserializer)? {
+                Some(word) if !words.contains(&word.as_str()) => return Err(D::Error::unknown_variant(&word, words)),
+                word => word.map(|word| Raw::Done(word.into())),
+            },
+            Kind::Speed => Option::deserialize(deserializer)?.map(Raw::Speed),
+            Kind::Flag => Option::<bool>::deserialize(deserializer)?.map(|is| Raw::Done(is.into())),
+            Kind::NotYet => NotYet::deserialize(deserializer).map(|NotYet| None)?,
+        })
+    }
 }
 
 /// Who has written a request, which says what a bare number in it means.
@@ -102,22 +145,6 @@ impl Writer {
         }
     }
 
-    fn span(self, written: &Written) -> Result<i64, TimeTextError> {
-        match (self, written) {
-            (Writer::Program, Written::Integer(seconds)) => Ok(*seconds),
-            (Writer::Person, Written::Integer(number)) => parse_span(&number.to_string()).map(seconds_of),
-            (_, Written::Text(text)) => parse_span(text).map(seconds_of),
-        }
-    }
-
-    fn time(self, written: &Written, now: &Zoned) -> Result<Time, TimeTextError> {
-        match (self, written) {
-            (Writer::Program, Written::Integer(seconds)) => Ok(Time(*seconds)),
-            (Writer::Person, Written::Integer(number)) => parse_time(&number.to_string(), now),
-            (_, Written::Text(text)) => parse_time(text, now),
-        }
-    }
-
     fn amount(self, name: &ResourceName, written: &Written) -> Result<Amount, String> {
         match (self, written) {
             (Writer::Program, Written::Integer(number)) => {
@@ -126,6 +153,30 @@ impl Writer {
             }
             (_, written) => written.amount(name),
         }
+    }
+
+    /// The value of `key` as programs write it; else the key, dotted, and what is wrong.
+    fn value(self, key: &Key, raw: Raw, now: &Zoned) -> Result<Value, (String, String)> {
+        let about = |error: String| (key.name.to_owned(), error);
+        Ok(match (self, raw) {
+            (_, Raw::Done(value)) => value,
+            (Writer::Program, Raw::One(Written::Integer(number))) => number.into(),
+            (Writer::Person, Raw::One(Written::Integer(number))) => {
+                typed(key.kind, &number.to_string(), now).map_err(about)?
+            }
+            (_, Raw::One(Written::Text(text))) => typed(key.kind, &text, now).map_err(about)?,
+            // Whether it is one of thousandths is checked with the whole document.
+            (Writer::Program, Raw::Speed(number @ Value::Number(_))) => number,
+            (_, Raw::Speed(written)) => written_speed(&written).map_err(about)?.thousandths().into(),
+            (_, Raw::Amounts(written)) => {
+                let amount = |(name, written): (ResourceName, Written)| -> Result<_, (String, String)> {
+                    let amount = self.amount(&name, &written);
+                    let amount = amount.map_err(|error| (format!("{}.{name}", key.name), error))?;
+                    Ok((name.to_string(), amount.0.into()))
+                };
+                Value::Object(written.into_iter().map(amount).collect::<Result<_, _>>()?)
+            }
+        })
     }
 }
 
@@ -140,44 +191,32 @@ pub fn read(file: &Path, now: &Zoned) -> Result<Draft, DocumentError> {
 
 /// Reads the request in `text`, the content of `file`.
 pub fn parse(file: &Path, text: &str, syntax: Syntax, writer: Writer, now: &Zoned) -> Result<Draft, DocumentError> {
-    let written: RequestText = document::parse(file, text, syntax)?;
-    let about = |key: &'static str| move |error: TimeTextError| DocumentError::about(file, key, error);
-    let time = |key, value: &Option<Written>| {
-        value.as_ref().map(|value| writer.time(value, now)).transpose().map_err(about(key))
+    let RequestText(written) = document::parse(file, text, syntax)?;
+    let value = |(key, raw): (&'static Key, Raw)| {
+        let value = writer.value(key, raw, now).map_err(|(key, error)| DocumentError::about(file, key, error))?;
+        Ok((key.name.to_owned(), value))
     };
-    let amounts = |key, written: &BTreeMap<ResourceName, Written>| amounts(file, key, written, writer);
-    Ok(Draft {
-        id: written.id,
-        hosts: written.hosts,
-        duration: written.duration.map(|value| writer.span(&value)).transpose().map_err(about("duration"))?,
-        earliest: time("earliest", &written.earliest)?,
-        latest: time("latest", &written.latest)?,
-        per_host: amounts("per_host", &written.per_host)?,
-        total: amounts("total", &written.total)?,
-        attributes: written.attributes,
-        candidates: written.candidates,
-        effort: written.effort,
-        move_on_loss: written.move_on_loss.unwrap_or(false),
+    written.into_iter().map(value).collect()
+}
+
+/// The value of a key of one text, as a person has typed it.
+///
+/// # Errors
+/// What was expected.
+pub fn typed(kind: Kind, text: &str, now: &Zoned) -> Result<Value, String> {
+    Ok(match kind {
+        Kind::Count(_) => text.parse::<u32>().map_err(|error| error.to_string())?.into(),
+        Kind::Span => parse_span(text).map(seconds_of).map_err(|error| error.to_string())?.into(),
+        Kind::Time => parse_time(text, now).map_err(|error| error.to_string())?.0.into(),
+        Kind::Speed => parse_speed(text)?.thousandths().into(),
+        Kind::Label => RequestId::new(text).map_err(|error| error.to_string())?.as_str().into(),
+        _ => text.into(),
     })
 }
 
 /// A span that was parsed is in range.
 pub fn seconds_of(span: Span) -> i64 {
     i64::try_from(span.0).unwrap_or(i64::MAX)
-}
-
-fn amounts(
-    file: &Path,
-    key: &str,
-    written: &BTreeMap<ResourceName, Written>,
-    writer: Writer,
-) -> Result<Amounts, DocumentError> {
-    let amount = |(name, value): (&ResourceName, &Written)| {
-        let amount = writer.amount(name, value);
-        let amount = amount.map_err(|error| DocumentError::about(file, format!("{key}.{name}"), error))?;
-        Ok((name.clone(), amount))
-    };
-    written.iter().map(amount).collect()
 }
 
 #[cfg(test)]
@@ -197,10 +236,7 @@ mod tests {
         let text = r#"{"id":"r1","hosts":5,"duration":3600,"earliest":0,"latest":82800,"per_host":{"cpu":500},
             "total":{"cpu":12000,"memory":15360},"attributes":{"arch":"x86_64"},"candidates":["h1","h2"]}"#;
         let draft = parse(Path::new("r.json"), text, Syntax::Json, Writer::Program, &now()).unwrap();
-        assert_eq!((draft.hosts, draft.duration), (Some(5), Some(3600)));
-        assert_eq!((draft.earliest, draft.latest), (Some(Time(0)), Some(Time(82_800))));
-        assert_eq!(draft.total[&ResourceName::new("cpu").unwrap()], Amount(12_000));
-        assert_eq!(draft.candidates.unwrap().len(), 2);
+        assert_eq!(Value::Object(draft), serde_json::from_str::<Value>(text).unwrap());
     }
 
     #[test]
@@ -208,7 +244,7 @@ mod tests {
         let file = Path::new("request");
         let read = |text| parse(file, text, Syntax::Json, Writer::Person, &now()).map_err(|error| error.to_string());
         let draft = read(r#"{"hosts":2,"duration":"1h","latest":"2026-11-22T07:00:00.000Z"}"#).unwrap();
-        assert_eq!((draft.duration, draft.latest), (Some(3600), Some(Time(1_795_330_800))));
+        assert_eq!((&draft["duration"], &draft["latest"]), (&3600.into(), &1_795_330_800.into()));
         assert!(read(r#"{"hosts":2,"duration":3600}"#).unwrap_err().contains("duration: \"3600\" has no unit"));
         assert!(read(r#"{"total":{"cpu":2}}"#).unwrap_err().contains("total.cpu: write \"2\" for cores"));
         assert!(read("[null,1,3600]").unwrap_err().contains("a list, expected an object"));
@@ -221,12 +257,26 @@ mod tests {
              \"thorough\"\n[total]\ncpu = \"12\"\nmemory = \"40GiB\"\ngpu = 2\n[per_host]\ncpu = \"500m\"",
         )
         .unwrap();
-        assert_eq!(draft.duration, Some(7200));
-        assert_eq!(draft.latest.unwrap().since(draft.earliest.unwrap()), Span(77_400));
-        assert_eq!(draft.total[&ResourceName::new("cpu").unwrap()], Amount(12_000));
-        assert_eq!(draft.total[&ResourceName::new("memory").unwrap()], Amount(40_960));
-        assert_eq!(draft.per_host[&ResourceName::new("cpu").unwrap()], Amount(500));
-        assert_eq!(draft.effort, Some(Effort::Thorough));
+        assert_eq!(
+            Value::Object(draft),
+            serde_json::json!({"hosts": 5, "duration": 7200, "earliest": 1_795_253_400, "latest": 1_795_330_800,
+                "effort": "thorough", "total": {"cpu": 12000, "memory": 40960, "gpu": 2}, "per_host": {"cpu": 500}})
+        );
+    }
+
+    #[test]
+    fn speeds_are_ratios_for_people_and_thousandths_for_programs() {
+        assert_eq!(toml("speed_min = 1.5").unwrap()["speed_min"], 1500);
+        assert_eq!(toml("speed_min = 2").unwrap()["speed_min"], 2000);
+        let program = |speed: &str| {
+            let text = format!(r#"{{"hosts":1,"work":60,"speed_min":{speed}}}"#);
+            let draft = parse(Path::new("r.json"), &text, Syntax::Json, Writer::Program, &now()).unwrap();
+            document(draft)
+                .map(|document| document.speed_min.unwrap().thousandths())
+                .map_err(|misfit| misfit.to_string())
+        };
+        assert_eq!((program("1500"), program("\"1.5\"")), (Ok(1500), Ok(1500)));
+        assert!(program("1.5").unwrap_err().starts_with("speed_min: invalid type: floating point"));
     }
 
     #[test]
@@ -250,6 +300,12 @@ mod tests {
             ("effort = \"lazy\"", "r.toml:1: effort: unknown variant"),
             ("candidates = [\"\"]", "r.toml:1: candidates[0]: an id must not be empty"),
             ("hosts = 1\nhosts = 2", "r.toml:2"),
+            ("work = 3600", "r.toml: work: \"3600\" has no unit"),
+            ("speed_min = \"fast\"", "r.toml: speed_min: \"fast\": expected how many times"),
+            ("speed_min = 1.0005", "r.toml: speed_min: \"1.0005\": expected how many times"),
+            ("objective = \"best\"", "r.toml:1: objective: unknown variant"),
+            ("exclusive = 1", "r.toml:1: exclusive: invalid type"),
+            ("hosts = 1\nbudget = 5", "r.toml:2: budget: not yet supported"),
         ] {
             let error = toml(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

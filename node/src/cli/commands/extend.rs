@@ -26,7 +26,6 @@ use crate::{
         request_args::ExtendArgs,
         signing,
     },
-    site::extension_label::label_behind,
     text::{
         request_file::seconds_of,
         safe::safe,
@@ -101,37 +100,40 @@ fn shares(hosts: &[ReservedHost]) -> BTreeMap<(&str, &str), &Amounts> {
     hosts.iter().map(|grant| ((grant.site.as_str(), grant.host.as_str()), &grant.amounts)).collect()
 }
 
-/// Requests that only the same hosts can satisfy, and only right behind `reservation`: one for all hosts that give the same.
+/// Requests that only the same hosts can satisfy, and only right behind `reservation`: one for all hosts that give
+/// the same and end together.
 fn requests_behind(
     before: &RequestView,
     reservation: &ReservationView,
     seconds: i64,
 ) -> Result<Vec<Request>, CliError> {
     let wrong = |error: &dyn std::fmt::Display| CliError::not_extended(error);
-    let label = label_behind(before.id.as_str()).map_err(|error| wrong(&error))?;
     let names: BTreeSet<&str> = reservation.hosts.iter().map(|grant| grant.host.as_str()).collect();
     if names.len() < reservation.hosts.len() {
         return Err(wrong(&"hosts of several sites have the same name, and a request names hosts without their sites"));
     }
-    let mut alike: BTreeMap<&Amounts, Vec<HostId>> = BTreeMap::new();
+    let mut alike: BTreeMap<(&Amounts, Time), Vec<HostId>> = BTreeMap::new();
     for grant in &reservation.hosts {
-        alike.entry(&grant.amounts).or_default().push(grant.host.clone());
+        alike.entry((&grant.amounts, grant.end)).or_default().push(grant.host.clone());
     }
     if alike.len() > REQUESTS_MAX {
-        let why =
-            format!("its hosts give {} different amounts, and {REQUESTS_MAX} requests are made at most", alike.len());
+        let ways = alike.len();
+        let why = format!(
+            "its hosts differ in amounts and ends in {ways} ways, and {REQUESTS_MAX} requests are made at most"
+        );
         return Err(wrong(&why));
     }
-    let request = |(amounts, hosts): (&Amounts, Vec<HostId>)| {
+    let request = |((amounts, end), hosts): ((&Amounts, Time), Vec<HostId>)| {
         let document = RequestDocument {
-            id: Some(label.clone()),
             hosts: u32::try_from(hosts.len()).map_err(|error| wrong(&error))?,
             duration: Some(seconds),
-            earliest: Some(reservation.end),
-            latest: Some(reservation.end),
+            earliest: Some(end),
+            latest: Some(end),
             per_host: amounts.clone(),
             attributes: before.request.demand().attributes().clone(),
             candidates: Some(hosts),
+            exclusive: before.request.demand().is_exclusive(),
+            extends: Some(before.id.clone()),
             effort: before.request.effort(),
             ..RequestDocument::default()
         };
@@ -189,7 +191,7 @@ mod tests {
         assert_eq!(requests.len(), 3);
         assert_eq!(
             serde_json::to_value(&requests[2]).unwrap(),
-            serde_json::json!({"id": "behind-r-42", "hosts": 1, "duration": 3600, "earliest": 1_763_719_200_i64,
+            serde_json::json!({"extends": "r-42", "hosts": 1, "duration": 3600, "earliest": 1_763_719_200_i64,
                 "latest": 1_763_719_200_i64, "per_host": {"cpu": 2400, "memory": 3072}, "candidates": ["h1"]})
         );
         assert!(fits(&before, &reservation));

@@ -70,6 +70,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         site: host.site.clone(),
         site_name: host.site_name.clone(),
         host: host.id.clone(),
+        end: host.end,
         amounts: host.amounts.clone(),
         contact: None,
         lost: None,
@@ -77,6 +78,8 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
     ReservationView {
         start: plan.start,
         end: plan.end,
+        objective: plan.objective,
+        hosts_seen: Some(plan.hosts_seen),
         efficiency: plan.efficiency,
         efficiency_bound: plan.efficiency_bound,
         start_proven: plan.start_proven,
@@ -96,15 +99,17 @@ mod tests {
     #[test]
     fn a_plan_reads_like_a_reservation_that_is_not_held() {
         let plan = planned(
-            r#"{"id":"x","outcome":"allocated","start":1763712000,"end":1763715600,"hosts":[{"id":"h1",
-            "site":"12D3KooWaaaa1111","site_name":"","amounts":{"cpu":500},"schedule_age_s":2}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
+            r#"{"id":"x","outcome":"allocated","start":1763712000,"end":1763715600,
+            "objective":{"kind":"finish","value":1763715600,"bound":1763714700},"hosts_seen":5,"hosts":[{"id":"h1",
+            "site":"12D3KooWaaaa1111","site_name":"","end":1763715600,"amounts":{"cpu":500},"schedule_age_s":2}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
             "phases_us":{"find":3},"schedules":[{"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":4,"age_s":2},
             {"site":"12D3KooWbbbb2222","site_name":"","hosts":1,"age_s":75}]}"#,
         );
         assert_eq!(
             printed(&plan, OutputFormat::Table),
             "possible, nothing is held: 1 host at 1 site from 2025-11-21 08:00:00+00:00 to 2025-11-21 09:00:00+00:00 \
-             (1h)\n  ..aaaa1111: h1 cpu=0.5\n  an earlier start may exist; efficiency 0.5000, the best at this start\n  \
+             (1h)\n  ..aaaa1111: h1 cpu=0.5\n  finish 2025-11-21 09:00:00+00:00, at best 2025-11-21 08:45:00+00:00, among \
+             the 5 hosts looked at; efficiency 0.5000, the best at this start\n  \
              schedules used: alpha (..aaaa1111) 4 hosts, 2s old; ..bbbb2222 1 host, 1m 15s old\n"
         );
         assert_eq!(printed(&plan, OutputFormat::Quiet), "12D3KooWaaaa1111/h1\n");
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn no_plan_says_why() {
         let plan = planned(
-            r#"{"id":null,"outcome":"rejected","reason":{"code":"no_window","detail":"8 of 10 hosts"},"start_proven":true,
+            r#"{"id":null,"outcome":"rejected","reason":{"code":"no_window","detail":"8 of 10 hosts"},"hosts_seen":10,"start_proven":true,
             "phases_us":{},"schedules":[]}"#,
         );
         assert_eq!(printed(&plan, OutputFormat::Table), "no placement: 8 of 10 hosts\n");

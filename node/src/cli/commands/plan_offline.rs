@@ -19,7 +19,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Context;
 use crate::{
-    cli::{error::CliError, exit::Exit, output::shows_progress, request_args::PlanArgs},
+    cli::{error::CliError, exit::Exit, output::shows_progress, request, request_args::PlanArgs},
+    config::parse_effort,
     text::document::{self, DocumentError},
 };
 
@@ -33,7 +34,9 @@ const MAX_LINE_BYTES: u64 = 32 << 20;
 pub fn run(context: &mut Context, args: &PlanArgs, grid: &Path, requests: &Path) -> Result<Exit, CliError> {
     let text = document::read_text(grid)?;
     let snapshot = GridSnapshot::read(&text).map_err(|error| DocumentError::about(grid, "", error))?;
-    let settings = Settings { effort: args.request.effort.unwrap_or_default(), ..Settings::default() };
+    let flags = request::written(None, &args.request, &context.now)?;
+    let effort = flags.get("effort").and_then(|effort| parse_effort(effort.as_str()?).ok());
+    let settings = Settings { effort: effort.unwrap_or_default(), ..Settings::default() };
     let mut planner = OfflinePlanner::new(snapshot, settings, args.seed.unwrap_or(0), args.commit)
         .map_err(|error| CliError::Usage(error.to_string()))?;
     let input: Box<dyn Read> = if requests == Path::new("-") {

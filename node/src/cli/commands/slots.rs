@@ -31,7 +31,7 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let mut draft = request::written(args.script.as_deref(), &args.request, &context.now)?;
     if args.mode != Mode::Earliest {
         // Who asks how many there are need not say how many.
-        draft.hosts.get_or_insert(1);
+        draft.entry("hosts").or_insert_with(|| 1.into());
     }
     let request = request::complete(draft, &context.now)?;
     let at = match (args.mode, args.at.is_empty()) {

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { el, facts, notice, number, table } from "./dom.js";
-import { age, amounts, time } from "./format.js";
+import { age, amounts, time, worth } from "./format.js";
 import { asksNothing, requestForm } from "./request-form.js";
 
 export async function show(place) {
@@ -40,22 +40,24 @@ function planned(plan, request) {
   return [
     el("h2", {}, "The plan"),
     el("div", { className: "panel" },
-      facts([["Start", time(plan.start)], ["End", time(plan.end)],
+      facts([["Start", time(plan.start)], ["End", time(plan.end)], ["Smallest", worth(plan.objective)],
+        ["Hosts looked at", String(plan.hosts_seen)],
         ["Efficiency", `${plan.efficiency.toFixed(3)}, at best ${plan.efficiency_bound.toFixed(3)}`]]),
       proof(plan),
       asksNothing(request) ? notice("Nothing is asked of the hosts: name amounts, or others may reserve all of them as well.", "warn") : null,
-      table("Planned hosts", ["Host", "Site", "Gives", "Schedule of"],
-        plan.hosts.map((host) => [host.id, host.site_name || host.site, amounts(host.amounts), age(host.schedule_age_s)])),
+      table("Planned hosts", ["Host", "Site", "Gives", "Until", "Schedule of"],
+        plan.hosts.map((host) => [host.id, host.site_name || host.site, amounts(host.amounts), time(host.end), age(host.schedule_age_s)])),
       el("div", { className: "row" }, button), said),
     schedules(plan),
   ];
 }
 
 function proof(plan) {
-  const found = plan.outcome === "allocated" ? "No earlier start exists among the hosts looked at" : "No start exists among the hosts looked at";
+  const better = (plan.objective?.kind ?? "start") === "start" ? "earlier" : "better";
+  const found = plan.outcome === "allocated" ? `No ${better} start exists among the hosts looked at` : "No start exists among the hosts looked at";
   return plan.start_proven
     ? el("p", { className: "good" }, `✓ ${found}: proven.`)
-    : el("p", { className: "soft" }, "Not proven: an earlier start may exist.");
+    : el("p", { className: "soft" }, `Not proven: ${better === "earlier" ? "an earlier" : "a better"} start may exist.`);
 }
 
 export function schedules(answer) {

@@ -35,6 +35,13 @@ export function duration(seconds) {
   return text;
 }
 
+/** What a plan is worth by its objective; empty when that is its start. */
+export function worth({ kind, value, bound }) {
+  if (kind === "start") return "";
+  const shown = (one) => (kind === "finish" ? time(one) : duration(one));
+  return `${kind.replace("_", " ")} ${shown(value)}, at best ${shown(bound)}`;
+}
+
 /** How long ago, roughly. */
 export function age(seconds) {
   if (seconds === null || seconds === undefined) return "never";

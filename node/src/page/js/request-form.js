@@ -9,7 +9,10 @@ const RESOURCES = [
   ["cpu", "cpu (cores, such as 2.5)"], ["memory", "memory (such as 40GiB)"], ["disk", "disk (such as 100GiB)"], ["gpu", "gpu"],
   ["mhz", "mhz (such as 2400, or 2.4GHz)"],
 ];
-const EFFORTS = [["", "the node's"], ["fast", "fast"], ["balanced", "balanced"], ["thorough", "thorough"]];
+const CHOICES = {
+  effort: [["", "the node's"], ["fast", "fast"], ["balanced", "balanced"], ["thorough", "thorough"]],
+  objective: [["", "start"], ["finish", "finish"], ["runtime", "runtime"], ["host_time", "host time"]],
+};
 
 /** Makes the form; `onready(request)` gets the checked request. `more` are further fields, `action` the button's text. */
 export function requestForm({ action, more = [], onready, hosts = "2" }) {
@@ -20,6 +23,8 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
   };
   const field = (key, label, properties = {}) =>
     labelled(key, label, el("input", { name: key, autocomplete: "off", ...properties }));
+  const choice = (key, label) => labelled(key, label, el("select", { name: key },
+    CHOICES[key].map(([value, text]) => el("option", { value }, text))));
   const amounts = ["total", "per_host"].map((key) => [key, el("div", { className: "fields" })]);
   const addResources = (resources) => {
     for (const [key, place] of amounts) place.append(...resources.map(([name, label]) => field(`${key}.${name}`, label)));
@@ -48,6 +53,7 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
     field("duration", "Duration (such as 2h30m)", { value: "1h" }),
     field("earliest", "Not before", { type: "datetime-local" }),
     field("latest", "Start at the latest", { type: "datetime-local" }),
+    field("deadline", "End at the latest", { type: "datetime-local" }),
     more),
   ["All hosts together, at least", "Each host, at least"].map((legend, index) =>
     el("fieldset", {}, el("legend", {}, legend), amounts[index][1])),
@@ -55,9 +61,13 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
     el("div", { className: "fields" },
       field("attributes", "Attributes (arch=x86_64, os=linux)"),
       field("candidates", "Only these hosts (h1, h2)"),
-      labelled("effort", "Effort of planning", el("select", { name: "effort" },
-        EFFORTS.map(([value, text]) => el("option", { value }, text)))),
+      field("work", "Work in place of the duration (such as 2h)"),
+      choice("objective", "Smallest"),
+      field("speed_min", "Speed of each host, at least (such as 1.5)"),
+      field("sites_max", "Sites, at most", { type: "number", min: 1 }),
+      choice("effort", "Effort of planning"),
       field("id", "Label"),
+      field("exclusive", "Whole hosts", { type: "checkbox" }),
       field("move_on_loss", "May move when hosts are lost", { type: "checkbox" }))),
   el("div", { className: "row" }, button), said);
   return form;
@@ -85,8 +95,8 @@ function textsOf(fields) {
       if (input.checked) texts[key] = true;
     } else if (value === "") continue;
     else if (dot > 0) texts[key.slice(0, dot)][key.slice(dot + 1)] = value;
-    else if (key === "hosts") texts.hosts = Number(value);
-    else if (key === "earliest" || key === "latest") texts[key] = new Date(value).toISOString();
+    else if (input.type === "number") texts[key] = Number(value);
+    else if (input.type === "datetime-local") texts[key] = new Date(value).toISOString();
     else if (key === "attributes") texts.attributes = attributesOf(value);
     else if (key === "candidates") texts.candidates = wordsOf(value);
     else texts[key] = value;

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import * as events from "./events.js";
 import { el, facts, notice, number, table } from "./dom.js";
-import { amounts, duration, short, time } from "./format.js";
+import { amounts, duration, short, time, worth } from "./format.js";
 
 const PAGE = 100;
 const KINDS = {
@@ -15,7 +15,7 @@ const linkTo = (id) => el("a", { href: `#/requests/${encodeURIComponent(id)}` },
 const badge = (state) => el("span", { className: `badge ${KINDS[state] ?? "soft"}` }, state);
 
 /** How long the reservation lasts, with what lengthens it. */
-const lengthOf = ({ request, reservation }) => reservation ? reservation.end - reservation.start : request.duration;
+const lengthOf = ({ request, reservation }) => reservation ? reservation.end - reservation.start : request.duration ?? request.work;
 
 export async function show(place, id) {
   const load = id ? one(place, id) : all(place);
@@ -66,11 +66,11 @@ function standing(request) {
   if (reason) parts.push(notice(reason.detail, "warn"));
   if (reservation) {
     parts.push(el("h2", {}, "Reservation"), el("div", { className: "panel" },
-      facts([["Start", time(reservation.start)], ["End", time(reservation.end)],
+      facts([["Start", time(reservation.start)], ["End", time(reservation.end)], ["Smallest", worth(reservation.objective)],
         ["Efficiency", `${reservation.efficiency.toFixed(3)}, at best ${reservation.efficiency_bound.toFixed(3)}`],
-        ["Earliest start", reservation.start_proven ? "proven on the schedules used" : "not proven"]]),
-      table("Hosts", ["Host", "Site", "Gives", "Reach", ""], reservation.hosts.map((host) => [host.host,
-        host.site_name || host.site, amounts(host.amounts), host.contact ? el("code", {}, host.contact) : "", host.lost ? el("span", { className: "badge bad" }, `lost: ${host.lost.replaceAll("_", " ")}`) : ""]))));
+        [reservation.objective.kind === "start" ? "Earliest start" : "Best start", reservation.start_proven ? "proven on the schedules used" : "not proven"]]),
+      table("Hosts", ["Host", "Site", "Gives", "Until", "Reach", ""], reservation.hosts.map((host) => [host.host,
+        host.site_name || host.site, amounts(host.amounts), time(host.end), host.contact ? el("code", {}, host.contact) : "", host.lost ? el("span", { className: "badge bad" }, `lost: ${host.lost.replaceAll("_", " ")}`) : ""]))));
   }
   const extensions = request.extensions ?? [];
   if (extensions.length > 0) {
@@ -83,11 +83,11 @@ function standing(request) {
 function wanted({ request, user, extends: extends_, submitted_ms: submitted, elapsed_ms: elapsed, attempts, conflicts, phase, id }) {
   const attributes = Object.entries(request.attributes ?? {}).map(([key, value]) => `${key}=${value}`).join(", ");
   return [el("h2", {}, "Asked"), facts([
-    ["Id", el("code", {}, id)], ["Lengthens", extends_ ? linkTo(extends_) : ""], ["User", user], ["Hosts", String(request.hosts)], ["Duration", duration(request.duration)],
+    ["Id", el("code", {}, id)], ["Lengthens", extends_ ? linkTo(extends_) : ""], ["User", user], ["Hosts", String(request.hosts)], ["Duration", request.duration ? duration(request.duration) : ""], ["Work", request.work ? duration(request.work) : ""],
     ["All together", request.total && Object.keys(request.total).length ? amounts(request.total) : ""],
     ["Each host", request.per_host && Object.keys(request.per_host).length ? amounts(request.per_host) : ""],
     ["Attributes", attributes], ["Not before", request.earliest ? time(request.earliest) : ""],
-    ["At the latest", request.latest ? time(request.latest) : ""], ["Submitted", time(submitted / 1000)],
+    ["At the latest", request.latest ? time(request.latest) : ""], ["End at the latest", request.deadline ? time(request.deadline) : ""], ["Submitted", time(submitted / 1000)],
     ["Took", `${elapsed} ms, ${attempts} ${attempts === 1 ? "attempt" : "attempts"}, ${conflicts} ${conflicts === 1 ? "conflict" : "conflicts"}`],
     ["Working on", phase]])];
 }

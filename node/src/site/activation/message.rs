@@ -190,6 +190,7 @@ mod tests {
             user: "ada".to_owned(),
             user_key: None,
             label: Some(RequestId::new("my $(job)").unwrap()),
+            extends: None,
             told: Terms { window: Window { start: Time(100), end: Time(160) }, grants },
             stage: Stage::Reserved,
             begun: Some(Begun { event: ActivationEvent::Start, runs: 2, failures: 1 }),

@@ -23,6 +23,7 @@ use broker::{
     ledger::{Booking, Ledger},
     protocol::AttemptId,
     time::{Span, Time},
+    trust::{RequestStatement, SignedText},
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -46,7 +47,7 @@ use crate::{
         lock::locked,
         metrics::Metrics,
     },
-    site::{extension_label::base_signed_in, task::SharedLedger},
+    site::task::SharedLedger,
     storage::{
         Change, Store, StoreError,
         activation::{ActivationEvent, ActivationRecord, Begun, Outcome, Terms},
@@ -287,7 +288,7 @@ impl Activator {
     fn read_bases(&mut self, ledger: &Ledger) {
         let mut before = std::mem::take(&mut self.bases);
         for booking in reservations(ledger).filter(|booking| !self.records.contains_key(&booking.attempt)) {
-            let read = || base_signed_in(booking.statement.as_ref()?);
+            let read = || base_named_by(booking.statement.as_ref()?);
             if let Some(base) = before.remove(&booking.attempt).or_else(read) {
                 self.bases.insert(booking.attempt.clone(), base);
             }
@@ -338,6 +339,14 @@ impl Activator {
 /// What the hook runs for: confirmed bookings of users. The owner's own work is none.
 fn reservations(ledger: &Ledger) -> impl Iterator<Item = &Booking> {
     ledger.bookings().filter(|booking| !booking.is_held() && !ledger.is_local(&booking.attempt))
+}
+
+/// The request whose reservation the user's signed request says it lengthens.
+fn base_named_by(statement: &SignedText) -> Option<RequestId> {
+    // A signature takes a while to check, and most texts do not have the key.
+    let may_be = statement.text.contains("\"extends\"");
+    let statement = may_be.then(|| statement.open::<RequestStatement>().ok()).flatten()?;
+    statement.request.extends().cloned()
 }
 
 /// Whether `event` was begun before.

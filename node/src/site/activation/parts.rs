@@ -18,10 +18,7 @@ use broker::{
     trust::PublicKey,
 };
 
-use crate::{
-    site::extension_label::base_in_label,
-    storage::activation::{ActivationRecord, Terms},
-};
+use crate::storage::activation::{ActivationRecord, Terms};
 
 /// What of an activation is reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,8 +143,8 @@ fn family_of<'a>(activation: &Activation<'a>) -> Family<'a> {
     let request = activation.attempt.request.as_str();
     match (activation.record, activation.booking) {
         (Some(record), _) => {
-            let base = record.label.as_ref().and_then(base_in_label);
-            Family::new(record.user_key, &record.user, base.unwrap_or(request))
+            let base = record.extends.as_ref().map_or(request, RequestId::as_str);
+            Family::new(record.user_key, &record.user, base)
         }
         (None, Some(booking)) => Family::new(booking.user_key, &booking.user, request),
         (None, None) => Family::new(None, "", request),

@@ -183,11 +183,7 @@ impl World {
         for mut record in begun {
             let attempt = record.attempt.clone();
             // What a real one has read from the statement.
-            record.label = self
-                .ledger
-                .get(&attempt)
-                .and_then(base_of)
-                .map_or(record.label, |base| Some(RequestId::new(&format!("behind-{base}")).unwrap()));
+            record.extends = self.ledger.get(&attempt).and_then(base_of).or(record.extends);
             let run = record.begun.as_ref().unwrap();
             let begins = Begins { at: self.now, event: run.event, run: run.runs, told: record.told.clone() };
             self.stories.entry(attempt.clone()).or_default().push(begins);

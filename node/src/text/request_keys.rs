@@ -1,0 +1,168 @@
+//! The keys of a request, each written down once: files, flags, `#KOLO` lines and the API's description are made of this table.
+//!
+//! Invariant: it has every key of [`RequestDocument`](broker::request::RequestDocument), and no other. What else a new key
+//! needs is its meaning, in the core.
+
+use broker::request::MAX_HOSTS;
+
+/// What the value of a key is: how people write it, how programs do, and how it is described.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A request's name.
+    Label,
+    /// A whole number from 1 to this.
+    Count(u32),
+    /// A duration; for programs, seconds.
+    Span,
+    /// A time; for programs, Unix seconds.
+    Time,
+    /// Amounts with units by resource; for programs, base units.
+    Amounts,
+    /// Texts by name.
+    Attributes,
+    /// Names of hosts.
+    Hosts,
+    /// One of these words, and what stands for it in help.
+    Choice(&'static str, &'static [&'static str]),
+    /// Times the reference speed, such as 1.5; for programs, thousandths.
+    Speed,
+    /// Yes, when it is there.
+    Flag,
+    /// Refused by name, see [`NotYet`](broker::request::NotYet).
+    NotYet,
+}
+
+/// A key of a request.
+#[derive(Debug)]
+pub struct Key {
+    /// As in the formats.
+    pub name: &'static str,
+    pub kind: Kind,
+    /// The flag of the command line, if it has one.
+    pub flag: Option<&'static str>,
+    pub short: Option<char>,
+    /// What it means.
+    pub help: &'static str,
+    /// What people are told beside that, in the help of the flag.
+    pub hint: &'static str,
+}
+
+const fn key(name: &'static str, kind: Kind, flag: &'static str, help: &'static str, hint: &'static str) -> Key {
+    Key { name, kind, flag: Some(flag), short: None, help, hint }
+}
+
+const fn not_yet(name: &'static str) -> Key {
+    Key { name, kind: Kind::NotYet, flag: None, short: None, help: "", hint: "" }
+}
+
+/// All keys, in the order of the help.
+pub const KEYS: &[Key] = &[
+    Key { short: Some('N'), ..key("hosts", Kind::Count(MAX_HOSTS), "hosts", "How many hosts", "") },
+    Key {
+        short: Some('t'),
+        ..key("duration", Kind::Span, "duration", "How long", ", such as 2:00:00, 2h30m or 90min")
+    },
+    key(
+        "work",
+        Kind::Span,
+        "work",
+        "How long at reference speed, in place of the duration",
+        "; faster hosts end earlier",
+    ),
+    key(
+        "total",
+        Kind::Amounts,
+        "total",
+        "What all hosts together must give",
+        ", such as memory=40GiB; may be repeated",
+    ),
+    key("per_host", Kind::Amounts, "per-host", "What every single host must give", ", such as cpu=1; may be repeated"),
+    key(
+        "earliest",
+        Kind::Time,
+        "earliest",
+        "Earliest start",
+        ", such as +3h, tomorrow 08:00 or 2026-11-21T08:00+01:00 [default: now]",
+    ),
+    key(
+        "latest",
+        Kind::Time,
+        "latest",
+        "Latest start",
+        ", such as +1d or tomorrow 08:00 [default: the deadline, else the node's reach behind the earliest]",
+    ),
+    key("deadline", Kind::Time, "deadline", "Latest end", ", such as tomorrow 08:00"),
+    key(
+        "objective",
+        Kind::Choice("OBJECTIVE", &["start", "finish", "runtime", "host_time", "cost"]),
+        "objective",
+        "What is to be smallest",
+        ": start, finish, runtime (of the slowest host) or host_time (of all together) [default: start]",
+    ),
+    key(
+        "attributes",
+        Kind::Attributes,
+        "where",
+        "Attribute that every host must have",
+        ", such as arch=x86_64; may be repeated",
+    ),
+    key("candidates", Kind::Hosts, "candidate", "Choose among these hosts only", "; may be repeated"),
+    key("speed_min", Kind::Speed, "speed-min", "Least speed of every host", ", such as 1.5 (times the reference)"),
+    key("exclusive", Kind::Flag, "exclusive", "Take whole hosts, and only free ones", ""),
+    key("sites_max", Kind::Count(u32::MAX), "sites-max", "Hosts of at most so many sites", ""),
+    key(
+        "effort",
+        Kind::Choice("EFFORT", &["fast", "balanced", "thorough"]),
+        "effort",
+        "How hard to look",
+        ": fast, balanced, thorough [default: the node's]",
+    ),
+    key(
+        "move_on_loss",
+        Kind::Flag,
+        "move-on-loss",
+        "If lost hosts cannot be replaced at the reservation's start, choose all hosts again at another start inside the window",
+        "",
+    ),
+    key("id", Kind::Label, "id", "Label of your own, by which the request can be named later", ""),
+    Key { flag: None, ..key("extends", Kind::Label, "", "The request whose reservation this one lengthens", "") },
+    not_yet("budget"),
+    not_yet("shapes"),
+    not_yet("traffic"),
+    not_yet("scale"),
+];
+
+impl Key {
+    /// The key with this name.
+    pub fn named(name: &str) -> Option<&'static Key> {
+        KEYS.iter().find(|key| key.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use broker::request::RequestDocument;
+
+    use super::*;
+
+    /// The words that an error of serde's expected.
+    fn expected_in(text: &str) -> BTreeSet<String> {
+        let error = serde_json::from_str::<RequestDocument>(text).unwrap_err().to_string();
+        let expected = error.split_once("expected one of ").unwrap().1;
+        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_table_has_the_keys_and_words_of_the_core() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+        let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+        assert_eq!(words(&names), expected_in(r#"{"":1}"#));
+        for key in KEYS {
+            if let Kind::Choice(_, choices) = key.kind {
+                assert_eq!(words(choices), expected_in(&format!(r#"{{"{}":""}}"#, key.name)));
+            }
+        }
+    }
+}
