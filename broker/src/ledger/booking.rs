@@ -10,7 +10,7 @@ use crate::{
     ids::{HostId, RequestId, SiteId},
     protocol::{AttemptId, Grant},
     resources::Amounts,
-    time::{Millis, Window},
+    time::{Millis, Time, Window},
     trust::{PublicKey, SignedText},
 };
 
@@ -19,8 +19,34 @@ use crate::{
 pub enum Record {
     /// The booking is new or has changed.
     Put(BookingRecord),
-    /// The booking is gone.
+    /// The booking is given back, and its attempt had been complete.
+    GivenBack(GivenBackRecord),
+    /// The booking, or that it was given back, is forgotten.
     Remove(AttemptId),
+}
+
+/// That a booking was given back after its attempt had been complete; it has the booking's place on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenBackRecord {
+    /// The attempt that made the booking.
+    pub attempt: AttemptId,
+    /// When the booking's window ends.
+    pub until: Time,
+}
+
+/// What the disk has kept of a ledger.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Bookings.
+    pub bookings: Vec<BookingRecord>,
+    /// Bookings that were given back.
+    pub given_back: Vec<GivenBackRecord>,
+}
+
+impl From<Vec<BookingRecord>> for Kept {
+    fn from(bookings: Vec<BookingRecord>) -> Kept {
+        Kept { bookings, given_back: Vec::new() }
+    }
 }
 
 /// A confirmed booking as it is kept on disk.

@@ -160,7 +160,7 @@ mod tests {
 
         let kept = ledger.local_work().map(|booking| match booking.to_record() {
             Record::Put(reservation) => reservation,
-            Record::Remove(attempt) => panic!("{attempt:?}"),
+            other => panic!("{other:?}"),
         });
         let mut again = open(kept.collect());
         assert_eq!(again.local_work().count(), 1);

@@ -19,6 +19,7 @@ mod booking;
 mod books;
 mod events;
 mod feed;
+mod given_back;
 mod limits;
 mod listing;
 mod local;
@@ -33,9 +34,9 @@ mod trust_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::{accounts::Accounts, terms::Terms, tombstones::Tombstones};
+use self::{accounts::Accounts, given_back::GivenBack, terms::Terms, tombstones::Tombstones};
 pub use self::{
-    booking::{Booking, BookingRecord, BookingState, LocalWork, Record},
+    booking::{Booking, BookingRecord, BookingState, GivenBackRecord, Kept, LocalWork, Record},
     books::{Books, HostLedger},
     events::{Event, Output, ReplyToken, ScheduleUpdateParts},
     feed::{FEED_NAME_BYTES_MAX, FeedReport},
@@ -69,6 +70,7 @@ pub struct Ledger<B = HostLedger> {
     held_by: BTreeMap<SiteId, usize>,
     accounts: Accounts,
     tombstones: Tombstones,
+    given_back: GivenBack,
     terms: Terms,
     /// The schedules were cleared before this time.
     forgotten: Time,
@@ -88,16 +90,16 @@ impl Ledger {
         incarnation: u64,
         gate: impl Into<SharedGate>,
         hosts: Vec<(Host, Schedule)>,
-        reservations: Vec<BookingRecord>,
+        kept: impl Into<Kept>,
         now: Now,
     ) -> (Ledger, Vec<BookingRecord>) {
         let hosts = hosts.into_iter().map(|(host, own)| HostLedger::new(host, own)).collect();
-        Ledger::open_with(site, limits, incarnation, gate, hosts, reservations, now)
+        Ledger::open_with(site, limits, incarnation, gate, hosts, kept, now)
     }
 }
 
 impl<B: Books> Ledger<B> {
-    /// Opens the ledger of a site with its hosts, the owner's own work, and the bookings on disk.
+    /// Opens the ledger of a site with its hosts, the owner's own work, and what is on disk.
     ///
     /// Where the owner has taken a host or a part of it away, a booking that has not begun loses the hosts that it no longer fits
     /// on, and its coordinator learns so when it asks; one that has begun is kept. Both are returned as they were on disk, to be
@@ -109,11 +111,12 @@ impl<B: Books> Ledger<B> {
         incarnation: u64,
         gate: impl Into<SharedGate>,
         hosts: Vec<B>,
-        reservations: Vec<BookingRecord>,
+        kept: impl Into<Kept>,
         now: Now,
     ) -> (Ledger<B>, Vec<BookingRecord>) {
         let hosts = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
         let tombstones = Tombstones::new(limits.max_tombstones);
+        let given_back = GivenBack::new(limits.max_tombstones);
         let terms = Terms::new(limits.max_tombstones);
         let mut ledger = Ledger {
             site,
@@ -126,20 +129,24 @@ impl<B: Books> Ledger<B> {
             held_by: BTreeMap::new(),
             accounts: Accounts::default(),
             tombstones,
+            given_back,
             terms,
             forgotten: Time::ZERO,
             settled_before: Time::ZERO,
             begun: BTreeSet::new(),
             outputs: VecDeque::new(),
         };
-        let mut misfits = Vec::new();
+        let (kept, mut misfits) = (kept.into(), Vec::new());
         // A booking that has begun stays in any case, so the others give way to it.
         let (begun, others): (Vec<_>, Vec<_>) =
-            reservations.into_iter().partition(|reservation| reservation.window.start <= now.utc);
+            kept.bookings.into_iter().partition(|reservation| reservation.window.start <= now.utc);
         for reservation in begun.into_iter().chain(others) {
             if !ledger.replay(&reservation, now) {
                 misfits.push(reservation);
             }
+        }
+        for record in kept.given_back {
+            ledger.remember_given_back(record);
         }
         (ledger, misfits)
     }
@@ -312,6 +319,9 @@ impl<B: Books> Ledger<B> {
             self.begun.remove(&attempt);
             self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
         }
+        while let Some(attempt) = self.given_back.pop_ended(now.utc) {
+            self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
+        }
         for host in self.hosts.values_mut() {
             host.forget_before(now.utc);
         }
@@ -331,9 +341,6 @@ impl<B: Books> Ledger<B> {
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
         let Some(booking) = self.take(attempt) else { return };
         self.begun.remove(attempt);
-        if booking.state.is_settled() {
-            self.tombstones.note_complete(attempt);
-        }
         // The past cannot be given back, and may have been cleared already.
         let from = booking.window.start.max(now.utc).max(self.forgotten);
         if from > booking.window.start {
@@ -341,7 +348,7 @@ impl<B: Books> Ledger<B> {
         }
         let window = Window { start: from, end: booking.window.end };
         if !booking.is_held() {
-            self.outputs.push_back(Output::Persist(Record::Remove(attempt.clone())));
+            self.forget_on_disk(now, &booking);
         }
         if window.start >= window.end {
             return;
@@ -353,6 +360,25 @@ impl<B: Books> Ledger<B> {
         }
         if !booking.is_held() {
             self.publish(window, &booking.grants, ChangeKind::Removed);
+        }
+    }
+
+    /// Writes that a booking is given back; of an attempt that had been complete, so that it is known until the window's end.
+    fn forget_on_disk(&mut self, now: Now, booking: &Booking) {
+        let is_asked_about = booking.participants.iter().any(|other| *other != self.site);
+        if booking.state.is_settled() && is_asked_about && booking.window.end > now.utc {
+            let record = GivenBackRecord { attempt: booking.attempt.clone(), until: booking.window.end };
+            self.outputs.push_back(Output::Persist(Record::GivenBack(record.clone())));
+            self.remember_given_back(record);
+        } else {
+            self.outputs.push_back(Output::Persist(Record::Remove(booking.attempt.clone())));
+        }
+    }
+
+    /// Remembers what is on disk of a booking that was given back.
+    fn remember_given_back(&mut self, record: GivenBackRecord) {
+        if let Some(first) = self.given_back.insert(record) {
+            self.outputs.push_back(Output::Persist(Record::Remove(first)));
         }
     }
 

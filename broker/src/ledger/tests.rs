@@ -194,7 +194,7 @@ fn what_a_crash_leaves_is_in_force_again() {
 fn records_of(records: &[Record]) -> Vec<BookingRecord> {
     let put = |record: &Record| match record {
         Record::Put(kept) => Some(kept.clone()),
-        Record::Remove(_) => None,
+        Record::GivenBack(_) | Record::Remove(_) => None,
     };
     records.iter().filter_map(put).collect()
 }
@@ -212,7 +212,7 @@ fn what_has_begun_stays_when_the_owner_takes_capacity_away_and_nothing_else_does
         .bookings()
         .filter_map(|booking| match booking.to_record() {
             Record::Put(reservation) => Some(reservation),
-            Record::Remove(_) => None,
+            Record::GivenBack(_) | Record::Remove(_) => None,
         })
         .collect();
     let smaller = Host { capacity: cpu(1_500), ..host("h1") };
@@ -395,11 +395,12 @@ fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_cr
     ask(&mut ledger, at(1), "g", take("g", 1));
     let on_disk = ledger.bookings().map(|booking| match booking.to_record() {
         Record::Put(reservation) => reservation,
-        Record::Remove(attempt) => panic!("{attempt:?}"),
+        other => panic!("{other:?}"),
     });
+    let kept: Vec<BookingRecord> = on_disk.collect();
     let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
     let (site, limits) = (id("site"), LedgerLimits::default());
-    let (mut ledger, misfits) = Ledger::open(site, limits, 8, testing::open_gate(), hosts, on_disk.collect(), at(2));
+    let (mut ledger, misfits) = Ledger::open(site, limits, 8, testing::open_gate(), hosts, kept, at(2));
     assert_eq!(misfits, []);
     // Attempts that another node has made, or that never were: "f" comes with an earlier word than "g", "h" with a later one.
     for number in [2, 3] {
@@ -479,6 +480,48 @@ fn what_the_coordinator_says_is_committed_stays_whatever_a_participant_has_forgo
     // "a" was replaced since, gave its part back, and has forgotten in a restart that all had confirmed.
     answers(&mut ledger, "a", 1, AttemptStatus::Aborted);
     assert!(is_settled(&ledger));
+}
+
+/// What the ledger answers to a participant that asks for the outcome.
+fn outcome(ledger: &mut Ledger, now: Now) -> AttemptStatus {
+    match ask(ledger, now, "a", SiteRequest::Inquire(attempt("r", 1))).0 {
+        SiteAnswer::Status { decision: None, booking } => booking,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn that_an_attempt_was_complete_is_known_until_its_window_ends_although_it_was_given_back() {
+    for (is_settled, expected) in [(true, AttemptStatus::Confirmed), (false, AttemptStatus::Aborted)] {
+        let mut before = confirmed_with_others();
+        if is_settled {
+            ask(&mut before, at(0), "entry", SiteRequest::Settle(attempt("r", 1)));
+        }
+        let (_, records) = ask(&mut before, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
+        assert_eq!(outcome(&mut before, at(0)), expected);
+        let given_back = match &records[..] {
+            [Record::GivenBack(record)] => vec![record.clone()],
+            [Record::Remove(_)] => Vec::new(),
+            other => panic!("one record takes the booking's place on disk: {other:?}"),
+        };
+        let kept = Kept { given_back, ..Kept::default() };
+        let (hosts, limits) = (vec![(host("h1"), Schedule::default())], LedgerLimits::default());
+        let (mut after, _) = Ledger::open(id("site"), limits, 8, testing::open_gate(), hosts, kept, at(0));
+        assert_eq!(outcome(&mut after, at(0)), expected);
+        assert_eq!(after.bookings().count(), 0);
+        let (answer, _) = ask(&mut after, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
+        assert_eq!(matches!(answer, SiteAnswer::Refused(_)), is_settled, "an attempt that is over begins no more");
+    }
+    let mut ledger = confirmed_with_others();
+    ask(&mut ledger, at(0), "entry", SiteRequest::Settle(attempt("r", 1)));
+    ask(&mut ledger, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
+    while ledger.poll_output().is_some() {}
+    // The window ends at 2,100 s; the clock began at 1,000 s.
+    ledger.forget_past(at(1_099_000));
+    assert_eq!((ledger.poll_output(), outcome(&mut ledger, at(1_099_000))), (None, AttemptStatus::Confirmed));
+    ledger.forget_past(at(1_100_000));
+    assert_eq!(ledger.poll_output(), Some(Output::Persist(Record::Remove(attempt("r", 1)))));
+    assert_eq!(outcome(&mut ledger, at(1_100_000)), AttemptStatus::Aborted);
 }
 
 #[test]

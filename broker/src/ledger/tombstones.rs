@@ -13,12 +13,10 @@ use crate::{
 
 type Key = (SiteId, RequestId);
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 struct Tombstone {
     /// This attempt and every earlier one of the request are over.
     attempt: u32,
-    /// Of these, the last one that had been complete before it was given back.
-    complete: Option<u32>,
     forget_at: Millis,
 }
 
@@ -38,31 +36,17 @@ impl Tombstones {
     /// Remembers until `forget_at` that the attempt, and every earlier one of its request, is over.
     pub(super) fn bury(&mut self, attempt: &AttemptId, forget_at: Millis) {
         let key = (attempt.entry_point.clone(), attempt.request.clone());
-        let (mut latest, mut complete) = (attempt.attempt, None);
+        let mut latest = attempt.attempt;
         if let Some(known) = self.by_request.get(&key) {
-            (latest, complete) = (latest.max(known.attempt), known.complete);
+            latest = latest.max(known.attempt);
             self.by_time.remove(&(known.forget_at, key.clone()));
         } else if self.by_request.len() >= self.limit
             && let Some((_, first)) = self.by_time.pop_first()
         {
             self.by_request.remove(&first);
         }
-        self.by_request.insert(key.clone(), Tombstone { attempt: latest, complete, forget_at });
+        self.by_request.insert(key.clone(), Tombstone { attempt: latest, forget_at });
         self.by_time.insert((forget_at, key));
-    }
-
-    /// Remembers that all sites had confirmed a buried attempt: it must not be reported as aborted.
-    pub(super) fn note_complete(&mut self, attempt: &AttemptId) {
-        let key = (attempt.entry_point.clone(), attempt.request.clone());
-        if let Some(tombstone) = self.by_request.get_mut(&key) {
-            tombstone.complete = Some(attempt.attempt);
-        }
-    }
-
-    pub(super) fn was_complete(&self, attempt: &AttemptId) -> bool {
-        self.by_request
-            .get(&(attempt.entry_point.clone(), attempt.request.clone()))
-            .is_some_and(|tombstone| tombstone.complete == Some(attempt.attempt))
     }
 
     pub(super) fn is_buried(&self, attempt: &AttemptId) -> bool {
@@ -97,9 +81,6 @@ mod tests {
         tombstones.bury(&attempt("a", 2), Millis(20));
         assert!(tombstones.is_buried(&attempt("a", 1)) && tombstones.is_buried(&attempt("a", 3)));
         assert!(!tombstones.is_buried(&attempt("a", 4)));
-        tombstones.note_complete(&attempt("a", 3));
-        tombstones.bury(&attempt("a", 3), Millis(20));
-        assert!(tombstones.was_complete(&attempt("a", 3)) && !tombstones.was_complete(&attempt("a", 2)));
         tombstones.bury(&attempt("b", 1), Millis(15));
         tombstones.bury(&attempt("c", 1), Millis(30));
         assert!(!tombstones.is_buried(&attempt("b", 1)), "b was to be forgotten first");

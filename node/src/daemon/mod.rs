@@ -11,7 +11,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use broker::{
     ids::SiteId,
-    ledger::{BookingRecord, Ledger},
+    ledger::{Kept, Ledger},
     trust::{Gate, SharedGate},
 };
 use discovery::{Discovery, DiscoveryConfig, GridId, Inbound, Limits, TransportKind};
@@ -95,10 +95,11 @@ pub async fn run_until(
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
-    let Remembered { reservations, requests: records, activations, known_peers, incarnation } = remembered;
+    let Remembered { reservations: bookings, given_back, requests: records, activations, known_peers, incarnation } =
+        remembered;
     let site_id = identity.site_id().clone();
     let gate = SharedGate::from(Gate::new(grid.trust(), config.policy.clone()));
-    let ledger = open_ledger(&config, &gate, &site_id, incarnation, reservations, clock);
+    let ledger = open_ledger(&config, &gate, &site_id, incarnation, Kept { bookings, given_back }, clock);
     let membership = Membership::open(&data_dir, &site_id, grid.clone(), gate, clock)?;
     let membership = Arc::new(membership);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
@@ -172,12 +173,12 @@ fn open_ledger(
     gate: &SharedGate,
     site: &SiteId,
     incarnation: u64,
-    reservations: Vec<BookingRecord>,
+    kept: Kept,
     clock: Clock,
 ) -> SharedLedger {
     let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
     let (ledger, misfits) =
-        Ledger::open(site.clone(), config.ledger.clone(), incarnation, gate.clone(), hosts, reservations, clock.now());
+        Ledger::open(site.clone(), config.ledger.clone(), incarnation, gate.clone(), hosts, kept, clock.now());
     for misfit in misfits {
         warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
     }

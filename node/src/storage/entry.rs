@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::SiteId,
-    ledger::{BookingRecord, Record},
+    ledger::{BookingRecord, GivenBackRecord, Record},
     negotiation::{Decision, RequestRecord},
     protocol::AttemptId,
 };
@@ -30,7 +30,7 @@ const END: u8 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Table {
-    /// This site's bookings.
+    /// This site's bookings; in the place of one that was given back, that it was.
     Reservations = 1,
     /// The requests that this node coordinates.
     Requests = 2,
@@ -187,6 +187,9 @@ pub fn put_reservation(reservation: &BookingRecord) -> Result<Entry, StoreError>
 pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
     Ok(match change {
         Change::Ledger(Record::Put(reservation)) => put_reservation(reservation)?,
+        Change::Ledger(Record::GivenBack(record)) => {
+            Entry::Put(attempt_key(Table::Reservations, &record.attempt), json(Table::Reservations, record)?)
+        }
         Change::Ledger(Record::Remove(attempt)) => Entry::Remove(attempt_key(Table::Reservations, attempt)),
         Change::Request(record) => Entry::Put(request_key(record.id.as_str()), json(Table::Requests, record)?),
         Change::ForgetRequest(id) => Entry::Remove(request_key(id.as_str())),
@@ -228,6 +231,12 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
     let mut remembered = Remembered { incarnation: incarnation(state)?, ..Remembered::default() };
     for (key, value) in state {
         let expected = match key.0 {
+            // Only what was given back has the field `until`.
+            Table::Reservations if let Ok(record) = serde_json::from_slice::<GivenBackRecord>(value) => {
+                let expected = attempt_key(key.0, &record.attempt);
+                remembered.given_back.push(record);
+                expected
+            }
             Table::Reservations => {
                 let reservation: BookingRecord = from_json(key.0, value)?;
                 let expected = attempt_key(key.0, &reservation.attempt);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::RequestId,
-    ledger::{BookingRecord, Record},
+    ledger::{BookingRecord, GivenBackRecord, Kept, Record},
     negotiation::RequestRecord,
     protocol::AttemptId,
 };
@@ -16,6 +16,8 @@ use broker::{
 pub struct Disk {
     /// The ledger's journal.
     pub reservations: BTreeMap<AttemptId, BookingRecord>,
+    /// What it keeps of bookings that were given back.
+    pub given_back: BTreeMap<AttemptId, GivenBackRecord>,
     /// The decisions of the node as a coordinator.
     pub requests: BTreeMap<RequestId, RequestRecord>,
     /// Number of the last start.
@@ -45,21 +47,34 @@ impl Write {
     pub fn about(&self) -> Option<&RequestId> {
         match self {
             Write::Ledger(Record::Put(reservation)) => Some(&reservation.attempt.request),
-            Write::Ledger(Record::Remove(attempt)) => Some(&attempt.request),
+            Write::Ledger(Record::GivenBack(GivenBackRecord { attempt, .. }) | Record::Remove(attempt)) => {
+                Some(&attempt.request)
+            }
             Write::Request(_) => None,
         }
     }
 }
 
 impl Disk {
+    /// What the ledger starts with.
+    pub fn kept(&self) -> Kept {
+        let (bookings, given_back) = (self.reservations.values(), self.given_back.values());
+        Kept { bookings: bookings.cloned().collect(), given_back: given_back.cloned().collect() }
+    }
+
     /// A write has reached the disk.
     pub fn apply(&mut self, write: Write) {
         match write {
             Write::Ledger(Record::Put(reservation)) => {
                 self.reservations.insert(reservation.attempt.clone(), reservation);
             }
+            Write::Ledger(Record::GivenBack(record)) => {
+                self.reservations.remove(&record.attempt);
+                self.given_back.insert(record.attempt.clone(), record);
+            }
             Write::Ledger(Record::Remove(attempt)) => {
                 self.reservations.remove(&attempt);
+                self.given_back.remove(&attempt);
             }
             Write::Request(record) => {
                 self.requests.insert(record.id.clone(), *record);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use broker::{
     host::Host,
     ids::{RequestId, SiteId},
-    ledger::{BookingRecord, Ledger, LedgerLimits},
+    ledger::{BookingRecord, Kept, Ledger, LedgerLimits},
     negotiation::{Negotiation, NegotiationSettings, RequestRecord},
     schedule::Schedule,
     time::Now,
@@ -52,20 +52,20 @@ pub struct Machines<A> {
 }
 
 impl<A> Machines<A> {
-    /// Makes the state machines of a node that starts: the ledger with `reservations`, and a negotiation of each request on
+    /// Makes the state machines of a node that starts: the ledger with what is `kept`, and a negotiation of each request on
     /// the disk. `seed_of` gives the seed of each negotiation by its place. Returns the reservations as well that have no
     /// room any more.
     pub fn open(
         setup: Setup,
         disk: &Disk,
-        reservations: Vec<BookingRecord>,
+        kept: Kept,
         is_resumed: bool,
         seed_of: impl Fn(u64) -> u64,
         now: Now,
     ) -> (Machines<A>, Vec<BookingRecord>) {
         let Setup { site, hosts, gate, limits, negotiation: settings, book_fault } = setup;
         let books = hosts.into_iter().map(|host| FaultyBooks::new(host, book_fault)).collect();
-        let (ledger, misfits) = Ledger::open_with(site, limits, disk.incarnation, gate, books, reservations, now);
+        let (ledger, misfits) = Ledger::open_with(site, limits, disk.incarnation, gate, books, kept, now);
         let mut machines =
             Machines { ledger, negotiations: BTreeMap::new(), askers: BTreeMap::new(), wake_at: None, settings };
         for (place, record) in (0..).zip(disk.requests.values()) {

@@ -218,10 +218,10 @@ impl Node {
         let has_begun = |reservation: &&BookingRecord| reservation.window.start <= clocks.utc;
         let begun = self.disk.reservations.values().filter(|_| !self.is_whole()).filter(has_begun);
         self.begun = begun.map(|reservation| reservation.attempt.clone()).collect();
-        let mut reservations: Vec<BookingRecord> = self.disk.reservations.values().cloned().collect();
+        let mut kept = self.disk.kept();
         match canary {
-            Some(Canary::ForgetReservations) => reservations.clear(),
-            Some(Canary::ForgetCoordinator) => reservations.iter_mut().for_each(|one| one.coordinator = None),
+            Some(Canary::ForgetReservations) => kept.bookings.clear(),
+            Some(Canary::ForgetCoordinator) => kept.bookings.iter_mut().for_each(|one| one.coordinator = None),
             _ => {}
         }
         let book_fault = canary.and_then(Canary::of_books);
@@ -229,7 +229,7 @@ impl Node {
         let setup = Setup { site, hosts, gate, limits, negotiation, book_fault };
         let is_resumed = canary != Some(Canary::ReuseAttemptNumbers);
         let seed_of = |place| seed.wrapping_add(place);
-        let (machines, misfits) = Machines::open(setup, &self.disk, reservations, is_resumed, seed_of, clocks);
+        let (machines, misfits) = Machines::open(setup, &self.disk, kept, is_resumed, seed_of, clocks);
         self.state = State::Up(Box::new(Running::new(machines, now)));
         misfits
     }

@@ -155,9 +155,8 @@ impl Site {
             negotiation: NegotiationSettings::default(),
             book_fault: None,
         };
-        let reservations = self.disk.reservations.values().cloned().collect();
         let seed_of = |place| drawn([seed, at.0 as u64, place]);
-        let (machines, misfits) = Machines::open(setup, &self.disk, reservations, true, seed_of, clocks(at));
+        let (machines, misfits) = Machines::open(setup, &self.disk, self.disk.kept(), true, seed_of, clocks(at));
         debug_assert!(misfits.is_empty(), "the hosts of a site stay as they are");
         let base = machines.ledger.snapshot(clocks(at));
         self.machines = Some(machines);

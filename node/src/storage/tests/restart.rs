@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, io};
 
 use broker::{
     ids::SiteId,
+    ledger::GivenBackRecord,
     negotiation::{Decision, Failure, Outcome},
 };
 use proptest::prelude::*;
@@ -36,6 +37,24 @@ async fn what_was_committed_is_there_after_a_restart() {
     assert_eq!(second.reservations, vec![reservation(2)]);
     assert_eq!(second.known_peers, vec!["/ip4/127.0.0.1".to_owned()]);
     assert!(second.incarnation > first.incarnation, "also when the clock went back");
+}
+
+#[tokio::test]
+async fn that_a_reservation_was_given_back_has_its_place_until_it_is_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger");
+    let record =
+        |attempt| GivenBackRecord { attempt: reservation(attempt).attempt, until: reservation(attempt).window.end };
+    let give_back = |attempt| Change::Ledger(Record::GivenBack(record(attempt)));
+    let (store, _) = Store::open(&path, 5, StoreSettings::default()).unwrap();
+    store.commit(vec![put(1), put(2), put(3)]).await.unwrap();
+    store.commit(vec![give_back(1), give_back(2)]).await.unwrap();
+    store.commit(vec![remove(1)]).await.unwrap();
+    drop(store);
+    for start in [6, 7] {
+        let (_store, remembered) = reopen(&path, start, &StoreSettings::default());
+        assert_eq!((remembered.reservations, remembered.given_back), (vec![reservation(3)], vec![record(2)]));
+    }
 }
 
 #[tokio::test]
