@@ -163,7 +163,7 @@ impl OfflinePlanner {
     /// Occupies the snapshot by a plan.
     fn occupy(&mut self, plan: &Plan) {
         for seat in &plan.seats {
-            if let Some(index) = self.by_id.get(&seat.host) {
+            if let Some(index) = self.by_id.get(seat.host()) {
                 self.hosts[*index].schedule.add(seat.window, &seat.amounts);
             }
         }
@@ -198,7 +198,7 @@ struct HostLine<'a> {
 
 impl HostLine<'_> {
     fn of(seat: &Seat) -> HostLine<'_> {
-        HostLine { id: &seat.host, seconds: seat.window.duration(), amounts: &seat.amounts }
+        HostLine { id: seat.host(), seconds: seat.window.duration(), amounts: &seat.amounts }
     }
 }
 

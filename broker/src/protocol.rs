@@ -12,7 +12,8 @@ use crate::{
     amount::{Amount, format_amount},
     features::Features,
     host::Host,
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, RequestId, SeatNumber, SiteId},
+    plan::{Place, Seat},
     request::{MAX_HOSTS, MAX_NAMES},
     resources::{Amounts, ResourceName},
     schedule::Schedule,
@@ -42,23 +43,46 @@ pub struct LedgerVersion {
     pub change: u64,
 }
 
-/// Amounts on one host of the addressed site.
+/// A seat at the addressed site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// The host.
-    pub host: HostId,
+    /// Which of the request's seats.
+    pub seat: SeatNumber,
+    /// Where it is.
+    pub place: Place,
+    /// From when to when.
+    pub window: Window,
     /// What is granted there.
     pub amounts: Amounts,
 }
 
-/// Asks one site to hold amounts on its hosts; one message carries all hosts of the site.
+impl Grant {
+    /// Its host.
+    #[must_use]
+    pub fn host(&self) -> &HostId {
+        self.place.host()
+    }
+}
+
+impl From<&Seat> for Grant {
+    fn from(seat: &Seat) -> Grant {
+        let Seat { number, place, window, amounts, .. } = seat.clone();
+        Grant { seat: number, place, window, amounts }
+    }
+}
+
+/// From the first start to the last end of these grants; none of no grant.
+#[must_use]
+pub fn hull(grants: &[Grant]) -> Option<Window> {
+    Window::hull(grants.iter().map(|grant| grant.window))
+}
+
+/// Asks one site to hold seats; one message carries all seats at the site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldRequest {
     /// The attempt.
     pub attempt: AttemptId,
-    /// From when to when.
-    pub window: Window,
-    /// The amounts on each of the site's hosts.
+    /// The seats.
     pub grants: Vec<Grant>,
     /// All sites of the attempt, the addressed one among them: they are asked for the outcome when the coordinator does not answer.
     pub participants: Vec<SiteId>,
@@ -74,22 +98,22 @@ impl HoldRequest {
     /// # Errors
     /// A text that says what is wrong.
     pub fn check(&self) -> Result<(), String> {
-        if !self.window.is_valid() {
-            return Err(format!("window {:?} is empty or out of range", self.window));
-        }
         if self.grants.is_empty() || self.grants.len() > MAX_HOSTS as usize {
             return Err(format!("expected 1 to {MAX_HOSTS} grants, got {}", self.grants.len()));
         }
         if self.participants.is_empty() || self.participants.len() > MAX_HOSTS as usize {
             return Err(format!("expected 1 to {MAX_HOSTS} participants, got {}", self.participants.len()));
         }
-        let mut hosts = BTreeSet::new();
-        for grant in &self.grants {
-            if !hosts.insert(&grant.host) {
-                return Err(format!("host {} is named twice", grant.host));
+        let mut seats = BTreeSet::new();
+        for Grant { seat, window, amounts, .. } in &self.grants {
+            if !seats.insert(seat) {
+                return Err(format!("seat {seat} is named twice"));
             }
-            if grant.amounts.len() > MAX_NAMES || grant.amounts.values().any(|amount| *amount > Amount::MAX) {
-                return Err(format!("host {}: too many resources, or an amount above {}", grant.host, Amount::MAX));
+            if !window.is_valid() {
+                return Err(format!("seat {seat}: window {window:?} is empty or out of range"));
+            }
+            if amounts.len() > MAX_NAMES || amounts.values().any(|amount| *amount > Amount::MAX) {
+                return Err(format!("seat {seat}: too many resources, or an amount above {}", Amount::MAX));
             }
         }
         Ok(())
@@ -177,9 +201,7 @@ pub enum TakeOverStep {
 pub struct PublicBooking {
     /// The attempt.
     pub attempt: AttemptId,
-    /// From when to when.
-    pub window: Window,
-    /// The amounts on each host of the site.
+    /// The seats at the site; at least one.
     pub grants: Vec<Grant>,
     /// The user's name, for display.
     pub user: String,
@@ -190,9 +212,7 @@ pub struct PublicBooking {
 pub struct FoundBooking {
     /// The attempt.
     pub attempt: AttemptId,
-    /// From when to when.
-    pub window: Window,
-    /// The amounts on each host of the site; empty when all hosts were lost.
+    /// The seats at the site; empty when all were lost.
     pub grants: Vec<Grant>,
     /// All sites of the attempt.
     pub participants: Vec<SiteId>,
@@ -224,8 +244,8 @@ pub enum SiteAnswer {
     Settled,
     /// The booking of the attempt.
     Booked {
-        /// Its hosts; none when there is no booking, and then there never will be one.
-        hosts: Vec<HostId>,
+        /// Its seats; none when there is no booking, and then there never will be one.
+        seats: Vec<SeatNumber>,
         /// Whether there is a booking and the site knows that its attempt was committed.
         is_settled: bool,
         /// The coordinator before the asking node: it may not know yet that it was replaced.

@@ -10,10 +10,10 @@ use super::{Booking, Books, Ledger};
 use crate::{
     amount::Amount,
     ids::RequestId,
-    protocol::{AttemptId, HoldRequest, RefusalReason},
+    protocol::{AttemptId, Grant, HoldRequest, RefusalReason, hull},
     resources::amount_of,
     schedule::Schedule,
-    time::Window,
+    time::Time,
     trust::{Denial, Permit, PublicKey, RequestStatement, Rule, asked::check_total},
 };
 
@@ -24,7 +24,7 @@ const HOUR_S: u64 = 3600;
 struct Account {
     /// Number of holds.
     holds: usize,
-    /// Seconds of all bookings, each times its number of hosts.
+    /// Seconds of all seats.
     host_seconds: u64,
     /// Number of bookings.
     count: usize,
@@ -42,24 +42,26 @@ impl Account {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Accounts(BTreeMap<PublicKey, Account>);
 
-fn host_seconds(window: Window, hosts: usize) -> u64 {
-    window.duration().0.saturating_mul(hosts as u64)
+fn host_seconds(grants: &[Grant]) -> u64 {
+    grants.iter().fold(0, |sum, grant| sum.saturating_add(grant.window.duration().0))
 }
 
-/// Checks that `hold` and the `others` of its request together stay within the user's signed request.
+/// Checks that `hold` and the `others` of its request together stay within the user's signed request. The seats of a reservation
+/// begin together, whenever each of them ends.
 fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Booking]) -> Result<(), Denial> {
     let request = &statement.request;
-    let at_same_time = || others.iter().filter(|other| other.window == hold.window);
-    let hosts = at_same_time().map(|other| other.grants.len()).sum::<usize>() + hold.grants.len();
-    if hosts > request.demand().seats() {
-        let detail = format!("{hosts} hosts in all attempts, the user asked for {}", request.demand().seats());
+    let start = hull(&hold.grants).map(|window| window.start);
+    let at_same_time = || others.iter().filter(|other| Some(other.window.start) == start);
+    let seats = at_same_time().map(|other| other.grants.len()).sum::<usize>() + hold.grants.len();
+    if seats > request.demand().seats() {
+        let detail = format!("{seats} hosts in all attempts, the user asked for {}", request.demand().seats());
         return Err(Denial::new(Rule::HostCount, detail));
     }
     let grants = at_same_time().flat_map(|other| &other.grants).chain(&hold.grants);
     check_total(statement, grants.map(|grant| &grant.amounts))?;
-    let other_times: BTreeSet<Window> =
-        others.iter().map(|other| other.window).filter(|window| *window != hold.window).collect();
-    if other_times.len() > usize::from(request.moves_on_loss()) {
+    let starts = others.iter().map(|other| other.window.start);
+    let other_starts: BTreeSet<Time> = starts.filter(|other| Some(*other) != start).collect();
+    if other_starts.len() > usize::from(request.moves_on_loss()) {
         return Err(Denial::new(Rule::HostCount, "the request has been used for another time already"));
     }
     Ok(())
@@ -76,7 +78,7 @@ impl Accounts {
         let Some(user) = booking.user_key else { return };
         let account = self.0.entry(user).or_default();
         account.holds += usize::from(booking.is_held());
-        account.host_seconds += host_seconds(booking.window, booking.grants.len());
+        account.host_seconds += host_seconds(&booking.grants);
         let of_request = account.by_request.entry(booking.attempt.request.clone()).or_default();
         account.count += usize::from(of_request.insert(booking.attempt.clone()));
     }
@@ -85,7 +87,7 @@ impl Accounts {
         let Some(user) = booking.user_key else { return };
         let Some(account) = self.0.get_mut(&user) else { return };
         account.holds -= usize::from(booking.is_held());
-        account.host_seconds -= host_seconds(booking.window, booking.grants.len());
+        account.host_seconds -= host_seconds(&booking.grants);
         if let Some(of_request) = account.by_request.get_mut(&booking.attempt.request) {
             account.count -= usize::from(of_request.remove(&booking.attempt));
             if of_request.is_empty() {
@@ -115,7 +117,7 @@ impl<B: Books> Ledger<B> {
             let detail = format!("the user has {bookings} reservations and holds, {most} are allowed");
             return Err(Denial::new(Rule::MaxReservations, detail));
         }
-        let after = account.host_seconds.saturating_add(host_seconds(hold.window, hold.grants.len()));
+        let after = account.host_seconds.saturating_add(host_seconds(&hold.grants));
         if let Some(most) = limits.max_host_hours.filter(|most| after > most.saturating_mul(HOUR_S)) {
             let detail = format!("the user would have {} host-hours, {most} are allowed", after.div_ceil(HOUR_S));
             return Err(Denial::new(Rule::MaxHostHours, detail));
@@ -131,19 +133,20 @@ impl<B: Books> Ledger<B> {
             return Ok(());
         }
         for grant in &hold.grants {
-            let Some(host) = self.hosts.get(&grant.host) else { continue };
+            let Some(host) = self.hosts.get(grant.host()) else { continue };
             let mut of_user = Schedule::default();
             let booked = account.bookings().filter_map(|attempt| self.bookings.get(attempt));
-            for booking in booked.filter(|booking| booking.window.overlaps(hold.window)) {
-                for theirs in booking.grants.iter().filter(|theirs| theirs.host == grant.host) {
-                    of_user.add(booking.window, &theirs.amounts);
+            let booked = booked.filter(|booking| booking.window.overlaps(grant.window));
+            for theirs in booked.flat_map(|booking| &booking.grants).chain(&hold.grants) {
+                if theirs.place == grant.place {
+                    of_user.add(theirs.window, &theirs.amounts);
                 }
             }
             for (name, percent) in shares {
                 let most = share_of(amount_of(&host.host().capacity, name), *percent);
-                let after = of_user.peak(name, hold.window) + amount_of(&grant.amounts, name);
+                let after = of_user.peak(name, grant.window);
                 if after > most {
-                    let id = &grant.host;
+                    let id = grant.host();
                     let detail = format!("host {id}: the user would have {after} of {name}, {most} are allowed");
                     return Err(Denial::new(Rule::UserShare, detail));
                 }

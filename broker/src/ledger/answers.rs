@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::{Booking, BookingState, Books, Ledger, Output, ReplyToken};
 use crate::{
-    ids::{HostId, SiteId},
+    ids::{HostId, SeatNumber, SiteId},
     protocol::{
-        AttemptId, AttemptStatus, ChangeKind, HoldRequest, HostState, Refusal, RefusalReason, SiteAnswer, SiteRequest,
+        AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Refusal, RefusalReason, SiteAnswer,
+        SiteRequest,
     },
     time::{Now, Time, Window},
     trust::Permit,
@@ -63,26 +64,29 @@ impl<B: Books> Ledger<B> {
             return self.refusal(RefusalReason::AttemptIsOver);
         }
         let hosts = &self.hosts;
-        let permit = match self.gate.lock().admit(now.utc, from, &hold, |id| hosts.get(id).map(Books::host)) {
-            Ok(permit) => permit,
-            Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
-        };
+        let permit =
+            match self.gate.lock().admit(now.utc, (from, &self.site), &hold, |id| hosts.get(id).map(Books::host)) {
+                Ok(permit) => permit,
+                Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
+            };
         if let Some(answer) = self.answer_again(now, &hold.attempt) {
             return answer;
         }
         self.give_back_earlier_holds(now, &hold.attempt);
-        if let Err(refusal) = self.check_hold(now, &hold, &permit) {
-            return SiteAnswer::Refused(refusal);
+        if let Err(reason) = self.check_hold(now, &hold, &permit) {
+            return self.refusal(reason);
         }
-        for grant in &hold.grants {
-            if let Some(host) = self.hosts.get_mut(&grant.host) {
-                host.hold(hold.window, &grant.amounts);
+        let admission = match self.admit(&hold.grants) {
+            Ok(admission) => admission,
+            Err(reason) => {
+                let hosts = self.states_of(hold.grants.iter().map(Grant::host), now);
+                return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
             }
-        }
+        };
         let hold_for = hold.hold_for.min(self.limits.hold_max);
         self.insert(Booking {
             attempt: hold.attempt,
-            window: hold.window,
+            window: admission.window,
             grants: hold.grants,
             participants: hold.participants,
             user: permit.name,
@@ -120,39 +124,17 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    fn check_hold(&self, now: Now, hold: &HoldRequest, permit: &Permit) -> Result<(), Refusal> {
-        let refuse = |reason| Refusal { reason, version: self.version, hosts: Vec::new() };
-        if let Some(reason) = self.window_error(hold.window, now.utc) {
-            return Err(refuse(reason));
+    fn check_hold(&self, now: Now, hold: &HoldRequest, permit: &Permit) -> Result<(), RefusalReason> {
+        if let Some(reason) = hold.grants.iter().find_map(|grant| self.window_error(grant.window, now.utc)) {
+            return Err(reason);
         }
         let held: usize = self.held_by.values().sum();
         let of_peer = self.held_by.get(&hold.attempt.entry_point).copied().unwrap_or(0);
         if held >= self.limits.max_holds || of_peer >= self.limits.max_holds_per_entry_point {
-            return Err(refuse(RefusalReason::TooManyHolds(held as u64)));
+            return Err(RefusalReason::TooManyHolds(held as u64));
         }
-        self.check_other_attempts(hold, permit).map_err(refuse)?;
-        self.check_account(hold, permit).map_err(|denial| refuse(RefusalReason::NotAllowed(denial)))?;
-        for grant in &hold.grants {
-            let Some(host) = self.hosts.get(&grant.host) else {
-                return Err(refuse(RefusalReason::UnknownHost(grant.host.clone())));
-            };
-            let Err(shortage) = host.admit(hold.window, &grant.amounts) else { continue };
-            let fits_beside_reservations =
-                host.reserved().admits(&host.host().capacity, hold.window, &grant.amounts).is_ok();
-            let reason = if fits_beside_reservations {
-                RefusalReason::HeldByAnother { host: grant.host.clone(), resource: shortage.resource }
-            } else {
-                RefusalReason::NotEnough {
-                    host: grant.host.clone(),
-                    resource: shortage.resource,
-                    asked: shortage.asked,
-                    free: shortage.free,
-                }
-            };
-            let hosts = self.states_of(hold.grants.iter().map(|grant| &grant.host), now);
-            return Err(Refusal { reason, version: self.version, hosts });
-        }
-        Ok(())
+        self.check_other_attempts(hold, permit)?;
+        self.check_account(hold, permit).map_err(RefusalReason::NotAllowed)
     }
 
     fn on_confirm(&mut self, now: Now, attempt: &AttemptId, held_in: u64) -> SiteAnswer {
@@ -168,12 +150,8 @@ impl<B: Books> Ledger<B> {
         }
         let state = BookingState::confirmed(now.monotonic + self.limits.outcome_wait);
         let Some(booking) = self.put(attempt, state) else { return self.refusal(RefusalReason::NoSuchHold) };
-        for grant in &booking.grants {
-            if let Some(host) = self.hosts.get_mut(&grant.host) {
-                host.confirm(booking.window, &grant.amounts);
-            }
-        }
-        self.publish(booking.window, &booking.grants, ChangeKind::Added);
+        self.reserve(&booking.grants);
+        self.publish(&booking.grants, ChangeKind::Added);
         SiteAnswer::Confirmed { version: self.version }
     }
 
@@ -208,20 +186,20 @@ impl<B: Books> Ledger<B> {
     /// the answer. Only reservations are inspected, so the question tells the outcome as well.
     fn on_inspection(&mut self, now: Now, attempt: &AttemptId) -> SiteAnswer {
         let is_settled = self.bookings.get(attempt).is_some_and(|booking| !booking.is_held());
-        let hosts = if is_settled {
+        let seats = if is_settled {
             self.note_settled(attempt);
-            self.hosts_of(attempt)
+            self.seats_of(attempt)
         } else {
             self.give_back(now, attempt);
             Vec::new()
         };
-        SiteAnswer::Booked { hosts, is_settled, before: None, others: Vec::new(), version: self.version }
+        SiteAnswer::Booked { seats, is_settled, before: None, others: Vec::new(), version: self.version }
     }
 
-    /// The hosts of a booking; none when it is not there.
-    pub(super) fn hosts_of(&self, attempt: &AttemptId) -> Vec<HostId> {
+    /// The seats of a booking; none when it is not there.
+    pub(super) fn seats_of(&self, attempt: &AttemptId) -> Vec<SeatNumber> {
         let grants = self.bookings.get(attempt).into_iter().flat_map(|booking| &booking.grants);
-        grants.map(|grant| grant.host.clone()).collect()
+        grants.map(|grant| grant.seat).collect()
     }
 
     pub(super) fn refusal(&self, reason: RefusalReason) -> SiteAnswer {
@@ -236,8 +214,8 @@ impl<B: Books> Ledger<B> {
                 let mut schedule = host.reserved().clone();
                 schedule.forget_before(now.utc);
                 let held = self.holds().flat_map(|booking| {
-                    let here = booking.grants.iter().filter(|grant| grant.host == host.host().id);
-                    here.map(|grant| (booking.window, grant.amounts.clone()))
+                    let here = booking.grants.iter().filter(|grant| *grant.host() == host.host().id);
+                    here.map(|grant| (grant.window, grant.amounts.clone()))
                 });
                 HostState { host: host.host().id.clone(), schedule, held: held.collect() }
             })

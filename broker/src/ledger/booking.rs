@@ -54,9 +54,9 @@ impl From<Vec<BookingRecord>> for Kept {
 pub struct BookingRecord {
     /// The attempt that made it.
     pub attempt: AttemptId,
-    /// From when to when.
+    /// From the first start to the last end of what was booked; seats that were lost since count.
     pub window: Window,
-    /// The amounts on each host of this site.
+    /// The seats at this site.
     pub grants: Vec<Grant>,
     /// All sites of the attempt.
     pub participants: Vec<SiteId>,
@@ -93,9 +93,9 @@ pub struct LocalWork {
 pub struct Booking {
     /// The attempt.
     pub attempt: AttemptId,
-    /// From when to when.
+    /// From the first start to the last end of what was booked; seats that were lost since count.
     pub window: Window,
-    /// The amounts on each host of this site.
+    /// The seats at this site.
     pub grants: Vec<Grant>,
     /// All sites of the attempt.
     pub participants: Vec<SiteId>,

@@ -1,11 +1,12 @@
 //! The schedules of one host: the owner's own work, all reservations, and all promises.
 //!
-//! Invariant: these are the only operations by which what a ledger grants changes, and [`Books::admit`] is the one admission
-//! function. The product implements [`Books`] in one way, [`HostLedger`]; a simulator puts another one around it to show that it
+//! Invariant: these are the only operations by which what a ledger grants changes. The product implements [`Books`] in one way, [`HostLedger`]; a simulator puts another one around it to show that it
 //! would find a fault here.
 
+use super::admission::fit_beside;
 use crate::{
     host::Host,
+    protocol::Grant,
     resources::Amounts,
     schedule::{Schedule, Shortage},
     time::{Time, Window},
@@ -25,11 +26,11 @@ pub trait Books {
     /// All reservations and all holds.
     fn promised(&self) -> &Schedule;
 
-    /// Checks that `amounts` fit into `window` beside all promises.
+    /// Checks that all these grants on this host fit together beside all promises.
     ///
     /// # Errors
     /// The first resource that is short.
-    fn admit(&self, window: Window, amounts: &Amounts) -> Result<(), Shortage>;
+    fn admits(&self, grants: &[&Grant]) -> Result<(), Shortage>;
 
     /// Promises amounts that were admitted.
     fn hold(&mut self, window: Window, amounts: &Amounts);
@@ -78,8 +79,8 @@ impl Books for HostLedger {
         &self.promised
     }
 
-    fn admit(&self, window: Window, amounts: &Amounts) -> Result<(), Shortage> {
-        self.promised.admits(&self.host.capacity, window, amounts)
+    fn admits(&self, grants: &[&Grant]) -> Result<(), Shortage> {
+        fit_beside(&self.promised, &self.host.capacity, grants)
     }
 
     fn hold(&mut self, window: Window, amounts: &Amounts) {

@@ -180,10 +180,10 @@ impl<B: Books> Ledger<B> {
             let (name, _) = name.rsplit_once('-')?;
             let grant = booking.grants.first()?;
             let piece = Piece {
-                host: grant.host.clone(),
+                host: grant.host().clone(),
                 name: name.to_owned(),
-                start: booking.window.start.max(present),
-                end: booking.window.end,
+                start: grant.window.start.max(present),
+                end: grant.window.end,
                 amounts: grant.amounts.clone(),
             };
             Some((piece, booking.attempt.clone()))

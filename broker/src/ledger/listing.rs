@@ -1,6 +1,6 @@
 //! The list of bookings that a site shows to the rest of the grid: users, hosts, amounts and times.
 //!
-//! Invariant: holds are not listed, an answer is bounded in bytes, and the list is empty where the owner does not publish it.
+//! Invariant: holds and bookings that have lost all seats are not listed, an answer is bounded in bytes, and the list is empty where the owner does not publish it.
 
 use std::ops::Bound;
 
@@ -22,8 +22,9 @@ impl<B: Books> Ledger<B> {
         if !is_withheld {
             let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
             let mut bytes = 0;
-            for (_, booking) in self.bookings.range((from, Bound::Unbounded)).filter(|(_, booking)| !booking.is_held())
-            {
+            let is_listed = |booking: &Booking| !booking.is_held() && !booking.grants.is_empty();
+            let listed = self.bookings.range((from, Bound::Unbounded)).filter(|(_, booking)| is_listed(booking));
+            for (_, booking) in listed {
                 if bytes >= ANSWER_BYTES || bookings.len() >= ANSWER_BOOKINGS {
                     is_complete = false;
                     break;
@@ -31,7 +32,6 @@ impl<B: Books> Ledger<B> {
                 bytes += bytes_of(booking);
                 bookings.push(PublicBooking {
                     attempt: booking.attempt.clone(),
-                    window: booking.window,
                     grants: booking.grants.clone(),
                     user: booking.user.clone(),
                 });
@@ -47,7 +47,7 @@ fn bytes_of(booking: &Booking) -> usize {
     let names = attempt.entry_point.as_str().len() + attempt.request.as_str().len() + booking.user.len();
     let grants = booking.grants.iter().map(|grant| {
         let amounts: usize = grant.amounts.keys().map(|name| name.as_str().len() + 16).sum();
-        grant.host.as_str().len() + amounts + 16
+        grant.host().as_str().len() + amounts + 32
     });
     names + 64 + grants.sum::<usize>()
 }

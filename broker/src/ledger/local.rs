@@ -7,7 +7,9 @@
 
 use super::{Booking, BookingState, Books, Ledger, LocalWork};
 use crate::{
-    protocol::{AttemptId, ChangeKind, RefusalReason, SiteAnswer},
+    ids::SeatNumber,
+    plan::Place,
+    protocol::{AttemptId, ChangeKind, Grant, RefusalReason, SiteAnswer},
     time::{Now, Window},
 };
 
@@ -61,23 +63,14 @@ impl<B: Books> Ledger<B> {
 
     /// Books own work if there is room for it.
     pub(super) fn enter_own(&mut self, attempt: AttemptId, work: LocalWork) -> Result<(), RefusalReason> {
-        let Some(host) = self.hosts.get_mut(&work.host) else {
-            return Err(RefusalReason::UnknownHost(work.host));
-        };
-        if let Err(shortage) = host.admit(work.window, &work.amounts) {
-            return Err(RefusalReason::NotEnough {
-                host: work.host,
-                resource: shortage.resource,
-                asked: shortage.asked,
-                free: shortage.free,
-            });
-        }
-        host.hold(work.window, &work.amounts);
-        host.confirm(work.window, &work.amounts);
+        let LocalWork { host, window, amounts, .. } = work;
+        let grants = vec![Grant { seat: SeatNumber(0), place: Place::Host(host), window, amounts }];
+        let admission = self.admit(&grants)?;
+        self.reserve(&grants);
         let booking = Booking {
             attempt,
-            window: work.window,
-            grants: vec![crate::protocol::Grant { host: work.host, amounts: work.amounts }],
+            window: admission.window,
+            grants,
             participants: vec![self.site.clone()],
             user: OWNER.to_owned(),
             user_key: None,
@@ -86,7 +79,7 @@ impl<B: Books> Ledger<B> {
             coordinator: None,
         };
         self.outputs.push_back(super::Output::Persist(booking.to_record()));
-        self.publish(work.window, &booking.grants, ChangeKind::Added);
+        self.publish(&booking.grants, ChangeKind::Added);
         self.insert(booking);
         Ok(())
     }

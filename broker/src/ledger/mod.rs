@@ -10,10 +10,11 @@
 //!
 //! Invariants ([`Ledger::sanity_check`]): `promised` of a host is the owner's own work, plus all confirmed bookings,
 //! plus all holds; `reserved` is the same without the holds; nothing is admitted that lifts `promised` above the
-//! capacity anywhere. There is one admission function, [`Books::admit`]. One exception: when the owner takes capacity away,
+//! capacity anywhere. There is one admission function, in `admission`. One exception: when the owner takes capacity away,
 //! which needs a restart, a reservation that has begun stays, and then nothing else is granted where there is too little.
 
 mod accounts;
+mod admission;
 mod answers;
 mod booking;
 mod books;
@@ -36,6 +37,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::{accounts::Accounts, given_back::GivenBack, terms::Terms, tombstones::Tombstones};
 pub use self::{
+    admission::fit_beside,
     booking::{Booking, BookingRecord, BookingState, GivenBackRecord, Kept, LocalWork, Record},
     books::{Books, HostLedger},
     events::{Event, Output, ReplyToken, ScheduleUpdateParts},
@@ -157,17 +159,16 @@ impl<B: Books> Ledger<B> {
         let mut grants = Vec::with_capacity(reservation.grants.len());
         let mut fits = true;
         for grant in &reservation.grants {
-            let host = self.hosts.get_mut(&grant.host);
-            let fits_here = host.as_ref().is_some_and(|host| host.admit(reservation.window, &grant.amounts).is_ok());
+            let one = std::slice::from_ref(grant);
+            let fits_here = self.admit(one).is_ok();
             fits &= fits_here;
-            if !fits_here && !has_begun {
-                continue;
+            match (fits_here, has_begun) {
+                (true, _) => {}
+                (false, true) => self.promise(one),
+                (false, false) => continue,
             }
+            self.reserve(one);
             grants.push(grant.clone());
-            if let Some(host) = host {
-                host.hold(reservation.window, &grant.amounts);
-                host.confirm(reservation.window, &grant.amounts);
-            }
         }
         if has_begun {
             self.begun.insert(reservation.attempt.clone());
@@ -341,25 +342,29 @@ impl<B: Books> Ledger<B> {
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
         let Some(booking) = self.take(attempt) else { return };
         self.begun.remove(attempt);
-        // The past cannot be given back, and may have been cleared already.
-        let from = booking.window.start.max(now.utc).max(self.forgotten);
-        if from > booking.window.start {
-            self.settled_before = self.settled_before.max(from.min(booking.window.end));
-        }
-        let window = Window { start: from, end: booking.window.end };
         if !booking.is_held() {
             self.forget_on_disk(now, &booking);
         }
-        if window.start >= window.end {
-            return;
-        }
+        // The past cannot be given back, and may have been cleared already.
+        let present = now.utc.max(self.forgotten);
+        let mut given_back = Vec::with_capacity(booking.grants.len());
         for grant in &booking.grants {
-            if let Some(host) = self.hosts.get_mut(&grant.host) {
-                host.release(window, &grant.amounts, !booking.is_held());
+            let Window { start, end } = grant.window;
+            if start < present {
+                self.settled_before = self.settled_before.max(present.min(end));
+            }
+            let window = Window { start: start.max(present), end };
+            if window.start < window.end {
+                given_back.push(Grant { window, ..grant.clone() });
             }
         }
-        if !booking.is_held() {
-            self.publish(window, &booking.grants, ChangeKind::Removed);
+        for Grant { place, window, amounts, .. } in &given_back {
+            if let Some(host) = self.hosts.get_mut(place.host()) {
+                host.release(*window, amounts, !booking.is_held());
+            }
+        }
+        if !booking.is_held() && !given_back.is_empty() {
+            self.publish(&given_back, ChangeKind::Removed);
         }
     }
 
@@ -382,13 +387,14 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    fn publish(&mut self, window: Window, grants: &[Grant], kind: ChangeKind) {
+    fn publish(&mut self, grants: &[Grant], kind: ChangeKind) {
         let from = self.version;
-        let changes: Vec<ScheduleChange> = grants
-            .iter()
-            .filter(|grant| self.hosts.contains_key(&grant.host))
-            .map(|grant| ScheduleChange { host: grant.host.clone(), window, amounts: grant.amounts.clone(), kind })
-            .collect();
+        let change = |grant: &Grant| {
+            let (host, window, amounts) = (grant.host().clone(), grant.window, grant.amounts.clone());
+            ScheduleChange { host, window, amounts, kind }
+        };
+        let known = grants.iter().filter(|grant| self.hosts.contains_key(grant.host()));
+        let changes: Vec<ScheduleChange> = known.map(change).collect();
         self.version.change += changes.len() as u64;
         self.outputs.push_back(Output::Publish(ScheduleUpdateParts { from, changes }));
     }
@@ -417,6 +423,14 @@ impl<B: Books> Ledger<B> {
         if waiting != self.timers.len() {
             return Err(format!("{waiting} bookings wait, {} timers are armed", self.timers.len()));
         }
+        for Booking { attempt, window, grants, .. } in self.bookings.values() {
+            let seats: BTreeSet<_> = grants.iter().map(|grant| grant.seat).collect();
+            let is_inside =
+                grants.iter().all(|grant| window.start <= grant.window.start && grant.window.end <= window.end);
+            if seats.len() < grants.len() || !is_inside {
+                return Err(format!("{attempt:?}: a seat twice, or outside of the booking's window"));
+            }
+        }
         self.check_accounts()?;
         self.hosts.values().try_for_each(|host| self.check_books(host))
     }
@@ -427,13 +441,13 @@ impl<B: Books> Ledger<B> {
         let from = self.forgotten.max(self.settled_before);
         let (mut reserved, mut promised, mut stays) = (host.own().clone(), host.own().clone(), host.own().clone());
         for booking in self.bookings.values() {
-            for grant in booking.grants.iter().filter(|grant| grant.host == *id) {
-                promised.add(booking.window, &grant.amounts);
+            for grant in booking.grants.iter().filter(|grant| grant.host() == id) {
+                promised.add(grant.window, &grant.amounts);
                 if !booking.is_held() {
-                    reserved.add(booking.window, &grant.amounts);
+                    reserved.add(grant.window, &grant.amounts);
                 }
                 if self.begun.contains(&booking.attempt) {
-                    stays.add(booking.window, &grant.amounts);
+                    stays.add(grant.window, &grant.amounts);
                 }
             }
         }

@@ -56,7 +56,6 @@ impl<B: Books> Ledger<B> {
         let part = |booking: &Booking| {
             Some(FoundBooking {
                 attempt: booking.attempt.clone(),
-                window: booking.window,
                 grants: booking.grants.clone(),
                 participants: booking.participants.clone(),
                 statement: booking.statement.clone()?,
@@ -118,7 +117,7 @@ impl<B: Books> Ledger<B> {
             None => {}
         }
         let is_settled = self.bookings.get(attempt).is_some_and(|booking| booking.state.is_settled());
-        SiteAnswer::Booked { hosts: self.hosts_of(attempt), is_settled, before, others, version: self.version }
+        SiteAnswer::Booked { seats: self.seats_of(attempt), is_settled, before, others, version: self.version }
     }
 
     /// Why this term gives `from` no right to a booking; none when it coordinates the booking in this term, or may do so.

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     amount::Amount,
-    ids::RequestId,
+    host::Speed,
+    ids::{RequestId, SeatNumber},
+    plan::Place,
     protocol::{Advert, AttemptStatus, HoldRequest, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     resources::{Amounts, ResourceName},
     time::Span,
@@ -25,20 +27,21 @@ pub(super) fn cpu(amount: u64) -> Amounts {
 }
 
 pub(super) fn host(name: &str) -> Host {
-    Host {
-        id: HostId::new(name).unwrap(),
-        capacity: cpu(4000),
-        attributes: BTreeMap::new(),
-        speed: crate::host::Speed::REFERENCE,
-    }
+    Host { id: HostId::new(name).unwrap(), capacity: cpu(4000), attributes: BTreeMap::new(), speed: Speed::REFERENCE }
 }
 
 pub(super) fn at(milliseconds: u64) -> Now {
     Now { monotonic: Millis(milliseconds), utc: Time(1_000 + i64::try_from(milliseconds / 1000).unwrap()) }
 }
 
+pub(super) fn grant(seat: u32, host: &str, window: Window, amount: u64) -> Grant {
+    let place = Place::Host(HostId::new(host).unwrap());
+    Grant { seat: SeatNumber(seat), place, window, amounts: cpu(amount) }
+}
+
 fn ledger() -> Ledger {
-    let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
+    let slower = Host { speed: Speed::try_from(500).unwrap(), ..host("h2") };
+    let hosts = vec![(host("h1"), Schedule::default()), (slower, Schedule::default())];
     Ledger::open(id("site"), LedgerLimits::default(), 7, testing::open_gate(), hosts, Vec::new(), at(0)).0
 }
 
@@ -50,12 +53,21 @@ fn hold(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
     let authorization = authorization(&attempt.request);
     SiteRequest::Hold(HoldRequest {
         attempt,
-        window: Window::starting(Time(start), Span(100)),
-        grants: vec![Grant { host: HostId::new("h1").unwrap(), amounts: cpu(amount) }],
+        grants: vec![grant(0, "h1", Window::starting(Time(start), Span(100)), amount)],
         participants: vec![id("site"), id("other")],
         hold_for: Millis(5_000),
         authorization,
     })
+}
+
+/// Two seats for 100 s of work, one of them on the slower host.
+fn hold_work(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
+    let asked = serde_json::from_str(r#"{"hosts":2,"work":100,"total":{"cpu":9000}}"#).unwrap();
+    let authorization = Arc::new(testing::authorize(1, &id("entry"), &attempt.request, &asked));
+    let window = |length| Window::starting(Time(start), Span(length));
+    let grants = vec![grant(0, "h2", window(200), amount), grant(1, "h1", window(100), amount)];
+    let participants = vec![id("site")];
+    SiteRequest::Hold(HoldRequest { attempt, grants, participants, hold_for: Millis(5_000), authorization })
 }
 
 /// User 1 has signed a request of this name for one host with at most 4,500 millicores for 100 s at any time.
@@ -92,6 +104,35 @@ pub(super) fn reason(answer: SiteAnswer) -> RefusalReason {
 
 fn confirm(attempt: AttemptId) -> SiteRequest {
     SiteRequest::Confirm { attempt, held_in: 7 }
+}
+
+#[test]
+fn each_seat_has_its_own_window_in_force_published_and_given_back() {
+    let mut ledger = ledger();
+    ask(&mut ledger, at(0), "entry", hold_work(attempt("r", 1), 1_000, 4_000));
+    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
+    ledger.sanity_check().unwrap();
+    let next = |start| hold(attempt("s", u32::try_from(start).unwrap()), start, 4_000);
+    assert!(matches!(reason(ask(&mut ledger, at(0), "entry", next(1_099)).0), RefusalReason::NotEnough { .. }));
+    let after = ask(&mut ledger, at(0), "entry", next(1_100)).0;
+    assert!(matches!(after, SiteAnswer::Held { .. }), "the faster host is free again: {after:?}");
+    // At 1,150 s the seat on the faster host is over, and the booking is not.
+    ledger.forget_past(at(150_000));
+    while ledger.poll_output().is_some() {}
+    ledger.handle(
+        at(150_000),
+        Event::Request { from: id("entry"), token: ReplyToken(1), request: SiteRequest::Release(attempt("r", 1)) },
+    );
+    let published: Vec<(String, Window)> = std::iter::from_fn(|| ledger.poll_output())
+        .filter_map(|output| match output {
+            Output::Publish(parts) => Some(parts.changes),
+            _ => None,
+        })
+        .flatten()
+        .map(|change| (change.host.to_string(), change.window))
+        .collect();
+    assert_eq!(published, [("h2".to_owned(), Window { start: Time(1_150), end: Time(1_200) })]);
+    ledger.sanity_check().unwrap();
 }
 
 #[test]
@@ -256,7 +297,7 @@ fn a_release_while_it_runs_gives_back_the_rest_even_when_the_clock_goes_back() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Hold { request: u8, start: u8, amount: u64 },
+    Hold { request: u8, start: u8, amount: u64, seats: u8 },
     Confirm(u8),
     Release(u8),
     Pass(u64),
@@ -265,8 +306,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0..12_u8, 0..40_u8, 1..4_500_u64)
-            .prop_map(|(request, start, amount)| Step::Hold { request, start, amount }),
+        4 => (0..12_u8, 0..40_u8, 1..4_500_u64, 1..3_u8)
+            .prop_map(|(request, start, amount, seats)| Step::Hold { request, start, amount, seats }),
         3 => (0..12_u8).prop_map(Step::Confirm),
         2 => (0..12_u8).prop_map(Step::Release),
         1 => (1..4_000_u64).prop_map(Step::Pass),
@@ -288,8 +329,9 @@ proptest! {
         let mut time = 0;
         for step in steps {
             let request = match step {
-                Step::Hold { request, start, amount } => {
-                    Some(hold(attempt(&request.to_string(), 1), 1_050 + i64::from(start) * 10, amount))
+                Step::Hold { request, start, amount, seats } => {
+                    let (attempt, start) = (attempt(&request.to_string(), 1), 1_050 + i64::from(start) * 10);
+                    Some(if seats == 1 { hold(attempt, start, amount) } else { hold_work(attempt, start, amount) })
                 }
                 Step::Confirm(request) => Some(confirm(attempt(&request.to_string(), 1))),
                 Step::Release(request) => Some(SiteRequest::Release(attempt(&request.to_string(), 1))),
@@ -415,10 +457,10 @@ fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_cr
     let (answer, _) = ask(&mut ledger, at(4), "h", take("h", 3));
     let SiteAnswer::Booked { before, others, .. } = answer else { panic!("{answer:?}") };
     assert_eq!((before, others), (Some(id("g")), vec![attempt("r", 1)]));
-    for (number, hosts_here) in [(1, 1), (2, 0)] {
+    for (number, seats_here) in [(1, 1), (2, 0)] {
         let (answer, _) = ask(&mut ledger, at(4), "h", take("h", number));
-        let SiteAnswer::Booked { hosts, others, .. } = answer else { panic!("{answer:?}") };
-        assert_eq!((hosts.len(), others), (hosts_here, Vec::new()));
+        let SiteAnswer::Booked { seats, others, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!((seats.len(), others), (seats_here, Vec::new()));
     }
 }
 
@@ -545,8 +587,8 @@ fn a_takeover_leaves_the_outcome_open_until_its_node_commits() {
         let mut ledger = confirmed_with_others();
         for step in steps {
             let (answer, _) = ask(&mut ledger, at(1), "f", take(*step));
-            let SiteAnswer::Booked { hosts, is_settled, .. } = answer else { panic!("{answer:?}") };
-            assert_eq!((hosts.len(), is_settled), (1, *step == TakeOverStep::Commit));
+            let SiteAnswer::Booked { seats, is_settled, .. } = answer else { panic!("{answer:?}") };
+            assert_eq!((seats.len(), is_settled), (1, *step == TakeOverStep::Commit));
         }
         // The new node is gone before it has reported anything. "b" never confirmed.
         answers(&mut ledger, "b", 1, AttemptStatus::Aborted);
@@ -554,7 +596,7 @@ fn a_takeover_leaves_the_outcome_open_until_its_node_commits() {
     }
     let mut ledger = confirmed_with_others();
     let (answer, records) = ask(&mut ledger, at(1), "f", take(TakeOverStep::Abort));
-    assert!(matches!(answer, SiteAnswer::Booked { hosts, .. } if hosts.is_empty()), "at once, and nothing is settled");
+    assert!(matches!(answer, SiteAnswer::Booked { seats, .. } if seats.is_empty()), "at once, and nothing is settled");
     assert!(matches!(records.last(), Some(Record::Remove(_))) && ledger.bookings().count() == 0);
 }
 
@@ -585,7 +627,7 @@ fn who_knows_the_name_of_a_request_alone_ends_no_try_of_it() {
     let takeover =
         SiteRequest::TakeOver { attempt: attempt("r", 2), authorization: word_of(1, "f"), step: TakeOverStep::Prepare };
     let (answer, _) = ask(&mut ledger, at(1), "f", takeover);
-    assert!(matches!(answer, SiteAnswer::Booked { hosts, .. } if hosts.is_empty()));
+    assert!(matches!(answer, SiteAnswer::Booked { seats, .. } if seats.is_empty()));
     let (answer, _) = ask(&mut ledger, at(1), "entry", confirm(attempt("r", 2)));
     assert_eq!(reason(answer), RefusalReason::NoSuchHold);
 }
@@ -640,7 +682,7 @@ fn what_was_taken_over_is_given_back_by_the_word_that_holds_and_no_earlier_one()
     }
     for _ in 0..2 {
         let (answer, _) = ask(&mut ledger, at(3), "f", give(of("f", 4)));
-        assert!(matches!(answer, SiteAnswer::Booked { hosts, .. } if hosts.is_empty()));
+        assert!(matches!(answer, SiteAnswer::Booked { seats, .. } if seats.is_empty()));
     }
     assert_eq!(ledger.bookings().count(), 0);
 }

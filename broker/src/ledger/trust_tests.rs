@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{
-    tests::{ask, at, cpu, host, id, reason},
+    tests::{ask, at, grant, host, id, reason},
     *,
 };
 use crate::{
@@ -39,6 +39,11 @@ impl Ask {
         AttemptId { entry_point: id("entry"), request, attempt: self.attempt }
     }
 
+    fn grant(self, index: u64) -> Grant {
+        let window = Window::starting(Time(self.start), Span(self.duration));
+        grant(u32::try_from(index).unwrap(), host_id(index).as_str(), window, self.amount)
+    }
+
     /// The request is for two hosts with 4,000 in all.
     fn request(self) -> SiteRequest {
         let moves = if self.is_movable { r#","move_on_loss":true"# } else { "" };
@@ -48,8 +53,7 @@ impl Ask {
         let authorization = testing::authorize(self.user, &id("entry"), &attempt.request, &asked);
         SiteRequest::Hold(HoldRequest {
             attempt,
-            window: Window::starting(Time(self.start), Span(self.duration)),
-            grants: (0..self.hosts).map(|index| Grant { host: host_id(index), amounts: cpu(self.amount) }).collect(),
+            grants: (0..self.hosts).map(|index| self.grant(index)).collect(),
             participants: vec![id("site")],
             hold_for: Millis(5_000),
             authorization: authorization.into(),
@@ -144,6 +148,46 @@ fn host_hours_are_counted_over_hosts_and_survive_a_restart() {
     let (mut after, _) = Ledger::open(id("site"), LedgerLimits::default(), 8, gate, hosts, vec![kept.clone()], at(0));
     assert_eq!(hold(&mut after, Ask { duration: 3_601, ..more }), Err(Rule::MaxHostHours));
     assert_eq!(hold(&mut after, Ask { request: 3, ..more }), Ok(()), "three hours are three hours");
+}
+
+#[test]
+fn seats_are_counted_with_their_own_lengths_and_begin_at_one_time() {
+    let limits = Limits { max_host_hours: Some(3), ..Limits::default() };
+    let speeds = [("h0", 1_000), ("h1", 500), ("h2", 1_000)];
+    let hosts = speeds.map(|(name, speed)| {
+        (Host { speed: crate::host::Speed::try_from(speed).unwrap(), ..host(name) }, Schedule::default())
+    });
+    let gate =
+        Gate::new(Trust::Open { grid: testing::GRID.to_owned() }, OwnerPolicy { limits, ..OwnerPolicy::default() });
+    let (mut ledger, _) = Ledger::open(id("site"), LedgerLimits::default(), 7, gate, hosts.to_vec(), Vec::new(), at(0));
+    let asked: Request = serde_json::from_str(r#"{"hosts":3,"work":3600,"total":{"cpu":4000}}"#).unwrap();
+    let mut try_hold = |attempt: u32, seats: &[(u32, &str, u64)], start: i64| {
+        let attempt = Ask { attempt, ..ASK }.attempt_id();
+        let authorization = testing::authorize(1, &id("entry"), &attempt.request, &asked).into();
+        let seat = |(seat, host, length): &(u32, &str, u64)| {
+            grant(*seat, host, Window::starting(Time(start), Span(*length)), 100)
+        };
+        let grants = seats.iter().map(seat).collect();
+        let participants = vec![id("site")];
+        let hold = HoldRequest { attempt, grants, participants, hold_for: Millis(5_000), authorization };
+        let confirm = SiteRequest::Confirm { attempt: hold.attempt.clone(), held_in: 7 };
+        let settle = SiteRequest::Settle(hold.attempt.clone());
+        match ask(&mut ledger, at(0), "entry", SiteRequest::Hold(hold)).0 {
+            SiteAnswer::Held { .. } => {}
+            answer => match reason(answer) {
+                RefusalReason::NotAllowed(denial) => return Err(denial.rule),
+                other => panic!("{other}"),
+            },
+        }
+        ask(&mut ledger, at(0), "entry", confirm);
+        ask(&mut ledger, at(0), "entry", settle);
+        ledger.sanity_check().unwrap();
+        Ok(())
+    };
+    assert_eq!(try_hold(1, &[(0, "h0", 3_600), (1, "h1", 7_200)], 2_000), Ok(()), "three hours in all");
+    assert_eq!(try_hold(2, &[(2, "h2", 3_600)], 2_000), Err(Rule::MaxHostHours));
+    assert_eq!(try_hold(3, &[(2, "h2", 3_600)], 9_000), Err(Rule::HostCount), "at another time");
+    assert_eq!(try_hold(4, &[(1, "h0", 3_600), (2, "h2", 3_600)], 2_000), Err(Rule::HostCount), "four in all");
 }
 
 #[test]

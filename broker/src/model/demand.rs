@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::model::{
     amount::Amount,
     host::{Host, Speed},
-    ids::{HostId, SiteId},
+    ids::{HostId, SeatNumber, SiteId},
     resources::{Amounts, Attributes, ResourceName, amount_of},
     time::Span,
 };
@@ -58,6 +58,11 @@ impl Demand {
     #[must_use]
     pub fn seats(&self) -> usize {
         self.seats as usize
+    }
+
+    /// The numbers of the seats, from 0 on.
+    pub fn numbers(&self) -> impl Iterator<Item = SeatNumber> + use<> {
+        (0..self.seats).map(SeatNumber)
     }
 
     /// How long each seat lasts; at least a second.
@@ -196,6 +201,12 @@ pub struct HostNeeds<'r> {
 }
 
 impl<'r> HostNeeds<'r> {
+    /// Whose needs they are.
+    #[must_use]
+    pub fn demand(&self) -> &'r Demand {
+        self.demand
+    }
+
     /// The candidates of the request that mean this host: its id (of any site), or `site/host`.
     pub fn names_of(&self, site: &SiteId, host: &HostId) -> impl Iterator<Item = &'r HostId> + use<'r> {
         let named = self.demand.candidates().unwrap_or_default();

@@ -116,6 +116,17 @@ text_id! {
     RequestId
 }
 
+/// Which of the N seats of a request, from 0 on. A seat that replaces a lost one has its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SeatNumber(pub u32);
+
+impl fmt::Display for SeatNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

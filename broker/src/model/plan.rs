@@ -1,6 +1,6 @@
 //! What the planner answers: a start with N hosts and their amounts, or why there is none. Nothing is held yet.
 //!
-//! Invariant: a [`Plan`] names exactly N distinct hosts, and per resource its amounts add up to
+//! Invariant: a [`Plan`] has N seats with distinct numbers on distinct hosts, and per resource their amounts add up to
 //! `max(e_i, N d_i)`. `start_proven` is only set when every earlier start was excluded by proof.
 
 use std::fmt::Write;
@@ -10,23 +10,50 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     amount::{Amount, format_amount},
     demand::Unmet,
-    ids::{HostId, SiteId},
+    ids::{HostId, SeatNumber, SiteId},
     request::ObjectiveKind,
     resources::{Amounts, ResourceName},
     time::{Time, Window},
 };
 
+/// Where a seat is at its site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// This host.
+    Host(HostId),
+}
+
+impl Place {
+    /// Its host.
+    #[must_use]
+    pub fn host(&self) -> &HostId {
+        let Place::Host(host) = self;
+        host
+    }
+}
+
 /// One of the N seats of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seat {
-    /// The host's site.
+    /// Which of the N.
+    pub number: SeatNumber,
+    /// Its site.
     pub site: SiteId,
-    /// The host.
-    pub host: HostId,
+    /// Where it is there.
+    pub place: Place,
     /// From when to when. All seats of a plan start together; on hosts of different speed they end apart.
     pub window: Window,
     /// Its share of every resource that the request names; of every resource of the host, when it takes the host whole.
     pub amounts: Amounts,
+}
+
+impl Seat {
+    /// Its host.
+    #[must_use]
+    pub fn host(&self) -> &HostId {
+        self.place.host()
+    }
 }
 
 /// What a plan is worth by the request's objective.
@@ -45,7 +72,7 @@ pub struct ObjectiveValue {
 pub struct Plan {
     /// The start `t_s`.
     pub start: Time,
-    /// The seats, ordered by site and host.
+    /// The seats, in the order of their numbers; those of a new plan are ordered by site and host as well.
     pub seats: Vec<Seat>,
     /// What it is worth.
     pub objective: ObjectiveValue,
@@ -62,6 +89,12 @@ impl Plan {
     #[must_use]
     pub fn end(&self) -> Time {
         self.seats.iter().map(|seat| seat.window.end).max().unwrap_or(self.start)
+    }
+
+    /// The seat with this number.
+    #[must_use]
+    pub fn seat(&self, number: SeatNumber) -> Option<&Seat> {
+        self.seats.binary_search_by_key(&number, |seat| seat.number).ok().map(|at| &self.seats[at])
     }
 
     /// From the start to the latest end.

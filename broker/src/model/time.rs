@@ -97,6 +97,12 @@ impl Window {
         self.start < other.end && other.start < self.end
     }
 
+    /// The window from the first start to the last end; none of no window.
+    #[must_use]
+    pub fn hull(windows: impl Iterator<Item = Window>) -> Option<Window> {
+        windows.reduce(|a, b| Window { start: a.start.min(b.start), end: a.end.max(b.end) })
+    }
+
     /// Whether the window is in the accepted range of time and not empty. What comes from outside must pass this.
     #[must_use]
     pub fn is_valid(self) -> bool {

@@ -15,7 +15,7 @@ use crate::{
     ids::SiteId,
     plan::Plan,
     protocol::{Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
-    time::{Millis, Now, Window},
+    time::{Millis, Now},
 };
 
 /// One site in the present attempt.
@@ -59,15 +59,15 @@ pub(super) fn sites_to_confirm(plan: &Plan, held_in: &[(SiteId, u64)]) -> BTreeM
     sites
 }
 
-/// The sites of a plan, each with the amounts that it is asked for.
+/// The sites of a plan, each with the seats that it is asked for.
 fn sites_of(plan: &Plan) -> BTreeMap<SiteId, Site> {
     let mut sites = BTreeMap::new();
-    for grant in &plan.seats {
+    for seat in &plan.seats {
         sites
-            .entry(grant.site.clone())
+            .entry(seat.site.clone())
             .or_insert_with(|| Site { grants: Vec::new(), progress: Progress::Asked })
             .grants
-            .push(Grant { host: grant.host.clone(), amounts: grant.amounts.clone() });
+            .push(Grant::from(seat));
     }
     sites
 }
@@ -92,7 +92,6 @@ impl Negotiation {
         self.search.note_attempt();
         let attempt = self.attempt_id(self.record.last_attempt);
         let sites = sites_of(&plan);
-        let window = Window::starting(plan.start, self.record.request.demand().length().at_reference());
         let participants: Vec<SiteId> = sites.keys().cloned().collect();
         let mut reports = Vec::with_capacity(sites.len());
         for (site, of_site) in &sites {
@@ -104,7 +103,6 @@ impl Negotiation {
             });
             let hold = HoldRequest {
                 attempt: attempt.clone(),
-                window,
                 grants: of_site.grants.clone(),
                 participants: participants.clone(),
                 hold_for: self.settings.hold_for,
@@ -392,10 +390,10 @@ impl Negotiation {
         let is_taken_over = self.record.taken_over.contains_key(&attempt);
         match answer {
             // To the release of an attempt of this node this is no answer.
-            Ok(SiteAnswer::Booked { hosts, before, others, .. }) if is_taken_over => {
+            Ok(SiteAnswer::Booked { seats, before, others, .. }) if is_taken_over => {
                 self.notify_former_coordinator(now, attempt, before.as_ref());
                 self.claim_unreported(now, site, others);
-                if hosts.is_empty() {
+                if seats.is_empty() {
                     self.on_released(&key);
                 } else if self.releases.taken_over(now, &key) {
                     self.send_releases(now);

@@ -103,7 +103,10 @@ impl Negotiation {
     }
 
     pub(super) fn is_degraded(&self) -> bool {
-        self.record.reservation.as_ref().is_some_and(|reservation| reservation.missing_hosts(&self.record.request) > 0)
+        self.record
+            .reservation
+            .as_ref()
+            .is_some_and(|reservation| !reservation.missing_seats(&self.record.request).is_empty())
     }
 
     /// Asks no more questions, so nothing waits for answers.
@@ -118,9 +121,10 @@ impl Negotiation {
     fn unacknowledged_bookings(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut unacknowledged_bookings = self.record.unacknowledged.clone();
         let Some(reservation) = &self.record.reservation else { return unacknowledged_bookings };
-        if reservation.plan.start + self.record.request.demand().length().at_reference() > now.utc {
+        if reservation.plan.end() > now.utc {
             let is_silent = |site: &SiteId| {
-                reservation.lost.get(site).is_some_and(|lost| lost.values().any(|loss| *loss == Loss::SiteSilent))
+                let mut here = reservation.plan.seats.iter().filter(|seat| seat.site == *site);
+                here.any(|seat| reservation.lost.get(&seat.number) == Some(&Loss::SiteSilent))
             };
             let of_another = |attempt: &u32| self.record.taken_over.contains_key(attempt);
             let silent = reservation.bookings().into_iter();
@@ -176,24 +180,19 @@ impl Negotiation {
         if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.yields_to(now, refusal)) {
             return;
         }
-        if let Ok(SiteAnswer::Booked { hosts, is_settled, before, others, .. }) = answer {
+        if let Ok(SiteAnswer::Booked { seats, is_settled, before, others, .. }) = answer {
             self.notify_former_coordinator(now, attempt, before.as_ref());
             self.claim_unreported(now, site, &others);
-            let reservation = self.reservation_mut();
-            let here: Vec<_> = reservation
-                .iter()
-                .flat_map(|reservation| &reservation.parts)
-                .filter(|part| part.attempt == attempt)
-                .flat_map(|part| part.hosts.iter().filter(|(at, _)| at == site).map(|(_, host)| host.clone()))
-                .collect();
-            for host in here {
-                let is_lost = !hosts.contains(&host);
-                if let Some(reservation) = &mut self.record.reservation {
-                    self.watch.is_new |= reservation.note_host(site, &host, is_lost.then_some(Loss::TakenBack));
+            if let Some(reservation) = self.reservation_mut() {
+                let mut is_new = false;
+                for number in reservation.numbers_at(attempt, site) {
+                    let is_lost = !seats.contains(&number);
+                    is_new |= reservation.note_seat(number, is_lost.then_some(Loss::TakenBack));
                 }
+                self.watch.is_new |= is_new;
             }
             // The reservation is shown once the last site has answered, so it must be on disk.
-            let knows_outcome = is_settled || hosts.is_empty();
+            let knows_outcome = is_settled || seats.is_empty();
             if knows_outcome && self.record.unacknowledged.remove(&(attempt, site.clone())) {
                 self.persist(self.record.decision.clone());
             }
@@ -228,9 +227,9 @@ impl Negotiation {
             .collect();
         let mut is_new = std::mem::take(&mut self.watch.is_new);
         if let Some(reservation) = self.reservation_mut() {
-            let hosts: Vec<_> = reservation.parts.iter().flat_map(|part| part.hosts.iter().cloned()).collect();
-            for (site, host) in hosts.into_iter().filter(|(site, _)| gone.contains(site)) {
-                is_new |= reservation.note_host(&site, &host, Some(Loss::SiteSilent));
+            let silent = reservation.plan.seats.iter().filter(|seat| gone.contains(&seat.site));
+            for number in silent.map(|seat| seat.number).collect::<Vec<_>>() {
+                is_new |= reservation.note_seat(number, Some(Loss::SiteSilent));
             }
         }
         self.record.unacknowledged.retain(|(_, site)| !gone.contains(site));
@@ -273,7 +272,7 @@ impl Negotiation {
         let Some(problem) = problem else {
             let none_left = Reason::TooFewHosts {
                 found: 0,
-                asked: reservation.missing_hosts(&self.record.request) as u64,
+                asked: reservation.missing_seats(&self.record.request).len() as u64,
                 cut: CutCounts::default(),
             };
             return self.end_repair(now, Some(Outcome::Rejected { reason: none_left, start_proven: true }));
@@ -333,7 +332,7 @@ impl Negotiation {
         let given_up = reservation.repaired(repair, attempt, plan);
         self.record.unacknowledged.retain(|booking| !given_up.contains(booking));
         // A lost site that is back with other hosts has just answered.
-        self.watch.silent_since.retain(|site, _| !plan.seats.iter().any(|grant| grant.site == *site));
+        self.watch.silent_since.retain(|site, _| !plan.seats.iter().any(|seat| seat.site == *site));
         for (attempt, site) in given_up {
             self.owe(now, attempt, [site]);
         }

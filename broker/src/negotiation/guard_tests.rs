@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{
-    ids::HostId,
+    ids::SeatNumber,
     protocol::{AttemptStatus, RefusalReason, SiteAnswer, SiteRequest},
     time::{Time, Window},
 };
@@ -13,13 +13,14 @@ use crate::{
 const CHECK: u64 = 60_000;
 pub(super) const LOST: u64 = 300_000;
 
-pub(super) fn host() -> HostId {
-    HostId::new("h").unwrap()
+/// In these tests each site has one seat; a site may well answer with those of others.
+pub(super) fn every_seat() -> Vec<SeatNumber> {
+    vec![SeatNumber(0), SeatNumber(1)]
 }
 
 pub(super) fn booked(is_there: bool) -> SiteAnswer {
     SiteAnswer::Booked {
-        hosts: if is_there { vec![host()] } else { Vec::new() },
+        seats: if is_there { every_seat() } else { Vec::new() },
         is_settled: is_there,
         before: None,
         others: Vec::new(),
@@ -65,7 +66,7 @@ impl Run {
 
     pub(super) fn lost(&self) -> usize {
         match self.negotiation.stage() {
-            Stage::Degraded { reservation, .. } => reservation.missing_hosts(&self.negotiation.record().request),
+            Stage::Degraded { reservation, .. } => reservation.missing_seats(&self.negotiation.record().request).len(),
             _ => 0,
         }
     }
@@ -123,7 +124,7 @@ fn only_the_lost_host_is_replaced_at_the_same_start() {
     let repair_attempt = run.negotiation.record().last_attempt;
     assert_eq!(run.wanted(), [format!("Hold {repair_attempt} c")]);
     let Some(Output::Ask { request: SiteRequest::Hold(hold), .. }) = run.outputs.first() else { panic!() };
-    assert_eq!(hold.window.start, Time(30_000));
+    assert_eq!((hold.grants[0].seat, hold.grants[0].window.start), (SeatNumber(1), Time(30_000)));
     assert_eq!(hold.grants[0].amounts.values().map(|amount| amount.0).sum::<u64>(), 750);
     assert_eq!(run.status(1, "a"), AttemptStatus::Confirmed);
 
@@ -168,10 +169,10 @@ fn a_silent_site_is_lost_after_a_while_and_found_again_when_it_answers() {
     run.find_at(now, &["a"]);
     assert!(matches!(run.negotiation.stage(), Stage::Degraded { is_rebrokering: false, .. }));
     let mut reservation = run.negotiation.record().reservation.clone().unwrap();
-    let reason = |reservation: &Reservation| reservation.lost[&site("b")][&host()];
+    let reason = |reservation: &Reservation| reservation.lost[&SeatNumber(1)];
     assert_eq!(reason(&reservation), Loss::SiteSilent);
     for (loss, is_new) in [(Loss::SiteSilent, false), (Loss::TakenBack, true), (Loss::SiteSilent, false)] {
-        assert_eq!(reservation.note_host(&site("b"), &host(), Some(loss)), is_new);
+        assert_eq!(reservation.note_seat(SeatNumber(1), Some(loss)), is_new);
     }
     assert_eq!(reason(&reservation), Loss::TakenBack, "what a site has said stays, although it falls silent");
     assert!(run.negotiation.record().reservation.as_ref().unwrap().failure.is_some(), "it is told why");

@@ -1,8 +1,8 @@
 //! A change of coordinator, because the user wants that: what the new one makes of what sites report, and how the former one
 //! gives the request up.
 //!
-//! Invariant: the new coordinator goes on with whole bookings, of no more hosts than were asked for; everything else that
-//! sites may have of the request is owed a release, so that nothing is left without a coordinator.
+//! Invariant: the new coordinator goes on with whole bookings, of no seat twice; everything else that sites may have of the
+//! request is owed a release, so that nothing is left without a coordinator.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,13 +12,13 @@ use std::{
 use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Reservation, State, guard::Watch};
 use crate::{
     amount::Amount,
-    ids::SiteId,
+    ids::{SeatNumber, SiteId},
     objective,
     plan::{Plan, Seat},
-    protocol::{AttemptId, FoundBooking, Refusal, RefusalReason, SiteRequest, TakeOverStep},
+    protocol::{AttemptId, FoundBooking, Grant, Refusal, RefusalReason, SiteRequest, TakeOverStep},
     request::Request,
     resources::amount_of,
-    time::{Millis, Now, Window},
+    time::{Millis, Now, Time},
     trust::{Authorization, RequestStatement, SignedText},
 };
 
@@ -76,7 +76,7 @@ impl Takeover {
     pub(super) fn of(request: &Request, answers: &LookupAnswers, last_attempt: u32) -> Result<Takeover, TakeOverError> {
         let parts = &answers.parts;
         let reservation = chosen(request, parts);
-        let window = reservation.first().ok_or(TakeOverError::Nothing)?.1.window;
+        let start = reservation.first().and_then(|one| start_of(one)).ok_or(TakeOverError::Nothing)?;
         let attempts: BTreeSet<&AttemptId> = parts.iter().map(|(_, part)| &part.attempt).collect();
         let highest = attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0).max(last_attempt);
         let numbers: BTreeMap<&AttemptId, u32> = attempts.into_iter().zip(highest.saturating_add(1)..).collect();
@@ -85,17 +85,16 @@ impl Takeover {
         let mut seats = Vec::new();
         for (site, part) in &reservation {
             let attempt = numbers[&part.attempt];
-            let of_attempt = by_attempt.entry(attempt).or_insert_with(|| Part { attempt, hosts: BTreeSet::new() });
-            for grant in &part.grants {
-                of_attempt.hosts.insert((site.clone(), grant.host.clone()));
-                let (host, amounts) = (grant.host.clone(), grant.amounts.clone());
-                seats.push(Seat { site: site.clone(), host, window: part.window, amounts });
+            let of_attempt = by_attempt.entry(attempt).or_insert_with(|| Part { attempt, seats: BTreeSet::new() });
+            for Grant { seat: number, place, window, amounts } in part.grants.iter().cloned() {
+                of_attempt.seats.insert(number);
+                seats.push(Seat { number, site: site.clone(), place, window, amounts });
             }
         }
-        seats.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
+        seats.sort_by_key(|seat| seat.number);
         let plan = Plan {
-            start: window.start,
-            objective: objective::unproven(request.objective(), window.start, &seats),
+            start,
+            objective: objective::unproven(request.objective(), start, &seats),
             seats,
             efficiency: 0.0,
             efficiency_bound: 1.0,
@@ -134,44 +133,75 @@ impl Takeover {
     }
 }
 
-/// The bookings to go on with: those of the time at which most hosts are reserved. Among them the last attempt that is whole by
-/// itself, else the last ones first, as many as are asked for.
+/// The bookings to go on with: those of the start at which most seats are reserved. Among them the last attempt that is whole by
+/// itself, else the last ones first, as far as they go together.
 fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
-    let is_something = |one: &&Reported| !one.1.grants.is_empty();
-    let hosts_of = |some: &[&Reported]| some.iter().map(|(_, part)| part.grants.len()).sum::<usize>();
-    let mut by_window: BTreeMap<Window, Vec<&Reported>> = BTreeMap::new();
-    for one in parts.iter().filter(is_something) {
-        by_window.entry(one.1.window).or_default().push(one);
+    let asked = request.demand().seats();
+    let mut by_start: BTreeMap<Time, Vec<&Reported>> = BTreeMap::new();
+    for one in parts.iter().filter(|(_, part)| is_sound(request, &part.grants)) {
+        if let Some(start) = start_of(one) {
+            by_start.entry(start).or_default().push(one);
+        }
     }
     let last_of = |some: &[&Reported]| some.iter().map(|(_, part)| part.attempt.attempt).max();
-    let most = by_window.into_values().max_by_key(|all| (hosts_of(all).min(request.demand().seats()), last_of(all)));
+    let most = by_start.into_values().max_by_key(|all| (seats_of(all).len(), last_of(all)));
     let Some(mut reported) = most else { return Vec::new() };
     reported.sort_by(|(a_site, a), (b_site, b)| {
         let of = |part: &'a FoundBooking| (part.attempt.attempt, &part.attempt.entry_point);
         of(b).cmp(&of(a)).then_with(|| a_site.cmp(b_site))
     });
     for of_attempt in reported.chunk_by(|a, b| a.1.attempt == b.1.attempt) {
-        if hosts_of(of_attempt) == request.demand().seats() {
-            return of_attempt.to_vec();
+        let chosen = going_together(request, of_attempt);
+        if seats_of(&chosen).len() == asked {
+            return chosen;
         }
     }
-    let mut chosen: Vec<&Reported> = Vec::new();
-    for one in reported {
-        // An earlier attempt may have left a booking behind on a host that a later one has again.
-        let is_again = chosen.iter().any(|other| shares_host(one, other));
-        if !is_again && hosts_of(&chosen) + one.1.grants.len() <= request.demand().seats() {
-            chosen.push(one);
-        }
-    }
+    let mut chosen = going_together(request, &reported);
     // Bookings of different attempts may not add up to the totals; what is left out is replaced like a loss.
-    if hosts_of(&chosen) == request.demand().seats() && !has_totals(request, &chosen) {
+    if seats_of(&chosen).len() == asked && !has_totals(request, &chosen) {
         chosen.pop();
     }
     chosen
 }
 
-fn shares_host((site, part): &Reported, (other_site, other): &Reported) -> bool {
-    site == other_site && part.grants.iter().any(|grant| other.grants.iter().any(|one| one.host == grant.host))
+/// Of these, the first ones first, those that have no seat twice, no host twice, and lie at no more sites than are asked for. An
+/// attempt that failed, or was replaced, may have left a booking behind.
+fn going_together<'a>(request: &Request, some: &[&'a Reported]) -> Vec<&'a Reported> {
+    let mut chosen: Vec<&Reported> = Vec::new();
+    let mut sites = BTreeSet::new();
+    for one in some {
+        let is_one_more = !sites.contains(&one.0);
+        let is_beyond = request.demand().sites_max().is_some_and(|most| is_one_more && sites.len() >= most);
+        if !is_beyond && !chosen.iter().any(|other| overlap(one, other)) {
+            sites.insert(&one.0);
+            chosen.push(one);
+        }
+    }
+    chosen
+}
+
+/// Whether a site can mean these seats as a part of the request: they begin together, each is one of those asked for, and none is
+/// named twice.
+fn is_sound(request: &Request, grants: &[Grant]) -> bool {
+    let mut seats = BTreeSet::new();
+    grants.iter().all(|grant| {
+        let is_asked_for = (grant.seat.0 as usize) < request.demand().seats();
+        let begins_with_others = grant.window.start == grants[0].window.start && grant.window.is_valid();
+        is_asked_for && begins_with_others && seats.insert(grant.seat)
+    })
+}
+
+fn start_of((_, part): &Reported) -> Option<Time> {
+    part.grants.first().map(|grant| grant.window.start)
+}
+
+fn seats_of(some: &[&Reported]) -> BTreeSet<SeatNumber> {
+    some.iter().flat_map(|(_, part)| &part.grants).map(|grant| grant.seat).collect()
+}
+
+fn overlap((site, part): &Reported, (other_site, other): &Reported) -> bool {
+    let is_same = |a: &Grant, b: &Grant| a.seat == b.seat || site == other_site && a.place == b.place;
+    part.grants.iter().any(|grant| other.grants.iter().any(|one| is_same(grant, one)))
 }
 
 fn has_totals(request: &Request, chosen: &[&Reported]) -> bool {
@@ -245,10 +275,7 @@ impl Negotiation {
     pub(super) fn is_nothing_left(&self) -> bool {
         let Some(reservation) = &self.record.reservation else { return false };
         let of_another = |part: &Part| self.record.taken_over.contains_key(&part.attempt);
-        let is_given_back = |grant: &Seat| {
-            let loss = reservation.lost.get(&grant.site).and_then(|lost| lost.get(&grant.host));
-            loss == Some(&Loss::TakenBack)
-        };
+        let is_given_back = |seat: &Seat| reservation.lost.get(&seat.number) == Some(&Loss::TakenBack);
         let is_first = self.record.taken_over.contains_key(&self.record.last_attempt);
         is_first && reservation.parts.iter().all(of_another) && reservation.plan.seats.iter().all(is_given_back)
     }

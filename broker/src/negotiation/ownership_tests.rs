@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::{
-    guard_tests::{LOST, booked, host, reserved},
+    guard_tests::{LOST, booked, every_seat, reserved},
     tests::{Run, at, site, version},
     *,
 };
 use crate::{
     amount::Amount,
-    ids::RequestId,
-    protocol::{AttemptStatus, FoundBooking, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
+    ids::{HostId, RequestId, SeatNumber},
+    plan::Place,
+    protocol::{AttemptStatus, FoundBooking, Grant, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     resources::{Amounts, ResourceName},
     time::{Time, Window},
     trust::{Authorization, RequestStatement, SignedText, testing},
@@ -23,10 +24,9 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     let record = super::tests::record();
     let statement = std::sync::Arc::new(record.authorization.clone().unwrap().request);
     let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
-    let window = Window { start: plan.start, end: plan.start + record.request.demand().length().at_reference() };
-    let grants = vec![crate::protocol::Grant { host: host(), amounts: plan.seats[0].amounts.clone() }];
+    let grants = vec![crate::protocol::Grant::from(&plan.seats[0])];
     let participants = vec![site("a"), site("b")];
-    let part = FoundBooking { attempt: old.clone(), window, grants, participants, statement };
+    let part = FoundBooking { attempt: old.clone(), grants, participants, statement };
     let taken = record.clone().take_over(&heard(&[(site("a"), part)])).unwrap();
     assert_eq!(record.take_over(&LookupAnswers::default()), Err(TakeOverError::Nothing));
 
@@ -73,8 +73,8 @@ fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
         run.outputs.iter().filter_map(of).collect::<Vec<_>>()
     };
     let acknowledged = |is_settled| match booked(true) {
-        SiteAnswer::Booked { hosts, before, others, version, .. } => {
-            Ok(SiteAnswer::Booked { hosts, is_settled, before, others, version })
+        SiteAnswer::Booked { seats, before, others, version, .. } => {
+            Ok(SiteAnswer::Booked { seats, is_settled, before, others, version })
         }
         other => panic!("{other:?}"),
     };
@@ -107,14 +107,31 @@ fn heard(parts: &[(SiteId, FoundBooking)]) -> LookupAnswers {
     LookupAnswers { parts: parts.to_vec(), ..LookupAnswers::default() }
 }
 
+/// A site reports one seat: at `a` and `c` the first one, at `b` and `d` the second.
 fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amount: u64) -> (SiteId, FoundBooking) {
+    told_seat(u32::from(["b", "d"].contains(&from)), (from, "h"), entry_point, attempt, participants, amount)
+}
+
+fn told_seat(
+    seat: u32,
+    (from, host): (&str, &str),
+    entry_point: &str,
+    attempt: u32,
+    participants: &[&str],
+    amount: u64,
+) -> (SiteId, FoundBooking) {
     let record = super::tests::record();
     let statement = std::sync::Arc::new(record.authorization.unwrap().request);
     let amounts = Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))]);
     let part = FoundBooking {
         attempt: AttemptId { entry_point: site(entry_point), request: record.id, attempt },
-        window: Window { start: Time(6_000), end: Time(6_060) },
-        grants: vec![crate::protocol::Grant { host: host(), amounts }],
+        grants: vec![Grant {
+            seat: SeatNumber(seat),
+            place: Place::Host(HostId::new(host).unwrap()),
+            // The host of the second seat is faster.
+            window: Window { start: Time(6_000), end: Time(if seat == 1 { 6_030 } else { 6_060 }) },
+            amounts,
+        }],
         participants: participants.iter().map(|name| site(name)).collect(),
         statement,
     };
@@ -140,20 +157,26 @@ fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_o
         [told("a", "e", 5, &["a", "b"], 750), told("b", "e", 5, &["a", "b"], 750), told("c", "f", 5, &["c"], 750)];
     assert_eq!(taken(&repaired), strings("a b", "e c e f"));
     // Both sites of the first attempt are not there any more.
-    let late = [told("a", "e", 1, &["a", "b"], 750), told("c", "f", 9, &["c"], 750)];
+    let late = [told("a", "e", 1, &["a", "b"], 750), told_seat(1, ("c", "h"), "f", 9, &["c"], 750)];
     assert_eq!(taken(&late), strings("a c", "b e e f"));
     // One host has been reserved by two attempts.
-    let twice = [told("a", "e", 1, &["a", "b"], 750), told("a", "e", 2, &["a", "c"], 750)];
-    assert_eq!(taken(&twice), strings("a", "a b e c e"));
+    let again = told_seat(1, ("a", "h"), "e", 2, &["a", "c"], 750);
+    assert_eq!(taken(&[told("a", "e", 1, &["a", "b"], 750), again]), strings("a", "a b e c e"));
+    // One seat has been reserved by two attempts, on two hosts of a site.
+    let again = told_seat(0, ("a", "i"), "e", 2, &["a", "c"], 750);
+    assert_eq!(taken(&[told("a", "e", 1, &["a", "b"], 750), again]), strings("a", "a b e c e"));
+    // A site tells of a seat that was never asked for.
+    let beyond = told_seat(2, ("c", "h"), "f", 9, &["c"], 750);
+    assert_eq!(taken(&[told("a", "e", 1, &["a", "b"], 750), beyond]), strings("a", "b e c e f"));
     // Together they do not have what was asked for.
-    let short = [told("a", "e", 1, &["a", "b"], 100), told("c", "f", 9, &["c"], 750)];
+    let short = [told("a", "e", 1, &["a", "b"], 100), told_seat(1, ("c", "h"), "f", 9, &["c"], 750)];
     assert_eq!(taken(&short), strings("c", "a b e e f"));
 }
 
 #[test]
 fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
     let names = |names: &[&str]| names.iter().map(|name| site(name)).collect::<BTreeSet<_>>();
-    let parts = vec![told("a", "e", 3, &["a", "b"], 750), told("c", "e", 2, &["c"], 750)];
+    let parts = vec![told("a", "e", 3, &["a", "b"], 750), told_seat(1, ("c", "h"), "e", 2, &["c"], 750)];
     let heard = LookupAnswers { parts, coordinating: names(&["a", "d", "e", "f"]), silent: names(&["b", "f", "s"]) };
     let record = super::tests::record().take_over(&heard).unwrap();
     let owed = |record: &RequestRecord, name: &str| {
@@ -170,7 +193,7 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
     let mut run = Run::new(record, true);
     assert!(run.asked().contains(&("s".to_owned(), Purpose::Release, "take over".to_owned())));
     let answer = SiteAnswer::Booked {
-        hosts: Vec::new(),
+        seats: Vec::new(),
         is_settled: true,
         before: None,
         others: Vec::new(),
@@ -201,7 +224,7 @@ fn what_nobody_had_told_of_is_taken_over_and_given_back() {
     let id = run.negotiation.record().id.to_string();
     let says = |run: &mut Run, others: Vec<AttemptId>| {
         let answer =
-            SiteAnswer::Booked { hosts: Vec::new(), is_settled: true, before: None, others, version: version(1) };
+            SiteAnswer::Booked { seats: Vec::new(), is_settled: true, before: None, others, version: version(1) };
         let event = Event::Answer { site: site("b"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(1), event, &mut ());
         run.drain();
@@ -308,7 +331,7 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
     for now in 10..200 {
         let before = Some(site(&format!("made-up-{now}")));
         let answer = SiteAnswer::Booked {
-            hosts: vec![host()],
+            seats: every_seat(),
             is_settled: true,
             before,
             others: Vec::new(),
@@ -364,14 +387,14 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
         while !run.negotiation.watch.is_asking() {
             due = run.wake();
         }
-        let answer = |hosts, before| SiteAnswer::Booked {
-            hosts,
+        let answer = |seats, before| SiteAnswer::Booked {
+            seats,
             is_settled: true,
             before,
             others: Vec::new(),
             version: version(1),
         };
-        run.inspected(due, "a", Ok(answer(vec![host()], Some(site("f")))));
+        run.inspected(due, "a", Ok(answer(every_seat(), Some(site("f")))));
         run.find_at(due, &["a"]);
         let told: Vec<_> = run.negotiation.releases.keys().filter(|(_, at)| *at == site("f")).cloned().collect();
         owed.push(told.len());

@@ -1,6 +1,6 @@
-//! A reservation that was taken over, or has lost hosts, as its coordinator keeps it on disk.
+//! A reservation that was taken over, or has lost seats, as its coordinator keeps it on disk.
 //!
-//! Invariant: the parts name every host of the plan exactly once, the lost ones among them.
+//! Invariant: the parts name every seat of the plan exactly once, the lost ones among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +11,23 @@ use super::{
     search::Problem,
 };
 use crate::{
-    ids::{HostId, SiteId},
+    ids::{HostId, SeatNumber, SiteId},
+    objective,
     plan::{Plan, Seat},
     request::Request,
     time::Time,
 };
 
-/// The hosts of a reservation that one attempt has reserved.
+/// The seats of a reservation that one attempt has reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The attempt.
     pub attempt: u32,
-    /// Its hosts.
-    pub hosts: BTreeSet<(SiteId, HostId)>,
+    /// Its seats.
+    pub seats: BTreeSet<SeatNumber>,
 }
 
-impl Part {
-    /// The sites, each once.
-    pub fn sites(&self) -> impl Iterator<Item = &SiteId> {
-        let mut last = None;
-        self.hosts.iter().filter_map(move |(site, _)| {
-            let is_new = last != Some(site);
-            last = Some(site);
-            is_new.then_some(site)
-        })
-    }
-}
-
-/// Why a host is lost.
+/// Why a seat is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
@@ -50,11 +39,11 @@ pub enum Loss {
     TakenBack,
 }
 
-/// How lost hosts are replaced.
+/// How lost seats are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repair {
-    /// By others at the same start; the hosts that are left stay.
+    /// By others at the same start; the seats that are left stay.
     Replace,
     /// By a whole new reservation at another start, which the user allows.
     Move,
@@ -63,14 +52,14 @@ pub enum Repair {
 /// A reservation over all its sites, made by one attempt or several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// All N hosts, the lost ones among them. Its efficiency is that of the plan that began it; 0 of 1 when the
+    /// All N seats, the lost ones among them. Its efficiency is that of the plan that began it; 0 of 1 when the
     /// reservation was taken over, since it is not known then.
     #[serde(rename = "allocation")]
     pub plan: Plan,
-    /// Which attempt reserved which hosts.
+    /// Which attempt reserved which seats.
     pub parts: Vec<Part>,
-    /// Hosts that are lost and not replaced yet.
-    pub lost: BTreeMap<SiteId, BTreeMap<HostId, Loss>>,
+    /// Seats that are lost and not replaced yet.
+    pub lost: BTreeMap<SeatNumber, Loss>,
     /// The repair that is under way.
     pub repair: Option<Repair>,
     /// Repairs that have succeeded.
@@ -82,7 +71,7 @@ pub struct Reservation {
 impl Reservation {
     /// The reservation that one attempt has made.
     pub(super) fn of(attempt: u32, plan: &Plan) -> Reservation {
-        let part = Part { attempt, hosts: hosts_of(&plan.seats) };
+        let part = Part { attempt, seats: numbers_of(&plan.seats) };
         Reservation {
             plan: plan.clone(),
             parts: vec![part],
@@ -93,41 +82,37 @@ impl Reservation {
         }
     }
 
-    /// Whether this host is lost.
+    /// Whether this seat is lost.
     #[must_use]
-    pub fn is_lost(&self, site: &SiteId, host: &HostId) -> bool {
-        self.lost.get(site).is_some_and(|hosts| hosts.contains_key(host))
+    pub fn is_lost(&self, number: SeatNumber) -> bool {
+        self.lost.contains_key(&number)
     }
 
-    /// How many of the hosts that `request` asks for are missing. These are more than `lost` names when the reservation was taken
-    /// over and sites that held others did not answer.
+    /// The seats of `request` that are missing. These are more than `lost` names when the reservation was taken over and sites
+    /// that held others did not answer.
     #[must_use]
-    pub fn missing_hosts(&self, request: &Request) -> usize {
-        let lost: usize = self.lost.values().map(BTreeMap::len).sum();
-        request.demand().seats().saturating_sub(self.plan.seats.len().saturating_sub(lost))
+    pub fn missing_seats(&self, request: &Request) -> Vec<SeatNumber> {
+        let is_missing = |number: &SeatNumber| self.plan.seat(*number).is_none() || self.is_lost(*number);
+        request.demand().numbers().filter(is_missing).collect()
     }
 
-    /// Notes that a host is lost or found again; true when that changes the reservation.
-    pub(super) fn note_host(&mut self, site: &SiteId, host: &HostId, loss: Option<Loss>) -> bool {
-        match loss {
-            Some(loss) => {
-                let hosts = self.lost.entry(site.clone()).or_default();
-                // What a site has reported is certain, also when it does not answer afterwards.
-                let is_new = hosts.get(host).is_none_or(|known| *known == Loss::SiteSilent && loss == Loss::TakenBack);
-                if is_new {
-                    hosts.insert(host.clone(), loss);
-                }
-                is_new
-            }
-            None => {
-                let Some(hosts) = self.lost.get_mut(site) else { return false };
-                let was_lost = hosts.remove(host).is_some();
-                if hosts.is_empty() {
-                    self.lost.remove(site);
-                }
-                was_lost
-            }
+    /// The seats that an attempt has reserved at a site.
+    pub(super) fn numbers_at(&self, attempt: u32, site: &SiteId) -> Vec<SeatNumber> {
+        let of_attempt = self.parts.iter().filter(|part| part.attempt == attempt).flat_map(|part| &part.seats);
+        let is_here = |number: &SeatNumber| self.plan.seat(*number).is_some_and(|seat| seat.site == *site);
+        of_attempt.copied().filter(is_here).collect()
+    }
+
+    /// Notes that a seat is lost or found again; true when that changes the reservation.
+    pub(super) fn note_seat(&mut self, number: SeatNumber, loss: Option<Loss>) -> bool {
+        let Some(loss) = loss else { return self.lost.remove(&number).is_some() };
+        // What a site has reported is certain, also when it does not answer afterwards.
+        let known = self.lost.get(&number);
+        let is_new = known.is_none_or(|known| *known == Loss::SiteSilent && loss == Loss::TakenBack);
+        if is_new {
+            self.lost.insert(number, loss);
         }
+        is_new
     }
 
     /// The decision of a request that has this reservation.
@@ -136,26 +121,26 @@ impl Reservation {
         Decision::Reserved { attempt, plan: self.plan.clone() }
     }
 
-    fn kept(&self) -> Vec<Seat> {
-        self.plan.seats.iter().filter(|grant| !self.is_lost(&grant.site, &grant.host)).cloned().collect()
+    fn kept(&self) -> impl Iterator<Item = &Seat> + Clone {
+        self.plan.seats.iter().filter(|seat| !self.is_lost(seat.number))
     }
 
-    /// Adds the hosts that a repair has reserved. Returns the bookings to release: those that have no host of the reservation any
+    /// Adds the seats that a repair has reserved. Returns the bookings to release: those that have no seat of the reservation any
     /// more.
     pub(super) fn repaired(&mut self, repair: Repair, attempt: u32, new: &Plan) -> Vec<(u32, SiteId)> {
         let before: Vec<(u32, SiteId)> = self.bookings();
         match repair {
             Repair::Move => *self = Reservation { repairs: self.repairs, ..Reservation::of(attempt, new) },
             Repair::Replace => {
-                let mut grants = self.kept();
-                grants.extend(new.seats.iter().cloned());
-                grants.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
+                let mut seats: Vec<Seat> = self.kept().chain(&new.seats).cloned().collect();
+                seats.sort_by_key(|seat| seat.number);
                 for part in &mut self.parts {
-                    part.hosts.retain(|(site, host)| !self.lost.get(site).is_some_and(|lost| lost.contains_key(host)));
+                    part.seats.retain(|number| !self.lost.contains_key(number));
                 }
-                self.parts.retain(|part| !part.hosts.is_empty());
-                self.parts.push(Part { attempt, hosts: hosts_of(&new.seats) });
-                self.plan.seats = grants;
+                self.parts.retain(|part| !part.seats.is_empty());
+                self.parts.push(Part { attempt, seats: numbers_of(&new.seats) });
+                self.plan.objective = objective::unproven(self.plan.objective.kind, self.plan.start, &seats);
+                self.plan.seats = seats;
                 self.lost.clear();
             }
         }
@@ -169,17 +154,25 @@ impl Reservation {
     /// Its bookings: the number of the attempt, and the site.
     #[must_use]
     pub fn bookings(&self) -> Vec<(u32, SiteId)> {
-        let of_part = |part: &Part| part.sites().map(|site| (part.attempt, site.clone())).collect::<Vec<_>>();
+        let mut bookings = Vec::new();
+        for part in &self.parts {
+            let sites: BTreeSet<&SiteId> = self.seats_of(part).map(|seat| &seat.site).collect();
+            bookings.extend(sites.into_iter().map(|site| (part.attempt, site.clone())));
+        }
+        bookings
+    }
+
+    /// The bookings that still have a seat of the reservation.
+    pub(super) fn kept_bookings(&self) -> BTreeSet<(u32, SiteId)> {
+        let of_part = |part| {
+            let kept = self.seats_of(part).filter(|seat| !self.is_lost(seat.number));
+            kept.map(|seat| (part.attempt, seat.site.clone()))
+        };
         self.parts.iter().flat_map(of_part).collect()
     }
 
-    /// The bookings that still have a host of the reservation.
-    pub(super) fn kept_bookings(&self) -> BTreeSet<(u32, SiteId)> {
-        let of_part = |part: &Part| {
-            let kept = part.hosts.iter().filter(|(site, host)| !self.is_lost(site, host));
-            kept.map(|(site, _)| (part.attempt, site.clone())).collect::<Vec<_>>()
-        };
-        self.parts.iter().flat_map(of_part).collect()
+    fn seats_of(&self, part: &Part) -> impl Iterator<Item = &Seat> {
+        part.seats.iter().filter_map(|number| self.plan.seat(*number))
     }
 
     /// The problem whose solution makes the reservation of `request` whole again by `repair`. A move may start from `earliest` to
@@ -190,22 +183,22 @@ impl Reservation {
         (earliest, latest): (Time, Time),
         repair: Repair,
     ) -> Option<Problem> {
-        let lost: BTreeSet<(SiteId, HostId)> =
-            self.lost.iter().flat_map(|(site, hosts)| hosts.keys().map(|host| (site.clone(), host.clone()))).collect();
+        let host_of = |seat: &Seat| (seat.site.clone(), seat.host().clone());
         if repair == Repair::Move {
-            return Some(Problem { avoid: lost, ..Problem::of(request, (earliest, latest)) });
+            let avoid = self.lost.keys().filter_map(|number| self.plan.seat(*number)).map(host_of).collect();
+            return Some(Problem { avoid, ..Problem::of(request, (earliest, latest)) });
         }
-        let kept = self.kept();
-        let mut avoid = lost;
-        avoid.extend(hosts_of(&kept));
-        let missing = u32::try_from(self.missing_hosts(request)).unwrap_or(u32::MAX);
-        let demand = request.demand().rest(missing, kept.iter().map(|seat| &seat.amounts), &avoid)?;
-        let kept_sites = kept.iter().map(|seat| seat.site.clone()).collect();
+        // The lost hosts as well as those that are kept.
+        let avoid: BTreeSet<(SiteId, HostId)> = self.plan.seats.iter().map(host_of).collect();
+        let numbers = self.missing_seats(request);
+        let missing = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        let demand = request.demand().rest(missing, self.kept().map(|seat| &seat.amounts), &avoid)?;
+        let kept_sites = self.kept().map(|seat| seat.site.clone()).collect();
         let start = self.plan.start;
-        Some(Problem { demand, kept_sites, avoid, ..Problem::of(request, (start, start)) })
+        Some(Problem { demand, numbers, kept_sites, avoid, ..Problem::of(request, (start, start)) })
     }
 }
 
-fn hosts_of(grants: &[Seat]) -> BTreeSet<(SiteId, HostId)> {
-    grants.iter().map(|grant| (grant.site.clone(), grant.host.clone())).collect()
+fn numbers_of(seats: &[Seat]) -> BTreeSet<SeatNumber> {
+    seats.iter().map(|seat| seat.number).collect()
 }

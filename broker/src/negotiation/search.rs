@@ -15,7 +15,7 @@ use rand::{Rng, RngExt};
 use super::{Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome};
 use crate::{
     demand::Demand,
-    ids::{HostId, SiteId},
+    ids::{HostId, SeatNumber, SiteId},
     phases::{Candidate, Job, PhaseObserver},
     plan::{Plan, PlanOutcome, Reason, Rejection},
     protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
@@ -32,6 +32,8 @@ const MISSED_FINDS_MAX: u32 = 4;
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
     pub(super) demand: Demand,
+    /// The numbers of the demand's seats, in order.
+    pub(super) numbers: Vec<SeatNumber>,
     pub(super) earliest: Time,
     pub(super) latest: Time,
     pub(super) deadline: Option<Time>,
@@ -49,6 +51,7 @@ impl Problem {
     pub(super) fn of(request: &Request, (earliest, latest): (Time, Time)) -> Problem {
         Problem {
             demand: request.demand().clone(),
+            numbers: request.demand().numbers().collect(),
             earliest,
             latest,
             deadline: request.window().deadline,
@@ -188,7 +191,12 @@ impl Search {
             return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(found, reason))));
         }
         match self.plan(now, found, settings, random, observer) {
-            PlanOutcome::Allocated(plan) => (self.round(found, RoundOutcome::Planned(plan.start)), Next::Hold(plan)),
+            PlanOutcome::Allocated(mut plan) => {
+                for (seat, number) in plan.seats.iter_mut().zip(&self.problem.numbers) {
+                    seat.number = *number;
+                }
+                (self.round(found, RoundOutcome::Planned(plan.start)), Next::Hold(plan))
+            }
             PlanOutcome::Rejected(rejection) => {
                 let round = self.round(found, RoundOutcome::Rejected(rejection.reason.clone()));
                 (round, self.widen_or_reject(found, settings, rejection))

@@ -165,13 +165,13 @@ fn best(grid: &Grid, raw: &RawRequest, kind: &str, (first, last): (i64, i64)) ->
 /// Panics unless the seats are what the request asks, and fit beside what is there.
 fn check_seats(grid: &Grid, raw: &RawRequest, start: Time, seats: &[Seat]) {
     assert_eq!(seats.len(), raw.seats);
-    let hosts: BTreeSet<&HostId> = seats.iter().map(|seat| &seat.host).collect();
+    let hosts: BTreeSet<&HostId> = seats.iter().map(|seat| seat.host()).collect();
     let sites: BTreeSet<&SiteId> = seats.iter().map(|seat| &seat.site).collect();
     assert_eq!(hosts.len(), raw.seats);
     assert!(raw.sites_max.is_none_or(|most| sites.len() <= most as usize));
     let mut sums = [0; 2];
     for seat in seats {
-        let (_, host, schedule) = grid.hosts.iter().find(|(_, host, _)| host.id == seat.host).unwrap();
+        let (_, host, schedule) = grid.hosts.iter().find(|(_, host, _)| host.id == *seat.host()).unwrap();
         let free = free_on(raw, start.0, host, schedule).expect("the host is available");
         assert_eq!(seat.window, Window { start, end: Time(start.0 + length(raw, host)) });
         for (index, (name, free)) in named(free).enumerate() {

@@ -6,7 +6,8 @@
 use super::problem::{Problem, Slot};
 use crate::{
     amount::Amount,
-    plan::Seat,
+    ids::SeatNumber,
+    plan::{Place, Seat},
     resources::Amounts,
     time::{Span, Window},
 };
@@ -50,13 +51,14 @@ pub(crate) fn seats(problem: &Problem<'_>, slot: &Slot, chosen: &mut [u32]) -> V
         true => hosts().map(|host| problem.hosts[host].host.capacity.clone()).collect(),
         false => shares(problem, slot, chosen),
     };
-    let seat = |(host, amounts): (usize, Amounts)| Seat {
+    let seat = |(number, (host, amounts)): (u32, (usize, Amounts))| Seat {
+        number: SeatNumber(number),
         site: problem.hosts[host].site.clone(),
-        host: problem.hosts[host].host.id.clone(),
+        place: Place::Host(problem.hosts[host].host.id.clone()),
         window: Window::starting(slot.start, Span(problem.lengths[host].unsigned_abs())),
         amounts,
     };
-    hosts().zip(amounts).map(seat).collect()
+    (0..).zip(hosts().zip(amounts)).map(seat).collect()
 }
 
 /// What each chosen host gives of every resource.

@@ -121,11 +121,11 @@ fn look(grid: &Grid, request: &Request, start: i64) -> Exhaustive {
 fn check_seats(grid: &Grid, request: &Request, start: Time, seats: &[Seat]) {
     let window = Window::starting(start, request.demand().length().at_reference());
     assert_eq!(seats.len(), request.demand().seats());
-    assert!(seats.is_sorted_by(|a, b| (&a.site, &a.host) < (&b.site, &b.host)), "distinct and in order");
+    assert!(seats.is_sorted_by(|a, b| (&a.site, a.host()) < (&b.site, b.host())), "distinct and in order");
     for name in request.demand().resources() {
         let mut sum = 0;
         for seat in seats {
-            let (host, schedule) = grid.host(&seat.host);
+            let (host, schedule) = grid.host(seat.host());
             let amount = amount_of(&seat.amounts, &name).0;
             assert!(amount >= amount_of(request.demand().per_host(), &name).0);
             assert!(amount + schedule.peak(&name, window).0 <= amount_of(&host.capacity, &name).0);
@@ -163,7 +163,7 @@ proptest! {
                     check_seats(&grid, &request, plan.start, &plan.seats);
                     prop_assert_eq!(Some(plan.start.0), best_start);
                     prop_assert!(plan.start_proven);
-                    let chosen: Vec<_> = plan.seats.iter().map(|grant| grid.host(&grant.host)).collect();
+                    let chosen: Vec<_> = plan.seats.iter().map(|grant| grid.host(grant.host())).collect();
                     let window = Window::starting(plan.start, request.demand().length().at_reference());
                     let real = factor(&request, window, &chosen);
                     prop_assert!((plan.efficiency - real).abs() <= 1e-12 * real.max(1.0));

@@ -2,11 +2,14 @@
 //!
 //! Invariant: nothing here looks at the site's own schedules; a hold that passes may still find no room.
 
+use std::collections::BTreeSet;
+
 use super::{Denial, RequestStatement, Rule};
 use crate::{
+    demand::{Demand, HostNeeds, Unmet},
     host::Host,
-    ids::HostId,
-    protocol::HoldRequest,
+    ids::{HostId, SiteId},
+    protocol::{Grant, HoldRequest},
     request::StartWindow,
     resources::{Amounts, amount_of},
     time::Span,
@@ -15,56 +18,120 @@ use crate::{
 /// Clocks of users and sites may differ by this much: a start may lie this long before the user signed.
 pub const ISSUED_TOLERANCE: Span = Span(60);
 
-/// Checks window and grants of `hold` against the request.
+/// Checks the seats of `hold` at `site` against the request. Of a host that the site does not know only its name is checked.
 ///
 /// # Errors
 /// The first rule that the hold breaks.
 pub(super) fn check<'a>(
     statement: &RequestStatement,
     hold: &HoldRequest,
+    site: &SiteId,
     host: impl Fn(&HostId) -> Option<&'a Host>,
 ) -> Result<(), Denial> {
-    let request = &statement.request;
-    let (asked, got) = (request.demand().length().at_reference().0, hold.window.duration().0);
-    if asked != got {
-        return Err(Denial::new(Rule::Duration, format!("{got} s held, the user asked for {asked} s")));
-    }
-    let StartWindow { earliest: asked_earliest, latest: asked_latest, .. } = request.window();
-    let signed = statement.issued - ISSUED_TOLERANCE;
-    let earliest = asked_earliest.map_or(signed, |earliest| earliest.max(signed));
-    let start = hold.window.start;
-    if start < earliest || asked_latest.is_some_and(|latest| start > latest) {
-        let latest = asked_latest.map_or_else(|| "any".to_owned(), |latest| latest.0.to_string());
-        let detail = format!("start {} is outside what the user asked for ({} to {latest})", start.0, earliest.0);
-        return Err(Denial::new(Rule::Window, detail));
-    }
-    if hold.grants.len() > request.demand().seats() {
-        let detail = format!("{} hosts held, the user asked for {}", hold.grants.len(), request.demand().seats());
-        return Err(Denial::new(Rule::HostCount, detail));
-    }
+    let demand = statement.request.demand();
+    check_number(demand, hold)?;
     check_total(statement, hold.grants.iter().map(|grant| &grant.amounts))?;
+    let needs = demand.host_needs();
+    let start = hold.grants.first().map(|grant| grant.window.start);
     for grant in &hold.grants {
-        let id = &grant.host;
-        let low =
-            request.demand().per_host().iter().find(|(name, minimum)| amount_of(&grant.amounts, name) < **minimum);
-        if let Some((name, minimum)) = low {
-            let detail = format!("host {id}: less than {minimum} of {name}, which the user asked for on each host");
-            return Err(Denial::new(Rule::PerHost, detail));
+        check_window(statement, grant)?;
+        if Some(grant.window.start) != start {
+            let detail = format!("seat {} does not begin with the others", grant.seat);
+            return Err(Denial::new(Rule::Window, detail));
         }
-        if request.demand().candidates().is_some_and(|candidates| candidates.binary_search(id).is_err()) {
-            return Err(Denial::new(Rule::Candidates, format!("host {id} is not one that the user named")));
+        check_amounts(demand, grant)?;
+        if demand.candidates().is_some() && needs.names_of(site, grant.host()).next().is_none() {
+            let detail = format!("host {} is not one that the user named", grant.host());
+            return Err(Denial::new(Rule::Candidates, detail));
         }
-        let lacks = |host: &Host| {
-            request.demand().attributes().iter().find(|(key, value)| host.attributes.get(*key) != Some(value))
-        };
-        if let Some((key, value)) = host(id).and_then(lacks) {
-            return Err(Denial::new(Rule::Attributes, format!("host {id} is not {key}={value}")));
+        if let Some(host) = host(grant.host()) {
+            check_host(&needs, (site, host), grant)?;
+            check_length(demand, host, grant)?;
         }
     }
     Ok(())
 }
 
-/// Checks that `grants` are together no more than the whole request needs.
+/// No more seats, no host twice, and no more sites than the user asked for.
+fn check_number(demand: &Demand, hold: &HoldRequest) -> Result<(), Denial> {
+    let (asked, held) = (demand.seats(), hold.grants.len());
+    if held > asked || hold.grants.iter().any(|grant| grant.seat.0 as usize >= asked) {
+        let detail = format!("{held} hosts held, or one beyond the last; the user asked for {asked}");
+        return Err(Denial::new(Rule::HostCount, detail));
+    }
+    let mut hosts = BTreeSet::new();
+    if let Some(twice) = hold.grants.iter().find(|grant| !hosts.insert(grant.host())) {
+        let detail = format!("two seats on host {}, the user asked for {asked} hosts", twice.host());
+        return Err(Denial::new(Rule::HostCount, detail));
+    }
+    let sites = hold.participants.iter().collect::<BTreeSet<_>>().len();
+    match demand.sites_max().filter(|most| sites > *most) {
+        None => Ok(()),
+        Some(most) => Err(Denial::new(Rule::SitesMax, format!("at {sites} sites, the user asked for at most {most}"))),
+    }
+}
+
+fn check_window(statement: &RequestStatement, grant: &Grant) -> Result<(), Denial> {
+    let StartWindow { earliest: asked_earliest, latest: asked_latest, deadline } = statement.request.window();
+    let signed = statement.issued - ISSUED_TOLERANCE;
+    let earliest = asked_earliest.map_or(signed, |earliest| earliest.max(signed));
+    let (start, end) = (grant.window.start, grant.window.end);
+    if start < earliest || asked_latest.is_some_and(|latest| start > latest) {
+        let latest = asked_latest.map_or_else(|| "any".to_owned(), |latest| latest.0.to_string());
+        let detail = format!("start {} is outside what the user asked for ({} to {latest})", start.0, earliest.0);
+        return Err(Denial::new(Rule::Window, detail));
+    }
+    match deadline.filter(|deadline| end > *deadline) {
+        None => Ok(()),
+        Some(deadline) => {
+            let detail =
+                format!("seat {} ends at {}, the user asked for {} at the latest", grant.seat, end.0, deadline.0);
+            Err(Denial::new(Rule::Deadline, detail))
+        }
+    }
+}
+
+fn check_amounts(demand: &Demand, grant: &Grant) -> Result<(), Denial> {
+    let low = demand.per_host().iter().find(|(name, minimum)| amount_of(&grant.amounts, name) < **minimum);
+    match low {
+        None => Ok(()),
+        Some((name, minimum)) => {
+            let id = grant.host();
+            let detail = format!("host {id}: less than {minimum} of {name}, which the user asked for on each host");
+            Err(Denial::new(Rule::PerHost, detail))
+        }
+    }
+}
+
+/// The host has the attributes and the speed; and it is taken whole, if that was asked.
+fn check_host(needs: &HostNeeds<'_>, (site, host): (&SiteId, &Host), grant: &Grant) -> Result<(), Denial> {
+    let id = &host.id;
+    match needs.first_unmet(site, host) {
+        Some(Unmet::Attribute(key, value)) => {
+            return Err(Denial::new(Rule::Attributes, format!("host {id} is not {key}={value}")));
+        }
+        Some(Unmet::Speed(least)) => {
+            let detail = format!("host {id} has speed {}, the user asked for {least}", host.speed);
+            return Err(Denial::new(Rule::SpeedMin, detail));
+        }
+        // The name was checked, and amounts above the capacity find no room.
+        Some(Unmet::Candidates | Unmet::Minimum(..)) | None => {}
+    }
+    if needs.demand().is_exclusive() && grant.amounts != host.capacity {
+        return Err(Denial::new(Rule::Exclusive, format!("host {id} is not taken whole, as the user asked")));
+    }
+    Ok(())
+}
+
+fn check_length(demand: &Demand, host: &Host, grant: &Grant) -> Result<(), Denial> {
+    let (asked, got) = (demand.length_on(host).0, grant.window.duration().0);
+    if asked == got {
+        return Ok(());
+    }
+    Err(Denial::new(Rule::Duration, format!("{got} s held on host {}, the user asked for {asked} s", host.id)))
+}
+
+/// Checks that `grants` are together no more than the whole request needs; where it takes hosts whole, they may be more.
 ///
 /// # Errors
 /// [`Rule::Total`], with the first resource that is above, or was not asked for.
@@ -72,15 +139,19 @@ pub(crate) fn check_total<'a>(
     statement: &RequestStatement,
     grants: impl Iterator<Item = &'a Amounts>,
 ) -> Result<(), Denial> {
+    let demand = statement.request.demand();
+    if demand.is_exclusive() {
+        return Ok(());
+    }
     let mut sums = Amounts::new();
     for (name, amount) in grants.flatten() {
         *sums.entry(name.clone()).or_default() += *amount;
     }
-    let above = sums.iter().find(|(name, sum)| **sum > statement.request.demand().needed_in_sum(name));
+    let above = sums.iter().find(|(name, sum)| **sum > demand.needed_in_sum(name));
     match above {
         None => Ok(()),
         Some((name, sum)) => {
-            let needed = statement.request.demand().needed_in_sum(name);
+            let needed = demand.needed_in_sum(name);
             Err(Denial::new(Rule::Total, format!("{sum} of {name} held, the user asked for {needed} in all")))
         }
     }

@@ -49,7 +49,9 @@ rules! {
     Revoked = "revoked",
     /// The start is one that the user asked for.
     Window = "window",
-    /// As long as the user asked for.
+    /// Over by the time that the user asked for.
+    Deadline = "deadline",
+    /// As long as the user asked for, on a host of this speed.
     Duration = "duration",
     /// At least as much on each host as the user asked for.
     PerHost = "per-host",
@@ -59,6 +61,12 @@ rules! {
     Attributes = "attributes",
     /// The hosts are among those that the user named.
     Candidates = "candidates",
+    /// The hosts are as fast as the user asked for.
+    SpeedMin = "speed-min",
+    /// The hosts are taken whole, where the user asked for that.
+    Exclusive = "exclusive",
+    /// No more sites than the user asked for.
+    SitesMax = "sites-max",
     /// No more hosts than the user asked for.
     HostCount = "host-count",
     /// The owner allows certain users only.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     host::Host,
     ids::{HostId, SiteId, tail_of},
-    protocol::HoldRequest,
+    protocol::{HoldRequest, hull},
     time::{Time, Window},
 };
 
@@ -135,15 +135,15 @@ impl Gate {
         self.revocations.prune(now);
     }
 
-    /// Whether `from` may hold this, for whom, and within which limits. `host` knows the site's hosts; one that it does
-    /// not know is left to the ledger to refuse.
+    /// Whether `from` may hold this at `site`, for whom, and within which limits. `host` knows the site's hosts; one that it
+    /// does not know is left to the ledger to refuse.
     ///
     /// # Errors
     /// The first rule that the hold breaks.
     pub fn admit<'a>(
         &mut self,
         now: Time,
-        from: &SiteId,
+        (from, site): (&SiteId, &SiteId),
         hold: &HoldRequest,
         host: impl Fn(&HostId) -> Option<&'a Host>,
     ) -> Result<Permit, Denial> {
@@ -158,8 +158,10 @@ impl Gate {
             return Err(Denial::new(Rule::RequestId, detail));
         }
         self.check_member(from, entry_point.as_ref(), now)?;
-        asked::check(statement, hold, host)?;
-        self.check_policy(&permit, hold.window, now)?;
+        asked::check(statement, hold, site, host)?;
+        if let Some(window) = hull(&hold.grants) {
+            self.check_policy(&permit, window, now)?;
+        }
         Ok(permit)
     }
 

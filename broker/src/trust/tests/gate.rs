@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{
     amount::Amount,
     host::{Host, Speed},
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, RequestId, SeatNumber, SiteId},
+    plan::Place,
     protocol::{AttemptId, Grant, HoldRequest},
     request::{Request, RequestDocument},
     resources::{Amounts, Attributes, ResourceName},
@@ -28,13 +29,23 @@ fn host_id(name: &str) -> HostId {
     HostId::new(name).unwrap()
 }
 
+/// Seats on these hosts for 100 s from 2,500 on.
+fn grants(hosts: &[&str], amount: u64) -> Vec<Grant> {
+    let window = Window::starting(Time(2_500), Span(100));
+    let grant = |(seat, name): (u32, &&str)| {
+        let place = Place::Host(host_id(name));
+        Grant { seat: SeatNumber(seat), place, window, amounts: cpu(amount) }
+    };
+    (0..).zip(hosts).map(grant).collect()
+}
+
 /// A hold and everything around it. As made, it is admitted.
 #[derive(Clone)]
 struct Case {
     now: Time,
     from: SiteId,
     attempt: AttemptId,
-    window: Window,
+    participants: Vec<SiteId>,
     grants: Vec<Grant>,
     request: RequestDocument,
     statement: RequestStatement,
@@ -61,8 +72,8 @@ fn case() -> Case {
         now: Time(1_000),
         from: site("e"),
         attempt: AttemptId { entry_point: site("e"), request: id, attempt: 1 },
-        window: Window::starting(Time(2_500), Span(100)),
-        grants: ["h1", "h2"].map(|name| Grant { host: host_id(name), amounts: cpu(500) }).to_vec(),
+        participants: vec![site("here"), site("there")],
+        grants: grants(&["h1", "h2"], 500),
         request,
         statement: RequestStatement { issued: Time(990), expires: Time(5_000), ..statement },
         signer: 1,
@@ -87,12 +98,29 @@ impl Case {
         (self.tamper)(&mut authorization);
         HoldRequest {
             attempt: self.attempt.clone(),
-            window: self.window,
             grants: self.grants.clone(),
-            participants: vec![site("here")],
+            participants: self.participants.clone(),
             hold_for: Millis(1_000),
             authorization: Arc::new(authorization),
         }
+    }
+
+    /// All seats have this window.
+    fn at(&mut self, start: i64, length: u64) {
+        let window = Window::starting(Time(start), Span(length));
+        self.grants.iter_mut().for_each(|grant| grant.window = window);
+    }
+
+    /// Host `h2`, which is half as fast as the reference host, takes twice as long for 100 s of work.
+    fn asks_for_work(&mut self) {
+        (self.request.duration, self.request.work) = (None, Some(100));
+        self.grants[1].window.end = Time(2_700);
+    }
+
+    /// Hosts are taken whole.
+    fn asks_for_whole_hosts(&mut self) {
+        self.request.exclusive = true;
+        self.grants.iter_mut().for_each(|grant| grant.amounts = cpu(4_000));
     }
 
     fn gate(&self) -> Gate {
@@ -110,13 +138,14 @@ impl Case {
             id: host_id(name),
             capacity: cpu(4_000),
             attributes,
-            speed: Speed::REFERENCE,
+            speed: Speed::try_from(if name == "h2" { 500 } else { 1_000 }).unwrap(),
         };
         let hosts =
             [host("h1", arch.clone()), host("h2", arch.clone()), host("h3", Attributes::new()), host("h4", arch)];
         let mut gate = self.gate();
         let hold = self.hold();
-        let mut admit = || gate.admit(self.now, &self.from, &hold, |id| hosts.iter().find(|host| host.id == *id));
+        let mut admit =
+            || gate.admit(self.now, (&self.from, &site("here")), &hold, |id| hosts.iter().find(|host| host.id == *id));
         let first = admit();
         assert_eq!(first, admit());
         first
@@ -193,16 +222,16 @@ const SIGNED: &[(Rule, Change)] = &[
 ];
 
 const ASKED: &[(Rule, Change)] = &[
-    (Rule::Duration, |case| case.window = Window::starting(Time(2_500), Span(101))),
-    (Rule::Window, |case| case.window = Window::starting(Time(1_999), Span(100))),
-    (Rule::Window, |case| case.window = Window::starting(Time(3_001), Span(100))),
+    (Rule::Duration, |case| case.at(2_500, 101)),
+    (Rule::Window, |case| case.at(1_999, 100)),
+    (Rule::Window, |case| case.at(3_001, 100)),
     (Rule::Window, |case| {
         case.request.earliest = None;
         case.statement.issued = Time(2_600);
-        case.window = Window::starting(Time(2_539), Span(100));
+        case.at(2_539, 100);
     }),
     (Rule::HostCount, |case| {
-        case.grants = ["h1", "h2", "h4"].map(|name| Grant { host: host_id(name), amounts: cpu(100) }).to_vec();
+        case.grants = grants(&["h1", "h2", "h4"], 100);
     }),
     (Rule::Total, |case| case.grants[0].amounts = cpu(501)),
     (Rule::Total, |case| {
@@ -210,8 +239,37 @@ const ASKED: &[(Rule, Change)] = &[
     }),
     (Rule::PerHost, |case| case.grants[1].amounts = cpu(99)),
     (Rule::PerHost, |case| case.grants[1].amounts = Amounts::new()),
-    (Rule::Candidates, |case| case.grants[0].host = host_id("h4")),
-    (Rule::Attributes, |case| case.grants[0].host = host_id("h3")),
+    (Rule::HostCount, |case| case.grants[1].seat = SeatNumber(2)),
+    (Rule::HostCount, |case| case.grants[1].place = case.grants[0].place.clone()),
+    (Rule::Candidates, |case| case.grants[0].place = Place::Host(host_id("h4"))),
+    (Rule::Candidates, |case| case.request.candidates = Some(["there/h1", "h2"].map(host_id).to_vec())),
+    (Rule::Attributes, |case| case.grants[0].place = Place::Host(host_id("h3"))),
+    (Rule::Window, |case| {
+        // As long as the other, and later.
+        case.grants[1].window = Window::starting(Time(2_501), Span(100));
+    }),
+    (Rule::Duration, |case| {
+        case.asks_for_work();
+        case.grants[1].window.end = Time(2_699);
+    }),
+    (Rule::Duration, |case| {
+        case.asks_for_work();
+        case.grants[0].window.end = Time(2_700);
+    }),
+    (Rule::Deadline, |case| {
+        case.asks_for_work();
+        case.request.deadline = Some(Time(2_699));
+    }),
+    (Rule::SpeedMin, |case| case.request.speed_min = Some(Speed::try_from(501).unwrap())),
+    (Rule::SitesMax, |case| case.request.sites_max = Some(1)),
+    (Rule::Exclusive, |case| {
+        case.asks_for_whole_hosts();
+        case.grants[0].amounts = cpu(3_999);
+    }),
+    (Rule::Exclusive, |case| {
+        case.asks_for_whole_hosts();
+        case.grants[0].amounts.insert(ResourceName::new("gpu").unwrap(), Amount(1));
+    }),
 ];
 
 const OWNED: &[(Rule, Change)] = &[
@@ -252,8 +310,8 @@ fn each_change_trips_exactly_its_rule() {
 #[test]
 fn at_the_edge_of_every_rule_a_hold_is_admitted() {
     let edges: &[Change] = &[
-        |case| case.window = Window::starting(Time(2_000), Span(100)),
-        |case| case.window = Window::starting(Time(3_000), Span(100)),
+        |case| case.at(2_000, 100),
+        |case| case.at(3_000, 100),
         |case| case.statement.expires = Time(1_001),
         |case| case.grants.truncate(1),
         |case| case.policy.max_duration = Some(Span(100)),
@@ -265,6 +323,14 @@ fn at_the_edge_of_every_rule_a_hold_is_admitted() {
         |case| case.policy.deny = names(&["bob"]),
         |case| case.user = Some(testing::member(user_key(), Role::Admin, "eva")),
         |case| case.revocations.push(testing::revoke(Subject::Key(testing::public(5)))),
+        |case| {
+            case.asks_for_work();
+            case.request.deadline = Some(Time(2_700));
+        },
+        Case::asks_for_whole_hosts,
+        |case| case.request.sites_max = Some(2),
+        |case| case.request.speed_min = Some(Speed::try_from(500).unwrap()),
+        |case| case.request.candidates = Some(["here/h1", "h2"].map(host_id).to_vec()),
         // A host that the site does not know is the ledger's to refuse.
         |case| case.request.candidates = None,
         |case| {
@@ -297,7 +363,9 @@ fn what_is_remembered_still_expires_and_can_still_be_revoked() {
     let credential = Credential { expires: Time(1_500), ..testing::credential(user_key(), Role::User, "ada") };
     changed.user = Some(chain(&credential));
     let (hold, mut gate) = (changed.hold(), changed.gate());
-    let rule_at = |gate: &mut Gate, now| gate.admit(Time(now), &site("e"), &hold, |_| None).map_err(|no| no.rule);
+    let rule_at = |gate: &mut Gate, now| {
+        gate.admit(Time(now), (&site("e"), &site("here")), &hold, |_| None).map_err(|no| no.rule)
+    };
     assert!(rule_at(&mut gate, 1_000).is_ok() && rule_at(&mut gate, 1_499).is_ok());
     assert_eq!(rule_at(&mut gate, 1_500), Err(Rule::Expired));
     gate.revoke(&testing::revoke(Subject::Site(site("e"))), Time(1_000)).unwrap();

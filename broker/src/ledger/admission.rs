@@ -1,0 +1,117 @@
+//! Admission: whether the site can promise what is asked of it, and the promise.
+//!
+//! Invariant: [`Ledger::admit`] is the one admission function, for holds, for the owner's own work and for the bookings on disk. It
+//! promises all that it is given, or nothing. What is confirmed was admitted as a hold.
+
+use std::collections::BTreeMap;
+
+use super::{Books, Ledger};
+use crate::{
+    ids::HostId,
+    protocol::{Grant, RefusalReason, hull},
+    resources::Amounts,
+    schedule::{Schedule, Shortage},
+    time::Window,
+};
+
+/// Grants that are promised, until they are given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Admission {
+    /// From the first start to the last end.
+    pub(super) window: Window,
+}
+
+/// Checks that all these grants on one host fit together beside `schedule`.
+///
+/// # Errors
+/// The first resource that is short.
+pub fn fit_beside(schedule: &Schedule, capacity: &Amounts, grants: &[&Grant]) -> Result<(), Shortage> {
+    if let [one] = grants {
+        return schedule.admits(capacity, one.window, &one.amounts);
+    }
+    let mut schedule = schedule.clone();
+    for grant in grants {
+        schedule.admits(capacity, grant.window, &grant.amounts)?;
+        schedule.add(grant.window, &grant.amounts);
+    }
+    Ok(())
+}
+
+impl<B: Books> Ledger<B> {
+    /// Promises these grants, all of them or none.
+    pub(super) fn admit(&mut self, grants: &[Grant]) -> Result<Admission, RefusalReason> {
+        let mut by_host: BTreeMap<&HostId, Vec<&Grant>> = BTreeMap::new();
+        for grant in grants {
+            by_host.entry(grant.host()).or_default().push(grant);
+        }
+        for (id, here) in by_host {
+            let host = self.hosts.get(id).ok_or_else(|| RefusalReason::UnknownHost(id.clone()))?;
+            let Err(Shortage { resource, asked, free }) = host.admits(&here) else { continue };
+            let host_id = id.clone();
+            return Err(match fit_beside(host.reserved(), &host.host().capacity, &here) {
+                Ok(()) => RefusalReason::HeldByAnother { host: host_id, resource },
+                Err(_) => RefusalReason::NotEnough { host: host_id, resource, asked, free },
+            });
+        }
+        let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
+        self.promise(grants);
+        Ok(Admission { window })
+    }
+
+    /// Promises grants whether they fit or not: those that were admitted, and those that have begun.
+    pub(super) fn promise(&mut self, grants: &[Grant]) {
+        for grant in grants {
+            if let Some(host) = self.hosts.get_mut(grant.host()) {
+                host.hold(grant.window, &grant.amounts);
+            }
+        }
+    }
+
+    /// Makes reservations of grants that are promised.
+    pub(super) fn reserve(&mut self, grants: &[Grant]) {
+        for grant in grants {
+            if let Some(host) = self.hosts.get_mut(grant.host()) {
+                host.confirm(grant.window, &grant.amounts);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            LedgerLimits,
+            tests::{at, grant, host, id},
+        },
+        *,
+    };
+    use crate::{time::Time, trust::testing};
+
+    fn from_to(start: i64, end: i64) -> Window {
+        Window { start: Time(start), end: Time(end) }
+    }
+
+    #[test]
+    fn grants_are_admitted_together_or_not_at_all() {
+        let hosts = ["h1", "h2"].map(|name| (host(name), Schedule::default())).to_vec();
+        let limits = LedgerLimits::default();
+        let (mut ledger, _) = Ledger::open(id("site"), limits, 7, testing::open_gate(), hosts, Vec::new(), at(0));
+        // Each of the seats on h1 fits alone.
+        let (first, second) =
+            (grant(1, "h1", from_to(2_000, 2_050), 2_001), grant(2, "h1", from_to(2_040, 2_090), 2_000));
+        let too_many = [grant(0, "h2", from_to(2_000, 2_010), 1), first, second];
+        let refused = ledger.admit(&too_many).unwrap_err();
+        assert!(matches!(refused, RefusalReason::NotEnough { free, .. } if free.0 == 1_999), "{refused}");
+        assert!(ledger.hosts().all(|host| *host.promised() == Schedule::default()), "nothing is promised");
+        let elsewhere = ledger.admit(&[grant(0, "h9", from_to(2_000, 2_001), 1)]);
+        assert_eq!(elsewhere, Err(RefusalReason::UnknownHost(HostId::new("h9").unwrap())));
+        let after_each_other =
+            [grant(0, "h1", from_to(2_000, 2_050), 4_000), grant(1, "h1", from_to(2_050, 2_110), 4_000)];
+        let admitted = ledger.admit(&after_each_other).unwrap();
+        assert_eq!(admitted.window, from_to(2_000, 2_110));
+        let refused = ledger.admit(&[grant(0, "h1", from_to(2_109, 2_110), 1)]).unwrap_err();
+        assert!(matches!(refused, RefusalReason::HeldByAnother { .. }), "{refused}");
+        ledger.admit(&[grant(0, "h1", from_to(2_110, 2_111), 1)]).unwrap();
+    }
+}
