@@ -125,6 +125,14 @@ impl HoldRequest {
 pub enum SiteRequest {
     /// Hold these amounts.
     Hold(HoldRequest),
+    /// Hold, and turn the hold into a reservation at once, durably: all seats of the attempt are at this site, so its answer decides.
+    Book {
+        /// What to hold. The site is the only participant.
+        hold: HoldRequest,
+        /// The ledger's incarnation as the coordinator knows it: a site that has restarted since may have seen the end of this attempt,
+        /// and forgotten it.
+        incarnation: u64,
+    },
     /// Turn the hold into a reservation, durably.
     Confirm {
         /// The attempt.
@@ -165,6 +173,7 @@ impl SiteRequest {
     pub fn about(&self) -> (Option<&AttemptId>, &'static str) {
         match self {
             SiteRequest::Hold(hold) => (Some(&hold.attempt), "hold"),
+            SiteRequest::Book { hold, .. } => (Some(&hold.attempt), "book"),
             SiteRequest::Confirm { attempt, .. } => (Some(attempt), "confirm"),
             SiteRequest::Release(attempt) => (Some(attempt), "release"),
             SiteRequest::Settle(attempt) => (Some(attempt), "settle"),

@@ -21,6 +21,7 @@ impl<B: Books> Ledger<B> {
             | SiteRequest::Lookup(_)
             | SiteRequest::Bookings { .. } => None,
             SiteRequest::Hold(HoldRequest { attempt, .. })
+            | SiteRequest::Book { hold: HoldRequest { attempt, .. }, .. }
             | SiteRequest::Confirm { attempt, .. }
             | SiteRequest::Release(attempt)
             | SiteRequest::Settle(attempt)
@@ -38,6 +39,7 @@ impl<B: Books> Ledger<B> {
                     self.on_takeover(now, from, &attempt, (&authorization, step))
                 }
                 SiteRequest::Hold(hold) => self.on_hold(now, from, hold),
+                SiteRequest::Book { hold, incarnation } => self.on_book(now, from, hold, incarnation),
                 SiteRequest::Confirm { attempt, held_in } => self.on_confirm(now, &attempt, held_in),
                 // The node sent it before it took the attempt over.
                 SiteRequest::Release(attempt) if self.is_taken_over(&attempt) => self.refusal(RefusalReason::NotYours),
@@ -96,6 +98,21 @@ impl<B: Books> Ledger<B> {
             coordinator: None,
         });
         SiteAnswer::Held { version: self.version, hold_for }
+    }
+
+    /// A hold that is confirmed at once. Where the site is not the only participant, others would have to hold first.
+    fn on_book(&mut self, now: Now, from: &SiteId, hold: HoldRequest, incarnation: u64) -> SiteAnswer {
+        if hold.participants != [self.site.clone()] {
+            return self.refusal(RefusalReason::Malformed("this site is not the only participant".to_owned()));
+        }
+        let attempt = hold.attempt.clone();
+        if incarnation != self.version.incarnation && !self.bookings.contains_key(&attempt) {
+            return self.refusal(RefusalReason::NoSuchHold);
+        }
+        match self.on_hold(now, from, hold) {
+            SiteAnswer::Held { version, .. } => self.on_confirm(now, &attempt, version.incarnation),
+            answer => answer,
+        }
     }
 
     /// The answer to a hold that was received before: the same as then, as far as it still holds.

@@ -151,6 +151,35 @@ fn a_hold_is_answered_twice_and_granted_once() {
     ledger.sanity_check().unwrap();
 }
 
+fn book(attempt: AttemptId, participants: &[&str], incarnation: u64) -> SiteRequest {
+    let SiteRequest::Hold(mut hold) = hold(attempt, 2_000, 3_000) else { panic!() };
+    hold.participants = participants.iter().map(|site| id(site)).collect();
+    SiteRequest::Book { hold, incarnation }
+}
+
+#[test]
+fn a_booking_in_one_round_is_written_before_it_is_answered_and_only_at_the_only_site() {
+    let mut ledger = ledger();
+    let first = attempt("r", 1);
+    let (answer, records) = ask(&mut ledger, at(0), "entry", book(first.clone(), &["other", "site"], 7));
+    assert!(matches!(reason(answer), RefusalReason::Malformed(_)) && records.is_empty());
+    let (answer, records) = ask(&mut ledger, at(0), "entry", book(first.clone(), &["site"], 6));
+    assert_eq!((reason(answer), records.len()), (RefusalReason::NoSuchHold, 0), "it may have forgotten the attempt's end");
+    let (answer, records) = ask(&mut ledger, at(0), "entry", book(first.clone(), &["site"], 7));
+    assert!(matches!(answer, SiteAnswer::Confirmed { .. }));
+    assert!(matches!(&records[..], [Record::Put(kept)] if kept.attempt == first && !kept.settled));
+    for incarnation in [7, 6] {
+        let (answer, records) = ask(&mut ledger, at(10), "entry", book(first.clone(), &["site"], incarnation));
+        assert!(matches!(answer, SiteAnswer::Confirmed { .. }) && records.is_empty(), "once more changes nothing");
+    }
+    let (answer, _) = ask(&mut ledger, at(10), "entry", book(attempt("s", 1), &["site"], 7));
+    assert!(matches!(reason(answer), RefusalReason::NotEnough { .. }));
+    ask(&mut ledger, at(20), "entry", SiteRequest::Release(first.clone()));
+    let (answer, _) = ask(&mut ledger, at(30), "entry", book(first, &["site"], 7));
+    assert_eq!(reason(answer), RefusalReason::AttemptIsOver);
+    ledger.sanity_check().unwrap();
+}
+
 #[test]
 fn a_confirm_is_written_before_it_is_answered_and_only_valid_for_a_live_hold() {
     let mut ledger = ledger();

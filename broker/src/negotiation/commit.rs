@@ -1,4 +1,5 @@
-//! Phase VI over the network: hold at every site in parallel, decide, confirm; and the releases of what failed.
+//! Phase VI over the network: hold at every site in parallel, decide, confirm; and the releases of what failed. A plan at a single
+//! site is held and confirmed in one round trip.
 //!
 //! Invariant: the decision to commit, or to abort, is written before the message that follows from it is sent.
 
@@ -31,6 +32,8 @@ enum Progress {
     Asked,
     /// It holds, in this incarnation of its ledger.
     Held { incarnation: u64 },
+    /// It was asked to hold and to confirm at once.
+    Booking,
     /// It was asked to confirm.
     Confirming { held_in: u64 },
     /// The confirm got no answer: it is repeated at this time.
@@ -81,26 +84,58 @@ pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
 }
 
 impl Negotiation {
+    /// First phase: asks every site of the plan to hold.
     pub(super) fn ask_to_hold(&mut self, now: Now, plan: Plan) {
+        let Some((sites, holds)) = self.begin_attempt(now, &plan) else { return };
+        for (site, hold) in holds {
+            self.ask(site, Purpose::Hold, SiteRequest::Hold(hold));
+        }
+        self.state = State::Holding { plan, sites, asked_at: now.monotonic };
+    }
+
+    /// Both phases in one, at the only site of the plan. As before every confirm, the decision is written first; the site may still
+    /// refuse, and then the attempt is aborted as one whose confirm is refused.
+    pub(super) fn book(&mut self, now: Now, plan: Plan, incarnation: u64) {
+        let Some((mut sites, holds)) = self.begin_attempt(now, &plan) else { return };
+        sites.values_mut().for_each(|site| site.progress = Progress::Booking);
+        let attempt = self.record.last_attempt;
+        let held_in = sites.keys().map(|site| (site.clone(), incarnation)).collect();
+        let decision = Decision::Commit { attempt, plan: plan.clone(), held_in };
+        let give_up_at = now.monotonic + self.settings.hold_for;
+        self.state = State::Confirming { plan, sites, asked_at: now.monotonic, give_up_at };
+        self.persist(decision);
+        for (site, hold) in holds {
+            self.ask(site, Purpose::Confirm, SiteRequest::Book { hold, incarnation });
+        }
+    }
+
+    fn ask(&mut self, site: SiteId, purpose: Purpose, request: SiteRequest) {
+        let (attempt, timeout) = (self.record.last_attempt, self.settings.answer_timeout);
+        self.outputs.push_back(Output::Ask { site, attempt, purpose, request, timeout });
+    }
+
+    /// Numbers a new attempt and notes it in the history. The sites of its plan, and what each is asked to hold; none when the request
+    /// cannot be proven to be its user's, and then it is closed.
+    fn begin_attempt(&mut self, now: Now, plan: &Plan) -> Option<(BTreeMap<SiteId, Site>, Vec<(SiteId, HoldRequest)>)> {
         let Some(authorization) = self.record.authorization.clone() else {
             let detail = "it was kept by an earlier version, without the user's signature: submit it again".to_owned();
             self.close(now, Outcome::Failed(Failure::Refused { site: self.entry_point.clone(), detail }));
-            return;
+            return None;
         };
         let authorization = Arc::new(authorization);
         self.record.last_attempt += 1;
         self.search.note_attempt();
         let attempt = self.attempt_id(self.record.last_attempt);
-        let sites = sites_of(&plan);
+        let sites = sites_of(plan);
         let participants: Vec<SiteId> = sites.keys().cloned().collect();
-        let mut reports = Vec::with_capacity(sites.len());
-        for (site, of_site) in &sites {
-            reports.push(SiteReport {
-                site: site.clone(),
-                hosts: of_site.grants.len(),
-                answer: ReportedAnswer::Asked,
-                after: Millis(0),
-            });
+        let report = |(site, of_site): (&SiteId, &Site)| SiteReport {
+            site: site.clone(),
+            hosts: of_site.grants.len(),
+            answer: ReportedAnswer::Asked,
+            after: Millis(0),
+        };
+        let reports = sites.iter().map(report).collect();
+        let hold = |(site, of_site): (&SiteId, &Site)| {
             let hold = HoldRequest {
                 attempt: attempt.clone(),
                 grants: of_site.grants.clone(),
@@ -108,16 +143,11 @@ impl Negotiation {
                 hold_for: self.settings.hold_for,
                 authorization: authorization.clone(),
             };
-            self.outputs.push_back(Output::Ask {
-                site: site.clone(),
-                attempt: attempt.attempt,
-                purpose: Purpose::Hold,
-                request: SiteRequest::Hold(hold),
-                timeout: self.settings.answer_timeout,
-            });
-        }
+            (site.clone(), hold)
+        };
+        let holds = sites.iter().map(hold).collect();
         self.record.history.add_attempt(AttemptReport { attempt: attempt.attempt, start: plan.start, sites: reports });
-        self.state = State::Holding { plan, sites, asked_at: now.monotonic };
+        Some((sites, holds))
     }
 
     pub(super) fn on_answer(
@@ -279,10 +309,25 @@ impl Negotiation {
                 }
             }
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason != RefusalReason::Busy => {
+                let is_new = of_site.progress == Progress::Booking;
                 if self.yields_to(now, refusal) {
                     return;
                 }
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
+                // A site that has restarted since it was last looked at has nothing against the request.
+                if is_new && refusal.reason != RefusalReason::NoSuchHold {
+                    self.learn(site, refusal.clone());
+                }
+                self.abort(now);
+            }
+            // Whether it has booked is open; it will be told that it has not.
+            _ if of_site.progress == Progress::Booking => {
+                let what = match answer {
+                    Ok(_) => "it is busy".to_owned(),
+                    Err(why) => why.clone(),
+                };
+                self.record.history.report(site, ReportedAnswer::Silent(what), after);
+                self.search.exclude_silent(site);
                 self.abort(now);
             }
             // Without an answer the site may have confirmed or not: only the same question settles that.

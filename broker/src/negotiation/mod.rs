@@ -316,6 +316,7 @@ impl Negotiation {
             Next::Find => self.find(),
             Next::Wait(wait) => self.state = State::BackingOff { until: now.monotonic + wait },
             Next::Hold(plan) => self.ask_to_hold(now, plan),
+            Next::Book(plan, incarnation) => self.book(now, plan, incarnation),
             Next::End(outcome) => self.close(now, outcome),
         }
     }

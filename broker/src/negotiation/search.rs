@@ -87,6 +87,8 @@ pub(super) enum Next {
     Wait(Millis),
     /// Ask the sites of this plan to hold.
     Hold(Plan),
+    /// Ask the one site of this plan to book at once, in this incarnation of its ledger.
+    Book(Plan, u64),
     /// There is no plan.
     End(Outcome),
 }
@@ -195,12 +197,23 @@ impl Search {
                 for (seat, number) in plan.seats.iter_mut().zip(&self.problem.numbers) {
                     seat.number = *number;
                 }
-                (self.round(found, RoundOutcome::Planned(plan.start)), Next::Hold(plan))
+                (self.round(found, RoundOutcome::Planned(plan.start)), self.next_of(found, plan))
             }
             PlanOutcome::Rejected(rejection) => {
                 let round = self.round(found, RoundOutcome::Rejected(rejection.reason.clone()));
                 (round, self.widen_or_reject(found, settings, rejection))
             }
+        }
+    }
+
+    /// A plan at a single site is booked in one round trip, unless an attempt has failed already: then the site shows in a hold why.
+    fn next_of(&self, found: &Found, plan: Plan) -> Next {
+        let sites: BTreeSet<&SiteId> = plan.seats.iter().map(|seat| &seat.site).collect();
+        let version = found.hosts.iter().find(|host| sites.contains(&host.site)).map(|host| host.version);
+        let is_whole = self.problem.avoid.is_empty();
+        match version.filter(|_| is_whole && sites.len() == 1 && self.attempts == 0) {
+            Some(version) => Next::Book(plan, version.incarnation),
+            None => Next::Hold(plan),
         }
     }
 

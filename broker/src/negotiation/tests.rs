@@ -195,6 +195,41 @@ fn when_all_goes_well_the_decision_is_written_before_the_confirms_and_the_end_be
     assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)) && run.negotiation.is_quiet());
 }
 
+/// A request for one host, planned at the only site.
+fn booking() -> Run {
+    let one = RequestRecord { request: serde_json::from_str(r#"{"hosts":1,"duration":100}"#).unwrap(), ..record() };
+    let mut run = Run::new(one, false);
+    run.find(&["a"]);
+    run
+}
+
+#[test]
+fn a_plan_at_one_site_is_decided_there_in_one_round() {
+    let mut run = booking();
+    assert_eq!(run.wanted(), ["write commit, owed 0", "Confirm 1 a"]);
+    let Some(Output::Ask { request: SiteRequest::Book { hold, incarnation }, .. }) = run.outputs.last() else { panic!() };
+    assert_eq!((&hold.participants, *incarnation), (&vec![site("a")], version(0).incarnation));
+    run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(0) });
+    assert_eq!(run.wanted(), ["write reserved, owed 0", "Settle 1 a"]);
+
+    let cpu = ResourceName::new("cpu").unwrap();
+    let taken = RefusalReason::HeldByAnother { host: HostId::new("h").unwrap(), resource: cpu };
+    for (answer, is_left_out) in [(Some(RefusalReason::NoSuchHold), false), (Some(taken), false), (None, true)] {
+        let mut run = booking();
+        let answer = answer.map(refused).ok_or_else(|| "no answer".to_owned());
+        let event = Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Confirm, answer };
+        run.negotiation.handle(at(20), event, &mut ());
+        run.drain();
+        assert_eq!(run.wanted()[..2], ["write open, owed 1", "Release 1 a"], "it may have booked all the same");
+        while !run.wanted().iter().any(|what| what.starts_with("find")) {
+            run.time_passes_to(10_000);
+        }
+        assert!(run.wanted().contains(&format!("find, without {}", if is_left_out { r#"{"a"}"# } else { "{}" })));
+        run.find(&["a", "b"]);
+        assert!(run.wanted().iter().any(|what| what.starts_with("Hold 2 ")), "the second attempt shows in a hold why");
+    }
+}
+
 #[test]
 fn a_participant_never_hears_that_an_attempt_newer_than_the_record_is_dead() {
     let before = record();

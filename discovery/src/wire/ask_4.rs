@@ -55,6 +55,7 @@ kinds! {
         Lookup = 22,
         TakeOver = 23,
         Bookings = 24,
+        Book = 25,
     }
 }
 
@@ -108,6 +109,7 @@ impl AskVersion for Ask4 {
             WireRequest::DialBack => (Question::DialBack, encode(&())),
             WireRequest::Site(request) => match request {
                 SiteRequest::Hold(hold) => (Question::Hold, encode(hold)),
+                SiteRequest::Book { hold, incarnation } => (Question::Book, encode(&(hold, incarnation))),
                 SiteRequest::Confirm { attempt, held_in } => (Question::Confirm, encode(&(attempt, held_in))),
                 SiteRequest::Release(attempt) => (Question::Release, encode(attempt)),
                 SiteRequest::Settle(attempt) => (Question::Settle, encode(attempt)),
@@ -197,6 +199,10 @@ fn told<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
 fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeError> {
     Ok(match kind {
         Question::Hold => SiteRequest::Hold(question(body)?),
+        Question::Book => {
+            let (hold, incarnation) = question(body)?;
+            SiteRequest::Book { hold, incarnation }
+        }
         Question::Confirm => {
             let (attempt, held_in) = question(body)?;
             SiteRequest::Confirm { attempt, held_in }
