@@ -143,9 +143,9 @@ fn version(version: broker::protocol::LedgerVersion) -> String {
 fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Result {
     match request {
         SiteRequest::Hold(hold) => {
-            write!(f, "hold #{} {:?}", hold.attempt.attempt, hold.window)?;
+            write!(f, "hold #{}", hold.attempt.attempt)?;
             for grant in &hold.grants {
-                write!(f, " {}", grant.host)?;
+                write!(f, " {}={} {:?}", grant.seat, grant.host(), grant.window)?;
                 for (name, amount) in &grant.amounts {
                     write!(f, " {}={}", name.as_str(), amount.0)?;
                 }
@@ -169,8 +169,8 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
         SiteAnswer::Confirmed { version: at } => write!(f, "confirmed at {}", version(*at)),
         SiteAnswer::Released { version: at } => write!(f, "released at {}", version(*at)),
         SiteAnswer::Settled => f.write_str("settled"),
-        SiteAnswer::Booked { hosts, is_settled, .. } => {
-            write!(f, "{} hosts are reserved{}", hosts.len(), if *is_settled { ", settled" } else { "" })
+        SiteAnswer::Booked { seats, is_settled, .. } => {
+            write!(f, "{} seats are reserved{}", seats.len(), if *is_settled { ", settled" } else { "" })
         }
         SiteAnswer::Bookings { bookings, .. } => write!(f, "{} reservations", bookings.len()),
         SiteAnswer::Found { parts, .. } => write!(f, "{} attempts have something", parts.len()),

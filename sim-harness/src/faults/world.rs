@@ -22,6 +22,7 @@ use super::{
     attacker::{self, Attacker},
     canary::Canary,
     checks,
+    demands::Demands,
     event::{Event, NodeEvent},
     grid::Grid,
     life,
@@ -513,17 +514,21 @@ impl World {
         let valid = (grid.utc(), starts.1 + CLOCKS_DIFFER);
         let authorization = grid.authorize(entry_point, (&id, &request), number, valid);
         let name = format!("user {number}");
-        let record = RequestRecord::arrived(id.clone(), name, request.clone(), authorization, grid.now().ms(), starts);
+        let remembered = mutations::mutate_request(grid.canary, request.clone());
+        let record = RequestRecord::arrived(id.clone(), name, remembered, authorization, grid.now().ms(), starts);
         grid.note(
             Some(&id),
             format_args!(
-                "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {} s, from {} to {}",
+                "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {:?}, from {} to {}, deadline {:?}, at most {:?} sites, whole: {}",
                 request.demand().seats(),
                 request.demand().total(),
                 request.demand().per_host(),
-                request.demand().length().at_reference().0,
+                request.demand().length(),
                 record.earliest.0,
-                record.latest.0
+                record.latest.0,
+                request.window().deadline,
+                request.demand().sites_max(),
+                request.demand().is_exclusive()
             ),
         );
         let site = grid.nodes[entry_point].site.clone();
@@ -631,7 +636,7 @@ impl World {
         let signed = answers.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
         let last = signed.map(|statement| statement.issued + Span(1)).max();
         let issued = grid.utc().max(last.unwrap_or_default());
-        let expires = issued.max(starts.1) + request.demand().length().at_reference() + CLOCKS_DIFFER;
+        let expires = issued.max(starts.1) + request.demand().length().at_speed(Demands::slowest()) + CLOCKS_DIFFER;
         let authorization = grid.authorize(node, (id, &request), number, (issued, expires));
         let name = format!("user {number}");
         let mut record = RequestRecord::arrived(id.clone(), name, request, authorization, grid.now().ms(), starts);

@@ -20,7 +20,7 @@ impl Placement for Kolo {
         let plan = outcome.plan()?;
         let place = |grant: &Seat| {
             candidates
-                .binary_search_by(|Candidate { site, host, .. }| (*site, &host.id).cmp(&(&grant.site, &grant.host)))
+                .binary_search_by(|Candidate { site, host, .. }| (*site, &host.id).cmp(&(&grant.site, grant.host())))
                 .ok()
         };
         Some(Choice { start: plan.start, hosts: plan.seats.iter().filter_map(place).collect() })

@@ -56,7 +56,7 @@ fn the_factor_is_the_core_s() {
         let (earliest, latest) = request.starts(Time::ZERO, Span(0)).unwrap();
         let asked = Asked { request: &request, earliest, latest, candidates: &pool, seed: 1 };
         let at = |host: &broker::ids::HostId| pool.iter().position(|candidate| candidate.host.id == *host).unwrap();
-        let hosts = plan.seats.iter().map(|grant| at(&grant.host)).collect();
+        let hosts = plan.seats.iter().map(|grant| at(grant.host())).collect();
         let factor = asked.judge(&Choice { start: plan.start, hosts }).unwrap();
         assert!((factor / plan.efficiency - 1.0).abs() < 1e-9);
         compared += 1;
