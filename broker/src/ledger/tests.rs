@@ -164,7 +164,11 @@ fn a_booking_in_one_round_is_written_before_it_is_answered_and_only_at_the_only_
     let (answer, records) = ask(&mut ledger, at(0), "entry", book(first.clone(), &["other", "site"], 7));
     assert!(matches!(reason(answer), RefusalReason::Malformed(_)) && records.is_empty());
     let (answer, records) = ask(&mut ledger, at(0), "entry", book(first.clone(), &["site"], 6));
-    assert_eq!((reason(answer), records.len()), (RefusalReason::NoSuchHold, 0), "it may have forgotten the attempt's end");
+    assert_eq!(
+        (reason(answer), records.len()),
+        (RefusalReason::NoSuchHold, 0),
+        "it may have forgotten the attempt's end"
+    );
     let (answer, records) = ask(&mut ledger, at(0), "entry", book(first.clone(), &["site"], 7));
     assert!(matches!(answer, SiteAnswer::Confirmed { .. }));
     assert!(matches!(&records[..], [Record::Put(kept)] if kept.attempt == first && !kept.settled));

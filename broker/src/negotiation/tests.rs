@@ -207,7 +207,9 @@ fn booking() -> Run {
 fn a_plan_at_one_site_is_decided_there_in_one_round() {
     let mut run = booking();
     assert_eq!(run.wanted(), ["write commit, owed 0", "Confirm 1 a"]);
-    let Some(Output::Ask { request: SiteRequest::Book { hold, incarnation }, .. }) = run.outputs.last() else { panic!() };
+    let Some(Output::Ask { request: SiteRequest::Book { hold, incarnation }, .. }) = run.outputs.last() else {
+        panic!()
+    };
     assert_eq!((&hold.participants, *incarnation), (&vec![site("a")], version(0).incarnation));
     run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(0) });
     assert_eq!(run.wanted(), ["write reserved, owed 0", "Settle 1 a"]);

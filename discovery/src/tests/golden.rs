@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 use broker::{
     features::Features,
+    plan::Place,
     protocol::{
         AttemptStatus, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Refusal, RefusalReason, TakeOverStep,
     },
@@ -42,7 +43,8 @@ fn attempt() -> AttemptId {
 }
 
 fn grants() -> Vec<Grant> {
-    vec![Grant { host: HostId::new("h1").unwrap(), amounts: amounts(70_000) }]
+    let place = Place::Host(HostId::new("h1").unwrap());
+    vec![Grant { seat: SeatNumber(2), place, window: hour(), amounts: amounts(70_000) }]
 }
 
 fn schedule() -> Schedule {
@@ -68,14 +70,14 @@ fn authorization() -> Arc<Authorization> {
 fn requests() -> Vec<WireRequest> {
     let hold = HoldRequest {
         attempt: attempt(),
-        window: hour(),
         grants: grants(),
         participants: vec![site_id()],
         hold_for: Millis(10_000),
         authorization: authorization(),
     };
     let site = [
-        SiteRequest::Hold(hold),
+        SiteRequest::Hold(hold.clone()),
+        SiteRequest::Book { hold, incarnation: version().incarnation },
         SiteRequest::Confirm { attempt: attempt(), held_in: version().incarnation },
         SiteRequest::Release(attempt()),
         SiteRequest::Settle(attempt()),
@@ -132,7 +134,7 @@ fn answers() -> Vec<WireAnswer> {
         SiteAnswer::Released { version: version() },
         SiteAnswer::Settled,
         SiteAnswer::Booked {
-            hosts: vec![host],
+            seats: vec![SeatNumber(2)],
             is_settled: true,
             before: Some(site_id()),
             others: vec![attempt.clone()],
@@ -141,7 +143,6 @@ fn answers() -> Vec<WireAnswer> {
         SiteAnswer::Found {
             parts: vec![FoundBooking {
                 attempt: attempt.clone(),
-                window,
                 grants: grants.clone(),
                 participants: vec![site_id()],
                 statement: Arc::new(statement()),
@@ -150,7 +151,7 @@ fn answers() -> Vec<WireAnswer> {
             version: version(),
         },
         SiteAnswer::Bookings {
-            bookings: vec![PublicBooking { attempt, window, grants, user: "ada".to_owned() }],
+            bookings: vec![PublicBooking { attempt, grants, user: "ada".to_owned() }],
             is_complete: true,
             is_withheld: false,
             version: version(),

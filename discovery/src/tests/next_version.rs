@@ -5,6 +5,7 @@
 use broker::{
     features::{Feature, Features},
     ledger::{Event, Ledger, LedgerLimits, Output, ReplyToken},
+    plan::Place,
     protocol::{Grant, HoldRequest, RefusalReason},
     request::Request,
     time::{Now, Span},
@@ -158,8 +159,12 @@ impl Site {
         let request: Request = serde_json::from_str(request).unwrap();
         HoldRequest {
             attempt: AttemptId { entry_point: self.id().clone(), request: id.clone(), attempt: 1 },
-            window: Window::starting(Time(now().utc.0 + 7_200), Span(3_600)),
-            grants: vec![Grant { host: HostId::new("h1").unwrap(), amounts: amounts(1000) }],
+            grants: vec![Grant {
+                seat: SeatNumber(0),
+                place: Place::Host(HostId::new("h1").unwrap()),
+                window: Window::starting(Time(now().utc.0 + 7_200), Span(3_600)),
+                amounts: amounts(1000),
+            }],
             participants: vec![of.id().clone()],
             hold_for: Millis(60_000),
             authorization: Arc::new(testing::authorize(1, self.id(), &id, &request)),

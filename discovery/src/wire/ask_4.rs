@@ -152,8 +152,8 @@ impl AskVersion for Ask4 {
                 SiteAnswer::Released { version } => (Answer::Released, encode(version)),
                 SiteAnswer::Settled => (Answer::Settled, encode(&())),
                 SiteAnswer::Status { decision, booking } => (Answer::Status, encode(&(decision, booking))),
-                SiteAnswer::Booked { hosts, is_settled, before, others, version } => {
-                    (Answer::Booked, encode(&(hosts, is_settled, before, others, version)))
+                SiteAnswer::Booked { seats, is_settled, before, others, version } => {
+                    (Answer::Booked, encode(&(seats, is_settled, before, others, version)))
                 }
                 SiteAnswer::Found { parts, is_coordinated, version } => {
                     (Answer::Found, encode(&(parts, is_coordinated, version)))
@@ -237,8 +237,8 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
             SiteAnswer::Status { decision, booking }
         }
         Answer::Booked => {
-            let (hosts, is_settled, before, others, version) = told(body)?;
-            SiteAnswer::Booked { hosts, is_settled, before, others, version }
+            let (seats, is_settled, before, others, version) = told(body)?;
+            SiteAnswer::Booked { seats, is_settled, before, others, version }
         }
         Answer::Found => {
             let (parts, is_coordinated, version) = told(body)?;

@@ -4,7 +4,8 @@
 
 use broker::{
     host::Host,
-    ledger::{Books, HostLedger, Ledger},
+    ledger::{Books, HostLedger, Ledger, fit_beside},
+    protocol::Grant,
     resources::Amounts,
     schedule::{Schedule, Shortage},
     time::{Time, Window},
@@ -55,10 +56,10 @@ impl Books for FaultyBooks {
         self.books.promised()
     }
 
-    fn admit(&self, window: Window, amounts: &Amounts) -> Result<(), Shortage> {
+    fn admits(&self, grants: &[&Grant]) -> Result<(), Shortage> {
         match self.fault {
-            Some(BookFault::AdmitBesideHolds) => self.reserved().admits(&self.host().capacity, window, amounts),
-            _ => self.books.admit(window, amounts),
+            Some(BookFault::AdmitBesideHolds) => fit_beside(self.reserved(), &self.host().capacity, grants),
+            _ => self.books.admits(grants),
         }
     }
 

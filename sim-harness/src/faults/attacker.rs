@@ -10,9 +10,10 @@ use std::sync::Arc;
 use broker::{
     ids::SiteId,
     negotiation::Purpose,
-    protocol::{AttemptId, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
+    plan::Place,
+    protocol::{AttemptId, Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     resources::Amounts,
-    time::{Millis, Time},
+    time::{Millis, Time, Window},
     trust::{Authorization, RequestStatement, testing},
 };
 use rand::RngExt;
@@ -45,18 +46,21 @@ impl Attacker {
     }
 
     /// A hold that the attacker sends for a user of its own is perhaps not what the user has signed.
-    pub fn abuse_own(&mut self, grid: &mut Grid, node: usize, request: SiteRequest) -> SiteRequest {
-        let SiteRequest::Hold(mut hold) = request else { return request };
+    pub fn abuse_own(&mut self, grid: &mut Grid, node: usize, mut request: SiteRequest) -> SiteRequest {
+        let (SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. }) = &mut request else { return request };
         if self.cheats(grid, node) {
             grid.figures.attacks += 1;
             match self.random.random_range(0..5) {
-                0 => hold.window.end = hold.window.end + hold.window.duration(),
-                1 => hold.window = shifted(&hold),
+                0 => lengthen(&mut hold.grants),
+                1 => hold.grants.iter_mut().for_each(|grant| grant.window = shifted(grant.window)),
                 2 => enlarge(&mut hold.grants[0].amounts),
                 3 => {
-                    let duration = i64::try_from(2 * hold.window.duration().0).unwrap_or(i64::MAX);
-                    hold.window.end = hold.window.end + hold.window.duration();
-                    rewrite(&mut hold, |text| replace_number(text, "\"duration\":", duration));
+                    lengthen(&mut hold.grants);
+                    rewrite(hold, |text| {
+                        ["\"duration\":", "\"work\":"]
+                            .iter()
+                            .fold(text.to_owned(), |text, key| double_number(&text, key))
+                    });
                 }
                 _ => {
                     let other = grid.users.key(self.random.random_range(0..100));
@@ -65,7 +69,7 @@ impl Attacker {
                 }
             }
         }
-        SiteRequest::Hold(hold)
+        request
     }
 
     /// The attacker is asked for a hold: it tries to get one somewhere else for itself with the same signature.
@@ -89,7 +93,7 @@ impl Attacker {
         stolen.participants = vec![there];
         stolen.grants.truncate(1);
         if let Some(grant) = stolen.grants.first_mut() {
-            grant.host = host;
+            grant.place = Place::Host(host);
         }
         let from = hold.attempt.entry_point.clone();
         if self.random.random_range(0..2) == 0 {
@@ -156,9 +160,9 @@ impl Attacker {
         let Some(mut statement) = booking.and_then(|booking| booking.statement.clone()) else { return answer };
         grid.figures.attacks += 1;
         match (self.random.random_range(0..3), answer) {
-            (0, SiteAnswer::Booked { hosts, is_settled, others, version, .. }) => {
+            (0, SiteAnswer::Booked { seats, is_settled, others, version, .. }) => {
                 let before = Some(names::site(self.random.random_range(0..grid.nodes.len())));
-                SiteAnswer::Booked { hosts, is_settled, before, others, version }
+                SiteAnswer::Booked { seats, is_settled, before, others, version }
             }
             (kind, answer) => {
                 if kind == 1 {
@@ -195,10 +199,16 @@ pub fn receive_spoils(grid: &mut Grid, node: usize, from: usize, attempt: &Attem
     }
 }
 
-fn shifted(hold: &HoldRequest) -> broker::time::Window {
+fn lengthen(grants: &mut [Grant]) {
+    for Grant { window, .. } in grants {
+        window.end = window.end + window.duration();
+    }
+}
+
+fn shifted(window: Window) -> Window {
     // Beyond the latest start that any request has.
     let later = |time: Time| Time(time.0 + 100_000);
-    broker::time::Window { start: later(hold.window.start), end: later(hold.window.end) }
+    Window { start: later(window.start), end: later(window.end) }
 }
 
 /// More than any request of the simulation asks for in all.
@@ -219,9 +229,10 @@ fn rewrite(hold: &mut HoldRequest, change: impl Fn(&str) -> String) {
     debug_assert!(testing::said::<RequestStatement>(&authorization.request).is_ok(), "what is forged can be read");
 }
 
-/// Puts `number` in the place of the one behind `key`.
-fn replace_number(text: &str, key: &str, number: i64) -> String {
+/// Doubles the number behind `key`.
+fn double_number(text: &str, key: &str) -> String {
     let Some((before, after)) = text.split_once(key) else { return text.to_owned() };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
-    format!("{before}{key}{number}{rest}")
+    let number: u64 = after[..after.len() - rest.len()].parse().unwrap_or_default();
+    format!("{before}{key}{}{rest}", 2 * number)
 }

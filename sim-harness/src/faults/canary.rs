@@ -59,6 +59,16 @@ pub enum Canary {
     ForgetSuccessors,
     /// A site forgets who coordinates a reservation in the place of its entry point.
     ForgetCoordinator,
+    /// A site books seats for longer than their user has signed.
+    GrantLonger,
+    /// A site books seats under other numbers than they have.
+    SeatsRenumbered,
+    /// A site takes less than the whole of a host that is to be taken whole.
+    ShareWholeHosts,
+    /// Neither the entry point nor sites heed the deadline.
+    IgnoreDeadline,
+    /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
+    ForgetSitesMax,
 }
 
 impl Canary {

@@ -61,6 +61,11 @@ figures! {
     requests: "requests",
     /// Requests that were reserved at the end.
     reservations: "reservations",
+    /// Of these, of work; with a deadline; of whole hosts; with a limit of sites.
+    of_work: "of work",
+    by_deadline: "by a deadline",
+    of_whole_hosts: "of whole hosts",
+    at_few_sites: "at few sites",
     /// Requests without a placement.
     rejected: "rejected",
     /// Requests given up, since sites did not answer or others were faster.

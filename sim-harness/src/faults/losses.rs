@@ -103,7 +103,7 @@ impl Fates {
             }
         }
         let is_in_use = at.disk.reservations.values().any(|reservation| {
-            let is_here = reservation.grants.iter().any(|grant| grant.host == id);
+            let is_here = reservation.grants.iter().any(|grant| *grant.host() == id);
             is_here && reservation.window.start <= now && now < reservation.window.end
         });
         grid.figures.shrinks_in_use += u64::from(is_in_use);

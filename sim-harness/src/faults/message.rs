@@ -8,7 +8,7 @@ use broker::{
     ids::RequestId,
     ledger::ScheduleUpdateParts,
     negotiation::Purpose,
-    protocol::{Advert, AttemptId, ScheduleSnapshot, SiteAnswer, SiteRequest, TakeOverStep},
+    protocol::{Advert, AttemptId, HoldRequest, ScheduleSnapshot, SiteAnswer, SiteRequest, TakeOverStep},
 };
 
 use super::options::{Options, UNLUCKY_PERCENT, Unlucky};
@@ -90,7 +90,9 @@ impl Body {
     /// Of 100 such messages, how many are lost.
     pub fn loss_percent(&self, options: &Options) -> u64 {
         let is_unlucky = match self {
-            Body::Ask { request: SiteRequest::Confirm { .. }, .. } => options.unlucky == Unlucky::Confirms,
+            Body::Ask { request: SiteRequest::Confirm { .. } | SiteRequest::Book { .. }, .. } => {
+                options.unlucky == Unlucky::Confirms
+            }
             Body::Ask {
                 request: SiteRequest::Release(_) | SiteRequest::TakeOver { step: TakeOverStep::Abort, .. },
                 ..
@@ -142,15 +144,10 @@ fn version(version: broker::protocol::LedgerVersion) -> String {
 
 fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Result {
     match request {
-        SiteRequest::Hold(hold) => {
-            write!(f, "hold #{} {:?}", hold.attempt.attempt, hold.window)?;
-            for grant in &hold.grants {
-                write!(f, " {}", grant.host)?;
-                for (name, amount) in &grant.amounts {
-                    write!(f, " {}={}", name.as_str(), amount.0)?;
-                }
-            }
-            write!(f, " for {} ms", hold.hold_for.0)
+        SiteRequest::Hold(hold) => write_hold(f, hold),
+        SiteRequest::Book { hold, .. } => {
+            f.write_str("book at once: ")?;
+            write_hold(f, hold)
         }
         SiteRequest::Confirm { attempt, held_in } => write!(f, "confirm #{}, held in {held_in}", attempt.attempt),
         SiteRequest::Release(attempt) => write!(f, "release #{}", attempt.attempt),
@@ -169,8 +166,8 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
         SiteAnswer::Confirmed { version: at } => write!(f, "confirmed at {}", version(*at)),
         SiteAnswer::Released { version: at } => write!(f, "released at {}", version(*at)),
         SiteAnswer::Settled => f.write_str("settled"),
-        SiteAnswer::Booked { hosts, is_settled, .. } => {
-            write!(f, "{} hosts are reserved{}", hosts.len(), if *is_settled { ", settled" } else { "" })
+        SiteAnswer::Booked { seats, is_settled, .. } => {
+            write!(f, "{} seats are reserved{}", seats.len(), if *is_settled { ", settled" } else { "" })
         }
         SiteAnswer::Bookings { bookings, .. } => write!(f, "{} reservations", bookings.len()),
         SiteAnswer::Found { parts, .. } => write!(f, "{} attempts have something", parts.len()),
@@ -180,4 +177,15 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
         }
         SiteAnswer::Refused(refusal) => write!(f, "refused: {}", refusal.reason),
     }
+}
+
+fn write_hold(f: &mut fmt::Formatter<'_>, hold: &HoldRequest) -> fmt::Result {
+    write!(f, "hold #{}", hold.attempt.attempt)?;
+    for grant in &hold.grants {
+        write!(f, " {}={} {:?}", grant.seat, grant.host(), grant.window)?;
+        for (name, amount) in &grant.amounts {
+            write!(f, " {}={}", name.as_str(), amount.0)?;
+        }
+    }
+    write!(f, " for {} ms", hold.hold_for.0)
 }

@@ -15,6 +15,7 @@ mod canary;
 mod checks;
 mod clock;
 mod credentials;
+mod demands;
 mod event;
 mod figures;
 mod grid;

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use broker::{
-    ids::{HostId, RequestId, SiteId},
+    ids::{RequestId, SeatNumber, SiteId},
     negotiation::{Negotiation, Purpose},
-    protocol::{RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    request::{Request, RequestDocument},
+    resources::Amounts,
     time::Span,
     trust::{Authorization, PublicKey, RequestStatement, SignedText, testing},
 };
@@ -28,11 +30,20 @@ const VALID: Span = Span(10_000_000);
 /// A question as a site with the fault takes it.
 pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -> SiteRequest {
     match (grid.canary, &mut request) {
-        (Some(Canary::ForgetHoldDeadline), SiteRequest::Hold(hold)) => hold.hold_for.0 = u64::MAX / 8,
-        (Some(Canary::SkipSignature), SiteRequest::Hold(hold)) => sign_as_it_is(grid, &mut hold.authorization),
+        (Some(Canary::ForgetHoldDeadline), SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. }) => {
+            hold.hold_for.0 = u64::MAX / 8
+        }
+        (Some(Canary::SkipSignature), SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. }) => {
+            sign_as_it_is(grid, &mut hold.authorization);
+        }
         (Some(Canary::SkipSignature), SiteRequest::TakeOver { authorization, .. }) => {
             sign_as_it_is(grid, authorization);
         }
+        (
+            Some(canary @ (Canary::GrantLonger | Canary::IgnoreDeadline | Canary::ShareWholeHosts)),
+            SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. },
+        ) => grant_otherwise(grid, canary, hold),
+        (Some(Canary::SeatsRenumbered), SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. }) => renumber(hold),
         (Some(Canary::TakeOverUnsigned), SiteRequest::TakeOver { attempt, authorization, .. })
             if !is_signed_for(grid, from, &attempt.request, &authorization.request) =>
         {
@@ -59,8 +70,8 @@ pub fn mutate_answer(
 ) -> Option<SiteAnswer> {
     let Question::Negotiation { request, purpose, .. } = question else { return Some(answer) };
     match (grid.canary, &mut answer) {
-        (Some(Canary::LossIgnored), SiteAnswer::Booked { hosts, .. }) if *purpose == Purpose::Inspect => {
-            *hosts = hosts_believed(grid, node, from, request);
+        (Some(Canary::LossIgnored), SiteAnswer::Booked { seats, .. }) if *purpose == Purpose::Inspect => {
+            *seats = seats_believed(grid, node, from, request);
         }
         (Some(Canary::HandOverIgnored), SiteAnswer::Refused(refusal))
             if matches!(refusal.reason, RefusalReason::HandedOver(_)) =>
@@ -97,7 +108,7 @@ pub fn forgets_to_give_up(grid: &mut Grid, node: usize, to: usize, body: &Body) 
     let version = broker::protocol::LedgerVersion::default();
     let answer = match asked {
         SiteRequest::TakeOver { .. } => {
-            SiteAnswer::Booked { hosts: Vec::new(), is_settled: false, before: None, others: Vec::new(), version }
+            SiteAnswer::Booked { seats: Vec::new(), is_settled: false, before: None, others: Vec::new(), version }
         }
         _ => SiteAnswer::Released { version },
     };
@@ -107,10 +118,55 @@ pub fn forgets_to_give_up(grid: &mut Grid, node: usize, to: usize, body: &Body) 
     true
 }
 
-fn hosts_believed(grid: &Grid, node: usize, from: usize, request: &RequestId) -> Vec<HostId> {
+fn seats_believed(grid: &Grid, node: usize, from: usize, request: &RequestId) -> Vec<SeatNumber> {
     let plan = grid.negotiation(node, request).and_then(Negotiation::reserved_plan);
-    let grants = plan.into_iter().flat_map(|plan| &plan.seats);
-    grants.filter(|grant| grant.site == grid.nodes[from].site).map(|grant| grant.host.clone()).collect()
+    let seats = plan.into_iter().flat_map(|plan| &plan.seats);
+    seats.filter(|seat| seat.site == grid.nodes[from].site).map(|seat| seat.number).collect()
+}
+
+/// What the entry point remembers of a request that was submitted to it.
+pub fn mutate_request(canary: Option<Canary>, request: Request) -> Request {
+    let mut asked = RequestDocument::from(request.clone());
+    match canary {
+        Some(Canary::ForgetSitesMax) => asked.sites_max = None,
+        Some(Canary::IgnoreDeadline) => asked.deadline = None,
+        _ => {}
+    }
+    Request::try_from(asked).unwrap_or(request)
+}
+
+/// Lets a hold through that is not what the user has signed: its statement is signed anew, as far as it was valid.
+fn grant_otherwise(grid: &Grid, canary: Canary, hold: &mut HoldRequest) {
+    let Ok(statement) = hold.authorization.request.open::<RequestStatement>() else { return };
+    let key = grid.users.keys().iter().find(|key| PublicKey::of(key) == hold.authorization.request.author);
+    let mut asked = RequestDocument::from(statement.request.clone());
+    match (canary, &mut asked) {
+        (Canary::GrantLonger, RequestDocument { duration: Some(duration), .. }) => {
+            *duration += 60;
+            hold.grants.iter_mut().for_each(|grant| grant.window.end = grant.window.end + Span(60));
+        }
+        (Canary::IgnoreDeadline, RequestDocument { deadline, .. }) => *deadline = None,
+        (Canary::ShareWholeHosts, RequestDocument { exclusive: true, .. }) => {
+            (asked.exclusive, asked.per_host) = (false, Amounts::new());
+            for (name, amount) in hold.grants.iter_mut().flat_map(|grant| &mut grant.amounts) {
+                amount.0 -= 1;
+                *asked.total.entry(name.clone()).or_default() += *amount;
+            }
+        }
+        _ => return,
+    }
+    if let (Some(key), Ok(request)) = (key, Request::try_from(asked))
+        && let Ok(signed) = SignedText::sign(&RequestStatement { request, ..statement }, key)
+    {
+        Arc::make_mut(&mut hold.authorization).request = signed;
+    }
+}
+
+/// Numbers the seats of a hold otherwise.
+fn renumber(hold: &mut HoldRequest) {
+    let Ok(statement) = hold.authorization.request.open::<RequestStatement>() else { return };
+    let seats = u32::try_from(statement.request.demand().seats()).unwrap_or(1);
+    hold.grants.iter_mut().for_each(|grant| grant.seat = SeatNumber((grant.seat.0 + 1) % seats));
 }
 
 fn is_signed_for(grid: &Grid, node: usize, request: &RequestId, signed: &SignedText) -> bool {

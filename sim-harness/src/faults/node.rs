@@ -10,7 +10,7 @@ use std::{
 
 use broker::{
     host::Host,
-    ids::{HostId, RequestId, SiteId},
+    ids::{RequestId, SeatNumber, SiteId},
     ledger::{BookingRecord, LedgerLimits},
     negotiation::{NegotiationSettings, Outcome, Purpose, RequestRecord, Stage},
     protocol::{AttemptId, Grant},
@@ -149,7 +149,7 @@ pub struct Node {
     /// What had begun when it started with less to offer than at first: that stays, whatever there is.
     pub begun: BTreeSet<AttemptId>,
     /// What its ledger has dropped at its last start, since the hosts are not there any more.
-    pub dropped: BTreeSet<(AttemptId, HostId)>,
+    pub dropped: BTreeSet<(AttemptId, SeatNumber)>,
     /// Its membership, when the grid is closed.
     pub credentials: Option<Chain>,
     pub disk: Disk,
@@ -263,7 +263,7 @@ impl Node {
         self.reservations_of(request).any(|reservation| {
             let mut grants = reservation.grants.iter();
             grants.any(|grant| {
-                is_it(reservation, grant) && !self.dropped.contains(&(reservation.attempt.clone(), grant.host.clone()))
+                is_it(reservation, grant) && !self.dropped.contains(&(reservation.attempt.clone(), grant.seat))
             })
         })
     }

@@ -14,7 +14,7 @@ use broker::{
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::canary::Canary;
+use super::{canary::Canary, demands::Demands};
 
 /// How long sites remember an attempt that is over.
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
@@ -121,6 +121,8 @@ pub struct Options {
     pub attacker: Option<usize>,
     /// Whether hosts are lost after they were reserved, and how.
     pub losses: Option<Losses>,
+    /// What users ask beyond amounts for a time.
+    pub demands: Option<Demands>,
 }
 
 /// The choices of a draw. Where outcomes are lost, participants have to find them out among themselves, which is the most
@@ -187,6 +189,7 @@ impl Options {
             is_closed: false,
             attacker: None,
             losses: None,
+            demands: None,
         }
     }
 

@@ -265,6 +265,7 @@ fn options(settings: &GridSettings) -> Options {
         patience: negotiation.patience,
         is_closed: false,
         attacker: None,
+        demands: None,
         losses: Some(Losses {
             shrinks: 0,
             takeover_percent: 0,

@@ -12,6 +12,7 @@ use super::{
     attacker::Attacker,
     canary::Canary,
     checks,
+    demands::Demands,
     event::{Event, NodeEvent},
     grid::Grid,
     life,
@@ -28,6 +29,8 @@ use crate::engine::Moment;
 const FATES: u64 = 0x5eed_0f10_55e5;
 /// With this the seed of a run becomes that of its generator of users that change their entry point again and again.
 const WANDERINGS: u64 = 0x0a11_0f17_5eed;
+/// With this the seed of a run becomes that of its generators of demands.
+const DEMANDS: u64 = 0x00de_3a2d_5eed;
 /// One seed in so many has such users.
 const WANDERING_EVERY: u64 = 16;
 /// Most events of a run. A run that needs more is stuck in a loop.
@@ -66,12 +69,16 @@ impl Trial {
         options.draw_trust(&mut attacks);
         let mut fates = Xoshiro256PlusPlus::seed_from_u64(seed ^ FATES);
         options.draw_losses(&mut fates);
+        options.demands = Demands::draw(seed ^ DEMANDS);
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
         }
         let mut trial = Trial::new(options, [random, attacks, fates], canary, keeps_history);
         let World { grid, fates, .. } = &mut trial.world;
+        if let Some(demands) = grid.options.demands.clone() {
+            demands.set_speeds(grid);
+        }
         plan_ahead(grid);
         fates.plan(grid);
         if let Some(aims) = &aims {
@@ -146,7 +153,11 @@ impl Trial {
             return;
         };
         let now = grid.clock(entry_point);
-        if let Some(request) = fates.draw_request(grid, now.utc) {
+        let request = fates.draw_request(grid, now.utc).and_then(|request| match &grid.options.demands {
+            Some(demands) => demands.vary(number, request),
+            None => Some(request),
+        });
+        if let Some(request) = request {
             self.world.submit(entry_point, number, request);
         }
     }

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, RequestId, SeatNumber, SiteId},
     negotiation::RequestRecord,
-    protocol::{AttemptId, LedgerVersion},
+    plan::Seat,
+    protocol::{AttemptId, Grant, LedgerVersion},
     schedule::Schedule,
     time::Now,
 };
@@ -21,8 +22,8 @@ use crate::engine::SiteLedger;
 pub struct Truth {
     by_version: BTreeMap<(usize, LedgerVersion), Vec<(HostId, Schedule)>>,
     complete: BTreeSet<AttemptId>,
-    /// Hosts of requests that their owners have taken away.
-    lost: BTreeSet<(RequestId, usize, HostId)>,
+    /// Seats of requests that the owners of their hosts have taken away, each with its site and host.
+    lost: BTreeSet<(RequestId, SeatNumber, usize, HostId)>,
 }
 
 impl Truth {
@@ -52,14 +53,14 @@ impl Truth {
         }
     }
 
-    /// Notes that the owner of a host has taken it away from a request.
-    pub fn note_lost(&mut self, request: &RequestId, site: usize, host: &HostId) {
-        self.lost.insert((request.clone(), site, host.clone()));
+    /// Notes that the owner of a host at `site` has taken it away from a seat.
+    pub fn note_lost(&mut self, request: &RequestId, site: usize, grant: &Grant) {
+        self.lost.insert((request.clone(), grant.seat, site, grant.host().clone()));
     }
 
-    /// Whether the owner of a host has taken it away from a request.
-    pub fn is_lost(&self, request: &RequestId, site: usize, host: &HostId) -> bool {
-        self.lost.contains(&(request.clone(), site, host.clone()))
+    /// Whether the owner of a seat's host has taken it away from it.
+    pub fn is_lost(&self, request: &RequestId, site: usize, seat: &Seat) -> bool {
+        self.lost.contains(&(request.clone(), seat.number, site, seat.host().clone()))
     }
 
     /// Whether all participants of an attempt had confirmed it at some time, or a node that had taken it over had decided to

@@ -8,6 +8,7 @@ use std::{
 };
 
 use broker::{
+    demand::Length,
     ids::{RequestId, SiteId},
     negotiation::{Outcome, Reservation, Stage},
     plan::{Plan, Seat},
@@ -69,9 +70,9 @@ impl Report {
         }
     }
 
-    /// Whether this host was reported as lost.
-    pub fn is_lost(&self, grant: &Seat) -> bool {
-        matches!(self, Report::Degraded(reservation) if reservation.is_lost(&grant.site, &grant.host))
+    /// Whether this seat was reported as lost.
+    pub fn is_lost(&self, seat: &Seat) -> bool {
+        matches!(self, Report::Degraded(reservation) if reservation.is_lost(seat.number))
     }
 }
 
@@ -203,6 +204,13 @@ impl Users {
     pub fn count(&self, figures: &mut Figures) {
         for user in self.requests.values() {
             figures.requests += 1;
+            if user.report.plan().is_some() {
+                let demand = user.request.demand();
+                figures.of_work += u64::from(matches!(demand.length(), Length::Work(_)));
+                figures.by_deadline += u64::from(user.request.window().deadline.is_some());
+                figures.of_whole_hosts += u64::from(demand.is_exclusive());
+                figures.at_few_sites += u64::from(demand.sites_max().is_some());
+            }
             *match &user.report {
                 Report::Reserved { .. } | Report::Degraded(_) => &mut figures.reservations,
                 Report::Over(Outcome::Cancelled(_) | Outcome::HandedOver) => &mut figures.cancelled,
@@ -219,8 +227,8 @@ fn words(report: &Report) -> String {
         Report::Nothing => "it is under way".to_owned(),
         Report::Reserved { attempt, plan } => format!("#{attempt} is reserved, {}", hosts(plan)),
         Report::Degraded(reservation) => {
-            let lost = reservation.lost.iter().map(|(site, hosts)| format!("{site} {hosts:?}")).collect::<Vec<_>>();
-            format!("it is reserved, {}, without {}", hosts(&reservation.plan), lost.join(", "))
+            let lost = reservation.lost.iter().map(|(seat, loss)| format!("{seat} ({loss})")).collect::<Vec<_>>();
+            format!("it is reserved, {}, without seats {}", hosts(&reservation.plan), lost.join(", "))
         }
         Report::Over(Outcome::Cancelled(_)) => "it is cancelled".to_owned(),
         Report::Over(Outcome::HandedOver) => "another node has taken it over".to_owned(),
@@ -230,7 +238,7 @@ fn words(report: &Report) -> String {
 }
 
 fn hosts(plan: &Plan) -> String {
-    let names = plan.seats.iter().map(|grant| format!("{}/{}", grant.site, grant.host));
+    let names = plan.seats.iter().map(|grant| format!("{}={}/{}", grant.number, grant.site, grant.host()));
     format!("at {} on {}", plan.start.0, names.collect::<Vec<_>>().join(" "))
 }
 

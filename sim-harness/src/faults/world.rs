@@ -23,6 +23,7 @@ use super::{
     attacker::{self, Attacker},
     canary::Canary,
     checks,
+    demands::Demands,
     event::{Event, NodeEvent},
     grid::Grid,
     life,
@@ -358,7 +359,7 @@ impl World {
         question: Question,
         request: SiteRequest,
     ) {
-        if let SiteRequest::Hold(hold) = &request {
+        if let SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. } = &request {
             self.attacker.abuse_others(&mut self.grid, node, hold);
         }
         let site: SiteId = self.grid.nodes[from].site.clone();
@@ -377,7 +378,7 @@ impl World {
             }
             takes_over = Some((attempt.request.clone(), authorization.clone()));
         }
-        let is_confirm = matches!(request, SiteRequest::Confirm { .. });
+        let is_confirm = matches!(request, SiteRequest::Confirm { .. } | SiteRequest::Book { .. });
         running.machines.askers.insert(token, Asker { from, ask, question, message, is_confirm, takes_over });
         let attempt = request.about().0.cloned().filter(|_| running.granted.contains(&message));
         let before = attempt.map(|attempt| (checks::booked(&running.machines.ledger, &attempt), attempt));
@@ -515,17 +516,21 @@ impl World {
         let signed = (RequestStatement::FIRST_TERM, starts.1 + CLOCKS_DIFFER);
         let authorization = grid.authorize(entry_point, (&id, &request), number, signed);
         let name = format!("user {number}");
-        let record = RequestRecord::arrived(id.clone(), name, request.clone(), authorization, grid.now().ms(), starts);
+        let remembered = mutations::mutate_request(grid.canary, request.clone());
+        let record = RequestRecord::arrived(id.clone(), name, remembered, authorization, grid.now().ms(), starts);
         grid.note(
             Some(&id),
             format_args!(
-                "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {} s, from {} to {}",
+                "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {:?}, from {} to {}, deadline {:?}, at most {:?} sites, whole: {}",
                 request.demand().seats(),
                 request.demand().total(),
                 request.demand().per_host(),
-                request.demand().length().at_reference().0,
+                request.demand().length(),
                 record.earliest.0,
-                record.latest.0
+                record.latest.0,
+                request.window().deadline,
+                request.demand().sites_max(),
+                request.demand().is_exclusive()
             ),
         );
         let site = grid.nodes[entry_point].site.clone();
@@ -634,7 +639,8 @@ impl World {
         let (last_attempt, own) = known.map_or((0, None), |known| (known.last_attempt, known.present_statement()));
         let reported = answers.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
         let last = reported.chain(own).map(|statement| statement.term).max().unwrap_or_default();
-        let expires = grid.utc().max(starts.1) + request.demand().length().at_reference() + CLOCKS_DIFFER;
+        let longest = request.demand().length().at_speed(Demands::slowest());
+        let expires = grid.utc().max(starts.1) + longest + CLOCKS_DIFFER;
         let authorization = grid.authorize(node, (id, &request), number, (last + 1, expires));
         let name = format!("user {number}");
         let mut record = RequestRecord::arrived(id.clone(), name, request, authorization, grid.now().ms(), starts);

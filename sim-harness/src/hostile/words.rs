@@ -10,7 +10,8 @@ use broker::{
     amount::Amount,
     features::Features,
     host::Host,
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, RequestId, SeatNumber, SiteId},
+    plan::Place,
     protocol::{Advert, AttemptId, Grant, HoldRequest, SiteRequest},
     request::{Request, RequestDocument},
     resources::{Amounts, ResourceName},
@@ -173,10 +174,14 @@ impl Words {
             labels: Labels::default(),
         };
         let request = SignedText::sign(&statement, &SigningKey::from_bytes(&rand::random())).ok()?;
+        let window = Window { start, end: Time(start.0 + HOLD_SECONDS) };
+        let grant = |(seat, host): (SeatNumber, &Host)| {
+            let place = Place::Host(host.id.clone());
+            Grant { seat, place, window, amounts: amounts.clone() }
+        };
         Some(HoldRequest {
             attempt,
-            window: Window { start, end: Time(start.0 + HOLD_SECONDS) },
-            grants: hosts.iter().map(|host| Grant { host: host.id.clone(), amounts: amounts.clone() }).collect(),
+            grants: (0..).map(SeatNumber).zip(hosts).map(grant).collect(),
             participants: vec![of.clone()],
             hold_for: Millis(60_000),
             authorization: Arc::new(Authorization { request, user: None, entry_point: None }),

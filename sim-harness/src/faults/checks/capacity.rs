@@ -41,8 +41,8 @@ pub fn check_ledger(node: &Node, ledger: &SiteLedger, now: Now) -> Result<(), Fi
         }
         granted.extend(booking.grants.iter().map(|grant| Granted {
             request: &booking.attempt.request,
-            host: &grant.host,
-            window: booking.window,
+            host: grant.host(),
+            window: grant.window,
             amounts: &grant.amounts,
             stays: node.begun.contains(&booking.attempt),
         }));
@@ -55,12 +55,12 @@ pub fn check_disk(node: &Node, now: Now) -> Result<(), Finding> {
     let mut granted = Vec::new();
     for reservation in node.disk.reservations.values() {
         let is_dropped = |grant: &&Grant| {
-            !node.dropped.is_empty() && node.dropped.contains(&(reservation.attempt.clone(), grant.host.clone()))
+            !node.dropped.is_empty() && node.dropped.contains(&(reservation.attempt.clone(), grant.seat))
         };
         granted.extend(reservation.grants.iter().filter(|grant| !is_dropped(grant)).map(|grant| Granted {
             request: &reservation.attempt.request,
-            host: &grant.host,
-            window: reservation.window,
+            host: grant.host(),
+            window: grant.window,
             amounts: &grant.amounts,
             stays: node.begun.contains(&reservation.attempt),
         }));
@@ -72,21 +72,22 @@ pub fn check_disk(node: &Node, now: Now) -> Result<(), Finding> {
 pub fn has_no_room(
     hosts: &[(Host, Schedule)],
     ledger: &SiteLedger,
-    (window, grant): (Window, &Grant),
+    grant: &Grant,
     request: &RequestId,
     now: Now,
 ) -> bool {
-    let mut granted = vec![Granted { request, host: &grant.host, window, amounts: &grant.amounts, stays: false }];
+    let mut granted =
+        vec![Granted { request, host: grant.host(), window: grant.window, amounts: &grant.amounts, stays: false }];
     for booking in ledger.bookings() {
         granted.extend(booking.grants.iter().map(|grant| Granted {
             request: &booking.attempt.request,
-            host: &grant.host,
-            window: booking.window,
+            host: grant.host(),
+            window: grant.window,
             amounts: &grant.amounts,
             stays: false,
         }));
     }
-    !hosts.iter().any(|(host, _)| host.id == grant.host) || check(hosts, &granted, now.utc).is_err()
+    !hosts.iter().any(|(host, _)| host.id == *grant.host()) || check(hosts, &granted, now.utc).is_err()
 }
 
 /// Sums only grow where something starts, so the starts are the times to look at.

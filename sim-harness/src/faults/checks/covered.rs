@@ -2,9 +2,17 @@
 //!
 //! Invariant: compares with what the world knows that users did, never with what is written in a signed text.
 
-use broker::{ids::RequestId, ledger::BookingRecord, request::StartWindow, resources::amount_of};
+use std::collections::BTreeSet;
 
-use super::super::{grid::Grid, names, users::UserRequest};
+use broker::{
+    ids::RequestId,
+    ledger::BookingRecord,
+    protocol::Grant,
+    request::{Request, StartWindow},
+    resources::amount_of,
+};
+
+use super::super::{demands::is_whole, grid::Grid, names, users::UserRequest};
 
 /// A site has something for this request on its disk.
 pub fn check_covered(grid: &mut Grid, node: usize, request: &RequestId) {
@@ -12,14 +20,14 @@ pub fn check_covered(grid: &mut Grid, node: usize, request: &RequestId) {
     let of_request = |reservation: &&BookingRecord| reservation.attempt.request == *request;
     let found = grid.nodes[node].disk.reservations.values().filter(of_request).find_map(|reservation| {
         let Some(user) = user else { return Some("nobody has asked for it".to_owned()) };
-        check_booking(user, reservation).err()
+        check_booking(grid, node, user, reservation).err()
     });
     if let Some(what) = found {
         grid.violate("a booking is what its user asked for", Some(request), format!("s{node}: {what}"));
     }
 }
 
-fn check_booking(user: &UserRequest, booked: &BookingRecord) -> Result<(), String> {
+fn check_booking(grid: &Grid, node: usize, user: &UserRequest, booked: &BookingRecord) -> Result<(), String> {
     let number = booked.attempt.attempt;
     let asked = &user.request;
     if booked.user_key != Some(user.user) {
@@ -30,24 +38,42 @@ fn check_booking(user: &UserRequest, booked: &BookingRecord) -> Result<(), Strin
             return Err(format!("#{number} is coordinated by {by}, which nobody has asked"));
         }
     }
-    let StartWindow { earliest, latest, .. } = asked.window();
-    let is_in_time = earliest.is_none_or(|earliest| booked.window.start >= earliest)
-        && latest.is_none_or(|latest| booked.window.start <= latest);
-    if booked.window.duration() != asked.demand().length().at_reference() || !is_in_time {
-        return Err(format!("#{number} is booked for {:?}, which nobody asked for", booked.window));
+    let seats: BTreeSet<_> = booked.grants.iter().map(|grant| grant.seat.0).collect();
+    if seats.len() < booked.grants.len() || seats.last().is_some_and(|last| *last as usize >= asked.demand().seats()) {
+        return Err(format!("#{number} has the seats {seats:?}, {} were asked for", asked.demand().seats()));
     }
-    if booked.grants.len() > asked.demand().seats() {
-        return Err(format!("#{number} has {} hosts, {} were asked for", booked.grants.len(), asked.demand().seats()));
+    let sites = booked.participants.iter().collect::<BTreeSet<_>>().len();
+    if asked.demand().sites_max().is_some_and(|most| sites > most) {
+        return Err(format!("#{number} has {sites} participants"));
     }
-    for grant in &booked.grants {
-        if asked.demand().per_host().iter().any(|(name, least)| amount_of(&grant.amounts, name) < *least) {
-            return Err(format!("#{number} has less on {} than was asked for", grant.host));
-        }
-        for (name, amount) in &grant.amounts {
-            if *amount > asked.demand().needed_in_sum(name) {
-                return Err(format!("#{number} has more {name} on {} than was asked for in all", grant.host));
-            }
-        }
+    let grants = booked.grants.iter();
+    grants
+        .map(|grant| check_grant(grid, node, asked, grant))
+        .collect::<Result<(), _>>()
+        .map_err(|what| format!("#{number} {what}"))
+}
+
+/// The seat is as long as its host needs, in time, and has amounts that were asked for.
+fn check_grant(grid: &Grid, node: usize, asked: &Request, grant: &Grant) -> Result<(), String> {
+    let (demand, id) = (asked.demand(), grant.host());
+    let StartWindow { earliest, latest, deadline } = asked.window();
+    let is_in_time = earliest.is_none_or(|earliest| grant.window.start >= earliest)
+        && latest.is_none_or(|latest| grant.window.start <= latest)
+        && deadline.is_none_or(|deadline| grant.window.end <= deadline);
+    let host = grid.nodes[node].hosts_at_first.iter().find(|(host, _)| host.id == *id);
+    let Some((host, _)) = host else { return Err(format!("is on {id}, which was never there")) };
+    if grant.window.duration() != demand.length_on(host) || !is_in_time {
+        return Err(format!("is booked on {id} for {:?}, which nobody asked for", grant.window));
     }
-    Ok(())
+    if demand.per_host().iter().any(|(name, least)| amount_of(&grant.amounts, name) < *least) {
+        return Err(format!("has less on {id} than was asked for"));
+    }
+    if demand.is_exclusive() {
+        let is_whole = is_whole(grid, node, id, &grant.amounts);
+        return if is_whole { Ok(()) } else { Err(format!("does not have the whole of {id}")) };
+    }
+    match grant.amounts.iter().find(|(name, amount)| **amount > demand.needed_in_sum(name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(format!("has more {name} on {id} than was asked for in all")),
+    }
 }

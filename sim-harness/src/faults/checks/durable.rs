@@ -1,4 +1,4 @@
-//! A success that was reported to a user is exactly N hosts that together have what was asked, and it is on the disks of all
+//! A success that was reported to a user is exactly N seats that together have what was asked, and it is on the disks of all
 //! their sites until it ends, whatever crashes, except where the owner of a host has taken that away. Only a user who
 //! cancels it ends it earlier, and only when the entry point has that on disk: until then a crash may forget it. A move that
 //! the user has asked for, which may be to other hosts at the same start, replaces the report when the entry point has it on
@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 use broker::{
     ids::RequestId,
     negotiation::{Decision, Outcome},
-    plan::Plan,
+    plan::{Plan, Seat},
+    protocol::Grant,
     resources::amount_of,
-    time::{Span, Window},
+    time::Span,
 };
 
 use super::super::{
@@ -29,7 +30,7 @@ const CLOCKS_DIFFER: Span = Span(45);
 pub fn check_reported(grid: &mut Grid, id: &RequestId) {
     let Some(user) = grid.users.get(id) else { return };
     let Some(plan) = user.report.plan() else { return };
-    let shape = if matches!(user.report, Report::Reserved { .. }) { check_shape(user, plan) } else { Ok(()) };
+    let shape = if matches!(user.report, Report::Reserved { .. }) { check_shape(grid, user, plan) } else { Ok(()) };
     if let Err(what) = shape.and_then(|()| check_disks(grid, id, user, plan)) {
         grid.violate("a reported success is durable", Some(id), what);
     }
@@ -45,43 +46,55 @@ fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan)
         }
         _ => reported,
     };
-    let window = Window::starting(plan.start, user.request.demand().length().at_reference());
     let is_over = record.is_some_and(|record| match &record.decision {
         Decision::Closed(Outcome::HandedOver) => user.signed_for.len() > 1,
         Decision::Closed(_) => user.is_cancelled,
         _ => false,
     });
-    if is_over || window.end <= grid.utc() + CLOCKS_DIFFER {
+    if is_over {
         return Ok(());
     }
-    for grant in plan.seats.iter().filter(|grant| !user.report.is_lost(grant)) {
-        let index = names::index_of(&grant.site).ok_or_else(|| format!("there is no site {}", grant.site))?;
-        let is_there = grid.nodes[index].has_on_disk(id, |reservation, one| {
-            reservation.window == window && one.host == grant.host && one.amounts == grant.amounts
-        });
-        if !is_there && !grid.truth.is_lost(id, index, &grant.host) {
-            return Err(format!(
-                "a success was reported, but {} of {} is not on the disk of its site",
-                grant.host, grant.site
-            ));
+    let is_kept = |seat: &&Seat| !user.report.is_lost(seat) && seat.window.end > grid.utc() + CLOCKS_DIFFER;
+    for seat in plan.seats.iter().filter(is_kept) {
+        let index = names::index_of(&seat.site).ok_or_else(|| format!("there is no site {}", seat.site))?;
+        let is_there = grid.nodes[index].has_on_disk(id, |_, one| *one == Grant::from(seat));
+        if !is_there && !grid.truth.is_lost(id, index, seat) {
+            let (number, host) = (seat.number, seat.host());
+            return Err(format!("a success was reported, but seat {number} on {host} is not on the disk of s{index}"));
         }
     }
     Ok(())
 }
 
-/// Exactly N distinct hosts, the minima on each, the totals in sum.
-fn check_shape(user: &UserRequest, plan: &Plan) -> Result<(), String> {
-    let distinct: BTreeSet<_> = plan.seats.iter().map(|grant| (&grant.site, &grant.host)).collect();
-    let asked = user.request.demand().seats();
-    if distinct.len() != asked || plan.seats.len() != asked {
-        return Err(format!("{} hosts, {} of them distinct, instead of {asked}", plan.seats.len(), distinct.len()));
+/// Exactly N seats on distinct hosts, at no more sites than asked, each as long as its host needs and in time, the minima on each,
+/// the totals in sum.
+fn check_shape(grid: &Grid, user: &UserRequest, plan: &Plan) -> Result<(), String> {
+    let demand = user.request.demand();
+    let (asked, distinct): (_, BTreeSet<_>) =
+        (demand.seats(), plan.seats.iter().map(|seat| (&seat.site, seat.host())).collect());
+    if distinct.len() != asked || !plan.seats.iter().map(|seat| seat.number).eq(demand.numbers()) {
+        return Err(format!("{} seats on {} hosts, instead of {asked}", plan.seats.len(), distinct.len()));
     }
-    for (name, minimum) in user.request.demand().per_host() {
-        if let Some(grant) = plan.seats.iter().find(|grant| amount_of(&grant.amounts, name) < *minimum) {
-            return Err(format!("{} of {} gives less than the minimum of {}", grant.host, grant.site, name.as_str()));
+    let sites: BTreeSet<_> = plan.seats.iter().map(|seat| &seat.site).collect();
+    if let Some(most) = demand.sites_max().filter(|most| sites.len() > *most) {
+        return Err(format!("at {} sites, {most} were asked for at most", sites.len()));
+    }
+    for seat in &plan.seats {
+        let Seat { number, window, .. } = seat;
+        let hosts = names::index_of(&seat.site).map(|index| &grid.nodes[index].hosts_at_first);
+        let host = hosts.into_iter().flatten().find(|(host, _)| host.id == *seat.host());
+        let length = host.map(|(host, _)| demand.length_on(host));
+        let is_late = user.request.window().deadline.is_some_and(|deadline| window.end > deadline);
+        if window.start != plan.start || Some(window.duration()) != length || is_late {
+            return Err(format!("seat {number} on {} is from {} to {}", seat.host(), window.start.0, window.end.0));
         }
     }
-    for (name, total) in user.request.demand().total() {
+    for (name, minimum) in demand.per_host() {
+        if let Some(seat) = plan.seats.iter().find(|seat| amount_of(&seat.amounts, name) < *minimum) {
+            return Err(format!("seat {} gives less than the minimum of {}", seat.number, name.as_str()));
+        }
+    }
+    for (name, total) in demand.total() {
         let sum: u64 = plan.seats.iter().map(|grant| amount_of(&grant.amounts, name).0).sum();
         if sum < total.0 {
             return Err(format!("{sum} of {} in sum instead of {}", name.as_str(), total.0));

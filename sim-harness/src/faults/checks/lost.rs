@@ -1,5 +1,5 @@
 //! Losses: a site drops only what does not fit any more; a loss is reported to a user only when there is one; what is repaired
-//! keeps its start and the hosts that are left, unless the user allows it to move; what has begun is never moved.
+//! keeps its start and the seats that are left, unless the user allows it to move; what has begun is never moved.
 //!
 //! Invariant: compares what was reported to the user before with what is reported now, and with the disks and the messages of the
 //! simulation, never with what a negotiation believes.
@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use broker::{
-    ids::{HostId, RequestId},
+    ids::{RequestId, SeatNumber},
     ledger::BookingRecord,
     negotiation::{Loss, Reservation},
     plan::Seat,
@@ -36,23 +36,24 @@ pub fn check_dropped(grid: &mut Grid, node: usize) {
     let Some(running) = grid.nodes[node].running() else { return };
     let dropped = dropped(grid.nodes[node].disk.reservations.values(), &running.machines.ledger);
     let mut wrong = None;
-    for (attempt, host) in &dropped {
+    let mut taken_away = Vec::new();
+    for (attempt, seat) in &dropped {
         let reservation = &grid.nodes[node].disk.reservations[attempt];
-        for grant in reservation.grants.iter().filter(|grant| grant.host == *host) {
-            let what = (reservation.window, grant);
-            let fits =
-                !capacity::has_no_room(&grid.nodes[node].hosts, &running.machines.ledger, what, &attempt.request, now);
+        for grant in reservation.grants.iter().filter(|grant| grant.seat == *seat) {
+            let (hosts, ledger) = (&grid.nodes[node].hosts, &running.machines.ledger);
+            let fits = !capacity::has_no_room(hosts, ledger, grant, &attempt.request, now);
             let has_begun = reservation.window.start <= now.utc;
             if fits || has_begun {
-                wrong = Some((attempt.request.clone(), format!("s{node} has dropped {host} of {attempt:?}")));
+                wrong = Some((attempt.request.clone(), format!("s{node} has dropped seat {seat} of {attempt:?}")));
             }
+            taken_away.push((attempt.request.clone(), grant.clone()));
         }
     }
     if let Some((request, what)) = wrong {
         return grid.violate("only what has no room is dropped", Some(&request), what);
     }
-    for (attempt, host) in &dropped {
-        grid.truth.note_lost(&attempt.request, node, host);
+    for (request, grant) in &taken_away {
+        grid.truth.note_lost(request, node, grant);
     }
     grid.nodes[node].dropped = dropped;
 }
@@ -86,31 +87,27 @@ fn check_losses(
     before: &Report,
     reservation: &Reservation,
 ) -> Result<(), String> {
-    let duration = grid.users.get(id).map_or(Span(0), |user| user.request.demand().length().at_reference());
-    if reservation.plan.start + duration <= grid.utc() + CLOCKS_DIFFER {
-        return Ok(());
-    }
-    for (site, host, loss) in
-        reservation.lost.iter().flat_map(|(site, hosts)| hosts.iter().map(move |(host, loss)| (site, host, loss)))
-    {
-        let grant =
-            before.plan().and_then(|plan| plan.seats.iter().find(|grant| grant.site == *site && grant.host == *host));
-        if grant.is_some_and(|grant| before.is_lost(grant)) {
+    for (number, loss) in &reservation.lost {
+        let Some(seat) = reservation.plan.seat(*number) else { return Err(format!("lost seat {number} is unknown")) };
+        // Its site may have forgotten all of a reservation that ends about now.
+        let has_ended = seat.window.end <= grid.utc() + CLOCKS_DIFFER;
+        let was_lost = before.plan().is_some_and(|plan| plan.seats.contains(seat)) && before.is_lost(seat);
+        if has_ended || was_lost {
             continue;
         }
-        let Some(index) = names::index_of(site) else { continue };
+        let Some(index) = names::index_of(&seat.site) else { continue };
         match loss {
             Loss::TakenBack => {
-                let parts = reservation.parts.iter().filter(|part| part.hosts.contains(&(site.clone(), host.clone())));
+                let parts = reservation.parts.iter().filter(|part| part.seats.contains(number));
                 let names: Vec<AttemptId> = parts.map(|part| name_of(grid, node, id, part.attempt)).collect();
                 let is_there = grid.nodes[index]
-                    .has_on_disk(id, |reservation, one| names.contains(&reservation.attempt) && one.host == *host);
-                let is_taken_away = grid.truth.is_lost(id, index, host);
+                    .has_on_disk(id, |reservation, one| names.contains(&reservation.attempt) && one.seat == *number);
+                let is_taken_away = grid.truth.is_lost(id, index, seat);
                 if is_there && !is_taken_away {
-                    return Err(format!("{host} of {site} is reported as taken back, but is there"));
+                    return Err(format!("seat {number} at s{index} is reported as taken back, but is there"));
                 }
                 if matches!(before, Report::Reserved { .. }) && !is_taken_away {
-                    return Err(format!("{host} of {site} is gone, which its owner has not taken away"));
+                    return Err(format!("seat {number} at s{index} is gone, which its owner has not taken away"));
                 }
             }
             Loss::SiteSilent => check_silence(grid, node, id, index)?,
@@ -141,7 +138,10 @@ fn check_silence(grid: &Grid, node: usize, id: &RequestId, site: usize) -> Resul
     // After a crash it is known from the disk that the site was silent before.
     let is_known = grid.nodes[node].disk.requests.get(id).and_then(|record| record.reservation.as_ref());
     let is_known = running.started > Moment::default()
-        && is_known.is_some_and(|known| known.lost.contains_key(&names::site(site)));
+        && is_known.is_some_and(|known| {
+            let mut lost = known.lost.keys().filter_map(|number| known.plan.seat(*number));
+            lost.any(|seat| seat.site == names::site(site))
+        });
     if silent_ms * 100 < losses.lost_after.0 * PERCENT_OF_SILENCE && !is_known {
         return Err(format!("s{site} is reported as silent, but answered {} ms ago", grid.now().ms_since(heard)));
     }
@@ -164,19 +164,22 @@ fn check_continuity(grid: &Grid, node: usize, id: &RequestId, before: &Report) -
     let is_kept = |grant: &Seat| new.seats.contains(grant);
     let gone = old.seats.iter().find(|grant| !before.is_lost(grant) && !is_kept(grant));
     match gone {
-        Some(gone) => Err(format!("{} of {} was not lost and is not part of it any more", gone.host, gone.site)),
+        Some(gone) => Err(format!("seat {} at {} was not lost and is not part of it any more", gone.number, gone.site)),
         None => Ok(()),
     }
 }
 
-/// The hosts of attempts that a ledger that has just been opened has dropped from the reservations on its disk.
-fn dropped<'a>(disk: impl Iterator<Item = &'a BookingRecord>, ledger: &SiteLedger) -> BTreeSet<(AttemptId, HostId)> {
+/// The seats of attempts that a ledger that has just been opened has dropped from the reservations on its disk.
+fn dropped<'a>(
+    disk: impl Iterator<Item = &'a BookingRecord>,
+    ledger: &SiteLedger,
+) -> BTreeSet<(AttemptId, SeatNumber)> {
     let mut dropped = BTreeSet::new();
     for reservation in disk {
         let booking = ledger.bookings().find(|booking| booking.attempt == reservation.attempt);
         for grant in &reservation.grants {
             if !booking.is_some_and(|booking| booking.grants.contains(grant)) {
-                dropped.insert((reservation.attempt.clone(), grant.host.clone()));
+                dropped.insert((reservation.attempt.clone(), grant.seat));
             }
         }
     }

@@ -1,17 +1,20 @@
-//! A degraded reservation stays so only where it cannot be repaired: all ways to choose the missing hosts are tried, one by
+//! A degraded reservation stays so only where it cannot be repaired: all ways to choose the missing seats are tried, one by
 //! one, on what the ledgers have.
 //!
 //! Invariant: says that something can be repaired only when that is certain: with few hosts to choose from, the start well
 //! ahead, and nothing else of the request at their sites. A host of a reservation gives something: at least a unit of all
 //! that is asked for in sum, where there is a unit for every host (`docs/dev/algorithm.md`). One that is full is none.
 
+use std::collections::BTreeSet;
+
 use broker::{
     amount::Amount,
-    ids::RequestId,
+    ids::{RequestId, SiteId},
     ledger::Books,
     negotiation::Reservation,
+    plan::Seat,
     request::Request,
-    resources::{Amounts, amount_of},
+    resources::{Amounts, ResourceName, amount_of},
     time::{Span, Window},
 };
 
@@ -24,62 +27,80 @@ const MISSING_MAX: usize = 3;
 /// A start closer than this may have passed at some site.
 const AHEAD: Span = Span(120);
 
+/// A host that could be a part of the reservation.
+struct Free {
+    site: SiteId,
+    amounts: Amounts,
+}
+
 /// Whether hosts are free that would make what is left of a reservation whole again at its start.
 pub fn could_be_repaired(grid: &Grid, id: &RequestId, request: &Request, reservation: &Reservation) -> bool {
-    let missing = reservation.missing_hosts(request);
-    let start = reservation.plan.start;
-    if start < grid.utc() + AHEAD || missing > MISSING_MAX {
+    let missing = reservation.missing_seats(request).len();
+    let demand = request.demand();
+    if reservation.plan.start < grid.utc() + AHEAD || missing > MISSING_MAX {
         return false;
     }
-    let window = Window::starting(start, request.demand().length().at_reference());
+    let kept = || reservation.plan.seats.iter().filter(|seat| !reservation.is_lost(seat.number));
     let mut rest = Amounts::new();
-    for (name, total) in request.demand().total() {
-        let kept = reservation.plan.seats.iter().filter(|grant| !reservation.is_lost(&grant.site, &grant.host));
-        let kept = kept.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name));
+    for (name, total) in demand.total() {
+        let kept = kept().fold(Amount::ZERO, |sum, seat| sum + amount_of(&seat.amounts, name));
         rest.insert(name.clone(), total.saturating_sub(kept));
     }
-    let mut least = request.demand().per_host().clone();
+    let mut least = demand.per_host().clone();
     for (name, rest) in &rest {
         least.entry(name.clone()).or_insert(Amount(u64::from(rest.0 >= missing as u64)));
     }
-    let free = free_hosts(grid, id, reservation, &least, window);
-    free.len() <= HOSTS_MAX && choose(&free, missing, &rest)
+    let free = free_hosts(grid, id, (request, reservation), &least);
+    let sites: BTreeSet<&SiteId> = kept().map(|seat| &seat.site).collect();
+    let sites_max = demand.sites_max().unwrap_or(usize::MAX);
+    free.len() <= HOSTS_MAX && choose(&free, missing, &rest, &sites, sites_max)
 }
 
-/// What each host has free in the window, of those that are neither part of the reservation nor lost, and have `least`.
-fn free_hosts(grid: &Grid, id: &RequestId, reservation: &Reservation, least: &Amounts, window: Window) -> Vec<Amounts> {
+/// What each host has free for as long as it needs, of those that are neither part of the reservation nor lost, have `least`, and
+/// meet the deadline.
+fn free_hosts(
+    grid: &Grid,
+    id: &RequestId,
+    (request, reservation): (&Request, &Reservation),
+    least: &Amounts,
+) -> Vec<Free> {
     let mut free = Vec::new();
     for node in &grid.nodes {
         let Some(running) = node.running() else { continue };
         if running.machines.ledger.bookings().any(|booking| booking.attempt.request == *id) {
             continue;
         }
-        for host in running.machines.ledger.hosts() {
-            let here = |grant: &broker::plan::Seat| grant.site == node.site && grant.host == host.host().id;
-            if reservation.plan.seats.iter().any(here) {
+        for books in running.machines.ledger.hosts() {
+            let host = books.host();
+            let here = |seat: &Seat| seat.site == node.site && *seat.host() == host.id;
+            let window = Window::starting(reservation.plan.start, request.demand().length_on(host));
+            let is_late = request.window().deadline.is_some_and(|deadline| window.end > deadline);
+            if is_late || reservation.plan.seats.iter().any(here) {
                 continue;
             }
-            let mut amounts = Amounts::new();
-            for name in least.keys() {
-                let used = host.reserved().peak(name, window);
-                amounts.insert(name.clone(), amount_of(&host.host().capacity, name).saturating_sub(used));
-            }
-            if least.iter().all(|(name, least)| amount_of(&amounts, name) >= *least) {
-                free.push(amounts);
+            let left = |(name, capacity): (&ResourceName, &Amount)| {
+                (name.clone(), capacity.saturating_sub(books.reserved().peak(name, window)))
+            };
+            let amounts: Amounts = host.capacity.iter().map(left).collect();
+            let is_taken = request.demand().is_exclusive() && amounts != host.capacity;
+            if !is_taken && least.iter().all(|(name, least)| amount_of(&amounts, name) >= *least) {
+                free.push(Free { site: node.site.clone(), amounts });
             }
         }
     }
     free
 }
 
-/// Whether some `count` of these together have `rest`.
-fn choose(free: &[Amounts], count: usize, rest: &Amounts) -> bool {
+/// Whether some `count` of these together have `rest`, and lie with `sites` at no more than `sites_max`.
+fn choose(free: &[Free], count: usize, rest: &Amounts, sites: &BTreeSet<&SiteId>, sites_max: usize) -> bool {
     if count == 0 {
-        return rest.values().all(|amount| *amount == Amount::ZERO);
+        return sites.len() <= sites_max && rest.values().all(|amount| *amount == Amount::ZERO);
     }
     (0..free.len()).any(|index| {
-        let left =
-            rest.iter().map(|(name, amount)| (name.clone(), amount.saturating_sub(amount_of(&free[index], name))));
-        choose(&free[index + 1..], count - 1, &left.collect())
+        let Free { site, amounts } = &free[index];
+        let left = rest.iter().map(|(name, amount)| (name.clone(), amount.saturating_sub(amount_of(amounts, name))));
+        let mut sites = sites.clone();
+        sites.insert(site);
+        choose(&free[index + 1..], count - 1, &left.collect(), &sites, sites_max)
     })
 }

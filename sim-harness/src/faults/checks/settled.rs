@@ -184,8 +184,8 @@ pub fn check_books(grid: &mut Grid) {
             let mut sum = host.own().clone();
             let confirmed = |booking: &&Booking| !matches!(booking.state, BookingState::Held { .. });
             for booking in running.machines.ledger.bookings().filter(confirmed) {
-                for grant in booking.grants.iter().filter(|grant| grant.host == host.host().id) {
-                    sum.add(booking.window, &grant.amounts);
+                for grant in booking.grants.iter().filter(|grant| *grant.host() == host.host().id) {
+                    sum.add(grant.window, &grant.amounts);
                 }
             }
             let mut reserved = host.reserved().clone();

@@ -183,7 +183,7 @@ mod tests {
     use crate::grid::load::answer::tests::answer;
 
     fn reserved(state: &str, start: i64) -> Answer {
-        let hosts = json!([{"site": "A", "site_name": "a", "host": "h1", "amounts": {"cpu": 5}}]);
+        let hosts = json!([{"site": "A", "site_name": "a", "host": "h1", "end": 200, "amounts": {"cpu": 5}}]);
         answer(state, &json!({"start": start, "end": start + 60, "hosts": hosts}), 0)
     }
 

@@ -14,7 +14,7 @@ use broker::{
     time::{Span, Time},
 };
 
-use crate::grid::nodes::wire::{Booking, BookingState, Ledger, LedgerHost, RequestView, Reservation, Steps};
+use crate::grid::nodes::wire::{Booking, BookingState, Grant, Ledger, LedgerHost, RequestView, Reservation, Steps};
 
 /// What must never be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,16 +115,15 @@ fn used_at(steps: &Steps, t: i64) -> u64 {
 fn granted_at(bookings: &[&Booking], host: &str, resource: &ResourceName, t: i64) -> u128 {
     bookings
         .iter()
-        .filter(|booking| booking.window.start.0 <= t && t < booking.window.end.0)
         .flat_map(|booking| &booking.grants)
-        .filter(|grant| grant.host.as_str() == host)
+        .filter(|grant| grant.host == host && grant.window.start.0 <= t && t < grant.window.end.0)
         .map(|grant| u128::from(amount_of(&grant.amounts, resource).0))
         .sum()
 }
 
 fn check_hosts(ledger: &Ledger, now: i64, violations: &mut Vec<Violation>) {
     for host in &ledger.hosts {
-        let is_here = |booking: &&Booking| booking.grants.iter().any(|grant| grant.host.as_str() == host.id);
+        let is_here = |booking: &&Booking| booking.grants.iter().any(|grant| grant.host == host.id);
         let here: Vec<&Booking> = ledger.bookings.iter().filter(is_here).collect();
         let mut resources: BTreeSet<&ResourceName> = host.resources.keys().collect();
         resources.extend(host.own.keys().chain(host.occupancy.keys()));
@@ -148,7 +147,8 @@ fn check_resource(
     let shown = host.occupancy.get(resource).unwrap_or(&nothing);
     let capacity = amount_of(&host.resources, resource).0;
     let mut moments: BTreeSet<i64> = own.iter().chain(shown).map(|(t, _)| *t).collect();
-    moments.extend(bookings.iter().flat_map(|booking| [booking.window.start.0, booking.window.end.0]));
+    let grants = bookings.iter().flat_map(|booking| &booking.grants);
+    moments.extend(grants.flat_map(|grant| [grant.window.start.0, grant.window.end.0]));
     let name = format!("{}/{}", ledger.site, host.id);
     let (mut over, mut differs) = (None, None);
     for t in moments {
@@ -207,14 +207,15 @@ fn differences(ledgers: &[Ledger], request: &Request, reservation: &Reservation)
         let acknowledged = format!("{} hosts, {} of them distinct", reservation.hosts.len(), distinct.len());
         found.push((format!("{} hosts", request.demand().seats()), acknowledged));
     }
-    let length = reservation.end.checked_sub(reservation.start).and_then(|length| u64::try_from(length).ok());
+    let sites: BTreeSet<_> = reservation.hosts.iter().map(|host| &host.site).collect();
+    if let Some(most) = request.demand().sites_max().filter(|most| sites.len() > *most) {
+        found.push((format!("{most} sites at most"), format!("{} sites", sites.len())));
+    }
     // Starts as the request alone bounds them: no arrival, and any reach where no latest start is given.
     if let Ok((earliest, latest)) = request.starts(Time::ZERO, Span::MAX)
-        && (length != Some(request.demand().length().at_reference().0)
-            || !(earliest.0..=latest.0).contains(&reservation.start))
+        && !(earliest.0..=latest.0).contains(&reservation.start)
     {
-        let asked = format!("{} s from {} to {}", request.demand().length().at_reference().0, earliest.0, latest.0);
-        found.push((asked, format!("[{}, {})", reservation.start, reservation.end)));
+        found.push((format!("a start from {} to {}", earliest.0, latest.0), reservation.start.to_string()));
     }
     for resource in request.demand().resources() {
         let least = amount_of(request.demand().per_host(), &resource).0;
@@ -228,7 +229,8 @@ fn differences(ledgers: &[Ledger], request: &Request, reservation: &Reservation)
             }
         }
         let needed = request.demand().needed_in_sum(&resource).0;
-        if sum != u128::from(needed) {
+        let is_more = request.demand().is_exclusive() && sum > u128::from(needed);
+        if sum != u128::from(needed) && !is_more {
             found.push((format!("{resource} {needed} in sum"), format!("{sum}")));
         }
     }
@@ -238,6 +240,11 @@ fn differences(ledgers: &[Ledger], request: &Request, reservation: &Reservation)
             continue;
         };
         let name = format!("{}/{}", seat.site, seat.host);
+        let end = Time(reservation.start) + request.demand().length().at_speed(host.speed);
+        let is_late = request.window().deadline.is_some_and(|deadline| end > deadline);
+        if end.0 != seat.end || is_late {
+            found.push((format!("{name} until {}", end.0), format!("until {}", seat.end)));
+        }
         let wrong = request.demand().attributes().iter().find(|(key, value)| host.attributes.get(*key) != Some(value));
         let is_candidate =
             request.demand().candidates().is_none_or(|named| named.iter().any(|id| id.as_str() == host.id));
@@ -257,18 +264,18 @@ fn check_presence(ledgers: &[Ledger], id: &str, reservation: &Reservation) -> Op
     let amounts = |amounts: &Amounts| {
         amounts.iter().filter(|(_, amount)| amount.0 > 0).map(|(name, amount)| (name.to_string(), amount.0)).collect()
     };
-    let seats = reservation.hosts.iter().map(|seat| {
-        (format!("{}/{}", seat.site, seat.host), reservation.start, reservation.end, amounts(&seat.amounts))
-    });
+    let seats = reservation
+        .hosts
+        .iter()
+        .map(|seat| (format!("{}/{}", seat.site, seat.host), reservation.start, seat.end, amounts(&seat.amounts)));
     let acknowledged: Occupied = seats.collect();
     let mut found = Occupied::new();
     for ledger in ledgers {
         for booking in ledger.bookings.iter().filter(|booking| booking.request == id) {
             if booking.state == BookingState::Confirmed {
-                let (start, end) = (booking.window.start.0, booking.window.end.0);
-                let occupied =
-                    booking.grants.iter().map(|grant| (format!("{}/{}", ledger.site, grant.host), &grant.amounts));
-                found.extend(occupied.map(|(host, granted)| (host, start, end, amounts(granted))));
+                found.extend(booking.grants.iter().map(|Grant { host, window, amounts: granted }| {
+                    (format!("{}/{host}", ledger.site), window.start.0, window.end.0, amounts(granted))
+                }));
             }
         }
     }

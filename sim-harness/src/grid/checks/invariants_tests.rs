@@ -22,10 +22,11 @@ fn with(change: impl FnOnce(&mut Grid)) -> Vec<Violation> {
                 "own": {"cpu": [[0, 200], [130, 400], [200, 0]]},
                 "occupancy": {"cpu": [[40, 200], [100, 200 + cpu], [130, 400 + cpu], [160, 400], [200, 0]]}}],
             "bookings": [{"entry_point": "A", "request": "q1", "attempt": 1, "state": "confirmed", "settled": true,
-                "user": "u", "window": {"start": 100, "end": 160}, "grants": [{"host": host, "amounts": {"cpu": cpu}}]}]
+                "user": "u",
+                "grants": [{"host": host, "window": {"start": 100, "end": 160}, "amounts": {"cpu": cpu}}]}]
         })
     };
-    let host = |site: &str, host: &str, cpu: u64| json!({"site": site, "site_name": site, "host": host, "amounts": {"cpu": cpu}});
+    let host = |site: &str, host: &str, cpu: u64| json!({"site": site, "site_name": site, "host": host, "end": 160, "amounts": {"cpu": cpu}});
     let mut grid = Grid {
         ledgers: json!([ledger("A", "a", 300), ledger("B", "b", 500)]),
         request: json!({"hosts": 2, "duration": 60, "earliest": 90, "latest": 110, "per_host": {"cpu": 300},
@@ -97,7 +98,7 @@ fn a_reservation_that_the_ledgers_do_not_have_is_found() {
         grid.ledgers[1]["bookings"] = json!([]);
         grid.ledgers[1]["hosts"][0]["occupancy"] = grid.ledgers[1]["hosts"][0]["own"].clone();
     });
-    let moved = with(|grid| grid.ledgers[0]["bookings"][0]["window"]["end"] = json!(150));
+    let moved = with(|grid| grid.ledgers[0]["bookings"][0]["grants"][0]["window"]["end"] = json!(150));
     let shrunk = with(|grid| grid.ledgers[0]["bookings"][0]["grants"][0]["amounts"]["cpu"] = json!(299));
     for found in [missing, moved, shrunk] {
         assert!(has(&found, Breach::NotAsAcknowledged), "{found:?}");
@@ -116,7 +117,7 @@ fn a_reservation_that_the_ledgers_do_not_have_is_found() {
 
 #[test]
 fn a_reservation_that_is_not_what_was_asked_is_found() {
-    let changes: [fn(&mut Grid); 9] = [
+    let changes: [fn(&mut Grid); 12] = [
         |grid| grid.request["hosts"] = json!(1),
         |grid| grid.request["duration"] = json!(61),
         |grid| grid.request["earliest"] = json!(101),
@@ -126,6 +127,12 @@ fn a_reservation_that_is_not_what_was_asked_is_found() {
         |grid| grid.request["total"]["cpu"] = json!(799),
         |grid| grid.request["attributes"]["arch"] = json!("aarch64"),
         |grid| grid.request["candidates"] = json!(["a", "c"]),
+        |grid| grid.request["sites_max"] = json!(1),
+        |grid| grid.request["deadline"] = json!(159),
+        |grid| {
+            (grid.request["work"], grid.ledgers[0]["hosts"][0]["speed"]) =
+                (grid.request["duration"].take(), json!(2000))
+        },
     ];
     for (index, change) in changes.into_iter().enumerate() {
         let found = with(change);

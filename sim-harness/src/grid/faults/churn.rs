@@ -397,7 +397,7 @@ mod tests {
         let (start, knows) = (Duration::from_millis(30), Duration::from_millis(700));
         let join = |position, site: &str| Join { position, site: site.to_owned(), answers: start, knows };
         let answer = |entry_point: usize, state: &str, site: &str| {
-            let hosts = json!([{"site": site, "site_name": "-", "host": "h1", "amounts": {"cpu": 5}}]);
+            let hosts = json!([{"site": site, "site_name": "-", "host": "h1", "end": 200, "amounts": {"cpu": 5}}]);
             let answer = answer(state, &json!({"start": 0, "end": 60, "hosts": hosts}), 1);
             Answer { entry_point: (entry_point, String::new()), ..answer }
         };

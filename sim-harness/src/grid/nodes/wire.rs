@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use broker::{
-    protocol::{Grant, LedgerVersion},
+    host::Speed,
+    protocol::LedgerVersion,
     resources::{Amounts, Attributes, ResourceName},
     time::Window,
 };
@@ -62,6 +63,8 @@ pub struct LedgerHost {
     pub resources: Amounts,
     #[serde(default)]
     pub attributes: Attributes,
+    #[serde(default)]
+    pub speed: Speed,
     /// All use as the site publishes it.
     pub occupancy: BTreeMap<ResourceName, Steps>,
     /// The owner's own use.
@@ -75,8 +78,15 @@ pub struct Booking {
     pub state: BookingState,
     /// Whether the site knows the outcome.
     pub settled: bool,
-    pub window: Window,
     pub grants: Vec<Grant>,
+}
+
+/// A seat of a booking.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Grant {
+    pub host: String,
+    pub window: Window,
+    pub amounts: Amounts,
 }
 
 /// State of a booking.
@@ -148,7 +158,7 @@ impl RequestState {
 pub struct Reservation {
     /// First second.
     pub start: i64,
-    /// First second after.
+    /// First second after, on the host that is reserved longest.
     pub end: i64,
     pub hosts: Vec<ReservedHost>,
 }
@@ -160,6 +170,8 @@ pub struct ReservedHost {
     /// The site's name for people.
     pub site_name: String,
     pub host: String,
+    /// First second after.
+    pub end: i64,
     pub amounts: Amounts,
 }
 

@@ -77,8 +77,10 @@ mod tests {
     #[test]
     fn each_site_has_a_row_with_its_share_and_the_example_is_marked() {
         let reservation = |start: i64, end: i64, sites: &[&str]| -> Reservation {
-            let hosts: Vec<_> =
-                sites.iter().map(|site| json!({"site": "x", "site_name": site, "host": "h", "amounts": {}})).collect();
+            let hosts: Vec<_> = sites
+                .iter()
+                .map(|site| json!({"site": "x", "site_name": site, "host": "h", "end": 160, "amounts": {}}))
+                .collect();
             serde_json::from_value(json!({"start": start, "end": end, "hosts": hosts})).unwrap()
         };
         let (early, late) = (reservation(0, 36 * 60, &["a", "a", "b"]), reservation(36 * 60, 72 * 60, &["a", "c"]));

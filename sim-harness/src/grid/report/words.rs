@@ -250,7 +250,7 @@ mod tests {
     use crate::grid::load::answer::{Counts, tests::answer};
 
     fn findings() -> Findings {
-        let host = |site: &str, host: &str| json!({"site": "x", "site_name": site, "host": host, "amounts": {"cpu": 1500, "memory": 2048}});
+        let host = |site: &str, host: &str| json!({"site": "x", "site_name": site, "host": host, "end": 160, "amounts": {"cpu": 1500, "memory": 2048}});
         let hosts = [host("node-002", "h3"), host("node-001", "h1"), host("node-001", "h2")];
         let reservation = json!({"start": 1_800_000_000, "end": 1_800_005_400, "hosts": hosts});
         let answers = vec![answer("confirmed", &reservation, 7), answer("rejected", &json!(null), 1)];

@@ -115,7 +115,8 @@ fn ask_seeds() -> Vec<Seed> {
     let site = |request| WireRequest::Site(request);
     let (id, authorization) = (attempt.request.clone(), Arc::clone(&hold.authorization));
     let requests = [
-        ("hold", site(SiteRequest::Hold(hold))),
+        ("hold", site(SiteRequest::Hold(hold.clone()))),
+        ("book", site(SiteRequest::Book { hold, incarnation: 1 << 40 })),
         ("confirm", site(SiteRequest::Confirm { attempt: attempt.clone(), held_in: 1 << 40 })),
         ("release", site(SiteRequest::Release(attempt.clone()))),
         ("settle", site(SiteRequest::Settle(attempt.clone()))),
