@@ -66,6 +66,7 @@ pub struct SlotAnswer {
     pub is_possible: bool,
     /// The start found, or the one asked for.
     pub start: Option<Time>,
+    /// Of the last host; at reference speed, when there is no plan of hosts.
     pub end: Option<Time>,
     /// Hosts that have the minima free from `start` on for the duration.
     pub hosts: usize,
@@ -102,6 +103,8 @@ pub struct ProfileStep {
 /// The part of the answer that depends on the mode.
 struct Verdict {
     start: Option<Time>,
+    /// Where a plan knows it.
+    end: Option<Time>,
     is_possible: bool,
     is_proven: bool,
     reason: Option<ReasonView>,
@@ -158,7 +161,7 @@ impl Question<'_> {
             mode: self.mode,
             is_possible: verdict.is_possible,
             start: verdict.start,
-            end: verdict.start.map(|start| start + self.request.demand().length().at_reference()),
+            end: verdict.end.or(verdict.start.map(|start| start + self.request.demand().length().at_reference())),
             hosts: step.map_or(0, |step| step.hosts),
             free: step.map(|step| step.free.clone()).unwrap_or_default(),
             is_proven: verdict.is_proven,
@@ -181,17 +184,25 @@ impl Question<'_> {
         if self.mode == Mode::Most
             && let Some(most) = availability.most(self.effort, self.seed)
         {
-            return Verdict { start: Some(most.start), is_possible: true, is_proven: most.is_proven, reason: None };
+            return Verdict {
+                start: Some(most.start),
+                end: None,
+                is_possible: true,
+                is_proven: most.is_proven,
+                reason: None,
+            };
         }
         match phases::plan(&job, candidates, self.effort, self.seed, &mut ()) {
             PlanOutcome::Allocated(plan) => Verdict {
                 start: Some(plan.start),
+                end: Some(plan.end()),
                 is_possible: true,
                 is_proven: self.at.is_some() || plan.start_proven,
                 reason: None,
             },
             PlanOutcome::Rejected(rejection) => Verdict {
                 start: self.at,
+                end: None,
                 is_possible: false,
                 is_proven: rejection.start_proven,
                 reason: Some(ReasonView::of(&rejection.reason)),

@@ -3,7 +3,7 @@
 //! Invariant: programs write whole numbers of base units and seconds; people write units, and a bare number of theirs is
 //! refused where its unit would be a guess. Unknown keys are refused with file and key.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path, sync::LazyLock};
 
 use broker::{
     amount::Amount,
@@ -33,12 +33,16 @@ pub type Draft = Map<String, Value>;
 /// The document that `draft` describes, not checked yet.
 ///
 /// # Errors
-/// [`Misfit`] with the key that is missing.
+/// [`Misfit`] with the key that is missing or no value of its kind.
 pub fn document(draft: Draft) -> Result<RequestDocument, Misfit> {
     if !draft.contains_key("hosts") {
         return Err(Misfit { key: "hosts".to_owned(), message: "expected a value".to_owned(), line: 0 });
     }
-    read_object(Value::Object(draft).to_string().as_bytes())
+    read_object(Value::Object(draft).to_string().as_bytes()).map_err(|misfit| {
+        // Nobody has seen this text, so the place in it says nothing.
+        let message = misfit.message.split(" at line ").next().unwrap_or_default().to_owned();
+        Misfit { message, ..misfit }
+    })
 }
 
 /// The value of a key as it was written: all that is known without its writer.
@@ -85,14 +89,7 @@ struct Known(&'static Key);
 
 impl<'de> Deserialize<'de> for Known {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
-        static NAMES: [&str; KEYS.len()] = {
-            let (mut names, mut at) = ([""; KEYS.len()], 0);
-            while at < names.len() {
-                names[at] = KEYS[at].name;
-                at += 1;
-            }
-            names
-        };
+        static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| KEYS.iter().map(|key| key.name).collect());
         let name = String::deserialize(deserializer)?;
         Key::named(&name).map(Known).ok_or_else(|| D::Error::unknown_field(&name, &NAMES))
     }
@@ -276,7 +273,8 @@ mod tests {
                 .map_err(|misfit| misfit.to_string())
         };
         assert_eq!((program("1500"), program("\"1.5\"")), (Ok(1500), Ok(1500)));
-        assert!(program("1.5").unwrap_err().starts_with("speed_min: invalid type: floating point"));
+        let error = program("1.5").unwrap_err();
+        assert!(error.starts_with("speed_min: invalid type: floating point") && !error.contains("line"), "{error}");
     }
 
     #[test]

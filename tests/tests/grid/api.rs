@@ -130,7 +130,7 @@ fn answers_are_as_described() {
 }
 
 /// Bodies that are refused, and the key that the answer names.
-const WRONG_BODIES: [(&str, &str, &str); 30] = [
+const WRONG_BODIES: [(&str, &str, &str); 38] = [
     ("/v1/requests", r#"{"hosts":0,"duration":1}"#, "hosts"),
     ("/v1/requests", r#"{"hosts":10001,"duration":1}"#, "hosts"),
     ("/v1/requests", r#"{"hosts":-1,"duration":1}"#, "hosts"),
@@ -147,6 +147,13 @@ const WRONG_BODIES: [(&str, &str, &str); 30] = [
     ("/v1/requests", r#"{"hosts":1,"duration":1,"total":[]}"#, "total"),
     ("/v1/requests", r#"{"hosts":1,"duration":1,"hosts":1}"#, "hosts"),
     ("/v1/requests", r#"{"hosts":1,"duration":1,"totals":{}}"#, "totals"),
+    ("/v1/requests", r#"{"hosts":1,"duration":1,"work":1}"#, "work"),
+    ("/v1/requests", r#"{"hosts":1,"work":1,"sites_max":0}"#, "sites_max"),
+    ("/v1/requests", r#"{"hosts":1,"work":1,"speed_min":1.5}"#, "speed_min"),
+    ("/v1/requests", r#"{"hosts":1,"work":1,"earliest":9,"deadline":8}"#, "deadline"),
+    ("/v1/requests", r#"{"hosts":1,"work":1,"deadline":8}"#, "deadline"),
+    ("/v1/requests", r#"{"hosts":1,"work":1,"objective":"cost"}"#, "objective"),
+    ("/v1/requests", r#"{"hosts":1,"work":1,"budget":5}"#, "budget"),
     ("/v1/requests", "[null,1,3600,0,null,{},{},{},null,null,false]", ""),
     ("/v1/requests", r#"{"authorization":[{},null,null]}"#, "authorization"),
     ("/v1/plan", "[null,1,3600,0,null,{},{},{},null,null,false]", ""),
@@ -160,6 +167,7 @@ const WRONG_BODIES: [(&str, &str, &str); 30] = [
     ("/v1/grid/revocations", "{}", "statement"),
     ("/v1/requests/read", r#"{"hosts":1,"duration":3600}"#, "duration"),
     ("/v1/requests/read", r#"{"hosts":1,"duration":"1h","total":{"cpu":2}}"#, "total.cpu"),
+    ("/v1/requests/read", r#"{"hosts":1,"work":"1h","speed_min":"fast"}"#, "speed_min"),
     ("/v1/requests/read", r#"[null,1,"1h"]"#, ""),
 ];
 

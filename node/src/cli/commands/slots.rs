@@ -44,7 +44,7 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let question = SlotQuestion { mode: args.mode, at, request: request.clone().into() };
     let answer: SlotAnswer = client.post("/v1/slots", &question)?;
-    let slots = Slots { duration: request.demand().length().at_reference(), asked: request.demand().seats(), answer };
+    let slots = Slots { asked: request.demand().seats(), answer };
     context.output.print(&slots)?;
     if slots.answer.is_possible {
         return Ok(Exit::Done);
@@ -55,8 +55,6 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
 
 #[derive(Serialize)]
 struct Slots {
-    #[serde(skip)]
-    duration: Span,
     #[serde(skip)]
     asked: usize,
     #[serde(flatten)]
@@ -75,7 +73,8 @@ impl Slots {
         let hosts = counted(answer.hosts, "host");
         match answer.start.map(|start| format_time(start, &look.zone)) {
             Some(start) if answer.is_possible => {
-                format!("{} from {start} for {}{proven}", look.paint.good(&hosts), format_span(self.duration))
+                let length = answer.start.zip(answer.end).map(|(start, end)| format_span(end.since(start)));
+                format!("{} from {start} for {}{proven}", look.paint.good(&hosts), length.unwrap_or_default())
             }
             Some(start) => format!("{} of {} at {start}", look.paint.bad(&hosts), self.asked),
             None => {
@@ -132,7 +131,7 @@ mod tests {
             "profile":[{{"start":1763712000,"hosts":2,"free":{{"cpu":2500}}}},{{"start":1763715600,"hosts":6,
             "free":{{"cpu":24000}}}}],{more}}}"#
         );
-        Slots { duration: Span(7200), asked: 3, answer: serde_json::from_str(&text).unwrap() }
+        Slots { asked: 3, answer: serde_json::from_str(&text).unwrap() }
     }
 
     #[test]
