@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 use broker::{
     features::Features,
+    ids::SeatNumber,
     plan::Place,
     protocol::{
         AttemptStatus, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Refusal, RefusalReason, TakeOverStep,

@@ -4,6 +4,7 @@
 
 use broker::{
     features::{Feature, Features},
+    ids::SeatNumber,
     ledger::{Event, Ledger, LedgerLimits, Output, ReplyToken},
     plan::Place,
     protocol::{Grant, HoldRequest, RefusalReason},
