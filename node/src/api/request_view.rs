@@ -169,6 +169,8 @@ pub struct ReservedHost {
     pub site: SiteId,
     pub site_name: String,
     pub host: HostId,
+    /// Its own end; that of the reservation is the latest.
+    pub end: Time,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
     /// How the user reaches it, in the words of its site's owner.
@@ -206,14 +208,13 @@ impl RequestView {
     pub fn new(family: &Family, now_ms: u64, words_of: impl Fn(&SiteId) -> SiteWords) -> RequestView {
         let Family { snapshot, parts, extends } = family;
         let record = &snapshot.record;
-        let duration = record.request.demand().length().at_reference();
         let reservation = snapshot.stage.plan().map(|plan| ReservationView {
             start: plan.start,
-            end: end_with(snapshot, parts).unwrap_or(plan.start + duration),
+            end: end_with(snapshot, parts).unwrap_or_else(|| plan.end()),
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,
-            hosts: hosts_of(plan, degraded(&snapshot.stage), record, &words_of),
+            hosts: hosts_of(plan, end_with(snapshot, parts), degraded(&snapshot.stage), record, &words_of),
         });
         let elapsed_ms =
             if snapshot.stage.is_under_way() { now_ms.saturating_sub(record.submitted_ms) } else { record.elapsed_ms };
@@ -239,12 +240,11 @@ impl RequestView {
 
 fn extension_view(part: &Snapshot, now_ms: u64) -> Extension {
     let plan = part.stage.plan();
-    let start = plan.map(|plan| plan.start);
     Extension {
         id: part.record.id.clone(),
         state: state_of(part, &[], now_ms),
-        start,
-        end: start.map(|start| start + part.record.request.demand().length().at_reference()),
+        start: plan.map(|plan| plan.start),
+        end: plan.map(Plan::end),
         hosts: part.record.request.demand().seats(),
     }
 }
@@ -256,22 +256,25 @@ fn degraded(stage: &ShownStage) -> Option<&Reservation> {
     }
 }
 
+/// The seats of a plan; `lengthened` is until when all of its hosts are there with what lengthens it.
 fn hosts_of(
     plan: &Plan,
+    lengthened: Option<Time>,
     reservation: Option<&Reservation>,
     record: &RequestRecord,
     words_of: impl Fn(&SiteId) -> SiteWords,
 ) -> Vec<ReservedHost> {
     let view = |grant: &broker::plan::Seat| {
         let words = words_of(&grant.site);
-        let fill = |text: &String| contact::fill(text, grant.host.as_str(), record.user.as_str(), record.id.as_str());
+        let fill = |text: &String| contact::fill(text, grant.host().as_str(), record.user.as_str(), record.id.as_str());
         ReservedHost {
             site: grant.site.clone(),
             site_name: words.name,
-            host: grant.host.clone(),
+            host: grant.host().clone(),
+            end: lengthened.filter(|end| *end > plan.end()).unwrap_or(grant.window.end),
             amounts: grant.amounts.clone(),
             contact: words.contact.as_ref().map(fill),
-            lost: reservation.and_then(|reservation| reservation.lost.get(&grant.site)?.get(&grant.host).copied()),
+            lost: reservation.and_then(|reservation| reservation.lost.get(&grant.number).copied()),
         }
     };
     plan.seats.iter().map(view).collect()

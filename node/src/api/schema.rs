@@ -200,15 +200,6 @@ pub struct Window {
     end: i64,
 }
 
-/// Amounts on one host.
-#[derive(ToSchema)]
-pub struct Grant {
-    /// The host.
-    host: String,
-    /// In base units.
-    amounts: BTreeMap<String, u64>,
-}
-
 /// Why a host is lost.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]

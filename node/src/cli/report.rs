@@ -52,7 +52,7 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) 
         format_span(reservation.end.since(reservation.start)),
     );
     for ((site, name), hosts) in sites {
-        let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant, look)).collect();
+        let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant, reservation.end, look)).collect();
         text.push_str(&format!("  {}: {}\n", safe(&site_text(site, name)), hosts.join("; ")));
     }
     text.push_str(&format!(
@@ -62,9 +62,12 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) 
     text
 }
 
-fn grant_text(grant: &ReservedHost, look: &Look) -> String {
+/// A host with what it gives; with its end, when that is not the `last` one of the reservation.
+fn grant_text(grant: &ReservedHost, last: Time, look: &Look) -> String {
+    let until =
+        if grant.end == last { String::new() } else { format!(" until {}", format_time(grant.end, &look.zone)) };
     let lost = grant.lost.map_or_else(String::new, |loss| format!(" LOST ({loss})"));
-    format!("{} {}{}", safe(grant.host.as_str()), amounts_text(&grant.amounts), look.paint.bad(&lost))
+    format!("{} {}{until}{}", safe(grant.host.as_str()), amounts_text(&grant.amounts), look.paint.bad(&lost))
 }
 
 /// How good a placement is, in words.
@@ -215,6 +218,15 @@ mod tests {
              beta\\u{1b}[31m (..bbbb2222): b1 cpu=1 memory=512MiB\n  \
              no earlier start exists among the hosts looked at; efficiency 0.8123 of at most 0.8150 at this start\n"
         );
+    }
+
+    #[test]
+    fn a_host_that_is_reserved_shorter_says_so() {
+        let mut view = view("confirmed", None);
+        view.reservation.as_mut().unwrap().hosts[2].end = Time(1_763_715_600);
+        let text = request_text(&view, &Look::plain(TimeZone::UTC));
+        assert!(text.contains("h2 cpu=1 memory=1GiB until 2025-11-21 09:00:00+00:00\n"), "{text}");
+        assert!(text.contains("h1 cpu=2.4 memory=3GiB;"), "{text}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::{
 use broker::{
     ids::{HostId, RequestId, SiteId},
     negotiation::RequestRecord,
+    plan::Seat,
     time::Time,
 };
 
@@ -75,45 +76,45 @@ pub(super) fn base_of(
     is_base.then(|| base.id.clone())
 }
 
-/// When the reservation of `base` ends with the `parts` that lengthen it; none when nothing is reserved.
+/// When the reservation of `base` ends with the `parts` that lengthen it; none when nothing is reserved. Its hosts may end apart by
+/// themselves; it is longer only as far as all of them go on without a gap.
 pub fn end_with(base: &Snapshot, parts: &[Snapshot]) -> Option<Time> {
     let end = base.ends_at()?;
     let plan = base.stage.reserved_plan()?;
     let mut behind: Vec<Stretch<'_>> = parts.iter().filter_map(stretch_of).collect();
     behind.sort_by_key(|stretch| stretch.from);
-    let covered = |site: &SiteId, host: &HostId| {
-        behind.iter().fold(end, |covered, stretch| {
-            let goes_on = stretch.from <= covered && stretch.hosts.contains(&(site, host));
-            if goes_on { covered.max(stretch.until) } else { covered }
+    let covered = |seat: &Seat| {
+        behind.iter().fold(seat.window.end, |covered, stretch| {
+            let until = stretch.until.get(&(&seat.site, seat.host())).filter(|_| stretch.from <= covered);
+            until.map_or(covered, |until| covered.max(*until))
         })
     };
-    Some(plan.seats.iter().map(|grant| covered(&grant.site, &grant.host)).min().unwrap_or(end))
+    Some(plan.seats.iter().map(covered).min().unwrap_or(end).max(end))
 }
 
 /// Hosts that are there for a while.
 struct Stretch<'a> {
     from: Time,
-    until: Time,
-    hosts: BTreeSet<(&'a SiteId, &'a HostId)>,
+    until: BTreeMap<(&'a SiteId, &'a HostId), Time>,
 }
 
 /// What a request adds; none when it does not stand.
 fn stretch_of(part: &Snapshot) -> Option<Stretch<'_>> {
     let plan = part.stage.reserved_plan()?;
-    let is_there = |site: &SiteId, host: &HostId| match &part.stage {
-        ShownStage::Degraded { reservation, .. } => !reservation.is_lost(site, host),
+    let is_there = |seat: &&Seat| match &part.stage {
+        ShownStage::Degraded { reservation, .. } => !reservation.is_lost(seat.number),
         _ => true,
     };
-    let hosts = plan.seats.iter().map(|grant| (&grant.site, &grant.host));
-    let hosts = hosts.filter(|(site, host)| is_there(site, host)).collect();
-    Some(Stretch { from: plan.start, until: part.ends_at()?, hosts })
+    let until = plan.seats.iter().filter(is_there).map(|seat| ((&seat.site, seat.host()), seat.window.end));
+    Some(Stretch { from: plan.start, until: until.collect() })
 }
 
 #[cfg(test)]
 mod tests {
     use broker::{
+        ids::SeatNumber,
         negotiation::{Loss, Reservation},
-        plan::{ObjectiveValue, Plan, Seat},
+        plan::{ObjectiveValue, Place, Plan},
         request::Request,
         resources::Amounts,
         trust::{Authorization, PublicKey, Signature, SignedText},
@@ -134,15 +135,16 @@ mod tests {
         let authorization = Authorization { request: signed, user: None, entry_point: None };
         let id = RequestId::new(id).unwrap();
         let record = RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 1, (Time(0), Time(0)));
-        let seat = |host: &u8| Seat {
+        let seat = |(number, host): (u32, &u8)| Seat {
+            number: SeatNumber(number),
             site: SiteId::new("s").unwrap(),
-            host: HostId::new(&host.to_string()).unwrap(),
+            place: Place::Host(HostId::new(&host.to_string()).unwrap()),
             window: broker::time::Window { start: Time(window.0), end: Time(window.1) },
             amounts: Amounts::new(),
         };
         let plan = Plan {
             start: Time(window.0),
-            seats: hosts.iter().map(seat).collect(),
+            seats: (0..).zip(hosts).map(seat).collect(),
             objective: ObjectiveValue { kind: broker::request::ObjectiveKind::Start, value: window.0, bound: window.0 },
             efficiency: 1.0,
             efficiency_bound: 1.0,
@@ -183,11 +185,22 @@ mod tests {
         let mut more = request("more", Some("behind-base"), 1, (10, 20), &[1, 2]);
         assert_eq!(end_with(&base, &[more.clone()]), Some(Time(20)));
         let ShownStage::Reserved(plan) = more.stage else { unreachable!() };
-        let (site, host) = (plan.seats[0].site.clone(), plan.seats[0].host.clone());
-        let lost = [(site, [(host, Loss::TakenBack)].into())].into();
+        let lost = [(SeatNumber(0), Loss::TakenBack)].into();
         let reservation = Reservation { plan, parts: Vec::new(), lost, repair: None, repairs: 0, failure: None };
         more.stage = ShownStage::Degraded { reservation: Box::new(reservation), is_rebrokering: false };
         assert_eq!(end_with(&base, &[more]), Some(Time(10)));
+    }
+
+    #[test]
+    fn hosts_that_end_apart_end_together_only_when_all_go_on() {
+        let mut base = request("base", None, 1, (0, 10), &[1, 2]);
+        let ShownStage::Reserved(plan) = &mut base.stage else { unreachable!() };
+        plan.seats[1].window.end = Time(7);
+        let [both, slower, faster] = [(10, &[1, 2][..]), (10, &[1]), (7, &[2])]
+            .map(|(from, hosts)| request("x", Some("behind-base"), 1, (from, 20), hosts));
+        assert_eq!(end_with(&base, &[]), Some(Time(10)));
+        assert_eq!(end_with(&base, &[both]), Some(Time(10)), "one of them was gone from 7 on");
+        assert_eq!(end_with(&base, &[slower, faster]), Some(Time(20)));
     }
 
     proptest! {

@@ -53,7 +53,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// When the reservation ends, if there is one.
     pub fn ends_at(&self) -> Option<Time> {
-        self.stage.reserved_plan().map(|plan| plan.start + self.record.request.demand().length().at_reference())
+        self.stage.reserved_plan().map(Plan::end)
     }
 
     /// Whether nothing can happen to the request any more: it is over, or its reservation has ended.

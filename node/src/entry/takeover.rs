@@ -166,12 +166,7 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
-    use broker::{
-        protocol::AttemptId,
-        request::Request,
-        time::{Span, Time, Window},
-        trust::SignedText,
-    };
+    use broker::{protocol::AttemptId, request::Request, time::Time, trust::SignedText};
     use ed25519_dalek::SigningKey;
 
     use super::*;
@@ -196,7 +191,6 @@ mod tests {
         };
         FoundBooking {
             attempt: AttemptId { entry_point: site(entry_point), request: id.clone(), attempt: 1 },
-            window: Window::starting(Time(5_000), Span(60)),
             grants: Vec::new(),
             participants: vec![site("a")],
             statement: Arc::new(SignedText::sign(&statement, &key(user)).unwrap()),

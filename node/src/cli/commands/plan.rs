@@ -70,6 +70,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         site: host.site.clone(),
         site_name: host.site_name.clone(),
         host: host.id.clone(),
+        end: host.end,
         amounts: host.amounts.clone(),
         contact: None,
         lost: None,
@@ -97,7 +98,7 @@ mod tests {
     fn a_plan_reads_like_a_reservation_that_is_not_held() {
         let plan = planned(
             r#"{"id":"x","outcome":"allocated","start":1763712000,"end":1763715600,"hosts":[{"id":"h1",
-            "site":"12D3KooWaaaa1111","site_name":"","amounts":{"cpu":500},"schedule_age_s":2}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
+            "site":"12D3KooWaaaa1111","site_name":"","end":1763715600,"amounts":{"cpu":500},"schedule_age_s":2}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
             "phases_us":{"find":3},"schedules":[{"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":4,"age_s":2},
             {"site":"12D3KooWbbbb2222","site_name":"","hosts":1,"age_s":75}]}"#,
         );

@@ -44,8 +44,8 @@ function planned(plan, request) {
         ["Efficiency", `${plan.efficiency.toFixed(3)}, at best ${plan.efficiency_bound.toFixed(3)}`]]),
       proof(plan),
       asksNothing(request) ? notice("Nothing is asked of the hosts: name amounts, or others may reserve all of them as well.", "warn") : null,
-      table("Planned hosts", ["Host", "Site", "Gives", "Schedule of"],
-        plan.hosts.map((host) => [host.id, host.site_name || host.site, amounts(host.amounts), age(host.schedule_age_s)])),
+      table("Planned hosts", ["Host", "Site", "Gives", "Until", "Schedule of"],
+        plan.hosts.map((host) => [host.id, host.site_name || host.site, amounts(host.amounts), time(host.end), age(host.schedule_age_s)])),
       el("div", { className: "row" }, button), said),
     schedules(plan),
   ];

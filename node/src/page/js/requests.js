@@ -69,8 +69,8 @@ function standing(request) {
       facts([["Start", time(reservation.start)], ["End", time(reservation.end)],
         ["Efficiency", `${reservation.efficiency.toFixed(3)}, at best ${reservation.efficiency_bound.toFixed(3)}`],
         ["Earliest start", reservation.start_proven ? "proven on the schedules used" : "not proven"]]),
-      table("Hosts", ["Host", "Site", "Gives", "Reach", ""], reservation.hosts.map((host) => [host.host,
-        host.site_name || host.site, amounts(host.amounts), host.contact ? el("code", {}, host.contact) : "", host.lost ? el("span", { className: "badge bad" }, `lost: ${host.lost.replaceAll("_", " ")}`) : ""]))));
+      table("Hosts", ["Host", "Site", "Gives", "Until", "Reach", ""], reservation.hosts.map((host) => [host.host,
+        host.site_name || host.site, amounts(host.amounts), time(host.end), host.contact ? el("code", {}, host.contact) : "", host.lost ? el("span", { className: "badge bad" }, `lost: ${host.lost.replaceAll("_", " ")}`) : ""]))));
   }
   const extensions = request.extensions ?? [];
   if (extensions.length > 0) {
