@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{Json, extract::State};
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    protocol::PublicBooking,
+    protocol::{PublicBooking, hull},
     resources::Amounts,
     time::{Time, Window},
 };
@@ -98,6 +98,8 @@ pub struct BookingView {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BookedHost {
     pub host: HostId,
+    /// Its own end; that of the whole is the latest.
+    pub end: Time,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
 }
@@ -114,15 +116,16 @@ type Position<'a> = (Time, &'a SiteId, &'a RequestId, u32);
 
 /// A reservation that may be shown; copied only if it is.
 enum Row<'a> {
-    Reported(&'a SiteId, &'a PublicBooking),
+    /// With its window.
+    Reported(&'a SiteId, &'a PublicBooking, Window),
     Ended(&'a BookingView),
 }
 
 impl<'a> Row<'a> {
     fn position(&self) -> Position<'a> {
         match self {
-            Row::Reported(site, reported) => {
-                (reported.window.start, site, &reported.attempt.request, reported.attempt.attempt)
+            Row::Reported(site, reported, window) => {
+                (window.start, site, &reported.attempt.request, reported.attempt.attempt)
             }
             Row::Ended(view) => (view.start, &view.site, &view.request, view.attempt),
         }
@@ -131,19 +134,23 @@ impl<'a> Row<'a> {
     fn view(&self) -> BookingView {
         match self {
             Row::Ended(view) => (*view).clone(),
-            Row::Reported(site, reported) => BookingView {
+            Row::Reported(site, reported, window) => BookingView {
                 site: (*site).clone(),
                 request: reported.attempt.request.clone(),
                 part_of: None,
                 entry_point: reported.attempt.entry_point.clone(),
                 attempt: reported.attempt.attempt,
                 user: reported.user.clone(),
-                start: reported.window.start,
-                end: reported.window.end,
+                start: window.start,
+                end: window.end,
                 hosts: reported
                     .grants
                     .iter()
-                    .map(|grant| BookedHost { host: grant.host.clone(), amounts: grant.amounts.clone() })
+                    .map(|grant| BookedHost {
+                        host: grant.host().clone(),
+                        end: grant.window.end,
+                        amounts: grant.amounts.clone(),
+                    })
                     .collect(),
             },
         }
@@ -170,16 +177,19 @@ impl BookingQuery {
     }
 
     /// The first `limit` reservations behind `after`, by start, and whether there are more.
-    fn page(
+    fn page<'a>(
         &self,
-        reported: &BTreeMap<SiteId, SiteBookings>,
-        ended: &[BookingView],
+        reported: &'a BTreeMap<SiteId, SiteBookings>,
+        ended: &'a [BookingView],
         after: Option<Position<'_>>,
         limit: usize,
     ) -> (Vec<BookingView>, bool) {
         let of_sites = reported.iter().flat_map(|(site, reported)| {
-            let wanted = reported.bookings.values().filter(|booking| self.wants(booking.window, &booking.user));
-            wanted.map(move |booking| Row::Reported(site, booking))
+            let row = move |booking: &'a PublicBooking| {
+                let window = hull(&booking.grants).filter(|window| self.wants(*window, &booking.user))?;
+                Some(Row::Reported(site, booking, window))
+            };
+            reported.bookings.values().filter_map(row)
         });
         let rows = of_sites.chain(ended.iter().map(Row::Ended));
         let mut rows: Vec<Row<'_>> = rows.filter(|row| after.is_none_or(|after| row.position() > after)).collect();
@@ -217,10 +227,12 @@ impl BookingQuery {
                     attempt: record.last_attempt,
                     user: record.user.clone(),
                     start: window.start,
-                    end: window.end,
+                    end: grant.window.end,
                     hosts: Vec::new(),
                 });
-                view.hosts.push(BookedHost { host: grant.host.clone(), amounts: grant.amounts.clone() });
+                let (host, end, amounts) = (grant.host().clone(), grant.window.end, grant.amounts.clone());
+                view.end = view.end.max(end);
+                view.hosts.push(BookedHost { host, end, amounts });
             }
         }
         if !views.is_empty() {
@@ -275,7 +287,11 @@ pub async fn list_bookings(
 mod tests {
     use std::sync::Arc;
 
-    use broker::protocol::AttemptId;
+    use broker::{
+        ids::SeatNumber,
+        plan::Place,
+        protocol::{AttemptId, Grant},
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -300,7 +316,9 @@ mod tests {
                 let attempt =
                     AttemptId { entry_point: name("e".to_owned()), request: name(format!("r{request}")), attempt: 1 };
                 let window = Window { start: Time(*start), end: Time(start + long) };
-                let booking = PublicBooking { attempt: attempt.clone(), window, grants: Vec::new(), user: String::new() };
+                let place = Place::Host(name("h".to_owned()));
+                let grants = vec![Grant { seat: SeatNumber(0), place, window, amounts: Amounts::new() }];
+                let booking = PublicBooking { attempt: attempt.clone(), grants, user: String::new() };
                 Arc::make_mut(&mut reported.entry(name(format!("s{site}"))).or_default().bookings).insert(attempt, booking);
             }
             let mut expected: Vec<(i64, String, String)> = bookings

@@ -352,6 +352,9 @@ struct LedgerHost {
     #[schema(value_type = schema::Amounts)]
     resources: Amounts,
     attributes: Attributes,
+    /// Thousandths of the reference speed.
+    #[schema(value_type = u32)]
+    speed: Speed,
     /// The owner's own work and all reservations.
     #[schema(value_type = std::collections::BTreeMap<String, Vec<schema::Step>>)]
     occupancy: Steps,
@@ -372,8 +375,20 @@ struct BookingView {
     user_key: Option<PublicKey>,
     #[schema(value_type = schema::Window)]
     window: Window,
-    #[schema(value_type = Vec<schema::Grant>)]
-    grants: Vec<Grant>,
+    grants: Vec<GrantView>,
+}
+
+/// A seat.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Grant)]
+struct GrantView {
+    /// Which of the seats of the request.
+    seat: u32,
+    host: HostId,
+    #[schema(value_type = schema::Window)]
+    window: Window,
+    #[schema(value_type = schema::Amounts)]
+    amounts: Amounts,
 }
 
 /// This site's hosts and bookings.
@@ -398,9 +413,15 @@ fn ledger_host(ledger: &HostLedger) -> LedgerHost {
         id: host.id.clone(),
         resources: host.capacity.clone(),
         attributes: host.attributes.clone(),
+        speed: host.speed,
         occupancy: steps(ledger.reserved()),
         own: steps(ledger.own()),
     }
+}
+
+fn grant_view(grant: &Grant) -> GrantView {
+    let Grant { seat, place, window, amounts } = grant;
+    GrantView { seat: seat.0, host: place.host().clone(), window: *window, amounts: amounts.clone() }
 }
 
 fn booking_view(booking: &Booking) -> BookingView {
@@ -418,6 +439,6 @@ fn booking_view(booking: &Booking) -> BookingView {
         user: booking.user.clone(),
         user_key: booking.user_key,
         window: booking.window,
-        grants: booking.grants.clone(),
+        grants: booking.grants.iter().map(grant_view).collect(),
     }
 }

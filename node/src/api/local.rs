@@ -61,7 +61,7 @@ impl LocalView {
         let grant = booking.grants.first();
         LocalView {
             id: booking.attempt.request.clone(),
-            host: grant.map(|grant| grant.host.clone()),
+            host: grant.map(|grant| grant.host().clone()),
             start: booking.window.start,
             end: booking.window.end,
             amounts: grant.map(|grant| grant.amounts.clone()).unwrap_or_default(),

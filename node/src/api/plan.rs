@@ -116,6 +116,7 @@ pub struct PlannedHost {
     pub id: HostId,
     pub site: SiteId,
     pub site_name: String,
+    /// Its own end; that of the plan is the latest.
     pub end: Time,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
@@ -204,7 +205,7 @@ fn live_plan(
                 .map(|seat| PlannedHost {
                     schedule_age_s: schedule_age_s(state, &seat.site),
                     site_name: state.site_name(&seat.site),
-                    id: seat.host,
+                    id: seat.host().clone(),
                     end: seat.window.end,
                     site: seat.site,
                     amounts: seat.amounts,

@@ -174,7 +174,7 @@ pub struct ReservedHost {
     pub site: SiteId,
     pub site_name: String,
     pub host: HostId,
-    /// Faster hosts end earlier, when work was asked.
+    /// Its own end; that of the reservation is the latest.
     pub end: Time,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
@@ -263,6 +263,7 @@ fn degraded(stage: &ShownStage) -> Option<&Reservation> {
     }
 }
 
+/// The seats of a plan, each with its end when `parts` lengthen it.
 fn hosts_of(
     plan: &Plan,
     parts: &[Snapshot],
@@ -272,15 +273,15 @@ fn hosts_of(
 ) -> Vec<ReservedHost> {
     let view = |(grant, end): (&Seat, Time)| {
         let words = words_of(&grant.site);
-        let fill = |text: &String| contact::fill(text, grant.host.as_str(), record.user.as_str(), record.id.as_str());
+        let fill = |text: &String| contact::fill(text, grant.host().as_str(), record.user.as_str(), record.id.as_str());
         ReservedHost {
             site: grant.site.clone(),
             site_name: words.name,
-            host: grant.host.clone(),
+            host: grant.host().clone(),
             end,
             amounts: grant.amounts.clone(),
             contact: words.contact.as_ref().map(fill),
-            lost: reservation.and_then(|reservation| reservation.lost.get(&grant.site)?.get(&grant.host).copied()),
+            lost: reservation.and_then(|reservation| reservation.lost.get(&grant.number).copied()),
         }
     };
     plan.seats.iter().zip(seat_ends(plan, parts)).map(view).collect()

@@ -4,7 +4,7 @@
 
 #![expect(dead_code, reason = "only described")]
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 use broker::{
     amount::Amount,
@@ -242,15 +242,6 @@ pub struct Window {
     start: i64,
     /// First second after.
     end: i64,
-}
-
-/// Amounts on one host.
-#[derive(ToSchema)]
-pub struct Grant {
-    /// The host.
-    host: String,
-    /// In base units.
-    amounts: BTreeMap<String, u64>,
 }
 
 /// Why a host is lost.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::{Json, extract::State, http::StatusCode};
 use broker::{
     ids::{HostId, RequestId, SiteId},
+    protocol::Grant,
     request::Request,
-    time::Time,
+    time::{Time, Window},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -64,8 +65,11 @@ pub async fn look_up_reservation(
     let term = state.requests.highest_term(&looked);
     let LookUp { answers, signed, asked, silent } = looked;
     let hosts = answers.parts.iter().flat_map(|(site, part)| {
-        let (start, end) = (part.window.start, part.window.end);
-        part.grants.iter().map(move |grant| FoundHost { site: site.clone(), host: grant.host.clone(), start, end })
+        let found = |grant: &Grant| {
+            let (host, Window { start, end }) = (grant.host().clone(), grant.window);
+            FoundHost { site: site.clone(), host, start, end }
+        };
+        part.grants.iter().map(found).collect::<Vec<_>>()
     });
     let hosts = hosts.collect();
     let (user_key, statement) = signed.map(|(key, statement)| (key.to_string(), statement)).unzip();

@@ -82,10 +82,10 @@ impl Chart {
         text.push_str(&format!("{:name_columns$} {marks}\n{:name_columns$} {pointers}\n", "", ""));
         for site in &self.sites {
             text.push_str(&site_line(site, look));
-            let mut by_host: BTreeMap<&str, Vec<&BookingView>> = BTreeMap::new();
+            let mut by_host: BTreeMap<&str, Vec<(&BookingView, Time)>> = BTreeMap::new();
             for booking in self.bookings.iter().filter(|booking| booking.site == site.site) {
                 for host in &booking.hosts {
-                    by_host.entry(host.host.as_str()).or_default().push(booking);
+                    by_host.entry(host.host.as_str()).or_default().push((booking, host.end));
                 }
             }
             for host in &site.hosts {
@@ -210,10 +210,17 @@ impl Grid {
         (labels.trim_end().to_owned(), marks.into_iter().collect::<String>().trim_end().to_owned())
     }
 
-    fn bar(&self, bookings: &[&BookingView], letters: &BTreeMap<&str, usize>, is_current: bool, look: &Look) -> String {
+    /// The bar of a host with its reservations, each with its end there.
+    fn bar(
+        &self,
+        bookings: &[(&BookingView, Time)],
+        letters: &BTreeMap<&str, usize>,
+        is_current: bool,
+        look: &Look,
+    ) -> String {
         let mut cells: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.cells];
-        for booking in bookings {
-            let columns = self.columns(booking.start, booking.end);
+        for (booking, end) in bookings {
+            let columns = self.columns(booking.start, *end);
             for cell in cells.get_mut(columns).into_iter().flatten() {
                 cell.insert(letters[booking.reservation().as_str()]);
             }
@@ -243,8 +250,9 @@ pub mod tests {
     use crate::api::bookings::BookedHost;
 
     fn booking(site: &str, request: &str, user: &str, hours: (i64, i64), hosts: &[&str]) -> BookingView {
+        let end = Time(1_763_712_000 + hours.1 * 3600);
         let hosts =
-            hosts.iter().map(|host| BookedHost { host: HostId::new(host).unwrap(), amounts: Default::default() });
+            hosts.iter().map(|host| BookedHost { host: HostId::new(host).unwrap(), end, amounts: Default::default() });
         BookingView {
             site: SiteId::new(site).unwrap(),
             request: RequestId::new(request).unwrap(),
@@ -330,6 +338,7 @@ pub mod tests {
             chart.bookings.truncate(1);
             chart.bookings[0].start = Time(chart.from.0 + start);
             chart.bookings[0].end = Time(chart.from.0 + start + length);
+            chart.bookings[0].hosts.iter_mut().for_each(|host| host.end = Time(chart.from.0 + start + length));
             let text = chart.text(columns, &Look::plain(TimeZone::UTC));
             let bar = text.lines().find(|line| line.starts_with("  a1")).unwrap();
             prop_assert!(bar.chars().count() <= columns);

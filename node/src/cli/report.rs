@@ -242,6 +242,15 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_is_reserved_shorter_says_so() {
+        let mut view = view("confirmed", None);
+        view.reservation.as_mut().unwrap().hosts[2].end = Time(1_763_715_600);
+        let text = request_text(&view, &Look::plain(TimeZone::UTC));
+        assert!(text.contains("h2 cpu=1 memory=1GiB until 2025-11-21 09:00:00+00:00\n"), "{text}");
+        assert!(text.contains("h1 cpu=2.4 memory=3GiB;"), "{text}");
+    }
+
+    #[test]
     fn how_hosts_are_reached_is_shown_as_text() {
         let mut view = view("confirmed", None);
         let hosts = &mut view.reservation.as_mut().unwrap().hosts;

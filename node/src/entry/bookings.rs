@@ -12,7 +12,7 @@ use std::{
 
 use broker::{
     ids::SiteId,
-    protocol::{AttemptId, LedgerVersion, PublicBooking, SiteAnswer, SiteRequest},
+    protocol::{AttemptId, LedgerVersion, PublicBooking, SiteAnswer, SiteRequest, hull},
     time::{Millis, Span, Time},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -170,10 +170,16 @@ async fn ask(coordinator: &Coordinator, site: &SiteId) -> Option<Answer> {
 impl SiteBookings {
     /// What is known after an answer: what it reports, and what it no longer reports because it has ended.
     fn replaced(&self, answer: Answer, now: Time, monotonic: Millis, room: usize) -> SiteBookings {
-        let is_sound = |booking: &PublicBooking| booking.window.is_valid() && booking.user.len() <= USER_BYTES_MAX;
+        let is_sound = |booking: &PublicBooking| {
+            let are_valid = booking.grants.iter().all(|grant| grant.window.is_valid());
+            are_valid && !booking.grants.is_empty() && booking.user.len() <= USER_BYTES_MAX
+        };
         let reported = answer.bookings.into_iter().filter(is_sound).map(|booking| (booking.attempt.clone(), booking));
         let mut bookings: BTreeMap<AttemptId, PublicBooking> = reported.collect();
-        let ended = self.bookings.iter().filter(|(_, old)| old.window.end <= now && now - PAST_KEPT <= old.window.end);
+        let ended = self.bookings.iter().filter(|(_, old)| {
+            let end = end_of(old);
+            end <= now && now - PAST_KEPT <= end
+        });
         for (attempt, booking) in ended {
             bookings.entry(attempt.clone()).or_insert_with(|| booking.clone());
         }
@@ -182,7 +188,7 @@ impl SiteBookings {
         if parts > room {
             is_cut = true;
             let mut ends: Vec<(Time, AttemptId)> =
-                bookings.iter().map(|(attempt, booking)| (booking.window.end, attempt.clone())).collect();
+                bookings.iter().map(|(attempt, booking)| (end_of(booking), attempt.clone())).collect();
             ends.sort();
             for (_, attempt) in ends {
                 parts -= bookings.remove(&attempt).as_ref().map_or(0, parts_of);
@@ -208,9 +214,20 @@ fn parts_of(booking: &PublicBooking) -> usize {
     booking.grants.len().max(1)
 }
 
+/// When its last host is free again.
+fn end_of(booking: &PublicBooking) -> Time {
+    hull(&booking.grants).map_or(Time::ZERO, |window| window.end)
+}
+
 #[cfg(test)]
 mod tests {
-    use broker::{ids::RequestId, time::Window};
+    use broker::{
+        ids::{HostId, RequestId, SeatNumber},
+        plan::Place,
+        protocol::Grant,
+        resources::Amounts,
+        time::Window,
+    };
 
     use super::*;
 
@@ -221,8 +238,12 @@ mod tests {
                 request: RequestId::new(request).unwrap(),
                 attempt: 1,
             },
-            window: Window { start: Time(start), end: Time(end) },
-            grants: Vec::new(),
+            grants: vec![Grant {
+                seat: SeatNumber(0),
+                place: Place::Host(HostId::new("h").unwrap()),
+                window: Window { start: Time(start), end: Time(end) },
+                amounts: Amounts::new(),
+            }],
             user: "ada".to_owned(),
         }
     }

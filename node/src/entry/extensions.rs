@@ -77,17 +77,17 @@ pub fn seat_ends(plan: &Plan, parts: &[Snapshot]) -> Vec<Time> {
     for part in parts {
         for seat in part.stage.reserved_plan().into_iter().flat_map(|plan| &plan.seats) {
             let is_lost = match &part.stage {
-                ShownStage::Degraded { reservation, .. } => reservation.is_lost(&seat.site, &seat.host),
+                ShownStage::Degraded { reservation, .. } => reservation.is_lost(seat.number),
                 _ => false,
             };
             if !is_lost {
-                behind.entry((&seat.site, &seat.host)).or_default().push(seat.window);
+                behind.entry((&seat.site, seat.host())).or_default().push(seat.window);
             }
         }
     }
     behind.values_mut().for_each(|windows| windows.sort_by_key(|window| window.start));
     let end_of = |seat: &Seat| {
-        let windows = behind.get(&(&seat.site, &seat.host)).into_iter().flatten();
+        let windows = behind.get(&(&seat.site, seat.host())).into_iter().flatten();
         windows.fold(seat.window.end, |end, window| if window.start <= end { end.max(window.end) } else { end })
     };
     plan.seats.iter().map(end_of).collect()
@@ -104,8 +104,9 @@ pub fn end_with(base: &Snapshot, parts: &[Snapshot]) -> Option<Time> {
 #[cfg(test)]
 mod tests {
     use broker::{
+        ids::SeatNumber,
         negotiation::{Loss, Reservation},
-        plan::ObjectiveValue,
+        plan::{ObjectiveValue, Place},
         request::Request,
         resources::Amounts,
         trust::{Authorization, PublicKey, Signature, SignedText},
@@ -126,15 +127,16 @@ mod tests {
         let authorization = Authorization { request: signed, user: None, entry_point: None };
         let id = RequestId::new(id).unwrap();
         let record = RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 1, (Time(0), Time(0)));
-        let seat = |host: &u8| Seat {
+        let seat = |(number, host): (u32, &u8)| Seat {
+            number: SeatNumber(number),
             site: SiteId::new("s").unwrap(),
-            host: HostId::new(&host.to_string()).unwrap(),
+            place: Place::Host(HostId::new(&host.to_string()).unwrap()),
             window: Window { start: Time(window.0), end: Time(window.1) },
             amounts: Amounts::new(),
         };
         let plan = Plan {
             start: Time(window.0),
-            seats: hosts.iter().map(seat).collect(),
+            seats: (0..).zip(hosts).map(seat).collect(),
             objective: ObjectiveValue { kind: broker::request::ObjectiveKind::Start, value: window.0, bound: window.0 },
             efficiency: 1.0,
             efficiency_bound: 1.0,
@@ -187,11 +189,22 @@ mod tests {
         let mut more = request("more", Some("base"), 1, (10, 20), &[1, 2]);
         assert_eq!(end_with(&base, &[more.clone()]), Some(Time(20)));
         let ShownStage::Reserved(plan) = more.stage else { unreachable!() };
-        let (site, host) = (plan.seats[0].site.clone(), plan.seats[0].host.clone());
-        let lost = [(site, [(host, Loss::TakenBack)].into())].into();
+        let lost = [(SeatNumber(0), Loss::TakenBack)].into();
         let reservation = Reservation { plan, parts: Vec::new(), lost, repair: None, repairs: 0, failure: None };
         more.stage = ShownStage::Degraded { reservation: Box::new(reservation), is_rebrokering: false };
         assert_eq!(end_with(&base, &[more]), Some(Time(10)));
+    }
+
+    #[test]
+    fn hosts_that_end_apart_end_together_only_when_all_go_on() {
+        let mut base = request("base", None, 1, (0, 10), &[1, 2]);
+        let ShownStage::Reserved(plan) = &mut base.stage else { unreachable!() };
+        plan.seats[1].window.end = Time(7);
+        let [both, slower, faster] = [(10, &[1, 2][..]), (10, &[1]), (7, &[2])]
+            .map(|(from, hosts)| request("x", Some("behind-base"), 1, (from, 20), hosts));
+        assert_eq!(end_with(&base, &[]), Some(Time(10)));
+        assert_eq!(end_with(&base, &[both]), Some(Time(10)), "one of them was gone from 7 on");
+        assert_eq!(end_with(&base, &[slower, faster]), Some(Time(20)));
     }
 
     proptest! {

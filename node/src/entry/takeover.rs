@@ -184,7 +184,7 @@ mod tests {
     use broker::{
         protocol::AttemptId,
         request::Request,
-        time::{Span, Time, Window},
+        time::Time,
         trust::{Labels, SignedText},
     };
     use ed25519_dalek::SigningKey;
@@ -213,7 +213,6 @@ mod tests {
         };
         FoundBooking {
             attempt: AttemptId { entry_point: site(entry_point), request: id.clone(), attempt: 1 },
-            window: Window::starting(Time(5_000), Span(60)),
             grants: Vec::new(),
             participants: vec![site("a")],
             statement: Arc::new(SignedText::sign(&statement, &key(user)).unwrap()),

@@ -5,7 +5,7 @@
 use broker::{
     ids::RequestId,
     ledger::Booking,
-    protocol::{AttemptId, Grant},
+    protocol::{AttemptId, Grant, hull},
     time::{Time, Window},
     trust::{PublicKey, RequestStatement},
 };
@@ -53,14 +53,21 @@ impl ActivationEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
     pub window: Window,
-    /// What, on which hosts of this site.
+    /// The seats at this site, as they were booked first.
     pub grants: Vec<Grant>,
 }
 
 impl Terms {
-    /// Those of a booking.
+    /// Those of a booking. It ends with its last seat that is still there.
     pub fn of(booking: &Booking) -> Terms {
-        Terms { window: booking.window, grants: booking.grants.clone() }
+        let window = hull(&booking.grants).unwrap_or(booking.window);
+        Terms { window, grants: booking.grants.clone() }
+    }
+
+    /// When a seat of them ends: where the reservation was lengthened, all of them end together.
+    pub fn end_of(&self, grant: &Grant) -> Time {
+        let is_lengthened = hull(&self.grants).is_some_and(|last| last.end < self.window.end);
+        if is_lengthened { self.window.end } else { grant.window.end }
     }
 }
 

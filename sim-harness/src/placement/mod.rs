@@ -130,7 +130,7 @@ impl Asked<'_> {
     /// [`ChoiceError`] when it is no solution of the request.
     pub fn judge(&self, plan: &Plan) -> Result<f64, ChoiceError> {
         let place = |seat: &Seat| {
-            let of = |candidate: &Candidate<'_>| (candidate.site, &candidate.host.id).cmp(&(&seat.site, &seat.host));
+            let of = |candidate: &Candidate<'_>| (candidate.site, &candidate.host.id).cmp(&(&seat.site, seat.host()));
             self.candidates.binary_search_by(of).ok()
         };
         let hosts: Vec<usize> = plan.seats.iter().filter_map(place).collect();

@@ -74,7 +74,7 @@ fn wrong_answers_are_named() {
     each_asked(|asked| {
         let Some(right) = place(named("roomiest").unwrap(), asked) else { return };
         let of = |host: &broker::ids::HostId| asked.candidates.iter().position(|candidate| candidate.host.id == *host);
-        let chosen: Vec<usize> = right.seats.iter().filter_map(|seat| of(&seat.host)).collect();
+        let chosen: Vec<usize> = right.seats.iter().filter_map(|seat| of(seat.host())).collect();
         let wrong = |start: Time, hosts: &[usize]| asked.judge_hosts(start, hosts).unwrap_err();
         let early = Time(asked.job.earliest.0 - 1);
         assert_eq!(wrong(early, &chosen), ChoiceError::Start(early.0));

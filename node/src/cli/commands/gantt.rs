@@ -101,7 +101,7 @@ mod tests {
         let bookings = r#"{"now":1763712000,"sites":[{"site":"12D3b","name":"beta","schedule":"unknown",
             "told_age_s":null,"is_cut":false,"is_withheld":false},{"site":"12D3a","name":"alpha","schedule":"current","told_age_s":1,
             "is_cut":false,"is_withheld":false}],"bookings":[{"site":"12D3a","request":"r1","entry_point":"x","attempt":1,"user":"ada",
-            "start":1763712000,"end":1763719200,"hosts":[{"host":"a1","amounts":{"cpu":1}}]}],"next":null}"#;
+            "start":1763712000,"end":1763719200,"hosts":[{"host":"a1","end":1763719200,"amounts":{"cpu":1}}]}],"next":null}"#;
         let (client, server) = serve(vec![("200 OK", hosts.to_owned()), ("200 OK", bookings.to_owned())]);
         let chart = look_at(&client, Time(1_763_712_000), Span(3600), None).unwrap();
         assert!(server.join().unwrap()[1].starts_with("GET /v1/bookings?from=1763712000&until=1763715600&limit="));

@@ -48,7 +48,7 @@ export function barsByHost(bookings, user) {
       const key = `${booking.site} ${part.host}`;
       let bars = byHost.get(key);
       if (!bars) byHost.set(key, (bars = []));
-      bars.push({ start: booking.start, end: booking.end, booking, amounts: part.amounts });
+      bars.push({ start: booking.start, end: part.end, booking, amounts: part.amounts });
     }
   }
   for (const [key, bars] of byHost) {

@@ -76,6 +76,7 @@ struct Document<'a> {
 #[derive(Serialize)]
 struct DocumentHost<'a> {
     name: &'a str,
+    end: Time,
     amounts: BTreeMap<String, u64>,
 }
 
@@ -98,7 +99,8 @@ pub fn telling(record: &ActivationRecord, site: &str) -> Option<Telling> {
     let hosts: Vec<DocumentHost<'_>> = grants
         .iter()
         .map(|grant| DocumentHost {
-            name: grant.host.as_str(),
+            name: grant.host().as_str(),
+            end: record.told.end_of(grant),
             amounts: grant.amounts.iter().map(|(name, amount)| (with_unit(name), amount.0)).collect(),
         })
         .collect();
@@ -155,6 +157,7 @@ fn host_variables(hosts: &[DocumentHost<'_>]) -> Vec<(String, String)> {
             let name = name.to_ascii_uppercase().replace(['.', '-'], "_");
             (format!("KOLO_HOST_{number}_{name}"), amount.to_string())
         }));
+        of_host.push((format!("KOLO_HOST_{number}_END"), host.end.0.to_string()));
         bytes += of_host.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>();
         if bytes > HOST_VARIABLES_BYTES_MAX {
             break;
@@ -168,7 +171,8 @@ fn host_variables(hosts: &[DocumentHost<'_>]) -> Vec<(String, String)> {
 mod tests {
     use broker::{
         amount::Amount,
-        ids::{HostId, SiteId},
+        ids::{HostId, SeatNumber, SiteId},
+        plan::Place,
         protocol::Grant,
         time::Window,
     };
@@ -180,7 +184,13 @@ mod tests {
         let amounts = [("cpu", 2500), ("memory", 4096), ("gpu", 1), ("lic.x-y", 2)];
         let amounts = amounts.map(|(name, amount)| (ResourceName::new(name).unwrap(), Amount(amount)));
         let host = |number| HostId::new(&format!("h{number}")).unwrap();
-        let grants = (0..hosts).map(|number| Grant { host: host(number), amounts: amounts.clone().into() }).collect();
+        let grant = |(seat, number)| Grant {
+            seat: SeatNumber(seat),
+            place: Place::Host(host(number)),
+            window: Window { start: Time(100), end: Time(if seat == 0 { 130 } else { 160 }) },
+            amounts: amounts.clone().into(),
+        };
+        let grants = (0..).zip(0..hosts).map(grant).collect();
         ActivationRecord {
             attempt: AttemptId {
                 entry_point: SiteId::new("entry").unwrap(),
@@ -210,11 +220,13 @@ mod tests {
             KOLO_HOSTS=h0,h1
             KOLO_HOST_0=h0
             KOLO_HOST_0_CPU_MILLICORES=2500
+            KOLO_HOST_0_END=130
             KOLO_HOST_0_GPU=1
             KOLO_HOST_0_LIC_X_Y=2
             KOLO_HOST_0_MEMORY_MIB=4096
             KOLO_HOST_1=h1
             KOLO_HOST_1_CPU_MILLICORES=2500
+            KOLO_HOST_1_END=160
             KOLO_HOST_1_GPU=1
             KOLO_HOST_1_LIC_X_Y=2
             KOLO_HOST_1_MEMORY_MIB=4096
@@ -234,8 +246,8 @@ mod tests {
             serde_json::json!({"schema": "kolo-activation/1", "event": "start", "booking": told.booking,
                 "request": "Ab c/7;$(x)", "user": "ada", "user_name": "ada", "label": "my $(job)", "site": "alpha",
                 "start": 100, "end": 160, "run": 2, "hosts": [
-                    {"name": "h0", "amounts": {"cpu_millicores": 2500, "memory_mib": 4096, "gpu": 1, "lic.x-y": 2}},
-                    {"name": "h1", "amounts": {"cpu_millicores": 2500, "memory_mib": 4096, "gpu": 1, "lic.x-y": 2}}]})
+                    {"name": "h0", "end": 130, "amounts": {"cpu_millicores": 2500, "memory_mib": 4096, "gpu": 1, "lic.x-y": 2}},
+                    {"name": "h1", "end": 160, "amounts": {"cpu_millicores": 2500, "memory_mib": 4096, "gpu": 1, "lic.x-y": 2}}]})
         );
     }
 

@@ -12,7 +12,7 @@ use std::{
 use broker::{
     ids::{HostId, RequestId},
     ledger::Booking,
-    protocol::{AttemptId, Grant},
+    protocol::{AttemptId, Grant, hull},
     resources::Amounts,
     time::{Time, Window},
     trust::PublicKey,
@@ -25,7 +25,7 @@ use crate::storage::activation::{ActivationRecord, Terms};
 pub struct Extent<'a> {
     /// From its beginning to the end of its last part.
     pub window: Window,
-    /// What, on which hosts of this site.
+    /// The seats at this site, as they were booked first.
     pub grants: &'a [Grant],
 }
 
@@ -38,7 +38,7 @@ impl Extent<'_> {
 
 impl<'a> From<&'a Booking> for Extent<'a> {
     fn from(booking: &'a Booking) -> Extent<'a> {
-        Extent { window: booking.window, grants: &booking.grants }
+        Extent { window: hull(&booking.grants).unwrap_or(booking.window), grants: &booking.grants }
     }
 }
 
@@ -172,14 +172,15 @@ fn gone_on<'a>(told: &'a Terms, parts: &mut Vec<&'a Booking>, now: Time) -> Opti
 }
 
 /// Takes out parts of one window that `fits` and together give just `grants`, and returns the window's end; the longest
-/// one if there are several.
+/// one if there are several. Hosts that end apart go on with nothing: there would be a gap.
 fn take_layer(grants: &[Grant], parts: &mut Vec<&Booking>, fits: impl Fn(Window) -> bool) -> Option<Time> {
-    let wanted: BTreeMap<&HostId, &Amounts> = grants.iter().map(|grant| (&grant.host, &grant.amounts)).collect();
-    if wanted.is_empty() || wanted.len() < grants.len() {
+    let wanted: BTreeMap<&HostId, &Amounts> = grants.iter().map(|grant| (grant.host(), &grant.amounts)).collect();
+    let ends_together = |grants: &[Grant]| grants.iter().all(|grant| grant.window.end == grants[0].window.end);
+    if wanted.is_empty() || wanted.len() < grants.len() || !ends_together(grants) {
         return None;
     }
     let mut layers: BTreeMap<(Reverse<Time>, Time), Vec<&Booking>> = BTreeMap::new();
-    for part in parts.iter().filter(|part| fits(part.window)) {
+    for part in parts.iter().filter(|part| fits(part.window) && ends_together(&part.grants)) {
         layers.entry((Reverse(part.window.end), part.window.start)).or_default().push(part);
     }
     layers.into_iter().find_map(|((Reverse(end), _), mut layer)| {
@@ -199,10 +200,10 @@ fn covering<'a>(wanted: &BTreeMap<&HostId, &Amounts>, layer: &[&'a Booking]) -> 
     let mut left = wanted.clone();
     let mut taken = BTreeSet::new();
     for part in layer {
-        let is_wanted = |grant: &Grant| left.get(&grant.host) == Some(&&grant.amounts);
+        let is_wanted = |grant: &Grant| left.get(grant.host()) == Some(&&grant.amounts);
         if !part.grants.is_empty() && part.grants.iter().all(is_wanted) {
             for grant in &part.grants {
-                left.remove(&grant.host);
+                left.remove(grant.host());
             }
             taken.insert(&part.attempt);
         }

@@ -67,7 +67,7 @@ fn reservations(remembered: &Remembered) -> Vec<(i64, Vec<&str>, &str, u32, bool
         .reservations
         .iter()
         .map(|kept| {
-            let hosts = kept.grants.iter().map(|grant| grant.host.as_str()).collect();
+            let hosts = kept.grants.iter().map(|grant| grant.host().as_str()).collect();
             assert!(kept.user_key.is_some() && kept.statement.is_some() && kept.coordinator.is_none());
             (kept.window.start.0, hosts, kept.user.as_str(), kept.attempt.attempt, kept.settled)
         })
@@ -88,7 +88,7 @@ fn ledgers_of_earlier_programs_are_read_whole() {
         let is_as_it_was = match record.request.id().map(|id| id.as_str()) {
             Some("stands") => {
                 let reservation = record.reservation.as_ref().unwrap();
-                let hosts: Vec<&str> = reservation.plan.seats.iter().map(|grant| grant.host.as_str()).collect();
+                let hosts: Vec<&str> = reservation.plan.seats.iter().map(|grant| grant.host().as_str()).collect();
                 assert_eq!((hosts, reservation.repairs, reservation.lost.len()), (vec!["b1", "a1", "a2"], 1, 0));
                 matches!(record.decision, Decision::Reserved { attempt: 1, .. }) && record.owed.is_empty()
             }

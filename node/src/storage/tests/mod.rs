@@ -19,7 +19,7 @@ use super::{Change, Remembered, Store, StoreError, StoreSettings};
 fn reservation(attempt: u32) -> BookingRecord {
     let text = format!(
         r#"{{"attempt":{{"entry_point":"e","request":"r","attempt":{attempt}}},"window":{{"start":10,"end":20}},
-        "grants":[{{"host":"h","amounts":{{}}}}],"participants":["e"],"user":"ada","settled":false}}"#
+        "grants":[{{"seat":0,"place":{{"host":"h"}},"window":{{"start":10,"end":20}},"amounts":{{}}}}],"participants":["e"],"user":"ada","settled":false}}"#
     );
     serde_json::from_str(&text).unwrap()
 }

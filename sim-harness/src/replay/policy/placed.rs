@@ -111,7 +111,7 @@ impl Pool {
             if let Some(plan) = outcome.plan() {
                 asked.judge(plan)?;
                 // Names are in the order of the numbers.
-                let place = |seat: &Seat| self.hosts.binary_search_by(|host| host.id.cmp(&seat.host));
+                let place = |seat: &Seat| self.hosts.binary_search_by(|host| host.id.cmp(seat.host()));
                 let hosts = plan.seats.iter().map(|seat| place(seat).map(|at| at as u32));
                 let hosts = hosts.collect::<Result<_, _>>().map_err(|_| anyhow!("a host that is not there"))?;
                 return Ok((plan.start, hosts));

@@ -3,7 +3,8 @@
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use broker::{
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, RequestId, SeatNumber, SiteId},
+    plan::Place,
     protocol::{
         AttemptId, AttemptStatus, FoundBooking, Grant, HoldRequest, LedgerVersion, Refusal, RefusalReason,
         ScheduleSnapshot, SiteAnswer, SiteRequest, TakeOverStep,
@@ -59,7 +60,8 @@ fn ask(data: &[u8]) {
     if let WireRequest::Site(SiteRequest::Hold(hold)) = request
         && hold.check().is_ok()
     {
-        assert!(hold.window.is_valid() && !hold.grants.is_empty() && !hold.participants.is_empty());
+        assert!(hold.grants.iter().all(|grant| grant.window.is_valid()));
+        assert!(!hold.grants.is_empty() && !hold.participants.is_empty());
     }
 }
 
@@ -101,8 +103,12 @@ fn hold(attempt: &AttemptId) -> Option<HoldRequest> {
     let user = Some(Chain::of_root(request.clone()));
     Some(HoldRequest {
         attempt: attempt.clone(),
-        window: Window { start: Time(1_000), end: Time(2_000) },
-        grants: vec![Grant { host: HostId::new("h1").ok()?, amounts: some_amounts() }],
+        grants: vec![Grant {
+            seat: SeatNumber(2),
+            place: Place::Host(HostId::new("h1").ok()?),
+            window: Window { start: Time(1_000), end: Time(2_000) },
+            amounts: some_amounts(),
+        }],
         participants: vec![site],
         hold_for: Millis(10_000),
         authorization: Arc::new(Authorization { request, user, entry_point: None }),
@@ -142,9 +148,9 @@ fn answer_seeds() -> Vec<Seed> {
     schedule.add(Window { start: Time(1_000), end: Time(2_000) }, &some_amounts());
     let snapshot = ScheduleSnapshot { site: site.clone(), version, hosts: vec![(host.clone(), schedule)] };
     let statement = Arc::new(hold.authorization.request.clone());
-    let HoldRequest { attempt, window, grants, participants, .. } = hold;
+    let HoldRequest { attempt, grants, participants, .. } = hold;
     let others = vec![attempt.clone()];
-    let part = FoundBooking { attempt, window, grants, participants, statement };
+    let part = FoundBooking { attempt, grants, participants, statement };
     let refusal = Refusal { reason: RefusalReason::UnknownHost(host.clone()), version, hosts: Vec::new() };
     let status = SiteAnswer::Status { decision: Some(AttemptStatus::Aborted), booking: AttemptStatus::Pending };
     let answers = [
@@ -153,7 +159,7 @@ fn answer_seeds() -> Vec<Seed> {
         (
             "booked",
             WireAnswer::Site(SiteAnswer::Booked {
-                hosts: vec![host.clone()],
+                seats: vec![SeatNumber(2)],
                 is_settled: true,
                 before: Some(site.clone()),
                 others,

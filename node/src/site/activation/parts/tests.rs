@@ -3,8 +3,9 @@
 
 use broker::{
     amount::Amount,
-    ids::SiteId,
+    ids::{SeatNumber, SiteId},
     ledger::BookingState,
+    plan::Place,
     resources::ResourceName,
     time::{Span, Time},
 };
@@ -30,13 +31,15 @@ struct Plan {
     hosts: &'static [u8],
     /// Cores more than the number says.
     more: u64,
+    /// So many seconds, times its number, each host ends earlier.
+    shorter: i64,
     user: &'static str,
     /// What it lengthens.
     base: Option<&'static str>,
 }
 
 const BASE: Plan =
-    Plan { request: "r", attempt: 1, window: (10, 20), hosts: &[0, 1], more: 0, user: "ada", base: None };
+    Plan { request: "r", attempt: 1, window: (10, 20), hosts: &[0, 1], more: 0, shorter: 0, user: "ada", base: None };
 const WHOLE: Plan = Plan { request: "x", window: (20, 26), base: Some("r"), ..BASE };
 const LATER_TRY: Plan = Plan { attempt: 2, ..WHOLE };
 const HALF: Plan = Plan { request: "h0", hosts: &[0], ..WHOLE };
@@ -48,13 +51,18 @@ const WITH_MORE: Plan = Plan { request: "m", more: 3, ..WHOLE };
 const OF_ANOTHER: Plan = Plan { request: "o", user: "bob", ..WHOLE };
 const OF_NOTHING: Plan = Plan { request: "n", base: Some("q"), ..WHOLE };
 const ELSEWHEN: Plan = Plan { request: "e", window: (21, 27), ..WHOLE };
-const PLANS: [Plan; 12] =
-    [BASE, WHOLE, LATER_TRY, HALF, OTHER_HALF, THIRD, THIRD_HALF, LONGER, WITH_MORE, OF_ANOTHER, OF_NOTHING, ELSEWHEN];
+const APART: Plan = Plan { request: "u", shorter: 2, ..WHOLE };
+const PLANS: [Plan; 13] = [
+    BASE, WHOLE, LATER_TRY, HALF, OTHER_HALF, THIRD, THIRD_HALF, LONGER, WITH_MORE, OF_ANOTHER, OF_NOTHING, ELSEWHEN,
+    APART,
+];
 
 fn booking(plan: &Plan) -> Booking {
     let site = SiteId::new("s").unwrap();
     let grant = |number: &u8| Grant {
-        host: HostId::new(&number.to_string()).unwrap(),
+        seat: SeatNumber(u32::from(*number)),
+        place: Place::Host(HostId::new(&number.to_string()).unwrap()),
+        window: Window { start: Time(plan.window.0), end: Time(plan.window.1 - plan.shorter * i64::from(*number)) },
         amounts: [(ResourceName::new("cpu").unwrap(), Amount(u64::from(*number) + 1 + plan.more))].into(),
     };
     Booking {
@@ -243,14 +251,18 @@ impl World {
     /// How often each second of each host from now on is promised, as hooks have been told, with those that still wait.
     fn told(&self) -> BTreeMap<(i64, HostId), usize> {
         let open = self.disk.values().filter(|record| !record.is_closing());
-        let open = open.map(|record| (record.told.window, &record.told.grants[..]));
-        let waiting = self.apart.iter().map(|terms| (terms.window, &terms.grants[..]));
-        count(open.chain(waiting), self.now)
+        let terms = open.map(|record| &record.told).chain(&self.apart);
+        let of_terms = |terms: &Terms| {
+            let window = |grant: &Grant| Window { end: terms.end_of(grant), ..grant.window };
+            terms.grants.iter().map(|grant| (window(grant), grant.host().clone())).collect::<Vec<_>>()
+        };
+        count(terms.flat_map(of_terms), self.now)
     }
 
     /// The same as the ledger has it.
     fn granted(&self) -> BTreeMap<(i64, HostId), usize> {
-        count(self.ledger.values().map(|booking| (booking.window, &booking.grants[..])), self.now)
+        let grants = self.ledger.values().flat_map(|booking| &booking.grants);
+        count(grants.map(|grant| (grant.window, grant.host().clone())), self.now)
     }
 
     fn events(&self, request: &str) -> Vec<(&'static str, i64, i64)> {
@@ -260,11 +272,11 @@ impl World {
     }
 }
 
-fn count<'a>(given: impl Iterator<Item = (Window, &'a [Grant])>, now: i64) -> BTreeMap<(i64, HostId), usize> {
+fn count(given: impl Iterator<Item = (Window, HostId)>, now: i64) -> BTreeMap<(i64, HostId), usize> {
     let mut counts = BTreeMap::new();
-    for (window, grants) in given {
+    for (window, host) in given {
         for at in window.start.0.max(now)..window.end.0 {
-            grants.iter().for_each(|grant| *counts.entry((at, grant.host.clone())).or_default() += 1);
+            *counts.entry((at, host.clone())).or_default() += 1;
         }
     }
     counts
@@ -405,7 +417,7 @@ fn what_is_taken_back_shortens_or_ends_it() {
 
 #[test]
 fn only_what_goes_on_just_so_is_a_part() {
-    for plan in [WITH_MORE, OF_ANOTHER, OF_NOTHING, ELSEWHEN] {
+    for plan in [WITH_MORE, OF_ANOTHER, OF_NOTHING, ELSEWHEN, APART] {
         let world = play(&[comes(12, &plan)]);
         assert_eq!(world.events("r"), [&BEGINNING[..], &[("end", 20, 20)]].concat(), "{plan:?}");
         assert_eq!(world.events(plan.request).len(), 3, "{plan:?}");
