@@ -39,6 +39,9 @@ impl Length {
     }
 }
 
+/// In thousandths of the reference speed. Slower hosts are chosen too; when a seat on one is lost late, its request may have expired.
+const SLOWEST_EXPECTED: u32 = 50;
+
 /// What a request needs of the hosts, wherever and whenever they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
@@ -69,6 +72,13 @@ impl Demand {
     #[must_use]
     pub fn length(&self) -> Length {
         self.length
+    }
+
+    /// How long a seat may be expected to last: on a host of the least speed asked, else of a twentieth of the reference speed.
+    #[must_use]
+    pub fn longest(&self) -> Span {
+        let slowest = self.speed_min.or_else(|| Speed::try_from(SLOWEST_EXPECTED).ok()).unwrap_or_default();
+        self.length.at_speed(slowest).min(Span::MAX)
     }
 
     /// How long a seat on this host lasts.
@@ -160,7 +170,7 @@ impl Demand {
     pub fn rest<'k>(
         &self,
         seats: u32,
-        kept: impl Iterator<Item = &'k Amounts> + Clone,
+        kept: &(impl Iterator<Item = &'k Amounts> + Clone),
         taken: &BTreeSet<(SiteId, HostId)>,
     ) -> Option<Demand> {
         let mut rest = Demand { seats, ..self.clone() };

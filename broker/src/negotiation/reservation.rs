@@ -192,7 +192,7 @@ impl Reservation {
         let avoid: BTreeSet<(SiteId, HostId)> = self.plan.seats.iter().map(host_of).collect();
         let numbers = self.missing_seats(request);
         let missing = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-        let demand = request.demand().rest(missing, self.kept().map(|seat| &seat.amounts), &avoid)?;
+        let demand = request.demand().rest(missing, &self.kept().map(|seat| &seat.amounts), &avoid)?;
         let kept_sites = self.kept().map(|seat| seat.site.clone()).collect();
         let start = self.plan.start;
         Some(Problem { demand, numbers, kept_sites, avoid, ..Problem::of(request, (start, start)) })
