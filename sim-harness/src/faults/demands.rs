@@ -5,14 +5,13 @@
 
 use broker::{
     host::Speed,
-    ids::HostId,
     request::{Request, RequestDocument},
     time::Time,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{grid::Grid, options::one_of};
+use super::options::one_of;
 
 /// Speeds of hosts, in thousandths of the reference speed.
 const SPEEDS: [u32; 4] = [500, 1_000, 1_700, 4_000];
@@ -47,15 +46,10 @@ impl Demands {
         Speed::try_from(SPEEDS[0]).unwrap_or_default()
     }
 
-    /// Gives the hosts of every site their speeds.
-    pub fn set_speeds(&self, grid: &mut Grid) {
-        for (index, node) in (0..).zip(&mut grid.nodes) {
-            let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed.wrapping_add(index));
-            for (host, _) in &mut node.hosts {
-                host.speed = Speed::try_from(one_of(&mut random, &SPEEDS)).unwrap_or_default();
-            }
-            node.hosts_at_first.clone_from(&node.hosts);
-        }
+    /// The speeds of a site's hosts, one after the other.
+    pub fn speeds_of(&self, site: u64) -> impl Iterator<Item = Speed> + use<> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed.wrapping_add(site));
+        std::iter::repeat_with(move || Speed::try_from(one_of(&mut random, &SPEEDS)).unwrap_or_default())
     }
 
     /// The request with this number, asking more; none when that makes no sense.
@@ -76,15 +70,4 @@ impl Demands {
         }
         Request::try_from(asked).ok()
     }
-}
-
-/// Whether a site had a host with exactly these amounts at some time: its owner may take half of it away, and give it back.
-pub fn is_whole(grid: &Grid, site: usize, host: &HostId, amounts: &broker::resources::Amounts) -> bool {
-    let at_first = grid.nodes[site].hosts_at_first.iter().find(|(at_first, _)| at_first.id == *host);
-    at_first.is_some_and(|(at_first, _)| {
-        let is_half = amounts
-            .iter()
-            .all(|(name, amount)| at_first.capacity.get(name).is_some_and(|capacity| capacity.0 / 2 == amount.0));
-        at_first.capacity == *amounts || is_half && at_first.capacity.len() == amounts.len()
-    })
 }

@@ -77,7 +77,11 @@ impl Trial {
         let mut trial = Trial::new(options, [random, attacks, fates], canary, keeps_history);
         let World { grid, fates, .. } = &mut trial.world;
         if let Some(demands) = grid.options.demands.clone() {
-            demands.set_speeds(grid);
+            for (site, node) in (0..).zip(&mut grid.nodes) {
+                let hosts = node.hosts.iter_mut().map(|(host, _)| host);
+                hosts.zip(demands.speeds_of(site)).for_each(|(host, speed)| host.speed = speed);
+                node.hosts_at_first.clone_from(&node.hosts);
+            }
         }
         plan_ahead(grid);
         fates.plan(grid);

@@ -112,7 +112,7 @@ When this program reads the old line as well, or lines were only added: KOLO_BLE
 
 fn activation() -> ActivationRecord {
     let text = r#"{"attempt":{"entry_point":"e","request":"r","attempt":1},"user":"ada","user_key":null,"label":"l",
-        "told":{"window":{"start":10,"end":20},"grants":[{"host":"h","amounts":{}}]},"stage":"started",
+        "told":{"window":{"start":10,"end":20},"grants":[{"seat":0,"place":{"host":"h"},"window":{"start":10,"end":20},"amounts":{}}]},"stage":"started",
         "begun":{"event":"changed","runs":2,"failures":1},"given_up":{"event":"reserved","at":5,"why":"no"}}"#;
     serde_json::from_str(text).unwrap()
 }

@@ -5,14 +5,16 @@
 use std::collections::BTreeSet;
 
 use broker::{
+    ids::HostId,
     ids::RequestId,
     ledger::BookingRecord,
     protocol::Grant,
     request::{Request, StartWindow},
+    resources::Amounts,
     resources::amount_of,
 };
 
-use super::super::{demands::is_whole, grid::Grid, names, users::UserRequest};
+use super::super::{grid::Grid, names, users::UserRequest};
 
 /// A site has something for this request on its disk.
 pub fn check_covered(grid: &mut Grid, node: usize, request: &RequestId) {
@@ -76,4 +78,15 @@ fn check_grant(grid: &Grid, node: usize, asked: &Request, grant: &Grant) -> Resu
         None => Ok(()),
         Some((name, _)) => Err(format!("has more {name} on {id} than was asked for in all")),
     }
+}
+
+/// Whether a site had a host with exactly these amounts at some time: its owner may take half of it away, and give it back.
+fn is_whole(grid: &Grid, site: usize, host: &HostId, amounts: &Amounts) -> bool {
+    let at_first = grid.nodes[site].hosts_at_first.iter().find(|(at_first, _)| at_first.id == *host);
+    at_first.is_some_and(|(at_first, _)| {
+        let is_half = amounts
+            .iter()
+            .all(|(name, amount)| at_first.capacity.get(name).is_some_and(|capacity| capacity.0 / 2 == amount.0));
+        at_first.capacity == *amounts || is_half && at_first.capacity.len() == amounts.len()
+    })
 }
