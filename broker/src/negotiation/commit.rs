@@ -26,6 +26,13 @@ pub(super) struct Site {
     progress: Progress,
 }
 
+/// An attempt that has a number, and of which nobody was asked anything yet.
+struct Begun {
+    sites: BTreeMap<SiteId, Site>,
+    /// What each site is to hold.
+    holds: Vec<(SiteId, HoldRequest)>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// It was asked to hold and has not answered.
@@ -86,7 +93,7 @@ pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
 impl Negotiation {
     /// First phase: asks every site of the plan to hold.
     pub(super) fn ask_to_hold(&mut self, now: Now, plan: Plan) {
-        let Some((sites, holds)) = self.begin_attempt(now, &plan) else { return };
+        let Some(Begun { sites, holds }) = self.begin_attempt(now, &plan) else { return };
         for (site, hold) in holds {
             self.ask(site, Purpose::Hold, SiteRequest::Hold(hold));
         }
@@ -96,7 +103,7 @@ impl Negotiation {
     /// Both phases in one, at the only site of the plan. As before every confirm, the decision is written first; the site may still
     /// refuse, and then the attempt is aborted as one whose confirm is refused.
     pub(super) fn book(&mut self, now: Now, plan: Plan, incarnation: u64) {
-        let Some((mut sites, holds)) = self.begin_attempt(now, &plan) else { return };
+        let Some(Begun { mut sites, holds }) = self.begin_attempt(now, &plan) else { return };
         sites.values_mut().for_each(|site| site.progress = Progress::Booking);
         let attempt = self.record.last_attempt;
         let held_in = sites.keys().map(|site| (site.clone(), incarnation)).collect();
@@ -114,9 +121,9 @@ impl Negotiation {
         self.outputs.push_back(Output::Ask { site, attempt, purpose, request, timeout });
     }
 
-    /// Numbers a new attempt and notes it in the history. The sites of its plan, and what each is asked to hold; none when the request
-    /// cannot be proven to be its user's, and then it is closed.
-    fn begin_attempt(&mut self, now: Now, plan: &Plan) -> Option<(BTreeMap<SiteId, Site>, Vec<(SiteId, HoldRequest)>)> {
+    /// Numbers a new attempt and notes it in the history; none when the request cannot be proven to be its user's, and then it is
+    /// closed.
+    fn begin_attempt(&mut self, now: Now, plan: &Plan) -> Option<Begun> {
         let Some(authorization) = self.record.authorization.clone() else {
             let detail = "it was kept by an earlier version, without the user's signature: submit it again".to_owned();
             self.close(now, Outcome::Failed(Failure::Refused { site: self.entry_point.clone(), detail }));
@@ -147,7 +154,7 @@ impl Negotiation {
         };
         let holds = sites.iter().map(hold).collect();
         self.record.history.add_attempt(AttemptReport { attempt: attempt.attempt, start: plan.start, sites: reports });
-        Some((sites, holds))
+        Some(Begun { sites, holds })
     }
 
     pub(super) fn on_answer(

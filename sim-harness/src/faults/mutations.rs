@@ -31,7 +31,7 @@ const VALID: Span = Span(10_000_000);
 pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -> SiteRequest {
     match (grid.canary, &mut request) {
         (Some(Canary::ForgetHoldDeadline), SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. }) => {
-            hold.hold_for.0 = u64::MAX / 8
+            hold.hold_for.0 = u64::MAX / 8;
         }
         (Some(Canary::SkipSignature), SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. }) => {
             sign_as_it_is(grid, &mut hold.authorization);

@@ -48,11 +48,8 @@ fn check_booking(grid: &Grid, node: usize, user: &UserRequest, booked: &BookingR
     if asked.demand().sites_max().is_some_and(|most| sites > most) {
         return Err(format!("#{number} has {sites} participants"));
     }
-    let grants = booked.grants.iter();
-    grants
-        .map(|grant| check_grant(grid, node, asked, grant))
-        .collect::<Result<(), _>>()
-        .map_err(|what| format!("#{number} {what}"))
+    let mut grants = booked.grants.iter();
+    grants.try_for_each(|grant| check_grant(grid, node, asked, grant)).map_err(|what| format!("#{number} {what}"))
 }
 
 /// The seat is as long as its host needs, in time, and has amounts that were asked for.

@@ -131,7 +131,7 @@ fn a_reservation_that_is_not_what_was_asked_is_found() {
         |grid| grid.request["deadline"] = json!(159),
         |grid| {
             (grid.request["work"], grid.ledgers[0]["hosts"][0]["speed"]) =
-                (grid.request["duration"].take(), json!(2000))
+                (grid.request["duration"].take(), json!(2000));
         },
     ];
     for (index, change) in changes.into_iter().enumerate() {
