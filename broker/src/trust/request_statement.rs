@@ -37,11 +37,10 @@ impl RequestStatement {
     pub const FIRST_TERM: u64 = 1;
 
     /// Orders what a user has signed of one request: by the term. A user who signs at two ends of a cut may sign an equal one for two
-    /// nodes; then the later one counts, and of the same second the name of the node decides, so that all come to the same coordinator,
-    /// in whatever order they learn of them.
+    /// nodes; then the name of the node decides, so that all come to the same coordinator, in whatever order they learn of them.
     #[must_use]
-    pub fn rank(&self) -> (u64, Time, &SiteId) {
-        (self.term, self.issued, &self.entry_point)
+    pub fn rank(&self) -> (u64, &SiteId) {
+        (self.term, &self.entry_point)
     }
 }
 

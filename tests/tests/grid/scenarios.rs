@@ -52,7 +52,7 @@ scenarios! {
     another_site_becomes_coordinator_for_a_dead_entry_point: "lost-entry-point.toml",
     two_entry_points_race_and_one_wins: "race.toml",
     a_host_that_its_owner_takes_away_is_replaced: "shrink.toml",
-    of_two_successors_the_one_asked_last_is_the_coordinator: "two-successors.toml",
+    of_two_successors_one_stays_coordinator: "two-successors.toml",
 }
 
 #[test]
