@@ -19,18 +19,18 @@ use crate::{
 pub enum Record {
     /// The booking is new or has changed.
     Put(BookingRecord),
-    /// The booking is given back, and its attempt had been complete.
-    GivenBack(GivenBackRecord),
-    /// The booking, or that it was given back, is forgotten.
+    /// The booking is gone, and its attempt may have been complete.
+    Gone(GoneRecord),
+    /// Nothing is left to remember of the booking.
     Remove(AttemptId),
 }
 
-/// That a booking was given back after its attempt had been complete; it has the booking's place on disk.
+/// That a booking is gone, and that its site had confirmed it; it has the booking's place on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GivenBackRecord {
+pub struct GoneRecord {
     /// The attempt that made the booking.
     pub attempt: AttemptId,
-    /// When the booking's window ends.
+    /// When nobody asks for the attempt's outcome any more.
     pub until: Time,
 }
 
@@ -39,13 +39,13 @@ pub struct GivenBackRecord {
 pub struct Kept {
     /// Bookings.
     pub bookings: Vec<BookingRecord>,
-    /// Bookings that were given back.
-    pub given_back: Vec<GivenBackRecord>,
+    /// Bookings that are gone.
+    pub gone: Vec<GoneRecord>,
 }
 
 impl From<Vec<BookingRecord>> for Kept {
     fn from(bookings: Vec<BookingRecord>) -> Kept {
-        Kept { bookings, given_back: Vec::new() }
+        Kept { bookings, gone: Vec::new() }
     }
 }
 

@@ -20,7 +20,7 @@ mod booking;
 mod books;
 mod events;
 mod feed;
-mod given_back;
+mod gone;
 mod limits;
 mod listing;
 mod local;
@@ -35,10 +35,10 @@ mod trust_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::{accounts::Accounts, given_back::GivenBack, terms::Terms, tombstones::Tombstones};
+use self::{accounts::Accounts, gone::Gone, terms::Terms, tombstones::Tombstones};
 pub use self::{
     admission::fit_beside,
-    booking::{Booking, BookingRecord, BookingState, GivenBackRecord, Kept, LocalWork, Record},
+    booking::{Booking, BookingRecord, BookingState, GoneRecord, Kept, LocalWork, Record},
     books::{Books, HostLedger},
     events::{Event, Output, ReplyToken, ScheduleUpdateParts},
     feed::{FEED_NAME_BYTES_MAX, FeedReport},
@@ -50,7 +50,7 @@ use crate::{
     protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange, ScheduleSnapshot},
     schedule::Schedule,
     time::{Millis, Now, Time, Window},
-    trust::SharedGate,
+    trust::{RequestStatement, SharedGate, asked::CLOCKS_DIFFER},
 };
 
 /// A site that comes back asks about its reservations one after another, this far apart.
@@ -72,7 +72,7 @@ pub struct Ledger<B = HostLedger> {
     held_by: BTreeMap<SiteId, usize>,
     accounts: Accounts,
     tombstones: Tombstones,
-    given_back: GivenBack,
+    gone: Gone,
     terms: Terms,
     /// The schedules were cleared before this time.
     forgotten: Time,
@@ -118,7 +118,7 @@ impl<B: Books> Ledger<B> {
     ) -> (Ledger<B>, Vec<BookingRecord>) {
         let hosts = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
         let tombstones = Tombstones::new(limits.max_tombstones);
-        let given_back = GivenBack::new(limits.max_tombstones);
+        let gone = Gone::new(limits.max_tombstones);
         let terms = Terms::new(limits.max_tombstones);
         let mut ledger = Ledger {
             site,
@@ -131,7 +131,7 @@ impl<B: Books> Ledger<B> {
             held_by: BTreeMap::new(),
             accounts: Accounts::default(),
             tombstones,
-            given_back,
+            gone,
             terms,
             forgotten: Time::ZERO,
             settled_before: Time::ZERO,
@@ -147,8 +147,8 @@ impl<B: Books> Ledger<B> {
                 misfits.push(reservation);
             }
         }
-        for record in kept.given_back {
-            ledger.remember_given_back(record);
+        for record in kept.gone {
+            ledger.remember_gone(record);
         }
         (ledger, misfits)
     }
@@ -316,11 +316,12 @@ impl<B: Books> Ledger<B> {
             .map(|booking| booking.attempt.clone())
             .collect();
         for attempt in ended {
-            self.take(&attempt);
+            let Some(booking) = self.take(&attempt) else { continue };
             self.begun.remove(&attempt);
-            self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
+            // It was confirmed to its end, so nobody who asks may hear that it was not.
+            self.forget_on_disk(now, &booking, true);
         }
-        while let Some(attempt) = self.given_back.pop_ended(now.utc) {
+        while let Some(attempt) = self.gone.pop_ended(now.utc) {
             self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
         }
         for host in self.hosts.values_mut() {
@@ -343,7 +344,7 @@ impl<B: Books> Ledger<B> {
         let Some(booking) = self.take(attempt) else { return };
         self.begun.remove(attempt);
         if !booking.is_held() {
-            self.forget_on_disk(now, &booking);
+            self.forget_on_disk(now, &booking, booking.state.is_settled());
         }
         // The past cannot be given back, and may have been cleared already.
         let present = now.utc.max(self.forgotten);
@@ -368,21 +369,31 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Writes that a booking is given back; of an attempt that had been complete, so that it is known until the window's end.
-    fn forget_on_disk(&mut self, now: Now, booking: &Booking) {
-        let is_asked_about = booking.participants.iter().any(|other| *other != self.site);
-        if booking.state.is_settled() && is_asked_about && booking.window.end > now.utc {
-            let record = GivenBackRecord { attempt: booking.attempt.clone(), until: booking.window.end };
-            self.outputs.push_back(Output::Persist(Record::GivenBack(record.clone())));
-            self.remember_given_back(record);
+    /// Writes that a booking is gone. While another site may still ask whether its attempt was complete, that it may have been is kept.
+    fn forget_on_disk(&mut self, now: Now, booking: &Booking, was_confirmed_by_all: bool) {
+        let until = self.asked_about_until(booking);
+        if was_confirmed_by_all && until > now.utc {
+            let record = GoneRecord { attempt: booking.attempt.clone(), until };
+            self.outputs.push_back(Output::Persist(Record::Gone(record.clone())));
+            self.remember_gone(record);
         } else {
             self.outputs.push_back(Output::Persist(Record::Remove(booking.attempt.clone())));
         }
     }
 
-    /// Remembers what is on disk of a booking that was given back.
-    fn remember_given_back(&mut self, record: GivenBackRecord) {
-        if let Some(first) = self.given_back.insert(record) {
+    /// Until when another participant may ask for the outcome: seats on slower hosts end later, and clocks differ.
+    fn asked_about_until(&self, booking: &Booking) -> Time {
+        if booking.participants.iter().all(|participant| *participant == self.site) {
+            return Time::ZERO;
+        }
+        let statement = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
+        let latest = statement.map(|statement| statement.request.latest_end(booking.window.start));
+        booking.window.end.max(latest.unwrap_or_default()) + CLOCKS_DIFFER
+    }
+
+    /// Remembers what is on disk of a booking that is gone.
+    fn remember_gone(&mut self, record: GoneRecord) {
+        if let Some(first) = self.gone.insert(record) {
             self.outputs.push_back(Output::Persist(Record::Remove(first)));
         }
     }

@@ -268,7 +268,7 @@ fn what_a_crash_leaves_is_in_force_again() {
 fn records_of(records: &[Record]) -> Vec<BookingRecord> {
     let put = |record: &Record| match record {
         Record::Put(kept) => Some(kept.clone()),
-        Record::GivenBack(_) | Record::Remove(_) => None,
+        Record::Gone(_) | Record::Remove(_) => None,
     };
     records.iter().filter_map(put).collect()
 }
@@ -286,7 +286,7 @@ fn what_has_begun_stays_when_the_owner_takes_capacity_away_and_nothing_else_does
         .bookings()
         .filter_map(|booking| match booking.to_record() {
             Record::Put(reservation) => Some(reservation),
-            Record::GivenBack(_) | Record::Remove(_) => None,
+            Record::Gone(_) | Record::Remove(_) => None,
         })
         .collect();
     let smaller = Host { capacity: cpu(1_500), ..host("h1") };
@@ -586,12 +586,12 @@ fn that_an_attempt_was_complete_is_known_until_its_window_ends_although_it_was_g
         }
         let (_, records) = ask(&mut before, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
         assert_eq!(outcome(&mut before, at(0)), expected);
-        let given_back = match &records[..] {
-            [Record::GivenBack(record)] => vec![record.clone()],
+        let gone = match &records[..] {
+            [Record::Gone(record)] => vec![record.clone()],
             [Record::Remove(_)] => Vec::new(),
             other => panic!("one record takes the booking's place on disk: {other:?}"),
         };
-        let kept = Kept { given_back, ..Kept::default() };
+        let kept = Kept { gone, ..Kept::default() };
         let (hosts, limits) = (vec![(host("h1"), Schedule::default())], LedgerLimits::default());
         let (mut after, _) = Ledger::open(id("site"), limits, 8, testing::open_gate(), hosts, kept, at(0));
         assert_eq!(outcome(&mut after, at(0)), expected);
@@ -603,12 +603,30 @@ fn that_an_attempt_was_complete_is_known_until_its_window_ends_although_it_was_g
     ask(&mut ledger, at(0), "entry", SiteRequest::Settle(attempt("r", 1)));
     ask(&mut ledger, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
     while ledger.poll_output().is_some() {}
-    // The window ends at 2,100 s; the clock began at 1,000 s.
-    ledger.forget_past(at(1_099_000));
-    assert_eq!((ledger.poll_output(), outcome(&mut ledger, at(1_099_000))), (None, AttemptStatus::Confirmed));
-    ledger.forget_past(at(1_100_000));
+    // The window ends at 2,100 s, and clocks differ by a minute; the clock began at 1,000 s.
+    ledger.forget_past(at(1_159_000));
+    assert_eq!((ledger.poll_output(), outcome(&mut ledger, at(1_159_000))), (None, AttemptStatus::Confirmed));
+    ledger.forget_past(at(1_160_000));
     assert_eq!(ledger.poll_output(), Some(Output::Persist(Record::Remove(attempt("r", 1)))));
-    assert_eq!(outcome(&mut ledger, at(1_100_000)), AttemptStatus::Aborted);
+    assert_eq!(outcome(&mut ledger, at(1_160_000)), AttemptStatus::Aborted);
+}
+
+#[test]
+fn a_seat_that_has_ended_is_remembered_while_one_on_a_slower_host_may_last() {
+    let mut ledger = ledger();
+    let SiteRequest::Hold(mut held) = hold_work(attempt("r", 1), 1_000, 4_000) else { panic!() };
+    held.grants.remove(0);
+    held.participants.push(id("other"));
+    ask(&mut ledger, at(0), "entry", SiteRequest::Hold(held));
+    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
+    while ledger.poll_output().is_some() {}
+    // The seat ends at 1,100 s. The work may take a slow host 2,000 s from 1,000 s on.
+    ledger.forget_past(at(100_000));
+    let Some(Output::Persist(Record::Gone(record))) = ledger.poll_output() else { panic!("it is remembered") };
+    assert_eq!((record.until, ledger.bookings().count()), (Time(3_060), 0));
+    assert_eq!(outcome(&mut ledger, at(100_000)), AttemptStatus::Confirmed);
+    ledger.forget_past(at(2_060_000));
+    assert_eq!(ledger.poll_output(), Some(Output::Persist(Record::Remove(attempt("r", 1)))));
 }
 
 #[test]

@@ -439,6 +439,12 @@ impl Request {
         self.window
     }
 
+    /// When the last of its seats may be expected to end, if they begin at `start`.
+    #[must_use]
+    pub fn latest_end(&self, start: Time) -> Time {
+        self.window.deadline.unwrap_or_else(|| start + self.demand.longest())
+    }
+
     /// What is best.
     #[must_use]
     pub fn objective(&self) -> ObjectiveKind {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Clocks of users and sites may differ by this much: a start may lie this long before the user signed.
-pub const ISSUED_TOLERANCE: Span = Span(60);
+pub const CLOCKS_DIFFER: Span = Span(60);
 
 /// Checks the seats of `hold` at `site` against the request. Of a host that the site does not know only its name is checked.
 ///
@@ -73,7 +73,7 @@ fn check_number(demand: &Demand, hold: &HoldRequest) -> Result<(), Denial> {
 
 fn check_window(statement: &RequestStatement, grant: &Grant) -> Result<(), Denial> {
     let StartWindow { earliest: asked_earliest, latest: asked_latest, deadline } = statement.request.window();
-    let signed = statement.issued - ISSUED_TOLERANCE;
+    let signed = statement.issued - CLOCKS_DIFFER;
     let earliest = asked_earliest.map_or(signed, |earliest| earliest.max(signed));
     let (start, end) = (grant.window.start, grant.window.end);
     if start < earliest || asked_latest.is_some_and(|latest| start > latest) {

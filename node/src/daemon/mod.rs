@@ -95,11 +95,11 @@ pub async fn run_until(
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
-    let Remembered { reservations: bookings, given_back, requests: records, activations, known_peers, incarnation } =
+    let Remembered { reservations: bookings, gone, requests: records, activations, known_peers, incarnation } =
         remembered;
     let site_id = identity.site_id().clone();
     let gate = SharedGate::from(Gate::new(grid.trust(), config.policy.clone()));
-    let ledger = open_ledger(&config, &gate, &site_id, incarnation, Kept { bookings, given_back }, clock);
+    let ledger = open_ledger(&config, &gate, &site_id, incarnation, Kept { bookings, gone }, clock);
     let membership = Membership::open(&data_dir, &site_id, grid.clone(), gate, clock)?;
     let membership = Arc::new(membership);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;

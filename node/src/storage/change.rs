@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{BookingRecord, GivenBackRecord, Record},
+    ledger::{BookingRecord, GoneRecord, Record},
     negotiation::RequestRecord,
     protocol::AttemptId,
 };
@@ -63,8 +63,8 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Remembered {
     pub reservations: Vec<BookingRecord>,
-    /// Reservations of this site that were given back.
-    pub given_back: Vec<GivenBackRecord>,
+    /// Bookings of this site that are gone.
+    pub gone: Vec<GoneRecord>,
     /// Requests that this node coordinates.
     pub requests: Vec<RequestRecord>,
     /// What the owner's hook knows of bookings.

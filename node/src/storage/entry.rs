@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::SiteId,
-    ledger::{BookingRecord, GivenBackRecord, Record},
+    ledger::{BookingRecord, GoneRecord, Record},
     negotiation::{Decision, RequestRecord},
     protocol::AttemptId,
 };
@@ -30,7 +30,7 @@ const END: u8 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Table {
-    /// This site's bookings; in the place of one that was given back, that it was.
+    /// This site's bookings; in the place of one that is gone, that it is.
     Reservations = 1,
     /// The requests that this node coordinates.
     Requests = 2,
@@ -188,7 +188,7 @@ pub fn put_reservation(reservation: &BookingRecord) -> Result<Entry, StoreError>
 pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
     Ok(match change {
         Change::Ledger(Record::Put(reservation)) => put_reservation(reservation)?,
-        Change::Ledger(Record::GivenBack(record)) => {
+        Change::Ledger(Record::Gone(record)) => {
             Entry::Put(attempt_key(Table::Reservations, &record.attempt), json(Table::Reservations, record)?)
         }
         Change::Ledger(Record::Remove(attempt)) => Entry::Remove(attempt_key(Table::Reservations, attempt)),
@@ -232,10 +232,10 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
     let mut remembered = Remembered { incarnation: incarnation(state)?, ..Remembered::default() };
     for (key, value) in state {
         let expected = match key.0 {
-            // Only what was given back has the field `until`.
-            Table::Reservations if let Ok(record) = serde_json::from_slice::<GivenBackRecord>(value) => {
+            // Only what is gone has the field `until`.
+            Table::Reservations if let Ok(record) = serde_json::from_slice::<GoneRecord>(value) => {
                 let expected = attempt_key(key.0, &record.attempt);
-                remembered.given_back.push(record);
+                remembered.gone.push(record);
                 expected
             }
             Table::Reservations => {

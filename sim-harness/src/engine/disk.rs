@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::RequestId,
-    ledger::{BookingRecord, GivenBackRecord, Kept, Record},
+    ledger::{BookingRecord, GoneRecord, Kept, Record},
     negotiation::RequestRecord,
     protocol::AttemptId,
 };
@@ -16,8 +16,8 @@ use broker::{
 pub struct Disk {
     /// The ledger's journal.
     pub reservations: BTreeMap<AttemptId, BookingRecord>,
-    /// What it keeps of bookings that were given back.
-    pub given_back: BTreeMap<AttemptId, GivenBackRecord>,
+    /// What it keeps of bookings that are gone.
+    pub gone: BTreeMap<AttemptId, GoneRecord>,
     /// The decisions of the node as a coordinator.
     pub requests: BTreeMap<RequestId, RequestRecord>,
     /// Number of the last start.
@@ -47,9 +47,7 @@ impl Write {
     pub fn about(&self) -> Option<&RequestId> {
         match self {
             Write::Ledger(Record::Put(reservation)) => Some(&reservation.attempt.request),
-            Write::Ledger(Record::GivenBack(GivenBackRecord { attempt, .. }) | Record::Remove(attempt)) => {
-                Some(&attempt.request)
-            }
+            Write::Ledger(Record::Gone(GoneRecord { attempt, .. }) | Record::Remove(attempt)) => Some(&attempt.request),
             Write::Request(_) => None,
         }
     }
@@ -58,8 +56,8 @@ impl Write {
 impl Disk {
     /// What the ledger starts with.
     pub fn kept(&self) -> Kept {
-        let (bookings, given_back) = (self.reservations.values(), self.given_back.values());
-        Kept { bookings: bookings.cloned().collect(), given_back: given_back.cloned().collect() }
+        let (bookings, gone) = (self.reservations.values(), self.gone.values());
+        Kept { bookings: bookings.cloned().collect(), gone: gone.cloned().collect() }
     }
 
     /// A write has reached the disk.
@@ -68,13 +66,13 @@ impl Disk {
             Write::Ledger(Record::Put(reservation)) => {
                 self.reservations.insert(reservation.attempt.clone(), reservation);
             }
-            Write::Ledger(Record::GivenBack(record)) => {
+            Write::Ledger(Record::Gone(record)) => {
                 self.reservations.remove(&record.attempt);
-                self.given_back.insert(record.attempt.clone(), record);
+                self.gone.insert(record.attempt.clone(), record);
             }
             Write::Ledger(Record::Remove(attempt)) => {
                 self.reservations.remove(&attempt);
-                self.given_back.remove(&attempt);
+                self.gone.remove(&attempt);
             }
             Write::Request(record) => {
                 self.requests.insert(record.id.clone(), *record);

@@ -41,7 +41,8 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
     // and had no booking in common; what an entry point that is gone for good had brought in after a takeover; an entry point
     // that called an attempt dead which it was confirming; takeovers that settled what was never complete, and whose node was
     // gone before it had committed or taken it back; a participant that had confirmed and given back before another confirmed; one that was replaced and
-    // forgot in a restart that all had confirmed, while the coordinator said that they had; a move to other hosts at the same start.
+    // forgot in a restart that all had confirmed, while the coordinator said that they had; a move to other hosts at the same start;
+    // two nodes that took over one after the other; a seat that had ended while that of another site had not.
     let seeds = [
         3_929,
         1_007_696,
@@ -71,6 +72,9 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
         1_200_343_184,
         357_069_791_523,
         357_069_799_474,
+        905_864_829_659,
+        864_939_435,
+        147_147_737_488,
     ];
     for seed in seeds {
         let result = run_seed(seed, None, false);

@@ -676,7 +676,7 @@ fn describe(write: &Write) -> String {
             let settled = if reservation.settled { ", settled" } else { "" };
             format!("reservation #{}{settled}", reservation.attempt.attempt)
         }
-        Write::Ledger(ledger::Record::GivenBack(record)) => format!("given back #{}", record.attempt.attempt),
+        Write::Ledger(ledger::Record::Gone(record)) => format!("no longer #{}", record.attempt.attempt),
         Write::Ledger(ledger::Record::Remove(attempt)) => format!("no reservation #{}", attempt.attempt),
         Write::Request(record) => {
             let decision = match &record.decision {

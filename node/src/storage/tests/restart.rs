@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io};
 
 use broker::{
     ids::SiteId,
-    ledger::GivenBackRecord,
+    ledger::GoneRecord,
     negotiation::{Decision, Failure, Outcome},
 };
 use proptest::prelude::*;
@@ -43,9 +43,8 @@ async fn what_was_committed_is_there_after_a_restart() {
 async fn that_a_reservation_was_given_back_has_its_place_until_it_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ledger");
-    let record =
-        |attempt| GivenBackRecord { attempt: reservation(attempt).attempt, until: reservation(attempt).window.end };
-    let give_back = |attempt| Change::Ledger(Record::GivenBack(record(attempt)));
+    let record = |attempt| GoneRecord { attempt: reservation(attempt).attempt, until: reservation(attempt).window.end };
+    let give_back = |attempt| Change::Ledger(Record::Gone(record(attempt)));
     let (store, _) = Store::open(&path, 5, StoreSettings::default()).unwrap();
     store.commit(vec![put(1), put(2), put(3)]).await.unwrap();
     store.commit(vec![give_back(1), give_back(2)]).await.unwrap();
@@ -53,7 +52,7 @@ async fn that_a_reservation_was_given_back_has_its_place_until_it_is_forgotten()
     drop(store);
     for start in [6, 7] {
         let (_store, remembered) = reopen(&path, start, &StoreSettings::default());
-        assert_eq!((remembered.reservations, remembered.given_back), (vec![reservation(3)], vec![record(2)]));
+        assert_eq!((remembered.reservations, remembered.gone), (vec![reservation(3)], vec![record(2)]));
     }
 }
 

@@ -32,7 +32,7 @@ fn entries(data: &[u8]) {
     assert_eq!(again, data, "entries have one form");
     let Ok(remembered) = entry::remembered(&state) else { return };
     let of_table = |table: Table| state.keys().filter(|key| key.0 == table).count();
-    let of_reservations = remembered.reservations.len() + remembered.given_back.len();
+    let of_reservations = remembered.reservations.len() + remembered.gone.len();
     assert_eq!(of_reservations, of_table(Table::Reservations));
     assert_eq!(remembered.requests.len(), of_table(Table::Requests));
     assert_eq!(remembered.activations.len(), of_table(Table::Activations));
@@ -41,9 +41,9 @@ fn entries(data: &[u8]) {
 fn entry_seeds() -> Vec<Seed> {
     let fact =
         |name: &str, value: &str| Entry::Put((Table::Facts, name.as_bytes().to_vec()), value.as_bytes().to_vec());
-    let given_back = r#"{"attempt":{"entry_point":"e","request":"r","attempt":1},"until":1700000000}"#;
+    let gone = r#"{"attempt":{"entry_point":"e","request":"r","attempt":1},"until":1700000000}"#;
     let groups = [
-        ("given-back", vec![Entry::Put((Table::Reservations, b"r\n1\ne".to_vec()), given_back.as_bytes().to_vec())]),
+        ("gone", vec![Entry::Put((Table::Reservations, b"r\n1\ne".to_vec()), gone.as_bytes().to_vec())]),
         ("facts", vec![fact("incarnation", "1700000000000"), fact("known_peers", r#"["/ip4/192.0.2.1/tcp/7741"]"#)]),
         ("end", vec![Entry::Remove((Table::Requests, b"r1".to_vec())), Entry::Close, Entry::End(3)]),
     ];
