@@ -12,11 +12,12 @@ use crate::{
     demand::Demand,
     document::read_object,
     ids::{HostId, RequestId},
-    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, SettingsError, find, plan},
+    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, find},
     plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection, Seat},
     request::{Request, RequestDocument, RequestError},
     resources::Amounts,
     snapshot::{GridSnapshot, SnapshotHost},
+    strategy::{Phases, Strategy},
     time::{Span, Time},
 };
 
@@ -74,15 +75,12 @@ pub struct OfflinePlanner {
 
 impl OfflinePlanner {
     /// A planner on `snapshot`. With `commit`, plans occupy it for the requests after them.
-    ///
-    /// # Errors
-    /// [`SettingsError`] when the settings contradict themselves.
-    pub fn new(snapshot: GridSnapshot, settings: Settings, seed: u64, commit: bool) -> Result<Self, SettingsError> {
-        settings.check()?;
+    #[must_use]
+    pub fn new(snapshot: GridSnapshot, settings: Settings, seed: u64, commit: bool) -> OfflinePlanner {
         let mut hosts = snapshot.hosts;
         hosts.sort_by(|a, b| (&a.site, &a.host.id).cmp(&(&b.site, &b.host.id)));
         let by_id = hosts.iter().enumerate().map(|(index, host)| (host.host.id.clone(), index)).collect();
-        Ok(OfflinePlanner { hosts, by_id, settings, seed, commit })
+        OfflinePlanner { hosts, by_id, settings, seed, commit }
     }
 
     /// Answers one line.
@@ -146,7 +144,7 @@ impl OfflinePlanner {
             Ok(eligible) => eligible.into_iter().map(|index| pool[index]).collect(),
             Err(reason) => return rejected(reason),
         };
-        plan(&job, &candidates, request.effort().unwrap_or(self.settings.effort), self.seed, observer)
+        Phases.plan(&job, &candidates, request.effort().unwrap_or(self.settings.effort), self.seed, observer)
     }
 
     fn pool(&self, demand: &Demand) -> Vec<Candidate<'_>> {
@@ -256,7 +254,7 @@ mod tests {
         {"id":"c","site":"s2","resources":{"cpu":8000},"attributes":{"arch":"riscv"},"occupancy":{}}]}"#;
 
     fn planner(commit: bool) -> OfflinePlanner {
-        OfflinePlanner::new(GridSnapshot::read(GRID).unwrap(), Settings::default(), 1, commit).unwrap()
+        OfflinePlanner::new(GridSnapshot::read(GRID).unwrap(), Settings::default(), 1, commit)
     }
 
     fn line(planner: &mut OfflinePlanner, text: &str) -> serde_json::Value {

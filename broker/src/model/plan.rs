@@ -63,8 +63,10 @@ pub struct ObjectiveValue {
     pub kind: ObjectiveKind,
     /// Its value; smaller is better. Seconds.
     pub value: i64,
-    /// No plan inside the window has a smaller value, among the hosts looked at. Equal to `value` when that is proven.
-    pub bound: i64,
+    /// No plan inside the window has a smaller value, among the hosts looked at. Equal to `value` when that is proven; none when nothing
+    /// is known, because seats were replaced, or found reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<i64>,
 }
 
 /// A plan: a start and N hosts with amounts.

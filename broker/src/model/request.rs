@@ -4,6 +4,8 @@
 //! dissertation; version 2 of `formats.md`. Invariant: a [`Request`] is checked; everything behind this module may rely on
 //! the bounds below.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::model::{
@@ -342,6 +344,8 @@ fn checked_demand(document: RequestDocument) -> Result<Demand, RequestError> {
             return Err(RequestError::AmountTooLarge { key, resource: resource.clone(), amount: *amount });
         }
     }
+    let names: BTreeSet<&ResourceName> = document.per_host.keys().chain(document.total.keys()).collect();
+    too_many("total", MAX_NAMES, names.len())?;
     too_many("attributes", MAX_NAMES, document.attributes.len())?;
     if document.sites_max == Some(0) {
         return Err(RequestError::NoSites);
@@ -487,6 +491,10 @@ mod tests {
 
     #[test]
     fn bad_requests_name_their_key() {
+        let amounts =
+            |names: std::ops::Range<u32>| names.map(|at| format!("\"r{at}\":0")).collect::<Vec<_>>().join(",");
+        let (per_host, total) = (amounts(0..32), amounts(20..33));
+        let too_many = format!(r#"{{"hosts":1,"duration":1,"per_host":{{{per_host}}},"total":{{{total}}}}}"#);
         for (text, expected) in [
             (r#"{"hosts":0,"duration":1}"#, "hosts:"),
             (r#"{"hosts":1,"duration":0}"#, "duration:"),
@@ -498,6 +506,7 @@ mod tests {
             (r#"{"hosts":3,"duration":1,"candidates":["a","b","a"]}"#, "distinct candidates"),
             (r#"{"hosts":1,"duration":1,"per_host":{"CPU":1}}"#, "no resource name"),
             (r#"{"hosts":1}"#, "duration"),
+            (&too_many, "total: at most 32 entries, got 33"),
             (r#"{"hosts":1,"duration":1,"work":1}"#, "work:"),
             (r#"{"hosts":1,"work":0}"#, "work:"),
             (r#"{"hosts":1,"work":1,"sites_max":0}"#, "sites_max:"),

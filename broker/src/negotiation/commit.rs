@@ -330,7 +330,8 @@ impl Negotiation {
             // Whether it has booked is open; it will be told that it has not.
             _ if of_site.progress == Progress::Booking => {
                 let what = match answer {
-                    Ok(_) => "it is busy".to_owned(),
+                    Ok(SiteAnswer::Refused(refusal)) => refusal.reason.to_string(),
+                    Ok(_) => "an answer that does not fit the question".to_owned(),
                     Err(why) => why.clone(),
                 };
                 self.record.history.report(site, ReportedAnswer::Silent(what), after);
@@ -362,13 +363,7 @@ impl Negotiation {
             self.watch(now);
         }
         for site in sites {
-            self.outputs.push_back(Output::Ask {
-                site,
-                attempt,
-                purpose: Purpose::Settle,
-                request: SiteRequest::Settle(id.clone()),
-                timeout: self.settings.answer_timeout,
-            });
+            self.ask(site, Purpose::Settle, SiteRequest::Settle(id.clone()));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
     ids::{HostId, SeatNumber, SiteId},
     objective,
     plan::{Plan, Seat},
-    request::Request,
+    request::{ObjectiveKind, Request},
     time::Time,
 };
 
@@ -139,7 +139,11 @@ impl Reservation {
                 }
                 self.parts.retain(|part| !part.seats.is_empty());
                 self.parts.push(Part { attempt, seats: numbers_of(&new.seats) });
-                self.plan.objective = objective::unproven(self.plan.objective.kind, self.plan.start, &seats);
+                // Nothing is known of better seats; a start that was the earliest still is.
+                if self.plan.objective.kind != ObjectiveKind::Start {
+                    self.plan.objective = objective::unproven(self.plan.objective.kind, self.plan.start, &seats);
+                    self.plan.start_proven = false;
+                }
                 self.plan.seats = seats;
                 self.lost.clear();
             }

@@ -258,10 +258,6 @@ impl Search {
     ) -> PlanOutcome {
         let earliest = self.problem.earliest.max(now.utc);
         let latest = self.problem.latest;
-        if latest < earliest {
-            let reason = Reason::WindowPassed { latest, earliest };
-            return PlanOutcome::Rejected(Rejection { reason, start_proven: true });
-        }
         let effort = self.problem.effort.unwrap_or(settings.planner.effort);
         let seed = random.random();
         let around_holds = self.held_by_others >= 2;
@@ -315,13 +311,13 @@ impl Search {
             return wait;
         }
         let is_everything = is_short || set == self.last_set;
-        let next = self.multiplier.saturating_mul(2);
-        if is_everything || is_hopeless || next > settings.planner.m_max {
+        let next = settings.planner.next_m(self.multiplier).filter(|_| !is_everything && !is_hopeless);
+        let Some(next) = next else {
             let Rejection { reason, start_proven } = rejection;
             // Hosts without a known schedule might have served.
             let start_proven = start_proven && (is_hopeless || found.without_schedule == 0);
             return Next::End(Outcome::Rejected { reason, start_proven });
-        }
+        };
         self.last_set = set;
         self.multiplier = next;
         Next::Find

@@ -77,7 +77,7 @@ impl<'a> Availability<'a> {
         check::check(&self.problem, &mut judge.picker).ok()?;
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (limits, miss) = (Limits::of(effort), Miss::new(self.earliest));
-        let all = OpenRange { first: self.earliest, last: self.latest, hosts: every_host(&self.problem) };
+        let all = OpenRange { first: self.earliest, last: self.latest, hosts: self.problem.every_host() };
         let most = Sweep::new(&self.problem, limits, random, judge, miss, &mut ()).most(&all);
         most.map(|(start, is_proven)| Most { start, is_proven })
     }
@@ -110,13 +110,8 @@ impl<'a> Availability<'a> {
     }
 }
 
-/// The pool has at most 2^17 hosts.
-fn every_host(problem: &Problem<'_>) -> Vec<u32> {
-    (0..problem.hosts.len() as u32).collect()
-}
-
 fn steps(problem: &Problem<'_>, earliest: Time, latest: Time) -> Vec<AvailabilityStep> {
-    let hosts = every_host(problem);
+    let hosts = problem.every_host();
     let mut timeline = Timeline::new(problem);
     let mut steps: Vec<AvailabilityStep> = Vec::new();
     let mut first = earliest;

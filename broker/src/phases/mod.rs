@@ -43,11 +43,7 @@ use self::{
     start_times::OpenRange,
     sweep::{Solution, Sweep},
 };
-pub use self::{
-    limits::Limits,
-    settings::{Settings, SettingsError},
-    stopwatch::PhaseStopwatch,
-};
+pub use self::{limits::Limits, settings::Settings, stopwatch::PhaseStopwatch};
 use crate::{
     demand::Demand,
     host::Host,
@@ -179,47 +175,41 @@ pub fn plan_within(
         };
         return rejected(reason, sweep.first_unproven.is_none());
     };
-    let value = solution.value;
-    let bound = sweep.value_unproven.map_or(value, |unproven| unproven.min(value));
-    let Sweep { mut random, mut judge, .. } = sweep;
+    let Sweep { mut random, mut judge, unproven, .. } = sweep;
     observer.enter(Phase::Optimize);
     let (mut solution, optimum) = optimized(&problem, solution, objective, limits, &mut random, &mut judge);
     observer.enter(Phase::Reserve);
     solution.chosen = optimum.chosen;
-    let seats = reserve::seats(&problem, &solution.slot, &mut solution.chosen);
+    let start = solution.slot.start;
+    // Where the search was cut, the hosts that are most efficient may be better than what it had reached.
+    let value = objective.value(start.0, &solution.slot.lengths(&problem, &solution.chosen));
+    let bound = unproven.map_or(value, |(least, _)| least.min(value));
     PlanOutcome::Allocated(Plan {
-        start: solution.slot.start,
-        seats,
-        objective: ObjectiveValue { kind: job.objective, value, bound },
+        start,
+        seats: reserve::seats(&problem, &solution.slot, &mut solution.chosen),
+        objective: ObjectiveValue { kind: job.objective, value, bound: Some(bound) },
         efficiency: optimum.factor,
         efficiency_bound: optimum.bound,
-        start_proven: bound == value,
+        start_proven: unproven.is_none_or(|open| open > (value, start)),
     })
 }
 
-/// The plan that has its seats on these candidates, for a strategy that chooses them by itself; nothing is proven of it. None when
-/// it is no solution of the job.
+/// The plan that has its seats on these hosts, for a strategy that chooses them by itself; nothing is proven of it. None when it is
+/// no solution of the job.
 #[must_use]
-pub fn plan_on(job: &Job<'_>, candidates: &[Candidate<'_>], start: Time, chosen: &[usize]) -> Option<Plan> {
-    let problem = Problem::new(job, candidates);
+pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<Plan> {
+    let problem = Problem::new(job, chosen);
     let slot = problem.slot_at(start);
-    let is_chosen = |host: &u32| {
-        let host = problem.hosts[*host as usize];
-        chosen.iter().any(|at| candidates.get(*at).is_some_and(|candidate| std::ptr::eq(candidate, host)))
-    };
-    let mut positions: Vec<u32> =
-        (0..).zip(&slot.hosts).filter(|(_, host)| is_chosen(host)).map(|(at, _)| at).collect();
+    let mut positions: Vec<u32> = (0..slot.len() as u32).collect();
     if !(job.earliest..=job.latest).contains(&start) || !problem.accepts(&slot, &positions) {
         return None;
     }
-    let value = objective::of(job.objective).value(start.0, &slot.lengths(&problem, &positions));
-    let solution = Solution { slot, chosen: positions.clone(), value };
-    let efficiency = optimize::factor(&problem, &solution);
+    let seats = reserve::seats(&problem, &slot, &mut positions);
     Some(Plan {
         start,
-        seats: reserve::seats(&problem, &solution.slot, &mut positions),
-        objective: ObjectiveValue { kind: job.objective, value, bound: 0 },
-        efficiency,
+        objective: objective::unproven(job.objective, start, &seats),
+        seats,
+        efficiency: optimize::factor(&problem, &slot, &positions),
         efficiency_bound: 1.0,
         start_proven: false,
     })
@@ -234,18 +224,18 @@ fn best_solution<'s, O: PhaseObserver>(
     sweep: &mut Sweep<'s, '_, O>,
 ) -> Option<Solution> {
     let is_equally_long = problem.lengths.iter().all(|length| *length == problem.length_max);
-    if job.objective == ObjectiveKind::Start || is_equally_long || problem.width() == 0 {
-        // Whatever starts first is best by every objective: without columns the hosts are free at all times.
-        let first = earliest_solution(problem, job.earliest, job.latest, largest, sweep);
-        if problem.width() > 0 || job.objective == ObjectiveKind::Start {
-            let of = |solution: &Solution| solution.slot.lengths(problem, &solution.chosen);
-            let lengths = first.as_ref().map(of).unwrap_or_default();
-            sweep.value_unproven = sweep.first_unproven.map(|start| objective.value(start.0, &lengths));
-            return first.map(|found| Solution { value: objective.value(found.slot.start.0, &lengths), ..found });
-        }
+    if job.objective != ObjectiveKind::Start && !is_equally_long {
+        let all = OpenRange { first: job.earliest, last: job.latest, hosts: problem.every_host() };
+        return sweep.best(objective, &all);
     }
-    let hosts = (0..problem.hosts.len() as u32).collect();
-    sweep.best(objective, &OpenRange { first: job.earliest, last: job.latest, hosts })
+    // Whatever starts first is best by every objective.
+    let mut first = earliest_solution(problem, job.earliest, job.latest, largest, sweep);
+    if let Some(found) = &mut first {
+        let lengths = found.slot.lengths(problem, &found.chosen);
+        found.value = objective.value(found.slot.start.0, &lengths);
+        sweep.unproven = sweep.first_unproven.map(|start| (objective.value(start.0, &lengths), start));
+    }
+    first
 }
 
 /// The hosts with the best efficiency factor among those whose value is as good, and the slot that they are positions of.
@@ -270,13 +260,12 @@ fn optimized(
     let solution = Solution { slot: pool, chosen, value: solution.value };
     let mut optimum = match within {
         Within::Together(most) => {
-            let (inner, slot) = problem.with_limit(&solution.slot, &problem.lengths, most);
-            let inner_solution = Solution { slot, chosen: solution.chosen.clone(), value: solution.value };
-            optimize::optimize(&inner, &inner_solution, limits, random, &mut judge.picker)
+            let (mut limited, slot) = problem.with_limit(&solution.slot, &problem.lengths);
+            limited.set_limit(&slot, &problem.lengths, most);
+            let within = Solution { slot, chosen: solution.chosen.clone(), value: solution.value };
+            optimize::optimize(&limited, &within, limits, random, &mut judge.picker)
         }
-        Within::Any | Within::Nothing | Within::Longest(_) => {
-            optimize::optimize(problem, &solution, limits, random, &mut judge.picker)
-        }
+        Within::Any | Within::Longest(_) => optimize::optimize(problem, &solution, limits, random, &mut judge.picker),
     };
     if problem.sites.is_some() {
         // Hosts of other sites were not looked at; no factor is above 1.

@@ -133,28 +133,50 @@ fn value(kind: &str, start: i64, lengths: &[i64]) -> i64 {
     }
 }
 
-/// The least value of any set at any start, and the first start that has it.
-fn best(grid: &Grid, raw: &RawRequest, kind: &str, (first, last): (i64, i64)) -> Option<(i64, i64)> {
-    let mut best: Option<(i64, i64)> = None;
+/// What is asked in sum of a resource.
+fn needed(raw: &RawRequest, index: usize) -> u64 {
+    raw.total[index].unwrap_or(0).max(raw.per_host[index].unwrap_or(0) * raw.seats as u64)
+}
+
+/// The efficiency factor of hosts with these capacities and free amounts.
+fn factor(raw: &RawRequest, set: &[([u64; 2], [u64; 2])]) -> f64 {
+    let part = |index: usize| {
+        let capacity: u64 = set.iter().map(|(capacity, _)| capacity[index]).sum();
+        let used: u64 = set.iter().map(|(capacity, free)| capacity[index] - free[index]).sum();
+        (needed(raw, index) + used) as f64 / capacity.max(1) as f64
+    };
+    (0..2).filter(|index| raw.per_host[*index].is_some() || raw.total[*index].is_some()).map(part).product()
+}
+
+fn capacities(host: &Host) -> [u64; 2] {
+    NAMES.map(|name| amount_of(&host.capacity, &ResourceName::new(name).unwrap()).0)
+}
+
+/// The least value of any set at any start, the first start that has it, and the best factor there.
+fn best(grid: &Grid, raw: &RawRequest, kind: &str, (first, last): (i64, i64)) -> Option<(i64, i64, f64)> {
+    let mut best: Option<(i64, i64, f64)> = None;
     for start in first..=last {
-        let available: Vec<(usize, i64, [u64; 2])> = grid
+        let available: Vec<(usize, i64, ([u64; 2], [u64; 2]))> = grid
             .hosts
             .iter()
-            .filter_map(|(site, host, schedule)| Some((*site, length(raw, host), free_on(raw, start, host, schedule)?)))
+            .filter_map(|(site, host, schedule)| {
+                let free = free_on(raw, start, host, schedule)?;
+                Some((*site, length(raw, host), (capacities(host), free)))
+            })
             .collect();
         for subset in (0_u32..1 << available.len()).filter(|subset| subset.count_ones() as usize == raw.seats) {
             let set: Vec<_> = (0..available.len()).filter(|at| subset >> at & 1 == 1).map(|at| available[at]).collect();
             let sites: BTreeSet<usize> = set.iter().map(|(site, ..)| *site).collect();
-            let reaches = |index: usize| {
-                let sum: u64 = set.iter().map(|(_, _, free)| free[index]).sum();
-                let from_hosts = raw.per_host[index].unwrap_or(0) * raw.seats as u64;
-                sum >= raw.total[index].unwrap_or(0).max(from_hosts)
-            };
+            let reaches =
+                |index: usize| set.iter().map(|(_, _, (_, free))| free[index]).sum::<u64>() >= needed(raw, index);
             if (0..2).all(reaches) && raw.sites_max.is_none_or(|most| sites.len() <= most as usize) {
                 let lengths: Vec<i64> = set.iter().map(|(_, length, _)| *length).collect();
                 let value = value(kind, start, &lengths);
-                if best.is_none_or(|(least, _)| value < least) {
-                    best = Some((value, start));
+                let amounts: Vec<_> = set.iter().map(|(.., amounts)| *amounts).collect();
+                let factor = factor(raw, &amounts);
+                if best.is_none_or(|(least, at, most)| value < least || (value, start) == (least, at) && factor > most)
+                {
+                    best = Some((value, start, factor));
                 }
             }
         }
@@ -182,7 +204,7 @@ fn check_seats(grid: &Grid, raw: &RawRequest, start: Time, seats: &[Seat]) {
         }
     }
     for (index, sum) in sums.into_iter().enumerate() {
-        let needed = raw.total[index].unwrap_or(0).max(raw.per_host[index].unwrap_or(0) * raw.seats as u64);
+        let needed = needed(raw, index);
         assert!(if raw.is_exclusive { sum >= needed } else { sum == needed });
     }
 }
@@ -226,9 +248,13 @@ proptest! {
                     let lengths: Vec<i64> =
                         plan.seats.iter().map(|seat| seat.window.duration().0.cast_signed()).collect();
                     prop_assert_eq!(plan.objective.value, value(kind, plan.start.0, &lengths), "{}", kind);
-                    prop_assert_eq!(Some((plan.objective.value, plan.start.0)), best, "{}", kind);
-                    prop_assert_eq!(plan.objective.bound, plan.objective.value, "{}", kind);
-                    prop_assert!(plan.start_proven && plan.efficiency <= plan.efficiency_bound * (1.0 + 1e-12));
+                    let (least, first, most) = best.expect("there is a plan");
+                    prop_assert_eq!((plan.objective.value, plan.start.0), (least, first), "{}", kind);
+                    let real = factor_of(&grid, &raw, &plan);
+                    prop_assert!((plan.efficiency - real).abs() <= 1e-12 * real.max(1.0), "{kind}");
+                    prop_assert!(plan.efficiency_bound >= most * (1.0 - 1e-12), "{kind}: {plan:?}, best {most}");
+                    prop_assert_eq!(plan.objective.bound, Some(plan.objective.value), "{}", kind);
+                    prop_assert!(plan.start_proven);
                 }
                 PlanOutcome::Rejected(rejection) => {
                     prop_assert_eq!(None, best, "{}", kind);
@@ -236,6 +262,64 @@ proptest! {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_search_that_is_cut_claims_no_more_than_it_knows(
+        raw_hosts in prop::collection::vec(host(), 3..7), raw in raw_request(), reach in 0_i64..45, seed in 0_u64..4,
+    ) {
+        let grid = Grid::new(&raw_hosts);
+        let limits =
+            Limits { l1: 0, multiplier_steps: 1, feasibility_nodes: 0, feasibility_nodes_max: 0, ..Limits::of(Effort::Fast) };
+        for kind in KINDS {
+            let request = request(&raw, kind);
+            let job = Job::of(&request, (Time(0), Time(reach)));
+            let best = best(&grid, &raw, kind, (0, reach));
+            match plan_within(&job, &grid.candidates(request.demand()), &limits, seed, &mut ()) {
+                PlanOutcome::Allocated(plan) => {
+                    check_seats(&grid, &raw, plan.start, &plan.seats);
+                    let lengths: Vec<i64> =
+                        plan.seats.iter().map(|seat| seat.window.duration().0.cast_signed()).collect();
+                    prop_assert_eq!(plan.objective.value, value(kind, plan.start.0, &lengths), "{}", kind);
+                    let (least, first, _) = best.expect("there is a plan");
+                    prop_assert!(plan.objective.bound.is_some_and(|bound| bound <= least), "{kind}: {plan:?}");
+                    let is_best = (plan.objective.value, plan.start.0) == (least, first);
+                    prop_assert!(is_best || !plan.start_proven, "{kind}: {plan:?}");
+                }
+                PlanOutcome::Rejected(rejection) => prop_assert!(best.is_none() || !rejection.start_proven, "{kind}"),
+            }
+        }
+    }
+}
+
+/// The factor of a plan's hosts as they are at its start.
+fn factor_of(grid: &Grid, raw: &RawRequest, plan: &Plan) -> f64 {
+    let amounts = plan.seats.iter().map(|seat| {
+        let (_, host, schedule) = grid.hosts.iter().find(|(_, host, _)| host.id == *seat.host()).unwrap();
+        (capacities(host), free_on(raw, plan.start.0, host, schedule).unwrap())
+    });
+    factor(raw, &amounts.collect::<Vec<_>>())
+}
+
+#[test]
+fn the_most_resources_that_may_be_named_fit_into_every_plan() {
+    let names = (0..crate::request::MAX_NAMES).map(|number| (format!("r{number}"), 0.into())).collect();
+    let names = serde_json::Value::Object(names);
+    let host = |speed: u32| Host {
+        id: HostId::new(&format!("h{speed}")).unwrap(),
+        capacity: Amounts::new(),
+        attributes: Default::default(),
+        speed: Speed::try_from(speed).unwrap(),
+    };
+    let hosts = [1_000, 2_000, 3_000].map(|speed| (0, host(speed), Schedule::default()));
+    let grid = Grid { sites: vec![SiteId::new("s").unwrap()], hosts: hosts.to_vec() };
+    for kind in KINDS {
+        let document =
+            serde_json::json!({ "hosts": 2, "work": 60, "total": names, "exclusive": true, "objective": kind });
+        let request: Request = serde_json::from_value(document).unwrap();
+        let job = Job::of(&request, (Time(0), Time(10)));
+        let outcome = plan(&job, &grid.candidates(request.demand()), Effort::Balanced, 1, &mut ());
+        assert_eq!(outcome.plan().map(|plan| plan.seats.len()), Some(2), "{kind}");
     }
 }
 

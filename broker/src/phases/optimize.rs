@@ -12,9 +12,10 @@ use super::{
     efficiency,
     field::{Field, Load, Sums},
     limits::Limits,
-    problem::Problem,
+    problem::{Problem, Slot},
     sweep::Solution,
 };
+use crate::request::MAX_NAMES;
 
 /// For each unit of `L2`, every swap of a member for an outsider is tried this often on average.
 const ROUNDS_PER_L2: u64 = 2;
@@ -35,6 +36,10 @@ const KICKED_PART: usize = 5;
 const PENALTIES: [f64; 3] = [2.0, 5.0, 20.0];
 const STRICT: f64 = 1e7;
 
+/// Columns of the largest problem: all resources that a request may name, and two more.
+const LANES_MAX: usize = 64;
+const _: () = assert!(MAX_NAMES + 2 <= LANES_MAX);
+
 /// The result of phase V.
 pub(crate) struct Optimum {
     /// Positions of the best set.
@@ -45,10 +50,9 @@ pub(crate) struct Optimum {
     pub bound: f64,
 }
 
-/// The factor of a solution as it is.
-pub(crate) fn factor(problem: &Problem<'_>, solution: &Solution) -> f64 {
-    // More resources than a request may name, and two more columns.
-    Field::<64>::new(problem, &solution.slot).sums(&solution.chosen).factor()
+/// The factor of a host set as it is.
+pub(crate) fn factor(problem: &Problem<'_>, slot: &Slot, chosen: &[u32]) -> f64 {
+    Field::<LANES_MAX>::new(problem, slot).sums(chosen).factor()
 }
 
 /// Improves the host set of `solution`.
@@ -62,7 +66,7 @@ pub(crate) fn optimize(
     match problem.width() {
         0..=4 => optimize_in::<4>(problem, solution, limits, random, picker),
         5..=8 => optimize_in::<8>(problem, solution, limits, random, picker),
-        _ => optimize_in::<64>(problem, solution, limits, random, picker),
+        _ => optimize_in::<LANES_MAX>(problem, solution, limits, random, picker),
     }
 }
 

@@ -22,7 +22,6 @@ pub(crate) const MAX_POOL: usize = 1 << 17;
 
 /// One planning run's numbers. A column is a resource, or another limit that hosts meet together or by themselves; the
 /// resources come first. Arrays over hosts and columns are indexed `host * width + column`.
-#[derive(Clone)]
 pub(crate) struct Problem<'a> {
     /// N.
     pub pick: usize,
@@ -52,8 +51,6 @@ pub(crate) struct Problem<'a> {
     busy: Option<Vec<Occupancy>>,
     /// The limit of the number of sites, if there is one.
     pub sites: Option<SiteLimit>,
-    /// Every seat takes its host whole.
-    pub is_exclusive: bool,
 }
 
 /// At most so many sites besides those that count for nothing.
@@ -144,8 +141,18 @@ impl<'a> Problem<'a> {
             occupancy,
             busy,
             sites,
-            is_exclusive,
         }
+    }
+
+    /// Whether every seat takes its host whole.
+    pub fn is_exclusive(&self) -> bool {
+        self.busy.is_some()
+    }
+
+    /// Every host, by its number.
+    pub fn every_host(&self) -> Vec<u32> {
+        // The pool holds at most MAX_POOL hosts.
+        (0..self.hosts.len() as u32).collect()
     }
 
     /// Number of columns.
@@ -201,30 +208,53 @@ impl<'a> Problem<'a> {
         slot.is_feasible(self, chosen) && self.sites.as_ref().is_none_or(is_few)
     }
 
-    /// The same problem among the hosts of `slot` only, with one more column: what the chosen ones weigh together is at most
-    /// `most`. With C the largest weight this is `sum (C - w_j) >= N C - most`, a total like any other. `weights` are not
-    /// negative, one a host of the problem.
-    pub fn with_limit(&self, slot: &Slot, weights: &[i64], most: i64) -> (Problem<'a>, Slot) {
+    /// The same problem among the hosts of `slot` only, with one more column for a limit of what the chosen ones weigh together, to be
+    /// set by [`Problem::set_limit`]: a total like any other. `weights` are not negative, one a host of the problem. Only the numbers
+    /// that feasibility and the efficiency factor need are there; schedules are not.
+    pub fn with_limit(&self, slot: &Slot, weights: &[i64]) -> (Problem<'a>, Slot) {
         let width = self.width();
-        let heaviest = slot.hosts.iter().map(|host| weights[*host as usize]).max().unwrap_or(0);
-        let mut inner = self.clone();
-        let pick = self.pick.cast_signed() as i64;
-        let needed = (pick * heaviest - most).max(0);
-        inner.minimum.push(0);
-        inner.needed.push(needed);
-        inner.is_binding.push(needed > 0);
-        let (mut free, mut capacity) = (Vec::with_capacity(slot.len() * (width + 1)), Vec::new());
-        for (at, host) in slot.hosts.iter().map(|host| *host as usize).enumerate() {
+        let heaviest = heaviest(slot, weights);
+        let with = |column: &[i64]| column.iter().copied().chain([0]).collect();
+        let mut free = Vec::with_capacity(slot.len() * (width + 1));
+        for (at, host) in slot.hosts.iter().enumerate() {
             free.extend_from_slice(&slot.free[at * width..][..width]);
-            free.push(heaviest - weights[host]);
+            free.push(heaviest - weights[*host as usize]);
         }
+        let mut capacity = Vec::with_capacity(weights.len() * (width + 1));
         for (host, weight) in weights.iter().enumerate() {
             capacity.extend_from_slice(&self.capacity[host * width..][..width]);
             capacity.push((heaviest - weight).max(0));
         }
-        inner.capacity = capacity;
-        (inner, Slot { start: slot.start, hosts: slot.hosts.clone(), free })
+        let limited = Problem {
+            pick: self.pick,
+            lengths: Vec::new(),
+            length_max: self.length_max,
+            latest: Vec::new(),
+            resources: self.resources.clone(),
+            minimum: with(&self.minimum),
+            needed: with(&self.needed),
+            is_binding: self.is_binding.iter().copied().chain([false]).collect(),
+            hosts: Vec::new(),
+            capacity,
+            cut: CutCounts::default(),
+            occupancy: Vec::new(),
+            busy: None,
+            sites: self.sites.clone(),
+        };
+        (limited, Slot { start: slot.start, hosts: slot.hosts.clone(), free })
     }
+
+    /// The chosen hosts weigh at most `most` together. With C the largest weight this is `sum (C - w_j) >= N C - most`.
+    pub fn set_limit(&mut self, slot: &Slot, weights: &[i64], most: i64) {
+        let needed = (self.pick.cast_signed() as i64 * heaviest(slot, weights) - most).max(0);
+        let last = self.width() - 1;
+        self.needed[last] = needed;
+        self.is_binding[last] = needed > 0;
+    }
+}
+
+fn heaviest(slot: &Slot, weights: &[i64]) -> i64 {
+    slot.hosts.iter().map(|host| weights[*host as usize]).max().unwrap_or(0)
 }
 
 /// The distinct hosts that have the minima, ordered by site and host id, with their capacities by column.

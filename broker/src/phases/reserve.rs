@@ -47,7 +47,7 @@ pub(crate) fn share(needed: i64, minimum: i64, free: &[i64]) -> Vec<i64> {
 pub(crate) fn seats(problem: &Problem<'_>, slot: &Slot, chosen: &mut [u32]) -> Vec<Seat> {
     chosen.sort_unstable();
     let hosts = || chosen.iter().map(|at| slot.hosts[*at as usize] as usize);
-    let amounts = match problem.is_exclusive {
+    let amounts = match problem.is_exclusive() {
         true => hosts().map(|host| problem.hosts[host].host.capacity.clone()).collect(),
         false => shares(problem, slot, chosen),
     };

@@ -70,8 +70,7 @@ pub(crate) fn decide(
             Settled::Found(chosen) => {
                 let sites = sites_of(limit, &pool, &chosen);
                 if sites.len() <= limit.most {
-                    let position =
-                        |at: &u32| slot.hosts.partition_point(|host| *host < pool.hosts[*at as usize]) as u32;
+                    let position = |at: &u32| slot.position_of(pool.hosts[*at as usize]);
                     return Settled::Found(chosen.iter().map(position).collect());
                 }
                 let open = sites.iter().filter(|(site, _)| choices[*site as usize] == Choice::Open);

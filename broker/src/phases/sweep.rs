@@ -4,8 +4,8 @@
 //! are updated host by host, and a start is looked at only where something free rose. As long as a guard excludes it,
 //! that costs nothing more.
 //!
-//! Invariant: starts are settled in ascending order, and `is_proven` stays true only while all of them were excluded by
-//! proof.
+//! Invariant: starts are settled in ascending order, and `first_unproven` is none only while all of them were settled or excluded
+//! by proof.
 
 use std::ops::ControlFlow;
 
@@ -25,7 +25,7 @@ use super::{
     timeline::{Change, Timeline},
 };
 use crate::{
-    objective::{Objective, Within},
+    objective::{Least, Objective, Within},
     time::Time,
 };
 
@@ -63,6 +63,8 @@ enum Goal<'s> {
 struct Best<'s> {
     objective: &'s dyn Objective,
     ranks: Ranks,
+    /// The N shortest seats of all hosts, available or not.
+    least: Least,
     /// The best plan so far.
     solution: Option<Solution>,
 }
@@ -81,8 +83,8 @@ pub(crate) struct Sweep<'s, 'a, O> {
     pub miss: Miss,
     /// The first start that was neither settled nor excluded by proof.
     pub first_unproven: Option<Time>,
-    /// The least value that was neither reached nor excluded by proof.
-    pub value_unproven: Option<i64>,
+    /// The least value that was neither reached nor excluded by proof, and the first start that may have it.
+    pub unproven: Option<(i64, Time)>,
     /// Nodes that exact searches may still take.
     nodes_left: u64,
     guards: Vec<Guard>,
@@ -109,7 +111,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             judge,
             miss,
             first_unproven: None,
-            value_unproven: None,
+            unproven: None,
             nodes_left: limits.feasibility_nodes_in_all,
             guards: Vec::new(),
             next_guard: 0,
@@ -131,7 +133,8 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     /// The plan with the least value by `objective`, the earliest of such plans.
     pub fn best(&mut self, objective: &'s dyn Objective, all: &OpenRange) -> Option<Solution> {
         let ranks = Ranks::new(&self.problem.lengths);
-        self.goal = Goal::Best(Best { objective, ranks, solution: None });
+        let least = ranks.least_of_all(self.problem.pick);
+        self.goal = Goal::Best(Best { objective, ranks, least, solution: None });
         self.range(all);
         match std::mem::replace(&mut self.goal, Goal::First) {
             Goal::Best(best) => best.solution,
@@ -146,7 +149,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             return None;
         }
         self.observer.enter(Phase::SelectAndSwap);
-        let settled = self.decide_at(&slot);
+        let settled = self.decide_at(self.problem, &slot, true);
         self.observer.enter(Phase::StartTimes);
         match settled {
             Settled::Found(chosen) => {
@@ -164,43 +167,37 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         }
     }
 
-    /// Whether N hosts of this slot of the problem reach every total, at few enough sites.
-    fn decide_at(&mut self, slot: &Slot) -> Settled {
-        let problem = self.problem;
+    /// Whether N hosts of the slot reach every total, at few enough sites. `is_whole`: the slot has every host that is available.
+    fn decide_at(&mut self, problem: &Problem<'_>, slot: &Slot, is_whole: bool) -> Settled {
         match &problem.sites {
-            None => self.decide(problem, slot, true),
-            Some(limit) => {
-                sites::decide(problem, limit, slot, |pool| self.decide(problem, pool, pool.len() == slot.len()))
-            }
+            None => self.decide(problem, slot, is_whole),
+            Some(limit) => sites::decide(problem, limit, slot, |pool| {
+                self.decide(problem, pool, is_whole && pool.len() == slot.len())
+            }),
         }
     }
 
-    /// The same with one more limit on the hosts.
-    fn decide_within(&mut self, slot: &Slot, within: Within) -> Settled {
+    /// The same with one more limit on the hosts. `limited` is the problem with the limit of lengths, once it was needed.
+    fn decide_within(&mut self, slot: &Slot, within: Within, limited: &mut Option<(Problem<'a>, Slot)>) -> Settled {
         let problem = self.problem;
         match within {
-            Within::Nothing => Settled::Impossible,
-            Within::Any => self.decide_at(slot),
+            Within::Any => self.decide_at(problem, slot, true),
             Within::Longest(most) => {
                 let pool = slot.filtered(problem.width(), |host| problem.lengths[host as usize] <= most);
-                let settled = match &problem.sites {
-                    None => self.decide(problem, &pool, false),
-                    Some(limit) => sites::decide(problem, limit, &pool, |pool| self.decide(problem, pool, false)),
-                };
-                let position = |at: u32| slot.position_of(pool.hosts[at as usize]);
-                match settled {
-                    Settled::Found(chosen) => Settled::Found(chosen.into_iter().map(position).collect()),
+                match self.decide_at(problem, &pool, false) {
+                    Settled::Found(mut chosen) => {
+                        chosen.iter_mut().for_each(|at| *at = slot.position_of(pool.hosts[*at as usize]));
+                        Settled::Found(chosen)
+                    }
                     other => other,
                 }
             }
             Within::Together(most) => {
-                let (inner, slot) = problem.with_limit(slot, &problem.lengths, most);
+                let (limited, slot) = limited.get_or_insert_with(|| problem.with_limit(slot, &problem.lengths));
+                limited.set_limit(slot, &problem.lengths, most);
                 // The multipliers of the judge are by column, of which there is one more now.
                 let judge = std::mem::take(&mut self.judge);
-                let settled = match &inner.sites {
-                    None => self.decide(&inner, &slot, false),
-                    Some(limit) => sites::decide(&inner, limit, &slot, |pool| self.decide(&inner, pool, false)),
-                };
+                let settled = self.decide_at(limited, slot, false);
                 self.judge = judge;
                 settled
             }
@@ -332,7 +329,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         let problem = self.problem;
         let available = self.timeline.available();
         if let Goal::Best(best) = &self.goal
-            && best.is_over(problem, start)
+            && best.is_over(start)
         {
             return ControlFlow::Break(None);
         }
@@ -373,8 +370,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         let lowest = objective.bound(start, best.ranks.least(problem.pick));
         let mut below = best.solution.as_ref().map(|solution| solution.value);
         self.observer.enter(Phase::SelectAndSwap);
-        let mut found = None;
-        let mut low = lowest;
+        let (mut found, mut low, mut limited) = (None, lowest, None);
         // The N shortest seats reach the bound, if they reach the totals.
         let shortest = slot.shortest(problem);
         if problem.accepts(&slot, &shortest) {
@@ -383,25 +379,23 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         // Everything below `low` is excluded, or was not settled; `below` is reached. The first question is for any better plan, the
         // others halve what is left.
         while below.is_none_or(|below| low < below) {
-            let most = match below {
-                None => i64::MAX / 2,
-                Some(below) if found.is_none() => below - 1,
-                Some(below) => low + (below - 1 - low) / 2,
-            };
-            match self.decide_within(&slot, objective.within(start, most)) {
+            let most = below.map(|below| if found.is_none() { below - 1 } else { low + (below - 1 - low) / 2 });
+            let within = most.map_or(Within::Any, |most| objective.within(start, most));
+            match self.decide_within(&slot, within, &mut limited) {
                 Settled::Found(chosen) => {
                     below = Some(objective.value(start, &slot.lengths(problem, &chosen)));
                     found = Some(chosen);
                 }
                 settled => {
                     if settled == Settled::Unknown {
-                        self.value_unproven = Some(self.value_unproven.map_or(low, |value| value.min(low)));
+                        let open = (low, slot.start);
+                        self.unproven = Some(self.unproven.map_or(open, |known| known.min(open)));
                         self.first_unproven.get_or_insert(slot.start);
                     }
-                    if found.is_none() {
-                        break;
+                    match most.filter(|_| found.is_some()) {
+                        Some(most) => low = most + 1,
+                        None => break,
                     }
-                    low = most + 1;
                 }
             }
         }
@@ -414,9 +408,9 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
 
 impl Best<'_> {
     /// Whether no plan that begins at `start` or later is better than the best so far, whatever the schedules.
-    fn is_over(&self, problem: &Problem<'_>, start: Time) -> bool {
-        let least = self.objective.bound(start.0, self.ranks.least_of_all(problem.pick));
-        self.solution.as_ref().is_some_and(|solution| least >= solution.value)
+    fn is_over(&self, start: Time) -> bool {
+        let Some(solution) = &self.solution else { return false };
+        self.objective.bound(start.0, self.least) >= solution.value
     }
 
     /// Whether a plan that begins at `start` may be better than the best so far; N hosts are available.

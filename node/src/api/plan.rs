@@ -9,10 +9,11 @@ use std::{
 use axum::{Json, extract::State};
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    phases::{self, Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
+    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
     plan::{ObjectiveValue, PlanOutcome},
     request::Request,
     resources::Amounts,
+    strategy::{Phases, Strategy},
     time::Time,
     view::Schedules,
 };
@@ -157,16 +158,15 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
             .collect();
         let effort = request.effort().unwrap_or(settings.effort);
         let outcome = tokio::task::block_in_place(|| {
-            phases::plan(&Job::of(&request, (earliest, latest)), &candidates, effort, seed, &mut stopwatch)
+            Phases.plan(&Job::of(&request, (earliest, latest)), &candidates, effort, seed, &mut stopwatch)
         });
         let is_everything = request.demand().candidates().is_some() || found.hosts.len() < count;
-        let next = multiplier.saturating_mul(2);
-        match outcome {
-            PlanOutcome::Rejected(_) if !is_everything && next <= settings.m_max => {
+        match (outcome, settings.next_m(multiplier).filter(|_| !is_everything)) {
+            (PlanOutcome::Rejected(_), Some(next)) => {
                 stopwatch.enter(Phase::Find);
                 multiplier = next;
             }
-            outcome => {
+            (outcome, _) => {
                 let names = Phase::ALL.into_iter().map(Phase::name);
                 let phases_us = names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name());
                 let phases_us = phases_us.map(|(name, us)| (name.to_owned(), us)).collect();

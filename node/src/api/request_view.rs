@@ -4,7 +4,7 @@ use std::fmt;
 
 use broker::{
     ids::{HostId, RequestId, SiteId},
-    negotiation::{Failure, Loss, Outcome, RequestRecord, Reservation},
+    negotiation::{Failure, Loss, Outcome, RequestRecord, Reservation, RoundOutcome},
     plan::{ObjectiveValue, Plan, Reason, Seat},
     request::Request,
     resources::Amounts,
@@ -213,11 +213,16 @@ impl RequestView {
     pub fn new(family: &Family, now_ms: u64, words_of: impl Fn(&SiteId) -> SiteWords) -> RequestView {
         let Family { snapshot, parts, extends } = family;
         let record = &snapshot.record;
+        // Later rounds may have looked for hosts in place of lost ones.
+        let planned = |plan: &Plan| {
+            let mut rounds = record.history.rounds.iter();
+            rounds.find(|round| round.outcome == RoundOutcome::Planned(plan.start))
+        };
         let reservation = snapshot.stage.plan().map(|plan| ReservationView {
             start: plan.start,
             end: end_with(snapshot, parts).unwrap_or(plan.end()),
             objective: plan.objective,
-            hosts_seen: record.history.rounds.last().map(|round| round.found_hosts),
+            hosts_seen: planned(plan).map(|round| round.found_hosts),
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,

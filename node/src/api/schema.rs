@@ -231,8 +231,8 @@ pub struct ObjectiveValue {
     kind: String,
     /// A time for `start` and `finish`, else seconds.
     value: i64,
-    /// Nothing inside the window is better than this, among the hosts looked at.
-    bound: i64,
+    /// Nothing inside the window is better than this, among the hosts looked at; absent when nothing is known.
+    bound: Option<i64>,
 }
 
 /// From start until end (Unix seconds).

@@ -7,9 +7,10 @@ use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
     negotiation::Found,
-    phases::{self, Candidate, Job},
+    phases::{Candidate, Job},
     plan::PlanOutcome,
     request::{Effort, Request, RequestDocument},
+    strategy::{Phases, Strategy},
     time::Time,
 };
 use clap::ValueEnum;
@@ -192,7 +193,7 @@ impl Question<'_> {
                 reason: None,
             };
         }
-        match phases::plan(&job, candidates, self.effort, self.seed, &mut ()) {
+        match Phases.plan(&job, candidates, self.effort, self.seed, &mut ()) {
             PlanOutcome::Allocated(plan) => Verdict {
                 start: Some(plan.start),
                 end: Some(plan.end()),

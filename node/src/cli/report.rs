@@ -80,13 +80,15 @@ fn quality_text(plan: &ReservationView, zone: &TimeZone) -> String {
         _ => format_span(Span(value.unsigned_abs())),
     };
     let name = objective.kind.name().replace('_', " ");
-    let best = match (objective.kind, objective.value == objective.bound) {
+    let best = match (objective.kind, objective.bound) {
         (ObjectiveKind::Start, _) if !plan.start_proven => "an earlier start may exist".to_owned(),
         (ObjectiveKind::Start, _) => format!("no earlier start exists among {seen} looked at"),
-        (_, true) => format!("{name} {}, the best among {seen} looked at", shown(objective.value)),
-        (_, false) => {
-            let (value, best) = (shown(objective.value), shown(objective.bound));
-            format!("{name} {value}, at best {best}, among {seen} looked at")
+        (_, None) => format!("{name} {}, perhaps not the best", shown(objective.value)),
+        (_, Some(bound)) if bound == objective.value => {
+            format!("{name} {}, the best among {seen} looked at", shown(bound))
+        }
+        (_, Some(bound)) => {
+            format!("{name} {}, at best {}, among {seen} looked at", shown(objective.value), shown(bound))
         }
     };
     // Both are ratios of sums of whole numbers; equal ones may differ in the last digits.
@@ -290,14 +292,16 @@ mod tests {
         let quality = |plan: &ReservationView| quality_text(plan, &TimeZone::UTC);
         assert_eq!(quality(&plan), "an earlier start may exist; efficiency 0.8150, the best at this start");
         plan.hosts_seen = Some(12);
-        plan.objective = ObjectiveValue { kind: ObjectiveKind::HostTime, value: 7200, bound: 7200 };
+        plan.objective = ObjectiveValue { kind: ObjectiveKind::HostTime, value: 7200, bound: Some(7200) };
         assert!(
             quality(&plan).starts_with("host time 2h, the best among the 12 hosts looked at; "),
             "{}",
             quality(&plan)
         );
-        plan.objective.bound = 3600;
+        plan.objective.bound = Some(3600);
         assert!(quality(&plan).starts_with("host time 2h, at best 1h, among the 12 hosts looked at; "));
+        plan.objective.bound = None;
+        assert!(quality(&plan).starts_with("host time 2h, perhaps not the best; "));
         plan.hosts[0].end = Time(1_763_715_600);
         let text = reservation_text("reserved", &plan, &Look::plain(TimeZone::UTC));
         assert!(

@@ -31,8 +31,8 @@ impl Strategy for Roomiest {
             let mut hosts = asked.free_at(start);
             hosts.sort_by(|a, b| room(b).total_cmp(&room(a)));
             hosts.truncate(job.demand.seats());
-            let chosen: Vec<usize> = hosts.iter().map(|host| host.at).collect();
-            plan_on(job, candidates, start, &chosen)
+            let chosen: Vec<Candidate<'_>> = hosts.iter().map(|host| candidates[host.at]).collect();
+            plan_on(job, &chosen, start)
         });
         plan.map_or_else(|| PlanOutcome::unexplained(job.earliest, job.demand.seats()), PlanOutcome::Allocated)
     }

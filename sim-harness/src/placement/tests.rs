@@ -53,7 +53,7 @@ fn every_policy_answers_with_solutions_no_better_than_the_core_s() {
 #[test]
 fn the_factor_is_the_core_s() {
     let grid = generate::grid(3, 30);
-    let planner = OfflinePlanner::new(grid.clone(), Settings::default(), 1, false).unwrap();
+    let planner = OfflinePlanner::new(grid.clone(), Settings::default(), 1, false);
     let pool = pool(&grid);
     let mut compared = 0;
     for request in generate::requests(3, 4, 40, Kind::Collective, &grid).unwrap() {

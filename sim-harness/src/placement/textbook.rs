@@ -28,7 +28,10 @@ impl Strategy for Textbook {
         observer: &mut dyn PhaseObserver,
     ) -> PlanOutcome {
         let found = plan(job, candidates, TextbookLimits::default(), seed, observer);
-        let plan = found.and_then(|found| plan_on(job, candidates, found.start, &found.hosts));
+        let plan = found.and_then(|found| {
+            let chosen: Vec<Candidate<'_>> = found.hosts.iter().map(|at| candidates[*at]).collect();
+            plan_on(job, &chosen, found.start)
+        });
         plan.map_or_else(|| PlanOutcome::unexplained(job.earliest, job.demand.seats()), PlanOutcome::Allocated)
     }
 }

@@ -122,7 +122,7 @@ pub(super) fn measure(
     method: &Method,
     progress: &Progress,
 ) -> anyhow::Result<Vec<Case>> {
-    let mut planner = OfflinePlanner::new(workload.grid.clone(), method.settings, method.seed, false)?;
+    let mut planner = OfflinePlanner::new(workload.grid.clone(), method.settings, method.seed, false);
     let pool = placement::pool(&workload.grid);
     let mut cases = Vec::with_capacity(questions.len());
     for (question, collective) in questions.iter().zip(&workload.collective) {

@@ -37,8 +37,7 @@ pub fn run(context: &mut Context, args: &PlanArgs, grid: &Path, requests: &Path)
     let flags = request::written(None, &args.request, &context.now)?;
     let effort = flags.get("effort").and_then(|effort| parse_effort(effort.as_str()?).ok());
     let settings = Settings { effort: effort.unwrap_or_default(), ..Settings::default() };
-    let mut planner = OfflinePlanner::new(snapshot, settings, args.seed.unwrap_or(0), args.commit)
-        .map_err(|error| CliError::Usage(error.to_string()))?;
+    let mut planner = OfflinePlanner::new(snapshot, settings, args.seed.unwrap_or(0), args.commit);
     let input: Box<dyn Read> = if requests == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
@@ -124,7 +123,7 @@ mod tests {
 
     fn lines(requests: &str, commit: bool) -> (Vec<serde_json::Value>, Result<(), String>) {
         let snapshot = GridSnapshot::read(GRID).unwrap();
-        let mut planner = OfflinePlanner::new(snapshot, Settings::default(), 1, commit).unwrap();
+        let mut planner = OfflinePlanner::new(snapshot, Settings::default(), 1, commit);
         let mut printed = Vec::new();
         let file = Path::new("r.jsonl");
         let result = plan_lines(&mut planner, file, requests.as_bytes(), &mut printed, &ProgressBar::hidden());

@@ -39,7 +39,8 @@ export function duration(seconds) {
 export function worth({ kind, value, bound }) {
   if (kind === "start") return "";
   const shown = (one) => (kind === "finish" ? time(one) : duration(one));
-  return `${kind.replace("_", " ")} ${shown(value)}, at best ${shown(bound)}`;
+  const best = bound === undefined ? "perhaps not the best" : `at best ${shown(bound)}`;
+  return `${kind.replace("_", " ")} ${shown(value)}, ${best}`;
 }
 
 /** How long ago, roughly. */
