@@ -14,13 +14,6 @@ use crate::{
     time::Window,
 };
 
-/// Grants that are promised, until they are given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Admission {
-    /// From the first start to the last end.
-    pub(super) window: Window,
-}
-
 /// Checks that all these grants on one host fit together beside `schedule`.
 ///
 /// # Errors
@@ -38,8 +31,8 @@ pub fn fit_beside(schedule: &Schedule, capacity: &Amounts, grants: &[&Grant]) ->
 }
 
 impl<B: Books> Ledger<B> {
-    /// Promises these grants, all of them or none.
-    pub(super) fn admit(&mut self, grants: &[Grant]) -> Result<Admission, RefusalReason> {
+    /// Promises these grants, all of them or none; from when to when they are.
+    pub(super) fn admit(&mut self, grants: &[Grant]) -> Result<Window, RefusalReason> {
         let mut by_host: BTreeMap<&HostId, Vec<&Grant>> = BTreeMap::new();
         for grant in grants {
             by_host.entry(grant.host()).or_default().push(grant);
@@ -55,7 +48,7 @@ impl<B: Books> Ledger<B> {
         }
         let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
         self.promise(grants);
-        Ok(Admission { window })
+        Ok(window)
     }
 
     /// Promises grants whether they fit or not: those that were admitted, and those that have begun.
@@ -108,8 +101,7 @@ mod tests {
         assert_eq!(elsewhere, Err(RefusalReason::UnknownHost(HostId::new("h9").unwrap())));
         let after_each_other =
             [grant(0, "h1", from_to(2_000, 2_050), 4_000), grant(1, "h1", from_to(2_050, 2_110), 4_000)];
-        let admitted = ledger.admit(&after_each_other).unwrap();
-        assert_eq!(admitted.window, from_to(2_000, 2_110));
+        assert_eq!(ledger.admit(&after_each_other), Ok(from_to(2_000, 2_110)));
         let refused = ledger.admit(&[grant(0, "h1", from_to(2_109, 2_110), 1)]).unwrap_err();
         assert!(matches!(refused, RefusalReason::HeldByAnother { .. }), "{refused}");
         ledger.admit(&[grant(0, "h1", from_to(2_110, 2_111), 1)]).unwrap();

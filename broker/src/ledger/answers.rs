@@ -78,8 +78,8 @@ impl<B: Books> Ledger<B> {
         if let Err(reason) = self.check_hold(now, &hold, &permit) {
             return self.refusal(reason);
         }
-        let admission = match self.admit(&hold.grants) {
-            Ok(admission) => admission,
+        let window = match self.admit(&hold.grants) {
+            Ok(window) => window,
             Err(reason) => {
                 let hosts = self.states_of(hold.grants.iter().map(Grant::host), now);
                 return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
@@ -88,7 +88,7 @@ impl<B: Books> Ledger<B> {
         let hold_for = hold.hold_for.min(self.limits.hold_max);
         self.insert(Booking {
             attempt: hold.attempt,
-            window: admission.window,
+            window,
             grants: hold.grants,
             participants: hold.participants,
             user: permit.name,

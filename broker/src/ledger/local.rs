@@ -65,11 +65,11 @@ impl<B: Books> Ledger<B> {
     pub(super) fn enter_own(&mut self, attempt: AttemptId, work: LocalWork) -> Result<(), RefusalReason> {
         let LocalWork { host, window, amounts, .. } = work;
         let grants = vec![Grant { seat: SeatNumber(0), place: Place::Host(host), window, amounts }];
-        let admission = self.admit(&grants)?;
+        let window = self.admit(&grants)?;
         self.reserve(&grants);
         let booking = Booking {
             attempt,
-            window: admission.window,
+            window,
             grants,
             participants: vec![self.site.clone()],
             user: OWNER.to_owned(),
