@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Booking, Books, Ledger};
 use crate::{
     amount::Amount,
-    ids::RequestId,
+    ids::{HostId, RequestId},
     protocol::{AttemptId, Grant, HoldRequest, RefusalReason, hull},
     resources::amount_of,
     schedule::Schedule,
@@ -129,22 +129,21 @@ impl<B: Books> Ledger<B> {
     fn check_share(&self, hold: &HoldRequest, account: &Account) -> Result<(), Denial> {
         let gate = self.gate.lock();
         let shares = &gate.policy().user_share_percent;
-        if shares.is_empty() {
-            return Ok(());
+        let Some(window) = hull(&hold.grants).filter(|_| !shares.is_empty()) else { return Ok(()) };
+        let mut of_user: BTreeMap<&HostId, Schedule> =
+            hold.grants.iter().map(|grant| (grant.host(), Schedule::default())).collect();
+        let booked = account.bookings().filter_map(|attempt| self.bookings.get(attempt));
+        let booked = booked.filter(|booking| booking.window.overlaps(window));
+        for grant in booked.flat_map(|booking| &booking.grants).chain(&hold.grants) {
+            if let Some(here) = of_user.get_mut(grant.host()) {
+                here.add(grant.window, &grant.amounts);
+            }
         }
         for grant in &hold.grants {
             let Some(host) = self.hosts.get(grant.host()) else { continue };
-            let mut of_user = Schedule::default();
-            let booked = account.bookings().filter_map(|attempt| self.bookings.get(attempt));
-            let booked = booked.filter(|booking| booking.window.overlaps(grant.window));
-            for theirs in booked.flat_map(|booking| &booking.grants).chain(&hold.grants) {
-                if theirs.place == grant.place {
-                    of_user.add(theirs.window, &theirs.amounts);
-                }
-            }
             for (name, percent) in shares {
                 let most = share_of(amount_of(&host.host().capacity, name), *percent);
-                let after = of_user.peak(name, grant.window);
+                let after = of_user[grant.host()].peak(name, grant.window);
                 if after > most {
                     let id = grant.host();
                     let detail = format!("host {id}: the user would have {after} of {name}, {most} are allowed");
@@ -160,13 +159,17 @@ impl<B: Books> Ledger<B> {
     /// moves. A second signature for another coordinator does not make it two requests.
     pub(super) fn check_other_attempts(&self, hold: &HoldRequest, permit: &Permit) -> Result<(), RefusalReason> {
         let statement = &*permit.statement;
-        let of_request = self.accounts.0.get(&permit.user).and_then(|has| has.by_request.get(&hold.attempt.request));
-        let others: Vec<&Booking> =
-            of_request.into_iter().flatten().filter_map(|attempt| self.bookings.get(attempt)).collect();
+        let others: Vec<&Booking> = self.of_request(permit.user, &hold.attempt.request).collect();
         let settled: Vec<&Booking> = others.iter().copied().filter(|booking| booking.state.is_settled()).collect();
         check_covered(hold, statement, &settled).map_err(RefusalReason::NotAllowed)?;
         // An aborted earlier attempt may still have a booking until its release arrives.
         check_covered(hold, statement, &others).map_err(|_| RefusalReason::OtherAttempt)
+    }
+
+    /// What a user has booked here with this request.
+    pub(super) fn of_request(&self, user: PublicKey, request: &RequestId) -> impl Iterator<Item = &Booking> {
+        let attempts = self.accounts.0.get(&user).and_then(|account| account.by_request.get(request));
+        attempts.into_iter().flatten().filter_map(|attempt| self.bookings.get(attempt))
     }
 
     /// Checks the module's invariant from scratch.

@@ -155,7 +155,7 @@ impl<B: Books> Ledger<B> {
     /// The highest term of the request that is known here, if it is higher: one that was received a while ago, or that of the
     /// coordinator of another booking of the request.
     fn higher_term(&self, term: &Term) -> Option<Term> {
-        let of_bookings = self.of_request(term).filter_map(|booking| term.of_same(booking.statement.as_ref()?));
+        let of_bookings = self.of_term(term).filter_map(|booking| term.of_same(booking.statement.as_ref()?));
         let known = self.terms.highest(term).cloned().into_iter().chain(of_bookings);
         let higher = known.filter(|known| known.statement().rank() > term.statement().rank());
         higher.max_by(|a, b| a.statement().rank().cmp(&b.statement().rank()))
@@ -164,7 +164,7 @@ impl<B: Books> Ledger<B> {
     /// Which other node coordinated the request before the one of this term, as far as this site knows: that node was here, or
     /// coordinates another booking of the request.
     fn former_coordinator(&self, term: &Term, attempt: &AttemptId) -> Option<SiteId> {
-        let others = || self.of_request(term).map(|booking| &booking.attempt).filter(|other| *other != attempt);
+        let others = || self.of_term(term).map(|booking| &booking.attempt).filter(|other| *other != attempt);
         let of_another = || others().map(|other| self.coordinator_of(other)).find(|other| *other != term.coordinator());
         self.terms.former(term).or_else(of_another).cloned()
     }
@@ -172,17 +172,14 @@ impl<B: Books> Ledger<B> {
     /// Other attempts of the request that have something here, and that are not coordinated in this term yet.
     fn other_attempts(&self, term: &Term, attempt: &AttemptId) -> Vec<AttemptId> {
         let is_of_term = |booking: &Booking| booking.statement.as_ref() == Some(term.signed());
-        let others = self.of_request(term).filter(|booking| !booking.is_held() && !is_of_term(booking));
+        let others = self.of_term(term).filter(|booking| !booking.is_held() && !is_of_term(booking));
         let others = others.map(|booking| &booking.attempt).filter(|other| *other != attempt);
         others.take(MAX_PARTS).cloned().collect()
     }
 
     /// What is booked here for the request of this term.
-    fn of_request<'a>(&'a self, term: &'a Term) -> impl Iterator<Item = &'a Booking> {
-        let is_of = |booking: &&Booking| {
-            booking.attempt.request == term.statement().id && booking.user_key == Some(term.user())
-        };
-        self.bookings.values().filter(is_of)
+    fn of_term(&self, term: &Term) -> impl Iterator<Item = &Booking> {
+        self.of_request(term.user(), &term.statement().id)
     }
 
     fn check_takeover(
