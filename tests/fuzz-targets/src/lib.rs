@@ -31,7 +31,12 @@ pub type Seed = (&'static str, Vec<u8>);
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        ffi::OsString,
+        fs,
+        path::Path,
+    };
 
     use super::*;
 
@@ -83,6 +88,26 @@ mod tests {
             let name = entry.unwrap().file_name().into_string().unwrap();
             assert!(REPLAYED.contains(&name.as_str()), "{name}: a corpus without a target");
         }
+    }
+
+    /// The seeds in `corpus`, by target and name.
+    fn seeds_in(corpus: &Path) -> BTreeMap<(&'static str, OsString), Vec<u8>> {
+        let files = |target: &Target| fs::read_dir(corpus.join(target.name)).unwrap().map(Result::unwrap);
+        let all = TARGETS.iter().flat_map(|target| files(target).map(|file| (target.name, file)));
+        let seeds = all.filter(|(_, file)| file.file_name().to_string_lossy().starts_with("seed-"));
+        seeds.map(|(target, file)| ((target, file.file_name()), fs::read(file.path()).unwrap())).collect()
+    }
+
+    #[test]
+    fn seeds_are_those_that_the_targets_make_today() {
+        let made = tempfile::tempdir().unwrap();
+        for target in TARGETS {
+            write_seeds(target, made.path()).unwrap();
+        }
+        let (kept, made) = (seeds_in(corpus()), seeds_in(made.path()));
+        let is_same = |seed: &&(&str, OsString)| kept.get(*seed) == made.get(*seed);
+        let stale: BTreeSet<_> = kept.keys().chain(made.keys()).filter(|seed| !is_same(seed)).collect();
+        assert!(stale.is_empty(), "run scripts/fuzz seeds: {stale:?}");
     }
 
     #[test]

@@ -15,8 +15,9 @@ use broker::{
     trust::{Authorization, Chain, Revocation, SignedText, Subject},
 };
 use discovery::{
+    config::GridId,
     counters::Counters,
-    wire::{self, Asked, Codec, WireAnswer, WireRequest, WireSchedules, check},
+    wire::{self, Asked, Codec, WireAnswer, WireRequest, WireSchedules, check, names::ask_protocols},
 };
 use ed25519_dalek::SigningKey;
 use futures::io::Cursor;
@@ -57,7 +58,7 @@ fn ask(data: &[u8]) {
     stream.set_position(0);
     let again = wait_for(codec().read_request(&PROTOCOL, &mut stream)).expect("and read");
     assert_eq!(again, Asked::Request(request.clone()));
-    if let WireRequest::Site(SiteRequest::Hold(hold)) = request
+    if let WireRequest::Site(SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. }) = request
         && hold.check().is_ok()
     {
         assert!(hold.grants.iter().all(|grant| grant.window.is_valid()));
