@@ -167,7 +167,7 @@ impl Negotiation {
     ) {
         match purpose {
             Purpose::Release => self.on_release_answer(now, site, attempt, &answer),
-            Purpose::Inspect => self.on_inspected(now, site, attempt, answer),
+            Purpose::Inspect(round) => self.on_inspected(now, site, (attempt, round), answer),
             Purpose::Hold if attempt == self.record.last_attempt => self.on_hold_answer(now, site, answer),
             Purpose::Confirm if attempt == self.record.last_attempt => self.on_confirm_answer(now, site, &answer),
             Purpose::Hold => self.learn_late(site, answer),
@@ -244,6 +244,9 @@ impl Negotiation {
 
     /// The present attempt has failed before it was decided: every asked site is released, and a new round begins.
     fn give_up_attempt(&mut self, now: Now) {
+        if let Some(outcome) = self.outcome_of_handed_plan() {
+            return self.close(now, outcome);
+        }
         let sites = asked_sites(&self.state);
         for site in sites {
             // Sent once: where it does not arrive the hold lapses.

@@ -53,8 +53,8 @@ pub enum Purpose {
     Release,
     /// The outcome.
     Settle,
-    /// Whether what was reserved is still there.
-    Inspect,
+    /// Whether what was reserved is still there; in this round of such questions.
+    Inspect(u32),
 }
 
 /// What happens to a negotiation from outside.

@@ -24,6 +24,8 @@ use crate::{
 pub(super) struct Watch {
     /// When something is due: the next round of questions, or the end of the present one.
     pub(super) next_at: Option<Millis>,
+    /// The number of this round. Two runs of a coordinator count from different numbers.
+    pub(super) round: u32,
     /// Bookings whose site has been asked in this round and has not answered.
     waiting: BTreeSet<(u32, SiteId)>,
     /// The sites that do not answer, each with the time of the first question that it left unanswered.
@@ -39,6 +41,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Nothing has been asked; the rounds count from this number.
+    pub(super) fn new(round: u32) -> Watch {
+        Watch { round, ..Watch::default() }
+    }
+
     /// Whether a round of questions is under way.
     pub(super) fn is_asking(&self) -> bool {
         !self.waiting.is_empty()
@@ -146,6 +153,7 @@ impl Negotiation {
             self.end_watch_round(now);
             return;
         }
+        self.watch.round = self.watch.round.wrapping_add(1);
         self.watch.is_taking = !self.record.unacknowledged.is_empty();
         let step = if self.record.commits_takeover { TakeOverStep::Commit } else { TakeOverStep::Prepare };
         for (attempt, site) in self.bookings() {
@@ -156,7 +164,7 @@ impl Negotiation {
             self.outputs.push_back(Output::Ask {
                 site: site.clone(),
                 attempt,
-                purpose: Purpose::Inspect,
+                purpose: Purpose::Inspect(self.watch.round),
                 request: takeover.unwrap_or_else(|| SiteRequest::Inspect(self.attempt_id(attempt))),
                 timeout: self.settings.answer_timeout,
             });
@@ -165,7 +173,13 @@ impl Negotiation {
         self.watch.next_at = Some(now.monotonic + self.settings.answer_timeout);
     }
 
-    pub(super) fn on_inspected(&mut self, now: Now, site: &SiteId, attempt: u32, answer: Result<SiteAnswer, String>) {
+    pub(super) fn on_inspected(
+        &mut self,
+        now: Now,
+        site: &SiteId,
+        (attempt, round): (u32, u32),
+        answer: Result<SiteAnswer, String>,
+    ) {
         if let Ok(SiteAnswer::Booked { is_settled, .. }) = &answer {
             // A late answer is not used, but its site is not silent.
             self.watch.silent_since.remove(site);
@@ -174,7 +188,11 @@ impl Negotiation {
                 self.settled.insert((attempt, site.clone()));
             }
         }
-        if !matches!(self.state, State::Reserved { .. }) || !self.watch.waiting.remove(&(attempt, site.clone())) {
+        // An answer to an earlier round says what was there before this one was asked.
+        if !matches!(self.state, State::Reserved { .. }) || round != self.watch.round {
+            return;
+        }
+        if !self.watch.waiting.remove(&(attempt, site.clone())) {
             return;
         }
         if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.yields_to(now, refusal)) {

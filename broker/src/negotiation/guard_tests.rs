@@ -59,7 +59,8 @@ impl Run {
     pub(super) fn inspected(&mut self, now: u64, from: &str, answer: Result<SiteAnswer, String>) {
         let bookings = self.negotiation.bookings();
         let attempt = bookings.iter().find(|(_, at)| *at == site(from)).unwrap().0;
-        let event = Event::Answer { site: site(from), attempt, purpose: Purpose::Inspect, answer };
+        let purpose = Purpose::Inspect(self.negotiation.watch.round);
+        let event = Event::Answer { site: site(from), attempt, purpose, answer };
         self.negotiation.handle(at(now), event, &mut ());
         self.drain();
     }
@@ -107,6 +108,23 @@ fn a_whole_reservation_is_asked_after_until_it_begins() {
     assert!((20..400).contains(&rounds), "{rounds} rounds in seven hours");
     assert_eq!(run.negotiation.poll_timeout(), None, "a reservation that has begun is left alone");
     assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)));
+}
+
+#[test]
+fn an_answer_to_an_earlier_round_is_no_answer_to_this_one() {
+    let mut run = reserved();
+    let due = run.wake();
+    let early = run.negotiation.watch.round;
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(true)));
+    let due = run.wake();
+    run.inspected(due, "a", Ok(booked(true)));
+    let answer =
+        Event::Answer { site: site("b"), attempt: 1, purpose: Purpose::Inspect(early), answer: Ok(booked(false)) };
+    run.negotiation.handle(at(due), answer, &mut ());
+    assert_eq!(run.lost(), 0);
+    run.inspected(due, "b", Ok(booked(false)));
+    assert_eq!(run.lost(), 1, "this round's answer is still waited for");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod events;
 mod guard;
 #[cfg(test)]
 mod guard_tests;
+mod handed_in;
 mod history;
 mod ownership;
 #[cfg(test)]
@@ -45,6 +46,7 @@ use self::{
 };
 pub use self::{
     events::{Event, Found, FoundHost, Output, Purpose, Stage},
+    handed_in::{HandedPlan, HandedSeat, PlanMisfit},
     history::{AttemptReport, History, ReportedAnswer, Round, RoundOutcome, SiteReport},
     ownership::{LookupAnswers, TakeOverError},
     record::{Decision, Failure, Outcome, Owed, RequestRecord},
@@ -119,7 +121,7 @@ impl Negotiation {
         let mut negotiation = Negotiation {
             entry_point,
             search: Search::new(Negotiation::problem_of(&record), &settings, now.monotonic),
-            watch: Watch::default(),
+            watch: Watch::new((seed >> 32) as u32),
             settings,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             record,
@@ -145,7 +147,7 @@ impl Negotiation {
                     negotiation.record.last_attempt += ATTEMPTS_PER_RUN;
                     negotiation.persist(Decision::Open);
                 }
-                negotiation.find();
+                negotiation.begin(now);
             }
             State::Confirming { .. } => negotiation.ask_to_confirm(now),
             State::Reserved { .. } => negotiation.watch(now),
@@ -299,6 +301,14 @@ impl Negotiation {
         AttemptId { entry_point: self.entry_point.clone(), request: self.record.id.clone(), attempt }
     }
 
+    /// The first round: a plan that was handed in needs none of the phases before the last.
+    fn begin(&mut self, now: Now) {
+        match self.record.handed_in.clone() {
+            Some(plan) => self.ask_to_hold(now, plan),
+            None => self.find(),
+        }
+    }
+
     /// Asks discovery for hosts.
     fn find(&mut self) {
         self.state = State::Finding;
@@ -321,8 +331,26 @@ impl Negotiation {
         }
     }
 
+    /// The end of a request with a plan that was handed in, of which an attempt has failed: it is tried once, since whoever made it knows
+    /// whether another would do.
+    fn outcome_of_handed_plan(&self) -> Option<Outcome> {
+        if self.record.handed_in.is_none() || self.is_repairing() {
+            return None;
+        }
+        let reports = self.record.history.attempts.last().map_or(&[][..], |attempt| &attempt.sites);
+        let refused = reports.iter().find_map(|report| match &report.answer {
+            ReportedAnswer::Refused(why) | ReportedAnswer::Silent(why) => Some((report.site.clone(), why.clone())),
+            _ => None,
+        });
+        let (site, why) = refused.unwrap_or_else(|| (self.entry_point.clone(), "not all sites confirmed".to_owned()));
+        Some(Outcome::Failed(Failure::Refused { site, detail: format!("the plan that was handed in: {why}") }))
+    }
+
     /// Waits before the next attempt, or gives up when none is left.
     fn back_off(&mut self, now: Now) {
+        if let Some(outcome) = self.outcome_of_handed_plan() {
+            return self.close(now, outcome);
+        }
         let Some(wait) = self.search.wait_for_attempt(&self.settings, &mut self.random) else {
             return self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.search.attempts() }));
         };

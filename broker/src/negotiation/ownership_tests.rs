@@ -67,7 +67,9 @@ fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
     let mut run = Run::new(super::tests::record().take_over(&heard(&parts)).unwrap(), true);
     let steps = |run: &Run| {
         let of = |output: &Output| match output {
-            Output::Ask { purpose: Purpose::Inspect, request: SiteRequest::TakeOver { step, .. }, .. } => Some(*step),
+            Output::Ask { purpose: Purpose::Inspect(_), request: SiteRequest::TakeOver { step, .. }, .. } => {
+                Some(*step)
+            }
             _ => None,
         };
         run.outputs.iter().filter_map(of).collect::<Vec<_>>()
@@ -416,7 +418,7 @@ fn a_silent_site_hears_of_a_takeover_until_the_end_also_after_the_start() {
         run.negotiation.handle(at(now), Event::Check, &mut ());
         run.drain();
         let asks = run.outputs.iter().filter_map(|output| match output {
-            Output::Ask { site, purpose: Purpose::Inspect, .. } => Some(site.to_string()),
+            Output::Ask { site, purpose: Purpose::Inspect(_), .. } => Some(site.to_string()),
             _ => None,
         });
         asks.collect::<Vec<_>>()

@@ -41,6 +41,9 @@ pub struct RequestRecord {
     pub earliest: Time,
     /// Latest start, made absolute at arrival.
     pub latest: Time,
+    /// The plan that is to be reserved and no other, when it was made elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed_in: Option<Plan>,
     /// The number of the last attempt that may have reached a site.
     pub last_attempt: u32,
     /// What has been decided.
@@ -92,6 +95,7 @@ impl RequestRecord {
             elapsed_ms: 0,
             earliest,
             latest,
+            handed_in: None,
             last_attempt: 0,
             decision: Decision::Open,
             owed: Vec::new(),

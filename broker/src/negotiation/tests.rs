@@ -163,7 +163,11 @@ impl Run {
                     SiteRequest::Confirm { held_in, .. } => format!(" held in {held_in}"),
                     _ => String::new(),
                 };
-                format!("{purpose:?} {attempt} {site}{held_in}")
+                let purpose = match purpose {
+                    Purpose::Inspect(_) => "Inspect".to_owned(),
+                    other => format!("{other:?}"),
+                };
+                format!("{purpose} {attempt} {site}{held_in}")
             }
         };
         self.outputs.iter().map(short).collect()
@@ -406,5 +410,42 @@ fn a_cancel_is_on_disk_before_any_site_is_told_in_every_state() {
         assert_eq!(plan.is_some(), stood);
         run.cancel();
         assert!(run.wanted().is_empty(), "a second cancel changes nothing");
+    }
+}
+
+/// A record with a plan of both hosts, made elsewhere.
+fn handed_in() -> RequestRecord {
+    let planned = Run::holding();
+    let Stage::Holding(plan) = planned.negotiation.stage() else { panic!("{:?}", planned.negotiation.stage()) };
+    RequestRecord { handed_in: Some(plan.clone()), ..record() }
+}
+
+#[test]
+fn a_plan_that_was_handed_in_is_held_at_once_and_no_other_is_looked_for() {
+    let mut run = Run::new(handed_in(), false);
+    let asked = run.outputs.iter().map(|output| matches!(output, Output::Ask { purpose: Purpose::Hold, .. }));
+    assert_eq!(asked.collect::<Vec<_>>(), [true, true]);
+    run.answer("a", Purpose::Hold, held(7));
+    let refusal = Refusal { reason: RefusalReason::Busy, version: version(8), hosts: Vec::new() };
+    run.answer("b", Purpose::Hold, SiteAnswer::Refused(refusal));
+    let Stage::Closed { outcome: Outcome::Failed(Failure::Refused { site: of, detail }), .. } = run.negotiation.stage()
+    else {
+        panic!("{:?}", run.negotiation.stage())
+    };
+    assert_eq!(*of, site("b"));
+    assert!(detail.starts_with("the plan that was handed in: "), "{detail}");
+    let released = |output: &Output| matches!(output, Output::Ask { purpose: Purpose::Release, .. });
+    assert_eq!(run.outputs.iter().filter(|output| released(output)).count(), 2, "{:?}", run.outputs);
+}
+
+#[test]
+fn a_plan_that_was_handed_in_is_reserved_also_after_a_crash() {
+    for is_resumed in [false, true] {
+        let mut run = Run::new(handed_in(), is_resumed);
+        run.answer("a", Purpose::Hold, held(7));
+        run.answer("b", Purpose::Hold, held(8));
+        run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
+        run.answer("b", Purpose::Confirm, SiteAnswer::Confirmed { version: version(8) });
+        assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "{:?}", run.negotiation.stage());
     }
 }

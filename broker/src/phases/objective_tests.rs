@@ -156,7 +156,7 @@ fn capacities(host: &Host) -> [u64; 2] {
 fn best(grid: &Grid, raw: &RawRequest, kind: &str, (first, last): (i64, i64)) -> Option<(i64, i64, f64)> {
     let mut best: Option<(i64, i64, f64)> = None;
     for start in first..=last {
-        let available: Vec<(usize, i64, ([u64; 2], [u64; 2]))> = grid
+        let available: Vec<_> = grid
             .hosts
             .iter()
             .filter_map(|(site, host, schedule)| {

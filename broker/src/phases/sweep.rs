@@ -56,7 +56,7 @@ enum Goal<'s> {
         unsettled_hosts: usize,
     },
     /// The plan with the least value.
-    Best(Best<'s>),
+    Best(Box<Best<'s>>),
 }
 
 /// The search for the plan with the least value.
@@ -134,7 +134,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     pub fn best(&mut self, objective: &'s dyn Objective, all: &OpenRange) -> Option<Solution> {
         let ranks = Ranks::new(&self.problem.lengths);
         let least = ranks.least_of_all(self.problem.pick);
-        self.goal = Goal::Best(Best { objective, ranks, least, solution: None });
+        self.goal = Goal::Best(Box::new(Best { objective, ranks, least, solution: None }));
         self.range(all);
         match std::mem::replace(&mut self.goal, Goal::First) {
             Goal::Best(best) => best.solution,

@@ -9,7 +9,7 @@ use crate::{
     demand::{Demand, HostNeeds, Unmet},
     host::Host,
     ids::{HostId, SiteId},
-    protocol::{Grant, HoldRequest},
+    protocol::Grant,
     request::StartWindow,
     resources::{Amounts, amount_of},
     time::Span,
@@ -18,22 +18,23 @@ use crate::{
 /// Clocks of users and sites may differ by this much: a start may lie this long before the user signed.
 pub const CLOCKS_DIFFER: Span = Span(60);
 
-/// Checks the seats of `hold` at `site` against the request. Of a host that the site does not know only its name is checked.
+/// Checks what is to be granted at `site`, one of so many, against the request. Of a host that the site does not know only its name is
+/// checked.
 ///
 /// # Errors
 /// The first rule that the hold breaks.
-pub(super) fn check<'a>(
+pub(crate) fn check<'a>(
     statement: &RequestStatement,
-    hold: &HoldRequest,
+    (grants, sites): (&[Grant], usize),
     site: &SiteId,
     host: impl Fn(&HostId) -> Option<&'a Host>,
 ) -> Result<(), Denial> {
     let demand = statement.request.demand();
-    check_number(demand, hold)?;
-    check_total(statement, hold.grants.iter().map(|grant| &grant.amounts))?;
+    check_number(demand, grants, sites)?;
+    check_total(statement, grants.iter().map(|grant| &grant.amounts))?;
     let needs = demand.host_needs();
-    let start = hold.grants.first().map(|grant| grant.window.start);
-    for grant in &hold.grants {
+    let start = grants.first().map(|grant| grant.window.start);
+    for grant in grants {
         check_window(statement, grant)?;
         if Some(grant.window.start) != start {
             let detail = format!("seat {} does not begin with the others", grant.seat);
@@ -53,18 +54,17 @@ pub(super) fn check<'a>(
 }
 
 /// No more seats, no host twice, and no more sites than the user asked for.
-fn check_number(demand: &Demand, hold: &HoldRequest) -> Result<(), Denial> {
-    let (asked, held) = (demand.seats(), hold.grants.len());
-    if held > asked || hold.grants.iter().any(|grant| grant.seat.0 as usize >= asked) {
+fn check_number(demand: &Demand, grants: &[Grant], sites: usize) -> Result<(), Denial> {
+    let (asked, held) = (demand.seats(), grants.len());
+    if held > asked || grants.iter().any(|grant| grant.seat.0 as usize >= asked) {
         let detail = format!("{held} hosts held, or one beyond the last; the user asked for {asked}");
         return Err(Denial::new(Rule::HostCount, detail));
     }
     let mut hosts = BTreeSet::new();
-    if let Some(twice) = hold.grants.iter().find(|grant| !hosts.insert(grant.host())) {
+    if let Some(twice) = grants.iter().find(|grant| !hosts.insert(grant.host())) {
         let detail = format!("two seats on host {}, the user asked for {asked} hosts", twice.host());
         return Err(Denial::new(Rule::HostCount, detail));
     }
-    let sites = hold.participants.iter().collect::<BTreeSet<_>>().len();
     match demand.sites_max().filter(|most| sites > *most) {
         None => Ok(()),
         Some(most) => Err(Denial::new(Rule::SitesMax, format!("at {sites} sites, the user asked for at most {most}"))),

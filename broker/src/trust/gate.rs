@@ -4,7 +4,10 @@
 //! Pure. Verified texts and chains are remembered (bounded), so a user's next hold costs no signature check. Invariant: a
 //! [`Permit`] is given only for a hold that its user's signed request covers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use super::{
     Authorization, Chain, Denial, Holder, Limits, OwnerPolicy, PublicKey, RequestStatement, Revocations, Role, Rule,
@@ -158,7 +161,8 @@ impl Gate {
             return Err(Denial::new(Rule::RequestId, detail));
         }
         self.check_member(from, entry_point.as_ref(), now)?;
-        asked::check(statement, hold, site, host)?;
+        let sites = hold.participants.iter().collect::<BTreeSet<_>>().len();
+        asked::check(statement, (&hold.grants, sites), site, host)?;
         if let Some(window) = hull(&hold.grants) {
             self.check_policy(&permit, window, now)?;
         }

@@ -19,6 +19,18 @@ fn ids(found: &crate::Found) -> BTreeSet<String> {
     found.hosts.iter().map(|found| found.host.id.to_string()).collect()
 }
 
+/// What a node finds, once it is so many: a record just put may be missing for a reader in the first moments.
+async fn found_by(node: &Node, query: &Query, hosts: usize) -> BTreeSet<String> {
+    let (deadline, mut seed) = (Instant::now() + DEADLINE, 0);
+    loop {
+        let found = ids(&node.discovery.find(query.clone(), seed).await);
+        if found.len() == hosts || Instant::now() > deadline {
+            return found;
+        }
+        seed += 1;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hosts_of_sites_never_heard_of_are_found() {
     let nodes = grid(12, without_gossip).await;
@@ -26,15 +38,7 @@ async fn hosts_of_sites_never_heard_of_are_found() {
     for node in &nodes {
         assert_eq!(node.discovery.view().site_count(), 1, "nothing was gossiped");
     }
-    let mut all = BTreeSet::new();
-    // A record just put may be missing for a reader in the first moments.
-    for seed in 0..10 {
-        let found = nodes[7].discovery.find(query(12), seed).await;
-        all = ids(&found);
-        if all.len() == 12 {
-            break;
-        }
-    }
+    let all = found_by(&nodes[7], &query(12), 12).await;
     assert_eq!(all, (0..12).map(|number| format!("h{number}")).collect());
 
     let mut by_attribute = query(6);
@@ -53,14 +57,7 @@ async fn named_candidates_are_found_by_their_names() {
     let qualified = HostId::new(&format!("{}/h2", nodes[2].discovery.site_id())).unwrap();
     let naming = |candidates| RequestDocument { candidates: Some(candidates), ..RequestDocument::default() };
     named.demand = demand(naming(["h3", "h4", "none"].map(|id| HostId::new(id).unwrap()).to_vec()));
-    let mut found = BTreeSet::new();
-    // A record just put may be missing for a reader in the first moments.
-    for seed in 0..10 {
-        found = ids(&nodes[0].discovery.find(named.clone(), seed).await);
-        if found.len() == 2 {
-            break;
-        }
-    }
+    let found = found_by(&nodes[0], &named, 2).await;
     assert_eq!(found, BTreeSet::from(["h3".to_owned(), "h4".to_owned()]));
     named.demand = demand(naming(vec![qualified]));
     let found = nodes[2].discovery.find(named, 1).await;

@@ -6,6 +6,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use broker::{
     document::{Misfit, read_object},
     ids::RequestId,
+    negotiation::HandedPlan,
     request::{Request, RequestDocument, RequestError},
     trust::{Authorization, Permit},
 };
@@ -85,42 +86,63 @@ pub fn read_body<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Prob
 #[serde(deny_unknown_fields)]
 struct SignedSubmission {
     authorization: Authorization,
+    plan: Option<HandedPlan>,
+}
+
+/// A request with the plan to reserve.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedSubmission {
+    request: RequestDocument,
+    plan: HandedPlan,
 }
 
 /// Reads a request that its user has signed.
 pub fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
-    read_body::<SignedSubmission>("signed request", body).map(|submission| submission.authorization)
+    let SignedSubmission { authorization, plan } = read_body("signed request", body)?;
+    match plan {
+        None => Ok(authorization),
+        Some(_) => Err(Problem::wrong("plan", "what is reserved already has its plan")),
+    }
 }
 
 /// A submission as it arrives: signed by its user; or plain, and then whoever shows the token is this node's operator, for
 /// whom the node signs.
-fn authorized(state: &ApiState, body: &[u8]) -> Result<(Authorization, Permit), Problem> {
-    let is_signed = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body)
-        .is_ok_and(|keys| keys.contains_key("authorization"));
-    let authorization = if is_signed {
-        read_signed(body)?
+fn authorized(state: &ApiState, body: &[u8]) -> Result<(Authorization, Permit, Option<HandedPlan>), Problem> {
+    let keys = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body).unwrap_or_default();
+    let (request, plan) = if keys.contains_key("authorization") {
+        let SignedSubmission { authorization, plan } = read_body("signed request", body)?;
+        (Err(authorization), plan)
+    } else if keys.contains_key("plan") {
+        let PlannedSubmission { request, plan } = read_body("request with a plan", body)?;
+        (Ok(checked_request(request, "request.")?), Some(plan))
     } else {
-        state.membership.sign_for_operator(read_request(body)?).map_err(|error| match error {
+        (Ok(read_request(body)?), None)
+    };
+    let authorization = match request {
+        Err(signed) => signed,
+        Ok(plain) => state.membership.sign_for_operator(plain).map_err(|error| match error {
             SignError::Denied(denial) => Problem::refused(&denial),
             SignError::File(TrustFileError::Trust(error)) => Problem::bad_request(format!("request: {error}")),
             SignError::File(error) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        })?
+        })?,
     };
-    state.membership.admit(authorization).map_err(|denial| Problem::refused(&denial))
+    let (authorization, permit) = state.membership.admit(authorization).map_err(|denial| Problem::refused(&denial))?;
+    Ok((authorization, permit, plan))
 }
 
-/// Takes a request, plain or signed by its user; answers once it is on disk.
+/// Takes a request, plain or signed by its user, alone or with the plan to reserve; answers once it is on disk.
 #[utoipa::path(post, path = "/requests", tag = "requests", request_body = schema::Submission, responses((status = 201, description = "Done", body = RequestView)))]
 pub async fn submit_request(
     State(state): State<Arc<ApiState>>,
     Body(body): Body,
 ) -> Result<(StatusCode, Json<RequestView>), Problem> {
-    let (authorization, permit) = authorized(&state, &body)?;
+    let (authorization, permit, plan) = authorized(&state, &body)?;
     if permit.statement.request.id().is_some_and(|label| label.as_str() == LAST) {
         return Err(Problem::wrong("id", format_args!("{LAST:?} means the newest request; call it something else")));
     }
     let text = authorization.request.text.clone();
-    let submitted = state.requests.submit(&state.coordinator, authorization, permit).await;
+    let submitted = state.requests.submit(&state.coordinator, authorization, permit, plan).await;
     let handle = submitted.map_err(|error| submit_problem(&state, error, Some(&text)))?;
     let snapshot = handle.watch().borrow().clone();
     Ok((StatusCode::CREATED, Json(view(&state, &snapshot))))
@@ -142,6 +164,7 @@ pub fn submit_problem(state: &ApiState, error: SubmitError, text: Option<&str>) 
             Problem::bad_request(format!("request: {key} ({}) is in the past", latest.in_utc())).with_key(key)
         }
         SubmitError::Request(error) => wrong_request(&error, ""),
+        SubmitError::Plan(misfit) => Problem::bad_request(format!("plan: {misfit}")).with_key(misfit.key),
         SubmitError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
         SubmitError::Store(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }

@@ -30,6 +30,7 @@ use crate::text::request_keys::{KEYS, Key, Kind};
 pub struct Name(String);
 
 /// Amounts in base units, by resource.
+#[derive(Deserialize)]
 pub struct Amounts;
 
 impl PartialSchema for Amounts {
@@ -167,6 +168,8 @@ fn unit_of(kind: Kind) -> &'static str {
 pub enum Submission {
     /// The node signs it for its operator.
     Plain(Request),
+    /// The same, and this plan is reserved or none.
+    Planned(PlannedRequest),
     /// Its user has signed it.
     Signed(Signed),
 }
@@ -177,6 +180,42 @@ pub enum Submission {
 pub struct Signed {
     /// What is signed, and what shows that its author belongs to the grid.
     authorization: Authorization,
+    /// With a new request: this plan is reserved, or none.
+    plan: Option<HandedPlan>,
+}
+
+/// A request with the plan to reserve.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedRequest {
+    /// The request.
+    request: Request,
+    /// What is reserved, or nothing.
+    plan: HandedPlan,
+}
+
+/// A plan that was made elsewhere.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HandedPlan {
+    /// When all hosts begin (Unix seconds).
+    start: i64,
+    /// As many hosts as the request asks for.
+    hosts: Vec<HandedSeat>,
+}
+
+/// A host of it.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HandedSeat {
+    /// Its site's id.
+    site: String,
+    /// Its name there.
+    host: String,
+    /// When it ends (Unix seconds).
+    end: i64,
+    /// What it gives.
+    amounts: Amounts,
 }
 
 /// Text, author and signature, and the chains of credentials.

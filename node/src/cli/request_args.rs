@@ -90,6 +90,9 @@ pub struct SubmitArgs {
     /// The key.
     #[command(flatten)]
     pub key: KeyArgs,
+    /// Reserve this plan or nothing: what `kolo plan --output json` has printed for the same request
+    #[arg(long, value_name = "PLAN.json")]
+    pub plan: Option<PathBuf>,
     /// Print the id and do not wait
     #[arg(long)]
     pub no_wait: bool,

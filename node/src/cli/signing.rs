@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use broker::{ids::RequestId, request::Request, trust::Authorization};
+use broker::{ids::RequestId, negotiation::HandedPlan, request::Request, trust::Authorization};
 use serde::Serialize;
 
 use super::{client::Client, commands::Context, error::CliError, grid_args::KeyArgs};
@@ -28,6 +28,16 @@ pub enum Submission {
     Signed {
         /// The signed request and the user's credentials.
         authorization: Box<Authorization>,
+        /// What is to be reserved, if it is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        plan: Option<HandedPlan>,
+    },
+    /// For the node's operator, with what is to be reserved.
+    Planned {
+        /// The request.
+        request: Box<Request>,
+        /// What is to be reserved.
+        plan: HandedPlan,
     },
     /// For the node's operator.
     Plain(Box<Request>),
@@ -42,11 +52,13 @@ pub fn submission(
     client: &Client,
     args: &KeyArgs,
     request: Request,
+    plan: Option<HandedPlan>,
 ) -> Result<Submission, CliError> {
     let signed = sign(context, client, args, new_request_id()?, &request, None)?;
-    Ok(match signed {
-        Some(authorization) => Submission::Signed { authorization: Box::new(authorization) },
-        None => Submission::Plain(Box::new(request)),
+    Ok(match (signed, plan) {
+        (Some(authorization), plan) => Submission::Signed { authorization: Box::new(authorization), plan },
+        (None, Some(plan)) => Submission::Planned { request: Box::new(request), plan },
+        (None, None) => Submission::Plain(Box::new(request)),
     })
 }
 

@@ -137,7 +137,11 @@ mod tests {
         let plan = Plan {
             start: Time(window.0),
             seats: (0..).zip(hosts).map(seat).collect(),
-            objective: ObjectiveValue { kind: broker::request::ObjectiveKind::Start, value: window.0, bound: Some(window.0) },
+            objective: ObjectiveValue {
+                kind: broker::request::ObjectiveKind::Start,
+                value: window.0,
+                bound: Some(window.0),
+            },
             efficiency: 1.0,
             efficiency_bound: 1.0,
             start_proven: true,

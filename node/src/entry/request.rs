@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{Failure, Outcome, RequestRecord, Reservation, Stage},
+    negotiation::{Failure, Outcome, PlanMisfit, RequestRecord, Reservation, Stage},
     plan::Plan,
     request::RequestError,
     time::Time,
@@ -25,6 +25,9 @@ pub enum SubmitError {
     /// The request cannot be meant.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// The plan that came with it is not what it asks for.
+    #[error("plan: {0}")]
+    Plan(#[from] PlanMisfit),
     /// Too many are under way.
     #[error("{MAX_ACTIVE} requests are under way at this node; send it again later, or through another node")]
     Busy,

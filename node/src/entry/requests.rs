@@ -14,7 +14,7 @@ use std::{
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{NegotiationSettings, Outcome, RequestRecord},
+    negotiation::{HandedPlan, NegotiationSettings, Outcome, RequestRecord},
     protocol::{AttemptId, AttemptStatus},
     time::Time,
     trust::{Authorization, Permit, SignedText},
@@ -104,7 +104,7 @@ impl Requests {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes a request on that its user has signed and that was checked: it is on disk when this returns, and a task
+    /// Takes a request on that its user has signed and that was checked, with the plan to reserve if it was made elsewhere: it is on disk when this returns, and a task
     /// coordinates it. One whose name is known is refused, so that a signed request counts once however often it is sent.
     ///
     /// The task starts while the request is still being written: planning and holding promise nobody anything, and what
@@ -117,12 +117,15 @@ impl Requests {
         coordinator: &Coordinator,
         authorization: Authorization,
         permit: Permit,
+        plan: Option<HandedPlan>,
     ) -> Result<Arc<RequestHandle>, SubmitError> {
         let now = self.clock.now();
         let Permit { statement, name, .. } = permit;
         let starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
         let (id, request) = (statement.id.clone(), statement.request.clone());
-        let record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
+        let handed_in = plan.map(|plan| plan.check(&statement, starts.1)).transpose()?;
+        let mut record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
+        record.handed_in = handed_in;
         let _arrival = self.arrives(&record.id)?;
         self.take_on(coordinator, record, false).await
     }

@@ -148,7 +148,7 @@ impl Attacker {
         question: &Question,
         answer: SiteAnswer,
     ) -> SiteAnswer {
-        let Question::Negotiation { request, purpose: Purpose::Confirm | Purpose::Inspect, .. } = question else {
+        let Question::Negotiation { request, purpose: Purpose::Confirm | Purpose::Inspect(_), .. } = question else {
             return answer;
         };
         if node == from || !self.cheats(grid, node) {

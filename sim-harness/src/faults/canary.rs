@@ -67,6 +67,8 @@ pub enum Canary {
     ShareWholeHosts,
     /// Neither the entry point nor sites heed the deadline.
     IgnoreDeadline,
+    /// The entry point makes a plan of its own in place of the one that was handed in.
+    PlanAnew,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }

@@ -55,6 +55,8 @@ figures! {
     repaired: "repaired",
     /// Times that a user learned that a reservation is whole again, at another start.
     moved: "moved",
+    /// Coordinators that were gone for good by intent.
+    deserted: "coordinators gone",
     /// Times that another node took a request over.
     taken_over: "taken over",
     /// Requests of users.
@@ -66,6 +68,8 @@ figures! {
     by_deadline: "by a deadline",
     of_whole_hosts: "of whole hosts",
     at_few_sites: "at few sites",
+    /// Of these, by a plan that was handed in.
+    handed_in: "by a handed plan",
     /// Requests without a placement.
     rejected: "rejected",
     /// Requests given up, since sites did not answer or others were faster.

@@ -165,10 +165,14 @@ impl Grid {
         (0..self.nodes.len()).filter(move |other| *other != node)
     }
 
+    /// Whether one more node may be gone for good.
+    pub fn may_lose(&self) -> bool {
+        self.nodes.iter().filter(|node| node.is_gone()).count() < self.options.gone_max
+    }
+
     /// A node that does not run is gone for good, unless too many are already. Returns whether it is.
     pub fn lose(&mut self, node: usize, draw: impl FnOnce(&mut Grid) -> bool) -> bool {
-        let gone = self.nodes.iter().filter(|node| node.is_gone()).count();
-        let is_lost = gone < self.options.gone_max && draw(self);
+        let is_lost = self.may_lose() && draw(self);
         if is_lost {
             self.nodes[node].state = State::Gone;
             self.note(None, format_args!("s{node} is gone for good"));

@@ -12,6 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{
     event::Event,
     grid::Grid,
+    life, names,
     users::{self, Report},
 };
 
@@ -53,6 +54,20 @@ impl Fates {
             let at = self.random.random_range(faulty_ms / 4..faulty_ms);
             let nodes = self.random.random_range(2..=4);
             self.plan_takeovers(grid, number, (at, 10_000), nodes);
+        }
+    }
+
+    /// Plans coordinators that are gone for good, and users that notice it some time later.
+    pub fn plan_desertions(&mut self, grid: &mut Grid) {
+        let (faulty_ms, requests) = (grid.options.faulty_ms, grid.options.requests);
+        grid.options.gone_max = grid.options.gone_max.max(1);
+        for number in (0..requests).filter(|_| self.random.random_range(0..3) == 0).collect::<Vec<_>>() {
+            let at = self.random.random_range(faulty_ms / 4..faulty_ms);
+            grid.after(at, Event::Desert { number });
+            for _ in 0..2 {
+                let after = self.random.random_range(0..10_000);
+                grid.after(at + after, Event::TakeOver { number, only_if_gone: true });
+            }
         }
     }
 
@@ -108,6 +123,20 @@ impl Fates {
         });
         grid.figures.shrinks_in_use += u64::from(is_in_use);
         grid.note(None, format_args!("s{node} has less to offer"));
+    }
+}
+
+/// The coordinator of a request stops, in order or not, and is gone for good unless too many are already.
+pub fn desert(grid: &mut Grid, number: u64) {
+    let Some(user) = grid.users.get(&names::request(number)) else { return };
+    let node = user.entry_point;
+    if grid.is_healed || grid.nodes[node].running().is_none() || !grid.may_lose() {
+        return;
+    }
+    let has_stopped = if number.is_multiple_of(4) { life::leave(grid, node) } else { life::kill(grid, node) };
+    if has_stopped {
+        grid.figures.deserted += 1;
+        grid.lose(node, |_| true);
     }
 }
 

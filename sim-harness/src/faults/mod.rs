@@ -19,6 +19,7 @@ mod demands;
 mod event;
 mod figures;
 mod grid;
+mod handed_in;
 mod history;
 mod life;
 mod lookup;

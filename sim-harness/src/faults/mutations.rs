@@ -70,7 +70,7 @@ pub fn mutate_answer(
 ) -> Option<SiteAnswer> {
     let Question::Negotiation { request, purpose, .. } = question else { return Some(answer) };
     match (grid.canary, &mut answer) {
-        (Some(Canary::LossIgnored), SiteAnswer::Booked { seats, .. }) if *purpose == Purpose::Inspect => {
+        (Some(Canary::LossIgnored), SiteAnswer::Booked { seats, .. }) if matches!(purpose, Purpose::Inspect(_)) => {
             *seats = seats_believed(grid, node, from, request);
         }
         (Some(Canary::HandOverIgnored), SiteAnswer::Refused(refusal))

@@ -123,6 +123,8 @@ pub struct Options {
     pub losses: Option<Losses>,
     /// What users ask beyond amounts for a time.
     pub demands: Option<Demands>,
+    /// One of so many users hands a plan in that another node has made; none without.
+    pub handed_in_every: Option<u64>,
 }
 
 /// The choices of a draw. Where outcomes are lost, participants have to find them out among themselves, which is the most
@@ -190,6 +192,7 @@ impl Options {
             attacker: None,
             losses: None,
             demands: None,
+            handed_in_every: None,
         }
     }
 

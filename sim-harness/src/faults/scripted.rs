@@ -266,6 +266,7 @@ fn options(settings: &GridSettings) -> Options {
         is_closed: false,
         attacker: None,
         demands: None,
+        handed_in_every: None,
         losses: Some(Losses {
             shrinks: 0,
             takeover_percent: 0,

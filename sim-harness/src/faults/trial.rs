@@ -33,6 +33,11 @@ const WANDERINGS: u64 = 0x0a11_0f17_5eed;
 const DEMANDS: u64 = 0x00de_3a2d_5eed;
 /// One seed in so many has such users.
 const WANDERING_EVERY: u64 = 16;
+/// From this seed on half of the seeds with losses have them, and half lose coordinators for good; and some users of all seeds hand
+/// plans in.
+pub const HARDER_FROM: u64 = 1_000_000_000_000;
+/// There, one request in so many comes with a plan.
+const HANDED_IN_EVERY: u64 = 4;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -70,6 +75,7 @@ impl Trial {
         let mut fates = Xoshiro256PlusPlus::seed_from_u64(seed ^ FATES);
         options.draw_losses(&mut fates);
         options.demands = Demands::draw(seed ^ DEMANDS);
+        options.handed_in_every = (seed >= HARDER_FROM).then_some(HANDED_IN_EVERY);
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -89,8 +95,19 @@ impl Trial {
             aims.plan(grid);
         }
         trial.aims = aims;
-        if seed % WANDERING_EVERY == WANDERING_EVERY / 4 && grid.options.losses.is_some() {
-            Fates::new(Xoshiro256PlusPlus::seed_from_u64(seed ^ WANDERINGS)).plan_wanderings(grid);
+        if grid.options.losses.is_some() {
+            let mut wanderings = Fates::new(Xoshiro256PlusPlus::seed_from_u64(seed ^ WANDERINGS));
+            let (has_wanderings, has_desertions) = if seed < HARDER_FROM {
+                (seed % WANDERING_EVERY == WANDERING_EVERY / 4, false)
+            } else {
+                (wanderings.below(2) == 0, wanderings.below(2) == 0)
+            };
+            if has_wanderings {
+                wanderings.plan_wanderings(grid);
+            }
+            if has_desertions {
+                wanderings.plan_desertions(grid);
+            }
         }
         trial
     }
@@ -130,6 +147,7 @@ impl Trial {
                 }
             }
             Event::Shrink => self.stop_to_shrink(),
+            Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
             Event::Steal { node, to, attempt, authorization } => self.world.steal(node, to, attempt, authorization),
             Event::Fault => inject_fault(grid),

@@ -82,6 +82,8 @@ pub struct UserRequest {
     /// Its number among the requests of the run.
     pub number: u64,
     pub request: Request,
+    /// The plan that came with it.
+    pub handed_in: Option<Plan>,
     pub user: PublicKey,
     /// The node that the user asks about it.
     pub entry_point: usize,
@@ -134,11 +136,18 @@ impl Users {
     }
 
     /// A user submits a request through an entry point.
-    pub fn submit(&mut self, number: u64, request: Request, (entry_point, site): (usize, SiteId)) {
+    pub fn submit(
+        &mut self,
+        number: u64,
+        request: Request,
+        handed_in: Option<Plan>,
+        (entry_point, site): (usize, SiteId),
+    ) {
         let user = UserRequest {
             number,
             user: self.key(number),
             request,
+            handed_in,
             entry_point,
             term: (RequestStatement::FIRST_TERM, site),
             signed_for: BTreeSet::from([entry_point]),
@@ -209,6 +218,7 @@ impl Users {
                 figures.of_work += u64::from(matches!(demand.length(), Length::Work(_)));
                 figures.by_deadline += u64::from(user.request.window().deadline.is_some());
                 figures.of_whole_hosts += u64::from(demand.is_exclusive());
+                figures.handed_in += u64::from(user.handed_in.is_some());
                 figures.at_few_sites += u64::from(demand.sites_max().is_some());
             }
             *match &user.report {

@@ -26,7 +26,7 @@ use super::{
     demands::Demands,
     event::{Event, NodeEvent},
     grid::Grid,
-    life,
+    handed_in, life,
     lookup::Lookup,
     losses::Fates,
     message::{Body, Gossip, Message, Question},
@@ -403,7 +403,7 @@ impl World {
         match question {
             Question::Negotiation { request, attempt, purpose } => {
                 if running.waiting.remove(&ask).is_some()
-                    && *purpose == Purpose::Inspect
+                    && matches!(purpose, Purpose::Inspect(_))
                     && matches!(answer, SiteAnswer::Booked { .. })
                 {
                     let (last, before) = running.inspected.entry((request.clone(), from)).or_default();
@@ -517,7 +517,11 @@ impl World {
         let authorization = grid.authorize(entry_point, (&id, &request), number, signed);
         let name = format!("user {number}");
         let remembered = mutations::mutate_request(grid.canary, request.clone());
-        let record = RequestRecord::arrived(id.clone(), name, remembered, authorization, grid.now().ms(), starts);
+        let statement = authorization.request.open::<RequestStatement>().ok();
+        let with_plan = grid.options.handed_in_every.is_some_and(|every| number % every == 1);
+        let handed_in = statement.filter(|_| with_plan).and_then(|statement| handed_in::plan(grid, &statement, starts));
+        let mut record = RequestRecord::arrived(id.clone(), name, remembered, authorization, grid.now().ms(), starts);
+        record.handed_in = handed_in.clone().filter(|_| grid.canary != Some(Canary::PlanAnew));
         grid.note(
             Some(&id),
             format_args!(
@@ -534,7 +538,7 @@ impl World {
             ),
         );
         let site = grid.nodes[entry_point].site.clone();
-        grid.users.submit(number, request, (entry_point, site));
+        grid.users.submit(number, request, handed_in, (entry_point, site));
         self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
     }
 

@@ -1,8 +1,15 @@
 //! `kolo submit`: hands a request to the node and waits until its reservation stands.
 
+use std::path::Path;
+
+use broker::negotiation::{HandedPlan, HandedSeat};
+
 use super::{Context, waiting, with_suggestion};
 use crate::{
-    api::request_view::RequestView,
+    api::{
+        plan::{AllocatedPlan, LivePlan, PlannedHost},
+        request_view::RequestView,
+    },
     cli::{
         error::CliError,
         exit::Exit,
@@ -12,7 +19,7 @@ use crate::{
         request_args::SubmitArgs,
         signing,
     },
-    text::safe::safe,
+    text::{document::read_text, safe::safe},
 };
 
 /// Runs the command.
@@ -24,8 +31,9 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     if let Some(note) = request::note_on(&request) {
         remark(note);
     }
+    let plan = args.plan.as_deref().map(read_plan).transpose()?;
     let client = context.connect()?;
-    let submission = signing::submission(context, &client, &args.key, request)?;
+    let submission = signing::submission(context, &client, &args.key, request, plan)?;
     let asking = client.clone();
     if args.no_wait {
         let view = client.post("/v1/requests", &submission)?;
@@ -44,6 +52,23 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     };
     let request = view.request.clone();
     Err(with_suggestion(&asking, &request, CliError::Unreserved(Box::new(view))))
+}
+
+/// The plan in a file that `kolo plan --output json` has written.
+fn read_plan(file: &Path) -> Result<HandedPlan, CliError> {
+    let text = read_text(file)?;
+    let wrong = |what: String| CliError::Usage(format!("--plan {}: {what}", file.display()));
+    let plan: LivePlan = serde_json::from_str(&text)
+        .map_err(|error| wrong(format!("expected what kolo plan --output json prints: {error}")))?;
+    match plan {
+        LivePlan::Allocated(plan) => Ok(handed(plan)),
+        LivePlan::Rejected(plan) => Err(wrong(format!("there is no plan in it: {}", plan.reason.detail))),
+    }
+}
+
+fn handed(plan: AllocatedPlan) -> HandedPlan {
+    let seat = |host: PlannedHost| HandedSeat { site: host.site, host: host.id, end: host.end, amounts: host.amounts };
+    HandedPlan { start: plan.start, hosts: plan.hosts.into_iter().map(seat).collect() }
 }
 
 /// The id alone: the request is not waited for.

@@ -74,10 +74,24 @@ pub fn check_news(grid: &mut Grid, node: usize, id: &RequestId, before: &Report)
         }
         _ => Ok(()),
     };
+    if let Err(what) = check_handed(grid, node, id) {
+        return grid.violate("a plan that was handed in is reserved as it is", Some(id), what);
+    }
     let continues = check_continuity(grid, node, id, before);
     if let Err(what) = found.and(continues) {
         grid.violate("losses are real and made good for", Some(id), what);
     }
+}
+
+/// Until hosts are lost, or another node coordinates it, a reservation is the plan that was handed in.
+fn check_handed(grid: &Grid, node: usize, id: &RequestId) -> Result<(), String> {
+    let Some(user) = grid.users.get(id) else { return Ok(()) };
+    let (Some(handed), Report::Reserved { plan, .. }) = (&user.handed_in, &user.report) else { return Ok(()) };
+    let is_first = grid.negotiation(node, id).is_some_and(|negotiation| negotiation.record().reservation.is_none());
+    if is_first && handed.seats != plan.seats {
+        return Err(format!("handed in: {:?}; reserved: {:?}", handed.seats, plan.seats));
+    }
+    Ok(())
 }
 
 fn check_losses(

@@ -15,9 +15,8 @@ use broker::{
     trust::{Authorization, Chain, Revocation, SignedText, Subject},
 };
 use discovery::{
-    config::GridId,
     counters::Counters,
-    wire::{self, Asked, Codec, WireAnswer, WireRequest, WireSchedules, check, names::ask_protocols},
+    wire::{self, Asked, Codec, WireAnswer, WireRequest, WireSchedules, check},
 };
 use ed25519_dalek::SigningKey;
 use futures::io::Cursor;

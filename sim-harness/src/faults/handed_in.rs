@@ -1,0 +1,46 @@
+//! Plans that users hand in with their requests: made on what another node knows, as `kolo plan` does there.
+//!
+//! Invariant: draws nothing, so that seeds without such plans run as they would.
+
+use std::collections::BTreeSet;
+
+use broker::{
+    negotiation::{HandedPlan, HandedSeat},
+    phases::{Candidate, Job},
+    plan::{Plan, PlanOutcome},
+    request::Effort,
+    strategy::{Phases, Strategy},
+    time::Time,
+    trust::RequestStatement,
+};
+
+use super::grid::Grid;
+
+/// The plan of the last node that runs, as the coordinator of the request takes it; none when that node has none. A plan that does
+/// not fit its own demand is a violation.
+pub fn plan(grid: &mut Grid, statement: &RequestStatement, starts: (Time, Time)) -> Option<Plan> {
+    let node = (0..grid.nodes.len()).rev().find(|node| grid.nodes[*node].running().is_some())?;
+    let (now, running) = (grid.clock(node), grid.nodes[node].running()?);
+    let request = &statement.request;
+    let found = running.views.find(&running.machines.ledger, request.demand(), &BTreeSet::new(), now).0.hosts;
+    let candidates: Vec<Candidate<'_>> = found
+        .iter()
+        .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
+        .collect();
+    let job = Job::of(request, starts);
+    let PlanOutcome::Allocated(plan) = Phases.plan(&job, &candidates, Effort::Fast, 0, &mut ()) else { return None };
+    let seat = |seat: broker::plan::Seat| HandedSeat {
+        host: seat.host().clone(),
+        site: seat.site,
+        end: seat.window.end,
+        amounts: seat.amounts,
+    };
+    let handed = HandedPlan { start: plan.start, hosts: plan.seats.into_iter().map(seat).collect() };
+    match handed.check(statement, starts.1) {
+        Ok(plan) => Some(plan),
+        Err(misfit) => {
+            grid.violate("a plan fits its demand", Some(&statement.id), misfit.to_string());
+            None
+        }
+    }
+}
