@@ -1,8 +1,8 @@
-//! The bookings of each user, and the limits on them: one user cannot get more than the site grants, through however many
-//! entry points.
+//! The bookings by account and by request, and the limits on accounts: an invitation cannot get more than the site grants, through
+//! however many entry points, and for however many keys.
 //!
-//! Invariant ([`Ledger::check_accounts`]): an account counts exactly the bookings of its user in the ledger; no account is
-//! empty. Bookings without a key (of the first version) count for no user.
+//! Invariant ([`Ledger::check_accounts`]): both indexes have exactly the bookings of the ledger; no entry is empty. Own work is on no
+//! account.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,28 +19,23 @@ use crate::{
 
 const HOUR_S: u64 = 3600;
 
-/// The bookings of one user.
+/// The bookings on one account.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Account {
     /// Number of holds.
     holds: usize,
     /// Seconds of all seats.
     host_seconds: u64,
-    /// Number of bookings.
-    count: usize,
     /// All bookings.
+    bookings: BTreeSet<AttemptId>,
+}
+
+/// All accounts, and all requests that have bookings.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Accounts {
+    by_key: BTreeMap<PublicKey, Account>,
     by_request: BTreeMap<RequestId, BTreeSet<AttemptId>>,
 }
-
-impl Account {
-    fn bookings(&self) -> impl Iterator<Item = &AttemptId> {
-        self.by_request.values().flatten()
-    }
-}
-
-/// The accounts of all users.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Accounts(BTreeMap<PublicKey, Account>);
 
 fn host_seconds(grants: &[Grant]) -> u64 {
     grants.iter().fold(0, |sum, grant| sum.saturating_add(grant.window.duration().0))
@@ -75,27 +70,28 @@ fn share_of(capacity: Amount, percent: u8) -> Amount {
 
 impl Accounts {
     pub(super) fn add(&mut self, booking: &Booking) {
-        let Some(user) = booking.user_key else { return };
-        let account = self.0.entry(user).or_default();
+        self.by_request.entry(booking.attempt.request.clone()).or_default().insert(booking.attempt.clone());
+        let Some(account) = booking.account else { return };
+        let account = self.by_key.entry(account).or_default();
         account.holds += usize::from(booking.is_held());
         account.host_seconds += host_seconds(&booking.grants);
-        let of_request = account.by_request.entry(booking.attempt.request.clone()).or_default();
-        account.count += usize::from(of_request.insert(booking.attempt.clone()));
+        account.bookings.insert(booking.attempt.clone());
     }
 
     pub(super) fn remove(&mut self, booking: &Booking) {
-        let Some(user) = booking.user_key else { return };
-        let Some(account) = self.0.get_mut(&user) else { return };
-        account.holds -= usize::from(booking.is_held());
-        account.host_seconds -= host_seconds(&booking.grants);
-        if let Some(of_request) = account.by_request.get_mut(&booking.attempt.request) {
-            account.count -= usize::from(of_request.remove(&booking.attempt));
+        if let Some(of_request) = self.by_request.get_mut(&booking.attempt.request) {
+            of_request.remove(&booking.attempt);
             if of_request.is_empty() {
-                account.by_request.remove(&booking.attempt.request);
+                self.by_request.remove(&booking.attempt.request);
             }
         }
-        if account.count == 0 {
-            self.0.remove(&user);
+        let Some(key) = booking.account else { return };
+        let Some(account) = self.by_key.get_mut(&key) else { return };
+        account.holds -= usize::from(booking.is_held());
+        account.host_seconds -= host_seconds(&booking.grants);
+        account.bookings.remove(&booking.attempt);
+        if account.bookings.is_empty() {
+            self.by_key.remove(&key);
         }
     }
 }
@@ -104,22 +100,22 @@ impl<B: Books> Ledger<B> {
     /// Checks that the user may have this booking as well.
     pub(super) fn check_account(&self, hold: &HoldRequest, permit: &Permit) -> Result<(), Denial> {
         let nothing = Account::default();
-        let account = self.accounts.0.get(&permit.user).unwrap_or(&nothing);
+        let account = self.accounts.by_key.get(&permit.account).unwrap_or(&nothing);
         let limits = &permit.limits;
         if let Some(most) = limits.max_holds.filter(|most| account.holds >= *most as usize) {
             return Err(Denial::new(
                 Rule::MaxHolds,
-                format!("the user has {} holds, {most} are allowed", account.holds),
+                format!("the account has {} holds, {most} are allowed", account.holds),
             ));
         }
-        let bookings = account.count;
+        let bookings = account.bookings.len();
         if let Some(most) = limits.max_reservations.filter(|most| bookings >= *most as usize) {
-            let detail = format!("the user has {bookings} reservations and holds, {most} are allowed");
+            let detail = format!("the account has {bookings} reservations and holds, {most} are allowed");
             return Err(Denial::new(Rule::MaxReservations, detail));
         }
         let after = account.host_seconds.saturating_add(host_seconds(&hold.grants));
         if let Some(most) = limits.max_host_hours.filter(|most| after > most.saturating_mul(HOUR_S)) {
-            let detail = format!("the user would have {} host-hours, {most} are allowed", after.div_ceil(HOUR_S));
+            let detail = format!("the account would have {} host-hours, {most} are allowed", after.div_ceil(HOUR_S));
             return Err(Denial::new(Rule::MaxHostHours, detail));
         }
         self.check_share(hold, account)
@@ -132,7 +128,7 @@ impl<B: Books> Ledger<B> {
         let Some(window) = hull(&hold.grants).filter(|_| !shares.is_empty()) else { return Ok(()) };
         let mut of_user: BTreeMap<&HostId, Schedule> =
             hold.grants.iter().map(|grant| (grant.host(), Schedule::default())).collect();
-        let booked = account.bookings().filter_map(|attempt| self.bookings.get(attempt));
+        let booked = account.bookings.iter().filter_map(|attempt| self.bookings.get(attempt));
         let booked = booked.filter(|booking| booking.window.overlaps(window));
         for grant in booked.flat_map(|booking| &booking.grants).chain(&hold.grants) {
             if let Some(here) = of_user.get_mut(grant.host()) {
@@ -146,7 +142,7 @@ impl<B: Books> Ledger<B> {
                 let after = of_user[grant.host()].peak(name, grant.window);
                 if after > most {
                     let id = grant.host();
-                    let detail = format!("host {id}: the user would have {after} of {name}, {most} are allowed");
+                    let detail = format!("host {id}: the account would have {after} of {name}, {most} are allowed");
                     return Err(Denial::new(Rule::UserShare, detail));
                 }
             }
@@ -166,10 +162,15 @@ impl<B: Books> Ledger<B> {
         check_covered(hold, statement, &others).map_err(|_| RefusalReason::OtherAttempt)
     }
 
+    /// What is booked here for a request of this name, of whichever user.
+    pub(super) fn of_name(&self, request: &RequestId) -> impl Iterator<Item = &Booking> {
+        let attempts = self.accounts.by_request.get(request).into_iter().flatten();
+        attempts.filter_map(|attempt| self.bookings.get(attempt))
+    }
+
     /// What a user has booked here with this request.
     pub(super) fn of_request(&self, user: PublicKey, request: &RequestId) -> impl Iterator<Item = &Booking> {
-        let attempts = self.accounts.0.get(&user).and_then(|account| account.by_request.get(request));
-        attempts.into_iter().flatten().filter_map(|attempt| self.bookings.get(attempt))
+        self.of_name(request).filter(move |booking| booking.user_key == Some(user))
     }
 
     /// Checks the module's invariant from scratch.

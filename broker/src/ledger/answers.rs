@@ -71,6 +71,11 @@ impl<B: Books> Ledger<B> {
                 Ok(permit) => permit,
                 Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
             };
+        // A coordinator that has lost the attempt in a crash may give its number to another plan.
+        let is_held = self.bookings.get(&hold.attempt).filter(|booking| booking.is_held());
+        if is_held.is_some_and(|held| held.grants != hold.grants) {
+            return self.refusal(RefusalReason::AttemptIsOver);
+        }
         if let Some(answer) = self.answer_again(now, &hold.attempt) {
             return answer;
         }
@@ -93,6 +98,7 @@ impl<B: Books> Ledger<B> {
             participants: hold.participants,
             user: permit.name,
             user_key: Some(permit.user),
+            account: Some(permit.account),
             statement: Some(Arc::new(hold.authorization.request.clone())),
             state: BookingState::Held { deadline: now.monotonic + hold_for },
             coordinator: None,
@@ -192,7 +198,7 @@ impl<B: Books> Ledger<B> {
         let booking = match self.bookings.get(attempt) {
             Some(booking) if booking.is_held() => AttemptStatus::Pending,
             Some(_) => AttemptStatus::Confirmed,
-            // It was replaced elsewhere, or the user has cancelled it: only its coordinator knows.
+            // It was replaced elsewhere, has ended, or the user has cancelled it: only its coordinator knows.
             None if self.gone.contains(attempt) => AttemptStatus::Confirmed,
             None => AttemptStatus::Aborted,
         };

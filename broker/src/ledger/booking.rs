@@ -65,6 +65,9 @@ pub struct BookingRecord {
     /// The user's key; none in records of the first version.
     #[serde(default)]
     pub user_key: Option<PublicKey>,
+    /// On whose account it is, when that is not the user's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<PublicKey>,
     /// The user's signed request, which a node needs that takes the request over.
     #[serde(default)]
     pub statement: Option<Arc<SignedText>>,
@@ -103,6 +106,8 @@ pub struct Booking {
     pub user: String,
     /// The user's key; none in records of the first version.
     pub user_key: Option<PublicKey>,
+    /// On whose account it is; none when nobody's limits count.
+    pub account: Option<PublicKey>,
     /// The user's signed request.
     pub statement: Option<Arc<SignedText>>,
     /// How far the commit protocol is.
@@ -178,6 +183,7 @@ impl Booking {
             participants: self.participants.clone(),
             user: self.user.clone(),
             user_key: self.user_key,
+            account: self.account.filter(|_| self.account != self.user_key),
             statement: self.statement.clone(),
             settled: self.state.is_settled(),
             coordinator: self.coordinator.clone(),

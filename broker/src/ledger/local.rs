@@ -74,6 +74,7 @@ impl<B: Books> Ledger<B> {
             participants: vec![self.site.clone()],
             user: OWNER.to_owned(),
             user_key: None,
+            account: None,
             statement: None,
             state: BookingState::Settled,
             coordinator: None,

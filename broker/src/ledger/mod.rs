@@ -192,6 +192,7 @@ impl<B: Books> Ledger<B> {
             participants: reservation.participants.clone(),
             user: reservation.user.clone(),
             user_key: reservation.user_key,
+            account: reservation.account.or(reservation.user_key),
             statement: reservation.statement.clone(),
             coordinator: reservation.coordinator.clone(),
             state,
@@ -370,9 +371,9 @@ impl<B: Books> Ledger<B> {
     }
 
     /// Writes that a booking is gone. While another site may still ask whether its attempt was complete, that it may have been is kept.
-    fn forget_on_disk(&mut self, now: Now, booking: &Booking, was_confirmed_by_all: bool) {
+    fn forget_on_disk(&mut self, now: Now, booking: &Booking, may_be_complete: bool) {
         let until = self.asked_about_until(booking);
-        if was_confirmed_by_all && until > now.utc {
+        if may_be_complete && until > now.utc {
             let record = GoneRecord { attempt: booking.attempt.clone(), until };
             self.outputs.push_back(Output::Persist(Record::Gone(record.clone())));
             self.remember_gone(record);
@@ -388,6 +389,9 @@ impl<B: Books> Ledger<B> {
         }
         let statement = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
         let latest = statement.map(|statement| statement.request.latest_end(booking.window.start));
+        // No site books a seat that ends later than this.
+        let farthest = booking.window.start + self.limits.farthest_future;
+        let latest = latest.map(|latest| latest.min(farthest));
         booking.window.end.max(latest.unwrap_or_default()) + CLOCKS_DIFFER
     }
 

@@ -4,8 +4,8 @@
 //! The rule: an attempt succeeded iff every participant confirmed and its coordinator did not decide against it. The
 //! coordinator's answer ends the question. Without it, a participant that answers [`AttemptStatus::Aborted`] has promised never to
 //! confirm, so success was never reported: the booking goes. One that has given a part of a complete attempt back, because it was
-//! replaced or the user has cancelled, answers [`AttemptStatus::Confirmed`]. When all participants have confirmed, and have it still, at one moment, the user may know of
-//! a success: the booking stays. That each has confirmed at some time is not enough, since a first one may have been
+//! replaced, has ended, or the user has cancelled, answers [`AttemptStatus::Confirmed`]. When all participants have confirmed, and have it
+//! still, at one moment, the user may know of a success: the booking stays. That each has confirmed at some time is not enough, since a first one may have been
 //! released before a last one confirms; so all are asked once more after all have answered so.
 //!
 //! A node that has taken the attempt over is its coordinator.

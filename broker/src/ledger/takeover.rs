@@ -51,8 +51,7 @@ impl<B: Books> Ledger<B> {
 
     /// The bookings of a request here. Every node that knows the request's name may ask: it is 80 random bits.
     pub(super) fn on_lookup(&self, request: &RequestId) -> SiteAnswer {
-        let of_request =
-            self.bookings.values().filter(|booking| booking.attempt.request == *request && !booking.is_held());
+        let of_request = self.of_name(request).filter(|booking| !booking.is_held());
         let part = |booking: &Booking| {
             Some(FoundBooking {
                 attempt: booking.attempt.clone(),

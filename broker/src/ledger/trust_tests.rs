@@ -14,7 +14,7 @@ use crate::{
     request::Request,
     resources::{ResourceName, amount_of},
     time::Span,
-    trust::{Gate, Limits, OwnerPolicy, Rule, Trust, testing},
+    trust::{Authorization, Chain, Credential, Gate, Limits, OwnerPolicy, Role, Rule, Subject, Trust, testing},
 };
 
 /// One hold in short: on hosts `h0`, `h1`, ... `amount` of cpu each, from `start` on for `duration` seconds.
@@ -283,4 +283,65 @@ fn an_owner_may_keep_to_himself_who_has_reserved() {
         };
         assert_eq!((bookings.len(), is_withheld), (usize::from(publishes_bookings), !publishes_bookings));
     }
+}
+
+/// A hold of user `user` of a closed grid, whose key was made a credential for with the invitation of key 9.
+fn invited(one: Ask, limits: Limits) -> SiteRequest {
+    let SiteRequest::Hold(mut hold) = one.request() else { unreachable!("it is a hold") };
+    let of = |user, is_invitation| Credential {
+        limits,
+        is_invitation,
+        ..testing::credential(Subject::Key(testing::public(user)), Role::User, "bob")
+    };
+    let invitation = Chain::of_root(testing::sign(&of(9, true), &testing::key(0)));
+    let user = invitation.with(testing::sign(&of(one.user, false), &testing::key(9)));
+    let entry_point = testing::member(Subject::Site(id("entry")), Role::Site, "entry");
+    hold.authorization =
+        Authorization { user: Some(user), entry_point: Some(entry_point), ..(*hold.authorization).clone() }.into();
+    SiteRequest::Hold(hold)
+}
+
+#[test]
+fn a_hundred_keys_of_one_invitation_have_its_limits_once() {
+    let limits = Limits { max_reservations: Some(2), ..Limits::default() };
+    let hosts = || (0..4).map(|index| (host(host_id(index).as_str()), Schedule::default())).collect();
+    let open = |kept: Vec<BookingRecord>| {
+        let gate = Gate::new(testing::closed(), OwnerPolicy::default());
+        Ledger::open(id("site"), LedgerLimits::default(), 7, gate, hosts(), kept, at(0)).0
+    };
+    let mut ledger = open(Vec::new());
+    let granted = |ledger: &mut Ledger, users: std::ops::Range<u64>| {
+        let mut records = Vec::new();
+        for user in users {
+            let one = Ask { user: 100 + user, request: user, start: 2_000 + 3_600 * user.cast_signed(), ..ASK };
+            let answer = ask(ledger, at(0), "entry", invited(one, limits)).0;
+            if matches!(answer, SiteAnswer::Held { .. }) {
+                let confirm = SiteRequest::Confirm { attempt: one.attempt_id(), held_in: 7 };
+                records.extend(ask(ledger, at(0), "entry", confirm).1);
+            } else {
+                let refused = reason(answer);
+                let is_expected =
+                    matches!(&refused, RefusalReason::NotAllowed(denial) if denial.rule == Rule::MaxReservations);
+                assert!(is_expected, "{refused}");
+            }
+        }
+        let put = |record| if let Record::Put(booking) = record { Some(booking) } else { None };
+        records.into_iter().filter_map(put).collect::<Vec<_>>()
+    };
+    let kept = granted(&mut ledger, 0..100);
+    assert_eq!(kept.len(), 2);
+    ledger.sanity_check().unwrap();
+    let mut restarted = open(kept);
+    restarted.sanity_check().unwrap();
+    assert!(granted(&mut restarted, 100..120).is_empty(), "the disk knows whose account it is");
+}
+
+#[test]
+fn a_number_that_another_plan_has_had_is_over() {
+    let mut ledger = ledger(OwnerPolicy::default());
+    assert_eq!((hold(&mut ledger, ASK), hold(&mut ledger, ASK)), (Ok(()), Ok(())));
+    let other = ask(&mut ledger, at(0), "entry", Ask { amount: 200, ..ASK }.request()).0;
+    assert_eq!(reason(other), RefusalReason::AttemptIsOver);
+    confirm(&mut ledger, ASK);
+    ledger.sanity_check().unwrap();
 }

@@ -446,7 +446,10 @@ impl Request {
     /// When the last of its seats may be expected to end, if they begin at `start`.
     #[must_use]
     pub fn latest_end(&self, start: Time) -> Time {
-        self.window.deadline.unwrap_or_else(|| start + self.demand.longest())
+        match self.demand.length() {
+            Length::Duration(duration) => start + duration,
+            Length::Work(_) => self.window.deadline.unwrap_or_else(|| start + self.demand.longest()),
+        }
     }
 
     /// What is best.

@@ -37,6 +37,8 @@ struct Begun {
 enum Progress {
     /// It was asked to hold and has not answered.
     Asked,
+    /// It has refused, and has shown what is free.
+    Refused,
     /// It holds, in this incarnation of its ledger.
     Held { incarnation: u64 },
     /// It was asked to hold and to confirm at once.
@@ -97,7 +99,7 @@ impl Negotiation {
         for (site, hold) in holds {
             self.ask(site, Purpose::Hold, SiteRequest::Hold(hold));
         }
-        self.state = State::Holding { plan, sites, asked_at: now.monotonic };
+        self.state = State::Holding { plan, sites, asked_at: now.monotonic, refused_until: None };
     }
 
     /// Both phases in one, at the only site of the plan. As before every confirm, the decision is written first; the site may still
@@ -182,7 +184,9 @@ impl Negotiation {
     }
 
     fn on_hold_answer(&mut self, now: Now, site: &SiteId, answer: Result<SiteAnswer, String>) {
-        let State::Holding { sites, asked_at, .. } = &mut self.state else { return self.learn_late(site, answer) };
+        let State::Holding { sites, asked_at, refused_until, .. } = &mut self.state else {
+            return self.learn_late(site, answer);
+        };
         let Some(of_site) = sites.get_mut(site) else { return };
         let after = now.monotonic - *asked_at;
         match answer {
@@ -192,15 +196,31 @@ impl Negotiation {
                 let all_held = sites.values().all(|site| matches!(site.progress, Progress::Held { .. }));
                 if all_held {
                     self.commit(now);
+                } else {
+                    self.end_refused_attempt(now);
                 }
             }
             Ok(SiteAnswer::Refused(refusal)) => {
+                // What the other sites refuse spares the next attempt the same, so they have as long again to answer.
+                let shows = matches!(refusal.reason, RefusalReason::NotEnough { .. }) && !refusal.hosts.is_empty();
+                let is_first = refused_until.is_none();
+                if shows {
+                    of_site.progress = Progress::Refused;
+                    refused_until.get_or_insert(now.monotonic + after);
+                }
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
                 if refusal.reason == RefusalReason::OtherAttempt {
                     self.look_for_unreported(now, site);
                 }
-                self.learn(site, refusal);
-                self.give_up_attempt(now);
+                if is_first || !shows {
+                    self.learn(site, refusal, is_first);
+                } else {
+                    self.learn_late(site, Ok(SiteAnswer::Refused(refusal)));
+                }
+                match shows {
+                    true => self.end_refused_attempt(now),
+                    false => self.give_up_attempt(now),
+                }
             }
             Ok(_) => {
                 let what = "an answer that does not fit the question".to_owned();
@@ -213,6 +233,14 @@ impl Negotiation {
                 self.search.exclude_silent(site);
                 self.give_up_attempt(now);
             }
+        }
+    }
+
+    /// An attempt that a site has refused ends when every site has answered, or has had the time to.
+    pub(super) fn end_refused_attempt(&mut self, now: Now) {
+        let State::Holding { sites, refused_until: Some(until), .. } = &self.state else { return };
+        if *until <= now.monotonic || sites.values().all(|site| site.progress != Progress::Asked) {
+            self.give_up_attempt(now);
         }
     }
 
@@ -230,12 +258,13 @@ impl Negotiation {
         self.give_up_attempt(now);
     }
 
-    fn learn(&mut self, site: &SiteId, refusal: Refusal) {
+    /// An attempt counts as one conflict, however many sites refuse it.
+    fn learn(&mut self, site: &SiteId, refusal: Refusal, is_first: bool) {
         let is_conflict = self.search.learn(site, refusal, self.record.request.demand().seats());
-        self.record.history.conflicts += u32::from(is_conflict);
+        self.record.history.conflicts += u32::from(is_conflict && is_first);
     }
 
-    /// An attempt ends with its first refusal; the hosts that later ones show spare the next attempt the same conflict.
+    /// The hosts that later refusals show spare the next attempt the same conflict.
     fn learn_late(&mut self, site: &SiteId, answer: Result<SiteAnswer, String>) {
         if let Ok(SiteAnswer::Refused(refusal)) = answer {
             self.search.remember(site, refusal, self.record.request.demand().seats());
@@ -326,7 +355,7 @@ impl Negotiation {
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
                 // A site that has restarted since it was last looked at has nothing against the request.
                 if is_new && refusal.reason != RefusalReason::NoSuchHold {
-                    self.learn(site, refusal.clone());
+                    self.learn(site, refusal.clone(), true);
                 }
                 self.abort(now);
             }
@@ -357,6 +386,7 @@ impl Negotiation {
         let attempt = self.record.last_attempt;
         let id = self.attempt_id(attempt);
         let sites = asked_sites(&self.state);
+        self.search.forget_found();
         if self.is_repairing() {
             self.on_repaired(now, &plan);
         } else {
@@ -394,7 +424,14 @@ impl Negotiation {
         let Some(reservation) = reservation.filter(|_| !self.releases.is_empty()) else { return Unsettled::new() };
         let is_owed = |attempt: u32| self.releases.keys().any(|(of, _)| *of == attempt);
         let kept = reservation.kept_bookings().into_iter();
-        kept.filter(|booking| is_owed(booking.0) && !self.settled.contains(booking)).collect()
+        let unsettled = kept.filter(|booking| is_owed(booking.0) && !self.settled.contains(booking));
+        // Until a takeover is complete, and so reported, what the former coordinator has reported stays as it is: a site that was silent
+        // in the look-up may have a part of it.
+        let taken_over = self.releases.keys().map(|(attempt, _)| *attempt);
+        let taken_over = taken_over.filter(|attempt| self.record.taken_over.contains_key(attempt));
+        let of_takeover = taken_over
+            .flat_map(|attempt| self.record.unacknowledged.iter().map(move |(_, site)| (attempt, site.clone())));
+        unsettled.chain(of_takeover).collect()
     }
 
     /// Notes that `sites` are owed the release of an attempt, until they have acknowledged it.

@@ -118,7 +118,7 @@ impl Negotiation {
 
     /// Asks no more questions, so nothing waits for answers.
     fn end_watch(&mut self) {
-        self.watch = Watch::default();
+        self.watch = Watch::new(self.watch.round);
         self.settled.extend(self.bookings());
     }
 
@@ -296,7 +296,7 @@ impl Negotiation {
             return self.end_repair(now, Some(Outcome::Rejected { reason: none_left, start_proven: true }));
         };
         self.record.last_attempt = last_attempt;
-        self.search = Search::new(problem, &self.settings, now.monotonic);
+        self.search = Search::new(problem, &self.settings, now.monotonic, self.random.random());
         self.persist(stands);
         self.find();
     }
@@ -320,6 +320,7 @@ impl Negotiation {
     }
 
     fn end_repair(&mut self, now: Now, failure: Option<Outcome>) {
+        self.search.forget_found();
         if let Some(paused_at) = self.watch.paused_at.take() {
             let pause = now.monotonic - paused_at;
             self.watch.silent_since.values_mut().for_each(|since| *since = *since + pause);

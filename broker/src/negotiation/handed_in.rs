@@ -70,10 +70,7 @@ impl HandedPlan {
             return Err(PlanMisfit::new("hosts", format!("{} hosts, the user asked for {asked}", self.hosts.len())));
         }
         if start > latest {
-            return Err(PlanMisfit::new(
-                "latest",
-                format!("it starts at {}, the user asked for {}", start.0, latest.0),
-            ));
+            return Err(PlanMisfit::new("latest", format!("it starts at {}, the request by {}", start.0, latest.0)));
         }
         let mut hosts = self.hosts;
         hosts.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));

@@ -68,7 +68,7 @@ const ATTEMPTS_PER_RUN: u32 = 100_000;
 #[derive(Debug)]
 enum State {
     Finding,
-    Holding { plan: Plan, sites: BTreeMap<SiteId, Site>, asked_at: Millis },
+    Holding { plan: Plan, sites: BTreeMap<SiteId, Site>, asked_at: Millis, refused_until: Option<Millis> },
     Confirming { plan: Plan, sites: BTreeMap<SiteId, Site>, asked_at: Millis, give_up_at: Millis },
     BackingOff { until: Millis },
     Reserved { plan: Plan },
@@ -93,6 +93,8 @@ pub struct Negotiation {
     notified: BTreeSet<SiteId>,
     /// Attempts that sites have named in this run although no site had reported them before; each is owed a release.
     unreported: BTreeSet<BookingKey>,
+    /// The next round plans on the hosts of the last one.
+    plans_again: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -120,7 +122,7 @@ impl Negotiation {
         };
         let mut negotiation = Negotiation {
             entry_point,
-            search: Search::new(Negotiation::problem_of(&record), &settings, now.monotonic),
+            search: Search::new(Negotiation::problem_of(&record), &settings, now.monotonic, seed),
             watch: Watch::new((seed >> 32) as u32),
             settings,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -130,6 +132,7 @@ impl Negotiation {
             settled: BTreeSet::new(),
             notified: BTreeSet::new(),
             unreported: BTreeSet::new(),
+            plans_again: false,
             outputs: VecDeque::new(),
         };
         for Owed { site, attempt } in negotiation.record.owed.clone() {
@@ -160,6 +163,12 @@ impl Negotiation {
     #[must_use]
     pub fn wanted(&self) -> &Demand {
         self.search.demand()
+    }
+
+    /// On how many hosts it may plan in the next call, besides those of an [`Event::Found`].
+    #[must_use]
+    pub fn hosts_planned_on(&self) -> usize {
+        self.search.hosts_planned_on()
     }
 
     /// The record, as it is on disk once all outputs are handled.
@@ -208,6 +217,7 @@ impl Negotiation {
             Event::Check => {}
             Event::TakenOver { by, authorization } => self.on_taken_over(now, &by, &authorization),
         }
+        self.plan_again(now, observer);
     }
 
     /// When [`Negotiation::handle_timeout`] must be called at the latest.
@@ -216,7 +226,10 @@ impl Negotiation {
         let patience = self.search.started() + self.settings.patience;
         let of_state = match &self.state {
             State::Finding => Some(patience),
-            State::Holding { asked_at, .. } => Some((*asked_at + self.settings.answer_timeout).min(patience)),
+            State::Holding { asked_at, refused_until, .. } => {
+                let timeout = (*asked_at + self.settings.answer_timeout).min(patience);
+                Some(refused_until.map_or(timeout, |until| until.min(timeout)))
+            }
             State::Confirming { sites, give_up_at, .. } => {
                 let retries = sites.values().filter_map(Site::retry_at).min();
                 Some(retries.map_or(*give_up_at, |at| at.min(*give_up_at)))
@@ -241,11 +254,13 @@ impl Negotiation {
             State::Holding { asked_at, .. } if *asked_at + self.settings.answer_timeout <= now.monotonic => {
                 self.on_silence(now);
             }
+            State::Holding { .. } => self.end_refused_attempt(now),
             State::Confirming { give_up_at, .. } if *give_up_at <= now.monotonic => self.abort(now),
             State::Confirming { .. } => self.repeat_confirms(now),
             State::Reserved { .. } if self.watch.next_at.is_some_and(|at| at <= now.monotonic) => self.watch_now(now),
             _ => {}
         }
+        self.plan_again(now, &mut ());
     }
 
     /// The next thing to do, until none is left.
@@ -265,6 +280,7 @@ impl Negotiation {
     /// Ends the request, or the repair of its reservation: writes the decision, then asks every site that may have a booking that
     /// is no longer wanted to release it.
     fn close(&mut self, now: Now, outcome: Outcome) {
+        self.search.forget_found();
         let gives_up_all = matches!(outcome, Outcome::Cancelled(_));
         let bookings = if gives_up_all || !self.is_repairing() { self.bookings() } else { Vec::new() };
         self.owe(now, self.record.last_attempt, commit::asked_sites(&self.state));
@@ -309,6 +325,23 @@ impl Negotiation {
         }
     }
 
+    /// Begins a round after an attempt that has failed.
+    fn next_round(&mut self) {
+        self.state = State::Finding;
+        self.plans_again = true;
+    }
+
+    /// If a round was begun: plans on the hosts of the last one, or asks discovery.
+    fn plan_again(&mut self, now: Now, observer: &mut impl PhaseObserver) {
+        if !std::mem::take(&mut self.plans_again) || !matches!(self.state, State::Finding) {
+            return;
+        }
+        match self.search.plan_again(now, &self.settings, &mut self.random, observer) {
+            Some((round, next)) => self.go_on(now, round, next),
+            None => self.find(),
+        }
+    }
+
     /// Asks discovery for hosts.
     fn find(&mut self) {
         self.state = State::Finding;
@@ -321,6 +354,10 @@ impl Negotiation {
             return;
         }
         let (round, next) = self.search.on_found(now, found, &self.settings, &mut self.random, observer);
+        self.go_on(now, round, next);
+    }
+
+    fn go_on(&mut self, now: Now, round: Round, next: Next) {
         self.record.history.add_round(round);
         match next {
             Next::Find => self.find(),
@@ -342,7 +379,10 @@ impl Negotiation {
             ReportedAnswer::Refused(why) | ReportedAnswer::Silent(why) => Some((report.site.clone(), why.clone())),
             _ => None,
         });
-        let (site, why) = refused.unwrap_or_else(|| (self.entry_point.clone(), "not all sites confirmed".to_owned()));
+        let unconfirmed = || reports.iter().find(|report| report.answer != ReportedAnswer::Confirmed);
+        let unconfirmed =
+            || unconfirmed().map(|report| (report.site.clone(), "it has not confirmed in time".to_owned()));
+        let (site, why) = refused.or_else(unconfirmed)?;
         Some(Outcome::Failed(Failure::Refused { site, detail: format!("the plan that was handed in: {why}") }))
     }
 
@@ -355,7 +395,7 @@ impl Negotiation {
             return self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.search.attempts() }));
         };
         if wait == Millis(0) {
-            self.find();
+            self.next_round();
         } else {
             self.state = State::BackingOff { until: now.monotonic + wait };
         }

@@ -386,7 +386,7 @@ impl Negotiation {
             self.owe(now, attempt, [site]);
         }
         self.postpone_releases(now);
-        self.watch = Watch::default();
+        self.watch = Watch::new(self.watch.round);
         self.note_elapsed(now);
         self.state = State::Closed { outcome: Outcome::HandedOver };
         self.persist(Decision::Closed(Outcome::HandedOver));

@@ -102,7 +102,44 @@ fn a_node_that_has_its_own_attempt_back_knows_it_by_its_name() {
     let record = super::tests::record().take_over(&heard(&parts)).unwrap();
     let name = AttemptId { entry_point: site("e"), request: record.id.clone(), attempt: 2 };
     assert_eq!(record.status_of(&site("e"), &name, &site("a")), AttemptStatus::Confirmed);
-    assert_eq!(record.status_of(&site("e"), &name, &site("c")), AttemptStatus::Aborted, "it has no part in it");
+    assert_eq!(record.status_of(&site("e"), &name, &site("c")), AttemptStatus::Pending, "the takeover is under way");
+    let complete = RequestRecord { unacknowledged: BTreeSet::new(), ..record };
+    assert_eq!(complete.status_of(&site("e"), &name, &site("c")), AttemptStatus::Aborted, "it has no part in it");
+}
+
+#[test]
+fn nothing_is_given_back_before_the_takeover_is_complete() {
+    // What c has may be part of what the former coordinator has reported: the look-up has not shown all.
+    let parts = ["a", "b"].map(|name| told(name, "gone", 2, &["a", "b"], 750)).to_vec();
+    let parts = [parts, vec![told("c", "gone", 1, &["c", "d"], 750)]].concat();
+    let record = super::tests::record().take_over(&heard(&parts)).unwrap();
+    let of_c = record.owed.iter().find(|owed| owed.site == site("c")).unwrap().attempt;
+    let mut run = Run::new(record, true);
+    let to_c = |run: &Run| {
+        let step = |output: &Output| match output {
+            Output::Ask { site: to, request: SiteRequest::TakeOver { step, .. }, .. } if *to == site("c") => {
+                Some(*step)
+            }
+            _ => None,
+        };
+        run.outputs.iter().filter_map(step).collect::<Vec<_>>()
+    };
+    assert_eq!(to_c(&run), [TakeOverStep::Prepare]);
+    let acknowledges =
+        Event::Answer { site: site("c"), attempt: of_c, purpose: Purpose::Release, answer: Ok(booked(true)) };
+    run.negotiation.handle(at(1), acknowledges, &mut ());
+    run.drain();
+    run.negotiation.handle(at(1), Event::Check, &mut ());
+    for _ in 0..2 {
+        run.drain();
+        assert!(to_c(&run).is_empty(), "{:?}", run.outputs);
+        run.inspected(2, "a", Ok(booked(true)));
+        assert!(to_c(&run).is_empty(), "{:?}", run.outputs);
+        run.inspected(2, "b", Ok(booked(true)));
+    }
+    assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "{:?}", run.negotiation.stage());
+    run.wake();
+    assert_eq!(to_c(&run), [TakeOverStep::Abort]);
 }
 
 fn heard(parts: &[(SiteId, FoundBooking)]) -> LookupAnswers {

@@ -138,6 +138,8 @@ impl RequestRecord {
             _ if !is_closed && self.bookings().contains(&(number, asker.clone())) => AttemptStatus::Confirmed,
             _ if is_left_to_another() => AttemptStatus::Unknown,
             _ if is_own && number > self.last_attempt => AttemptStatus::Pending,
+            // A takeover that is not complete decides against nothing.
+            _ if taken_over.is_some() && !is_closed && !self.unacknowledged.is_empty() => AttemptStatus::Pending,
             _ => AttemptStatus::Aborted,
         }
     }
@@ -248,7 +250,7 @@ pub enum Failure {
         /// Sites that did not answer.
         silent_sites: u64,
     },
-    /// A site refused by its own policy, not for lack of resources.
+    /// A site refused by its own policy, or for any reason a plan that was handed in.
     #[error("refused by site {site}: {detail}")]
     Refused {
         /// The site.

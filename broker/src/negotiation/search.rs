@@ -28,6 +28,9 @@ use crate::{
 /// How often a request looks again when the schedules of hosts that it needs could not be fetched.
 const MISSED_FINDS_MAX: u32 = 4;
 
+/// How often in a row a request is planned again on the hosts of one round, with what refusals have shown since.
+const REPLANS_MAX: u32 = 4;
+
 /// What the search is for: all of the request's demand, or what is left of it when its reservation has lost seats.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
@@ -97,6 +100,8 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Search {
     problem: Problem,
+    /// Draws the order in which the request prefers hosts.
+    order: u64,
     started: Millis,
     /// Discovery is asked for this many times as many hosts as are needed.
     multiplier: u32,
@@ -106,6 +111,12 @@ pub(super) struct Search {
     last_set: BTreeSet<(SiteId, HostId)>,
     excluded: BTreeMap<SiteId, Exclusion>,
     hints: BTreeMap<(SiteId, HostId), Hint>,
+    /// The hosts of the last plan, and what it was worth: an attempt that was refused is planned again on them.
+    planned_on: Option<(Found, i64)>,
+    /// Plans made on them since discovery was asked.
+    replans: u32,
+    /// The last attempt was refused by a site that has shown what is free.
+    has_learned: bool,
     /// Rounds that came short because schedules could not be fetched.
     missed_finds: u32,
     /// Attempts of this search; those before a crash do not count against its limits.
@@ -115,16 +126,20 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// A search that has learned nothing yet.
-    pub(super) fn new(problem: Problem, settings: &NegotiationSettings, started: Millis) -> Search {
+    /// A search that has learned nothing yet; `order` is the request's own.
+    pub(super) fn new(problem: Problem, settings: &NegotiationSettings, started: Millis, order: u64) -> Search {
         Search {
             problem,
+            order,
             started,
             multiplier: settings.planner.m_init,
             is_thorough: false,
             last_set: BTreeSet::new(),
             excluded: BTreeMap::new(),
             hints: BTreeMap::new(),
+            planned_on: None,
+            replans: 0,
+            has_learned: false,
             missed_finds: 0,
             attempts: 0,
             held_by_others: 0,
@@ -183,27 +198,69 @@ impl Search {
         if !avoid.is_empty() {
             found.hosts.retain(|host| !avoid.contains(&(host.site.clone(), host.host.id.clone())));
         }
-        let found = &found;
+        (self.planned_on, self.replans) = (None, 0);
         let needed = self.problem.demand.seats();
         if found.hosts.len() < needed {
             let reason =
                 Reason::TooFewHosts { found: found.hosts.len() as u64, asked: needed as u64, cut: found.cut.clone() };
-            let round = self.round(found, RoundOutcome::Rejected(reason.clone()));
-            let wait = self.look_again(found, settings);
-            return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(found, reason))));
+            let round = self.round(&found, RoundOutcome::Rejected(reason.clone()));
+            let wait = self.look_again(&found, settings);
+            return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(&found, reason))));
         }
-        match self.plan(now, found, settings, random, observer) {
-            PlanOutcome::Allocated(mut plan) => {
-                for (seat, number) in plan.seats.iter_mut().zip(&self.problem.numbers) {
-                    seat.number = *number;
-                }
-                (self.round(found, RoundOutcome::Planned(plan.start)), self.next_of(found, plan))
-            }
+        match self.plan(now, &found, settings, random, observer) {
+            PlanOutcome::Allocated(plan) => self.planned(found, plan),
             PlanOutcome::Rejected(rejection) => {
-                let round = self.round(found, RoundOutcome::Rejected(rejection.reason.clone()));
-                (round, self.widen_or_reject(found, settings, rejection))
+                let round = self.round(&found, RoundOutcome::Rejected(rejection.reason.clone()));
+                (round, self.widen_or_reject(&found, settings, rejection))
             }
         }
+    }
+
+    /// Phases II to V once more on the hosts of the last plan, with what a refusal has shown since then. None when none has shown
+    /// anything, and when that gives no plan or a worse one: then discovery may know better.
+    pub(super) fn plan_again(
+        &mut self,
+        now: Now,
+        settings: &NegotiationSettings,
+        random: &mut impl Rng,
+        observer: &mut impl PhaseObserver,
+    ) -> Option<(Round, Next)> {
+        let (mut found, value) = self.planned_on.take()?;
+        if !std::mem::take(&mut self.has_learned) || self.replans >= REPLANS_MAX {
+            return None;
+        }
+        self.replans += 1;
+        found.hosts.retain(|host| !self.excluded.contains_key(&host.site));
+        match self.plan(now, &found, settings, random, observer) {
+            PlanOutcome::Allocated(plan) => {
+                // Time passes, so what was the earliest start may be over.
+                let is_start = plan.objective.kind == ObjectiveKind::Start;
+                let most = if is_start { value.max(now.utc.0) } else { value };
+                (plan.objective.value <= most).then(|| self.planned(found, plan))
+            }
+            PlanOutcome::Rejected(_) => None,
+        }
+    }
+
+    /// On how many hosts [`Search::plan_again`] would plan.
+    pub(super) fn hosts_planned_on(&self) -> usize {
+        self.planned_on.as_ref().map_or(0, |(found, _)| found.hosts.len())
+    }
+
+    /// Forgets the hosts of the last plan: the search is over.
+    pub(super) fn forget_found(&mut self) {
+        self.planned_on = None;
+    }
+
+    fn planned(&mut self, found: Found, mut plan: Plan) -> (Round, Next) {
+        for (seat, number) in plan.seats.iter_mut().zip(&self.problem.numbers) {
+            seat.number = *number;
+        }
+        let round = self.round(&found, RoundOutcome::Planned(plan.start));
+        let value = plan.objective.value;
+        let next = self.next_of(&found, plan);
+        self.planned_on = Some((found, value));
+        (round, next)
     }
 
     /// A plan at a single site is booked in one round trip, unless an attempt has failed already: then the site shows in a hold why.
@@ -271,7 +328,7 @@ impl Search {
                 .map(|(found, schedule)| Candidate { site: &found.site, host: &found.host, schedule })
                 .collect();
             let &Problem { ref demand, deadline, objective, ref kept_sites, .. } = &self.problem;
-            let job = Job { demand, earliest, latest, deadline, objective, kept_sites };
+            let job = Job { demand, earliest, latest, deadline, objective, kept_sites, order: Some(self.order) };
             Phases.plan(&job, &candidates, effort, seed, observer)
         };
         match run(around_holds, observer) {
@@ -347,7 +404,10 @@ impl Search {
                 self.held_by_others += 1;
                 true
             }
-            RefusalReason::NotEnough { .. } => true,
+            RefusalReason::NotEnough { .. } => {
+                self.has_learned = !refusal.hosts.is_empty();
+                true
+            }
             RefusalReason::Busy => {
                 self.exclude_silent(site);
                 false

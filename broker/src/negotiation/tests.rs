@@ -1,7 +1,7 @@
 //! A negotiation by itself: what it wants done, in which order, and what it makes of answers. How negotiations and
 //! ledgers stand together against losses and crashes is simulated by `kolo-sim faults`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::{
@@ -277,6 +277,36 @@ fn a_conflict_with_another_request_is_waited_out() {
     assert!(matches!(run.negotiation.stage(), Stage::BackingOff));
     run.time_passes_to(1_000);
     assert_eq!(run.wanted(), ["find, without {}"], "the site is asked again");
+}
+
+/// A site has no room, and shows that.
+fn not_enough() -> SiteAnswer {
+    let (cpu, h) = (ResourceName::new("cpu").unwrap(), HostId::new("h").unwrap());
+    let mut schedule = Schedule::default();
+    let window = Window { start: Time(0), end: Time(100_000) };
+    schedule.add(window, &Amounts::from([(cpu.clone(), Amount(CAPACITY))]));
+    let reason = RefusalReason::NotEnough { host: h.clone(), resource: cpu, asked: Amount(750), free: Amount(0) };
+    let hosts = vec![HostState { host: h, schedule, held: Vec::new() }];
+    SiteAnswer::Refused(Refusal { reason, version: version(1), hosts })
+}
+
+#[test]
+fn a_refusal_that_shows_what_is_free_is_planned_around_at_once() {
+    let mut run = Run::new(record(), false);
+    run.find(&["a", "b", "c"]);
+    let asked: Vec<String> =
+        run.wanted().iter().filter_map(|what| what.strip_prefix("Hold 1 ")).map(str::to_owned).collect();
+    let [refusing, other] = asked.try_into().unwrap();
+    let third = ["a", "b", "c"].into_iter().find(|site| *site != refusing && *site != other).unwrap();
+    run.answer(&refusing, Purpose::Hold, not_enough());
+    assert!(run.wanted().is_empty(), "the other has as long again, 10 ms, to say what it has");
+    run.time_passes_to(30);
+    let asked: BTreeSet<String> = run.wanted().into_iter().filter(|what| what.starts_with("Hold")).collect();
+    assert_eq!(asked, BTreeSet::from([format!("Hold 2 {other}"), format!("Hold 2 {third}")]));
+    run.answer(&other, Purpose::Hold, held(8));
+    run.answer(third, Purpose::Hold, not_enough());
+    assert_eq!(run.wanted()[2..], ["find, without {}"], "one is not enough, others may be");
+    assert_eq!(run.negotiation.record().history.rounds.len(), 2);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod miss;
 #[cfg(test)]
 mod objective_tests;
 mod optimize;
+mod preference;
 mod problem;
 mod ranks;
 mod reserve;
@@ -73,6 +74,8 @@ pub struct Job<'a> {
     pub objective: ObjectiveKind,
     /// Sites where the request has other seats: they are not counted against the limit of sites again.
     pub kept_sites: &'a BTreeSet<SiteId>,
+    /// Draws the order in which hosts are preferred among nearly equal plans; without it the best plan is taken.
+    pub order: Option<u64>,
 }
 
 impl<'a> Job<'a> {
@@ -80,7 +83,7 @@ impl<'a> Job<'a> {
     #[must_use]
     pub fn of(request: &'a Request, (earliest, latest): (Time, Time)) -> Job<'a> {
         let (deadline, objective) = (request.window().deadline, request.objective());
-        Job { demand: request.demand(), earliest, latest, deadline, objective, kept_sites: &NO_SITES }
+        Job { demand: request.demand(), earliest, latest, deadline, objective, kept_sites: &NO_SITES, order: None }
     }
 }
 
@@ -177,7 +180,9 @@ pub fn plan_within(
     };
     let Sweep { mut random, mut judge, unproven, .. } = sweep;
     observer.enter(Phase::Optimize);
-    let (mut solution, optimum) = optimized(&problem, solution, objective, limits, &mut random, &mut judge);
+    let ranks = job.order.map(|order| preference::ranks(order, &problem.hosts));
+    let ranks = ranks.as_deref();
+    let (mut solution, optimum) = optimized(&problem, solution, objective, limits, ranks, (&mut random, &mut judge));
     observer.enter(Phase::Reserve);
     solution.chosen = optimum.chosen;
     let start = solution.slot.start;
@@ -244,8 +249,8 @@ fn optimized(
     solution: Solution,
     objective: &dyn Objective,
     limits: &Limits,
-    random: &mut Xoshiro256PlusPlus,
-    judge: &mut Judge,
+    ranks: Option<&[u64]>,
+    (random, judge): (&mut Xoshiro256PlusPlus, &mut Judge),
 ) -> (Solution, optimize::Optimum) {
     let mut pool = solution.slot;
     let hosts: Vec<u32> = solution.chosen.iter().map(|at| pool.hosts[*at as usize]).collect();
@@ -258,14 +263,21 @@ fn optimized(
     }
     let chosen = hosts.iter().map(|host| pool.position_of(*host)).collect();
     let solution = Solution { slot: pool, chosen, value: solution.value };
+    let mut best = |problem: &Problem<'_>, solution: &Solution| {
+        let mut optimum = optimize::optimize(problem, solution, limits, random, &mut judge.picker);
+        if let Some(ranks) = ranks {
+            preference::prefer(problem, &solution.slot, &mut optimum, ranks);
+        }
+        optimum
+    };
     let mut optimum = match within {
         Within::Together(most) => {
             let (mut limited, slot) = problem.with_limit(&solution.slot, &problem.lengths);
             limited.set_limit(&slot, &problem.lengths, most);
             let within = Solution { slot, chosen: solution.chosen.clone(), value: solution.value };
-            optimize::optimize(&limited, &within, limits, random, &mut judge.picker)
+            best(&limited, &within)
         }
-        Within::Any | Within::Longest(_) => optimize::optimize(problem, &solution, limits, random, &mut judge.picker),
+        Within::Any | Within::Longest(_) => best(problem, &solution),
     };
     if problem.sites.is_some() {
         // Hosts of other sites were not looked at; no factor is above 1.

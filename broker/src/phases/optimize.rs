@@ -37,7 +37,7 @@ const PENALTIES: [f64; 3] = [2.0, 5.0, 20.0];
 const STRICT: f64 = 1e7;
 
 /// Columns of the largest problem: all resources that a request may name, and two more.
-const LANES_MAX: usize = 64;
+pub(crate) const LANES_MAX: usize = 64;
 const _: () = assert!(MAX_NAMES + 2 <= LANES_MAX);
 
 /// The result of phase V.

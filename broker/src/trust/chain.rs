@@ -31,6 +31,8 @@ pub struct Holder {
     pub expires: Time,
     /// Every subject of the chain: when one is revoked, so is the holder.
     pub lineage: Vec<Subject>,
+    /// To whom the limits were given: the first subject that is no admin, however many keys it has made credentials for.
+    pub account: Subject,
 }
 
 impl Chain {
@@ -83,7 +85,7 @@ impl Chain {
         if self.0.is_empty() || self.0.len() > LINKS_MAX {
             return Err(TrustError::Links(self.0.len()));
         }
-        let mut lineage = Vec::with_capacity(self.0.len());
+        let (mut lineage, mut account) = (Vec::with_capacity(self.0.len()), None);
         let mut last: Option<Credential> = None;
         for (link, signed) in (1..).zip(&self.0) {
             let (signer, name) = match last.as_ref().map(|maker| &maker.subject) {
@@ -107,6 +109,9 @@ impl Chain {
                 may_make(maker, &credential).map_err(|detail| TrustError::Exceeds { link, detail })?;
             }
             lineage.push(credential.subject.clone());
+            if credential.role != Role::Admin {
+                account.get_or_insert_with(|| credential.subject.clone());
+            }
             last = Some(credential);
         }
         let Some(holder) = last else { return Err(TrustError::Links(0)) };
@@ -114,6 +119,7 @@ impl Chain {
             (true, false) => Err(TrustError::Invitation("an invitation is no credential: join with it first")),
             (false, true) => Err(TrustError::Invitation("a credential is no invitation")),
             _ => Ok(Holder {
+                account: account.unwrap_or_else(|| holder.subject.clone()),
                 subject: holder.subject,
                 role: holder.role,
                 name: holder.name,

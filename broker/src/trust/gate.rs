@@ -85,6 +85,8 @@ impl From<Gate> for SharedGate {
 pub struct Permit {
     /// The user.
     pub user: PublicKey,
+    /// On whose account it is: that of the invitation with which the user has joined, else the user's own.
+    pub account: PublicKey,
     /// The name in the user's credential, else the key's fingerprint.
     pub name: String,
     /// The credential's limits, else the owner's.
@@ -196,8 +198,8 @@ impl Gate {
             return Err(Denial::new(Rule::Expired, detail));
         }
         let user_key = request.author;
-        let (name, limits) = match self.holder("the user", user, now)? {
-            None => (user_key.fingerprint(), Limits::default()),
+        let (name, limits, account) = match self.holder("the user", user, now)? {
+            None => (user_key.fingerprint(), Limits::default(), user_key),
             Some(holder) => {
                 if holder.role == Role::Site {
                     return Err(Denial::new(Rule::Role, "the credential is not a user's"));
@@ -205,10 +207,13 @@ impl Gate {
                 if holder.subject != Subject::Key(user_key) {
                     return Err(Denial::new(Rule::Credential, "the user's credential is another's"));
                 }
-                (holder.name.clone(), holder.limits)
+                let Subject::Key(account) = holder.account else {
+                    return Err(Denial::new(Rule::Credential, "the user's credential comes from a site"));
+                };
+                (holder.name.clone(), holder.limits, account)
             }
         };
-        Ok(Permit { user: user_key, name, limits: limits.or(self.policy.limits), statement })
+        Ok(Permit { user: user_key, account, name, limits: limits.or(self.policy.limits), statement })
     }
 
     /// Whether `site` belongs to the grid; in an open one everybody does.

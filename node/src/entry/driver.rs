@@ -148,23 +148,25 @@ impl Task {
                         let _ = on_disk.send(self.negotiation.record().former_coordinator(&by));
                     }
                 },
-                () = wake => self.negotiation.handle_timeout(clock.now()),
+                () = wake => {
+                    let is_long = self.negotiation.hosts_planned_on() > PLAN_INLINE_HOSTS_MAX;
+                    let negotiation = &mut self.negotiation;
+                    in_place(is_long, || negotiation.handle_timeout(clock.now()));
+                }
             }
         }
     }
 
     fn feed(&mut self, event: Event) {
         let now = self.coordinator.clock.now();
-        let plans_long = matches!(&event, Event::Found(found) if found.hosts.len() > PLAN_INLINE_HOSTS_MAX);
         let negotiation = &mut self.negotiation;
+        let hosts = match &event {
+            Event::Found(found) => found.hosts.len(),
+            _ => negotiation.hosts_planned_on(),
+        };
         let started = Instant::now();
         let mut stopwatch = PhaseStopwatch::new(|| started.elapsed());
-        if plans_long {
-            // Planning may take milliseconds of computation; other tasks of this thread move over meanwhile.
-            tokio::task::block_in_place(|| negotiation.handle(now, event, &mut stopwatch));
-        } else {
-            negotiation.handle(now, event, &mut stopwatch);
-        }
+        in_place(hosts > PLAN_INLINE_HOSTS_MAX, || negotiation.handle(now, event, &mut stopwatch));
         let taken = stopwatch.stop();
         self.requests.metrics().phases(taken);
     }
@@ -246,6 +248,11 @@ impl Task {
         self.handle.snapshot.send_replace(snapshot);
         self.requests.changed(&id, revision);
     }
+}
+
+/// Planning may take milliseconds of computation; if it is long, other tasks of this thread move over meanwhile.
+fn in_place(is_long: bool, work: impl FnOnce()) {
+    if is_long { tokio::task::block_in_place(work) } else { work() }
 }
 
 impl Coordinator {

@@ -37,7 +37,7 @@ pub enum Actor {
 #[derive(Debug)]
 pub enum Write {
     /// Of the ledger.
-    Ledger(Record),
+    Ledger(Box<Record>),
     /// Of a request.
     Request(Box<RequestRecord>),
 }
@@ -45,11 +45,11 @@ pub enum Write {
 impl Write {
     /// The request whose reservation it changes, if it changes one.
     pub fn about(&self) -> Option<&RequestId> {
-        match self {
-            Write::Ledger(Record::Put(reservation)) => Some(&reservation.attempt.request),
-            Write::Ledger(Record::Gone(GoneRecord { attempt, .. }) | Record::Remove(attempt)) => Some(&attempt.request),
-            Write::Request(_) => None,
-        }
+        let Write::Ledger(record) = self else { return None };
+        let (Record::Put(BookingRecord { attempt, .. })
+        | Record::Gone(GoneRecord { attempt, .. })
+        | Record::Remove(attempt)) = &**record;
+        Some(&attempt.request)
     }
 }
 
@@ -62,20 +62,24 @@ impl Disk {
 
     /// A write has reached the disk.
     pub fn apply(&mut self, write: Write) {
-        match write {
-            Write::Ledger(Record::Put(reservation)) => {
+        let record = match write {
+            Write::Ledger(record) => *record,
+            Write::Request(record) => {
+                self.requests.insert(record.id.clone(), *record);
+                return;
+            }
+        };
+        match record {
+            Record::Put(reservation) => {
                 self.reservations.insert(reservation.attempt.clone(), reservation);
             }
-            Write::Ledger(Record::Gone(record)) => {
+            Record::Gone(record) => {
                 self.reservations.remove(&record.attempt);
                 self.gone.insert(record.attempt.clone(), record);
             }
-            Write::Ledger(Record::Remove(attempt)) => {
+            Record::Remove(attempt) => {
                 self.reservations.remove(&attempt);
                 self.gone.remove(&attempt);
-            }
-            Write::Request(record) => {
-                self.requests.insert(record.id.clone(), *record);
             }
         }
     }

@@ -77,7 +77,7 @@ pub trait Medium {
                 return;
             }
             match output {
-                ledger::Output::Persist(record) => self.persist(node, Actor::Ledger, Write::Ledger(record)),
+                ledger::Output::Persist(record) => self.persist(node, Actor::Ledger, Write::Ledger(Box::new(record))),
                 ledger::Output::Publish(update) => self.publish(node, update),
                 ledger::Output::Reply { token, answer } => {
                     if let Some(asker) = self.machines(node).and_then(|machines| machines.askers.remove(&token.0)) {

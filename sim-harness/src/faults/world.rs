@@ -676,12 +676,14 @@ fn change_mind(grid: &mut Grid, id: &RequestId) {
 
 fn describe(write: &Write) -> String {
     match write {
-        Write::Ledger(ledger::Record::Put(reservation)) => {
-            let settled = if reservation.settled { ", settled" } else { "" };
-            format!("reservation #{}{settled}", reservation.attempt.attempt)
-        }
-        Write::Ledger(ledger::Record::Gone(record)) => format!("no longer #{}", record.attempt.attempt),
-        Write::Ledger(ledger::Record::Remove(attempt)) => format!("no reservation #{}", attempt.attempt),
+        Write::Ledger(record) => match &**record {
+            ledger::Record::Put(reservation) => {
+                let settled = if reservation.settled { ", settled" } else { "" };
+                format!("reservation #{}{settled}", reservation.attempt.attempt)
+            }
+            ledger::Record::Gone(record) => format!("no longer #{}", record.attempt.attempt),
+            ledger::Record::Remove(attempt) => format!("no reservation #{}", attempt.attempt),
+        },
         Write::Request(record) => {
             let decision = match &record.decision {
                 Decision::Open => "open".to_owned(),

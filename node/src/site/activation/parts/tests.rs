@@ -76,6 +76,7 @@ fn booking(plan: &Plan) -> Booking {
         participants: vec![site],
         user: plan.user.to_owned(),
         user_key: None,
+        account: None,
         statement: None,
         state: BookingState::Settled,
         coordinator: None,
