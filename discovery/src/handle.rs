@@ -16,7 +16,6 @@ use broker::{
     time::Millis,
 };
 use libp2p::{Multiaddr, PeerId};
-use tokio::task::JoinHandle;
 
 use crate::{
     admission::Ban,
@@ -29,6 +28,7 @@ use crate::{
     identity::{peer_of_site, site_of_peer},
     membership::Badge,
     status::ClockOffset,
+    tasks::Tasks,
     view::SharedView,
     wire::{self, check},
 };
@@ -83,28 +83,22 @@ pub struct BannedPeer {
 pub struct Discovery {
     core: Core,
     finder: Finder,
-    _tasks: Arc<Tasks>,
-}
-
-/// Stops the tasks of a node when it goes.
-pub(crate) struct Tasks(pub(crate) Vec<JoinHandle<()>>);
-
-impl Drop for Tasks {
-    fn drop(&mut self) {
-        for task in &self.0 {
-            task.abort();
-        }
-    }
+    tasks: Arc<Tasks>,
 }
 
 impl Discovery {
     pub(crate) fn new(core: Core, tasks: Tasks) -> Discovery {
-        Discovery { finder: Finder::new(core.clone()), core, _tasks: Arc::new(tasks) }
+        Discovery { finder: Finder::new(core.clone()), core, tasks: Arc::new(tasks) }
     }
 
     #[cfg(test)]
     pub(crate) fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// Waits until a task of discovery has ended, which only happens when it has failed, or after [`Discovery::shutdown`]; its name.
+    pub async fn ended(&self) -> &'static str {
+        self.tasks.ended().await
     }
 
     /// This node's site.

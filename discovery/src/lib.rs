@@ -31,6 +31,7 @@ mod shared;
 mod start;
 mod status;
 mod swarm_task;
+mod tasks;
 mod transport;
 
 pub use libp2p::{Multiaddr, PeerId};

@@ -14,12 +14,13 @@ use crate::{
     counters::Counters,
     direct::{Doorkeeper, Inbound, Serving, doorkeeper, inbound::InboundQueue, schedules::ScheduleServer},
     dissemination::{exchange, fetch_queue::FetchQueue, fetching},
-    handle::{Discovery, Tasks},
+    handle::Discovery,
     health::PeerHealth,
     identity::{Identity, IdentityError},
     membership::revocations,
     shared::Shared,
     swarm_task::{Behaviour, SetUpError, SwarmTask, build_swarm},
+    tasks::Tasks,
     view::SharedView,
     wire::Dialect,
 };
@@ -54,7 +55,7 @@ pub(crate) async fn start_speaking(
         Arc::clone(&counters),
     );
     let (queue, inbound) = InboundQueue::new(config.limits.inbound_queue);
-    let schedules = ScheduleServer::start(Arc::clone(&config.schedules), Arc::clone(&counters));
+    let (schedules, serve_schedules) = ScheduleServer::new(Arc::clone(&config.schedules), Arc::clone(&counters));
     let (commands, command_queue) = mpsc::channel(config.limits.commands);
     let exchanges = config.gossip;
     let shared = Arc::new(Shared::new(identity, (config, dialect), view, health, counters));
@@ -64,13 +65,16 @@ pub(crate) async fn start_speaking(
     let (doorkeeper, visitors) = Doorkeeper::new();
     let serving = Serving::new(Arc::clone(&shared), queue, schedules, doorkeeper);
     let task = SwarmTask::new(swarm, shared, command_queue, serving);
-    let mut tasks = vec![tokio::spawn(task.run()), tokio::spawn(fetching::run(core.clone(), fetches))];
-    tasks.push(tokio::spawn(revocations::run(core.clone())));
-    tasks.push(tokio::spawn(doorkeeper::run(core.clone(), visitors)));
+    let mut tasks = Tasks::new();
+    tasks.spawn("swarm", task.run());
+    tasks.spawn("schedules", serve_schedules);
+    tasks.spawn("fetching", fetching::run(core.clone(), fetches));
+    tasks.spawn("revocations", revocations::run(core.clone()));
+    tasks.spawn("doorkeeper", doorkeeper::run(core.clone(), visitors));
     if exchanges {
-        tasks.push(tokio::spawn(exchange::run(core.clone())));
+        tasks.spawn("exchange", exchange::run(core.clone()));
     }
-    Ok((Discovery::new(core, Tasks(tasks)), inbound))
+    Ok((Discovery::new(core, tasks), inbound))
 }
 
 /// Listening takes a system call or two; this is for a machine in trouble.

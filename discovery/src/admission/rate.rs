@@ -36,6 +36,8 @@ impl Rate {
 pub struct TokenBucket {
     rate: Rate,
     micro_tokens: u64,
+    /// What was charged above the tokens that were there; it comes back first.
+    micro_debt: u64,
     at: Millis,
 }
 
@@ -43,7 +45,7 @@ impl TokenBucket {
     /// A full bucket.
     #[must_use]
     pub fn new(rate: Rate, now: Millis) -> TokenBucket {
-        TokenBucket { rate, micro_tokens: rate.burst.saturating_mul(MICRO), at: now }
+        TokenBucket { rate, micro_tokens: rate.burst.saturating_mul(MICRO), micro_debt: 0, at: now }
     }
 
     /// Takes `count` tokens, or none when there are fewer.
@@ -55,6 +57,16 @@ impl TokenBucket {
             self.micro_tokens -= wanted;
         }
         is_enough
+    }
+
+    /// Takes `count` tokens for what has happened already; those that are not there are owed, at most as many as may come at once.
+    pub fn charge(&mut self, count: u64, now: Millis) {
+        self.refill(now);
+        let wanted = count.saturating_mul(MICRO);
+        let there = wanted.min(self.micro_tokens);
+        self.micro_tokens -= there;
+        let most = self.rate.burst.saturating_mul(MICRO);
+        self.micro_debt = self.micro_debt.saturating_add(wanted - there).min(most);
     }
 
     /// Puts tokens back that were taken.
@@ -81,6 +93,9 @@ impl TokenBucket {
 
     fn put_in(&mut self, micro_tokens: u64) {
         let most = self.rate.burst.saturating_mul(MICRO);
+        let paid = micro_tokens.min(self.micro_debt);
+        self.micro_debt -= paid;
+        let micro_tokens = micro_tokens - paid;
         self.micro_tokens = self.micro_tokens.saturating_add(micro_tokens).min(most);
     }
 }
@@ -103,19 +118,30 @@ impl<K: Ord> Buckets<K> {
 
     /// Takes `count` tokens of the key, or none when it has fewer.
     pub fn take(&mut self, key: K, count: u64, now: Millis) -> bool {
+        self.bucket(key, now).take(count, now)
+    }
+
+    /// Takes `count` tokens of the key for what has happened already.
+    pub fn charge(&mut self, key: K, count: u64, now: Millis) {
+        self.bucket(key, now).charge(count, now);
+    }
+
+    fn bucket(&mut self, key: K, now: Millis) -> &mut TokenBucket {
         if self.buckets.len() >= self.keys_max && !self.buckets.contains_key(&key) {
             self.buckets.retain(|_, bucket| !bucket.is_full(now));
             if self.buckets.len() >= self.keys_max {
-                return self.overflow.take(count, now);
+                return &mut self.overflow;
             }
         }
         let fresh = TokenBucket::new(self.rate, now);
-        self.buckets.entry(key).or_insert(fresh).take(count, now)
+        self.buckets.entry(key).or_insert(fresh)
     }
 
-    /// Whether the key is known and has no token.
+    /// Whether the key has no token.
     pub fn is_spent(&mut self, key: &K, now: Millis) -> bool {
-        self.buckets.get_mut(key).is_some_and(|bucket| bucket.is_empty(now))
+        let is_full = self.buckets.len() >= self.keys_max;
+        let bucket = self.buckets.get_mut(key).or_else(|| is_full.then_some(&mut self.overflow));
+        bucket.is_some_and(|bucket| bucket.is_empty(now))
     }
 }
 
@@ -136,6 +162,17 @@ mod tests {
         assert!(limit.take(b, 1, Millis(1002)));
         assert!(limit.is_spent(&a, Millis(5999)) && !limit.is_spent(&a, Millis(6000)));
         assert!(limit.take(a, 1, Millis(6000)) && !limit.take(a, 1, Millis(6001)));
+    }
+
+    #[test]
+    fn what_was_charged_too_much_is_owed() {
+        let mut buckets = Buckets::new(Rate::per_s(10, 20), 5);
+        let peer = PeerId::random();
+        buckets.charge(peer, 1_000, Millis(0));
+        assert!(buckets.is_spent(&peer, Millis(2_000)), "20 are owed, no more, and come back within two seconds");
+        assert!(!buckets.is_spent(&peer, Millis(2_100)));
+        assert!(buckets.take(peer, 1, Millis(2_100)) && !buckets.take(peer, 1, Millis(2_100)));
+        assert!(!buckets.is_spent(&PeerId::random(), Millis(0)));
     }
 
     #[test]

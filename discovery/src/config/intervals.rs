@@ -23,9 +23,10 @@ pub const STRETCH_MAX: f64 = 18.0;
 /// Times between things that are done again and again, and how long to wait.
 #[derive(Debug, Clone)]
 pub struct Intervals {
-    /// Least time between two updates with this site's schedule changes. Every other site checks the signature of each.
+    /// Time between two updates with this site's schedule changes, on average: after a quiet time some go at once. Every other site
+    /// checks the signature of each.
     pub gossip: Duration,
-    /// Least time between two bundles of updates to the neighbours in gossip. Each costs all of them a message.
+    /// The same for bundles of updates to the neighbours in gossip. Each costs all of them a message.
     pub relay: Duration,
     /// How long an advert is believed. A crashed site is forgotten after at most this; later in a large grid.
     pub advert_time_to_live: Duration,

@@ -52,6 +52,9 @@ pub struct Limits {
     /// Direct requests a second that one peer may send; twice as many may come at once. More is answered "busy", and
     /// in the end with a ban. An answer with schedules or adverts counts for [`HEAVY_ANSWER`] requests.
     pub asks_per_peer_per_s: u32,
+    /// KiB a second of answers with schedules, adverts, revocations or bookings that one peer may have; sixteen times as many, and
+    /// all that was asked before the first answer, may come at once. A peer that has had more is answered "busy".
+    pub answers_per_peer_kib_per_s: u32,
     /// Bans that are remembered; above it the one that ends soonest is lifted.
     pub bans_max: usize,
     /// Schedule changes that wait to be gossiped. Above it they are dropped; receivers see the gap and ask.
@@ -103,6 +106,7 @@ impl Default for Limits {
             read_per_connection_per_s: 8 << 20,
             streams_per_connection_per_s: 1000,
             asks_per_peer_per_s: 500,
+            answers_per_peer_kib_per_s: 2 << 10,
             bans_max: 1024,
             changes_pending_max: 512,
             relay_bytes_max: 1 << 20,

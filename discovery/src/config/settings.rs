@@ -137,6 +137,7 @@ impl DiscoveryConfig {
             limits.inbound_per_s,
             limits.streams_per_connection_per_s,
             limits.asks_per_peer_per_s,
+            limits.answers_per_peer_kib_per_s,
             limits.newcomers_per_neighbour_in_10_s,
             limits.gossip_per_author_in_10_s,
             limits.gossip_in_10_s,

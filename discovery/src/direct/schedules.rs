@@ -25,11 +25,13 @@ pub(crate) struct ScheduleServer(mpsc::Sender<SchedulesQuestion>);
 const QUESTIONS_MAX: usize = 256;
 
 impl ScheduleServer {
-    /// Starts the task that answers. It ends when all handles are gone.
-    pub(crate) fn start(source: Arc<dyn ScheduleSource>, counters: Arc<Counters>) -> ScheduleServer {
+    /// A handle, and the task that answers, which ends when all handles are gone.
+    pub(crate) fn new(
+        source: Arc<dyn ScheduleSource>,
+        counters: Arc<Counters>,
+    ) -> (ScheduleServer, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::channel(QUESTIONS_MAX);
-        tokio::spawn(serve(source, counters, receiver));
-        ScheduleServer(sender)
+        (ScheduleServer(sender), serve(source, counters, receiver))
     }
 
     /// Asks; `None` when too many are waiting.

@@ -27,14 +27,19 @@ use crate::{
 /// An answer and the stream that waits for it.
 pub(crate) type Served = (ResponseChannel<WireAnswer>, WireAnswer);
 
+/// An answer that is being made for a peer.
+type Open = BoxFuture<'static, (Option<PeerId>, Served)>;
+
 /// The requests of others that are being answered.
 pub(crate) struct Serving {
     shared: Arc<Shared>,
     inbound: InboundQueue,
     schedules: ScheduleServer,
     doorkeeper: Doorkeeper,
-    open: FuturesUnordered<BoxFuture<'static, Served>>,
+    open: FuturesUnordered<Open>,
     tokens: Buckets<PeerId>,
+    /// KiB of large answers.
+    answered_kib: Buckets<PeerId>,
     pub(crate) dial_backs: DialBacks,
 }
 
@@ -54,8 +59,10 @@ impl Serving {
         let limits = &shared.config.limits;
         let per_s = limits.asks_per_peer_per_s;
         let tokens = Buckets::new(Rate::per_s(per_s, per_s.saturating_mul(2)), limits.sites_max);
+        let kib_per_s = limits.answers_per_peer_kib_per_s;
+        let answered_kib = Buckets::new(Rate::per_s(kib_per_s, kib_per_s.saturating_mul(16)), limits.sites_max);
         let (open, dial_backs) = (FuturesUnordered::new(), DialBacks::default());
-        Serving { shared, inbound, schedules, doorkeeper, open, tokens, dial_backs }
+        Serving { shared, inbound, schedules, doorkeeper, open, tokens, answered_kib, dial_backs }
     }
 
     /// Takes the tokens of a request, `None` if it is of an unknown kind; when its peer has too few, the answer is handed back.
@@ -78,7 +85,9 @@ impl Serving {
         channel: ResponseChannel<WireAnswer>,
     ) -> Option<Served> {
         self.shared.count(Counter::AsksIn);
-        if self.open.len() >= self.shared.config.limits.inbound_open_max {
+        let (peer, now) = (peer_of_site(&from), self.shared.clock.now());
+        let is_too_much = request.may_bring_much() && peer.is_some_and(|peer| self.answered_kib.is_spent(&peer, now));
+        if is_too_much || self.open.len() >= self.shared.config.limits.inbound_open_max {
             self.shared.count(Counter::AsksInBusy);
             let answer = if matches!(request, WireRequest::Site(_)) { site_is_busy() } else { WireAnswer::Busy };
             return Some((channel, answer));
@@ -135,17 +144,18 @@ impl Serving {
             }
         };
         let patience = self.shared.config.intervals.request;
-        self.open
-            .push(async move { (channel, time::timeout(patience, answer).await.unwrap_or(WireAnswer::Busy)) }.boxed());
+        let answer = async move { (channel, time::timeout(patience, answer).await.unwrap_or(WireAnswer::Busy)) };
+        self.open.push(answer.map(move |served| (peer, served)).boxed());
         None
     }
 
     /// The next answer that is ready; never, while nothing is open.
     pub(crate) async fn next(&mut self) -> Served {
-        match self.open.next().await {
-            Some(served) => served,
-            None => std::future::pending().await,
+        let Some((peer, served)) = self.open.next().await else { return std::future::pending().await };
+        if let Some(peer) = peer {
+            self.answered_kib.charge(peer, served.1.size_kib(), self.shared.clock.now());
         }
+        served
     }
 }
 

@@ -1,7 +1,7 @@
 //! The bundler: schedule updates that this node passes on, kept until its next bundle goes to the neighbours. Pure.
 //!
 //! A node does not pass every update on by itself: it collects those that it received and its own, and sends all of them
-//! in one message, at once after a quiet time and then at most one an interval. What gossip costs a node so depends
+//! in one message, at a bounded [`Pace`]. What gossip costs a node so depends
 //! on its neighbours and the interval, not on how many sites there are; only bytes and signatures grow with those.
 //!
 //! Invariants: an update whose signature was checked is noted, and is neither checked nor passed on again while it may
@@ -11,28 +11,28 @@ use std::collections::{BTreeSet, VecDeque};
 
 use broker::{ids::SiteId, time::Millis};
 
+use super::pace::Pace;
 use crate::wire::bundle::{BUNDLE_BYTES_MAX, NAME_BYTES, append, bundled_bytes, empty};
 
 /// Updates that wait to be passed on.
 #[derive(Debug)]
 pub struct Bundler {
-    interval: Millis,
+    pace: Pace,
     bytes_max: usize,
     waiting: VecDeque<Vec<u8>>,
     bytes: usize,
-    last_sent: Option<Millis>,
     /// The name of the next bundle.
     name: u128,
     noted: Noted,
 }
 
 impl Bundler {
-    /// An empty bundler, which sends a bundle at most once an `interval`, of at most `bytes_max` waiting bytes. A noted update is
+    /// An empty bundler, which sends one bundle an `interval` on average, of at most `bytes_max` waiting bytes. A noted update is
     /// known for at least `remembered`, or until `noted_max` others were noted. Bundles are numbered from `name`, a random number.
     #[must_use]
     pub fn new(interval: Millis, bytes_max: usize, (remembered, noted_max): (Millis, usize), name: u128) -> Bundler {
         let noted = Noted { life: remembered, each_max: noted_max.max(1), ..Noted::default() };
-        Bundler { interval, bytes_max, waiting: VecDeque::new(), bytes: 0, last_sent: None, name, noted }
+        Bundler { pace: Pace::new(interval), bytes_max, waiting: VecDeque::new(), bytes: 0, name, noted }
     }
 
     /// Whether the update with this number of `author` was noted.
@@ -69,8 +69,7 @@ impl Bundler {
     /// When the next bundle may go; none when nothing waits.
     #[must_use]
     pub fn due(&self) -> Option<Millis> {
-        let earliest = self.last_sent.map_or(Millis(0), |last| last + self.interval);
-        (!self.waiting.is_empty()).then_some(earliest)
+        (!self.waiting.is_empty()).then_some(self.pace.due())
     }
 
     /// Takes the next bundle, oldest first, as much as fits.
@@ -87,7 +86,7 @@ impl Bundler {
             return None;
         }
         self.name = self.name.wrapping_add(1);
-        self.last_sent = Some(now);
+        self.pace.sent(now);
         Some(bundle)
     }
 }
@@ -106,7 +105,7 @@ struct Noted {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::pace::BURST, *};
     use crate::wire::bundle::{bundle_of, unbundle};
 
     fn bundler(bytes_max: usize) -> Bundler {
@@ -161,15 +160,17 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_goes_at_once_after_a_quiet_time_and_then_one_an_interval() {
+    fn some_bundles_go_at_once_after_a_quiet_time_and_then_one_an_interval() {
         let mut bundler = bundler(1000);
         assert_eq!(bundler.due(), None);
-        bundler.push(vec![1]);
-        assert_eq!(bundler.due(), Some(Millis(0)));
-        assert_eq!(bundler.take(Millis(50)), Some(bundle_of(40, &[1])));
+        for name in 40..40 + BURST {
+            bundler.push(vec![1]);
+            assert!(bundler.due() <= Some(Millis(50)));
+            let expected = bundle_of(u128::from(name), &[1]);
+            assert_eq!(bundler.take(Millis(50)), Some(expected), "the same content under another name");
+        }
         bundler.push(vec![1]);
         assert_eq!(bundler.due(), Some(Millis(150)));
-        assert_eq!(bundler.take(Millis(150)), Some(bundle_of(41, &[1])), "the same content under another name");
     }
 
     #[test]

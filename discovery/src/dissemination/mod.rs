@@ -12,6 +12,7 @@ pub(crate) mod fetch_queue;
 pub(crate) mod fetching;
 mod gossip;
 pub mod outbox;
+mod pace;
 mod reunion;
 
 pub(crate) use self::{

@@ -10,6 +10,8 @@ use broker::{
     time::Millis,
 };
 
+use super::pace::Pace;
+
 /// The offer in a site's advert.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
@@ -81,11 +83,12 @@ pub fn advance(version: LedgerVersion, count: usize) -> LedgerVersion {
     LedgerVersion { change: version.change.saturating_add(count as u64), ..version }
 }
 
-/// When the next changes may be sent: at once after a quiet time, then at most once an interval; less often while this node
-/// receives more gossip than its budget.
+/// When the next changes may be sent: see [`Pace`]; less often, and only gathered, while this node receives more gossip than its
+/// budget.
 #[derive(Debug)]
 pub struct Pacer {
     interval: Millis,
+    pace: Pace,
     budget_per_s: u64,
     last_sent: Option<Millis>,
     second: u64,
@@ -97,11 +100,19 @@ pub struct Pacer {
 const STRETCH_MAX: u64 = 8;
 
 impl Pacer {
-    /// At most one batch an interval; fewer when more than `budget_per_s` messages a second are received.
+    /// One batch an interval on average; fewer when more than `budget_per_s` messages a second are received.
     #[must_use]
     pub fn new(interval: Millis, budget_per_s: u32) -> Pacer {
         let budget_per_s = u64::from(budget_per_s.max(1));
-        Pacer { interval, budget_per_s, last_sent: None, second: 0, received_this_second: 0, received_last_second: 0 }
+        Pacer {
+            interval,
+            pace: Pace::new(interval),
+            budget_per_s,
+            last_sent: None,
+            second: 0,
+            received_this_second: 0,
+            received_last_second: 0,
+        }
     }
 
     /// Notes a received gossip message.
@@ -126,12 +137,16 @@ impl Pacer {
     #[must_use]
     pub fn due_when(&self, received_per_s: u64) -> Millis {
         let stretch = (received_per_s / self.budget_per_s).clamp(1, STRETCH_MAX);
-        self.last_sent.map_or(Millis(0), |last| last + Millis(self.interval.0.saturating_mul(stretch)))
+        match self.last_sent {
+            Some(last) if stretch > 1 => last + Millis(self.interval.0.saturating_mul(stretch)),
+            _ => self.pace.due(),
+        }
     }
 
     /// Notes that a batch was sent.
     pub fn sent(&mut self, now: Millis) {
         self.last_sent = Some(now);
+        self.pace.sent(now);
     }
 }
 
@@ -145,7 +160,7 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::pace::BURST, *};
 
     /// A change that can be told from its neighbours by its start.
     fn change(number: u64) -> ScheduleChange {
@@ -202,7 +217,7 @@ mod tests {
     fn a_busy_grid_stretches_the_interval_and_a_quiet_one_restores_it() {
         let mut pacer = Pacer::new(Millis(1000), 10);
         assert_eq!(pacer.due(), Millis(0));
-        pacer.sent(Millis(5000));
+        (0..BURST).for_each(|_| pacer.sent(Millis(5000)));
         assert_eq!(pacer.due(), Millis(6000));
         (0..30).for_each(|_| pacer.received(Millis(5100)));
         assert_eq!(pacer.due(), Millis(8000));

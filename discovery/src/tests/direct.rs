@@ -1,6 +1,6 @@
 //! Direct requests, the queue behind them, and addresses.
 
-use broker::protocol::{Refusal, RefusalReason};
+use broker::protocol::{PublicBooking, Refusal, RefusalReason};
 
 use super::*;
 use crate::{
@@ -57,6 +57,40 @@ async fn a_full_queue_answers_busy_at_once() {
     drop(a.inbound);
     let dropped = waiting.remove(0).await.unwrap();
     assert_eq!(dropped, Ok(SiteAnswer::Refused(busy)), "a dropped request is answered as well");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_had_large_answers_waits_before_the_next() {
+    let mut a = node_with(&[], |config| config.limits.answers_per_peer_kib_per_s = 1).await;
+    let (b, c) = (node(&a.discovery.listen_addresses()).await, node(&a.discovery.listen_addresses()).await);
+    let connected = || !b.discovery.status().connected.is_empty() && !c.discovery.status().connected.is_empty();
+    eventually("connected", connected).await;
+    let attempt =
+        AttemptId { entry_point: b.discovery.site_id().clone(), request: RequestId::new("r").unwrap(), attempt: 1 };
+    let booking = PublicBooking { attempt, grants: Vec::new(), user: "ada".to_owned() };
+    let large = SiteAnswer::Bookings {
+        bookings: vec![booking; 1_000],
+        is_complete: true,
+        is_withheld: false,
+        version: LedgerVersion::default(),
+    };
+    let site = a.discovery.site_id().clone();
+    let ask = |from: &Node, request| {
+        let (discovery, site) = (from.discovery.clone(), site.clone());
+        tokio::spawn(async move { discovery.ask(&site, request, Millis(10_000)).await })
+    };
+    for from in [&b, &c] {
+        let first = ask(from, SiteRequest::Bookings { after: None });
+        answer_next(&mut a, large.clone()).await;
+        assert_eq!(first.await.unwrap(), Ok(large.clone()));
+    }
+    for request in [SiteRequest::Bookings { after: None }, SiteRequest::Lookup(RequestId::new("r").unwrap())] {
+        let refused = ask(&b, request).await.unwrap();
+        assert!(matches!(refused, Ok(SiteAnswer::Refused(Refusal { reason: RefusalReason::Busy, .. }))), "{refused:?}");
+    }
+    let small = ask(&b, inquiry(&b));
+    answer_next(&mut a, SiteAnswer::Settled).await;
+    assert_eq!(small.await.unwrap(), Ok(SiteAnswer::Settled), "what finishes an attempt is not held up");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use broker::{
     ids::{HostId, SiteId},
-    protocol::{LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
+    protocol::{FoundBooking, LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
     schedule::Schedule,
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::check::HOSTS_PER_SITE_MAX;
+use super::check::{HOSTS_PER_SITE_MAX, steps_of};
 
 /// What one node asks another.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +63,49 @@ pub enum WireAnswer {
     },
     /// Whether a connection to the asker could be opened.
     DialedBack(bool),
+}
+
+impl WireRequest {
+    /// Whether its answer is large as a rule: schedules, adverts, revocations or bookings. What a refused hold shows is charged to its
+    /// peer, but holds are not refused for that.
+    pub(crate) fn may_bring_much(&self) -> bool {
+        match self {
+            WireRequest::Site(request) => matches!(request, SiteRequest::Bookings { .. } | SiteRequest::Lookup(_)),
+            WireRequest::Schedules(_) | WireRequest::Adverts(_) | WireRequest::Revocations { .. } => true,
+            WireRequest::Advert | WireRequest::DialBack => false,
+        }
+    }
+}
+
+/// About the bytes on the wire of one step of a schedule, and of what stands around it for one host, seat or booking.
+const STEP_BYTES: usize = 16;
+const ENTRY_BYTES: usize = 64;
+
+impl WireAnswer {
+    /// About how much it takes on the wire, rounded down: small answers cost nothing.
+    pub(crate) fn size_kib(&self) -> u64 {
+        let of_schedule = |schedule: &Schedule| ENTRY_BYTES + STEP_BYTES * steps_of(schedule);
+        let bytes: usize = match self {
+            WireAnswer::Schedules(schedules) => schedules.hosts.iter().map(|(_, schedule)| of_schedule(schedule)).sum(),
+            WireAnswer::Adverts { envelopes: parts, .. } | WireAnswer::Revocations { revocations: parts, .. } => {
+                parts.iter().map(Vec::len).sum()
+            }
+            WireAnswer::Site(SiteAnswer::Refused(refusal)) => {
+                refusal.hosts.iter().map(|state| of_schedule(&state.schedule) + ENTRY_BYTES * state.held.len()).sum()
+            }
+            WireAnswer::Site(SiteAnswer::Found { parts, .. }) => {
+                let of_part = |part: &FoundBooking| {
+                    part.statement.text.len() + ENTRY_BYTES * (1 + part.grants.len() + part.participants.len())
+                };
+                parts.iter().map(of_part).sum()
+            }
+            WireAnswer::Site(SiteAnswer::Bookings { bookings, .. }) => {
+                bookings.iter().map(|booking| ENTRY_BYTES * (2 + booking.grants.len())).sum()
+            }
+            _ => 0,
+        };
+        (bytes / 1024) as u64
+    }
 }
 
 /// All schedules of a site. Its list of hosts is bounded while it is read: a host that takes three bytes on the wire

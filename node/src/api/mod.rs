@@ -156,10 +156,17 @@ fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = (
 /// The routes behind one door.
 pub fn router(state: Arc<ApiState>, via: Via) -> Router {
     let document = Arc::new(description());
+    let own = Router::new()
+        .route("/openapi.json", get(|| async move { Json((*document).clone()) }))
+        .route("/metrics", get(metrics::metrics));
+    // On this machine they are for whoever watches it; other machines show the token.
+    let own = match via.is_tls {
+        true => own.route_layer(middleware::from_fn_with_state(state.clone(), check_token)),
+        false => own,
+    };
     v1(&state)
         .merge(page::router())
-        .route("/openapi.json", get(|| async move { Json((*document).clone()) }))
-        .route("/metrics", get(metrics::metrics))
+        .merge(own)
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
         .method_not_allowed_fallback(|| async {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")

@@ -213,10 +213,10 @@ impl RequestView {
     pub fn new(family: &Family, now_ms: u64, words_of: impl Fn(&SiteId) -> SiteWords) -> RequestView {
         let Family { snapshot, parts, extends } = family;
         let record = &snapshot.record;
-        // Later rounds may have looked for hosts in place of lost ones.
+        // With a reservation of its own in the record, later rounds have looked for hosts in place of lost ones.
         let planned = |plan: &Plan| {
-            let mut rounds = record.history.rounds.iter();
-            rounds.find(|round| round.outcome == RoundOutcome::Planned(plan.start))
+            let rounds = record.history.rounds.iter().filter(|_| record.reservation.is_none());
+            rounds.rev().find(|round| round.outcome == RoundOutcome::Planned(plan.start))
         };
         let reservation = snapshot.stage.plan().map(|plan| ReservationView {
             start: plan.start,

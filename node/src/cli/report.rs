@@ -91,6 +91,10 @@ fn quality_text(plan: &ReservationView, zone: &TimeZone) -> String {
             format!("{name} {}, at best {}, among {seen} looked at", shown(objective.value), shown(bound))
         }
     };
+    // Of a plan that was made elsewhere, or found reserved, it is not known.
+    if *efficiency <= 0.0 {
+        return best;
+    }
     // Both are ratios of sums of whole numbers; equal ones may differ in the last digits.
     if *efficiency >= bound * (1.0 - 1e-9) {
         format!("{best}; efficiency {efficiency:.4}, the best at this start")

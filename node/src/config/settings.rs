@@ -206,7 +206,7 @@ settings! {
 settings! {
     /// How schedules are sent and asked for.
     pub struct GossipSettings {
-        /// Least time between two messages with schedule changes.
+        /// Time between two messages with schedule changes, on average; after a quiet time some go at once.
         interval: Duration = Duration::from_millis(500), "DURATION";
         /// Time between two checks of the schedules with the oldest news.
         recheck: Duration = Intervals::default().recheck, "DURATION";

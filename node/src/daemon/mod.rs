@@ -1,8 +1,8 @@
 //! The daemon of a site: puts storage, ledger, discovery, requests and the local API together, and takes them apart
 //! again in order.
 //!
-//! Invariant: what the disk remembers is in force before the first message is answered, and a disk that fails stops the
-//! node.
+//! Invariant: what the disk remembers is in force before the first message is answered, and a disk that fails, or
+//! a task that ends, stops the node.
 
 mod doors;
 mod error;
@@ -144,7 +144,8 @@ pub async fn run_until(
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run());
-    let result = serve(site, inbound, doors, Arc::new(api), failures, peers, stop).await;
+    let ended = first_to_end(&discovery, &mut beside);
+    let result = serve((site, inbound), doors, Arc::new(api), (failures, ended), peers, stop).await;
     beside.shutdown().await;
     remember_peers(&discovery, &store, Vec::new()).await;
     discovery.shutdown().await;
@@ -198,6 +199,8 @@ fn start_activation(
             if let Err(error) = activator.run().await {
                 // One that failed before has stopped the node already.
                 let _ = failed.try_send(error.to_string());
+                // The node stops for that reason, and not because this task has ended.
+                std::future::pending::<()>().await;
             }
         });
     }
@@ -213,17 +216,16 @@ fn open_store(config: &NodeConfig, data_dir: &DataDir, site: &SiteId) -> Result<
 
 /// Everything that goes on while the node is up; ends with the first part that ends.
 async fn serve(
-    site: SiteTask,
-    inbound: Inbound,
+    (site, inbound): (SiteTask, Inbound),
     doors: Doors,
     api: Arc<ApiState>,
-    mut failures: mpsc::Receiver<String>,
+    (mut failures, task_ended): (mpsc::Receiver<String>, impl Future<Output = String>),
     peers: impl Future<Output = ()>,
     stop_signal: impl Future<Output = Result<(), DaemonError>>,
 ) -> Result<(), DaemonError> {
     let (stop, stopped) = watch::channel(false);
-    let watching = tokio::spawn(watch_sites(api.clone()));
-    let (doors, changes) = (doors.serve(&api, &stopped), api.changes.clone());
+    let mut watching = tokio::spawn(watch_sites(api.clone()));
+    let (mut doors, changes) = (doors.serve(&api, &stopped), api.changes.clone());
     // A task of the worker thread, as all that talks to it: the main thread only waits.
     let mut site = tokio::spawn(site.run(inbound));
     let result = tokio::select! {
@@ -232,6 +234,9 @@ async fn serve(
             Err(error) => Err(DaemonError::Stopped(format!("the site's task failed: {error}"))),
         },
         Some(what) = failures.recv() => Err(DaemonError::Stopped(what)),
+        what = task_ended => Err(DaemonError::Stopped(what)),
+        _ = &mut watching => Err(DaemonError::Stopped("the watch over the sites has ended".to_owned())),
+        Some(_) = doors.join_next() => Err(DaemonError::Stopped("the API has ended".to_owned())),
         () = peers => Ok(()),
         result = stop_signal => result,
     };
@@ -244,6 +249,15 @@ async fn serve(
         info!("calls that were still open are cut off");
     }
     result
+}
+
+/// Waits until a task has ended that lasts as long as the node; says which.
+async fn first_to_end(discovery: &Discovery, beside: &mut JoinSet<()>) -> String {
+    let name = tokio::select! {
+        name = discovery.ended() => name,
+        Some(_) = beside.join_next() => "activation or feed",
+    };
+    format!("the task {name:?} has ended; what it said is above")
 }
 
 /// Waits for SIGINT or SIGTERM.

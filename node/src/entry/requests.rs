@@ -22,6 +22,7 @@ use broker::{
 use dashmap::DashMap;
 use rand::RngExt;
 use tokio::sync::{mpsc::error::TrySendError, oneshot};
+use tracing::error;
 
 use crate::{
     entry::{
@@ -104,8 +105,8 @@ impl Requests {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes a request on that its user has signed and that was checked, with the plan to reserve if it was made elsewhere: it is on disk when this returns, and a task
-    /// coordinates it. One whose name is known is refused, so that a signed request counts once however often it is sent.
+    /// Takes a request on that its user has signed and that was checked, with the plan to reserve if it was made elsewhere: it is on
+    /// disk when this returns, and a task coordinates it. One whose name is known is refused, so that a signed request counts once however often it is sent.
     ///
     /// The task starts while the request is still being written: planning and holding promise nobody anything, and what
     /// the task itself writes later, its decision above all, is queued behind the request.
@@ -186,7 +187,7 @@ impl Requests {
         locked(&self.order).insert((record.submitted_ms, id.clone()));
         self.extensions.add(&record);
         self.by_id.insert(id, handle.clone());
-        tokio::spawn(task);
+        tokio::spawn(watched(self.clone(), handle.clone(), task));
         handle
     }
 
@@ -307,6 +308,20 @@ impl Requests {
     }
 }
 
+/// Runs the task of a request. A panic in it is the end of this task only: a request that brings one about must not take the node down
+/// again and again.
+async fn watched(requests: Arc<Requests>, handle: Arc<RequestHandle>, task: impl Future<Output = ()> + Send + 'static) {
+    let Err(error) = tokio::spawn(task).await else { return };
+    if error.is_panic() {
+        let snapshot = handle.snapshot.borrow().clone();
+        let request = &snapshot.record.id;
+        error!(%request, %error, "the task of the request has failed: it stays as it was written last, and goes on after a restart");
+        if snapshot.stage.is_under_way() {
+            requests.finished();
+        }
+    }
+}
+
 /// Whether another node coordinates a request now and nothing of it is left to do here: the user may come back with it.
 pub fn is_left_to_another(snapshot: &Snapshot) -> bool {
     matches!(snapshot.stage, ShownStage::Closed { outcome: Outcome::HandedOver, releasing: false })
@@ -343,10 +358,14 @@ impl Coordination for Requests {
         match handle.commands.try_send(Command::HandOver { by: to.clone(), authorization, on_disk }) {
             // When too many commands wait, the sender is dropped here: no answer, and the other node asks again.
             Ok(()) | Err(TrySendError::Full(_)) => {}
-            // It has ended, and that is on disk.
+            // It has ended, and that is on disk; or its task has failed, and then there is no answer.
             Err(TrySendError::Closed(command)) => {
-                if let Command::HandOver { by, on_disk, .. } = command {
-                    let _ = on_disk.send(handle.snapshot.borrow().record.former_coordinator(&by));
+                let snapshot = handle.snapshot.borrow().clone();
+                let has_ended = snapshot.is_history(self.clock.now().utc);
+                if let Command::HandOver { by, on_disk, .. } = command
+                    && has_ended
+                {
+                    let _ = on_disk.send(snapshot.record.former_coordinator(&by));
                 }
             }
         }

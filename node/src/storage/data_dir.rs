@@ -1,17 +1,18 @@
 //! The node's data directory: identity, grid, token, ledger and the address of the API.
 //!
-//! Invariant: the directory is private to its owner; secrets in it are 0600 files.
+//! Invariant: not everybody can put something into the directory; secrets in it are 0600 files.
 
 use std::{
     fs, io,
     io::Write,
     net::SocketAddr,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use data_encoding::BASE32_NOPAD;
 use discovery::Identity;
+use tracing::warn;
 
 use crate::{
     config::{API_ADDRESS_FILE, API_TOKEN_FILE},
@@ -56,9 +57,21 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
 }
 
 impl DataDir {
-    /// Opens the directory, made with mode 0700 when it is not there.
+    /// Opens the directory, made with mode 0700 when it is not there. One that everybody may write into is refused: anybody could put a
+    /// key, ledger or token in.
     pub fn open(path: &Path) -> Result<DataDir, DataDirError> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))?;
+        let mode = fs::metadata(path).map_err(at(path))?.permissions().mode() & 0o777;
+        if mode & 0o002 != 0 {
+            let path = path.display().to_string();
+            let detail =
+                format!("everybody may write into it (mode {mode:03o}); chmod 700 {path}, or name another --data-dir");
+            return Err(DataDirError::Path { path, detail });
+        }
+        if mode & 0o077 != 0 {
+            let mode = format!("{mode:03o}");
+            warn!(mode, path = %path.display(), "others may look or write into the data directory; chmod 700 it");
+        }
         Ok(DataDir(path.to_owned()))
     }
 
@@ -123,6 +136,20 @@ impl DataDir {
 mod tests {
     use super::*;
     use crate::storage;
+
+    #[test]
+    fn a_directory_that_everybody_may_write_into_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let open_with = |mode| {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+            DataDir::open(directory.path()).map(|_| ()).map_err(|error| error.to_string())
+        };
+        for mode in [0o702, 0o777] {
+            let error = open_with(mode).unwrap_err();
+            assert!(error.contains("chmod 700") && error.contains(&format!("{mode:o}")), "{error}");
+        }
+        assert_eq!((open_with(0o775), open_with(0o700)), (Ok(()), Ok(())));
+    }
 
     #[test]
     fn no_key_is_made_beside_a_ledger() {

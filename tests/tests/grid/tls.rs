@@ -63,7 +63,9 @@ fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
     let door = Door { agent: agent(&[Certificate::from_pem(&pem).unwrap()]), base: base.clone() };
     let (status, _, page) = door.call("GET", "/", &[], "");
     assert!(status == 200 && page.contains("<title>Kolo"), "{status} {page}");
-    assert_eq!(door.call("GET", "/v1/status", &[], "").0, 401);
+    for path in ["/v1/status", "/metrics", "/openapi.json"] {
+        assert_eq!(door.call("GET", path, &[], "").0, 401, "{path}");
+    }
 
     // A browser: the token once, then the cookie, which goes nowhere without TLS; pages of others get nothing.
     let token = node.token();
@@ -71,6 +73,7 @@ fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
         door.call("POST", "/v1/session", &[("origin", &base)], &json!({ "token": token }).to_string());
     assert!(status == 201 && cookie.contains("; Secure") && cookie.contains("; HttpOnly"), "{status} {cookie}");
     let session = cookie.split(';').next().unwrap();
+    assert_eq!(door.call("GET", "/openapi.json", &[("cookie", session), ("origin", &base)], "").0, 200);
     let (status, _, told) = door.call("GET", "/v1/status", &[("cookie", session), ("origin", &base)], "");
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((status, &told["name"]), (200, &json!("alpha")));

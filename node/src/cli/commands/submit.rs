@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
-use broker::negotiation::{HandedPlan, HandedSeat};
+use broker::{
+    ids::{HostId, SiteId},
+    negotiation::{HandedPlan, HandedSeat},
+    resources::Amounts,
+    time::Time,
+};
+use serde::Deserialize;
 
 use super::{Context, waiting, with_suggestion};
 use crate::{
-    api::{
-        plan::{AllocatedPlan, LivePlan, PlannedHost},
-        request_view::RequestView,
-    },
+    api::request_view::RequestView,
     cli::{
         error::CliError,
         exit::Exit,
@@ -54,21 +57,33 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     Err(with_suggestion(&asking, &request, CliError::Unreserved(Box::new(view))))
 }
 
-/// The plan in a file that `kolo plan --output json` has written.
-fn read_plan(file: &Path) -> Result<HandedPlan, CliError> {
-    let text = read_text(file)?;
-    let wrong = |what: String| CliError::Usage(format!("--plan {}: {what}", file.display()));
-    let plan: LivePlan = serde_json::from_str(&text)
-        .map_err(|error| wrong(format!("expected what kolo plan --output json prints: {error}")))?;
-    match plan {
-        LivePlan::Allocated(plan) => Ok(handed(plan)),
-        LivePlan::Rejected(plan) => Err(wrong(format!("there is no plan in it: {}", plan.reason.detail))),
-    }
+/// The part of what `kolo plan` prints that is to be reserved.
+#[derive(Deserialize)]
+struct PrintedPlan {
+    start: Time,
+    hosts: Vec<PrintedHost>,
 }
 
-fn handed(plan: AllocatedPlan) -> HandedPlan {
-    let seat = |host: PlannedHost| HandedSeat { site: host.site, host: host.id, end: host.end, amounts: host.amounts };
-    HandedPlan { start: plan.start, hosts: plan.hosts.into_iter().map(seat).collect() }
+#[derive(Deserialize)]
+struct PrintedHost {
+    site: SiteId,
+    id: HostId,
+    end: Time,
+    amounts: Amounts,
+}
+
+/// The plan in a file that `kolo plan --output json` has written.
+fn read_plan(file: &Path) -> Result<HandedPlan, CliError> {
+    let wrong = |what: String| CliError::Usage(format!("--plan {}: {what}", file.display()));
+    let text = read_text(file)?;
+    let printed: serde_json::Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    if printed["outcome"] == "rejected" {
+        return Err(wrong("there is no plan in it".to_owned()));
+    }
+    let plan: PrintedPlan =
+        serde_json::from_value(printed).map_err(|error| wrong(format!("no plan of kolo plan: {error}")))?;
+    let seat = |host: PrintedHost| HandedSeat { site: host.site, host: host.id, end: host.end, amounts: host.amounts };
+    Ok(HandedPlan { start: plan.start, hosts: plan.hosts.into_iter().map(seat).collect() })
 }
 
 /// The id alone: the request is not waited for.
@@ -100,6 +115,26 @@ mod tests {
         assert_eq!(json["schema"], "kolo-cli/1");
         assert_eq!(json["reservation"]["hosts"][0]["amounts"]["cpu"], 2400);
         assert_eq!(json["state"], "confirmed");
+    }
+
+    #[test]
+    fn a_plan_is_read_as_kolo_plan_prints_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("plan.json");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            read_plan(&file).map_err(|error| error.to_string())
+        };
+        let printed = r#"{"schema":"kolo-cli/1","outcome":"allocated","start":5,"end":65,"objective":{"kind":"start","value":5},
+            "hosts":[{"id":"h1","site":"s1","site_name":"","end":65,"amounts":{"cpu":500},"schedule_age_s":2}]}"#;
+        let plan = read(printed).unwrap();
+        assert_eq!((plan.start, plan.hosts.len(), plan.hosts[0].host.as_str()), (Time(5), 1, "h1"));
+        for (text, expected) in
+            [("{", "plan.json"), (r#"{"outcome":"rejected"}"#, "no plan in it"), (r#"{"start":5}"#, "hosts")]
+        {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

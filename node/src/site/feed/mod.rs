@@ -102,7 +102,7 @@ impl Feed {
     /// Runs it until the caller drops the future.
     pub async fn run(self) {
         if self.settings.feed.0.is_empty() {
-            return;
+            return std::future::pending().await;
         }
         let mut every = tokio::time::interval(self.settings.every);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
