@@ -201,12 +201,12 @@ impl Negotiation {
                 }
             }
             Ok(SiteAnswer::Refused(refusal)) => {
-                // What the other sites refuse spares the next attempt the same, so they have as long again to answer.
+                // What the other sites refuse spares the next attempt the same, so they have a little longer to answer.
                 let shows = matches!(refusal.reason, RefusalReason::NotEnough { .. }) && !refusal.hosts.is_empty();
                 let is_first = refused_until.is_none();
                 if shows {
                     of_site.progress = Progress::Refused;
-                    refused_until.get_or_insert(now.monotonic + after);
+                    refused_until.get_or_insert(now.monotonic + Millis((after.0 / 4).max(1)));
                 }
                 self.record.history.report(site, ReportedAnswer::Refused(refusal.reason.to_string()), after);
                 if refusal.reason == RefusalReason::OtherAttempt {

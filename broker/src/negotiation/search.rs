@@ -29,7 +29,7 @@ use crate::{
 const MISSED_FINDS_MAX: u32 = 4;
 
 /// How often in a row a request is planned again on the hosts of one round, with what refusals have shown since.
-const REPLANS_MAX: u32 = 4;
+const REPLANS_MAX: u32 = 2;
 
 /// What the search is for: all of the request's demand, or what is left of it when its reservation has lost seats.
 #[derive(Debug, Clone)]

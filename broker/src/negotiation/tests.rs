@@ -299,8 +299,8 @@ fn a_refusal_that_shows_what_is_free_is_planned_around_at_once() {
     let [refusing, other] = asked.try_into().unwrap();
     let third = ["a", "b", "c"].into_iter().find(|site| *site != refusing && *site != other).unwrap();
     run.answer(&refusing, Purpose::Hold, not_enough());
-    assert!(run.wanted().is_empty(), "the other has as long again, 10 ms, to say what it has");
-    run.time_passes_to(30);
+    assert!(run.wanted().is_empty(), "the other has a quarter as long again to say what it has");
+    run.time_passes_to(22);
     let asked: BTreeSet<String> = run.wanted().into_iter().filter(|what| what.starts_with("Hold")).collect();
     assert_eq!(asked, BTreeSet::from([format!("Hold 2 {other}"), format!("Hold 2 {third}")]));
     run.answer(&other, Purpose::Hold, held(8));
