@@ -33,6 +33,14 @@ pub fn fit_beside(schedule: &Schedule, capacity: &Amounts, grants: &[&Grant]) ->
 impl<B: Books> Ledger<B> {
     /// Promises these grants, all of them or none; from when to when they are.
     pub(super) fn admit(&mut self, grants: &[Grant]) -> Result<Window, RefusalReason> {
+        self.check_room(grants)?;
+        let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
+        self.promise(grants);
+        Ok(window)
+    }
+
+    /// Checks that there is room for all these grants together.
+    pub(super) fn check_room(&self, grants: &[Grant]) -> Result<(), RefusalReason> {
         let mut by_host: BTreeMap<&HostId, Vec<&Grant>> = BTreeMap::new();
         for grant in grants {
             by_host.entry(grant.host()).or_default().push(grant);
@@ -46,9 +54,7 @@ impl<B: Books> Ledger<B> {
                 Err(_) => RefusalReason::NotEnough { host: host_id, resource, asked, free },
             });
         }
-        let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
-        self.promise(grants);
-        Ok(window)
+        Ok(())
     }
 
     /// Promises grants whether they fit or not: those that were admitted, and those that have begun.
@@ -79,10 +85,38 @@ mod tests {
         },
         *,
     };
-    use crate::{time::Time, trust::testing};
+    use crate::{ids::RequestId, ledger::BookingRecord, protocol::AttemptId, time::Time, trust::testing};
 
     fn from_to(start: i64, end: i64) -> Window {
         Window { start: Time(start), end: Time(end) }
+    }
+
+    #[test]
+    fn after_a_restart_what_is_over_is_in_nobodys_way() {
+        let record = |name: &str, grants: Vec<Grant>| BookingRecord {
+            attempt: AttemptId { entry_point: id("e"), request: RequestId::new(name).unwrap(), attempt: 1 },
+            window: hull(&grants).unwrap(),
+            grants,
+            participants: vec![id("site")],
+            user: "ada".to_owned(),
+            user_key: None,
+            account: None,
+            statement: None,
+            settled: true,
+            coordinator: None,
+        };
+        // The first seat on h1 was over when the second booking got its amounts, from a coordinator whose clock is behind.
+        let apart = vec![grant(0, "h1", from_to(900, 990), 3_000), grant(1, "h2", from_to(900, 1_100), 3_000)];
+        let kept = vec![record("r1", apart), record("r2", vec![grant(0, "h1", from_to(980, 1_100), 3_000)])];
+        let open = |kept: Vec<BookingRecord>| {
+            let hosts = ["h1", "h2"].map(|name| (host(name), Schedule::default())).to_vec();
+            Ledger::open(id("site"), LedgerLimits::default(), 7, testing::open_gate(), hosts, kept, at(0))
+        };
+        let (ledger, misfits) = open(kept.clone());
+        assert!(misfits.is_empty(), "{misfits:?}");
+        ledger.sanity_check().unwrap();
+        let third = record("r3", vec![grant(0, "h1", from_to(980, 1_100), 3_000)]);
+        assert_eq!(open([kept, vec![third.clone()]].concat()).1, [third], "what is still to come counts");
     }
 
     #[test]

@@ -159,14 +159,15 @@ impl<B: Books> Ledger<B> {
         let mut grants = Vec::with_capacity(reservation.grants.len());
         let mut fits = true;
         for grant in &reservation.grants {
-            let one = std::slice::from_ref(grant);
-            let fits_here = self.admit(one).is_ok();
+            // What is over may have been given to others since.
+            let rest = Window { start: grant.window.start.max(now.utc), end: grant.window.end };
+            let fits_here = !rest.is_valid() || self.check_room(&[Grant { window: rest, ..grant.clone() }]).is_ok();
             fits &= fits_here;
-            match (fits_here, has_begun) {
-                (true, _) => {}
-                (false, true) => self.promise(one),
-                (false, false) => continue,
+            if !fits_here && !has_begun {
+                continue;
             }
+            let one = std::slice::from_ref(grant);
+            self.promise(one);
             self.reserve(one);
             grants.push(grant.clone());
         }

@@ -47,7 +47,8 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
     // gone before it had committed or taken it back; a participant that had confirmed and given back before another confirmed; one that was replaced and
     // forgot in a restart that all had confirmed, while the coordinator said that they had; a move to other hosts at the same start;
     // two nodes that took over one after the other; a seat that had ended while that of another site had not; an answer to an earlier
-    // question whether all is there; a takeover that gave back what a silent site had of a reported reservation.
+    // question whether all is there; a takeover that gave back what a silent site had of a reported reservation; a
+    // restart after a seat had ended whose host had gone to another.
     let seeds = [
         3_929,
         1_007_696,
@@ -83,6 +84,7 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
         5_616_632_279_420,
         3_362_963_685_063,
         395,
+        2_847_388_421_727,
     ];
     for seed in seeds {
         let result = run_seed(seed, None, false);
