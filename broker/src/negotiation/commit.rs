@@ -88,7 +88,11 @@ fn sites_of(plan: &Plan) -> BTreeMap<SiteId, Site> {
 pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
     match state {
         State::Holding { sites, .. } | State::Confirming { sites, .. } => sites.keys().cloned().collect(),
-        State::Finding | State::BackingOff { .. } | State::Reserved { .. } | State::Closed { .. } => BTreeSet::new(),
+        State::Finding
+        | State::PlanningAgain
+        | State::BackingOff { .. }
+        | State::Reserved { .. }
+        | State::Closed { .. } => BTreeSet::new(),
     }
 }
 

@@ -188,9 +188,12 @@ impl Negotiation {
                 self.settled.insert((attempt, site.clone()));
             }
         }
-        // An answer to an earlier round says what was there before this one was asked.
-        if !matches!(self.state, State::Reserved { .. }) || round != self.watch.round {
+        if !matches!(self.state, State::Reserved { .. }) {
             return;
+        }
+        if round != self.watch.round {
+            // It says what was there before this round was asked.
+            return self.on_late_answer(site, (attempt, round), &answer);
         }
         if !self.watch.waiting.remove(&(attempt, site.clone())) {
             return;
@@ -220,6 +223,24 @@ impl Negotiation {
         if self.watch.waiting.is_empty() && matches!(self.state, State::Reserved { .. }) {
             self.end_watch_round(now);
         }
+    }
+
+    /// Just behind the end of its round, an answer still shows that its site was wrongly taken for silent. What it says is as old as what
+    /// a round in time would have told until now, so its seats count until this round's answer comes.
+    fn on_late_answer(&mut self, site: &SiteId, (attempt, round): (u32, u32), answer: &Result<SiteAnswer, String>) {
+        let is_awaited = self.watch.waiting.contains(&(attempt, site.clone()));
+        let Ok(SiteAnswer::Booked { seats, .. }) = answer else { return };
+        if !is_awaited || round.wrapping_add(1) != self.watch.round {
+            return;
+        }
+        let Some(reservation) = &mut self.record.reservation else { return };
+        let mut is_new = false;
+        for number in reservation.numbers_at(attempt, site).into_iter().filter(|number| seats.contains(number)) {
+            if reservation.lost.get(&number) == Some(&Loss::SiteSilent) {
+                is_new |= reservation.note_seat(number, None);
+            }
+        }
+        self.watch.is_new |= is_new;
     }
 
     fn reservation_mut(&mut self) -> Option<&mut Reservation> {

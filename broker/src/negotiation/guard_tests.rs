@@ -128,6 +128,32 @@ fn an_answer_to_an_earlier_round_is_no_answer_to_this_one() {
 }
 
 #[test]
+fn an_answer_just_behind_its_round_shows_that_its_site_is_not_silent_and_no_more() {
+    let silent_and_late = |late: SiteAnswer, rounds_ago: u32| {
+        let mut run = reserved();
+        // Nobody may stand in for b, so that it stays lost.
+        let until = run.wake() + 10 * LOST;
+        let mut due = run.wake();
+        while run.lost() == 0 {
+            assert!(due < until, "b counts as lost after a while");
+            run.inspected(due, "a", Ok(booked(true)));
+            due = run.wake();
+        }
+        run.find_at(due, &["a"]);
+        while !run.negotiation.watch.is_asking() {
+            due = run.wake();
+        }
+        let purpose = Purpose::Inspect(run.negotiation.watch.round.wrapping_sub(rounds_ago));
+        let answer = Event::Answer { site: site("b"), attempt: 1, purpose, answer: Ok(late) };
+        run.negotiation.handle(at(due), answer, &mut ());
+        run.lost()
+    };
+    assert_eq!(silent_and_late(booked(true), 1), 0, "it has answered after all");
+    assert_eq!(silent_and_late(booked(true), 2), 1, "that was too long ago");
+    assert_eq!(silent_and_late(booked(false), 1), 1, "it has not said that it has the seat");
+}
+
+#[test]
 fn only_the_lost_host_is_replaced_at_the_same_start() {
     let mut run = reserved();
     let due = run.wake();

@@ -67,12 +67,31 @@ const ATTEMPTS_PER_RUN: u32 = 100_000;
 
 #[derive(Debug)]
 enum State {
+    /// Discovery is asked.
     Finding,
-    Holding { plan: Plan, sites: BTreeMap<SiteId, Site>, asked_at: Millis, refused_until: Option<Millis> },
-    Confirming { plan: Plan, sites: BTreeMap<SiteId, Site>, asked_at: Millis, give_up_at: Millis },
-    BackingOff { until: Millis },
-    Reserved { plan: Plan },
-    Closed { outcome: Outcome },
+    /// An attempt has failed: the next plan is for the hosts of the last one, if that is worth it.
+    PlanningAgain,
+    Holding {
+        plan: Plan,
+        sites: BTreeMap<SiteId, Site>,
+        asked_at: Millis,
+        refused_until: Option<Millis>,
+    },
+    Confirming {
+        plan: Plan,
+        sites: BTreeMap<SiteId, Site>,
+        asked_at: Millis,
+        give_up_at: Millis,
+    },
+    BackingOff {
+        until: Millis,
+    },
+    Reserved {
+        plan: Plan,
+    },
+    Closed {
+        outcome: Outcome,
+    },
 }
 
 /// One request at its coordinator.
@@ -93,8 +112,6 @@ pub struct Negotiation {
     notified: BTreeSet<SiteId>,
     /// Attempts that sites have named in this run although no site had reported them before; each is owed a release.
     unreported: BTreeSet<BookingKey>,
-    /// The next round plans on the hosts of the last one.
-    plans_again: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -132,7 +149,6 @@ impl Negotiation {
             settled: BTreeSet::new(),
             notified: BTreeSet::new(),
             unreported: BTreeSet::new(),
-            plans_again: false,
             outputs: VecDeque::new(),
         };
         for Owed { site, attempt } in negotiation.record.owed.clone() {
@@ -165,7 +181,7 @@ impl Negotiation {
         self.search.demand()
     }
 
-    /// On how many hosts it may plan in the next call, besides those of an [`Event::Found`].
+    /// On how many hosts it may plan in the next call, other than those of an [`Event::Found`].
     #[must_use]
     pub fn hosts_planned_on(&self) -> usize {
         self.search.hosts_planned_on()
@@ -192,7 +208,7 @@ impl Negotiation {
             };
         }
         match &self.state {
-            State::Finding => Stage::Planning,
+            State::Finding | State::PlanningAgain => Stage::Planning,
             State::Holding { plan, .. } => Stage::Holding(plan),
             State::Confirming { plan, .. } => Stage::Confirming(plan),
             State::BackingOff { .. } => Stage::BackingOff,
@@ -225,7 +241,7 @@ impl Negotiation {
     pub fn poll_timeout(&self) -> Option<Millis> {
         let patience = self.search.started() + self.settings.patience;
         let of_state = match &self.state {
-            State::Finding => Some(patience),
+            State::Finding | State::PlanningAgain => Some(patience),
             State::Holding { asked_at, refused_until, .. } => {
                 let timeout = (*asked_at + self.settings.answer_timeout).min(patience);
                 Some(refused_until.map_or(timeout, |until| until.min(timeout)))
@@ -325,15 +341,9 @@ impl Negotiation {
         }
     }
 
-    /// Begins a round after an attempt that has failed.
-    fn next_round(&mut self) {
-        self.state = State::Finding;
-        self.plans_again = true;
-    }
-
-    /// If a round was begun: plans on the hosts of the last one, or asks discovery.
+    /// After an attempt that has failed: plans on the hosts of the last plan, or asks discovery.
     fn plan_again(&mut self, now: Now, observer: &mut impl PhaseObserver) {
-        if !std::mem::take(&mut self.plans_again) || !matches!(self.state, State::Finding) {
+        if !matches!(self.state, State::PlanningAgain) {
             return;
         }
         match self.search.plan_again(now, &self.settings, &mut self.random, observer) {
@@ -380,9 +390,10 @@ impl Negotiation {
             _ => None,
         });
         let unconfirmed = || reports.iter().find(|report| report.answer != ReportedAnswer::Confirmed);
-        let unconfirmed =
-            || unconfirmed().map(|report| (report.site.clone(), "it has not confirmed in time".to_owned()));
-        let (site, why) = refused.or_else(unconfirmed)?;
+        let (site, why) = refused.unwrap_or_else(|| {
+            let site = unconfirmed().map_or(&self.entry_point, |report| &report.site);
+            (site.clone(), "it has not confirmed in time".to_owned())
+        });
         Some(Outcome::Failed(Failure::Refused { site, detail: format!("the plan that was handed in: {why}") }))
     }
 
@@ -395,7 +406,7 @@ impl Negotiation {
             return self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.search.attempts() }));
         };
         if wait == Millis(0) {
-            self.next_round();
+            self.state = State::PlanningAgain;
         } else {
             self.state = State::BackingOff { until: now.monotonic + wait };
         }
