@@ -15,6 +15,7 @@ use super::{
     grid::Grid,
     life, names,
     options::{Losses, Options},
+    user_actions,
     world::World,
 };
 use crate::engine::Moment;
@@ -117,7 +118,7 @@ impl Aims {
             let side = (0..world.grid.nodes.len()).filter(|node| part.contains(node) == is_in_part);
             let side: Vec<usize> = side.filter(|node| world.grid.nodes[*node].can_take_over(id)).collect();
             if let Some(&node) = side.choose(&mut self.random) {
-                world.go_to(node, id);
+                user_actions::go_to(&mut world.grid, node, id);
             }
         }
     }

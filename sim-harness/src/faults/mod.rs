@@ -36,6 +36,7 @@ pub mod scripted;
 mod tests;
 mod trial;
 mod truth;
+mod user_actions;
 mod users;
 mod views;
 mod world;

@@ -22,6 +22,7 @@ use super::{
     node::State,
     options::{Faults, Losses, Options, Unlucky},
     trial::Trial,
+    user_actions,
 };
 use crate::{
     engine::{Actor, Medium, Moment},
@@ -93,7 +94,7 @@ impl Scripted {
     fn go_to(&mut self, asked: &Asked, through: Site) {
         let id = request_id(asked);
         if self.trial.world.grid.nodes[through.0].can_take_over(&id) {
-            self.trial.world.go_to(through.0, &id);
+            user_actions::go_to(&mut self.trial.world.grid, through.0, &id);
         } else {
             self.note(&format!("{through} has {asked} already"));
         }

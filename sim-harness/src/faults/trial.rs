@@ -20,6 +20,7 @@ use super::{
     names,
     node::State,
     options::{Options, SETTLE_WITHIN_MS},
+    user_actions,
     users::Report,
     world::World,
 };
@@ -196,7 +197,7 @@ impl Trial {
         }
         let others = grid.others(user.entry_point).filter(|node| grid.nodes[*node].can_take_over(&id));
         if let Some(node) = fates.choose(&others.collect::<Vec<_>>()) {
-            self.world.go_to(node, &id);
+            user_actions::go_to(&mut self.world.grid, node, &id);
         }
     }
 

@@ -1,5 +1,5 @@
 //! What surrounds the state machines of simulated nodes: their disks, their messages, their clocks, with a possible crash
-//! before every single effect; and what their users do at them.
+//! before every single effect.
 //!
 //! Invariant: without a deliberate fault nothing leaves a node before the writes in front of it have reached the disk, and
 //! neither users nor participants learn an outcome before.
@@ -10,11 +10,11 @@ use broker::{
     features::Features,
     ids::{RequestId, SiteId},
     ledger::{self, ReplyToken, ScheduleUpdateParts},
-    negotiation::{self, Decision, Output, Purpose, RequestRecord},
+    negotiation::{self, Decision, Output, Purpose},
     protocol::{Advert, AttemptId, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
-    time::{Millis, Now, Span},
-    trust::{Authorization, RequestStatement},
+    time::{Millis, Now},
+    trust::Authorization,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -23,16 +23,14 @@ use super::{
     attacker::{self, Attacker},
     canary::Canary,
     checks,
-    demands::Demands,
-    event::{Event, NodeEvent},
+    event::NodeEvent,
     grid::Grid,
-    handed_in, life,
-    lookup::Lookup,
+    life,
     losses::Fates,
     message::{Body, Gossip, Message, Question},
     mutations, names,
     node::{Asker, Running, Waiting},
-    users::Report,
+    user_actions,
     views::{Change, Search},
 };
 use crate::engine::{Actor, Disk, Machines, Medium, Moment, Write};
@@ -41,8 +39,6 @@ use crate::engine::{Actor, Disk, Machines, Medium, Moment, Write};
 const SIGN_OF_LIFE_MS: u64 = 4_000;
 /// How long phase I waits for schedules that it has asked for.
 const SEARCH_MS: u64 = 400;
-/// A user's signature is good for this much longer than the latest start: clocks differ, and answers take time.
-const CLOCKS_DIFFER: Span = Span(120);
 
 /// A grid, with the attacker and the losses in it.
 pub struct World {
@@ -509,168 +505,37 @@ impl World {
 
     /// A user submits a request through an entry point, which runs.
     pub fn submit(&mut self, entry_point: usize, number: u64, request: Request) {
-        let now = self.clock(entry_point);
-        let Ok(starts) = request.starts(now.utc, Span(3_600)) else { return };
-        let grid = &mut self.grid;
-        let id = names::request(number);
-        let signed = (RequestStatement::FIRST_TERM, starts.1 + CLOCKS_DIFFER);
-        let authorization = grid.authorize(entry_point, (&id, &request), number, signed);
-        let name = format!("user {number}");
-        let remembered = mutations::mutate_request(grid.canary, request.clone());
-        let statement = authorization.request.open::<RequestStatement>().ok();
-        let with_plan = grid.options.handed_in_every.is_some_and(|every| number % every == 1);
-        let handed_in = statement.filter(|_| with_plan).and_then(|statement| handed_in::plan(grid, &statement, starts));
-        let mut record = RequestRecord::arrived(id.clone(), name, remembered, authorization, grid.now().ms(), starts);
-        record.handed_in = handed_in.clone().filter(|_| grid.canary != Some(Canary::PlanAnew));
-        grid.note(
-            Some(&id),
-            format_args!(
-                "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {:?}, from {} to {}, deadline {:?}, at most {:?} sites, whole: {}",
-                request.demand().seats(),
-                request.demand().total(),
-                request.demand().per_host(),
-                request.demand().length(),
-                record.earliest.0,
-                record.latest.0,
-                request.window().deadline,
-                request.demand().sites_max(),
-                request.demand().is_exclusive()
-            ),
-        );
-        let site = grid.nodes[entry_point].site.clone();
-        grid.users.submit(number, request, handed_in, (entry_point, site));
-        self.write(entry_point, Actor::Request(id), Write::Request(Box::new(record)));
+        if let Some(record) = user_actions::submit(&mut self.grid, entry_point, number, request) {
+            self.write(entry_point, Actor::Request(record.id.clone()), Write::Request(Box::new(record)));
+        }
     }
 
     /// A user cancels a request.
     pub fn cancel(&mut self, number: u64) {
-        let id = names::request(number);
-        let Some(user) = self.grid.users.get(&id) else { return };
-        let entry_point = user.entry_point;
-        if self.grid.negotiation(entry_point, &id).is_none() || matches!(user.report, Report::Over(_)) {
-            return;
+        if let Some((node, id)) = user_actions::cancel(&mut self.grid, number) {
+            self.feed_request(node, &id, negotiation::Event::Cancel);
         }
-        self.grid.users.cancel(&id);
-        self.grid.note(Some(&id), format_args!("the user cancels it"));
-        self.feed_request(entry_point, &id, negotiation::Event::Cancel);
     }
 
-    /// The user looks at the request; what is reported from now on must stay true.
+    /// A node shows a request to its user.
     fn show(&mut self, node: usize, id: &RequestId) {
         if self.grid.users.get(id).is_some_and(|user| user.entry_point != node) {
-            self.may_go_over(node, id);
+            if user_actions::may_go_over(&mut self.grid, node, id) {
+                self.feed_request(node, id, negotiation::Event::Cancel);
+            }
             // A cancellation that the user has taken there is shown when it is on disk.
             if self.is_writing(node, &Actor::Request(id.clone())) {
                 return;
             }
         }
-        let grid = &mut self.grid;
-        if grid.users.get(id).is_none_or(|user| user.entry_point != node) {
-            return;
-        }
-        let running = grid.nodes[node].running();
-        let Some(negotiation) = running.and_then(|running| running.machines.negotiations.get(id)) else { return };
-        match grid.users.look(id, negotiation.record().last_attempt, negotiation.stage()) {
-            Ok(None) => {}
-            Ok(Some((before, news))) => {
-                grid.note(Some(id), format_args!("the user sees: {news}"));
-                checks::check_news(grid, node, id, &before);
-                change_mind(grid, id);
-            }
-            Err(what) => grid.violate("a report stays true", Some(id), what),
-        }
-        checks::check_reported(grid, id);
+        user_actions::look(&mut self.grid, node, id);
     }
 
-    /// A node that the user of a request does not ask yet shows it: the user goes there if its term is the highest.
-    fn may_go_over(&mut self, node: usize, id: &RequestId) {
-        let Some(negotiation) = self.grid.negotiation(node, id) else { return };
-        let record = negotiation.record();
-        if record.taken_over.is_empty() || matches!(record.decision, Decision::Closed(_)) {
-            return;
-        }
-        let statement = record.authorization.as_ref().and_then(|own| own.request.open::<RequestStatement>().ok());
-        let Some(statement) = statement else { return };
-        if self.grid.users.go_over(id, node, (statement.term, statement.entry_point)) {
-            self.grid.note(Some(id), format_args!("the user is with s{node} now"));
-            if self.grid.users.get(id).is_some_and(|user| user.is_cancelled) {
-                self.feed_request(node, id, negotiation::Event::Cancel);
-            }
-        }
-    }
-
-    /// The user of a request asks this node, which runs, to coordinate it: the node looks up what sites have of it, as
-    /// `kolo repair` does.
-    pub fn go_to(&mut self, node: usize, id: &RequestId) {
-        let grid = &mut self.grid;
-        let (name, sites) = (grid.name(), grid.nodes.len());
-        if let Some(running) = grid.running(node) {
-            running.lookups.insert(id.clone(), Lookup::new(name, sites));
-        }
-        grid.note(Some(id), format_args!("the user wants s{node} to take it over"));
-        for to in 0..sites {
-            let ask = grid.name();
-            let question = Question::Lookup { request: id.clone(), name };
-            grid.send(node, to, Body::Ask { ask, question, request: SiteRequest::Lookup(id.clone()) });
-        }
-        let until = grid.clock(node).monotonic + grid.options.answer_timeout;
-        let until = grid.nodes[node].clock.when(until);
-        grid.node_at(until, node, NodeEvent::LookedUp { request: id.clone(), name });
-    }
-
-    /// All sites have answered, or have had the time to: the user signs, and the node writes down what there is before it
-    /// acts on it.
+    /// The sites have answered what they have of a request that this node is to take over.
     fn looked_up(&mut self, node: usize, id: &RequestId, name: u64) {
-        let grid = &mut self.grid;
-        let Some(running) = grid.running(node) else { return };
-        if !running.lookups.get(id).is_some_and(|lookup| lookup.is_named(name)) {
-            return;
+        if let Some(record) = user_actions::sign_over(&mut self.grid, node, id, name) {
+            self.write(node, Actor::Request(id.clone()), Write::Request(Box::new(record)));
         }
-        let Some(lookup) = running.lookups.remove(id) else { return };
-        let Some(user) = grid.users.get(id).filter(|user| !user.is_cancelled) else { return };
-        if !grid.nodes[node].can_take_over(id) {
-            return;
-        }
-        let mut answers = lookup.finish(node);
-        if grid.canary == Some(Canary::ForgetSuccessors) {
-            answers.coordinating.clear();
-            answers.silent.clear();
-        }
-        let (number, request) = (user.number, user.request.clone());
-        let now = grid.clock(node).utc;
-        let starts = request.starts(now, Span(3_600)).unwrap_or((now, now));
-        let known = grid.nodes[node].disk.requests.get(id);
-        let (last_attempt, own) = known.map_or((0, None), |known| (known.last_attempt, known.present_statement()));
-        let reported = answers.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
-        let last = reported.chain(own).map(|statement| statement.term).max().unwrap_or_default();
-        let longest = request.demand().length().at_speed(Demands::slowest());
-        let expires = grid.utc().max(starts.1) + longest + CLOCKS_DIFFER;
-        let authorization = grid.authorize(node, (id, &request), number, (last + 1, expires));
-        let name = format!("user {number}");
-        let mut record = RequestRecord::arrived(id.clone(), name, request, authorization, grid.now().ms(), starts);
-        record.last_attempt = last_attempt;
-        match record.take_over(&answers) {
-            Err(error) => grid.note(Some(id), format_args!("s{node} does not: {error}")),
-            Ok(record) => {
-                grid.figures.taken_over += 1;
-                grid.users.sign_for(id, node);
-                if let Some(running) = grid.running(node) {
-                    running.machines.negotiations.remove(id);
-                }
-                self.write(node, Actor::Request(id.clone()), Write::Request(Box::new(record)));
-            }
-        }
-    }
-}
-
-/// Some users cancel at once what has just been reserved.
-fn change_mind(grid: &mut Grid, id: &RequestId) {
-    let Some(user) = grid.users.get(id) else { return };
-    let (number, is_reserved) = (user.number, matches!(user.report, Report::Reserved { .. }));
-    if is_reserved && !grid.is_healed && grid.random.random_range(0..100) < grid.options.cancel_percent {
-        // Until about then sites may still ask what became of it.
-        let after = grid.random.random_range(0..=grid.options.outcome_wait.0);
-        grid.after(after, Event::Cancel { number });
     }
 }
 
