@@ -62,7 +62,7 @@ impl<B: Books> Ledger<B> {
         if !hold.participants.contains(&self.site) {
             return self.refusal(RefusalReason::Malformed("this site is not among the participants".to_owned()));
         }
-        if self.tombstones.is_buried(&hold.attempt) || self.gone.contains(&hold.attempt) {
+        if self.tombstones.is_buried(&hold.attempt) || self.gone.get(&hold.attempt).is_some() {
             return self.refusal(RefusalReason::AttemptIsOver);
         }
         let hosts = &self.hosts;
@@ -199,7 +199,7 @@ impl<B: Books> Ledger<B> {
             Some(booking) if booking.is_held() => AttemptStatus::Pending,
             Some(_) => AttemptStatus::Confirmed,
             // It was replaced elsewhere, has ended, or the user has cancelled it: only its coordinator knows.
-            None if self.gone.contains(attempt) => AttemptStatus::Confirmed,
+            None if self.gone.get(attempt).is_some() => AttemptStatus::Confirmed,
             None => AttemptStatus::Aborted,
         };
         SiteAnswer::Status { decision: None, booking }

@@ -19,13 +19,17 @@ mod answers;
 mod booking;
 mod books;
 mod events;
+mod expiring;
 mod feed;
-mod gone;
 mod limits;
 mod listing;
 mod local;
 mod settlement;
+#[cfg(test)]
+mod settlement_tests;
 mod takeover;
+#[cfg(test)]
+mod takeover_tests;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -35,7 +39,7 @@ mod trust_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::{accounts::Accounts, gone::Gone, terms::Terms, tombstones::Tombstones};
+use self::{accounts::Accounts, expiring::Expiring, terms::Terms, tombstones::Tombstones};
 pub use self::{
     admission::fit_beside,
     booking::{Booking, BookingRecord, BookingState, GoneRecord, Kept, LocalWork, Record},
@@ -72,7 +76,10 @@ pub struct Ledger<B = HostLedger> {
     held_by: BTreeMap<SiteId, usize>,
     accounts: Accounts,
     tombstones: Tombstones,
-    gone: Gone,
+    /// Bookings that are gone although their attempt may have been complete: they were replaced, the user cancelled, or they have ended
+    /// before those of other sites. A participant that has not learnt the outcome must not hear that the attempt was aborted, so they
+    /// are kept on disk too.
+    gone: Expiring<AttemptId, Time, ()>,
     terms: Terms,
     /// The schedules were cleared before this time.
     forgotten: Time,
@@ -118,7 +125,7 @@ impl<B: Books> Ledger<B> {
     ) -> (Ledger<B>, Vec<BookingRecord>) {
         let hosts = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
         let tombstones = Tombstones::new(limits.max_tombstones);
-        let gone = Gone::new(limits.max_tombstones);
+        let gone = Expiring::new(limits.max_tombstones);
         let terms = Terms::new(limits.max_tombstones);
         let mut ledger = Ledger {
             site,
@@ -323,7 +330,7 @@ impl<B: Books> Ledger<B> {
             // It was confirmed to its end, so nobody who asks may hear that it was not.
             self.forget_on_disk(now, &booking, true);
         }
-        while let Some(attempt) = self.gone.pop_ended(now.utc) {
+        while let Some(attempt) = self.gone.pop_due(now.utc) {
             self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
         }
         for host in self.hosts.values_mut() {
@@ -398,7 +405,7 @@ impl<B: Books> Ledger<B> {
 
     /// Remembers what is on disk of a booking that is gone.
     fn remember_gone(&mut self, record: GoneRecord) {
-        if let Some(first) = self.gone.insert(record) {
+        if let Some(first) = self.gone.insert(record.attempt, record.until, ()) {
             self.outputs.push_back(Output::Persist(Record::Remove(first)));
         }
     }

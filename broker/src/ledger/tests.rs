@@ -11,10 +11,10 @@ use crate::{
     host::Speed,
     ids::{RequestId, SeatNumber},
     plan::Place,
-    protocol::{Advert, AttemptStatus, HoldRequest, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
+    protocol::{Advert, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     resources::{Amounts, ResourceName},
     time::Span,
-    trust::{Authorization, RequestStatement, testing},
+    trust::{Authorization, testing},
     view::SiteView,
 };
 
@@ -39,17 +39,17 @@ pub(super) fn grant(seat: u32, host: &str, window: Window, amount: u64) -> Grant
     Grant { seat: SeatNumber(seat), place, window, amounts: cpu(amount) }
 }
 
-fn ledger() -> Ledger {
+pub(super) fn ledger() -> Ledger {
     let slower = Host { speed: Speed::try_from(500).unwrap(), ..host("h2") };
     let hosts = vec![(host("h1"), Schedule::default()), (slower, Schedule::default())];
     Ledger::open(id("site"), LedgerLimits::default(), 7, testing::open_gate(), hosts, Vec::new(), at(0)).0
 }
 
-fn attempt(request: &str, attempt: u32) -> AttemptId {
+pub(super) fn attempt(request: &str, attempt: u32) -> AttemptId {
     AttemptId { entry_point: id("entry"), request: RequestId::new(request).unwrap(), attempt }
 }
 
-fn hold(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
+pub(super) fn hold(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
     let authorization = authorization(&attempt.request);
     SiteRequest::Hold(HoldRequest {
         attempt,
@@ -61,7 +61,7 @@ fn hold(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
 }
 
 /// Two seats for 100 s of work, one of them on the slower host.
-fn hold_work(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
+pub(super) fn hold_work(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
     let asked = serde_json::from_str(r#"{"hosts":2,"work":100,"total":{"cpu":9000}}"#).unwrap();
     let authorization = Arc::new(testing::authorize(1, &id("entry"), &attempt.request, &asked));
     let window = |length| Window::starting(Time(start), Span(length));
@@ -102,7 +102,7 @@ pub(super) fn reason(answer: SiteAnswer) -> RefusalReason {
     }
 }
 
-fn confirm(attempt: AttemptId) -> SiteRequest {
+pub(super) fn confirm(attempt: AttemptId) -> SiteRequest {
     SiteRequest::Confirm { attempt, held_in: 7 }
 }
 
@@ -423,317 +423,4 @@ fn reservations_are_told_in_pages_and_holds_are_not() {
     assert_eq!(tell(None), expected);
     assert_eq!(tell(Some(expected[0].clone())), expected[1..]);
     assert_eq!(tell(Some(expected[1].clone())), []);
-}
-
-#[test]
-fn of_two_nodes_that_the_user_went_to_the_one_of_the_higher_term_acts_for_every_try() {
-    let take_in = |term, node: &str, number| SiteRequest::TakeOver {
-        attempt: attempt("r", number),
-        authorization: word_in(term, 1, node),
-        step: TakeOverStep::Prepare,
-    };
-    let word = |node: &str| word_of(1, node);
-    let take = |node: &str, number| take_in(term_of(node), node, number);
-    let mut ledger = ledger();
-    for number in [1, 2] {
-        ask(&mut ledger, at(0), "entry", hold(attempt("r", number), 2_000, 1_000));
-        ask(&mut ledger, at(0), "entry", confirm(attempt("r", number)));
-    }
-    assert!(matches!(ask(&mut ledger, at(1), "f", take("f", 1)).0, SiteAnswer::Booked { .. }));
-    // "g" knows only the first attempt, "d" only the second.
-    let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
-    let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
-    assert_eq!(before, Some(id("f")), "who acted so far must hear of it");
-    let (answer, _) = ask(&mut ledger, at(2), "g", take("g", 1));
-    let SiteAnswer::Booked { before, .. } = answer else { panic!("{answer:?}") };
-    assert_eq!(before, Some(id("f")), "also when the first answer was lost");
-    let last = Arc::new(word("g").request.clone());
-    for term in [term_of("g") - 1, term_of("g")] {
-        let (answer, records) = ask(&mut ledger, at(3), "d", take_in(term, "d", 2));
-        assert_eq!((reason(answer), records.len()), (RefusalReason::HandedOver(last.clone()), 0));
-    }
-    let (answer, _) = ask(&mut ledger, at(3), "f", SiteRequest::Inspect(attempt("r", 1)));
-    assert_eq!(reason(answer), RefusalReason::HandedOver(last.clone()), "with the words that show it");
-    ledger.sanity_check().unwrap();
-    // What is in a node's hands already it can still give back.
-    assert_eq!(ledger.refusal_of_takeover(&attempt("r", 1), &id("g"), last.clone()), None);
-    assert!(ledger.refusal_of_takeover(&attempt("r", 1), &id("f"), last).is_some());
-}
-
-#[test]
-fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_crash_too() {
-    let mut ledger = ledger();
-    ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
-    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
-    let take = |node, number| SiteRequest::TakeOver {
-        attempt: attempt("r", number),
-        authorization: word_of(1, node),
-        step: TakeOverStep::Prepare,
-    };
-    ask(&mut ledger, at(1), "g", take("g", 1));
-    let on_disk = ledger.bookings().map(|booking| match booking.to_record() {
-        Record::Put(reservation) => reservation,
-        other => panic!("{other:?}"),
-    });
-    let kept: Vec<BookingRecord> = on_disk.collect();
-    let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
-    let (site, limits) = (id("site"), LedgerLimits::default());
-    let (mut ledger, misfits) = Ledger::open(site, limits, 8, testing::open_gate(), hosts, kept, at(2));
-    assert_eq!(misfits, []);
-    // Attempts that another node has made, or that never were: "f" comes with an earlier word than "g", "h" with a later one.
-    for number in [2, 3] {
-        let (answer, records) = ask(&mut ledger, at(3), "f", take("f", number));
-        let later = RefusalReason::HandedOver(Arc::new(word_of(1, "g").request.clone()));
-        assert_eq!((reason(answer), records.len()), (later, 0));
-    }
-    // It hears of all that is here of the request, until it coordinates it.
-    let (answer, _) = ask(&mut ledger, at(4), "h", take("h", 3));
-    let SiteAnswer::Booked { before, others, .. } = answer else { panic!("{answer:?}") };
-    assert_eq!((before, others), (Some(id("g")), vec![attempt("r", 1)]));
-    for (number, seats_here) in [(1, 1), (2, 0)] {
-        let (answer, _) = ask(&mut ledger, at(4), "h", take("h", number));
-        let SiteAnswer::Booked { seats, others, .. } = answer else { panic!("{answer:?}") };
-        assert_eq!((seats.len(), others), (seats_here, Vec::new()));
-    }
-}
-
-/// The term in which users sign for a node: a higher one for each letter from `e` on.
-fn term_of(node: &str) -> u64 {
-    RequestStatement::FIRST_TERM + node.bytes().next().map_or(0, |letter| u64::from(letter.saturating_sub(b'e')))
-}
-
-/// The words of a user about request `r`, for a node.
-fn word_of(user: u64, node: &str) -> Arc<Authorization> {
-    word_in(term_of(node), user, node)
-}
-
-fn word_in(term: u64, user: u64, node: &str) -> Arc<Authorization> {
-    let asked = serde_json::from_str(r#"{"hosts":1,"duration":100,"total":{"cpu":4500}}"#).unwrap();
-    Arc::new(testing::authorize_in(term, user, &id(node), &attempt("r", 1).request, &asked))
-}
-
-/// Site `site` has confirmed an attempt with the participants `site`, `a` and `b`, and does not know its outcome.
-fn confirmed_with_others() -> Ledger {
-    let mut ledger = ledger();
-    let SiteRequest::Hold(mut held) = hold(attempt("r", 1), 2_000, 1_000) else { panic!() };
-    held.participants = vec![id("a"), id("b"), id("site")];
-    ask(&mut ledger, at(0), "entry", SiteRequest::Hold(held));
-    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
-    ledger
-}
-
-/// What a participant answers to this round of questions; whether others are asked again at once.
-fn answers(ledger: &mut Ledger, from: &str, round: u32, booking: AttemptStatus) -> bool {
-    let (from, attempt) = (id(from), attempt("r", 1));
-    ledger.handle(at(100), Event::StatusReceived { from, attempt, round, decision: None, booking });
-    ledger.sanity_check().unwrap();
-    let mut asks = false;
-    while let Some(output) = ledger.poll_output() {
-        asks |= matches!(output, Output::Inquire { .. });
-    }
-    asks
-}
-
-fn is_settled(ledger: &Ledger) -> bool {
-    ledger.bookings().any(|booking| booking.state.is_settled())
-}
-
-#[test]
-fn that_all_have_confirmed_at_some_time_settles_nothing() {
-    let mut ledger = confirmed_with_others();
-    assert!(!answers(&mut ledger, "a", 1, AttemptStatus::Confirmed));
-    // Since then "a" may have been told to give its part back, and only then did "b" confirm.
-    assert!(answers(&mut ledger, "b", 1, AttemptStatus::Confirmed), "all are asked once more");
-    assert!(!is_settled(&ledger));
-    answers(&mut ledger, "a", 0, AttemptStatus::Confirmed);
-    answers(&mut ledger, "b", 2, AttemptStatus::Confirmed);
-    assert!(!is_settled(&ledger), "a late answer says nothing of now");
-    let mut other = confirmed_with_others();
-    for (from, round) in [("a", 1), ("b", 1), ("a", 2), ("b", 2)] {
-        answers(&mut other, from, round, AttemptStatus::Confirmed);
-    }
-    assert!(is_settled(&other));
-    answers(&mut ledger, "a", 2, AttemptStatus::Aborted);
-    assert_eq!(ledger.bookings().count(), 0);
-}
-
-#[test]
-fn what_the_coordinator_says_is_committed_stays_whatever_a_participant_has_forgotten() {
-    let mut ledger = confirmed_with_others();
-    let (from, decision) = (id("entry"), Some(AttemptStatus::Confirmed));
-    let booking = AttemptStatus::Aborted;
-    ledger.handle(at(100), Event::StatusReceived { from, attempt: attempt("r", 1), round: 1, decision, booking });
-    assert!(is_settled(&ledger), "the coordinator's own site had no part in it");
-    // "a" was replaced since, gave its part back, and has forgotten in a restart that all had confirmed.
-    answers(&mut ledger, "a", 1, AttemptStatus::Aborted);
-    assert!(is_settled(&ledger));
-}
-
-/// What the ledger answers to a participant that asks for the outcome.
-fn outcome(ledger: &mut Ledger, now: Now) -> AttemptStatus {
-    match ask(ledger, now, "a", SiteRequest::Inquire(attempt("r", 1))).0 {
-        SiteAnswer::Status { decision: None, booking } => booking,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn that_an_attempt_was_complete_is_known_until_its_window_ends_although_it_was_given_back() {
-    for (is_settled, expected) in [(true, AttemptStatus::Confirmed), (false, AttemptStatus::Aborted)] {
-        let mut before = confirmed_with_others();
-        if is_settled {
-            ask(&mut before, at(0), "entry", SiteRequest::Settle(attempt("r", 1)));
-        }
-        let (_, records) = ask(&mut before, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
-        assert_eq!(outcome(&mut before, at(0)), expected);
-        let gone = match &records[..] {
-            [Record::Gone(record)] => vec![record.clone()],
-            [Record::Remove(_)] => Vec::new(),
-            other => panic!("one record takes the booking's place on disk: {other:?}"),
-        };
-        let kept = Kept { gone, ..Kept::default() };
-        let (hosts, limits) = (vec![(host("h1"), Schedule::default())], LedgerLimits::default());
-        let (mut after, _) = Ledger::open(id("site"), limits, 8, testing::open_gate(), hosts, kept, at(0));
-        assert_eq!(outcome(&mut after, at(0)), expected);
-        assert_eq!(after.bookings().count(), 0);
-        let (answer, _) = ask(&mut after, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
-        assert_eq!(matches!(answer, SiteAnswer::Refused(_)), is_settled, "an attempt that is over begins no more");
-    }
-    let mut ledger = confirmed_with_others();
-    ask(&mut ledger, at(0), "entry", SiteRequest::Settle(attempt("r", 1)));
-    ask(&mut ledger, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
-    while ledger.poll_output().is_some() {}
-    // The window ends at 2,100 s, and clocks differ by a minute; the clock began at 1,000 s.
-    ledger.forget_past(at(1_159_000));
-    assert_eq!((ledger.poll_output(), outcome(&mut ledger, at(1_159_000))), (None, AttemptStatus::Confirmed));
-    ledger.forget_past(at(1_160_000));
-    assert_eq!(ledger.poll_output(), Some(Output::Persist(Record::Remove(attempt("r", 1)))));
-    assert_eq!(outcome(&mut ledger, at(1_160_000)), AttemptStatus::Aborted);
-}
-
-#[test]
-fn a_seat_that_has_ended_is_remembered_while_one_on_a_slower_host_may_last() {
-    let mut ledger = ledger();
-    let SiteRequest::Hold(mut held) = hold_work(attempt("r", 1), 1_000, 4_000) else { panic!() };
-    held.grants.remove(0);
-    held.participants.push(id("other"));
-    ask(&mut ledger, at(0), "entry", SiteRequest::Hold(held));
-    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
-    while ledger.poll_output().is_some() {}
-    // The seat ends at 1,100 s. The work may take a slow host 2,000 s from 1,000 s on.
-    ledger.forget_past(at(100_000));
-    let Some(Output::Persist(Record::Gone(record))) = ledger.poll_output() else { panic!("it is remembered") };
-    assert_eq!((record.until, ledger.bookings().count()), (Time(3_060), 0));
-    assert_eq!(outcome(&mut ledger, at(100_000)), AttemptStatus::Confirmed);
-    ledger.forget_past(at(2_060_000));
-    assert_eq!(ledger.poll_output(), Some(Output::Persist(Record::Remove(attempt("r", 1)))));
-}
-
-#[test]
-fn a_takeover_leaves_the_outcome_open_until_its_node_commits() {
-    let take = |step| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word_of(1, "f"), step };
-    for (steps, is_kept) in
-        [(&[TakeOverStep::Prepare][..], false), (&[TakeOverStep::Prepare, TakeOverStep::Commit], true)]
-    {
-        let mut ledger = confirmed_with_others();
-        for step in steps {
-            let (answer, _) = ask(&mut ledger, at(1), "f", take(*step));
-            let SiteAnswer::Booked { seats, is_settled, .. } = answer else { panic!("{answer:?}") };
-            assert_eq!((seats.len(), is_settled), (1, *step == TakeOverStep::Commit));
-        }
-        // The new node is gone before it has reported anything. "b" never confirmed.
-        answers(&mut ledger, "b", 1, AttemptStatus::Aborted);
-        assert_eq!(ledger.bookings().count(), usize::from(is_kept), "{steps:?}");
-    }
-    let mut ledger = confirmed_with_others();
-    let (answer, records) = ask(&mut ledger, at(1), "f", take(TakeOverStep::Abort));
-    assert!(matches!(answer, SiteAnswer::Booked { seats, .. } if seats.is_empty()), "at once, and nothing is settled");
-    assert!(matches!(records.last(), Some(Record::Remove(_))) && ledger.bookings().count() == 0);
-}
-
-#[test]
-fn who_knows_the_name_of_a_request_alone_ends_no_try_of_it() {
-    let mut ledger = ledger();
-    let held = hold(attempt("r", 1), 2_000, 1_000);
-    assert!(matches!(ask(&mut ledger, at(0), "entry", held.clone()).0, SiteAnswer::Held { .. }));
-    let (_, before) =
-        (ask(&mut ledger, at(0), "stranger", SiteRequest::Lookup(attempt("r", 1).request)), ledger.version());
-    for number in [1, 2, u32::MAX] {
-        let question = SiteRequest::Inquire(attempt("r", number));
-        ask(&mut ledger, at(0), "stranger", question);
-        let takeover = SiteRequest::TakeOver {
-            attempt: attempt("r", number),
-            authorization: word_of(2, "stranger"),
-            step: TakeOverStep::Prepare,
-        };
-        ask(&mut ledger, at(0), "stranger", takeover);
-    }
-    assert_eq!(ledger.version(), before);
-    assert!(matches!(ask(&mut ledger, at(0), "entry", held).0, SiteAnswer::Held { .. }), "not another user's");
-    assert!(matches!(ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1))).0, SiteAnswer::Confirmed { .. }));
-    ask(&mut ledger, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
-    let next = hold(attempt("r", 2), 2_000, 1_000);
-    assert!(matches!(ask(&mut ledger, at(0), "entry", next).0, SiteAnswer::Held { .. }), "nor a question");
-    // The user's own word ends an attempt that is not confirmed yet: who acts now goes by the answer.
-    let takeover =
-        SiteRequest::TakeOver { attempt: attempt("r", 2), authorization: word_of(1, "f"), step: TakeOverStep::Prepare };
-    let (answer, _) = ask(&mut ledger, at(1), "f", takeover);
-    assert!(matches!(answer, SiteAnswer::Booked { seats, .. } if seats.is_empty()));
-    let (answer, _) = ask(&mut ledger, at(1), "entry", confirm(attempt("r", 2)));
-    assert_eq!(reason(answer), RefusalReason::NoSuchHold);
-}
-
-#[test]
-fn a_request_that_was_taken_over_is_still_used_once() {
-    let mut ledger = ledger();
-    let by = |node: &str, number, start| {
-        let SiteRequest::Hold(mut hold) = hold(attempt("r", number), start, 1_000) else { panic!() };
-        hold.authorization = word_of(1, node);
-        hold.attempt.entry_point = id(node);
-        SiteRequest::Hold(hold)
-    };
-    assert!(matches!(ask(&mut ledger, at(0), "entry", by("entry", 1, 2_000)).0, SiteAnswer::Held { .. }));
-    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
-    let takeover =
-        SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word_of(1, "f"), step: TakeOverStep::Commit };
-    assert!(matches!(ask(&mut ledger, at(1), "f", takeover).0, SiteAnswer::Booked { .. }));
-    for (node, number, start) in [("f", 7, 2_000), ("f", 8, 4_000), ("entry", 2, 2_000), ("entry", 3, 4_000)] {
-        let (answer, _) = ask(&mut ledger, at(2), node, by(node, number, start));
-        let RefusalReason::NotAllowed(denial) = reason(answer) else { panic!("{node} {number}") };
-        assert_eq!(denial.rule, crate::trust::Rule::HostCount);
-    }
-    let give_back =
-        SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word_of(1, "f"), step: TakeOverStep::Abort };
-    ask(&mut ledger, at(3), "f", give_back);
-    assert!(matches!(ask(&mut ledger, at(3), "f", by("f", 9, 2_000)).0, SiteAnswer::Held { .. }));
-}
-
-#[test]
-fn what_was_taken_over_is_given_back_by_the_word_that_holds_and_no_earlier_one() {
-    let mut ledger = ledger();
-    ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 1_000));
-    ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
-    let of = |node: &str, term| word_in(term, 1, node);
-    let take =
-        |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word, step: TakeOverStep::Prepare };
-    let give =
-        |word| SiteRequest::TakeOver { attempt: attempt("r", 1), authorization: word, step: TakeOverStep::Abort };
-    for (node, issued) in [("f", 2), ("g", 3), ("f", 4)] {
-        assert!(matches!(ask(&mut ledger, at(1), node, take(of(node, issued))).0, SiteAnswer::Booked { .. }));
-    }
-    let last = RefusalReason::HandedOver(Arc::new(of("f", 4).request.clone()));
-    for (node, late, expected) in [
-        ("f", give(of("f", 2)), RefusalReason::NotYours),
-        ("f", SiteRequest::Release(attempt("r", 1)), RefusalReason::NotYours),
-        ("g", give(of("g", 3)), last.clone()),
-        ("entry", SiteRequest::Release(attempt("r", 1)), last),
-    ] {
-        let (answer, records) = ask(&mut ledger, at(2), node, late);
-        assert_eq!((reason(answer), records.len()), (expected, 0));
-    }
-    for _ in 0..2 {
-        let (answer, _) = ask(&mut ledger, at(3), "f", give(of("f", 4)));
-        assert!(matches!(answer, SiteAnswer::Booked { seats, .. } if seats.is_empty()));
-    }
-    assert_eq!(ledger.bookings().count(), 0);
 }

@@ -3,66 +3,36 @@
 //! Invariant: at most `limit` requests are remembered. At the bound the one that would be forgotten first makes room;
 //! its late messages could then hold amounts once more, until that hold's own deadline.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use super::expiring::Expiring;
 use crate::{
     ids::{RequestId, SiteId},
     protocol::AttemptId,
     time::Millis,
 };
 
-type Key = (SiteId, RequestId);
-
+/// Attempts that have ended: of each request the latest one. It and every earlier one of the request are over.
 #[derive(Debug)]
-struct Tombstone {
-    /// This attempt and every earlier one of the request are over.
-    attempt: u32,
-    forget_at: Millis,
-}
-
-/// Attempts that have ended.
-#[derive(Debug)]
-pub(super) struct Tombstones {
-    limit: usize,
-    by_request: BTreeMap<Key, Tombstone>,
-    by_time: BTreeSet<(Millis, Key)>,
-}
+pub(super) struct Tombstones(Expiring<(SiteId, RequestId), Millis, u32>);
 
 impl Tombstones {
     pub(super) fn new(limit: usize) -> Tombstones {
-        Tombstones { limit: limit.max(1), by_request: BTreeMap::new(), by_time: BTreeSet::new() }
+        Tombstones(Expiring::new(limit))
     }
 
     /// Remembers until `forget_at` that the attempt, and every earlier one of its request, is over.
     pub(super) fn bury(&mut self, attempt: &AttemptId, forget_at: Millis) {
         let key = (attempt.entry_point.clone(), attempt.request.clone());
-        let mut latest = attempt.attempt;
-        if let Some(known) = self.by_request.get(&key) {
-            latest = latest.max(known.attempt);
-            self.by_time.remove(&(known.forget_at, key.clone()));
-        } else if self.by_request.len() >= self.limit
-            && let Some((_, first)) = self.by_time.pop_first()
-        {
-            self.by_request.remove(&first);
-        }
-        self.by_request.insert(key.clone(), Tombstone { attempt: latest, forget_at });
-        self.by_time.insert((forget_at, key));
+        let latest = self.0.get(&key).copied().unwrap_or_default().max(attempt.attempt);
+        self.0.insert(key, forget_at, latest);
     }
 
     pub(super) fn is_buried(&self, attempt: &AttemptId) -> bool {
-        self.by_request
-            .get(&(attempt.entry_point.clone(), attempt.request.clone()))
-            .is_some_and(|tombstone| attempt.attempt <= tombstone.attempt)
+        let latest = self.0.get(&(attempt.entry_point.clone(), attempt.request.clone()));
+        latest.is_some_and(|latest| attempt.attempt <= *latest)
     }
 
     pub(super) fn forget(&mut self, now: Millis) {
-        while let Some((forget_at, _)) = self.by_time.first()
-            && *forget_at <= now
-        {
-            if let Some((_, key)) = self.by_time.pop_first() {
-                self.by_request.remove(&key);
-            }
-        }
+        while self.0.pop_due(now).is_some() {}
     }
 }
 
@@ -86,6 +56,5 @@ mod tests {
         assert!(!tombstones.is_buried(&attempt("b", 1)), "b was to be forgotten first");
         tombstones.forget(Millis(20));
         assert!(!tombstones.is_buried(&attempt("a", 1)) && tombstones.is_buried(&attempt("c", 1)));
-        assert_eq!(tombstones.by_time.len(), tombstones.by_request.len());
     }
 }
