@@ -18,7 +18,7 @@ use crate::{
     resources::{Amounts, ResourceName},
     schedule::Schedule,
     time::{Millis, Window},
-    trust::{Authorization, Denial, SignedText},
+    trust::{Authorization, Denial, Rule, SignedText},
 };
 
 /// One attempt of one request by one entry point. Every message of an attempt names it, so that a late message of an earlier attempt
@@ -347,9 +347,22 @@ pub struct Refusal {
     pub reason: RefusalReason,
     /// The ledger's version that `hosts` shows.
     pub version: LedgerVersion,
-    /// The present state of the hosts that were asked for, so that the next plan is better. Empty when the schedule was
-    /// not the reason.
+    /// The present state of the hosts that were asked for, so that the next plan is better; hosts beyond the share of who asked
+    /// look taken. Empty when neither schedule nor share was the reason.
     pub hosts: Vec<HostState>,
+}
+
+impl Refusal {
+    /// Whether it shows what else there is for who asked, so that another plan may do.
+    #[must_use]
+    pub fn shows_what_is_free(&self) -> bool {
+        let is_of_schedules = match &self.reason {
+            RefusalReason::NotEnough { .. } => true,
+            RefusalReason::NotAllowed(denial) => denial.rule == Rule::SiteShare,
+            _ => false,
+        };
+        is_of_schedules && !self.hosts.is_empty()
+    }
 }
 
 /// The present state of one host in its site's ledger.

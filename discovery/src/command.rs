@@ -69,5 +69,6 @@ pub(crate) enum Command {
     Connect(Vec<(PeerId, Vec<Multiaddr>)>),
     Blame(PeerId, Offence),
     Renew,
+    CheckMembers,
     Leave(oneshot::Sender<()>),
 }

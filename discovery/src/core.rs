@@ -68,6 +68,13 @@ impl Core {
         }
     }
 
+    /// Drops and disconnects those that no longer belong to the grid.
+    pub(crate) fn check_members(&self) {
+        self.shared.drop_non_members();
+        // A full queue means that the swarm has more urgent things to do; it looks now and then by itself.
+        let _ = self.commands.try_send(Command::CheckMembers);
+    }
+
     /// Signs the own advert again and publishes it.
     pub(crate) fn renew_advert(&self) {
         // A full queue means that the swarm has more urgent things to do; the advert is renewed in its time.
@@ -78,10 +85,6 @@ impl Core {
         &self.shared
     }
 
-    pub(crate) fn schedules(&self) -> &ScheduleServer {
-        &self.schedules
-    }
-
     pub(crate) async fn ask(
         &self,
         site: &SiteId,
@@ -89,7 +92,7 @@ impl Core {
         timeout: Millis,
     ) -> Result<SiteAnswer, AskError> {
         if site == self.shared.site() {
-            let answer = self.inbound.offer(site.clone(), request).ok_or(AskError::Busy)?;
+            let answer = self.inbound.offer(site.clone(), None, request).ok_or(AskError::Busy)?;
             return within(timeout, answer).await?.map_err(|_| AskError::Busy);
         }
         let answered = match self.request(site, WireRequest::Site(request), timeout).await {
@@ -180,10 +183,21 @@ impl Core {
         if let (Err(dropped), Some(from)) = (&received, from)
             && dropped.is_forwarders_fault()
         {
-            // A full queue means that the swarm has more urgent things to do; there will be another occasion.
-            let _ = self.commands.try_send(Command::Blame(from, Offence::InvalidAnswer));
+            self.blame_peer(from, Offence::InvalidAnswer);
         }
         received.is_ok()
+    }
+
+    /// Notes an offence of a site.
+    pub(crate) fn blame(&self, site: &SiteId, offence: Offence) {
+        if let Some(peer) = peer_of_site(site) {
+            self.blame_peer(peer, offence);
+        }
+    }
+
+    fn blame_peer(&self, peer: PeerId, offence: Offence) {
+        // A full queue means that the swarm has more urgent things to do; there will be another occasion.
+        let _ = self.commands.try_send(Command::Blame(peer, offence));
     }
 
     /// Sends a request to another site and waits for its answer.

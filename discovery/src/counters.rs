@@ -111,6 +111,10 @@ counters! {
     ConnectionsFromElsewhere => "connections_from_elsewhere",
     /// Connections closed because the peer did not name its grid.
     ConnectionsClosedSilent => "connections_closed_silent",
+    /// Proofs of membership that were refused.
+    ProofsRefused => "proofs_refused",
+    /// Peers disconnected because they did not prove that they belong to the closed grid, or no longer do.
+    NonMembersDisconnected => "non_members_disconnected",
     /// Connections closed because the other side is of another grid.
     StrangersDisconnected => "strangers_disconnected",
     /// Direct requests sent.
@@ -127,8 +131,6 @@ counters! {
     AsksInRefused => "asks_in_refused",
     /// Direct requests of a kind that this node does not know.
     AsksInNotUnderstood => "asks_in_not_understood",
-    /// Questions for schedules refused because the asker shows no credential of the closed grid.
-    AsksInStranger => "asks_in_stranger",
     /// Direct requests cut off because they took too long to arrive.
     AsksInSlow => "asks_in_slow",
     /// Direct requests or answers that did not decode or were too large.

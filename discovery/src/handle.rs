@@ -178,10 +178,10 @@ impl Discovery {
         }
     }
 
-    /// Call it when this node's own credential or its list of revocations has changed: sites that no longer belong leave
-    /// the view, and the advert is renewed, so that others learn of it.
+    /// Call it when this node's list of revocations has changed: sites that no longer belong leave
+    /// the view and are disconnected, and the advert is renewed, so that others learn of it.
     pub fn membership_changed(&self) {
-        self.core.shared().drop_non_members();
+        self.core.check_members();
         self.core.renew_advert();
     }
 
@@ -230,6 +230,13 @@ impl Discovery {
     #[must_use]
     pub fn addresses_worth_remembering(&self) -> Vec<Multiaddr> {
         self.core.shared().worth_remembering()
+    }
+
+    /// How far the clocks of other sites are ahead of this machine's; none until some have signed the time.
+    #[must_use]
+    pub fn clock_offset(&self) -> Option<ClockOffset> {
+        let shared = self.core.shared();
+        shared.offsets.summary(shared.clock.now())
     }
 
     /// How the layer is doing.

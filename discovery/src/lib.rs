@@ -21,6 +21,7 @@ pub mod membership;
 pub mod view;
 pub mod wire;
 
+mod addresses;
 mod admission;
 mod command;
 mod core;
@@ -37,6 +38,7 @@ mod transport;
 pub use libp2p::{Multiaddr, PeerId};
 
 pub use crate::{
+    addresses::{AddressBlock, NoAddressBlock},
     admission::prefix_of,
     command::AskError,
     config::{DhtUpkeep, DiscoveryConfig, GridId, Intervals, Limits, ScheduleSource, TransportKind},

@@ -21,6 +21,7 @@ use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 use tokio::sync::Notify;
 
 use crate::{
+    addresses::{self, DialFilter},
     admission::Ban,
     clock::{Clock, millis},
     config::{DhtUpkeep, DiscoveryConfig},
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) offsets: Offsets,
     /// This node's address as other nodes see it.
     pub(crate) seen_as: SeenAs,
+    /// Which addresses are dialled.
+    pub(crate) dials: Arc<DialFilter>,
     outbox: Mutex<Outbox>,
     last_sequence: AtomicU64,
     listen: RwLock<Vec<Multiaddr>>,
@@ -88,7 +91,7 @@ struct Connected {
 impl Shared {
     pub(crate) fn new(
         identity: Identity,
-        (config, dialect): (DiscoveryConfig, Dialect),
+        (config, dialect, dials): (DiscoveryConfig, Dialect, Arc<DialFilter>),
         view: SharedView,
         health: PeerHealth,
         counters: Arc<Counters>,
@@ -105,6 +108,7 @@ impl Shared {
             differing_digests: DifferingDigests::default(),
             offsets: Offsets::default(),
             seen_as: SeenAs::default(),
+            dials,
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, changes }),
             last_sequence: AtomicU64::new(0),
             listen: RwLock::new(Vec::new()),
@@ -124,10 +128,14 @@ impl Shared {
         valid(self.outbox.lock())
     }
 
-    /// Addresses that this node listens on, without the peer id. They are advertised unless others are to be announced.
-    pub(crate) fn set_listen(&self, addresses: Vec<Multiaddr>) {
+    /// Takes note of where this node listens; returns the addresses that it tells others, without its peer id.
+    pub(crate) fn set_listen(&self, listeners: &[Multiaddr]) -> Vec<Multiaddr> {
         let announced = &self.config.announce;
-        *valid(self.listen.write()) = if announced.is_empty() { addresses } else { announced.clone() };
+        let found = addresses::told(&self.config.listen, listeners);
+        self.dials.set_own(found.iter().chain(announced));
+        let told = if announced.is_empty() { found } else { announced.clone() };
+        valid(self.listen.write()).clone_from(&told);
+        told
     }
 
     /// Addresses at which others can dial this node, with the peer id.
@@ -182,9 +190,11 @@ impl Shared {
         valid(self.bans.read()).clone()
     }
 
-    /// Addresses that a site advertises.
+    /// Addresses that a site advertises, as far as this node dials them.
     pub(crate) fn addresses_of(&self, site: &SiteId) -> Vec<Multiaddr> {
-        self.view.addresses(site).iter().filter_map(|address| address.parse().ok()).collect()
+        let advertised = self.view.addresses(site);
+        let parsed = advertised.iter().filter_map(|address| address.parse().ok());
+        parsed.filter(|address| self.dials.allows(address)).collect()
     }
 
     /// The next sequence number: the time, but always above the last one.
@@ -257,7 +267,7 @@ impl Shared {
         let opened = wire::open(envelope, terms)?;
         // Changes are believed of sites in the view only, and only members are there.
         let is_advert = matches!(opened.payload, Payload::Advert(_));
-        if is_advert && !self.config.membership.is_member(&opened.author, &opened.badge.credential) {
+        if is_advert && self.config.membership.check(&opened.author, &opened.badge.credential).is_err() {
             return Err(Dropped::NotMember);
         }
         Ok(opened)
@@ -284,7 +294,8 @@ impl Shared {
             }
             Payload::Advert(advert) if !self.view.make_room_for(&advert.site) => return Err(Dropped::ViewFull),
             Payload::Advert(advert) => {
-                if badge.revocations_digest != self.config.membership.revocations_digest() {
+                let membership = &self.config.membership;
+                if membership.is_closed() && badge.revocations_digest != membership.revocations_digest() {
                     self.differing_digests.note(&author, badge.revocations_digest);
                 }
                 self.view.receive_advert(advert, envelope, now, remaining)
@@ -301,7 +312,7 @@ impl Shared {
     /// Drops the sites from the view that no longer belong to the grid.
     pub(crate) fn drop_non_members(&self) {
         let is_member = |site: &SiteId, envelope: &[u8]| {
-            wire::badge_of(envelope).is_some_and(|badge| self.config.membership.is_member(site, &badge.credential))
+            wire::badge_of(envelope).is_some_and(|badge| self.config.membership.check(site, &badge.credential).is_ok())
         };
         self.view.drop_unless(is_member);
     }

@@ -9,11 +9,12 @@ use libp2p::{Multiaddr, Swarm, TransportError, multiaddr::Protocol, swarm::Swarm
 use tokio::{sync::mpsc, time};
 
 use crate::{
+    addresses::DialFilter,
     config::{ConfigError, DiscoveryConfig},
     core::Core,
     counters::Counters,
-    direct::{Doorkeeper, Inbound, Serving, doorkeeper, inbound::InboundQueue, schedules::ScheduleServer},
-    dissemination::{exchange, fetch_queue::FetchQueue, fetching},
+    direct::{Inbound, Serving, inbound::InboundQueue, schedules::ScheduleServer},
+    dissemination::{Checks, exchange, fetch_queue::FetchQueue, fetching},
     handle::Discovery,
     health::PeerHealth,
     identity::{Identity, IdentityError},
@@ -25,7 +26,8 @@ use crate::{
     wire::Dialect,
 };
 
-/// Starts the peer-to-peer layer. It must be called on a tokio runtime with timers and network.
+/// Starts the peer-to-peer layer. It must be called on a tokio runtime of several threads, with timers and
+/// network.
 ///
 /// # Errors
 /// [`StartError`] when a setting cannot be used or an address cannot be listened on.
@@ -41,9 +43,9 @@ pub(crate) async fn start_speaking(
 ) -> Result<(Discovery, Inbound), StartError> {
     config.check()?;
     let counters = Arc::new(Counters::default());
-    let mut swarm = build_swarm(&identity.keypair()?, &config, dialect.asks, Arc::clone(&counters))?;
+    let dials = Arc::new(DialFilter::new(&config.bootstrap, &config.dial_ranges));
+    let mut swarm = build_swarm(&identity.keypair()?, &config, (dialect.asks, &dials), Arc::clone(&counters))?;
     listen(&mut swarm, &config.listen).await?;
-    config.announce.iter().for_each(|address| swarm.add_external_address(address.clone()));
 
     let times = &config.intervals;
     let health = PeerHealth::default();
@@ -58,19 +60,19 @@ pub(crate) async fn start_speaking(
     let (schedules, serve_schedules) = ScheduleServer::new(Arc::clone(&config.schedules), Arc::clone(&counters));
     let (commands, command_queue) = mpsc::channel(config.limits.commands);
     let exchanges = config.gossip;
-    let shared = Arc::new(Shared::new(identity, (config, dialect), view, health, counters));
-    shared.set_listen(swarm.listeners().cloned().collect());
+    let shared = Arc::new(Shared::new(identity, (config, dialect, dials), view, health, counters));
 
     let core = Core::new(Arc::clone(&shared), commands, queue.clone(), schedules.clone());
-    let (doorkeeper, visitors) = Doorkeeper::new();
-    let serving = Serving::new(Arc::clone(&shared), queue, schedules, doorkeeper);
-    let task = SwarmTask::new(swarm, shared, command_queue, serving);
+    let serving = Serving::new(Arc::clone(&shared), queue, schedules);
+    let (checks, checker) = Checks::new(Arc::clone(&shared));
+    let mut task = SwarmTask::new(swarm, shared, command_queue, serving, checks);
+    task.tell_addresses();
     let mut tasks = Tasks::new();
     tasks.spawn("swarm", task.run());
+    tasks.spawn("checks", checker.run());
     tasks.spawn("schedules", serve_schedules);
     tasks.spawn("fetching", fetching::run(core.clone(), fetches));
     tasks.spawn("revocations", revocations::run(core.clone()));
-    tasks.spawn("doorkeeper", doorkeeper::run(core.clone(), visitors));
     if exchanges {
         tasks.spawn("exchange", exchange::run(core.clone()));
     }

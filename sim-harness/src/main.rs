@@ -17,6 +17,7 @@ mod report;
 mod scale;
 mod scenario;
 mod shift;
+mod stall;
 mod stats;
 mod tables;
 mod usage;
@@ -45,6 +46,7 @@ enum Command {
     Replay(replay::args::ReplayArgs),
     Scale(scale::options::ScaleArgs),
     Scenario(scenario::ScenarioArgs),
+    Stall(stall::StallArgs),
     Tables(tables::args::TablesArgs),
 }
 
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => ("replay", replay::run(&args)),
         Command::Scale(args) => ("scale", scale::run(&args)),
         Command::Scenario(args) => ("scenario", scenario::run(&args)),
+        Command::Stall(args) => ("stall", stall::run(&args)),
         Command::Tables(args) => ("tables", tables::run(&args)),
     };
     result.unwrap_or_else(|error| {

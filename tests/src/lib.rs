@@ -190,6 +190,9 @@ impl Node {
         for fixed in ["--api", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0"] {
             arguments.push(fixed.to_owned());
         }
+        // The grids are open, and a test may book all of a site for days.
+        let share = "--policy-site-share=100% --policy-max-duration=366d --policy-max-reach=366d";
+        arguments.extend(share.split(' ').map(str::to_owned));
         arguments.extend(more.iter().map(|&text| text.to_owned()));
         let mut node = Node { name: name.to_owned(), directory, arguments, child: None };
         node.restart();
@@ -229,6 +232,17 @@ impl Node {
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.directory.path().join("data")
+    }
+
+    /// The configuration file.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.directory.path().join("site.toml")
+    }
+
+    /// Tells the node to read its configuration again.
+    pub fn hang_up(&self) {
+        kill(self.pid(), Signal::SIGHUP).expect("our own child can be told");
     }
 
     fn log_path(&self) -> PathBuf {

@@ -41,6 +41,21 @@ fn each_half_of_a_cut_grid_goes_on_and_all_agree_after_it_is_healed() {
 }
 
 #[test]
+fn honest_users_of_an_open_grid_get_hosts_while_others_hoard_and_block_them() {
+    let size = ["--nodes", "5", "--hosts", "20", "--free", "--hosts-per-request", "2"];
+    let figures = figures(&[&size[..], &["--hostile", "1", "--rate", "1", "--duration", "8s", "--seed", "3"]].concat());
+    // What the first attacker has hoarded stays, and the second one has a share of its own: identities are free.
+    for phase in &figures["hostile"].as_array().unwrap()[..2] {
+        assert_eq!(phase["reserved"], phase["requests"], "{figures}");
+    }
+    assert_eq!(figures["hostile"][2]["failed"], 0, "{figures}");
+    let polite = &figures["hostile"][1]["deeds"]["granted"];
+    // At each of five sites one of four hosts at a time, and all of the time that there is in seven days.
+    let hoarded = polite["hoard"].as_u64().unwrap();
+    assert!((5..=5 * 14).contains(&hoarded) && polite["block"].as_u64().unwrap() > 0, "{figures}");
+}
+
+#[test]
 fn impossible_scenarios_are_refused_with_the_flag() {
     for (arguments, expected) in [
         (&["--kill", "5", "--partition", "5s"][..], "--partition"),

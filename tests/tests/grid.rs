@@ -8,12 +8,16 @@ mod activation;
 mod api;
 #[path = "grid/api_drawn.rs"]
 mod api_drawn;
+#[path = "grid/authority.rs"]
+mod authority;
 #[path = "grid/documents.rs"]
 mod documents;
 #[path = "grid/lasting.rs"]
 mod lasting;
 #[path = "grid/local.rs"]
 mod local;
+#[path = "grid/logs.rs"]
+mod logs;
 #[path = "grid/losses.rs"]
 mod losses;
 #[path = "grid/membership.rs"]
@@ -28,6 +32,8 @@ mod reach;
 mod scenarios;
 #[path = "grid/tls.rs"]
 mod tls;
+#[path = "grid/upkeep.rs"]
+mod upkeep;
 
 use std::{
     path::{Path, PathBuf},

@@ -1,7 +1,8 @@
 //! Admission: whether the site can promise what is asked of it, and the promise.
 //!
-//! Invariant: [`Ledger::admit`] is the one admission function, for holds, for the owner's own work and for the bookings on disk. It
-//! promises all that it is given, or nothing. What is confirmed was admitted as a hold.
+//! Invariant: [`Ledger::check_room`] is the one check of room. [`Ledger::admit`] makes it for holds and for the owner's own work, and
+//! promises all that it is given, or nothing; of a booking on disk it is made for what is still to come of each grant. What is confirmed
+//! was admitted as a hold.
 
 use std::collections::BTreeMap;
 
@@ -101,9 +102,11 @@ mod tests {
             user: "ada".to_owned(),
             user_key: None,
             account: None,
+            network: None,
             statement: None,
             settled: true,
             coordinator: None,
+            fed_as: None,
         };
         // The first seat on h1 was over when the second booking got its amounts, from a coordinator whose clock is behind.
         let apart = vec![grant(0, "h1", from_to(900, 990), 3_000), grant(1, "h2", from_to(900, 1_100), 3_000)];

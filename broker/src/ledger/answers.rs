@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Booking, BookingState, Books, Ledger, Output, ReplyToken};
 use crate::{
-    ids::{HostId, SeatNumber, SiteId},
+    ids::{HostId, Network, SeatNumber, SiteId},
     protocol::{
         AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Refusal, RefusalReason, SiteAnswer,
         SiteRequest,
@@ -14,7 +14,13 @@ use crate::{
 };
 
 impl<B: Books> Ledger<B> {
-    pub(super) fn on_request(&mut self, now: Now, from: &SiteId, token: ReplyToken, request: SiteRequest) {
+    pub(super) fn on_request(
+        &mut self,
+        now: Now,
+        (from, network): (&SiteId, Option<Network>),
+        token: ReplyToken,
+        request: SiteRequest,
+    ) {
         let of_entry_point = match &request {
             SiteRequest::Inquire(_)
             | SiteRequest::TakeOver { .. }
@@ -38,8 +44,8 @@ impl<B: Books> Ledger<B> {
                 SiteRequest::TakeOver { attempt, authorization, step } => {
                     self.on_takeover(now, from, &attempt, (&authorization, step))
                 }
-                SiteRequest::Hold(hold) => self.on_hold(now, from, hold),
-                SiteRequest::Book { hold, incarnation } => self.on_book(now, from, hold, incarnation),
+                SiteRequest::Hold(hold) => self.on_hold(now, (from, network), hold),
+                SiteRequest::Book { hold, incarnation } => self.on_book(now, (from, network), hold, incarnation),
                 SiteRequest::Confirm { attempt, held_in } => self.on_confirm(now, &attempt, held_in),
                 // The node sent it before it took the attempt over.
                 SiteRequest::Release(attempt) if self.is_taken_over(&attempt) => self.refusal(RefusalReason::NotYours),
@@ -55,7 +61,7 @@ impl<B: Books> Ledger<B> {
         self.outputs.push_back(Output::Reply { token, answer });
     }
 
-    fn on_hold(&mut self, now: Now, from: &SiteId, hold: HoldRequest) -> SiteAnswer {
+    fn on_hold(&mut self, now: Now, (from, network): (&SiteId, Option<Network>), hold: HoldRequest) -> SiteAnswer {
         if let Err(what) = hold.check() {
             return self.refusal(RefusalReason::Malformed(what));
         }
@@ -83,6 +89,15 @@ impl<B: Books> Ledger<B> {
         if let Err(reason) = self.check_hold(now, &hold, &permit) {
             return self.refusal(reason);
         }
+        let lease_max = match self.lapses.lease(now.monotonic, &hold.attempt.entry_point, network.as_ref()) {
+            Ok(most) => most,
+            Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
+        };
+        if let Err(over) = self.check_shares_of(&hold, network.as_ref(), &permit) {
+            let hosts = self.states_within_share(&hold, &over, now);
+            let reason = RefusalReason::NotAllowed(over.denial);
+            return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
+        }
         let window = match self.admit(&hold.grants) {
             Ok(window) => window,
             Err(reason) => {
@@ -90,8 +105,8 @@ impl<B: Books> Ledger<B> {
                 return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
             }
         };
-        let hold_for = hold.hold_for.min(self.limits.hold_max);
-        self.insert(Booking {
+        let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max);
+        self.begin(Booking {
             attempt: hold.attempt,
             window,
             grants: hold.grants,
@@ -99,15 +114,23 @@ impl<B: Books> Ledger<B> {
             user: permit.name,
             user_key: Some(permit.user),
             account: Some(permit.account),
+            network,
             statement: Some(Arc::new(hold.authorization.request.clone())),
-            state: BookingState::Held { deadline: now.monotonic + hold_for },
+            state: BookingState::Held { since: now.monotonic, deadline: now.monotonic + hold_for },
             coordinator: None,
+            fed_as: None,
         });
         SiteAnswer::Held { version: self.version, hold_for }
     }
 
     /// A hold that is confirmed at once. Where the site is not the only participant, others would have to hold first.
-    fn on_book(&mut self, now: Now, from: &SiteId, hold: HoldRequest, incarnation: u64) -> SiteAnswer {
+    fn on_book(
+        &mut self,
+        now: Now,
+        from: (&SiteId, Option<Network>),
+        hold: HoldRequest,
+        incarnation: u64,
+    ) -> SiteAnswer {
         if hold.participants != [self.site.clone()] {
             return self.refusal(RefusalReason::Malformed("this site is not the only participant".to_owned()));
         }
@@ -124,7 +147,7 @@ impl<B: Books> Ledger<B> {
     /// The answer to a hold that was received before: the same as then, as far as it still holds.
     fn answer_again(&self, now: Now, attempt: &AttemptId) -> Option<SiteAnswer> {
         self.bookings.get(attempt).map(|booking| match booking.state {
-            BookingState::Held { deadline } => {
+            BookingState::Held { deadline, .. } => {
                 SiteAnswer::Held { version: self.version, hold_for: deadline - now.monotonic }
             }
             BookingState::Confirmed { .. } | BookingState::Settled | BookingState::Returned { .. } => {
@@ -230,7 +253,7 @@ impl<B: Books> Ledger<B> {
     }
 
     /// The states of `hosts` that a refusal shows.
-    fn states_of<'a>(&self, hosts: impl Iterator<Item = &'a HostId>, now: Now) -> Vec<HostState> {
+    pub(super) fn states_of<'a>(&self, hosts: impl Iterator<Item = &'a HostId>, now: Now) -> Vec<HostState> {
         hosts
             .filter_map(|id| self.hosts.get(id))
             .map(|host| {

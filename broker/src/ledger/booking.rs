@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, Network, RequestId, SiteId},
     protocol::{AttemptId, Grant},
     resources::Amounts,
     time::{Millis, Time, Window},
@@ -16,6 +16,10 @@ use crate::{
 
 /// A change of the bookings on disk. Holds are never there.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most records are bookings, for which a box would be one more allocation"
+)]
 pub enum Record {
     /// The booking is new or has changed.
     Put(BookingRecord),
@@ -68,6 +72,9 @@ pub struct BookingRecord {
     /// On whose account it is, when that is not the user's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<PublicKey>,
+    /// The network that its coordinator asked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// The user's signed request, which a node needs that takes the request over.
     #[serde(default)]
     pub statement: Option<Arc<SignedText>>,
@@ -76,6 +83,9 @@ pub struct BookingRecord {
     /// The node that coordinates the attempt in the place of its entry point, if one has taken it over.
     #[serde(default)]
     pub coordinator: Option<SiteId>,
+    /// For own work that the feed reported: the feed's name for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fed_as: Option<Box<str>>,
 }
 
 /// The owner's own work on one host.
@@ -108,12 +118,16 @@ pub struct Booking {
     pub user_key: Option<PublicKey>,
     /// On whose account it is; none when nobody's limits count.
     pub account: Option<PublicKey>,
+    /// The network that its coordinator asked from.
+    pub network: Option<Network>,
     /// The user's signed request.
     pub statement: Option<Arc<SignedText>>,
     /// How far the commit protocol is.
     pub state: BookingState,
     /// The node that coordinates the attempt in the place of its entry point.
     pub coordinator: Option<SiteId>,
+    /// For own work that the feed reported: the feed's name for it.
+    pub fed_as: Option<Box<str>>,
 }
 
 /// How far the commit protocol of a booking is.
@@ -121,6 +135,8 @@ pub struct Booking {
 pub enum BookingState {
     /// Held until the deadline, in memory only.
     Held {
+        /// When it was granted.
+        since: Millis,
         /// When it lapses.
         deadline: Millis,
     },
@@ -155,7 +171,7 @@ impl BookingState {
 
     pub(super) fn wakes_at(&self) -> Option<Millis> {
         match self {
-            BookingState::Held { deadline } => Some(*deadline),
+            BookingState::Held { deadline, .. } => Some(*deadline),
             BookingState::Confirmed { ask_at, .. } | BookingState::Returned { ask_at, .. } => Some(*ask_at),
             BookingState::Settled => None,
         }
@@ -184,9 +200,11 @@ impl Booking {
             user: self.user.clone(),
             user_key: self.user_key,
             account: self.account.filter(|_| self.account != self.user_key),
+            network: self.network.clone(),
             statement: self.statement.clone(),
             settled: self.state.is_settled(),
             coordinator: self.coordinator.clone(),
+            fed_as: self.fed_as.clone(),
         })
     }
 }

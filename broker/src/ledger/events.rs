@@ -4,7 +4,7 @@
 
 use super::{FeedReport, LocalWork, Record};
 use crate::{
-    ids::SiteId,
+    ids::{Network, RequestId, SiteId},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleChange, SiteAnswer, SiteRequest},
 };
 
@@ -19,6 +19,8 @@ pub enum Event {
     Request {
         /// The node, as the transport has proven it.
         from: SiteId,
+        /// The network that its connection comes from; none for this node itself, and where networks say nothing about owners.
+        network: Option<Network>,
         /// Goes back with the answer.
         token: ReplyToken,
         /// The request.
@@ -30,6 +32,13 @@ pub enum Event {
         token: ReplyToken,
         /// The work.
         work: LocalWork,
+    },
+    /// The owner takes the site's hosts back from a request.
+    Evict {
+        /// Goes back with the answer.
+        token: ReplyToken,
+        /// The request.
+        request: RequestId,
     },
     /// The owner's work as a feed reports it, all of it: it replaces the report before. The names
     /// have at most [`super::FEED_NAME_BYTES_MAX`] bytes.

@@ -32,6 +32,11 @@ impl<K: Ord + Clone, T: Ord + Copy, V> Expiring<K, T, V> {
         self.entries.get(key).map(|(_, value)| value)
     }
 
+    /// Until when what has this key is remembered.
+    pub(super) fn until(&self, key: &K) -> Option<T> {
+        self.entries.get(key).map(|(until, _)| *until)
+    }
+
     /// Forgets an entry whose time has come; none when there is none left.
     pub(super) fn pop_due(&mut self, now: T) -> Option<K> {
         self.by_time.first().is_some_and(|(until, _)| *until <= now).then(|| self.pop_first())?

@@ -19,8 +19,6 @@ use crate::{
     time::{Now, Time, Window},
 };
 
-/// What an entry's name begins with.
-const PREFIX: &str = "feed-";
 /// Longest name of a piece of work in bytes: the entry's name has a number of its own behind it.
 pub const FEED_NAME_BYTES_MAX: usize = 64;
 
@@ -133,11 +131,6 @@ struct Cut {
 }
 
 impl<B: Books> Ledger<B> {
-    /// Whether an attempt is own work of the feed.
-    fn is_fed(&self, attempt: &AttemptId) -> bool {
-        self.is_local(attempt) && attempt.request.as_str().starts_with(PREFIX)
-    }
-
     /// Applies a report: enters what is new in it and removes what is missing from it.
     pub(super) fn on_feed(&mut self, now: Now, token: ReplyToken, mut works: Vec<LocalWork>) {
         // The earliest first, should there not be room for all.
@@ -173,15 +166,13 @@ impl<B: Books> Ledger<B> {
 
     /// The feed's pieces in the ledger from `present` on.
     fn fed_pieces(&self, present: Time) -> FedPieces {
-        let fed =
-            self.bookings.values().filter(|booking| self.is_fed(&booking.attempt) && booking.window.end > present);
+        let fed = self.bookings.values().filter(|booking| booking.window.end > present);
         let piece = |booking: &super::Booking| {
-            let name = booking.attempt.request.as_str().strip_prefix(PREFIX)?;
-            let (name, _) = name.rsplit_once('-')?;
+            let name = booking.fed_as.as_deref()?.to_owned();
             let grant = booking.grants.first()?;
             let piece = Piece {
                 host: grant.host().clone(),
-                name: name.to_owned(),
+                name,
                 start: grant.window.start.max(present),
                 end: grant.window.end,
                 amounts: grant.amounts.clone(),
@@ -203,7 +194,7 @@ impl<B: Books> Ledger<B> {
         present_pieces: &FedPieces,
         report: &mut FeedReport,
     ) -> BTreeMap<Piece, usize> {
-        let by_hand = self.local_work().filter(|booking| !self.is_fed(&booking.attempt)).count();
+        let by_hand = self.local_work().filter(|booking| booking.fed_as.is_none()).count();
         let latest = present + self.limits.farthest_future;
         let mut benches = BTreeMap::new();
         let mut wanted: BTreeMap<Piece, usize> = BTreeMap::new();
@@ -232,9 +223,9 @@ impl<B: Books> Ledger<B> {
     fn enter_piece(&mut self, piece: &Piece) -> bool {
         // The version is a new one with every entry, and in every life of the ledger.
         let number = format!("{}.{}", self.version.incarnation, self.version.change);
-        let Ok(id) = RequestId::new(&format!("{PREFIX}{}-{number}", piece.name)) else { return false };
+        let Ok(id) = RequestId::new(&format!("{}-{number}", piece.name)) else { return false };
         let work = LocalWork { id, host: piece.host.clone(), window: piece.window(), amounts: piece.amounts.clone() };
-        self.enter_own(self.local_attempt(&work), work).is_ok()
+        self.enter_own(self.local_attempt(&work), work, Some(piece.name.as_str().into())).is_ok()
     }
 }
 

@@ -114,7 +114,7 @@ fn what_others_were_promised_stays_and_what_is_free_beside_it_is_taken() {
     let promised = ledger.local_work().find(|booking| booking.attempt.request.as_str() == "promised").unwrap();
     let (site, attempt) = (id("site"), promised.attempt.clone());
     let release = crate::protocol::SiteRequest::Release(attempt);
-    ledger.handle(at(0), Event::Request { from: site, token: ReplyToken(3), request: release });
+    ledger.handle(at(0), Event::Request { from: site, network: None, token: ReplyToken(3), request: release });
     drain(&mut ledger, &mut disk);
     let (report, _) = feed(&mut ledger, at(0), &[work("7", "h1", 0, 30, 2000)], &mut disk);
     assert_eq!((report.pieces, report.short, report.taken_out), (1, 0, 3), "in one piece when there is room");
@@ -164,7 +164,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// What is promised to others at a second.
 fn promised(ledger: &Ledger, second: i64) -> u64 {
     let at = Time(1000 + second);
-    let others = ledger.bookings().filter(|booking| !ledger.is_fed(&booking.attempt));
+    let others = ledger.bookings().filter(|booking| booking.fed_as.is_none());
     let others = others.filter(|booking| booking.window.start <= at && at < booking.window.end);
     others.flat_map(|booking| &booking.grants).flat_map(|grant| grant.amounts.values()).map(|amount| amount.0).sum()
 }
@@ -182,7 +182,7 @@ proptest! {
                     let works: Vec<LocalWork> =
                         jobs.iter().map(|(name, start, end, amount)| work(&name.to_string(), "h1", *start, *end, *amount)).collect();
                     let before: Vec<AttemptId> =
-                        ledger.bookings().filter(|booking| !ledger.is_fed(&booking.attempt)).map(|b| b.attempt.clone()).collect();
+                        ledger.bookings().filter(|booking| booking.fed_as.is_none()).map(|b| b.attempt.clone()).collect();
                     feed(&mut ledger, now, &works, &mut disk);
                     let present = now.utc.max(ledger.forgotten).0 - 1000;
                     for second in present..SECONDS + 50 {
@@ -190,7 +190,7 @@ proptest! {
                         let others = promised(&ledger, second);
                         prop_assert_eq!(used(&ledger, "h1", second), others + asked.min(CAPACITY - others), "second {}", second);
                     }
-                    let after = ledger.bookings().filter(|booking| !ledger.is_fed(&booking.attempt));
+                    let after = ledger.bookings().filter(|booking| booking.fed_as.is_none());
                     prop_assert!(after.map(|booking| &booking.attempt).eq(before.iter()), "the rest is untouched");
                     let (report, written) = feed(&mut ledger, now, &works, &mut disk);
                     prop_assert_eq!((report.entered, report.taken_out, written), (0, 0, 0));
@@ -200,10 +200,10 @@ proptest! {
                     by_hand(&mut ledger, now, work(&format!("local-{promises}"), "h1", start, end, amount), &mut disk);
                 }
                 Step::Break(which) => {
-                    let chosen = ledger.bookings().filter(|booking| !ledger.is_fed(&booking.attempt)).nth(which);
+                    let chosen = ledger.bookings().filter(|booking| booking.fed_as.is_none()).nth(which);
                     if let Some(attempt) = chosen.map(|booking| booking.attempt.clone()) {
                         let release = crate::protocol::SiteRequest::Release(attempt);
-                        ledger.handle(now, Event::Request { from: id("site"), token: ReplyToken(3), request: release });
+                        ledger.handle(now, Event::Request { from: id("site"), network: None, token: ReplyToken(3), request: release });
                         drain(&mut ledger, &mut disk);
                     }
                 }

@@ -1,4 +1,4 @@
-//! The owner's own work on the site's hosts, entered and taken out while the node runs.
+//! The owner's own work on the site's hosts, entered and taken out while the node runs; and hosts that the owner takes back.
 //!
 //! It is a booking of the site itself whose attempt has number 0, which no attempt of a request ever has; so it is kept on disk,
 //! published, and dropped at its end as all bookings are, and removed by a release.
@@ -7,10 +7,10 @@
 
 use super::{Booking, BookingState, Books, Ledger, LocalWork};
 use crate::{
-    ids::SeatNumber,
+    ids::{RequestId, SeatNumber},
     plan::Place,
     protocol::{AttemptId, ChangeKind, Grant, RefusalReason, SiteAnswer},
-    time::{Now, Window},
+    time::{Millis, Now, Window},
 };
 
 /// Most entries of own work at a time.
@@ -28,6 +28,11 @@ impl<B: Books> Ledger<B> {
     /// Reservations that are the owner's own work.
     pub fn local_work(&self) -> impl Iterator<Item = &Booking> {
         self.bookings.values().filter(|booking| self.is_local(&booking.attempt))
+    }
+
+    /// What users have of this site: holds, and reservations that have not lost all their hosts.
+    pub fn of_users(&self) -> impl Iterator<Item = &Booking> {
+        self.bookings.values().filter(|booking| !self.is_local(&booking.attempt) && !booking.grants.is_empty())
     }
 
     /// Whether an attempt is the owner's own work, which has no other node to ask for an outcome.
@@ -55,14 +60,45 @@ impl<B: Books> Ledger<B> {
         if self.local_work().count() >= ENTRIES_MAX {
             return self.refusal(RefusalReason::Malformed(format!("{ENTRIES_MAX} entries of own work stand already")));
         }
-        match self.enter_own(attempt, LocalWork { window, ..work }) {
+        match self.enter_own(attempt, LocalWork { window, ..work }, None) {
             Ok(()) => SiteAnswer::Confirmed { version: self.version },
             Err(reason) => self.refusal(reason),
         }
     }
 
-    /// Books own work if there is room for it.
-    pub(super) fn enter_own(&mut self, attempt: AttemptId, work: LocalWork) -> Result<(), RefusalReason> {
+    /// Takes the site's hosts back from a request. Its coordinator learns so when it asks next, and looks for hosts elsewhere: until the
+    /// booking would have ended (or the site restarts), the site holds nothing more for this request.
+    ///
+    /// While the outcome of an attempt is not known here it may have been reported as a success that rests on this site's word; that is
+    /// [`RefusalReason::Busy`].
+    pub(super) fn on_evict(&mut self, now: Now, request: &RequestId) -> SiteAnswer {
+        let is_promise = |booking: &&Booking| !booking.is_held() && !self.is_local(&booking.attempt);
+        let found: Vec<Booking> = self.of_name(request).filter(is_promise).cloned().collect();
+        if found.is_empty() {
+            return self.refusal(RefusalReason::NoSuchHold);
+        }
+        if found.iter().any(|booking| !booking.state.is_settled()) {
+            return self.refusal(RefusalReason::Busy);
+        }
+        for Booking { attempt, window, coordinator, .. } in found {
+            self.give_back(now, &attempt);
+            let left = Millis(window.end.since(now.utc).0.saturating_mul(1_000));
+            let until = now.monotonic + left.max(self.limits.tombstone_life);
+            for entry_point in coordinator.into_iter().chain([attempt.entry_point]) {
+                let all = AttemptId { entry_point, request: attempt.request.clone(), attempt: u32::MAX };
+                self.tombstones.bury(&all, until);
+            }
+        }
+        SiteAnswer::Released { version: self.version }
+    }
+
+    /// Books own work if there is room for it; work of the feed with the feed's name for it.
+    pub(super) fn enter_own(
+        &mut self,
+        attempt: AttemptId,
+        work: LocalWork,
+        fed_as: Option<Box<str>>,
+    ) -> Result<(), RefusalReason> {
         let LocalWork { host, window, amounts, .. } = work;
         let grants = vec![Grant { seat: SeatNumber(0), place: Place::Host(host), window, amounts }];
         let window = self.admit(&grants)?;
@@ -75,13 +111,15 @@ impl<B: Books> Ledger<B> {
             user: OWNER.to_owned(),
             user_key: None,
             account: None,
+            network: None,
             statement: None,
             state: BookingState::Settled,
             coordinator: None,
+            fed_as,
         };
         self.outputs.push_back(super::Output::Persist(booking.to_record()));
         self.publish(&booking.grants, ChangeKind::Added);
-        self.insert(booking);
+        self.begin(booking);
         Ok(())
     }
 }
@@ -91,13 +129,13 @@ mod tests {
     use super::{
         super::{
             Event, LedgerLimits, Output, Record, ReplyToken,
-            tests::{ask, at, cpu, host, id},
+            tests::{ask, at, attempt, confirm, cpu, hold, host, id},
         },
         *,
     };
     use crate::{
         ids::{HostId, RequestId},
-        protocol::{Refusal, SiteRequest},
+        protocol::{AttemptStatus, Refusal, SiteRequest},
         schedule::Schedule,
         time::{Span, Time},
         trust::testing,
@@ -180,5 +218,42 @@ mod tests {
         assert!(matches!(reason(enter(&mut ledger, work("w", 99_999_999_999, 1)).0), RefusalReason::TooFarAhead(_)));
         let elsewhere = LocalWork { host: HostId::new("h9").unwrap(), ..work("w", 2000, 1) };
         assert!(matches!(reason(enter(&mut ledger, elsewhere).0), RefusalReason::UnknownHost(_)));
+    }
+
+    #[test]
+    fn an_owner_takes_hosts_back_for_good_once_the_outcome_is_known() {
+        let mut ledger = open(Vec::new());
+        let evict = |ledger: &mut Ledger, name: &str| {
+            ledger.handle(at(0), Event::Evict { token: ReplyToken(1), request: RequestId::new(name).unwrap() });
+            ledger.sanity_check().unwrap();
+            let outputs: Vec<Output> = std::iter::from_fn(|| ledger.poll_output()).collect();
+            let published = outputs.iter().filter(|output| matches!(output, Output::Publish(_))).count();
+            let answer = outputs.into_iter().find_map(|output| match output {
+                Output::Reply { answer, .. } => Some(answer),
+                _ => None,
+            });
+            (answer.unwrap(), published)
+        };
+        assert!(matches!(reason(evict(&mut ledger, "r").0), RefusalReason::NoSuchHold));
+        ask(&mut ledger, at(0), "entry", hold(attempt("r", 1), 2_000, 4_000));
+        assert!(matches!(reason(evict(&mut ledger, "r").0), RefusalReason::NoSuchHold), "a hold lapses by itself");
+        ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
+        assert!(matches!(reason(evict(&mut ledger, "r").0), RefusalReason::Busy), "others may rely on it");
+        ask(&mut ledger, at(0), "entry", SiteRequest::Settle(attempt("r", 1)));
+        let (answer, published) = evict(&mut ledger, "r");
+        assert!(matches!(answer, SiteAnswer::Released { .. }) && published == 1 && ledger.bookings().count() == 0);
+        let (answer, _) = ask(&mut ledger, at(0), "other", SiteRequest::Inquire(attempt("r", 1)));
+        assert!(matches!(answer, SiteAnswer::Status { booking: AttemptStatus::Confirmed, .. }), "it was complete");
+        let (answer, _) = ask(&mut ledger, at(0), "entry", SiteRequest::Inspect(attempt("r", 1)));
+        let is_lost = matches!(&answer, SiteAnswer::Booked { seats, .. } if seats.is_empty());
+        assert!(is_lost, "its coordinator learns of it: {answer:?}");
+        let later = at(LedgerLimits::default().tombstone_life.0 + 1);
+        ledger.forget_past(later);
+        let (answer, _) = ask(&mut ledger, later, "entry", hold(attempt("r", 2), 2_000, 4_000));
+        assert!(matches!(reason(answer), RefusalReason::AttemptIsOver), "its coordinator looks elsewhere");
+        let (answer, _) = ask(&mut ledger, at(0), "entry", hold(attempt("s", 1), 2_000, 4_000));
+        assert!(matches!(answer, SiteAnswer::Held { .. }), "{answer:?}");
+        enter(&mut ledger, work("w", 5_000, 1));
+        assert!(matches!(reason(evict(&mut ledger, "w").0), RefusalReason::NoSuchHold), "own work is removed");
     }
 }

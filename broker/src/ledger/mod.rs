@@ -10,7 +10,7 @@
 //!
 //! Invariants ([`Ledger::sanity_check`]): `promised` of a host is the owner's own work, plus all confirmed bookings,
 //! plus all holds; `reserved` is the same without the holds; nothing is admitted that lifts `promised` above the
-//! capacity anywhere. There is one admission function, in `admission`. One exception: when the owner takes capacity away,
+//! capacity anywhere. There is one check of room, in `admission`. One exception: when the owner takes capacity away,
 //! which needs a restart, a reservation that has begun stays, and then nothing else is granted where there is too little.
 
 mod accounts;
@@ -21,12 +21,16 @@ mod books;
 mod events;
 mod expiring;
 mod feed;
+mod lapses;
 mod limits;
 mod listing;
 mod local;
 mod settlement;
 #[cfg(test)]
 mod settlement_tests;
+mod shares;
+#[cfg(test)]
+mod shares_tests;
 mod takeover;
 #[cfg(test)]
 mod takeover_tests;
@@ -39,7 +43,9 @@ mod trust_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::{accounts::Accounts, expiring::Expiring, terms::Terms, tombstones::Tombstones};
+use self::{
+    accounts::Accounts, expiring::Expiring, lapses::Lapses, shares::Shares, terms::Terms, tombstones::Tombstones,
+};
 pub use self::{
     admission::fit_beside,
     booking::{Booking, BookingRecord, BookingState, GoneRecord, Kept, LocalWork, Record},
@@ -75,6 +81,8 @@ pub struct Ledger<B = HostLedger> {
     /// Number of holds by entry point; no entry is zero.
     held_by: BTreeMap<SiteId, usize>,
     accounts: Accounts,
+    shares: Shares,
+    lapses: Lapses,
     tombstones: Tombstones,
     /// Bookings that are gone although their attempt may have been complete: they were replaced, the user cancelled, or they have ended
     /// before those of other sites. A participant that has not learnt the outcome must not hear that the attempt was aborted, so they
@@ -123,7 +131,8 @@ impl<B: Books> Ledger<B> {
         kept: impl Into<Kept>,
         now: Now,
     ) -> (Ledger<B>, Vec<BookingRecord>) {
-        let hosts = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
+        let hosts: BTreeMap<HostId, B> = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
+        let shares = Shares::of(hosts.values().map(Books::host));
         let tombstones = Tombstones::new(limits.max_tombstones);
         let gone = Expiring::new(limits.max_tombstones);
         let terms = Terms::new(limits.max_tombstones);
@@ -137,6 +146,8 @@ impl<B: Books> Ledger<B> {
             timers: BTreeSet::new(),
             held_by: BTreeMap::new(),
             accounts: Accounts::default(),
+            shares,
+            lapses: Lapses::default(),
             tombstones,
             gone,
             terms,
@@ -201,14 +212,16 @@ impl<B: Books> Ledger<B> {
             user: reservation.user.clone(),
             user_key: reservation.user_key,
             account: reservation.account.or(reservation.user_key),
+            network: reservation.network.clone(),
             statement: reservation.statement.clone(),
             coordinator: reservation.coordinator.clone(),
+            fed_as: reservation.fed_as.clone(),
             state,
         };
         if is_reduced {
             self.outputs.push_back(Output::Persist(booking.to_record()));
         }
-        self.insert(booking);
+        self.begin(booking);
         fits
     }
 
@@ -222,6 +235,11 @@ impl<B: Books> Ledger<B> {
     #[must_use]
     pub fn version(&self) -> LedgerVersion {
         self.version
+    }
+
+    /// Puts other limits into force; what is promised stays. How many attempts are remembered does not change.
+    pub fn set_limits(&mut self, limits: LedgerLimits) {
+        self.limits = limits;
     }
 
     /// The hosts.
@@ -250,9 +268,15 @@ impl<B: Books> Ledger<B> {
         // A hold whose deadline has passed must not be confirmed only because the timer was late.
         self.handle_timeout(now);
         match event {
-            Event::Request { from, token, request } => self.on_request(now, &from, token, request),
+            Event::Request { from, network, token, request } => {
+                self.on_request(now, (&from, network), token, request);
+            }
             Event::Local { token, work } => {
                 let answer = self.on_local(now, work);
+                self.outputs.push_back(Output::Reply { token, answer });
+            }
+            Event::Evict { token, request } => {
+                let answer = self.on_evict(now, &request);
                 self.outputs.push_back(Output::Reply { token, answer });
             }
             Event::Feed { token, works } => self.on_feed(now, token, works),
@@ -281,6 +305,19 @@ impl<B: Books> Ledger<B> {
                 Some(BookingState::Settled) | None => {}
             }
         }
+    }
+
+    /// Takes a new booking in.
+    fn begin(&mut self, booking: Booking) {
+        self.shares.add(&self.site, &booking);
+        self.insert(booking);
+    }
+
+    /// Takes a booking out for good.
+    fn end(&mut self, attempt: &AttemptId) -> Option<Booking> {
+        let booking = self.take(attempt)?;
+        self.shares.remove(&self.site, &booking);
+        Some(booking)
     }
 
     fn insert(&mut self, booking: Booking) {
@@ -325,7 +362,7 @@ impl<B: Books> Ledger<B> {
             .map(|booking| booking.attempt.clone())
             .collect();
         for attempt in ended {
-            let Some(booking) = self.take(&attempt) else { continue };
+            let Some(booking) = self.end(&attempt) else { continue };
             self.begun.remove(&attempt);
             // It was confirmed to its end, so nobody who asks may hear that it was not.
             self.forget_on_disk(now, &booking, true);
@@ -340,6 +377,7 @@ impl<B: Books> Ledger<B> {
         self.gate.lock().prune(now.utc);
         self.tombstones.forget(now.monotonic);
         self.terms.forget(now.monotonic);
+        self.lapses.forget(now.monotonic);
     }
 
     /// Gives back everything of `attempt`, if it has a booking, and buries it.
@@ -350,8 +388,9 @@ impl<B: Books> Ledger<B> {
 
     /// Gives back everything of `attempt`, if it has a booking.
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
-        let Some(booking) = self.take(attempt) else { return };
+        let Some(booking) = self.end(attempt) else { return };
         self.begun.remove(attempt);
+        self.lapses.note_end(now.monotonic, &booking);
         if !booking.is_held() {
             self.forget_on_disk(now, &booking, booking.state.is_settled());
         }
@@ -455,6 +494,7 @@ impl<B: Books> Ledger<B> {
             }
         }
         self.check_accounts()?;
+        self.check_shares()?;
         self.hosts.values().try_for_each(|host| self.check_books(host))
     }
 

@@ -84,7 +84,7 @@ fn authorization(request: &RequestId) -> Arc<Authorization> {
 
 /// Asks and returns the answer and everything that had to be written before it.
 pub(super) fn ask(ledger: &mut Ledger, now: Now, from: &str, request: SiteRequest) -> (SiteAnswer, Vec<Record>) {
-    ledger.handle(now, Event::Request { from: id(from), token: ReplyToken(1), request });
+    ledger.handle(now, Event::Request { from: id(from), network: None, token: ReplyToken(1), request });
     let mut records = Vec::new();
     loop {
         match ledger.poll_output().expect("every request is answered") {
@@ -121,7 +121,12 @@ fn each_seat_has_its_own_window_in_force_published_and_given_back() {
     while ledger.poll_output().is_some() {}
     ledger.handle(
         at(150_000),
-        Event::Request { from: id("entry"), token: ReplyToken(1), request: SiteRequest::Release(attempt("r", 1)) },
+        Event::Request {
+            from: id("entry"),
+            network: None,
+            token: ReplyToken(1),
+            request: SiteRequest::Release(attempt("r", 1)),
+        },
     );
     let published: Vec<(String, Window)> = std::iter::from_fn(|| ledger.poll_output())
         .filter_map(|output| match output {
@@ -379,7 +384,7 @@ proptest! {
                 }
             };
             if let Some(request) = request {
-                ledger.handle(at(time), Event::Request { from: id("entry"), token: ReplyToken(0), request });
+                ledger.handle(at(time), Event::Request { from: id("entry"), network: None, token: ReplyToken(0), request });
             }
             while let Some(output) = ledger.poll_output() {
                 if let Output::Publish(parts) = output {

@@ -19,10 +19,12 @@ impl Tombstones {
         Tombstones(Expiring::new(limit))
     }
 
-    /// Remembers until `forget_at` that the attempt, and every earlier one of its request, is over.
+    /// Remembers until `forget_at`, or for as long as before if that is longer, that the attempt, and every earlier one of its
+    /// request, is over.
     pub(super) fn bury(&mut self, attempt: &AttemptId, forget_at: Millis) {
         let key = (attempt.entry_point.clone(), attempt.request.clone());
         let latest = self.0.get(&key).copied().unwrap_or_default().max(attempt.attempt);
+        let forget_at = self.0.until(&key).map_or(forget_at, |before| before.max(forget_at));
         self.0.insert(key, forget_at, latest);
     }
 
@@ -47,8 +49,8 @@ mod tests {
     #[test]
     fn later_attempts_live_and_the_oldest_grave_makes_room() {
         let mut tombstones = Tombstones::new(2);
-        tombstones.bury(&attempt("a", 3), Millis(10));
-        tombstones.bury(&attempt("a", 2), Millis(20));
+        tombstones.bury(&attempt("a", 3), Millis(20));
+        tombstones.bury(&attempt("a", 2), Millis(10));
         assert!(tombstones.is_buried(&attempt("a", 1)) && tombstones.is_buried(&attempt("a", 3)));
         assert!(!tombstones.is_buried(&attempt("a", 4)));
         tombstones.bury(&attempt("b", 1), Millis(15));

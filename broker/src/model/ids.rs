@@ -112,6 +112,10 @@ text_id! {
     HostId
 }
 text_id! {
+    /// The network that a node's connection comes from: an IP prefix that one owner usually has.
+    Network
+}
+text_id! {
     /// A collective request. In a live grid the entry point makes it, so that it is unique in the grid.
     RequestId
 }

@@ -206,7 +206,7 @@ impl Negotiation {
             }
             Ok(SiteAnswer::Refused(refusal)) => {
                 // What the other sites refuse spares the next attempt the same, so they have a little longer to answer.
-                let shows = matches!(refusal.reason, RefusalReason::NotEnough { .. }) && !refusal.hosts.is_empty();
+                let shows = refusal.shows_what_is_free();
                 let is_first = refused_until.is_none();
                 if shows {
                     of_site.progress = Progress::Refused;

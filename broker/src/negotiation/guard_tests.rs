@@ -131,7 +131,7 @@ fn an_answer_to_an_earlier_round_is_no_answer_to_this_one() {
 fn an_answer_just_behind_its_round_shows_that_its_site_is_not_silent_and_no_more() {
     let silent_and_late = |late: SiteAnswer, rounds_ago: u32| {
         let mut run = reserved();
-        // Nobody may stand in for b, so that it stays lost.
+        // No other site replaces b, so that it stays lost.
         let until = run.wake() + 10 * LOST;
         let mut due = run.wake();
         while run.lost() == 0 {

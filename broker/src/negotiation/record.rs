@@ -28,6 +28,9 @@ pub struct RequestRecord {
     pub id: RequestId,
     /// The user's name.
     pub user: String,
+    /// The user of this node for whom its operator has signed; none when the signer asked for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_for: Option<String>,
     /// The request itself.
     pub request: Request,
     /// The user's signed authorization; none in records of the first version, which can only be shown and cancelled.
@@ -89,6 +92,7 @@ impl RequestRecord {
         RequestRecord {
             id,
             user,
+            submitted_for: None,
             request,
             authorization: Some(authorization),
             submitted_ms,

@@ -30,6 +30,9 @@ const MISSED_FINDS_MAX: u32 = 4;
 
 /// How often in a row a request is planned again on the hosts of one round, with what refusals have shown since.
 const REPLANS_MAX: u32 = 2;
+/// A site that has refused so often to give more than a share of it is left out: it shows of the hosts asked for only which are
+/// beyond the share, and it may have many more.
+const SHARE_REFUSALS_MAX: u32 = 3;
 
 /// What the search is for: all of the request's demand, or what is left of it when its reservation has lost seats.
 #[derive(Debug, Clone)]
@@ -117,6 +120,10 @@ pub(super) struct Search {
     replans: u32,
     /// The last attempt was refused by a site that has shown what is free.
     has_learned: bool,
+    /// The last site that has refused to give more than a share of it, and its words.
+    limited_by: Option<(SiteId, String)>,
+    /// How often each site has refused so.
+    share_refusals: BTreeMap<SiteId, u32>,
     /// Rounds that came short because schedules could not be fetched.
     missed_finds: u32,
     /// Attempts of this search; those before a crash do not count against its limits.
@@ -140,6 +147,8 @@ impl Search {
             planned_on: None,
             replans: 0,
             has_learned: false,
+            limited_by: None,
+            share_refusals: BTreeMap::new(),
             missed_finds: 0,
             attempts: 0,
             held_by_others: 0,
@@ -370,6 +379,9 @@ impl Search {
         let is_everything = is_short || set == self.last_set;
         let next = settings.planner.next_m(self.multiplier).filter(|_| !is_everything && !is_hopeless);
         let Some(next) = next else {
+            if let Some((site, detail)) = self.limited_by.clone() {
+                return Next::End(Outcome::Failed(Failure::Refused { site, detail }));
+            }
             let Rejection { reason, start_proven } = rejection;
             // Hosts without a known schedule might have served.
             let start_proven = start_proven && (is_hopeless || found.without_schedule == 0);
@@ -407,6 +419,16 @@ impl Search {
             RefusalReason::NotEnough { .. } => {
                 self.has_learned = !refusal.hosts.is_empty();
                 true
+            }
+            RefusalReason::NotAllowed(denial) if refusal.shows_what_is_free() => {
+                self.has_learned = true;
+                self.limited_by = Some((site.clone(), denial.to_string()));
+                let refusals = self.share_refusals.entry(site.clone()).or_default();
+                *refusals += 1;
+                if *refusals == SHARE_REFUSALS_MAX {
+                    self.excluded.insert(site.clone(), Exclusion::Refused(denial.to_string()));
+                }
+                false
             }
             RefusalReason::Busy => {
                 self.exclude_silent(site);

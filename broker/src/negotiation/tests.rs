@@ -310,6 +310,31 @@ fn a_refusal_that_shows_what_is_free_is_planned_around_at_once() {
 }
 
 #[test]
+fn a_site_that_gives_no_more_than_a_share_of_it_is_planned_with_and_named_when_that_is_too_little() {
+    let over_share = || {
+        let SiteAnswer::Refused(refusal) = not_enough() else { panic!() };
+        let reason = RefusalReason::NotAllowed(trust::Denial::new(trust::Rule::SiteShare, "why"));
+        SiteAnswer::Refused(Refusal { reason, ..refusal })
+    };
+    let mut run = Run::holding();
+    run.answer("a", Purpose::Hold, over_share());
+    run.answer("b", Purpose::Hold, held(8));
+    assert_eq!(run.wanted()[2..], ["find, without {}"], "other hosts of the site may do");
+    run.find(&["a", "b", "c"]);
+    assert_eq!(run.wanted(), ["Hold 2 b", "Hold 2 c"], "not the host that is beyond the share");
+    run.answer("b", Purpose::Hold, over_share());
+    run.answer("c", Purpose::Hold, over_share());
+    while !matches!(run.negotiation.stage(), Stage::Closed { .. }) {
+        run.find(&["a", "b", "c"]);
+    }
+    let Stage::Closed { outcome: Outcome::Failed(Failure::Refused { detail, .. }), .. } = run.negotiation.stage()
+    else {
+        panic!()
+    };
+    assert!(detail.contains("site-share"), "{detail}");
+}
+
+#[test]
 fn a_refusal_that_comes_after_the_try_has_ended_still_spares_the_next_one() {
     let cpu = || ResourceName::new("cpu").unwrap();
     let window = Window { start: Time(0), end: Time(100_000) };

@@ -153,90 +153,29 @@ mod tests {
 
     use super::*;
     use crate::{
-        host::{Host, Speed},
-        ids::{HostId, SiteId},
-        phases::plan,
+        phases::{
+            plan,
+            tests::{Grid, RawHost, RawRequest, free_on, host, plain_request, request},
+        },
         plan::{PlanOutcome, Reason},
-        request::Request,
-        resources::ResourceName,
-        schedule::Schedule,
-        time::Window,
     };
 
-    const NAMES: [&str; 2] = ["cpu", "gpu"];
-    /// Start, length and amounts of a use.
-    type Use = (i64, i64, [u64; 2]);
-
-    fn request(text: &str) -> Request {
-        serde_json::from_str(text).unwrap()
-    }
-
-    fn named<T>(values: [T; 2]) -> impl Iterator<Item = (ResourceName, T)> {
-        NAMES.iter().map(|name| ResourceName::new(name).unwrap()).zip(values)
-    }
-
-    fn hosts(raw: &[([u64; 2], Vec<Use>)]) -> Vec<(Host, Schedule)> {
-        let host = |(at, (capacity, uses)): (usize, &([u64; 2], Vec<Use>))| {
-            let mut schedule = Schedule::default();
-            for (start, length, amounts) in uses {
-                let window = Window { start: Time(*start), end: Time(start + length) };
-                schedule.add(window, &named(amounts.map(Amount)).collect());
-            }
-            let capacity = named(capacity.map(Amount)).collect();
-            let id = HostId::new(&format!("h{at}")).unwrap();
-            (Host { id, capacity, attributes: Default::default(), speed: Speed::REFERENCE }, schedule)
-        };
-        raw.iter().enumerate().map(host).collect()
-    }
-
-    fn candidates<'a>(site: &'a SiteId, hosts: &'a [(Host, Schedule)]) -> Vec<Candidate<'a>> {
-        hosts.iter().map(|(host, schedule)| Candidate { site, host, schedule }).collect()
-    }
-
-    /// What a look at one start alone tells; `d_i` is written out.
-    fn slowly(request: &Request, start: i64, hosts: &[(Host, Schedule)]) -> (usize, Vec<u64>) {
-        let window = Window::starting(Time(start), request.demand().length().at_reference());
-        let names = request.demand().resources();
-        let least = |name: &ResourceName| match request.demand().per_host().get(name) {
-            Some(asked) => asked.0,
-            None if request.demand().total()[name].0 >= request.demand().seats() as u64 => 1,
-            None => 0,
-        };
-        let free = |(host, schedule): &(Host, Schedule)| {
-            let free = |name: &ResourceName| host.capacity[name].0.checked_sub(schedule.peak(name, window).0);
-            let enough = |name: &ResourceName| free(name).filter(|free| *free >= least(name));
-            names.iter().map(enough).collect::<Option<Vec<u64>>>()
-        };
-        let fitting: Vec<Vec<u64>> = hosts.iter().filter_map(free).collect();
-        let sum = |resource: usize| fitting.iter().map(|free| free[resource]).sum();
-        (fitting.len(), (0..names.len()).map(sum).collect())
-    }
-
-    fn amounts_text(amounts: [Option<u64>; 2]) -> String {
-        let asked = NAMES.iter().zip(amounts).filter_map(|(name, amount)| Some(format!("\"{name}\":{}", amount?)));
-        asked.collect::<Vec<_>>().join(",")
+    /// What a look at one start alone tells: hosts, and what they have free of what is asked.
+    fn slowly(raw: &RawRequest, start: i64, grid: &Grid) -> (usize, Vec<u64>) {
+        let fitting: Vec<_> =
+            grid.hosts.iter().filter_map(|(_, host, schedule)| free_on(raw, start, host, schedule)).collect();
+        let asked = (0..3).filter(|resource| raw.is_asked(*resource));
+        (fitting.len(), asked.map(|resource| fitting.iter().map(|free| free[resource]).sum()).collect())
     }
 
     proptest! {
         #[test]
         fn every_start_tells_what_the_planner_and_a_look_at_it_alone_tell(
-            raw in prop::collection::vec((
-                [1_u64..9, 0_u64..4],
-                prop::collection::vec((0_i64..60, 1_i64..20, [0_u64..5, 0_u64..3]), 0..6),
-            ), 0..7),
-            n in 1_u32..4,
-            duration in 1_i64..25,
-            per_host in [prop::option::of(0_u64..5), prop::option::of(0_u64..3)],
-            total in [prop::option::of(0_u64..14), prop::option::of(0_u64..6)],
-            (earliest, reach) in (0_i64..20, 0_i64..50),
-            count in 1_usize..9,
+            raw_hosts in prop::collection::vec(host(), 0..7), raw in plain_request(),
+            (earliest, reach) in (0_i64..20, 0_i64..50), count in 1_usize..9,
         ) {
-            let (per_host, total) = (amounts_text(per_host), amounts_text(total));
-            let request = request(&format!(
-                r#"{{"hosts":{n},"duration":{duration},"per_host":{{{per_host}}},"total":{{{total}}}}}"#
-            ));
-            let (site, hosts) = (SiteId::new("s").unwrap(), hosts(&raw));
-            let candidates = candidates(&site, &hosts);
+            let (grid, request) = (Grid::new(&raw_hosts), request(&raw, "start"));
+            let candidates = grid.all();
             let latest = earliest + reach;
             let availability = Availability::new(&Job::of(&request, (Time(earliest), Time(latest))), &candidates);
             let thinned = availability.thinned(count);
@@ -245,7 +184,7 @@ mod tests {
             for start in earliest..=latest {
                 let step = availability.at(Time(start));
                 let free: Vec<u64> = step.free.values().map(|free| free.0).collect();
-                prop_assert_eq!((step.hosts, free), slowly(&request, start, &hosts), "start {}", start);
+                prop_assert_eq!((step.hosts, free), slowly(&raw, start, &grid), "start {}", start);
                 let thin = thinned.iter().rev().find(|thin| thin.start <= Time(start)).unwrap();
                 prop_assert!(thin.hosts <= step.hosts && thin.free <= step.free);
                 match plan(&Job::of(&request, (Time(start), Time(start))), &candidates, Effort::Thorough, 1, &mut ()) {
@@ -270,26 +209,34 @@ mod tests {
         }
     }
 
+    /// What there is for these hosts, each with a capacity of the first resource and a use of it from a start for a time.
+    fn of_hosts(hosts: [(i64, i64, u64); 3], raw: &RawRequest, check: impl Fn(&Availability<'_>)) {
+        let raw_host = |(start, length, used)| -> RawHost { (0, 1000, [4, 0, 0], vec![(start, length, [used, 0, 0])]) };
+        let (grid, request) = (Grid::new(&hosts.map(raw_host)), request(raw, "start"));
+        check(&Availability::new(&Job::of(&request, (Time(0), Time(50))), &grid.all()));
+    }
+
     #[test]
     fn most_is_where_some_n_hosts_reach_the_totals() {
-        let raw = [([4, 0], vec![(0, 10, [3, 0])]), ([4, 0], vec![(0, 10, [3, 0])]), ([4, 0], vec![(10, 90, [4, 0])])];
-        let (site, hosts) = (SiteId::new("s").unwrap(), hosts(&raw));
-        let candidates = candidates(&site, &hosts);
-        let request = request(r#"{"hosts":2,"duration":5,"per_host":{"cpu":1},"total":{"cpu":8}}"#);
-        let availability = Availability::new(&Job::of(&request, (Time(0), Time(50))), &candidates);
-        assert_eq!(availability.at(Time(0)).hosts, 3);
-        let most = availability.most(Effort::Fast, 1);
-        assert_eq!(most, Some(Most { start: Time(10), is_proven: true }));
-        assert_eq!(availability.at(Time(10)).hosts, 2);
+        let raw = RawRequest {
+            seats: 2,
+            length: 5,
+            per_host: [Some(1), None, None],
+            total: [Some(8), None, None],
+            ..RawRequest::default()
+        };
+        of_hosts([(0, 10, 3), (0, 10, 3), (10, 90, 4)], &raw, |availability| {
+            assert_eq!(availability.at(Time(0)).hosts, 3);
+            assert_eq!(availability.most(Effort::Fast, 1), Some(Most { start: Time(10), is_proven: true }));
+            assert_eq!(availability.at(Time(10)).hosts, 2);
+        });
     }
 
     #[test]
     fn full_hosts_do_not_count_when_only_a_total_is_asked() {
-        let full = || ([8, 0], vec![(0, 100, [8, 0])]);
-        let (site, hosts) = (SiteId::new("s").unwrap(), hosts(&[([8, 0], vec![]), full(), full(), full(), full()]));
-        let candidates = candidates(&site, &hosts);
-        let request = request(r#"{"hosts":5,"duration":10,"total":{"cpu":8}}"#);
-        let availability = Availability::new(&Job::of(&request, (Time(0), Time(0))), &candidates);
-        assert_eq!((availability.at(Time(0)).hosts, availability.most(Effort::Balanced, 1)), (1, None));
+        let raw = RawRequest { seats: 3, length: 10, total: [Some(4), None, None], ..RawRequest::default() };
+        of_hosts([(0, 0, 0), (0, 100, 4), (0, 100, 4)], &raw, |availability| {
+            assert_eq!((availability.at(Time(0)).hosts, availability.most(Effort::Balanced, 1)), (1, None));
+        });
     }
 }

@@ -15,8 +15,6 @@ mod field;
 pub mod find;
 mod limits;
 mod miss;
-#[cfg(test)]
-mod objective_tests;
 mod optimize;
 mod preference;
 mod problem;

@@ -89,6 +89,12 @@ rules! {
     MaxHostHours = "max-host-hours",
     /// One user's farthest future.
     MaxReach = "max-reach",
+    /// The share of the site of one user, of one other node, or of one network.
+    SiteShare = "site-share",
+    /// Holds that a node let lapse.
+    LapsedHolds = "lapsed-holds",
+    /// The owner is not emptying the site.
+    Draining = "draining",
 }
 
 impl std::fmt::Display for Rule {

@@ -57,6 +57,10 @@ impl Trust {
 pub struct Gate {
     trust: Trust,
     policy: OwnerPolicy,
+    /// The owner as a user.
+    owner: Option<PublicKey>,
+    /// Whether nothing more is promised.
+    is_draining: bool,
     revocations: Revocations,
     chains: Cache<Chain, Arc<Holder>>,
     requests: Cache<SignedText, Arc<RequestStatement>>,
@@ -102,6 +106,8 @@ impl Gate {
         Gate {
             trust,
             policy,
+            owner: None,
+            is_draining: false,
             revocations: Revocations::default(),
             chains: Cache::new(CHAINS.0, CHAINS.1),
             requests: Cache::new(REQUESTS.0, REQUESTS.1),
@@ -118,6 +124,33 @@ impl Gate {
     #[must_use]
     pub fn policy(&self) -> &OwnerPolicy {
         &self.policy
+    }
+
+    /// Puts other rules of the owner into force. Existing bookings stay.
+    pub fn set_policy(&mut self, policy: OwnerPolicy) {
+        self.policy = policy;
+    }
+
+    /// Whether the site promises nothing more.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.is_draining
+    }
+
+    /// Begins or ends to empty the site. What is promised stays.
+    pub fn set_draining(&mut self, is_draining: bool) {
+        self.is_draining = is_draining;
+    }
+
+    /// Whether the user is the site's owner.
+    #[must_use]
+    pub fn is_owner(&self, user: PublicKey) -> bool {
+        self.owner == Some(user)
+    }
+
+    /// Names the owner as a user.
+    pub fn set_owner(&mut self, owner: PublicKey) {
+        self.owner = Some(owner);
     }
 
     /// What is revoked.
@@ -264,6 +297,9 @@ impl Gate {
     }
 
     fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {
+        if self.is_draining {
+            return Err(Denial::new(Rule::Draining, "the owner is emptying the site"));
+        }
         let policy = &self.policy;
         let names = |list| OwnerPolicy::names(list, &permit.name, &permit.user);
         if policy.allow.as_ref().is_some_and(|allow| !names(allow)) {

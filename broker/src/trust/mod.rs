@@ -36,7 +36,7 @@ pub use self::{
     labels::Labels,
     policy::{DailyHours, OwnerPolicy},
     request_statement::{Authorization, RequestStatement},
-    revocation::{Revocation, Revocations, SignedRevocation},
+    revocation::{REVOCATIONS_MAX, Revocation, Revocations, SignedRevocation},
     statement::{SignedText, Statement},
 };
 use crate::time::Time;

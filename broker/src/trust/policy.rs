@@ -29,6 +29,10 @@ pub struct OwnerPolicy {
     pub hours: Option<DailyHours>,
     /// How much of each host's capacity, in percent, one user may have at any time.
     pub user_share_percent: BTreeMap<ResourceName, u8>,
+    /// How much of the site, in percent, one user, one node with all its users, or one network with all its nodes may have: at any
+    /// time, and of all that there is until `max_reach`. It is never less than one host for the longest reservation. The owner's own
+    /// requests are not bound by it.
+    pub site_share_percent: Option<u8>,
     /// The limits of users whose credentials have none.
     pub limits: Limits,
     /// Whether the bookings are published with their users; otherwise the grid sees only how much is free.
@@ -44,6 +48,7 @@ impl Default for OwnerPolicy {
             max_reach: None,
             hours: None,
             user_share_percent: BTreeMap::new(),
+            site_share_percent: None,
             limits: Limits {
                 max_holds: Some(64),
                 max_reservations: Some(1_000),
@@ -56,6 +61,17 @@ impl Default for OwnerPolicy {
 }
 
 impl OwnerPolicy {
+    /// The default in an open grid, where anybody may book, and may make any number of keys.
+    #[must_use]
+    pub fn of_open_grid() -> OwnerPolicy {
+        OwnerPolicy {
+            max_duration: Some(Span(12 * 3600)),
+            max_reach: Some(Span(7 * 86_400)),
+            site_share_percent: Some(25),
+            ..OwnerPolicy::default()
+        }
+    }
+
     /// Whether `list` names the user, by name, key or fingerprint.
     pub(super) fn names(list: &BTreeSet<String>, name: &str, user: &PublicKey) -> bool {
         list.contains(name) || list.contains(&user.fingerprint()) || list.contains(&user.to_string())

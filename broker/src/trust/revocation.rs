@@ -183,6 +183,13 @@ impl Revocations {
         self.entries.values().map(|entry| &entry.signed)
     }
 
+    /// Those of one subject.
+    pub fn of<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = &'a SignedRevocation> {
+        let first = (subject.clone(), PublicKey::from_bytes([0; 32]), Vec::new());
+        let of_subject = self.entries.range(first..).take_while(move |((of, _, _), _)| of == subject);
+        of_subject.map(|(_, entry)| &entry.signed)
+    }
+
     /// Drops revocations that have lapsed.
     pub fn prune(&mut self, now: Time) {
         while let Some((lapses, _)) = self.by_lapse.first()

@@ -39,12 +39,21 @@ impl SignedText {
     /// # Errors
     /// [`TrustError::TooLarge`] when no node would accept it, [`TrustError::Malformed`] when it cannot be written as JSON.
     pub fn sign<T: Statement>(statement: &T, key: &SigningKey) -> Result<SignedText, TrustError> {
+        let text = SignedText::text_of(statement)?;
+        let signature = key.sign(text.as_bytes());
+        Ok(SignedText { text, author: PublicKey::of(key), signature: Signature::from_bytes(signature.to_bytes()) })
+    }
+
+    /// The text that [`SignedText::sign`] signs.
+    ///
+    /// # Errors
+    /// As for [`SignedText::sign`].
+    pub fn text_of<T: Statement>(statement: &T) -> Result<String, TrustError> {
         let json = serde_json::to_string(statement)
             .map_err(|error| TrustError::Malformed { kind: T::KIND, detail: error.to_string() })?;
         let text = format!("{PREFIX}{}/{}\n{json}", T::KIND, T::VERSION);
         check_size::<T>(&text)?;
-        let signature = key.sign(text.as_bytes());
-        Ok(SignedText { text, author: PublicKey::of(key), signature: Signature::from_bytes(signature.to_bytes()) })
+        Ok(text)
     }
 
     /// Checks size and signature, then reads the statement.

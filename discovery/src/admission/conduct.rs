@@ -36,6 +36,10 @@ pub enum Offence {
     InvalidAnswer,
     /// Put something into the DHT that is no signed advert of its key.
     InvalidRecord,
+    /// Showed a made-up credential, or another's.
+    MadeUpProof,
+    /// Passed on a revocation that nobody who may has signed.
+    FalseRevocation,
 }
 
 /// Points at which a peer is banned.
@@ -60,6 +64,8 @@ impl Offence {
             Offence::SlowRequest => "sends requests too slowly",
             Offence::InvalidAnswer => "gives invalid answers",
             Offence::InvalidRecord => "puts invalid records",
+            Offence::MadeUpProof => "shows a credential that is made up or another's",
+            Offence::FalseRevocation => "passes on false revocations",
         }
     }
 
@@ -68,7 +74,7 @@ impl Offence {
     pub fn points(self) -> u64 {
         match self {
             Offence::GossipRules => POINTS_TO_BAN,
-            Offence::OversizedGossip => 200,
+            Offence::OversizedGossip | Offence::MadeUpProof | Offence::FalseRevocation => 200,
             Offence::InvalidRequest | Offence::InvalidAnswer => 100,
             Offence::InvalidGossip | Offence::InvalidRecord => 50,
             // A node that stalls with all its requests (64 to one peer) on their way must not be taken for an attacker.

@@ -1,13 +1,18 @@
-//! Whom this node talks to, and how much: limits on connections, budgets by peer, points and bans for bad behaviour.
+//! Whom this node talks to, and how much: who is let in, limits on connections, budgets by peer, points and bans for bad behaviour.
 
 mod conduct;
 mod gate;
+mod gated;
 mod prefix;
+mod proof;
 mod rate;
 
 pub use self::prefix::prefix_of;
 pub(crate) use self::{
     conduct::{Ban, BanTerms, Conduct, Offence},
     gate::ConnectionGate,
+    gated::Gated,
+    prefix::network_of,
+    proof::{Proof, ProofEvent},
     rate::{Buckets, Rate, TokenBucket},
 };

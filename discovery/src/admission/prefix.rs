@@ -1,8 +1,11 @@
 //! The part of an address that one owner usually has for himself: one IPv4 address, or the /64 of an IPv6 address.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use broker::ids::Network;
 use libp2p::{Multiaddr, multiaddr::Protocol};
+
+use crate::addresses::ip_of;
 
 /// What limits by address count an address for: itself (IPv4, and this machine), or the /64 that one machine can choose
 /// from (IPv6).
@@ -14,6 +17,19 @@ pub fn prefix_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The network behind which a site's ledger counts the node at `address`: the /24 (IPv4) or the /48 (IPv6), as much as one owner easily
+/// has. None for this machine and for private networks, where addresses cost nothing and neighbours know each other, and through a relay.
+pub(crate) fn network_of(address: &Multiaddr) -> Option<Network> {
+    let is_relayed = address.iter().any(|part| matches!(part, Protocol::P2pCircuit));
+    let text = match ip_of(address).filter(|_| !is_relayed)? {
+        IpAddr::V4(ip) if ip.is_loopback() || ip.is_private() || ip.is_link_local() => return None,
+        IpAddr::V4(ip) => format!("{}/24", Ipv4Addr::from_bits(ip.to_bits() & (u32::MAX << 8))),
+        IpAddr::V6(ip) if ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local() => return None,
+        IpAddr::V6(ip) => format!("{}/48", Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 80))),
+    };
+    Network::new(&text).ok()
+}
+
 /// Whom an address counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Prefix(IpAddr);
@@ -21,11 +37,7 @@ pub(crate) struct Prefix(IpAddr);
 impl Prefix {
     /// The prefix of an address; none when it does not begin with an IP address, as inside a process.
     pub(crate) fn of(address: &Multiaddr) -> Option<Prefix> {
-        match address.iter().next()? {
-            Protocol::Ip4(ip) => Some(Prefix(prefix_of(ip.into()))),
-            Protocol::Ip6(ip) => Some(Prefix(prefix_of(ip.into()))),
-            _ => None,
-        }
+        ip_of(address).map(|ip| Prefix(prefix_of(ip)))
     }
 
     /// Whether it is this machine.
@@ -40,6 +52,21 @@ mod tests {
 
     fn of(address: &str) -> Option<Prefix> {
         Prefix::of(&address.parse().unwrap())
+    }
+
+    #[test]
+    fn a_network_is_what_one_owner_easily_has_of_the_internet() {
+        let network = |address: &str| network_of(&address.parse().unwrap()).map(String::from);
+        assert_eq!(network("/ip4/203.0.113.7/tcp/1").as_deref(), Some("203.0.113.0/24"));
+        assert_eq!(network("/ip6/::ffff:203.0.113.9/tcp/1").as_deref(), Some("203.0.113.0/24"));
+        assert_eq!(network("/ip6/2001:db8:1:2::3/udp/1/quic-v1").as_deref(), Some("2001:db8:1::/48"));
+        for nobodys in
+            ["/ip4/127.0.0.1", "/ip4/192.168.1.2", "/ip4/169.254.1.2", "/ip6/::1", "/ip6/fd00::1", "/ip6/fe80::1"]
+        {
+            assert_eq!(network(&format!("{nobodys}/tcp/1")), None, "{nobodys}");
+        }
+        assert_eq!(network("/memory/7"), None);
+        assert_eq!(network("/ip4/203.0.113.7/tcp/1/p2p-circuit"), None, "the address is the relay's");
     }
 
     #[test]

@@ -63,6 +63,10 @@ pub struct Intervals {
     pub request_arrival: Duration,
     /// After what time a connection is closed whose other side has not said which grid it is of.
     pub introduction: Duration,
+    /// After what time a connection is closed whose other side has not proven that it belongs to the closed grid.
+    pub proof: Duration,
+    /// Between two looks whether the peers that are connected still belong to it.
+    pub proof_recheck: Duration,
     /// How long a first ban lasts; every further ban of the same peer lasts twice as long.
     pub ban_first: Duration,
     /// The longest ban; a ban is forgotten as long after its end.
@@ -90,6 +94,8 @@ impl Default for Intervals {
             farewell: Duration::from_millis(300),
             request_arrival: Duration::from_secs(5),
             introduction: Duration::from_secs(10),
+            proof: Duration::from_secs(5),
+            proof_recheck: Duration::from_secs(10),
             ban_first: Duration::from_secs(600),
             ban_longest: Duration::from_secs(24 * 3600),
         }

@@ -12,7 +12,10 @@ use broker::{
 use libp2p::Multiaddr;
 
 use super::{grid_id::GridId, intervals::Intervals, limits::Limits};
-use crate::membership::{Members, OpenGrid};
+use crate::{
+    addresses::AddressBlock,
+    membership::{Members, OpenGrid},
+};
 
 /// What carries the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,6 +53,9 @@ pub struct DiscoveryConfig {
     pub bootstrap: Vec<Multiaddr>,
     /// Addresses of nodes met in an earlier run, with their peer ids at the end; tried like bootstrap nodes.
     pub known_peers: Vec<Multiaddr>,
+    /// Addresses of loopback and private ranges that are dialled when others advertise them, beside the ranges in which this node
+    /// tells an address itself.
+    pub dial_ranges: Vec<AddressBlock>,
     /// What carries the connections.
     pub transport: TransportKind,
     /// Whether to gossip and to exchange adverts with neighbours. Without, other sites are found through the DHT alone.
@@ -64,8 +70,9 @@ pub struct DiscoveryConfig {
     pub membership: Arc<dyn Members>,
 }
 
-/// A schedule confirmed longer ago than this is fetched again before a node plans on it.
-pub const SCHEDULE_AGE_MAX: Millis = Millis(120_000);
+/// A schedule confirmed longer ago than this is fetched again before a node plans on it. A younger one is held upon as it is: a fetch
+/// would take a round trip of every request, and a refusal, which is rare, carries the present schedule.
+pub const SCHEDULE_AGE_MAX: Millis = Millis(600_000);
 /// The same for a request that has met a conflict: what it knew was too old, so it asks the sites for their present schedules rather
 /// than running into the next change that it has not received.
 pub const SCHEDULE_AGE_MAX_AFTER_CONFLICT: Millis = Millis(1_000);
@@ -88,6 +95,7 @@ impl DiscoveryConfig {
             announce: Vec::new(),
             bootstrap: Vec::new(),
             known_peers: Vec::new(),
+            dial_ranges: Vec::new(),
             transport: TransportKind::default(),
             gossip: true,
             limits: Limits::default(),

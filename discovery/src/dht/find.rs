@@ -139,6 +139,9 @@ const KEYS_AT_ONCE: usize = 4;
 /// How often hosts without a schedule are replaced by others.
 pub const ROUNDS_MAX: usize = 3;
 
+/// Looking at so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
+const INLINE_HOSTS_MAX: usize = 256;
+
 /// Finds hosts; clones share what they remember of searches.
 #[derive(Clone)]
 pub(crate) struct Finder {
@@ -158,7 +161,7 @@ impl Finder {
     pub(crate) async fn find(&self, query: Query, seed: u64) -> Found {
         let started = self.shared().clock.now();
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut matching = matching(&self.shared().view, &query);
+        let mut matching = self.matching(&query);
         if !is_sufficient(&query, &matching, query.count) {
             if query.demand.candidates().is_none() && matching.count() >= query.enough.min(query.count) {
                 self.search_in_background(query.clone(), StdRng::seed_from_u64(seed));
@@ -166,19 +169,26 @@ impl Finder {
                 // Half of the time for the search, half for the schedules.
                 let until = started + Millis(query.timeout.0 / 2);
                 self.search_index(&query, &mut rng, until).await;
-                matching = self::matching(&self.shared().view, &query);
+                matching = self.matching(&query);
             }
         }
         let Matching { mut hosts, mut unanswered, known_hosts, cut, .. } = matching;
-        for hosts in [&mut hosts, &mut unanswered] {
-            // The map has no order; the same view must give the same sample.
-            hosts.sort_unstable();
-            hosts.shuffle(&mut rng);
-        }
+        aside(known_hosts, || {
+            for hosts in [&mut hosts, &mut unanswered] {
+                // The map has no order; the same view must give the same sample.
+                hosts.sort_unstable();
+                hosts.shuffle(&mut rng);
+            }
+        });
         hosts.append(&mut unanswered);
         let wanted = if query.demand.candidates().is_some() { usize::MAX } else { query.count };
         let (hosts, without_schedule) = self.with_schedules(&query, hosts, wanted, started).await;
         Found { hosts, known_hosts, cut: cut.into_iter().collect(), without_schedule }
+    }
+
+    fn matching(&self, query: &Query) -> Matching {
+        let view = &self.shared().view;
+        aside(view.host_count(), || matching(view, query))
     }
 
     /// Takes hosts from the front until `wanted` of them have a current schedule.
@@ -204,19 +214,22 @@ impl Finder {
             let now = self.shared().clock.now();
             // The query's age counts from the beginning: what was current then stays so while others are asked.
             let age_max = query.max_schedule_age + (now - started);
-            for (site, host) in sample {
-                let view = &self.shared().view;
-                let fresh = view.fresh_host(&site, &host, now, age_max);
-                match fresh.or_else(|| view.host_since(&site, &host, now, started)) {
-                    Some(view) => {
-                        let HostView { host, schedule, version, .. } = view;
-                        found.push(FoundHost { site, host, schedule, version });
-                    }
-                    None => {
-                        silent.insert(site);
+            drop(sites);
+            aside(sample.len(), || {
+                for (site, host) in sample {
+                    let view = &self.shared().view;
+                    let fresh = view.fresh_host(&site, &host, now, age_max);
+                    match fresh.or_else(|| view.host_since(&site, &host, now, started)) {
+                        Some(view) => {
+                            let HostView { host, schedule, version, .. } = view;
+                            found.push(FoundHost { site, host, schedule, version });
+                        }
+                        None => {
+                            silent.insert(site);
+                        }
                     }
                 }
-            }
+            });
             if now >= deadline {
                 break;
             }
@@ -263,7 +276,7 @@ impl Finder {
                 if left == Millis(0)
                     || within(left, self.learn_providers(keys, &mut seen, left)).await.is_err()
                     || seen.len() >= shared.config.limits.find_sites_max
-                    || is_sufficient(query, &matching(&shared.view, query), query.count)
+                    || is_sufficient(query, &self.matching(query), query.count)
                 {
                     return;
                 }
@@ -280,7 +293,7 @@ impl Finder {
         let grid = &shared.config.grid;
         let keys_max = shared.config.limits.find_keys_max;
         if query.demand.candidates().is_some() {
-            let missing = matching(&shared.view, query).missing;
+            let missing = self.matching(query).missing;
             return vec![missing.iter().take(keys_max).map(|host| index::key_of_host(grid, host)).collect()];
         }
         let keys = index::keys_of_query(grid, &query.demand);
@@ -321,6 +334,11 @@ impl Finder {
             })
             .await;
     }
+}
+
+/// Looks at so many `hosts`; while that takes long, other tasks of this thread move to another one.
+fn aside<T>(hosts: usize, look: impl FnOnce() -> T) -> T {
+    if hosts > INLINE_HOSTS_MAX { tokio::task::block_in_place(look) } else { look() }
 }
 
 fn is_sufficient(query: &Query, matching: &Matching, count: usize) -> bool {

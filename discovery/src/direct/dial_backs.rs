@@ -2,8 +2,9 @@
 //!
 //! A node behind a router or a packet filter can open connections, but no other node can open one to it, and it does not
 //! notice. So it asks others to dial the addresses of its signed advert and to report whether a connection could be made;
-//! that connection is closed at once. Invariant: only for a peer that is connected and has proven its key, only addresses
-//! that it has signed, one dial a peer in [`DIAL_BACK_EVERY`], and [`DIAL_BACKS_MAX`] at a time.
+//! that connection is closed at once. Invariant: only for a peer that is served (in a closed grid a member), only addresses that
+//! it has signed, that carry its id and are public or in the range that it was met in, one dial a peer in
+//! [`DIAL_BACK_EVERY`], and [`DIAL_BACKS_MAX`] at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +19,11 @@ use libp2p::{
 use tokio::sync::oneshot;
 use tracing::debug;
 
-use crate::{identity::site_of_peer, shared::Shared};
+use crate::{
+    addresses::{Range, range_of},
+    identity::site_of_peer,
+    shared::{Shared, peer_of_address},
+};
 
 /// Dials at the same time; each ends with the time limit of a dial.
 const DIAL_BACKS_MAX: usize = 8;
@@ -58,10 +63,23 @@ impl DialBacks {
     }
 
     /// Begins the dials that were asked for.
-    pub(crate) fn begin(&mut self, swarm: &mut Swarm<impl NetworkBehaviour>, shared: &Shared) {
+    pub(crate) fn begin(
+        &mut self,
+        swarm: &mut Swarm<impl NetworkBehaviour>,
+        shared: &Shared,
+        met_in: impl Fn(&PeerId) -> Option<Range>,
+    ) {
         while let Some((peer, reply)) = self.asked.pop_front() {
             let addresses = site_of_peer(&peer).map(|site| shared.addresses_of(&site)).unwrap_or_default();
-            let addresses: Vec<Multiaddr> = addresses.into_iter().take(ADDRESSES_MAX).collect();
+            let from = met_in(&peer);
+            let may_try = |address: &Multiaddr| may_try(address, &peer, from);
+            let tells_some = !addresses.is_empty();
+            let addresses: Vec<Multiaddr> = addresses.into_iter().filter(may_try).take(ADDRESSES_MAX).collect();
+            if tells_some && addresses.is_empty() {
+                // None of them is one at which others reach it. An error means that the asker does not wait any more.
+                let _ = reply.send(Some(false));
+                continue;
+            }
             let options = DialOpts::peer_id(peer).condition(PeerCondition::Always).addresses(addresses).build();
             let connection = options.connection_id();
             self.open.insert(connection, reply);
@@ -81,6 +99,13 @@ impl DialBacks {
     }
 }
 
+/// Whether an address is tried for a peer that was met in the range `from`: only addresses that carry its id, and that are public
+/// or in the range where it is.
+fn may_try(address: &Multiaddr, peer: &PeerId, from: Option<Range>) -> bool {
+    let range = range_of(address);
+    peer_of_address(address) == Some(*peer) && (range == Range::Public || Some(range) == from)
+}
+
 /// What a failed dial proves about the peer: that it cannot be reached; none when it proves nothing.
 pub(crate) fn dial_outcome(error: &DialError) -> Option<bool> {
     // Somebody else lives at the address, even this node itself.
@@ -91,6 +116,21 @@ pub(crate) fn dial_outcome(error: &DialError) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_has_the_network_of_others_tried() {
+        let peer = PeerId::random();
+        let with = |text: &str, peer: PeerId| text.parse::<Multiaddr>().unwrap().with_p2p(peer).unwrap();
+        let public = with("/ip4/8.8.8.8/tcp/1", peer);
+        let private = with("/ip4/192.168.1.1/tcp/80", peer);
+        for from in [Range::Public, Range::Loopback, Range::Private10, Range::Private192] {
+            assert!(may_try(&public, &peer, Some(from)));
+            assert_eq!(may_try(&private, &peer, Some(from)), from == Range::Private192);
+        }
+        assert!(!may_try(&private, &peer, None));
+        assert!(!may_try(&with("/ip4/8.8.8.8/tcp/1", PeerId::random()), &peer, Some(Range::Public)));
+        assert!(!may_try(&"/ip4/8.8.8.8/tcp/1".parse().unwrap(), &peer, Some(Range::Public)));
+    }
 
     #[test]
     fn one_peer_and_all_together_get_so_many_dials() {

@@ -4,7 +4,7 @@
 //! [`Responder`] is dropped is answered "busy" as well, so that an asker never waits for nothing.
 
 use broker::{
-    ids::SiteId,
+    ids::{Network, SiteId},
     protocol::{SiteAnswer, SiteRequest},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -14,6 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 pub struct InboundRequest {
     /// The asking site; proven by the connection.
     pub from: SiteId,
+    /// The network that its connection comes from, where that says something about its owner.
+    pub network: Option<Network>,
     /// The request.
     pub request: SiteRequest,
     /// Where the answer goes.
@@ -66,9 +68,14 @@ impl InboundQueue {
     }
 
     /// Queues a request; `None` when the queue is full or has no reader any more.
-    pub(crate) fn offer(&self, from: SiteId, request: SiteRequest) -> Option<oneshot::Receiver<SiteAnswer>> {
+    pub(crate) fn offer(
+        &self,
+        from: SiteId,
+        network: Option<Network>,
+        request: SiteRequest,
+    ) -> Option<oneshot::Receiver<SiteAnswer>> {
         let (sender, receiver) = oneshot::channel();
-        self.0.try_send(InboundRequest { from, request, reply: Responder(sender) }).ok()?;
+        self.0.try_send(InboundRequest { from, network, request, reply: Responder(sender) }).ok()?;
         Some(receiver)
     }
 }

@@ -2,7 +2,6 @@
 
 mod asks;
 mod dial_backs;
-pub(crate) mod doorkeeper;
 pub(crate) mod inbound;
 pub(crate) mod reachability;
 pub(crate) mod schedules;
@@ -12,6 +11,5 @@ pub use self::inbound::{Inbound, InboundRequest, Responder};
 pub(crate) use self::{
     asks::{Asks, Wire, ask_error},
     dial_backs::dial_outcome,
-    doorkeeper::Doorkeeper,
     serving::Serving,
 };

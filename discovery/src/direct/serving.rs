@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use broker::{
-    ids::SiteId,
+    ids::{Network, SiteId},
     protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer},
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use libp2p::{PeerId, request_response::ResponseChannel};
 use tokio::time;
 
-use super::{dial_backs::DialBacks, doorkeeper::Doorkeeper, inbound::InboundQueue, schedules::ScheduleServer};
+use super::{dial_backs::DialBacks, inbound::InboundQueue, schedules::ScheduleServer};
 use crate::{
     admission::{Buckets, Rate},
     config::HEAVY_ANSWER,
@@ -35,7 +35,6 @@ pub(crate) struct Serving {
     shared: Arc<Shared>,
     inbound: InboundQueue,
     schedules: ScheduleServer,
-    doorkeeper: Doorkeeper,
     open: FuturesUnordered<Open>,
     tokens: Buckets<PeerId>,
     /// KiB of large answers.
@@ -50,19 +49,14 @@ const ADVERTS_PAGE_BYTES: usize = ANSWER_BYTES_MAX / 2;
 const REVOCATIONS_PAGE_BYTES: usize = ANSWER_BYTES_MAX / 2;
 
 impl Serving {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        inbound: InboundQueue,
-        schedules: ScheduleServer,
-        doorkeeper: Doorkeeper,
-    ) -> Serving {
+    pub(crate) fn new(shared: Arc<Shared>, inbound: InboundQueue, schedules: ScheduleServer) -> Serving {
         let limits = &shared.config.limits;
         let per_s = limits.asks_per_peer_per_s;
         let tokens = Buckets::new(Rate::per_s(per_s, per_s.saturating_mul(2)), limits.sites_max);
         let kib_per_s = limits.answers_per_peer_kib_per_s;
         let answered_kib = Buckets::new(Rate::per_s(kib_per_s, kib_per_s.saturating_mul(16)), limits.sites_max);
         let (open, dial_backs) = (FuturesUnordered::new(), DialBacks::default());
-        Serving { shared, inbound, schedules, doorkeeper, open, tokens, answered_kib, dial_backs }
+        Serving { shared, inbound, schedules, open, tokens, answered_kib, dial_backs }
     }
 
     /// Takes the tokens of a request, `None` if it is of an unknown kind; when its peer has too few, the answer is handed back.
@@ -77,10 +71,10 @@ impl Serving {
         Err(if is_site { site_is_busy() } else { WireAnswer::Busy })
     }
 
-    /// Takes a request; an answer that is ready at once is handed back.
+    /// Takes a request of a site, which asks from `network`; an answer that is ready at once is handed back.
     pub(crate) fn accept(
         &mut self,
-        from: SiteId,
+        (from, network): (SiteId, Option<Network>),
         request: WireRequest,
         channel: ResponseChannel<WireAnswer>,
     ) -> Option<Served> {
@@ -94,16 +88,14 @@ impl Serving {
         }
         let answer = match request {
             WireRequest::Site(request) => {
-                let Some(answer) = self.inbound.offer(from, request) else {
+                let Some(answer) = self.inbound.offer(from, network, request) else {
                     self.shared.count(Counter::AsksInBusy);
                     return Some((channel, site_is_busy()));
                 };
                 answer.map(|answer| answer.map_or_else(|_| site_is_busy(), WireAnswer::Site)).boxed()
             }
             WireRequest::Schedules(known) => {
-                let is_stranger = self.shared.config.membership.is_closed() && !self.shared.view.knows(&from);
-                let answer = if is_stranger { self.doorkeeper.ask(from, known) } else { self.schedules.ask(known) };
-                let Some(answer) = answer else {
+                let Some(answer) = self.schedules.ask(known) else {
                     self.shared.count(Counter::AsksInBusy);
                     return Some((channel, WireAnswer::Busy));
                 };

@@ -16,11 +16,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use broker::{ids::SiteId, protocol::ScheduleUpdate, time::Millis};
 use libp2p::{
     PeerId,
-    gossipsub::{self, MessageAcceptance, PublishError, TopicHash},
+    gossipsub::{self, MessageAcceptance, MessageId, PublishError, TopicHash},
 };
 
 use super::{
     bundler::Bundler,
+    checks::{Checked, Checks, Envelope, Unchecked},
     outbox::{Pacer, advance},
 };
 use crate::{
@@ -39,6 +40,8 @@ use crate::{
 /// The state of this node's gossip.
 pub(crate) struct Gossip {
     shared: Arc<Shared>,
+    /// Messages whose signatures are being checked.
+    pub(crate) checks: Checks,
     adverts: TopicHash,
     schedules: TopicHash,
     authors: Buckets<PeerId>,
@@ -74,7 +77,7 @@ impl From<Dropped> for Refused {
 }
 
 impl Gossip {
-    pub(crate) fn new(shared: Arc<Shared>) -> Gossip {
+    pub(crate) fn new(shared: Arc<Shared>, checks: Checks) -> Gossip {
         let (config, now) = (&shared.config, shared.clock.now());
         let limits = &config.limits;
         let newcomers = limits.newcomers_per_neighbour_in_10_s;
@@ -96,6 +99,7 @@ impl Gossip {
                 rand::random(),
             ),
             unsent_advert: None,
+            checks,
             shared,
         }
     }
@@ -186,72 +190,123 @@ impl Gossip {
         self.shared.count(if is_published { Counter::GossipPublished } else { Counter::GossipPublishFailed });
     }
 
-    /// Receives a message that a neighbour brought.
+    /// Receives a message that a neighbour brought; no verdict while its signatures are being checked.
     pub(crate) fn receive(
         &mut self,
         from: PeerId,
+        id: MessageId,
         message: &gossipsub::Message,
         conduct: &Conduct,
         now: Millis,
-    ) -> Verdict {
+    ) -> Option<Verdict> {
         // Its last messages still pass through this node after it was banned.
+        if conduct.is_banned(&from, now) {
+            return Some(self.verdict_on(from, &Dropped::Banned.into()));
+        }
+        self.shared.count(Counter::GossipReceived);
+        let message = if message.topic == self.schedules {
+            match self.begin_bundle(from, id, &message.data, conduct, now) {
+                Ok(bundle) => bundle,
+                Err(dropped) => return Some(self.verdict_on(from, &dropped.into())),
+            }
+        } else {
+            let mut advert = Unchecked::new(from, id, true, MessageAcceptance::Accept);
+            if let Err(refused) = self.begin_envelope(&mut advert, &message.data, conduct, now) {
+                return Some(self.verdict_on(from, &refused));
+            }
+            advert
+        };
+        if message.envelopes.is_empty() {
+            return Some(message.verdict);
+        }
+        // Many neighbours may have brought so much together: none of them is to blame.
+        let is_begun = self.checks.begin(message);
+        (!is_begun).then(|| self.verdict_on(from, &Dropped::Overload.into()))
+    }
+
+    /// Looks at the envelopes of a bundle, up to the first that the neighbour should have refused. The bundle itself goes no further.
+    fn begin_bundle(
+        &mut self,
+        from: PeerId,
+        id: MessageId,
+        bytes: &[u8],
+        conduct: &Conduct,
+        now: Millis,
+    ) -> Result<Unchecked, Dropped> {
+        if bytes.len() > BUNDLE_BYTES_MAX {
+            return Err(Dropped::Oversized);
+        }
+        let mut bundle = Unchecked::new(from, id, false, MessageAcceptance::Ignore);
+        for envelope in unbundle(bytes).ok_or(Dropped::Malformed)? {
+            if let Err(refused) = self.begin_envelope(&mut bundle, envelope, conduct, now) {
+                let of_envelope = self.verdict_on(from, &refused);
+                if refused.dropped.is_forwarders_fault() {
+                    bundle.verdict = of_envelope;
+                    break;
+                }
+                bundle.verdict.blame = bundle.verdict.blame.or(of_envelope.blame);
+            }
+        }
+        Ok(bundle)
+    }
+
+    /// Adds an envelope to those of `message` that are to be checked, unless it can be refused before.
+    fn begin_envelope(
+        &mut self,
+        message: &mut Unchecked,
+        envelope: &[u8],
+        conduct: &Conduct,
+        now: Millis,
+    ) -> Result<(), Refused> {
+        let unopened = self.judge_unopened(message.from, (envelope, message.is_advert), conduct, now)?;
+        message.envelopes.push(unopened);
+        Ok(())
+    }
+
+    /// Believes what is good and new of a message whose signatures were checked; new updates wait for the next bundle of
+    /// this node.
+    pub(crate) fn checked(&mut self, checked: Checked, conduct: &Conduct, now: Millis) -> Verdict {
+        let Checked { message: Unchecked { from, is_advert, envelopes, mut verdict, .. }, opened } = checked;
+        // It may have been banned meanwhile.
         if conduct.is_banned(&from, now) {
             return self.verdict_on(from, &Dropped::Banned.into());
         }
-        self.shared.count(Counter::GossipReceived);
-        if message.topic == self.schedules {
-            return self.receive_bundle(from, &message.data, conduct, now);
-        }
-        match self.receive_envelope(from, (&message.data, true), conduct, now) {
-            Ok(()) => Verdict { acceptance: MessageAcceptance::Accept, blame: None },
-            Err(refused) => self.verdict_on(from, &refused),
-        }
-    }
-
-    /// Receives the updates of a bundle, up to the first that the neighbour should have refused; new ones wait for the next bundle of
-    /// this node. The bundle itself goes no further.
-    fn receive_bundle(&mut self, from: PeerId, bundle: &[u8], conduct: &Conduct, now: Millis) -> Verdict {
-        let mut verdict = Verdict { acceptance: MessageAcceptance::Ignore, blame: None };
-        if bundle.len() > BUNDLE_BYTES_MAX {
-            return self.verdict_on(from, &Dropped::Oversized.into());
-        }
-        let Some(envelopes) = unbundle(bundle) else { return self.verdict_on(from, &Dropped::Malformed.into()) };
-        for envelope in envelopes {
-            match self.receive_envelope(from, (envelope, false), conduct, now) {
-                Ok(()) => self.pass_on(envelope.to_vec()),
+        for (envelope, opened) in envelopes.into_iter().zip(opened) {
+            match self.receive_opened((from, is_advert), &envelope, opened, now) {
+                Ok(()) if is_advert => {}
+                Ok(()) => self.pass_on(envelope.bytes),
                 Err(refused) => {
                     let of_envelope = self.verdict_on(from, &refused);
-                    verdict.blame = verdict.blame.or(of_envelope.blame);
-                    if refused.dropped.is_forwarders_fault() {
+                    if is_advert || refused.dropped.is_forwarders_fault() {
                         return of_envelope;
                     }
+                    verdict.blame = verdict.blame.or(of_envelope.blame);
                 }
             }
         }
         verdict
     }
 
-    /// Checks an envelope, of an advert or of an update according to its topic, and believes it if it is new.
-    fn receive_envelope(
+    /// Believes the content of an envelope, an advert or an update according to its topic, if it is new.
+    fn receive_opened(
         &mut self,
-        from: PeerId,
-        (envelope, is_advert): (&[u8], bool),
-        conduct: &Conduct,
+        (from, is_advert): (PeerId, bool),
+        envelope: &Envelope,
+        opened: Result<wire::Opened, Dropped>,
         now: Millis,
     ) -> Result<(), Refused> {
-        let (author, sequence) = self.judge_unopened(from, (envelope, is_advert), conduct, now)?;
-        let opened = self.shared.open(envelope).inspect_err(|dropped| {
+        let opened = opened.inspect_err(|dropped| {
             // The signature is good, only the time is not: it shows how wrong the clock of a known site is.
             if matches!(dropped, Dropped::Expired | Dropped::FromFuture)
-                && let Some((sent_ms, payload)) = wire::sent_of(envelope)
+                && let Some((sent_ms, payload)) = wire::sent_of(&envelope.bytes)
             {
-                self.note_time(&author, &payload, sent_ms, now);
+                self.note_time(&envelope.author, &payload, sent_ms, now);
             }
         });
         let opened = match opened {
             // The signature is good here as well, so it counts against its author's share.
             Err(dropped @ (Dropped::UnknownVersion(_) | Dropped::UnknownKind(_))) => {
-                let author = peer_of_site(&author).ok_or(Dropped::Malformed)?;
+                let author = peer_of_site(&envelope.author).ok_or(Dropped::Malformed)?;
                 let is_flood = !self.authors.take(author, 1, now);
                 return Err(Refused { dropped, blame: is_flood.then_some((author, Offence::GossipFlood)) });
             }
@@ -260,7 +315,7 @@ impl Gossip {
         if matches!(opened.payload, Payload::Advert(_)) != is_advert {
             return Err(Dropped::Invalid.into());
         }
-        self.judge_opened(from, opened, (envelope, sequence), now)?;
+        self.judge_opened(from, opened, (&envelope.bytes, envelope.sequence), now)?;
         self.pacer.received(now);
         Ok(())
     }
@@ -284,14 +339,18 @@ impl Gossip {
         (envelope, is_advert): (&[u8], bool),
         conduct: &Conduct,
         now: Millis,
-    ) -> Result<(SiteId, u64), Refused> {
+    ) -> Result<Envelope, Refused> {
         if !self.neighbours.take(from, 1, now) {
             return Err(Refused { dropped: Dropped::Overload, blame: Some((from, Offence::GossipOverload)) });
         }
         let (author_site, sequence) = wire::peek_in(envelope, &self.shared.config.grid).map_err(Refused::from)?;
-        // Copies come from every neighbour, and this node's own updates come back to it.
-        if !is_advert && (author_site == *self.shared.site() || self.bundler.is_noted(&author_site, sequence)) {
-            return Err(Dropped::Copy.into());
+        let mut hash = None;
+        if !is_advert {
+            // Copies come from every neighbour, and this node's own updates come back to it.
+            if author_site == *self.shared.site() || self.bundler.is_noted(&author_site, sequence) {
+                return Err(Dropped::Copy.into());
+            }
+            hash = Some(self.checks.hash_of_new(envelope).ok_or(Dropped::Copy)?);
         }
         let author = peer_of_site(&author_site).ok_or(Dropped::Malformed)?;
         if conduct.is_banned(&author, now) {
@@ -309,7 +368,7 @@ impl Gossip {
             None if self.introducers.is_spent(&from, now) || self.newcomers.is_empty(now) => {
                 Err(Dropped::Newcomer.into())
             }
-            _ => Ok((author_site, sequence)),
+            _ => Ok(Envelope { author: author_site, sequence, hash, bytes: envelope.to_vec() }),
         }
     }
 

@@ -4,5 +4,5 @@ mod credentials;
 mod digests;
 pub(crate) mod revocations;
 
-pub use self::credentials::{Badge, CREDENTIAL_BYTES_MAX, Members, OpenGrid};
+pub use self::credentials::{Badge, CREDENTIAL_BYTES_MAX, Learnt, Members, NotMember, OpenGrid};
 pub(crate) use self::digests::DifferingDigests;

@@ -1,14 +1,21 @@
 //! Fetching revocations: a site whose advert shows another digest than this node's is asked for its list.
 //!
 //! A site that revokes renews its advert at once, which gossip takes to all nodes within a second or two; each of them then
-//! asks that site directly. Invariant: one fetch is under way at a time, each after a random pause.
+//! asks that site directly. Invariant: one fetch is under way at a time, each after a random pause, of at most
+//! [`REVOCATIONS_MAX`] entries and [`PAGES_MAX`] pages; it ends with the first false entry, for which the site is blamed, and
+//! signatures are checked on a thread of their own.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use broker::{ids::SiteId, time::Millis};
-use tokio::time::{self, Instant};
+use broker::{ids::SiteId, time::Millis, trust::REVOCATIONS_MAX};
+use tokio::{
+    task,
+    time::{self, Instant},
+};
 
+use super::{Learnt, digests::Next};
 use crate::{
+    admission::Offence,
     core::Core,
     counters::Counter,
     wire::{WireAnswer, WireRequest},
@@ -27,53 +34,74 @@ pub(crate) async fn run(core: Core) {
     let shared = core.shared();
     let mut renew_at: Option<Instant> = None;
     loop {
-        let Some((site, digest)) = shared.differing_digests.take() else {
-            let renew = async {
-                match renew_at {
-                    Some(at) => time::sleep_until(at).await,
-                    None => std::future::pending().await,
+        let (site, digest) = match shared.differing_digests.take(shared.clock.now()) {
+            Next::Ask(site, digest) => (site, digest),
+            Next::Wait(again_at) => {
+                let again_at = again_at.map(|at| Instant::now() + Duration::from_millis((at - shared.clock.now()).0));
+                tokio::select! {
+                    () = shared.differing_digests.changed.notified() => {}
+                    () = until(again_at) => {}
+                    () = until(renew_at) => {
+                        renew_at = None;
+                        core.renew_advert();
+                    }
                 }
-            };
-            tokio::select! {
-                () = shared.differing_digests.changed.notified() => {}
-                () = renew => {
-                    renew_at = None;
-                    core.renew_advert();
-                }
+                continue;
             }
-            continue;
         };
         if digest == shared.config.membership.revocations_digest() {
             continue;
         }
         time::sleep(PAUSE_MAX.mul_f64(rand::random_range(0.0..1.0))).await;
-        let Some(news) = fetch(&core, &site).await else {
+        let (learnt, is_complete) = fetch(&core, &site).await;
+        if !is_complete {
             shared.differing_digests.failed(&site);
-            continue;
-        };
-        if news > 0 {
-            shared.counters.add(Counter::RevocationsLearnt, news as u64);
-            shared.drop_non_members();
+        }
+        if learnt.is_false {
+            core.blame(&site, Offence::FalseRevocation);
+        }
+        if learnt.news > 0 {
+            shared.counters.add(Counter::RevocationsLearnt, learnt.news as u64);
+            shared.differing_digests.had_news(&site);
+            task::block_in_place(|| core.check_members());
             renew_at.get_or_insert_with(|| Instant::now() + RENEW_WITHIN.mul_f64(rand::random_range(0.0..1.0)));
         }
     }
 }
 
-/// Fetches the list of a site; returns how many were new, none when it does not answer.
-async fn fetch(core: &Core, site: &SiteId) -> Option<usize> {
-    let mut news = 0;
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Fetches the list of a site: what came of it, and whether that was all.
+async fn fetch(core: &Core, site: &SiteId) -> (Learnt, bool) {
+    let mut learnt = Learnt::default();
     let mut from = 0;
     for _ in 0..PAGES_MAX {
         let request = WireRequest::Revocations { from };
         let Ok(WireAnswer::Revocations { revocations, total }) = core.request(site, request, FETCH_TIMEOUT).await
         else {
-            return (news > 0).then_some(news);
+            return (learnt, false);
         };
         from += u32::try_from(revocations.len()).unwrap_or(u32::MAX);
-        news += core.shared().config.membership.learn_revocations(&revocations);
-        if from >= total || revocations.is_empty() {
+        let is_last = from >= total || revocations.is_empty();
+        let page = if from as usize > REVOCATIONS_MAX {
+            // No honest site has more.
+            Learnt { news: 0, is_false: true }
+        } else {
+            let membership = Arc::clone(&core.shared().config.membership);
+            let learning = task::spawn_blocking(move || membership.learn_revocations(&revocations));
+            // An error means that the node stops.
+            let Ok(page) = learning.await else { return (learnt, false) };
+            page
+        };
+        learnt = Learnt { news: learnt.news + page.news, is_false: page.is_false };
+        if is_last || learnt.is_false {
             break;
         }
     }
-    Some(news)
+    (learnt, true)
 }

@@ -4,7 +4,4 @@ mod offsets;
 mod seen_as;
 
 pub use self::offsets::ClockOffset;
-pub(crate) use self::{
-    offsets::Offsets,
-    seen_as::{SeenAs, ip_of},
-};
+pub(crate) use self::{offsets::Offsets, seen_as::SeenAs};

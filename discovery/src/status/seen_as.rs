@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
+use libp2p::PeerId;
 
 /// Peers whose report is kept.
 const PEERS_MAX: usize = 64;
@@ -38,15 +38,6 @@ impl SeenAs {
     }
 }
 
-/// The IP address at the head of an address, if it begins with one.
-pub(crate) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
-    match address.iter().next()? {
-        Protocol::Ip4(ip) => Some(ip.into()),
-        Protocol::Ip6(ip) => Some(ip.into()),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,7 +51,5 @@ mod tests {
         }
         assert_eq!(seen.most_reported(), [ip(2), ip(1)]);
         assert_eq!(seen.0.lock().unwrap().len(), PEERS_MAX);
-        assert_eq!(ip_of(&"/ip4/192.0.2.1/tcp/1".parse().unwrap()), Some(ip(1)));
-        assert_eq!(ip_of(&"/dns/kolo.example.org/tcp/1".parse().unwrap()), None);
     }
 }

@@ -5,17 +5,18 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use libp2p::{
-    Swarm, allow_block_list, connection_limits,
+    PeerId, Swarm, allow_block_list, connection_limits,
     core::upgrade,
     gossipsub, identify,
     identity::Keypair,
     kad, ping,
     request_response::{self, ProtocolSupport},
-    swarm::{self, NetworkBehaviour},
+    swarm::{self, NetworkBehaviour, behaviour::toggle::Toggle},
 };
 
 use crate::{
-    admission::ConnectionGate,
+    addresses::DialFilter,
+    admission::{ConnectionGate, Gated, Proof},
     config::{DhtUpkeep, DiscoveryConfig, GridId},
     counters::Counters,
     dht::index::sha256,
@@ -24,7 +25,8 @@ use crate::{
         self, AskVersion, Codec,
         bundle::BUNDLE_BYTES_MAX,
         names::{
-            NameError, adverts_topic, ask_protocols, gossip_prefix, identify_protocol, kad_protocol, schedules_topic,
+            NameError, adverts_topic, ask_protocols, gossip_prefix, identify_protocol, kad_protocol, proof_protocol,
+            schedules_topic,
         },
     },
 };
@@ -38,9 +40,28 @@ pub(crate) struct Behaviour {
     limits: connection_limits::Behaviour,
     pub(crate) identify: identify::Behaviour,
     ping: ping::Behaviour,
-    pub(crate) kad: kad::Behaviour<kad::store::MemoryStore>,
-    pub(crate) gossip: gossipsub::Behaviour,
-    pub(crate) ask: request_response::Behaviour<Codec>,
+    /// Only in a closed grid.
+    proof: Toggle<Proof>,
+    pub(crate) kad: Gated<kad::Behaviour<kad::store::MemoryStore>>,
+    pub(crate) gossip: Gated<gossipsub::Behaviour>,
+    pub(crate) ask: Gated<request_response::Behaviour<Codec>>,
+}
+
+impl Behaviour {
+    /// Serves a peer from now on.
+    pub(crate) fn open(&mut self, peer: PeerId) {
+        self.kad.open(peer);
+        self.gossip.open(peer);
+        self.ask.open(peer);
+    }
+
+    /// Serves a peer no longer, once its connections are closed.
+    pub(crate) fn shut(&mut self, peer: &PeerId) {
+        self.kad.shut(peer);
+        self.kad.remove_peer(peer);
+        self.gossip.shut(peer);
+        self.ask.shut(peer);
+    }
 }
 
 /// Why the protocols could not be set up.
@@ -67,14 +88,14 @@ fn failed(part: &'static str) -> impl Fn(String) -> SetUpError {
 pub(crate) fn build_swarm(
     keypair: &Keypair,
     config: &DiscoveryConfig,
-    asks: &'static [&'static dyn AskVersion],
+    (asks, dials): (&'static [&'static dyn AskVersion], &Arc<DialFilter>),
     counters: Arc<Counters>,
 ) -> Result<Swarm<Behaviour>, SetUpError> {
     let throttle = Throttle {
         bytes_per_s: config.limits.read_per_connection_per_s,
         streams_per_s: config.limits.streams_per_connection_per_s,
     };
-    let transport = transport::build(config.transport, keypair, throttle)
+    let transport = transport::build(config.transport, keypair, throttle, dials)
         .map_err(|error| failed("the transport")(error.to_string()))?;
     let behaviour = behaviour(keypair, config, asks, counters)?;
     let swarm_config = swarm::Config::with_tokio_executor()
@@ -103,9 +124,8 @@ fn behaviour(
         .with_max_established_per_peer(Some(4));
     let identify = identify::Config::new(identify_protocol(grid), keypair.public())
         .with_agent_version(format!("kolo/{}", env!("CARGO_PKG_VERSION")))
-        .with_push_listen_addr_updates(true)
-        // The announced addresses take their place.
-        .with_hide_listen_addrs(!config.announce.is_empty());
+        // What it tells is set by the task, as its external addresses.
+        .with_hide_listen_addrs(true);
     let ask = request_response::Behaviour::with_codec(
         Codec::new(asks, Arc::clone(&counters), config.intervals.request_arrival),
         ask_protocols(grid, asks)?.into_iter().map(|protocol| (protocol, ProtocolSupport::Full)),
@@ -113,15 +133,18 @@ fn behaviour(
             .with_request_timeout(config.intervals.request)
             .with_max_concurrent_streams(limits.streams_max),
     );
+    let is_closed = config.membership.is_closed();
+    let proof = if is_closed { Some(Proof::new(proof_protocol(grid)?, Arc::clone(&config.membership))) } else { None };
     Ok(Behaviour {
         gate: ConnectionGate::new(limits.clone(), counters),
         banned: allow_block_list::Behaviour::default(),
         limits: connection_limits::Behaviour::new(connection_limits),
         identify: identify::Behaviour::new(identify),
         ping: ping::Behaviour::new(ping::Config::new().with_interval(PING_EVERY).with_timeout(PING_TIMEOUT)),
-        kad: kad(keypair, config)?,
-        gossip: gossip(config)?,
-        ask,
+        proof: proof.into(),
+        kad: Gated::new(kad(keypair, config)?, is_closed),
+        gossip: Gated::new(gossip(config)?, is_closed),
+        ask: Gated::new(ask, is_closed),
     })
 }
 
@@ -151,7 +174,9 @@ fn kad(keypair: &Keypair, config: &DiscoveryConfig) -> Result<kad::Behaviour<kad
         .set_caching(kad::Caching::Disabled)
         .set_parallelism(DHT_PARALLEL.unwrap_or(NonZeroUsize::MIN))
         .set_periodic_bootstrap_interval(None)
-        .set_record_filtering(kad::StoreInserts::FilterBoth);
+        .set_record_filtering(kad::StoreInserts::FilterBoth)
+        // Whoever has named its grid, and proven that it belongs to it if that is closed, is put in by the task.
+        .set_kbucket_inserts(kad::BucketInserts::Manual);
     let store = kad::store::MemoryStore::with_config(peer, store);
     let mut kad = kad::Behaviour::with_config(peer, store, kad_config);
     kad.set_mode(Some(kad::Mode::Server));

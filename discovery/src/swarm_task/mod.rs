@@ -1,6 +1,7 @@
 //! The task that owns the swarm, and the protocols of the swarm.
 
 mod behaviour;
+mod members;
 mod peers;
 mod publisher;
 mod task;

@@ -3,18 +3,20 @@
 //!
 //! Without trimming, every node ends up connected to every other, since look-ups in the DHT meet them all; that costs
 //! CPU for nothing. Invariant: a connection that gossip or an open request uses, or that was used in the last
-//! seconds, is never trimmed; and dials for company back off, so that a lone node costs nothing.
+//! seconds, is never trimmed; and dials for company back off, so that a node that meets no member costs nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
-use broker::time::Millis;
+use broker::{ids::Network, time::Millis};
 use libp2p::{Multiaddr, PeerId, StreamProtocol};
 use rand::seq::{IndexedRandom as _, IteratorRandom as _};
 
 use crate::{
+    addresses::Range,
     clock::millis,
     identity::peer_of_site,
     shared::{Shared, with_peer},
@@ -25,7 +27,7 @@ use crate::{
 pub(crate) struct Peers {
     shared: Arc<Shared>,
     connected: BTreeMap<PeerId, Connected>,
-    /// Where connected nodes listen, by their own account.
+    /// Where members of the grid listen that were met.
     addresses: BTreeMap<PeerId, Vec<Multiaddr>>,
     dial_again_at: Millis,
     back_off: Millis,
@@ -33,10 +35,16 @@ pub(crate) struct Peers {
 
 /// A node that is connected.
 struct Connected {
+    /// Where it has come from, or was found.
+    range: Range,
     since: Millis,
     last_used: Millis,
-    /// Whether it has named its grid.
-    is_introduced: bool,
+    /// The network of its newest connection.
+    network: Option<Network>,
+    /// The credential by which it belongs to the grid, empty in an open one; none until it has proven that.
+    proof: Option<Vec<u8>>,
+    /// Where it listens, by its own account; none until it has named its grid.
+    listens_at: Option<Vec<Multiaddr>>,
     /// The versions of direct requests that it speaks, by its own account.
     versions: Vec<u16>,
 }
@@ -68,14 +76,66 @@ impl Peers {
         }
     }
 
-    /// Notes a new connection; true when there was none at all before.
-    pub(crate) fn opened(&mut self, peer: PeerId) -> bool {
-        let is_first = self.connected.is_empty();
+    /// Notes a new connection.
+    pub(crate) fn opened(&mut self, peer: PeerId, range: Range, network: Option<Network>) {
         let now = self.shared.clock.now();
-        let fresh = Connected { since: now, last_used: now, is_introduced: false, versions: Vec::new() };
-        self.connected.entry(peer).or_insert(fresh).last_used = now;
+        let fresh = Connected {
+            range,
+            since: now,
+            last_used: now,
+            network: None,
+            proof: None,
+            listens_at: None,
+            versions: Vec::new(),
+        };
+        let connected = self.connected.entry(peer).or_insert(fresh);
+        (connected.last_used, connected.network) = (now, network);
+    }
+
+    /// Notes that a peer belongs to the grid, as `proof` shows; false when that is no news.
+    pub(crate) fn proven(&mut self, peer: PeerId, proof: Vec<u8>) -> bool {
+        let Some(known) = self.connected.get_mut(&peer) else { return false };
         self.shared.set_connected(peer, true);
-        is_first
+        known.proof.replace(proof).is_none()
+    }
+
+    /// Where a peer that is connected listens, if it has said so.
+    pub(crate) fn listens_at(&self, peer: &PeerId) -> Option<Vec<Multiaddr>> {
+        self.connected.get(peer)?.listens_at.clone()
+    }
+
+    /// Whether the peer is connected and belongs to the grid.
+    pub(crate) fn is_member(&self, peer: &PeerId) -> bool {
+        self.connected.get(peer).is_some_and(|known| known.proof.is_some())
+    }
+
+    /// Where a peer that is connected was met.
+    pub(crate) fn range(&self, peer: &PeerId) -> Option<Range> {
+        self.connected.get(peer).map(|known| known.range)
+    }
+
+    /// How many members of the grid are connected.
+    pub(crate) fn members(&self) -> usize {
+        self.connected.values().filter(|known| known.proof.is_some()).count()
+    }
+
+    /// The proofs of those that are connected.
+    pub(crate) fn proofs(&self) -> impl Iterator<Item = (&PeerId, &[u8])> {
+        self.connected.iter().filter_map(|(peer, known)| Some((peer, known.proof.as_deref()?)))
+    }
+
+    /// Notes that a peer belongs to the grid no longer.
+    pub(crate) fn expelled(&mut self, peer: &PeerId) {
+        if let Some(known) = self.connected.get_mut(peer) {
+            known.proof = None;
+        }
+        self.shared.set_connected(*peer, false);
+        self.forget(peer);
+    }
+
+    /// The network from which a peer is connected.
+    pub(crate) fn network_of(&self, peer: &PeerId) -> Option<Network> {
+        self.connected.get(peer)?.network.clone()
     }
 
     /// Notes that the last connection to a peer is gone.
@@ -98,9 +158,17 @@ impl Peers {
 
     /// Peers that have not named their grid for longer than they may.
     pub(crate) fn not_introduced(&self) -> Vec<PeerId> {
-        let may_take = millis(self.shared.config.intervals.introduction);
+        self.later_than(self.shared.config.intervals.introduction, |known| known.listens_at.is_none())
+    }
+
+    /// Peers that have not proven for longer than they may that they belong to the grid.
+    pub(crate) fn not_proven(&self) -> Vec<PeerId> {
+        self.later_than(self.shared.config.intervals.proof, |known| known.proof.is_none())
+    }
+
+    fn later_than(&self, may_take: Duration, lacks: impl Fn(&Connected) -> bool) -> Vec<PeerId> {
         let now = self.shared.clock.now();
-        let is_late = |known: &Connected| !known.is_introduced && now - known.since > may_take;
+        let is_late = |known: &Connected| lacks(known) && now - known.since > millis(may_take);
         self.connected.iter().filter(|(_, known)| is_late(known)).map(|(peer, _)| *peer).collect()
     }
 
@@ -115,23 +183,22 @@ impl Peers {
 
     /// The versions of direct requests that a peer speaks and those that this node does, in words, when none is among both.
     pub(crate) fn versions_apart(&self, peer: &PeerId) -> Option<String> {
-        let of_peer = &self.connected.get(peer).filter(|known| known.is_introduced)?.versions;
+        let of_peer = &self.connected.get(peer).filter(|known| known.listens_at.is_some())?.versions;
         let own: Vec<u16> = self.shared.dialect.asks.iter().map(|version| version.number()).collect();
         let are_apart = !of_peer.iter().any(|version| own.contains(version));
         are_apart.then(|| format!("the site speaks versions {of_peer:?} of direct requests, this node {own:?}"))
     }
 
-    pub(crate) fn is_alone(&self) -> bool {
-        self.connected.is_empty()
+    /// Notes that a peer has named its grid, and where it listens.
+    pub(crate) fn introduced(&mut self, peer: &PeerId, addresses: &[Multiaddr]) {
+        if let Some(known) = self.connected.get_mut(peer) {
+            known.listens_at = Some(addresses.to_vec());
+        }
     }
 
-    /// Notes where a peer listens; true when it was not known.
+    /// Notes where a member listens; true when it was not known.
     pub(crate) fn met(&mut self, peer: PeerId, addresses: &[Multiaddr]) -> bool {
-        if let Some(connected) = self.connected.get_mut(&peer) {
-            connected.is_introduced = true;
-        }
-        let addresses: Vec<Multiaddr> =
-            addresses.iter().take(ADDRESSES_PER_PEER_MAX).map(|address| with_peer(address.clone(), peer)).collect();
+        let addresses: Vec<Multiaddr> = addresses.iter().map(|address| with_peer(address.clone(), peer)).collect();
         let is_new = self.addresses.insert(peer, addresses).is_none();
         if self.addresses.len() > REMEMBERED_MAX {
             let away = self.addresses.keys().find(|known| !self.connected.contains_key(known)).copied();
@@ -160,7 +227,7 @@ impl Peers {
     /// Addresses to dial because there are too few neighbours, when it is time.
     pub(crate) fn choose_to_dial(&mut self) -> Vec<Multiaddr> {
         let now = self.shared.clock.now();
-        if self.connected.len() >= NEIGHBOURS_MIN {
+        if self.members() >= NEIGHBOURS_MIN {
             self.back_off = BACK_OFF_FIRST;
             return Vec::new();
         }
@@ -182,8 +249,8 @@ impl Peers {
                 Some(with_peer(self.shared.addresses_of(site).first()?.clone(), peer))
             })
             .collect();
-        // Bootstrap nodes only while there is no connection: they may be busy, and are known to the others.
-        if self.connected.is_empty() {
+        // Bootstrap nodes only while no member is connected: they may be busy, and are known to the others.
+        if self.shared.is_alone() {
             let told: Vec<&Multiaddr> = config.bootstrap.iter().chain(&config.known_peers).collect();
             dials.extend(told.sample(&mut rng, DIALS_AT_ONCE).map(|address| (*address).clone()));
         }

@@ -7,7 +7,13 @@ use std::{sync::Arc, time::Duration};
 use broker::time::Millis;
 
 use super::behaviour::Behaviour;
-use crate::{clock::millis, config::DhtUpkeep, dht::Dht, dissemination::Gossip, shared::Shared};
+use crate::{
+    clock::millis,
+    config::DhtUpkeep,
+    dht::Dht,
+    dissemination::{Checks, Gossip},
+    shared::Shared,
+};
 
 /// Publishes the advert and the index again and again.
 pub(crate) struct Publisher {
@@ -41,11 +47,11 @@ const PUT_DELAY_MAX: Millis = Millis(4_000);
 const PUBLISH_AFTER_FIRST_CONNECTION: Millis = Millis(300);
 
 impl Publisher {
-    pub(crate) fn new(shared: Arc<Shared>) -> Publisher {
+    pub(crate) fn new(shared: Arc<Shared>, checks: Checks) -> Publisher {
         let (now, times) = (shared.clock.now(), &shared.config.intervals);
         Publisher {
             dht: Dht::new(Arc::clone(&shared)),
-            gossip: Gossip::new(Arc::clone(&shared)),
+            gossip: Gossip::new(Arc::clone(&shared), checks),
             refresh_at: now + jittered(times.advert_refresh),
             settle_at: Some(now + SETTLED_AFTER),
             index_at: now + FIRST_INDEX_REFRESH.min(millis(times.index_refresh)),
@@ -57,7 +63,7 @@ impl Publisher {
         }
     }
 
-    /// When something is to be published next; `is_alone` when there is no connection.
+    /// When something is to be published next; `is_alone` when no member of the grid is connected.
     pub(crate) fn due(&self, is_alone: bool) -> Option<Millis> {
         let put = (self.dht.may_put() && !is_alone).then_some(self.put_due());
         [Some(self.refresh_at), self.settle_at, Some(self.index_at), self.gossip.due(), put].into_iter().flatten().min()

@@ -10,7 +10,8 @@
 //! `codec`). CPU: what the throttle lets through, 8 MiB and 1,000 streams a second; 20 invalid gossip messages, 10 invalid
 //! requests or 1,000 requests above the share end in a ban. What one address costs: 64 connections and ten more a
 //! second, at about 1 ms a handshake. What all cost: 384 inbound connections, 200 handshakes a second, and the tables: half
-//! a MiB of points and bans (`conduct`), 0.6 MiB of budgets (`gossip`), 0.3 MiB of tokens (`serving`), `sites_max` sites in
+//! a MiB of points and bans (`conduct`), 0.6 MiB of budgets (`gossip`), 2 MiB of gossip that waits for its check (`checks`), 0.3 MiB
+//! of tokens (`serving`), `sites_max` sites in
 //! the view, 16,384 index entries of made-up sites at some 200 bytes.
 
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
@@ -22,7 +23,8 @@ use libp2p::{
     allow_block_list::Blocked,
     connection_limits::Exceeded,
     core::ConnectedPoint,
-    gossipsub, identify,
+    gossipsub::{self, MessageId},
+    identify,
     kad::{self, QueryResult},
     ping,
     request_response::{self, OutboundFailure, OutboundRequestId},
@@ -32,29 +34,31 @@ use libp2p::{
     },
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Semaphore, mpsc, oneshot},
+    task,
     time::{self, Instant},
 };
 use tracing::{debug, warn};
 
 use super::{
-    behaviour::{Behaviour, BehaviourEvent, FAVOUR, GOSSIP_SCORE_MIN, MESH},
-    peers::{ADDRESSES_PER_PEER_MAX, Peers},
+    behaviour::{Behaviour, BehaviourEvent, FAVOUR, MESH},
+    peers::Peers,
     publisher::Publisher,
 };
 use crate::{
-    admission::{BanTerms, Conduct, Offence},
+    addresses::{ip_of, range_of},
+    admission::{BanTerms, Conduct, Gated, Offence, network_of},
+    clock::millis,
     command::{AskError, Command},
     counters::Counter,
     direct::{Asks, Serving, Wire, ask_error, dial_outcome},
-    dissemination::{Favour, Reunion},
+    dissemination::{Checked, Checks, Favour, Reunion, Verdict},
     identity::site_of_peer,
     shared::{Shared, peer_of_address},
-    status::ip_of,
-    wire::{Asked, Codec, WireAnswer, WireRequest, names::identify_protocol},
+    wire::{Asked, Codec, WireAnswer, WireRequest},
 };
 
-impl Wire for request_response::Behaviour<Codec> {
+impl Wire for Gated<request_response::Behaviour<Codec>> {
     fn send(&mut self, peer: &PeerId, request: WireRequest, addresses: Vec<Multiaddr>) -> OutboundRequestId {
         self.send_request_with_addresses(peer, Asked::Request(request), addresses)
     }
@@ -62,16 +66,19 @@ impl Wire for request_response::Behaviour<Codec> {
 
 /// The task's state.
 pub(crate) struct SwarmTask {
-    swarm: Swarm<Behaviour>,
-    shared: Arc<Shared>,
+    pub(super) swarm: Swarm<Behaviour>,
+    pub(super) shared: Arc<Shared>,
     commands: mpsc::Receiver<Command>,
     asks: Asks,
     serving: Serving,
-    publisher: Publisher,
-    peers: Peers,
+    pub(super) publisher: Publisher,
+    pub(super) peers: Peers,
     reunion: Reunion,
-    conduct: Conduct,
+    pub(super) conduct: Conduct,
     past_forgotten_at: Millis,
+    pub(super) members_checked_at: Millis,
+    /// The turn to look at the revocations that a peer shows which takes this node for no member.
+    pub(super) looks_at_reasons: Arc<Semaphore>,
     leaving: Option<(Instant, oneshot::Sender<()>)>,
 }
 
@@ -84,6 +91,7 @@ impl SwarmTask {
         shared: Arc<Shared>,
         commands: mpsc::Receiver<Command>,
         serving: Serving,
+        checks: Checks,
     ) -> SwarmTask {
         let now = shared.clock.now();
         SwarmTask {
@@ -91,7 +99,7 @@ impl SwarmTask {
             commands,
             asks: Asks::new(shared.config.limits.clone()),
             serving,
-            publisher: Publisher::new(Arc::clone(&shared)),
+            publisher: Publisher::new(Arc::clone(&shared), checks),
             peers: Peers::new(Arc::clone(&shared)),
             reunion: Reunion::default(),
             conduct: Conduct::new(BanTerms {
@@ -100,6 +108,8 @@ impl SwarmTask {
                 bans_max: shared.config.limits.bans_max,
             }),
             past_forgotten_at: now,
+            members_checked_at: now,
+            looks_at_reasons: Arc::new(Semaphore::new(1)),
             leaving: None,
             shared,
         }
@@ -116,6 +126,7 @@ impl SwarmTask {
             tokio::select! {
                 (channel, answer) = self.serving.next() => self.answer(channel, answer),
                 event = self.swarm.select_next_some() => self.on_event(event),
+                checked = self.publisher.gossip.checks.next() => self.on_checked(checked),
                 command = self.commands.recv() => match command {
                     Some(command) => self.on_command(command),
                     None => return,
@@ -137,7 +148,7 @@ impl SwarmTask {
     /// How long nothing but events is due.
     fn pause(&self) -> Duration {
         let now = self.shared.clock.now();
-        let due = self.publisher.due(self.peers.is_alone()).map(|due| Duration::from_millis((due - now).0));
+        let due = self.publisher.due(self.shared.is_alone()).map(|due| Duration::from_millis((due - now).0));
         let farewell = self.leaving.as_ref().map(|(until, _)| until.saturating_duration_since(Instant::now()));
         due.into_iter().chain(farewell).min().unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(1))
     }
@@ -164,6 +175,7 @@ impl SwarmTask {
             }
             Command::Blame(peer, offence) => self.blame(peer, offence),
             Command::Renew => self.publisher.refresh(behaviour),
+            Command::CheckMembers => self.check_members(),
             Command::Leave(reply) => self.leave(reply),
         }
     }
@@ -171,7 +183,7 @@ impl SwarmTask {
     fn leave(&mut self, reply: oneshot::Sender<()>) {
         let mut wait = Duration::ZERO;
         if let Some(departure) = self.shared.departure()
-            && !self.peers.is_alone()
+            && !self.shared.is_alone()
         {
             self.publisher.leave(self.swarm.behaviour_mut(), departure);
             wait = self.shared.config.intervals.farewell;
@@ -184,7 +196,12 @@ impl SwarmTask {
         self.shared.view.drop_expired(now);
         if now - self.past_forgotten_at >= FORGET_PAST_EVERY {
             self.past_forgotten_at = now;
-            self.shared.view.forget_before(self.shared.clock.utc());
+            let shared = Arc::clone(&self.shared);
+            // Looks at every schedule of the grid.
+            task::spawn_blocking(move || shared.view.forget_before(shared.clock.utc()));
+        }
+        if now - self.members_checked_at >= millis(self.shared.config.intervals.proof_recheck) {
+            self.check_members();
         }
         let behaviour = self.swarm.behaviour_mut();
         self.publisher.dht.drop_expired(&mut behaviour.kad);
@@ -227,6 +244,7 @@ impl SwarmTask {
             SwarmEvent::Behaviour(BehaviourEvent::Ask(event)) => self.on_ask_event(event),
             SwarmEvent::Behaviour(BehaviourEvent::Gossip(event)) => self.on_gossip_event(event),
             SwarmEvent::Behaviour(BehaviourEvent::Kad(event)) => self.on_kad_event(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Proof(event)) => self.on_proof(event),
             SwarmEvent::Behaviour(BehaviourEvent::Ping(ping::Event { peer, connection, result: Err(failure) }))
                 if !matches!(failure, ping::Failure::Unsupported) =>
             {
@@ -264,12 +282,10 @@ impl SwarmTask {
                     self.on_denied(cause);
                 }
             }
-            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
-                self.shared.set_listen(self.swarm.listeners().cloned().collect());
-            }
+            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => self.tell_addresses(),
             SwarmEvent::ListenerClosed { addresses, reason: Err(error), .. } => {
                 warn!(?addresses, %error, "no longer listening");
-                self.shared.set_listen(self.swarm.listeners().cloned().collect());
+                self.tell_addresses();
             }
             _ => {}
         }
@@ -291,55 +307,40 @@ impl SwarmTask {
                 self.shared.view.receive_connected(&site, was_lost, now);
             }
         }
-        if self.peers.opened(peer) {
-            self.publisher.first_connected();
-        }
-    }
-
-    fn on_identified(&mut self, peer: PeerId, info: &identify::Info) {
-        if info.protocol_version != identify_protocol(&self.shared.config.grid) {
-            warn!(%peer, protocol = info.protocol_version, "disconnected: not of this grid");
-            self.shared.count(Counter::StrangersDisconnected);
-            // An error means that it is gone already.
-            let _ = self.swarm.disconnect_peer_id(peer);
-            return;
-        }
-        if let Some(ip) = ip_of(&info.observed_addr) {
-            self.shared.seen_as.note(peer, ip);
-        }
-        self.peers.speaks(&peer, &info.protocols);
-        let is_new = self.peers.met(peer, &info.listen_addrs);
-        let addresses = &info.listen_addrs[..info.listen_addrs.len().min(ADDRESSES_PER_PEER_MAX)];
-        self.route_to(peer, addresses);
-        if is_new {
-            self.shared.neighbour_met.notify_one();
-        }
-    }
-
-    /// Takes a peer into the routing table of the DHT, unless it is banned. Others learn of it from there.
-    fn route_to(&mut self, peer: PeerId, addresses: &[Multiaddr]) {
-        if self.conduct.is_banned(&peer, self.shared.clock.now()) {
-            return;
-        }
-        for address in addresses {
-            self.swarm.behaviour_mut().kad.add_address(&peer, address.clone());
+        let address = endpoint.get_remote_address();
+        self.peers.opened(peer, range_of(address), network_of(address));
+        if !self.shared.config.membership.is_closed() {
+            self.admit(peer, Vec::new());
         }
     }
 
     fn on_gossip_event(&mut self, event: gossipsub::Event) {
         let now = self.shared.clock.now();
-        let behaviour = self.swarm.behaviour_mut();
         match event {
-            gossipsub::Event::Message { propagation_source, message_id, message } => {
-                let verdict = self.publisher.gossip.receive(propagation_source, &message, &self.conduct, now);
-                let acceptance = verdict.acceptance;
-                behaviour.gossip.report_message_validation_result(&message_id, &propagation_source, acceptance);
-                if let Some((peer, offence)) = verdict.blame {
-                    self.blame(peer, offence);
+            gossipsub::Event::Message { propagation_source: from, message_id: id, message } => {
+                let verdict = self.publisher.gossip.receive(from, id.clone(), &message, &self.conduct, now);
+                if let Some(verdict) = verdict {
+                    self.judge(from, &id, &verdict);
                 }
             }
-            gossipsub::Event::Subscribed { .. } => self.publisher.gossip.retry(&mut behaviour.gossip),
+            gossipsub::Event::Subscribed { .. } => {
+                self.publisher.gossip.retry(&mut self.swarm.behaviour_mut().gossip);
+            }
             _ => {}
+        }
+    }
+
+    fn on_checked(&mut self, checked: Checked) {
+        let (from, id) = (checked.message.from, checked.message.id.clone());
+        let verdict = self.publisher.gossip.checked(checked, &self.conduct, self.shared.clock.now());
+        self.judge(from, &id, &verdict);
+    }
+
+    /// Lets gossipsub and the peer concerned feel a verdict.
+    fn judge(&mut self, from: PeerId, id: &MessageId, verdict: &Verdict) {
+        self.swarm.behaviour_mut().gossip.report_message_validation_result(id, &from, verdict.acceptance);
+        if let Some((peer, offence)) = verdict.blame {
+            self.blame(peer, offence);
         }
     }
 
@@ -366,6 +367,8 @@ impl SwarmTask {
             request_response::Event::Message { peer, message, .. } => {
                 self.peers.used(&peer);
                 match message {
+                    // It came before its peer was disconnected.
+                    request_response::Message::Request { .. } if !self.peers.is_member(&peer) => {}
                     request_response::Message::Request { request, channel, .. } => {
                         self.on_request(peer, request, channel);
                     }
@@ -406,10 +409,12 @@ impl SwarmTask {
         if let Err(busy) = self.serving.admit(peer, Some(&request)) {
             self.answer(channel, busy);
             self.blame(peer, Offence::RequestFlood);
-        } else if let Some((channel, answer)) = self.serving.accept(from, request, channel) {
+        } else if let Some((channel, answer)) =
+            self.serving.accept((from, self.peers.network_of(&peer)), request, channel)
+        {
             self.answer(channel, answer);
         }
-        self.serving.dial_backs.begin(&mut self.swarm, &self.shared);
+        self.serving.dial_backs.begin(&mut self.swarm, &self.shared, |peer| self.peers.range(peer));
     }
 
     /// A later version may ask what this one does not know: that costs its share of requests, and is no offence.
@@ -463,48 +468,6 @@ impl SwarmTask {
         if let Err(error) = self.swarm.dial(address.clone()) {
             debug!(%address, %error, "not dialled");
         }
-    }
-
-    /// Notes an offence, and bans the peer when it is one too many.
-    fn blame(&mut self, peer: PeerId, offence: Offence) {
-        // A node may receive nonsense in its own name, but must not ban itself.
-        if peer == self.shared.identity.peer_id() {
-            return;
-        }
-        self.shared.count(Counter::Offences);
-        let now = self.shared.clock.now();
-        let Some(ban) = self.conduct.note(peer, offence, now) else { return };
-        warn!(%peer, why = offence.as_str(), seconds = (ban.until - now).0 / 1000, times = ban.times, "banned");
-        self.shared.count(Counter::PeersBanned);
-        let behaviour = self.swarm.behaviour_mut();
-        behaviour.banned.block_peer(peer);
-        behaviour.kad.remove_peer(&peer);
-        self.peers.forget(&peer);
-        self.shared.set_bans(self.conduct.bans(now));
-    }
-
-    /// Ends bans that are over, looks at the scores of gossip, and closes connections whose peer has not named its grid.
-    fn police(&mut self) {
-        let gossip = &self.swarm.behaviour().gossip;
-        let breaks_rules = |peer: &PeerId| gossip.peer_score(peer).is_some_and(|score| score <= GOSSIP_SCORE_MIN);
-        let bad: Vec<PeerId> = self.peers.connected().filter(|peer| breaks_rules(peer)).copied().collect();
-        for peer in bad {
-            self.blame(peer, Offence::GossipRules);
-        }
-        for peer in self.peers.not_introduced() {
-            self.shared.count(Counter::ConnectionsClosedSilent);
-            // An error means that it is gone already.
-            let _ = self.swarm.disconnect_peer_id(peer);
-        }
-        let now = self.shared.clock.now();
-        self.conduct.forget(now);
-        let blocked = &mut self.swarm.behaviour_mut().banned;
-        let over = |peer: &&PeerId| !self.conduct.is_banned(peer, now);
-        let pardoned: Vec<PeerId> = blocked.blocked_peers().iter().filter(over).copied().collect();
-        for peer in pardoned {
-            blocked.unblock_peer(peer);
-        }
-        self.shared.set_bans(self.conduct.bans(now));
     }
 
     /// Counts a connection that was refused because its peer is banned or too many are open; the gate counts its own

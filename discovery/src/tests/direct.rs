@@ -209,3 +209,32 @@ async fn others_say_whether_they_can_reach_this_node() {
     let reach = told.discovery.ask_reachability().await;
     assert!(reach.asked > 0 && reach.reached == reach.asked, "{reach:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_dials_into_a_network_of_others_at_anothers_word() {
+    let tcp = |announce: &'static [&'static str], ranges: &'static [&'static str]| {
+        move |config: &mut DiscoveryConfig| {
+            config.transport = TransportKind::TcpAndQuic;
+            config.listen = vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap()];
+            config.announce = announce.iter().map(|address| address.parse().unwrap()).collect();
+            config.dial_ranges = ranges.iter().map(|range| range.parse().unwrap()).collect();
+        }
+    };
+    let careful = node_with(&[], tcp(&[], &[])).await;
+    let bootstrap = careful.discovery.listen_addresses();
+    let willing = node_with(&bootstrap, tcp(&[], &["192.168.0.0/16"])).await;
+    let [inside, private] = ["/ip4/127.0.0.1/tcp/9", "/ip4/192.168.77.7/tcp/80"];
+    let liar = node_with(&bootstrap, tcp(&["/ip4/127.0.0.1/tcp/9", "/ip4/192.168.77.7/tcp/80"], &[])).await;
+    liar.discovery.publish_advert("x".to_owned(), None, vec![host("x", 4, "x86_64")]).unwrap();
+    let site = liar.discovery.site_id().clone();
+    let dialled = |node: &Node| -> Vec<String> {
+        let addresses = node.discovery.core().shared().addresses_of(&site);
+        addresses.iter().map(|address| address.to_string().split("/p2p/").next().unwrap().to_owned()).collect()
+    };
+    eventually("both have its advert", || [&careful, &willing].iter().all(|node| node.discovery.view().knows(&site)))
+        .await;
+    assert_eq!(dialled(&careful), [inside], "it listens inside this machine itself");
+    assert_eq!(dialled(&willing), [inside, private]);
+    let remembered = careful.discovery.addresses_worth_remembering();
+    assert!(!remembered.iter().any(|address| address.to_string().contains("192.168")), "{remembered:?}");
+}

@@ -5,14 +5,10 @@ use libp2p::{PeerId, gossipsub};
 use super::*;
 use crate::{
     admission::{BanTerms, Conduct, Offence},
-    counters::Counters,
-    dissemination::{Gossip, fetch_queue::FetchQueue},
-    health::PeerHealth,
-    shared::Shared,
+    dissemination::{Checker, Checks, Gossip, Verdict},
     swarm_task::build_swarm,
-    view::SharedView,
     wire::{
-        ASK_VERSIONS, Dialect, bundle,
+        ASK_VERSIONS, bundle,
         names::{adverts_topic, schedules_topic},
     },
 };
@@ -21,14 +17,35 @@ use crate::{
 const NOW: Millis = Millis(0);
 
 /// The gossip part of a node, without a swarm.
-fn gossip() -> (Gossip, Arc<Shared>) {
-    let identity = Identity::generate().unwrap();
-    let (config, _) = config(&identity);
-    let counters = Arc::new(Counters::default());
-    let wanted = FetchQueue::new(PeerHealth::default(), 10, Duration::ZERO, Duration::ZERO);
-    let view = SharedView::new(identity.site_id().clone(), (10, 10), wanted, Arc::clone(&counters));
-    let shared = Arc::new(Shared::new(identity, (config, Dialect::default()), view, PeerHealth::default(), counters));
-    (Gossip::new(Arc::clone(&shared)), shared)
+struct Receiver {
+    gossip: Gossip,
+    checker: Checker,
+}
+
+impl Receiver {
+    /// Lets the signatures of what a neighbour brings be checked before anything else comes.
+    fn receive(&mut self, from: PeerId, message: &gossipsub::Message, conduct: &Conduct, now: Millis) -> Verdict {
+        if let Some(verdict) = self.begin(from, message, conduct, now) {
+            return verdict;
+        }
+        self.checker.check_one();
+        self.end(conduct, now)
+    }
+
+    fn begin(&mut self, from: PeerId, message: &gossipsub::Message, conduct: &Conduct, now: Millis) -> Option<Verdict> {
+        self.gossip.receive(from, gossipsub::MessageId::new(b"any"), message, conduct, now)
+    }
+
+    fn end(&mut self, conduct: &Conduct, now: Millis) -> Verdict {
+        let checked = self.gossip.checks.take().unwrap();
+        self.gossip.checked(checked, conduct, now)
+    }
+}
+
+fn gossip() -> (Receiver, Arc<Shared>) {
+    let shared = shared_alone();
+    let (checks, checker) = Checks::new(Arc::clone(&shared));
+    (Receiver { gossip: Gossip::new(Arc::clone(&shared), checks), checker }, shared)
 }
 
 fn conduct(shared: &Shared) -> Conduct {
@@ -159,6 +176,44 @@ fn update(of: &Identity, sequence: u64, sent_ms: u64) -> Vec<u8> {
 }
 
 #[test]
+fn copies_that_come_while_the_first_is_checked_are_copies_and_what_finds_no_room_is_nobodys_fault() {
+    let (mut gossip, shared) = gossip();
+    let honest = Identity::generate().unwrap();
+    let conduct = conduct(&shared);
+    let (adverts, schedules) = (adverts_topic(&shared.config.grid), schedules_topic(&shared.config.grid));
+    let now = shared.clock.utc_ms();
+    let known = gossip.receive(
+        PeerId::random(),
+        &message(sealed(&honest, "test", now, advert(&honest, 1)), &adverts),
+        &conduct,
+        NOW,
+    );
+    assert!(matches!(known.acceptance, gossipsub::MessageAcceptance::Accept));
+
+    let bundle = message(bundle::bundle_of(1, &update(&honest, 5, now)), &schedules);
+    assert!(gossip.begin(PeerId::random(), &bundle, &conduct, NOW).is_none());
+    let copy = gossip.begin(PeerId::random(), &bundle, &conduct, NOW);
+    assert!(copy.is_some_and(|verdict| verdict.blame.is_none()));
+    assert_eq!(shared.counters.get(Counter::UpdateCopies), 1);
+    gossip.checker.check_one();
+    assert!(gossip.end(&conduct, NOW).blame.is_none());
+
+    let bringer = PeerId::random();
+    let mut begun = 0;
+    let refused = (6..).find_map(|sequence| {
+        let bundle = message(bundle::bundle_of(u128::from(sequence), &update(&honest, sequence, now)), &schedules);
+        begun += 1;
+        gossip.begin(bringer, &bundle, &conduct, NOW)
+    });
+    assert!(refused.is_some_and(|verdict| verdict.blame.is_none()), "after {begun}");
+    assert_eq!(shared.counters.get(Counter::DroppedOverload), 1);
+    gossip.checker.check_one();
+    gossip.end(&conduct, NOW);
+    let next = message(bundle::bundle_of(0, &update(&honest, 100_000, now)), &schedules);
+    assert!(gossip.begin(bringer, &next, &conduct, NOW).is_none(), "there is room again");
+}
+
+#[test]
 fn a_bundle_is_heard_up_to_the_first_update_that_its_bringer_could_have_refused() {
     let (mut gossip, shared) = gossip();
     let (honest, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
@@ -225,7 +280,8 @@ async fn a_node_survives_garbage_from_a_real_neighbour() {
     let identity = Identity::generate().unwrap();
     let (config, _) = config(&identity);
     let topic = adverts_topic(&config.grid);
-    let mut swarm = build_swarm(&identity.keypair().unwrap(), &config, ASK_VERSIONS, Arc::default()).unwrap();
+    let mut swarm =
+        build_swarm(&identity.keypair().unwrap(), &config, (ASK_VERSIONS, &Arc::default()), Arc::default()).unwrap();
     swarm.dial(nodes[0].discovery.listen_addresses().remove(0)).unwrap();
     let foreign = sealed(&identity, "other", 0, advert(&identity, 1));
     let start = Instant::now();

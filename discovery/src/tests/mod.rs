@@ -35,9 +35,13 @@ use libp2p::Multiaddr;
 
 use crate::{
     Discovery, DiscoveryConfig, GridId, Identity, Inbound, Query, ScheduleSource, TransportKind,
-    counters::Counter,
+    counters::{Counter, Counters},
+    dissemination::fetch_queue::FetchQueue,
+    health::PeerHealth,
+    shared::Shared,
     start,
-    wire::{self, Payload, Stamp},
+    view::SharedView,
+    wire::{self, Dialect, Payload, Stamp},
 };
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -120,6 +124,17 @@ pub(crate) fn config(identity: &Identity) -> (DiscoveryConfig, Arc<TestLedger>) 
     config.intervals.repair_patience = Duration::from_millis(300);
     config.intervals.request = Duration::from_secs(5);
     (config, ledger)
+}
+
+/// What a node without a swarm knows.
+pub(crate) fn shared_alone() -> Arc<Shared> {
+    let identity = Identity::generate().unwrap();
+    let (config, _) = config(&identity);
+    let counters = Arc::new(Counters::default());
+    let wanted = FetchQueue::new(PeerHealth::default(), 10, Duration::ZERO, Duration::ZERO);
+    let view = SharedView::new(identity.site_id().clone(), (10, 10), wanted, Arc::clone(&counters));
+    let settings = (config, Dialect::default(), Arc::default());
+    Arc::new(Shared::new(identity, settings, view, PeerHealth::default(), counters))
 }
 
 pub(crate) async fn node_with(bootstrap: &[Multiaddr], adjust: impl FnOnce(&mut DiscoveryConfig)) -> Node {

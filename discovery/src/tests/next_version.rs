@@ -183,9 +183,9 @@ impl Site {
 }
 
 async fn serve(mut inbound: Inbound, books: Books) {
-    while let Some(InboundRequest { from, request, reply }) = inbound.next().await {
+    while let Some(InboundRequest { from, request, reply, .. }) = inbound.next().await {
         let mut ledger = books.0.lock().unwrap();
-        ledger.handle(now(), Event::Request { from, token: ReplyToken(0), request });
+        ledger.handle(now(), Event::Request { from, network: None, token: ReplyToken(0), request });
         let outputs = std::iter::from_fn(|| ledger.poll_output());
         let answers = outputs.filter_map(|output| match output {
             Output::Reply { answer, .. } => Some(answer),

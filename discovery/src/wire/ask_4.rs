@@ -11,7 +11,7 @@ use broker::{
 
 use super::{
     ask_version::{AskVersion, Written},
-    encoding::{ANSWER_BYTES_MAX, DecodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX, decode, encode},
+    encoding::{ANSWER_BYTES_MAX, DecodeError, EncodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX, decode, encode},
     message::{WireAnswer, WireRequest},
 };
 
@@ -260,7 +260,7 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
 }
 
 /// A refusal: its reason apart, and in words for a reader that does not know the reason.
-fn refusal_body(refusal: &Refusal) -> Result<Vec<u8>, bincode::error::EncodeError> {
+fn refusal_body(refusal: &Refusal) -> Result<Vec<u8>, EncodeError> {
     let Refusal { reason, version, hosts } = refusal;
     encode(&(encode(reason)?, reason.to_string(), version, hosts))
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use super::{
-    encoding::DecodeError,
+    encoding::{DecodeError, EncodeError},
     message::{WireAnswer, WireRequest},
 };
 
 /// A kind with its body, or why there is none.
-pub type Written = Result<(u16, Vec<u8>), bincode::error::EncodeError>;
+pub type Written = Result<(u16, Vec<u8>), EncodeError>;
 
 /// One version: which kinds there are, how large they may be, and how their bodies are written.
 pub trait AskVersion: fmt::Debug + Send + Sync + 'static {
@@ -24,7 +24,7 @@ pub trait AskVersion: fmt::Debug + Send + Sync + 'static {
     /// The kind and the body of a request.
     ///
     /// # Errors
-    /// Only for what bincode cannot express.
+    /// [`EncodeError`]; never for what a node makes itself.
     fn write_request(&self, request: &WireRequest) -> Written;
 
     /// A request of a kind that is understood.
@@ -36,7 +36,7 @@ pub trait AskVersion: fmt::Debug + Send + Sync + 'static {
     /// The kind and the body of an answer.
     ///
     /// # Errors
-    /// Only for what bincode cannot express.
+    /// [`EncodeError`]; never for what a node makes itself.
     fn write_answer(&self, answer: &WireAnswer) -> Written;
 
     /// An answer of a kind that is understood.

@@ -1,4 +1,4 @@
-//! bincode with limits, and the largest size of each kind of message.
+//! The one place that knows how values become bytes and back (bincode), and the largest size of each kind of message.
 //!
 //! Invariant: bytes decode into exactly one value, and no length inside them allocates more than the limit.
 
@@ -18,9 +18,9 @@ pub const SCHEDULES_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Why bytes do not decode.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// bincode refuses them.
+    /// They are not of this form, or too long.
     #[error("{0}")]
-    Bincode(#[from] bincode::error::DecodeError),
+    Malformed(String),
     /// There is more than one value.
     #[error("{0} bytes too many")]
     Trailing(usize),
@@ -29,12 +29,17 @@ pub enum DecodeError {
     UnknownKind(u16),
 }
 
-/// Encodes for the wire.
+/// A value that has no form as bytes.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot be encoded: {0}")]
+pub struct EncodeError(String);
+
+/// Encodes a value.
 ///
 /// # Errors
-/// Only for types that bincode cannot express; those of this crate can be.
-pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, bincode::error::EncodeError> {
-    bincode::serde::encode_to_vec(value, bincode::config::standard())
+/// Only for types that have no form as bytes; those that travel have one.
+pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, EncodeError> {
+    bincode::serde::encode_to_vec(value, bincode::config::standard()).map_err(|error| EncodeError(error.to_string()))
 }
 
 /// Decodes exactly one value of at most `LIMIT` bytes; lengths inside that claim more are refused before they allocate.
@@ -43,6 +48,7 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, bincode::error::Encode
 /// [`DecodeError`] when the bytes are not exactly one such value.
 pub fn decode<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Result<T, DecodeError> {
     let config = bincode::config::standard().with_limit::<LIMIT>();
-    let (value, read) = bincode::serde::decode_from_slice(bytes, config)?;
+    let malformed = |error: bincode::error::DecodeError| DecodeError::Malformed(error.to_string());
+    let (value, read) = bincode::serde::decode_from_slice(bytes, config).map_err(malformed)?;
     if read == bytes.len() { Ok(value) } else { Err(DecodeError::Trailing(bytes.len() - read)) }
 }

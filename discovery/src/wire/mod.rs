@@ -19,8 +19,8 @@ pub use self::{
     codec::{Asked, Codec},
     dialect::Dialect,
     encoding::{
-        ADVERT_BYTES_MAX, ANSWER_BYTES_MAX, DecodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX, UPDATE_BYTES_MAX,
-        decode, encode,
+        ADVERT_BYTES_MAX, ANSWER_BYTES_MAX, DecodeError, EncodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX,
+        UPDATE_BYTES_MAX, decode, encode,
     },
     envelope::{
         Dropped, Extra, Opened, Payload, Stamp, Terms, badge_of, open, peek, peek_in, seal, seal_with_badge,

@@ -27,6 +27,14 @@ pub fn kad_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
     protocol(grid, "kad/1")
 }
 
+/// The protocol of the proof of membership.
+///
+/// # Errors
+/// [`NameError`] when libp2p refuses the name.
+pub fn proof_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
+    protocol(grid, "proof/1")
+}
+
 /// The protocols of direct requests, one a version, in the order of `versions`.
 ///
 /// # Errors

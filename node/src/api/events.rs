@@ -1,11 +1,13 @@
 //! Server-sent events: that something has changed, never what; who listens asks for it.
 //!
-//! Invariant: at most [`CLIENTS_MAX`] clients listen at a time. One that does not keep up loses events and is told `all` in their
-//! place, so that it asks for everything again; it never holds anybody up.
+//! Invariant: at most [`CLIENTS_MAX`] clients listen at a time, half of them such as see only their own requests; these hear of nothing
+//! else. One that does not keep up loses events and is told `all` in their place, so that it asks for everything again; it never holds
+//! anybody up.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
+    Extension,
     extract::State,
     http::StatusCode,
     response::{
@@ -20,7 +22,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use super::{grid::ScheduleState, problem::Problem, schema, state::ApiState};
+use super::{grid::ScheduleState, problem::Problem, schema, scopes::Caller, state::ApiState};
 use crate::runtime::changes::{CLIENTS_MAX, Change, Listening};
 
 /// How often the view of sites is compared with what it was.
@@ -37,14 +39,31 @@ struct Listener {
 #[utoipa::path(get, path = "/events", tag = "grid", responses((status = 200, description = "A stream of server-sent events; the schema is that of the data of one", body = schema::Event, content_type = "text/event-stream")))]
 pub async fn listen_to_events(
     State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
-    let listening = state.changes.listen().ok_or_else(|| {
+    let kept_free = if caller.is_limited() { CLIENTS_MAX / 2 } else { 0 };
+    let listening = state.changes.listen(kept_free).ok_or_else(|| {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{CLIENTS_MAX} clients listen already; try again later"))
     })?;
     let listener = Listener { listening, until: Instant::now() + STREAM_LIFE };
     let stopped = state.changes.stopped();
-    let stream = stream::unfold(listener, |mut listener| async move {
-        let received = tokio::time::timeout_at(listener.until, listener.listening.changes.recv()).await.ok()?;
+    // None: the caller's token is no longer in force.
+    let is_heard = Arc::new(move |change: &Change| {
+        state.is_in_force(&caller).then(|| match change {
+            _ if !caller.is_limited() => true,
+            Change::Request { id, .. } => {
+                state.requests.get(id).is_some_and(|handle| caller.sees(&handle.watch().borrow().record))
+            }
+            Change::Site { .. } => false,
+        })
+    });
+    let stream = stream::unfold((listener, is_heard), |(mut listener, is_heard)| async move {
+        let received = loop {
+            let received = tokio::time::timeout_at(listener.until, listener.listening.changes.recv()).await.ok()?;
+            if received.as_ref().map_or(Some(true), |change| is_heard(change))? {
+                break received;
+            }
+        };
         let event = match received {
             Ok(change) => {
                 let data = serde_json::to_string(&change).unwrap_or_else(|_| "{}".to_owned());
@@ -56,7 +75,7 @@ pub async fn listen_to_events(
             }
             Err(broadcast::error::RecvError::Closed) => return None,
         };
-        Some((Ok(event), listener))
+        Some((Ok(event), (listener, is_heard)))
     })
     .take_until(stopped);
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))

@@ -15,7 +15,7 @@ use broker::{
     trust::PublicKey,
     view::Schedules,
 };
-use discovery::{BannedPeer, Reachability};
+use discovery::{BannedPeer, ClockOffset, Reachability};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -25,7 +25,11 @@ use super::{
     schema,
     state::ApiState,
 };
-use crate::{entry::driver::MAX_SCHEDULE_AGE, runtime::clock::unix_ms, site::activation::FailedActivation};
+use crate::{
+    entry::driver::MAX_SCHEDULE_AGE,
+    runtime::clock::{is_off, unix_ms},
+    site::activation::FailedActivation,
+};
 
 /// Sites or hosts of one answer unless asked otherwise.
 const LIST_DEFAULT: usize = 10_000;
@@ -48,6 +52,8 @@ pub struct Status {
     pub known_sites: usize,
     pub known_hosts: usize,
     pub active_requests: usize,
+    /// Whether this site promises nothing more.
+    pub is_draining: bool,
     pub ledger_version: LedgerVersion,
     pub bans: Vec<BanView>,
     /// What peers say this node's address is, most of them first.
@@ -66,6 +72,15 @@ pub struct ClockView {
     pub sites: usize,
     /// How far the clock in the middle of theirs is ahead of this machine's; below zero when it is behind.
     pub ahead_ms: i64,
+    /// Whether that is so far that reservations would begin and end at the wrong time here.
+    #[serde(default)]
+    pub is_off: bool,
+}
+
+impl From<ClockOffset> for ClockView {
+    fn from(ClockOffset { sites, median_ms }: ClockOffset) -> ClockView {
+        ClockView { sites, ahead_ms: median_ms, is_off: is_off(median_ms) }
+    }
 }
 
 /// The node and what it knows, in numbers.
@@ -86,10 +101,11 @@ pub async fn show_status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         known_sites: state.discovery.view().site_count(),
         known_hosts: state.discovery.view().host_count(),
         active_requests: state.requests.active(),
+        is_draining: state.upkeep.is_draining(),
         ledger_version,
         bans: bans(&discovery.bans),
         seen_as: discovery.seen_as.iter().map(ToString::to_string).collect(),
-        clock: discovery.clock.map(|clock| ClockView { sites: clock.sites, ahead_ms: clock.median_ms }),
+        clock: discovery.clock.map(ClockView::from),
         failed_activations: state.activations.given_up(),
         counters: discovery.counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
     })

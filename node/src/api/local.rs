@@ -1,12 +1,13 @@
-//! The owner's own work over the API: enter, list, take out. It stands in this site's ledger, and others see the hosts taken.
+//! The owner's own work over the API: enter, list, take out. It stands in this site's ledger, and others see the hosts taken. And what
+//! users have of this site, which its owner may take back.
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::{
     amount::Amount,
     ids::{HostId, RequestId},
-    ledger::{Booking, FeedReport, LocalWork},
+    ledger::{Booking, FeedReport, Ledger, LocalWork},
     protocol::{AttemptId, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     resources::Amounts,
     time::{Time, Window},
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
+    authority::About,
     extract::{Body, Path},
     problem::Problem,
     requests::{ambiguous, read_body},
@@ -74,9 +76,41 @@ impl LocalView {
 pub struct LocalList {
     /// In the order of the names.
     pub local: Vec<LocalView>,
+    /// What is promised to users of the grid, seat by seat.
+    pub promised: Vec<PromiseView>,
+    /// Whether this site promises nothing more.
+    pub is_draining: bool,
     /// What is known of the feed of own work; absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed: Option<FeedView>,
+}
+
+/// A host of this site that a user has.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PromiseView {
+    pub request: RequestId,
+    pub user: String,
+    pub host: HostId,
+    pub start: Time,
+    pub end: Time,
+    #[schema(value_type = schema::Amounts)]
+    pub amounts: Amounts,
+}
+
+/// The hosts that users have of this site, by request.
+fn promised(ledger: &Ledger) -> Vec<PromiseView> {
+    let of_users = ledger.of_users().filter(|booking| !booking.is_held());
+    let seats = of_users.flat_map(|booking| {
+        booking.grants.iter().map(|grant| PromiseView {
+            request: booking.attempt.request.clone(),
+            user: booking.user.clone(),
+            host: grant.host().clone(),
+            start: grant.window.start,
+            end: grant.window.end,
+            amounts: grant.amounts.clone(),
+        })
+    });
+    seats.collect()
 }
 
 /// The feed of own work.
@@ -104,11 +138,18 @@ impl FeedView {
     }
 }
 
-/// The owner's own work that was entered.
+/// The owner's own work that was entered, and what users have of this site.
 #[utoipa::path(get, path = "/local", tag = "grid", responses((status = 200, description = "Done", body = LocalList)))]
 pub async fn list_local_work(State(state): State<Arc<ApiState>>) -> Json<LocalList> {
-    let local = state.ledger.lock().local_work().map(LocalView::new).collect();
-    Json(LocalList { local, feed: state.feed.as_ref().map(|feed| FeedView::new(feed.get())) })
+    let is_draining = state.upkeep.is_draining();
+    let ledger = state.ledger.lock();
+    let local = ledger.local_work().map(LocalView::new).collect();
+    Json(LocalList {
+        local,
+        promised: promised(&ledger),
+        is_draining,
+        feed: state.feed.as_ref().map(|feed| FeedView::new(feed.get())),
+    })
 }
 
 /// Enters the owner's own work; answers once it is on disk.
@@ -116,7 +157,7 @@ pub async fn list_local_work(State(state): State<Arc<ApiState>>) -> Json<LocalLi
 pub async fn enter_local_work(
     State(state): State<Arc<ApiState>>,
     Body(body): Body,
-) -> Result<(StatusCode, Json<LocalView>), Problem> {
+) -> Result<(StatusCode, Extension<About>, Json<LocalView>), Problem> {
     let entry: LocalEntry = read_body("own work", &body)?;
     let work = work_of(&state, entry)?;
     let id = work.id.clone();
@@ -125,7 +166,7 @@ pub async fn enter_local_work(
     let ledger = state.ledger.lock();
     let booking = ledger.local_work().find(|booking| booking.attempt.request == id);
     let view = booking.map(LocalView::new).ok_or_else(|| missing(id.as_str()))?;
-    Ok((StatusCode::CREATED, Json(view)))
+    Ok((StatusCode::CREATED, About::of(&id), Json(view)))
 }
 
 fn work_of(state: &ApiState, entry: LocalEntry) -> Result<LocalWork, Problem> {
@@ -159,7 +200,7 @@ fn work_of(state: &ApiState, entry: LocalEntry) -> Result<LocalWork, Problem> {
 pub async fn remove_local_work(
     State(state): State<Arc<ApiState>>,
     Path(selector): Path,
-) -> Result<Json<LocalView>, Problem> {
+) -> Result<(Extension<About>, Json<LocalView>), Problem> {
     let found: Vec<(AttemptId, LocalView)> = {
         let ledger = state.ledger.lock();
         let matching = ledger.local_work().filter(|booking| booking.attempt.request.as_str().starts_with(&selector));
@@ -171,13 +212,46 @@ pub async fn remove_local_work(
             let request = SiteRequest::Release(attempt);
             let answer = state.coordinator.own_site.ask(request, ANSWER_TIMEOUT).await;
             confirmed(answer)?;
-            Ok(Json(view))
+            Ok((About::of(&view.id), Json(view)))
         }
         (Some(_), Some(_)) => {
             let detail = format!("{selector:?} is the beginning of several entries; give more of the id");
             Err(ambiguous(detail))
         }
         (None, _) => Err(missing(&selector)),
+    }
+}
+
+/// What an owner has taken back.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct TakenBack {
+    /// What was promised, from now on free.
+    pub promised: Vec<PromiseView>,
+}
+
+/// Takes this site's hosts back from a request; its coordinator looks for others.
+#[utoipa::path(delete, path = "/local/promised/{id}", tag = "grid", params(("id" = String, Path, description = "The id of a request, or the unique beginning of one")), responses((status = 200, description = "Done", body = TakenBack)))]
+pub async fn take_back_hosts(
+    State(state): State<Arc<ApiState>>,
+    Path(selector): Path,
+) -> Result<(Extension<About>, Json<TakenBack>), Problem> {
+    let mut promised = promised(&state.ledger.lock());
+    let is_whole = promised.iter().any(|seat| seat.request.as_str() == selector);
+    let is_meant = |id: &str| if is_whole { id == selector } else { id.starts_with(&selector) };
+    promised.retain(|seat| is_meant(seat.request.as_str()));
+    let Some(request) = promised.first().map(|seat| seat.request.clone()) else {
+        let detail = format!("no host of this site is promised to a request {selector:?}");
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+    };
+    if promised.iter().any(|seat| seat.request != request) {
+        return Err(ambiguous(format!("{selector:?} is the beginning of several requests; give more of the id")));
+    }
+    match state.coordinator.own_site.evict(request.clone(), ANSWER_TIMEOUT).await {
+        Ok(SiteAnswer::Refused(Refusal { reason: RefusalReason::Busy, .. })) => {
+            let detail = format!("request {request} is being decided; try again in a moment");
+            Err(Problem::new(StatusCode::CONFLICT, detail))
+        }
+        answer => confirmed(answer).map(|()| (About::of(&request), Json(TakenBack { promised }))),
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::{
     ids::SiteId,
     ledger::Booking,
     time::Time,
-    trust::{Chain, PublicKey, Role, SignedRevocation, Subject, TrustError},
+    trust::{Chain, PublicKey, Revocation, Role, SignedRevocation, Subject, TrustError},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{extract::Body, problem::Problem, requests::read_body, schema, state::ApiState};
+use super::{authority::About, extract::Body, problem::Problem, requests::read_body, schema, state::ApiState};
 use crate::net::membership::RevokeError;
 
 /// Answer of `GET /v1/grid`.
@@ -118,10 +118,15 @@ pub struct Revoked {
 
 /// Takes a signed revocation.
 #[utoipa::path(post, path = "/grid/revocations", tag = "grid", request_body = schema::Revocation, responses((status = 200, description = "Done", body = Revoked)))]
-pub async fn revoke_member(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<Revoked>, Problem> {
+pub async fn revoke_member(
+    State(state): State<Arc<ApiState>>,
+    Body(body): Body,
+) -> Result<(Extension<About>, Json<Revoked>), Problem> {
     let revocation: SignedRevocation = read_body("revocation", &body)?;
+    let revoked = revocation.statement.open::<Revocation>();
+    let about = About::of(&revoked.map(|revocation| revocation.subject.brief()).unwrap_or_default());
     let membership = Arc::clone(&state.membership);
-    // The disk takes a while, and other calls are served by the same thread.
+    // The disk takes a while, and other calls are served by the same threads.
     let revoked = tokio::task::block_in_place(|| membership.revoke(&revocation));
     let added = revoked.map_err(|error| {
         let status = match &error {
@@ -136,5 +141,5 @@ pub async fn revoke_member(State(state): State<Arc<ApiState>>, Body(body): Body)
     if added {
         state.discovery.membership_changed();
     }
-    Ok(Json(Revoked { added, revocations: state.membership.all_revocations().len() }))
+    Ok((about, Json(Revoked { added, revocations: state.membership.all_revocations().len() })))
 }

@@ -1,50 +1,48 @@
 //! `/metrics` for Prometheus.
 //!
-//! Invariant: without the token it tells what this node has done; what it knows of other sites only with it.
+//! Invariant: without a token it tells what this node has done; what it knows of other sites only with one.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Extension,
     extract::State,
-    http::{HeaderMap, header},
+    http::header,
     response::{IntoResponse, Response},
 };
 use broker::{ledger::BookingState, view::Schedules};
+use discovery::ClockOffset;
 
 use super::{
     grid::ScheduleState,
-    state::{ApiState, Via},
+    scopes::{Access, Caller},
+    state::ApiState,
 };
 use crate::runtime::metrics::{OfGrid, Present};
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `GET /metrics`
-pub async fn metrics(
-    State(state): State<Arc<ApiState>>,
-    Extension(via): Extension<Via>,
-    headers: HeaderMap,
-) -> Response {
+pub async fn metrics(State(state): State<Arc<ApiState>>, Extension(caller): Extension<Caller>) -> Response {
     let (holds, reservations) = {
         let ledger = state.ledger.lock();
         let holds = ledger.bookings().filter(|booking| matches!(booking.state, BookingState::Held { .. })).count();
         (holds, ledger.bookings().count() - holds)
     };
     let status = state.discovery.status();
-    let peers = status.connected.len();
+    let (peers, clock) = (status.connected.len(), status.clock);
     let present = Present {
         active: state.requests.active(),
         holds,
         reservations,
         discovery: status.counters.into_iter().collect(),
     };
-    let of_grid = state.is_known(&headers, &via).then(|| of_grid(&state, peers));
+    let of_grid = Access::Metrics.admits(&caller).then(|| of_grid(&state, peers, clock));
     let text = state.metrics.write(&present, of_grid.as_ref());
     ([(header::CONTENT_TYPE, KIND)], text).into_response()
 }
 
-fn of_grid(state: &ApiState, peers: usize) -> OfGrid {
+fn of_grid(state: &ApiState, peers: usize, clock: Option<ClockOffset>) -> OfGrid {
     let view = state.discovery.view();
     let now = state.discovery.now();
     let mut sites: BTreeMap<&'static str, usize> = BTreeMap::new();
@@ -59,5 +57,6 @@ fn of_grid(state: &ApiState, peers: usize) -> OfGrid {
             ages.extend(age.flatten());
         }
     }
-    OfGrid { sites, hosts: view.host_count(), peers, ages }
+    let clock_ahead_ms = clock.map(|clock| clock.median_ms);
+    OfGrid { sites, hosts: view.host_count(), peers, ages, clock_ahead_ms }
 }

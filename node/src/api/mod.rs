@@ -1,8 +1,11 @@
-//! The node's HTTP API and page: JSON, a token or a session on everything under `/v1`.
+//! The node's HTTP API and page.
 //!
-//! Invariant: nothing about the grid leaves without the token; bodies are bounded before they are read.
+//! Invariant: every route says what it needs of its caller ([`Access`]), or there is no such route; nothing about the grid leaves
+//! without that. Bodies are bounded before they are read.
 
+pub mod authority;
 pub mod bookings;
+pub mod challenge;
 pub mod events;
 pub mod explanation;
 mod extract;
@@ -14,50 +17,62 @@ mod metrics;
 mod page;
 pub mod plan;
 pub mod problem;
+pub mod rates;
 pub mod request_view;
 pub mod requests;
 #[cfg(test)]
 pub mod samples;
 mod schema;
+pub mod scopes;
 pub mod session;
 pub mod sessions;
 pub mod slots;
 pub mod state;
 pub mod takeover;
 pub mod tls;
+pub mod tokens;
+pub mod upkeep;
 mod usage;
 
 use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::DefaultBodyLimit,
     http::StatusCode,
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
-    routing::get,
+    middleware,
+    routing::{MethodRouter, get},
 };
 use utoipa::{
     OpenApi,
     openapi::{
         Components, Ref, RefOr,
         content::ContentBuilder,
-        path::Operation,
+        path::{Operation, Paths},
         response::ResponseBuilder,
-        security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+        security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::{
+    router::{OpenApiRouter, UtoipaMethodRouter},
+    routes,
+};
 
 use self::{
+    authority::needing,
     problem::Problem,
+    scopes::Access,
     state::{ApiState, Via},
 };
 
 /// Largest request body; a request that names 20,000 candidates fits.
 const BODY_BYTES_MAX: usize = 4 << 20;
-/// Largest body of calls that need no token: strangers must not fill the memory.
+/// Largest body of calls that anybody may make: strangers must not fill the memory.
 const OPEN_BODY_BYTES_MAX: usize = 4 << 10;
+/// What a submission takes of the allowance of a caller without a token; it costs signatures and a round of planning.
+const SUBMISSION_COST: u32 = 4;
+/// What a question to all sites takes.
+const LOOK_UP_COST: u32 = 20;
 
 /// The description of the API, beside what is derived from the handlers.
 #[derive(OpenApi)]
@@ -71,53 +86,64 @@ const OPEN_BODY_BYTES_MAX: usize = 4 << 10;
 )]
 struct Description;
 
-/// Routes that want a token or a session, and those that do not, with their description.
-fn described() -> (OpenApiRouter<Arc<ApiState>>, OpenApiRouter<Arc<ApiState>>) {
-    let guarded = OpenApiRouter::new()
-        .routes(routes!(grid::show_status))
-        .routes(routes!(grid::test_reach))
-        .routes(routes!(grid::list_sites))
-        .routes(routes!(grid::list_hosts))
-        .routes(routes!(grid::show_ledger))
-        .routes(routes!(requests::submit_request, requests::list_requests))
-        .routes(routes!(requests::read_written_request))
-        .routes(routes!(requests::show_request, requests::cancel_request))
-        .routes(routes!(requests::explain_request))
-        .routes(routes!(requests::repair_request))
-        .routes(routes!(takeover::look_up_reservation))
-        .routes(routes!(takeover::take_over_reservation))
-        .routes(routes!(members::show_grid))
-        .routes(routes!(members::revoke_member))
-        .routes(routes!(plan::plan_request))
-        .routes(routes!(slots::find_slots))
-        .routes(routes!(bookings::list_bookings))
-        .routes(routes!(local::enter_local_work, local::list_local_work))
-        .routes(routes!(local::remove_local_work))
-        .routes(routes!(usage::show_usage))
-        .routes(routes!(events::listen_to_events))
-        .routes(routes!(session::make_link));
-    // What opens a session, and whether there is one.
-    let open =
-        OpenApiRouter::new().routes(routes!(session::show_session, session::open_session, session::close_session));
-    (guarded, open)
+/// Routes with their description, each with what it needs.
+#[derive(Default)]
+struct Routes(OpenApiRouter<Arc<ApiState>>);
+
+impl Routes {
+    fn with(self, access: Access, routes: UtoipaMethodRouter<Arc<ApiState>>) -> Routes {
+        Routes(self.0.routes(needing(access, routes)))
+    }
 }
 
 /// The routes under `/v1`.
-fn v1(state: &Arc<ApiState>) -> Router<Arc<ApiState>> {
-    let (guarded, open) = described();
-    let guarded = guarded.route_layer(middleware::from_fn_with_state(state.clone(), check_token));
-    let open = open.route_layer(DefaultBodyLimit::max(OPEN_BODY_BYTES_MAX));
-    Router::new().nest("/v1", guarded.merge(open).split_for_parts().0)
+fn described() -> OpenApiRouter<Arc<ApiState>> {
+    let open = Routes::default()
+        .with(Access::Open, routes!(session::show_session))
+        .with(Access::Open, routes!(session::open_session))
+        .with(Access::Open, routes!(session::close_session))
+        .with(Access::Signed(1), routes!(session::give_challenge));
+    Routes(open.0.layer(DefaultBodyLimit::max(OPEN_BODY_BYTES_MAX)))
+        .with(Access::Read, routes!(session::make_link))
+        .with(Access::Operator, routes!(tokens::create_token))
+        .with(Access::Operator, routes!(tokens::list_tokens))
+        .with(Access::Operator, routes!(tokens::revoke_token))
+        .with(Access::Read, routes!(grid::show_status))
+        .with(Access::Operator, routes!(grid::test_reach))
+        .with(Access::Read, routes!(grid::list_sites))
+        .with(Access::Read, routes!(grid::list_hosts))
+        .with(Access::Read, routes!(grid::show_ledger))
+        .with(Access::Signed(SUBMISSION_COST), routes!(requests::submit_request))
+        .with(Access::ReadOwn(4), routes!(requests::list_requests))
+        .with(Access::Read, routes!(requests::read_written_request))
+        .with(Access::ReadOwn(2), routes!(requests::show_request))
+        .with(Access::ChangeOwn(2), routes!(requests::cancel_request))
+        .with(Access::ReadOwn(2), routes!(requests::explain_request))
+        .with(Access::ChangeOwn(SUBMISSION_COST), routes!(requests::repair_request))
+        .with(Access::ReadOwn(LOOK_UP_COST), routes!(takeover::look_up_reservation))
+        .with(Access::ChangeOwn(LOOK_UP_COST), routes!(takeover::take_over_reservation))
+        .with(Access::Read, routes!(members::show_grid))
+        .with(Access::Operator, routes!(members::revoke_member))
+        .with(Access::Read, routes!(plan::plan_request))
+        .with(Access::Read, routes!(slots::find_slots))
+        .with(Access::Read, routes!(bookings::list_bookings))
+        .with(Access::Read, routes!(local::list_local_work))
+        .with(Access::Operator, routes!(local::enter_local_work))
+        .with(Access::Operator, routes!(local::remove_local_work))
+        .with(Access::Operator, routes!(local::take_back_hosts))
+        .with(Access::Operator, routes!(upkeep::drain_site))
+        .with(Access::Operator, routes!(upkeep::reload_configuration))
+        .with(Access::Read, routes!(usage::show_usage))
+        .with(Access::ReadOwn(2), routes!(events::listen_to_events))
+        .0
 }
 
 /// The OpenAPI document that describes the routes under `/v1`.
 fn description() -> utoipa::openapi::OpenApi {
-    let (guarded, open) = described();
-    let is_open = |path: &str| open.get_openapi().paths.paths.keys().any(|known| path == format!("/v1{known}"));
-    let described = OpenApiRouter::with_openapi(Description::openapi()).nest("/v1", guarded.merge(open.clone()));
+    let described = OpenApiRouter::with_openapi(Description::openapi()).nest("/v1", described());
     let (_, mut document) = described.split_for_parts();
     describe_problems(&mut document);
-    describe_token(&mut document, is_open);
+    describe_schemes(&mut document);
     document
 }
 
@@ -133,17 +159,15 @@ fn describe_problems(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// Every call wants the token, but those at paths that are open.
-fn describe_token(document: &mut utoipa::openapi::OpenApi, is_open: impl Fn(&str) -> bool) {
-    const TOKEN: &str = "token";
-    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("What is in `api.token`")).build();
+/// How a caller shows who it is; each call says which of the ways it takes.
+fn describe_schemes(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.get_or_insert_with(Components::new);
-    components.add_security_scheme(TOKEN, SecurityScheme::Http(scheme));
-    for (path, operation) in operations(document) {
-        if !is_open(path) {
-            operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], _>(TOKEN, [])]);
-        }
-    }
+    let token = "The token in `api.token`, or one with the scope that the call names";
+    let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(token)).build();
+    components.add_security_scheme(authority::TOKEN, SecurityScheme::Http(token));
+    let signature = "`Kolo-Signature key=KEY, nonce=NONCE, signature=SIGNATURE`, with a nonce of `/v1/challenge`";
+    let signature = ApiKey::Header(ApiKeyValue::with_description("Authorization", signature));
+    components.add_security_scheme(authority::SIGNATURE, SecurityScheme::ApiKey(signature));
 }
 
 fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = (&str, &mut Operation)> {
@@ -153,20 +177,23 @@ fn operations(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = (
     })
 }
 
+/// A route that is not in the description, with what it needs.
+fn needing_alone(access: Access, route: MethodRouter<Arc<ApiState>>) -> MethodRouter<Arc<ApiState>> {
+    needing(access, (Vec::new(), Paths::new(), route)).2
+}
+
 /// The routes behind one door.
 pub fn router(state: Arc<ApiState>, via: Via) -> Router {
     let document = Arc::new(description());
-    let own = Router::new()
-        .route("/openapi.json", get(|| async move { Json((*document).clone()) }))
-        .route("/metrics", get(metrics::metrics));
-    // On this machine they are for whoever watches it; other machines show the token.
-    let own = match via.is_tls {
-        true => own.route_layer(middleware::from_fn_with_state(state.clone(), check_token)),
-        false => own,
-    };
-    v1(&state)
+    let document = get(|| async move { Json((*document).clone()) });
+    // On this machine they are for whoever watches it; other machines show a token.
+    let (of_document, of_metrics) =
+        if via.is_tls { (Access::ReadOwn(1), Access::Metrics) } else { (Access::Open, Access::Open) };
+    Router::new()
+        .nest("/v1", described().split_for_parts().0)
         .merge(page::router())
-        .merge(own)
+        .route("/openapi.json", needing_alone(of_document, document))
+        .route("/metrics", needing_alone(of_metrics, get(metrics::metrics)))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
         .method_not_allowed_fallback(|| async {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
@@ -174,21 +201,9 @@ pub fn router(state: Arc<ApiState>, via: Via) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(state.clone(), guard::guard))
         .layer(Extension(via))
+        .layer(Extension(state.clone()))
         .layer(middleware::from_fn(page::add_headers))
         .with_state(state)
-}
-
-async fn check_token(
-    State(state): State<Arc<ApiState>>,
-    Extension(via): Extension<Via>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if state.is_known(request.headers(), &via) {
-        return next.run(request).await;
-    }
-    let detail = "show the token of the file api.token in the node's data directory as 'Authorization: Bearer TOKEN'";
-    Problem::new(StatusCode::UNAUTHORIZED, detail).into_response()
 }
 
 #[cfg(test)]
@@ -214,6 +229,23 @@ mod tests {
             }
         }
         assert!(ids.len() > 25, "{ids:?}");
+    }
+
+    #[test]
+    fn every_call_says_what_it_needs() {
+        let document = document();
+        let mut seen = BTreeSet::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let ways = operation["security"].as_array();
+                let scopes = ways.into_iter().flatten().filter_map(|way| way["token"][0].as_str());
+                let scopes: Vec<&str> = scopes.collect();
+                let is_open = path == "/v1/session";
+                assert_eq!(scopes.is_empty(), is_open, "{method} {path}: {ways:?}");
+                seen.extend(scopes.iter().map(|scope| (*scope).to_owned()));
+            }
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["operator", "read", "submit"]);
     }
 
     /// Checks a schema and all in it for what generators of clients do not understand.

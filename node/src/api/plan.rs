@@ -157,9 +157,11 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
             .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
             .collect();
         let effort = request.effort().unwrap_or(settings.effort);
-        let outcome = tokio::task::block_in_place(|| {
-            Phases.plan(&Job::of(&request, (earliest, latest)), &candidates, effort, seed, &mut stopwatch)
-        });
+        let job = Job::of(&request, (earliest, latest));
+        // Waiting for a turn is no phase.
+        stopwatch.stop();
+        let plan = || Phases.plan(&job, &candidates, effort, seed, &mut stopwatch);
+        let outcome = state.coordinator.planning.look(candidates.len(), plan).await;
         let is_everything = request.demand().candidates().is_some() || found.hosts.len() < count;
         match (outcome, settings.next_m(multiplier).filter(|_| !is_everything)) {
             (PlanOutcome::Rejected(_), Some(next)) => {

@@ -1,14 +1,19 @@
 //! Requests over the API: submit, list, look at, wait for, cancel, explain.
 
-use std::{collections::BTreeMap, path::Path as FilePath, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path as FilePath,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::{
     document::{Misfit, read_object},
     ids::RequestId,
-    negotiation::HandedPlan,
+    negotiation::{HandedPlan, RequestRecord},
     request::{Request, RequestDocument, RequestError},
-    trust::{Authorization, Permit},
+    trust::{Authorization, Permit, PublicKey},
 };
 use futures::future::join_all;
 use jiff::{Zoned, tz::TimeZone};
@@ -19,16 +24,18 @@ use serde::{
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    authority::{About, needs_submit},
     explanation::{Explanation, explain},
     extract::{Body, Path, Query, in_range},
     problem::Problem,
     request_view::{Family, RequestList, RequestView},
     schema,
+    scopes::Caller,
     state::ApiState,
 };
 use crate::{
     entry::{
-        request::{Command, RequestHandle, ShownStage, Snapshot, SubmitError},
+        request::{Command, MAX_ACTIVE, RequestHandle, ShownStage, Snapshot, SubmitError},
         requests::is_left_to_another,
     },
     net::membership::SignError,
@@ -37,7 +44,7 @@ use crate::{
         document::{DocumentError, Syntax},
         request_file::{self, Writer},
     },
-    trust::TrustFileError,
+    trust::{Scope, TrustFileError},
 };
 
 /// What stands for the newest request on the command line.
@@ -106,46 +113,85 @@ pub fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
     }
 }
 
-/// A submission as it arrives: signed by its user; or plain, and then whoever shows the token is this node's operator, for
-/// whom the node signs.
-fn authorized(state: &ApiState, body: &[u8]) -> Result<(Authorization, Permit, Option<HandedPlan>), Problem> {
+/// A submission that was checked.
+struct Submitted {
+    authorization: Authorization,
+    permit: Permit,
+    plan: Option<HandedPlan>,
+    /// For whom the node has signed it, or who has handed it over.
+    submitted_for: Option<String>,
+}
+
+/// A submission as it arrives: signed by its user, and then nobody else need vouch for it; or plain, and then the node signs it for
+/// its operator, on behalf of the user whose token is shown.
+fn authorized(state: &ApiState, caller: &Caller, body: &[u8]) -> Result<Submitted, Problem> {
     let keys = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body).unwrap_or_default();
-    let (request, plan) = if keys.contains_key("authorization") {
+    let may_submit = caller.has(Scope::Submit);
+    let is_signed = keys.contains_key("authorization");
+    if !is_signed && !may_submit {
+        return Err(needs_submit(caller));
+    }
+    let mut submitted_for = caller.user().map(str::to_owned);
+    let (authorization, plan) = if is_signed {
         let SignedSubmission { authorization, plan } = read_body("signed request", body)?;
-        (Err(authorization), plan)
-    } else if keys.contains_key("plan") {
-        let PlannedSubmission { request, plan } = read_body("request with a plan", body)?;
-        (Ok(checked_request(request, "request.")?), Some(plan))
+        (authorization, plan)
     } else {
-        (Ok(read_request(body)?), None)
-    };
-    let authorization = match request {
-        Err(signed) => signed,
-        Ok(plain) => state.membership.sign_for_operator(plain).map_err(|error| match error {
-            SignError::Denied(denial) => Problem::refused(&denial),
-            SignError::File(TrustFileError::Trust(error)) => Problem::bad_request(format!("request: {error}")),
-            SignError::File(error) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        })?,
+        let (plain, plan) = if keys.contains_key("plan") {
+            let PlannedSubmission { request, plan } = read_body("request with a plan", body)?;
+            (checked_request(request, "request.")?, Some(plan))
+        } else {
+            (read_request(body)?, None)
+        };
+        // What the operator adds to a user's reservation is that user's.
+        let base = || state.requests.get(plain.extends()?)?.watch().borrow().record.submitted_for.clone();
+        submitted_for = submitted_for.or_else(base);
+        (signed_for_operator(state, plain)?, plan)
     };
     let (authorization, permit) = state.membership.admit(authorization).map_err(|denial| Problem::refused(&denial))?;
-    Ok((authorization, permit, plan))
+    if !may_submit {
+        has_allowance(state, permit.account)?;
+    }
+    Ok(Submitted { authorization, permit, plan, submitted_for })
+}
+
+fn signed_for_operator(state: &ApiState, plain: Request) -> Result<Authorization, Problem> {
+    state.membership.sign_for_operator(plain).map_err(|error| match error {
+        SignError::Denied(denial) => Problem::refused(&denial),
+        SignError::File(TrustFileError::Trust(error)) => Problem::bad_request(format!("request: {error}")),
+        SignError::File(error) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    })
+}
+
+/// Whether somebody without a token may submit one more request: at a bounded rate, and never the last ones that this node bears.
+fn has_allowance(state: &ApiState, account: PublicKey) -> Result<(), Problem> {
+    if !state.strangers.rates.submit(account, Instant::now()) {
+        let detail = "too many requests of this user without a token; try again in a few seconds";
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_rule("rate"));
+    }
+    if state.requests.active() >= MAX_ACTIVE / 2 {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, SubmitError::Busy.to_string()));
+    }
+    Ok(())
 }
 
 /// Takes a request, plain or signed by its user, alone or with the plan to reserve; answers once it is on disk.
 #[utoipa::path(post, path = "/requests", tag = "requests", request_body = schema::Submission, responses((status = 201, description = "Done", body = RequestView)))]
 pub async fn submit_request(
     State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     Body(body): Body,
-) -> Result<(StatusCode, Json<RequestView>), Problem> {
-    let (authorization, permit, plan) = authorized(&state, &body)?;
+) -> Result<(StatusCode, Extension<About>, Json<RequestView>), Problem> {
+    let Submitted { authorization, permit, plan, submitted_for } = authorized(&state, &caller, &body)?;
     if permit.statement.request.id().is_some_and(|label| label.as_str() == LAST) {
         return Err(Problem::wrong("id", format_args!("{LAST:?} means the newest request; call it something else")));
     }
+    let author = caller.scope().is_none().then_some(Caller::User(permit.user));
+    let about = About { id: permit.statement.id.to_string(), author };
     let text = authorization.request.text.clone();
-    let submitted = state.requests.submit(&state.coordinator, authorization, permit, plan).await;
+    let submitted = state.requests.submit(&state.coordinator, authorization, permit, plan, submitted_for).await;
     let handle = submitted.map_err(|error| submit_problem(&state, error, Some(&text)))?;
     let snapshot = handle.watch().borrow().clone();
-    Ok((StatusCode::CREATED, Json(view(&state, &snapshot))))
+    Ok((StatusCode::CREATED, Extension(about), Json(view(&state, &snapshot))))
 }
 
 /// Why a request was not taken on. `text` is what its user has signed: whoever sends the very same request again is shown
@@ -194,16 +240,17 @@ pub struct ListQuery {
     after: Option<String>,
 }
 
-/// Requests of this node, newest first.
+/// Requests of this node that the caller may see, newest first.
 #[utoipa::path(get, path = "/requests", tag = "requests", params(ListQuery), responses((status = 200, description = "Done", body = RequestList)))]
 pub async fn list_requests(
     State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<RequestList>, Problem> {
     let limit = in_range("limit", query.limit.unwrap_or(LIST_DEFAULT), 1..=LIST_MAX)?;
     let unknown = || Problem::wrong("after", "expected what an answer has given as next");
     let after = query.after.as_deref().map(|text| read_cursor(text).ok_or_else(unknown)).transpose()?;
-    let (snapshots, has_more) = state.requests.page(after, limit);
+    let (snapshots, has_more) = state.requests.page(after, limit, |record| caller.sees(record));
     let last = snapshots.last().filter(|_| has_more);
     let next = last.map(|last| format!("{} {}", last.record.submitted_ms, last.record.id));
     Ok(Json(RequestList { requests: snapshots.iter().map(|snapshot| view(&state, snapshot)).collect(), next }))
@@ -270,10 +317,11 @@ pub enum Until {
 #[utoipa::path(get, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label"), WaitQuery), responses((status = 200, description = "Done", body = RequestView)))]
 pub async fn show_request(
     State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     Path(selector): Path,
     Query(query): Query<WaitQuery>,
 ) -> Result<Json<RequestView>, Problem> {
-    let handle = select(&state, &selector)?;
+    let handle = select(&state, &caller, &selector)?;
     let mut snapshots = handle.watch();
     let wait_ms = in_range("wait_ms", query.wait_ms.unwrap_or(0), 0..=WAIT_MS_ACCEPTED)?;
     let wait = Duration::from_millis(wait_ms).min(WAIT_MAX);
@@ -295,9 +343,10 @@ pub async fn show_request(
 #[utoipa::path(get, path = "/requests/{id}/explain", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = Explanation)))]
 pub async fn explain_request(
     State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     Path(selector): Path,
 ) -> Result<Json<Explanation>, Problem> {
-    let snapshot = select(&state, &selector)?.watch().borrow().clone();
+    let snapshot = select(&state, &caller, &selector)?.watch().borrow().clone();
     Ok(Json(explain(&family(&state, &snapshot), unix_ms(), |site| state.site_name(site))))
 }
 
@@ -305,9 +354,10 @@ pub async fn explain_request(
 #[utoipa::path(delete, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
 pub async fn cancel_request(
     State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     Path(selector): Path,
-) -> Result<Json<RequestView>, Problem> {
-    let handle = select_live(&state, &selector)?;
+) -> Result<(Extension<About>, Json<RequestView>), Problem> {
+    let handle = select_live(&state, &caller, &selector)?;
     let snapshots = handle.watch();
     let id = snapshots.borrow().record.id.clone();
     // The reservation comes last: after a crash in the middle it is still there to be taken back again.
@@ -315,7 +365,7 @@ pub async fn cancel_request(
     all.push(handle);
     let _ = tokio::time::timeout(CANCEL_WAIT, join_all(all.iter().map(|one| take_back(one)))).await;
     let snapshot = snapshots.borrow().clone();
-    Ok(Json(view(&state, &snapshot)))
+    Ok((About::of(&id), Json(view(&state, &snapshot))))
 }
 
 /// Takes one request back, and waits until all sites have acknowledged it.
@@ -335,9 +385,10 @@ async fn take_back(handle: &RequestHandle) {
 #[utoipa::path(post, path = "/requests/{id}/repair", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
 pub async fn repair_request(
     State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     Path(selector): Path,
-) -> Result<Json<RequestView>, Problem> {
-    let handle = select(&state, &selector)?;
+) -> Result<(Extension<About>, Json<RequestView>), Problem> {
+    let handle = select(&state, &caller, &selector)?;
     let mut snapshots = handle.watch();
     let before = snapshots.borrow_and_update().clone();
     if is_left_to_another(&before) {
@@ -357,7 +408,7 @@ pub async fn repair_request(
     // Whatever has come of it by then is shown; a repair goes on behind it.
     let _ = tokio::time::timeout(REPAIR_WAIT, snapshots.wait_for(is_settled)).await;
     let snapshot = snapshots.borrow().clone();
-    Ok(Json(view(&state, &snapshot)))
+    Ok((About::of(&snapshot.record.id), Json(view(&state, &snapshot))))
 }
 
 /// What was named may be several things.
@@ -366,12 +417,12 @@ pub fn ambiguous(detail: String) -> Problem {
 }
 
 /// As [`select`], but a label means the one request of that label that is not over; nothing when there are several.
-fn select_live(state: &ApiState, selector: &str) -> Result<Arc<RequestHandle>, Problem> {
-    let selected = select(state, selector)?;
+fn select_live(state: &ApiState, caller: &Caller, selector: &str) -> Result<Arc<RequestHandle>, Problem> {
+    let selected = select(state, caller, selector)?;
     if selected.watch().borrow().record.id.as_str() == selector {
         return Ok(selected);
     }
-    let mut live = state.requests.live_labelled(selector);
+    let mut live = state.requests.live_labelled(selector, |record| caller.sees(record));
     if live.len() > 1 {
         let ids: Vec<String> = live.iter().map(|one| one.watch().borrow().record.id.to_string()).collect();
         return Err(ambiguous(format!("{selector:?} is the label of several requests: {}", ids.join(", "))));
@@ -379,22 +430,26 @@ fn select_live(state: &ApiState, selector: &str) -> Result<Arc<RequestHandle>, P
     Ok(live.pop().unwrap_or(selected))
 }
 
-/// The request with this id, id prefix, or label (the newest with that label).
-fn select(state: &ApiState, selector: &str) -> Result<Arc<RequestHandle>, Problem> {
-    let not_found =
-        || Problem::new(StatusCode::NOT_FOUND, format!("no request {selector:?} was submitted through this node"));
-    if let Some(handle) = RequestId::new(selector).ok().and_then(|id| state.requests.get(&id)) {
+/// The request with this id, id prefix, or label (the newest with that label) among those that `caller` may see.
+fn select(state: &ApiState, caller: &Caller, selector: &str) -> Result<Arc<RequestHandle>, Problem> {
+    let is_seen = |record: &RequestRecord| caller.sees(record);
+    let by_id = RequestId::new(selector).ok().and_then(|id| state.requests.get(&id));
+    if let Some(handle) = by_id.filter(|handle| is_seen(&handle.watch().borrow().record)) {
         return Ok(handle);
     }
-    if let Some(handle) = state.requests.labelled(selector) {
+    if let Some(handle) = state.requests.labelled(selector, is_seen) {
         return Ok(handle);
     }
-    let mut matching = state.requests.beginning_with(selector).into_iter();
+    let mut matching = state.requests.beginning_with(selector, is_seen).into_iter();
     match (matching.next(), matching.next()) {
         (Some(only), None) => Ok(only),
         (Some(_), Some(_)) => {
             Err(ambiguous(format!("{selector:?} is the beginning of several requests; give more of the id")))
         }
-        (None, _) => Err(not_found()),
+        (None, _) => {
+            let yours = if caller.is_limited() { " of yours" } else { "" };
+            let detail = format!("no request {selector:?}{yours} was submitted through this node");
+            Err(Problem::new(StatusCode::NOT_FOUND, detail))
+        }
     }
 }

@@ -12,7 +12,7 @@ use super::{
 pub fn status(other: &Value) -> Status {
     let mut status = json!({
         "site": "s", "name": "alpha", "grid": "lab", "grid_form": "open", "software": SOFTWARE, "started": 0, "api": "",
-        "listen": [], "peers": 0, "known_sites": 1, "known_hosts": 0, "active_requests": 0,
+        "listen": [], "peers": 0, "known_sites": 1, "known_hosts": 0, "active_requests": 0, "is_draining": false,
         "ledger_version": LedgerVersion::default(), "bans": [], "seen_as": [], "clock": null,
         "failed_activations": [], "counters": {},
     });

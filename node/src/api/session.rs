@@ -1,7 +1,10 @@
 //! Signing in with a browser: the token, or the code of a one-time link, is exchanged for a cookie that scripts cannot
 //! read.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Extension, Json,
@@ -9,23 +12,30 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use broker::ids::SiteId;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    extract::Body,
+    challenge::NONCE_LIFE,
+    extract::{Body, Query},
     problem::Problem,
     requests::read_body,
+    scopes::Caller,
     sessions::{LINK_LIFE, SESSION_LIFE},
     state::{ApiState, Via},
 };
-use crate::trust::TrustFileError;
+use crate::trust::{Scope, TrustFileError};
 
 /// Answer of the calls for a session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SessionState {
     /// Whether the browser has a session.
     pub signed_in: bool,
+    /// What it may do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub scope: Option<Scope>,
 }
 
 /// What opens a session: one of the two.
@@ -49,12 +59,8 @@ pub struct OneTimeLink {
 
 /// Whether the browser has a session.
 #[utoipa::path(get, path = "/session", tag = "session", responses((status = 200, description = "Done", body = SessionState)))]
-pub async fn show_session(
-    State(state): State<Arc<ApiState>>,
-    Extension(via): Extension<Via>,
-    headers: HeaderMap,
-) -> Json<SessionState> {
-    Json(SessionState { signed_in: state.is_known(&headers, &via) })
+pub async fn show_session(Extension(caller): Extension<Caller>) -> Json<SessionState> {
+    Json(SessionState { signed_in: caller != Caller::Stranger, scope: caller.scope() })
 }
 
 /// Opens a session with the token or the code of a one-time link.
@@ -65,18 +71,21 @@ pub async fn open_session(
     Body(body): Body,
 ) -> Result<Response, Problem> {
     let opener: Opener = read_body("session", &body)?;
-    let (is_good, wrong) = match (opener.token, opener.link) {
-        (Some(token), None) => (state.token.is(&token), "this is not the token of this node"),
+    let (caller, wrong) = match (opener.token, opener.link) {
+        (Some(token), None) => (state.holder_of(&token), "this is no token of this node"),
         (None, Some(code)) => {
             (state.sessions.use_link(&code), "the link was used already, or is too old; make another with kolo open")
         }
         _ => return Err(Problem::bad_request("session: expected either token or link").with_key("token")),
     };
-    if !is_good {
-        return Err(Problem::new(StatusCode::UNAUTHORIZED, wrong));
+    let caller = caller.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, wrong))?;
+    if caller.scope() == Some(Scope::Metrics) {
+        let detail = "the page needs the scope read; the token has metrics";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail).with_rule("scope"));
     }
-    let secret = state.sessions.open().map_err(no_random)?;
-    Ok(with_cookie(&via, StatusCode::CREATED, secret.as_str(), SESSION_LIFE))
+    let scope = caller.scope();
+    let secret = state.sessions.open(caller).map_err(no_random)?;
+    Ok(with_cookie(&via, (StatusCode::CREATED, scope), secret.as_str(), SESSION_LIFE))
 }
 
 /// Ends the session.
@@ -89,19 +98,69 @@ pub async fn close_session(
     if let Some(shown) = via.session_cookie(&headers) {
         state.sessions.close(shown);
     }
-    with_cookie(&via, StatusCode::OK, "", Duration::ZERO)
+    with_cookie(&via, (StatusCode::OK, None), "", Duration::ZERO)
 }
 
-/// Makes a link that signs a browser in, once.
+/// Makes a link that signs a browser in, once, with the scope of the caller.
 #[utoipa::path(post, path = "/links", tag = "session", responses((status = 201, description = "Done", body = OneTimeLink)))]
 pub async fn make_link(
     State(state): State<Arc<ApiState>>,
     Extension(via): Extension<Via>,
+    Extension(caller): Extension<Caller>,
 ) -> Result<(StatusCode, Json<OneTimeLink>), Problem> {
-    let code = state.sessions.make_link().map_err(no_random)?;
+    let code = state.sessions.make_link(caller).map_err(no_random)?;
     // What follows the # never leaves the browser, so the code is in no log.
     let url = format!("{}://{}/#link={}", via.scheme(), via.address, code.as_str());
     Ok((StatusCode::CREATED, Json(OneTimeLink { url, expires_in_s: LINK_LIFE.as_secs() })))
+}
+
+/// The call that is to be signed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ChallengeQuery {
+    /// `GET`, `POST` or `DELETE`.
+    #[param(max_length = 8)]
+    method: String,
+    /// With its query.
+    #[param(max_length = 4096)]
+    path: String,
+}
+
+/// What a user signs to make one call without a token, and for which node.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Challenge {
+    /// Good for one call.
+    pub nonce: String,
+    pub expires_in_s: u64,
+    pub site: SiteId,
+    pub grid: String,
+    /// `open` or `closed`.
+    pub grid_form: String,
+}
+
+/// Gives a nonce with which the user's key signs one call.
+#[utoipa::path(get, path = "/challenge", tag = "session", params(ChallengeQuery), responses((status = 200, description = "Done", body = Challenge)))]
+pub async fn give_challenge(
+    State(state): State<Arc<ApiState>>,
+    Query(query): Query<ChallengeQuery>,
+) -> Result<Json<Challenge>, Problem> {
+    let ChallengeQuery { method, path } = query;
+    for (key, text, most) in [("method", &method, 8), ("path", &path, 4096)] {
+        if text.len() > most {
+            return Err(Problem::wrong(key, format_args!("expected at most {most} bytes")));
+        }
+    }
+    let nonce = state.strangers.challenges.give(&method, &path, Instant::now()).map_err(no_random)?;
+    let too_many = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many calls are about to be signed");
+    let grid = state.membership.grid();
+    Ok(Json(Challenge {
+        nonce: nonce.ok_or_else(too_many)?,
+        expires_in_s: NONCE_LIFE.as_secs(),
+        site: state.discovery.site_id().clone(),
+        grid: grid.id.clone(),
+        grid_form: grid.form().to_owned(),
+    }))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
@@ -110,11 +169,11 @@ fn no_random(error: TrustFileError) -> Problem {
 }
 
 /// An answer that sets the cookie of a session.
-fn with_cookie(via: &Via, status: StatusCode, value: &str, life: Duration) -> Response {
+fn with_cookie(via: &Via, (status, scope): (StatusCode, Option<Scope>), value: &str, life: Duration) -> Response {
     let name = via.cookie_name();
     let secure = if via.is_tls { "; Secure" } else { "" };
     let life = life.as_secs();
     let cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}{secure}");
-    let session = SessionState { signed_in: !value.is_empty() };
+    let session = SessionState { signed_in: !value.is_empty(), scope };
     (status, [(header::SET_COOKIE, cookie)], Json(session)).into_response()
 }

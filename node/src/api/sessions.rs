@@ -1,6 +1,6 @@
 //! One-time links and sessions of browsers.
 //!
-//! Invariant: a link opens one session, within [`LINK_LIFE`]; what is handed out is random and never written down, so a
+//! Invariant: a link opens one session, within [`LINK_LIFE`], for whoever made it; what is handed out is random and never written down, so a
 //! restart of the node ends all sessions. At most [`SESSIONS_MAX`] sessions and [`LINKS_MAX`] links exist; the oldest go.
 
 use std::{
@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::scopes::Caller;
 use crate::{
     runtime::lock::locked,
     trust::{Secret, TrustFileError},
@@ -23,20 +24,20 @@ const LINKS_MAX: usize = 16;
 /// Most sessions.
 const SESSIONS_MAX: usize = 64;
 
-/// Secrets that are valid until some time, oldest first.
+/// Secrets that are valid until some time, oldest first, each with whom it stands for.
 #[derive(Default)]
-struct Secrets(VecDeque<(Secret, Instant)>);
+struct Secrets(VecDeque<(Secret, Caller, Instant)>);
 
 impl Secrets {
-    fn add(&mut self, secret: Secret, until: Instant, most: usize) {
+    fn add(&mut self, secret: Secret, caller: Caller, until: Instant, most: usize) {
         while self.0.len() >= most {
             self.0.pop_front();
         }
-        self.0.push_back((secret, until));
+        self.0.push_back((secret, caller, until));
     }
 
     fn position(&self, shown: &str, now: Instant) -> Option<usize> {
-        self.0.iter().position(|(secret, until)| now < *until && secret.is(shown))
+        self.0.iter().position(|(secret, _, until)| now < *until && secret.is(shown))
     }
 }
 
@@ -48,30 +49,32 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Makes the code of a one-time link.
-    pub fn make_link(&self) -> Result<Secret, TrustFileError> {
+    /// Makes the code of a one-time link, for whoever `caller` is.
+    pub fn make_link(&self, caller: Caller) -> Result<Secret, TrustFileError> {
         let code = Secret::random()?;
-        locked(&self.links).add(code.clone(), Instant::now() + LINK_LIFE, LINKS_MAX);
+        locked(&self.links).add(code.clone(), caller, Instant::now() + LINK_LIFE, LINKS_MAX);
         Ok(code)
     }
 
-    /// Uses a code up; whether it was good.
-    pub fn use_link(&self, shown: &str) -> bool {
+    /// Uses a code up; who made it, if it was good.
+    pub fn use_link(&self, shown: &str) -> Option<Caller> {
         let mut links = locked(&self.links);
-        let position = links.position(shown, Instant::now());
-        position.is_some_and(|position| links.0.remove(position).is_some())
+        let position = links.position(shown, Instant::now())?;
+        links.0.remove(position).map(|(_, caller, _)| caller)
     }
 
-    /// Opens a session.
-    pub fn open(&self) -> Result<Secret, TrustFileError> {
+    /// Opens a session for `caller`.
+    pub fn open(&self, caller: Caller) -> Result<Secret, TrustFileError> {
         let secret = Secret::random()?;
-        locked(&self.sessions).add(secret.clone(), Instant::now() + SESSION_LIFE, SESSIONS_MAX);
+        locked(&self.sessions).add(secret.clone(), caller, Instant::now() + SESSION_LIFE, SESSIONS_MAX);
         Ok(secret)
     }
 
-    /// Whether `shown` is an open session.
-    pub fn is_open(&self, shown: &str) -> bool {
-        locked(&self.sessions).position(shown, Instant::now()).is_some()
+    /// Who opened the session that is shown; none when there is none.
+    pub fn caller(&self, shown: &str) -> Option<Caller> {
+        let sessions = locked(&self.sessions);
+        let position = sessions.position(shown, Instant::now())?;
+        sessions.0.get(position).map(|(_, caller, _)| caller.clone())
     }
 
     /// Ends a session.
@@ -90,24 +93,27 @@ mod tests {
     #[test]
     fn a_link_opens_once_and_sessions_are_bounded() {
         let sessions = Sessions::default();
-        let code = sessions.make_link().unwrap();
-        assert!(!sessions.use_link("") && sessions.use_link(code.as_str()) && !sessions.use_link(code.as_str()));
-        let first = sessions.open().unwrap();
-        assert!(sessions.is_open(first.as_str()) && !sessions.is_open(code.as_str()));
+        let is_open = |shown: &Secret| sessions.caller(shown.as_str()).is_some();
+        let code = sessions.make_link(Caller::Operator).unwrap();
+        assert_eq!(sessions.use_link(""), None);
+        assert_eq!(sessions.use_link(code.as_str()), Some(Caller::Operator));
+        assert_eq!(sessions.use_link(code.as_str()), None);
+        let first = sessions.open(Caller::Operator).unwrap();
+        assert!(is_open(&first) && !is_open(&code));
         for _ in 0..SESSIONS_MAX {
-            sessions.open().unwrap();
+            sessions.open(Caller::Operator).unwrap();
         }
-        assert!(!sessions.is_open(first.as_str()));
-        let last = sessions.open().unwrap();
+        assert!(!is_open(&first));
+        let last = sessions.open(Caller::Operator).unwrap();
         sessions.close(last.as_str());
-        assert!(!sessions.is_open(last.as_str()));
+        assert!(!is_open(&last));
     }
 
     #[test]
     fn what_is_over_opens_nothing() {
         let mut secrets = Secrets::default();
         let (secret, now) = (Secret::random().unwrap(), Instant::now());
-        secrets.add(secret.clone(), now + LINK_LIFE, 1);
+        secrets.add(secret.clone(), Caller::Operator, now + LINK_LIFE, 1);
         assert_eq!(secrets.position(secret.as_str(), now), Some(0));
         assert_eq!(secrets.position(secret.as_str(), now + LINK_LIFE), None);
     }

@@ -135,7 +135,8 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let found = driver::find(&state.discovery, request.demand(), counts, seed, BTreeSet::new(), age_max).await;
     let effort = request.effort().unwrap_or(settings.effort);
     let question = Question { mode, at, request: &request, window: (earliest, latest), effort, seed };
-    Ok(Json(tokio::task::block_in_place(|| question.answer(&state, &found))))
+    let answer = || question.answer(&state, &found);
+    Ok(Json(state.coordinator.planning.look(found.hosts.len(), answer).await))
 }
 
 struct Question<'a> {

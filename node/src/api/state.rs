@@ -1,18 +1,25 @@
 //! What the handlers of the API need: the parts of the node, and the door that a call came through.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use axum::http::{HeaderMap, header};
 use broker::{ids::SiteId, protocol::Advert};
 use discovery::Discovery;
+use tracing::warn;
 
-use super::{request_view::SiteWords, sessions::Sessions};
+use super::{
+    challenge::Challenges, rates::Rates, request_view::SiteWords, scopes::Caller, sessions::Sessions, upkeep::Upkeep,
+};
 use crate::{
     entry::{bookings::Bookings, driver::Coordinator, requests::Requests},
     net::membership::Membership,
-    runtime::{changes::Changes, metrics::Metrics},
+    runtime::{audit::AuditLog, changes::Changes, lock::locked, metrics::Metrics, rare::Rare},
     site::{activation::Activations, feed::SharedFeedState, task::SharedLedger},
-    trust::Secret,
+    trust::{ApiTokens, Secret},
 };
 
 /// What the handlers need.
@@ -27,10 +34,16 @@ pub struct ApiState {
     pub coordinator: Coordinator,
     /// What is known of the feed of own work, if there is one.
     pub feed: Option<SharedFeedState>,
-    /// Who must be shown.
+    /// The operator's token.
     pub token: Secret,
-    /// Browsers that have shown it.
+    /// Those with a scope.
+    pub tokens: ApiTokens,
+    /// Browsers that have shown one of them.
     pub sessions: Sessions,
+    /// For callers without a token.
+    pub strangers: Strangers,
+    /// Who has changed what.
+    pub audit: AuditLog,
     /// What this node has done.
     pub metrics: Arc<Metrics>,
     /// Announces changes.
@@ -41,12 +54,31 @@ pub struct ApiState {
     pub name: String,
     /// Who belongs to the grid, and for whom this node signs.
     pub membership: Arc<Membership>,
+    /// What the owner changes while the node runs.
+    pub upkeep: Arc<Upkeep>,
     /// When the node started, Unix seconds.
     pub started: u64,
     /// Where the local API listens.
     pub address: String,
     /// What the node may be called, beside its addresses and `localhost`.
     pub names: Vec<String>,
+}
+
+/// What is kept for callers without a token.
+pub struct Strangers {
+    /// Calls that users are about to sign.
+    pub challenges: Challenges,
+    /// How often they may call.
+    pub rates: Rates,
+    /// Calls that were not let through.
+    refused: Mutex<Rare>,
+}
+
+impl Strangers {
+    /// Nobody has called yet.
+    pub fn new(now: Instant) -> Strangers {
+        Strangers { challenges: Challenges::default(), rates: Rates::new(now), refused: Mutex::default() }
+    }
 }
 
 /// The door through which a call has come.
@@ -78,11 +110,28 @@ impl Via {
 }
 
 impl ApiState {
-    /// Whether a call shows the token, or the cookie of a session.
-    pub fn is_known(&self, headers: &HeaderMap, via: &Via) -> bool {
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        shown.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|shown| self.token.is(shown))
-            || via.session_cookie(headers).is_some_and(|shown| self.sessions.is_open(shown))
+    /// Whose token this is.
+    pub fn holder_of(&self, token: &str) -> Option<Caller> {
+        if self.token.is(token) {
+            return Some(Caller::Operator);
+        }
+        self.tokens.find(token).map(Caller::Token)
+    }
+
+    /// Whether the token by which a session was opened still counts.
+    pub fn is_in_force(&self, caller: &Caller) -> bool {
+        match caller {
+            Caller::Token(token) => self.tokens.contains(token),
+            Caller::Stranger | Caller::User(_) | Caller::Operator => true,
+        }
+    }
+
+    /// Counts a call that is not let through, and tells the owner once in a while.
+    pub fn denied(&self, why: &'static str, from: IpAddr) {
+        self.metrics.denied(why);
+        if let Some(times) = locked(&self.strangers.refused).add(Instant::now()) {
+            warn!(times, why, %from, "calls of the API were refused");
+        }
     }
 
     /// The name that a site gives itself; empty when it is not known.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::{
     ids::{HostId, RequestId, SiteId},
     protocol::Grant,
@@ -13,16 +13,21 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
+    authority::About,
     extract::{Body, Path},
     problem::Problem,
     request_view::RequestView,
     requests::{read_signed, submit_problem, view},
     schema,
+    scopes::Caller,
     state::ApiState,
 };
-use crate::entry::{
-    request::Command,
-    takeover::{LookUp, TakeOverFailure, look_up},
+use crate::{
+    entry::{
+        request::Command,
+        takeover::{LookUp, TakeOverFailure, look_up},
+    },
+    trust::Scope,
 };
 
 /// Answer of `GET /v1/reservations/{id}`: what the sites of the grid have reserved for a request of any entry point.
@@ -58,10 +63,16 @@ fn request_id(text: &str) -> Result<RequestId, Problem> {
 #[utoipa::path(get, path = "/reservations/{id}", tag = "requests", params(("id" = String, Path, description = "The id of a request")), responses((status = 200, description = "Done", body = ReservationLookup)))]
 pub async fn look_up_reservation(
     State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path,
 ) -> Result<Json<ReservationLookup>, Problem> {
     let id = request_id(&id)?;
-    let looked = look_up(&state.coordinator, &id, None).await;
+    let mut looked = look_up(&state.coordinator, &id, None).await;
+    let author = looked.signed.as_ref().map(|(key, _)| Caller::User(*key));
+    if caller.is_limited() && author != Some(caller) {
+        looked.answers.parts.clear();
+        looked.signed = None;
+    }
     let term = state.requests.highest_term(&looked);
     let LookUp { answers, signed, asked, silent } = looked;
     let hosts = answers.parts.iter().flat_map(|(site, part)| {
@@ -90,15 +101,20 @@ pub async fn look_up_reservation(
 #[utoipa::path(post, path = "/reservations/{id}/takeover", tag = "requests", params(("id" = String, Path, description = "The id of a request")), request_body = schema::Signed, responses((status = 201, description = "Done", body = RequestView)))]
 pub async fn take_over_reservation(
     State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path,
     Body(body): Body,
-) -> Result<(StatusCode, Json<RequestView>), Problem> {
+) -> Result<(StatusCode, Extension<About>, Json<RequestView>), Problem> {
     let id = request_id(&id)?;
     let authorization = read_signed(&body)?;
     let (authorization, permit) = state.membership.admit(authorization).map_err(|denial| Problem::refused(&denial))?;
     if permit.statement.id != id {
         return Err(Problem::bad_request(format!("the signed request is {}, not {id}", permit.statement.id)));
     }
+    if !caller.has(Scope::Operator) && caller != Caller::User(permit.user) {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "only the user of a request may have it taken over"));
+    }
+    let about = About::of(&id);
     let taken = state.requests.take_over(&state.coordinator, authorization, permit).await;
     let handle = taken.map_err(|failure| match failure {
         TakeOverFailure::Submit(error) => submit_problem(&state, error, None),
@@ -111,5 +127,5 @@ pub async fn take_over_reservation(
     // Its sites learn its coordinator with the first round of questions.
     let _ = handle.commands.try_send(Command::Check);
     let snapshot = handle.watch().borrow().clone();
-    Ok((StatusCode::CREATED, Json(view(&state, &snapshot))))
+    Ok((StatusCode::CREATED, about, Json(view(&state, &snapshot))))
 }

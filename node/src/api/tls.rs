@@ -6,11 +6,11 @@ use std::{
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
@@ -19,6 +19,8 @@ use tokio_rustls::{
     },
     server::TlsStream,
 };
+
+use crate::runtime::lock::locked;
 
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,31 +40,41 @@ pub enum TlsError {
 
 /// Makes connections private; clones share the certificate.
 #[derive(Clone)]
-pub struct Tls(TlsAcceptor);
+pub struct Tls(Arc<Mutex<TlsAcceptor>>);
 
 impl Tls {
-    /// Listens on `address` with the certificate chain and the key of these files (PEM).
-    pub async fn open(address: SocketAddr, cert: &Path, key: &Path) -> Result<(TcpListener, Tls), TlsError> {
-        let at = |path: &Path| {
-            let path = path.to_owned();
-            move |source| TlsError::File { path, source }
-        };
-        let read = |path: &Path| fs::read(path).map_err(pem::Error::Io).map_err(at(path));
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(cert)?).collect();
-        let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(at(key))?;
-        // Two providers are in the tree, so none is the default one.
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain.map_err(at(cert))?, key)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let tcp = TcpListener::bind(address).await.map_err(|source| TlsError::Listen { address, source })?;
-        Ok((tcp, Tls(TlsAcceptor::from(Arc::new(config)))))
+    /// Reads the certificate chain and the key of these files (PEM).
+    pub fn open(cert: &Path, key: &Path) -> Result<Tls, TlsError> {
+        Ok(Tls(Arc::new(Mutex::new(acceptor(cert, key)?))))
+    }
+
+    /// Takes the pair of `other` from the next connection on.
+    pub fn replace(&self, other: &Tls) {
+        let acceptor = locked(&other.0).clone();
+        *locked(&self.0) = acceptor;
     }
 
     /// The other side's half is done when this returns; none when it takes too long or says something else.
     pub async fn handshake(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-        tokio::time::timeout(HANDSHAKE_TIMEOUT, self.0.accept(stream)).await.ok()?.ok()
+        let acceptor = locked(&self.0).clone();
+        tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
     }
+}
+
+fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| TlsError::File { path, source }
+    };
+    let read = |path: &Path| fs::read(path).map_err(pem::Error::Io).map_err(at(path));
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(cert)?).collect();
+    let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(at(key))?;
+    // Two providers are in the tree, so none is the default one.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain.map_err(at(cert))?, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }

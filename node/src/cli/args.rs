@@ -14,6 +14,7 @@ use super::{
     local_args::LocalArgs,
     output::OutputFormat,
     request_args::{ExtendArgs, PlanArgs, SlotsArgs, SubmitArgs},
+    token_args::TokenArgs,
 };
 use crate::{
     config::NodeArgs,
@@ -31,7 +32,7 @@ Environment: KOLO_API, KOLO_TOKEN_FILE and KOLO_CA_FILE stand for --api, --token
 NO_COLOR switches colours off; TZ is the zone of times.
 
 Files: api.address and api.token in the data directory tell where the node here listens and what opens it; user.key in \
-$XDG_CONFIG_HOME/kolo or the data directory signs requests.";
+$XDG_CONFIG_HOME/kolo or the data directory signs requests, and calls about them when there is no token.";
 
 /// Pools machines of many sites: ask any node for N hosts together and get a reservation, or a clear no
 #[derive(Debug, Parser)]
@@ -105,6 +106,12 @@ pub enum Command {
     Open,
     /// Enter, list and remove the owner's own work on this site's hosts
     Local(LocalArgs),
+    /// Make, list and revoke tokens that may do only a part of what the operator may
+    Token(TokenArgs),
+    /// Give no new promises of this site's hosts; those that stand are kept
+    Drain(DrainArgs),
+    /// Have the node read its configuration again
+    Reload,
     /// Make a grid, invite to it, revoke, show it
     Grid(GridArgs),
     /// Join a grid with a token
@@ -124,6 +131,14 @@ pub struct ListArgs {
     /// How many, newest first
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub limit: u32,
+}
+
+/// `kolo drain`
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// Give promises again
+    #[arg(long)]
+    pub end: bool,
 }
 
 /// `kolo doctor`

@@ -1,10 +1,12 @@
 //! The client of the node's local API.
 //!
-//! Invariant: every call has a time limit and a limit on the answer's size; the token goes to the named address only
+//! Invariant: every call has a time limit and a limit on the answer's size; the token, or a signed call, goes to the named address only
 //! (no proxy, no redirects), and over TLS only to a node with a certificate that somebody trusted has signed.
 
-use std::{fmt::Display, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt::Display, io, path::PathBuf, sync::Arc, thread, time::Duration};
 
+use broker::ids::SiteId;
+use ed25519_dalek::SigningKey;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_rustls::rustls;
 use ureq::{
@@ -15,8 +17,10 @@ use ureq::{
 
 use super::{error::CliError, exit::Exit};
 use crate::api::{
+    challenge,
     grid::{HostList, SiteList},
     problem::Problem,
+    session::Challenge,
 };
 
 /// How long a connection may take: the node is on the same machine.
@@ -28,6 +32,14 @@ const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
 /// The rule by which a node refuses what may mean several things.
 const AMBIGUOUS: &str = "ambiguous";
+
+/// The path that requests are handed to.
+const SUBMIT: &str = "/v1/requests";
+/// The header that says who calls.
+const AUTHORIZATION: &str = "authorization";
+/// How long a client without a token waits when it has called too often, and how many times.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
+const BUSY_RETRIES: u32 = 20;
 
 /// Most pages of one list: no view of a node is as large.
 const MAX_PAGES: usize = 1_000;
@@ -61,19 +73,34 @@ fn limited() -> ureq::config::ConfigBuilder<ureq::typestate::AgentScope> {
         .timeout_global(Some(ANSWER_TIMEOUT))
 }
 
+/// How a client says who it is.
+#[derive(Debug, Clone)]
+pub enum Shown {
+    /// By nothing: such calls only as anybody may make.
+    Nothing,
+    /// By a token and the file that it is from.
+    Token { token: String, file: PathBuf },
+    /// By signing each call for this node. What is submitted is signed by itself.
+    Key { key: Box<SigningKey>, site: SiteId },
+}
+
 /// A client of one node.
 #[derive(Debug, Clone)]
 pub struct Client {
     agent: Agent,
     base: String,
-    token: String,
-    token_file: PathBuf,
+    shown: Shown,
 }
 
 impl Client {
     /// A client of the node at `base` (`http://address:port`).
-    pub fn new(base: String, token: String, token_file: PathBuf) -> Client {
-        Client { agent: limited().build().into(), base, token, token_file }
+    pub fn new(base: String, shown: Shown) -> Client {
+        Client { agent: limited().build().into(), base, shown }
+    }
+
+    /// The same client, that says otherwise who it is.
+    pub fn showing(self, shown: Shown) -> Client {
+        Client { shown, ..self }
     }
 
     /// Whether the node is asked over TLS; then [`Client::trusting`] says whom to trust.
@@ -90,6 +117,30 @@ impl Client {
             .unversioned_rustls_crypto_provider(provider)
             .build();
         Client { agent: limited().tls_config(tls).build().into(), ..self }
+    }
+
+    /// A nonce for one call, and which node of which grid answers.
+    pub fn challenge(&self, method: &str, path: &str) -> Result<Challenge, CliError> {
+        let path = escaped(&format!("/v1/challenge?method={method}&path="), path);
+        let authorization = match &self.shown {
+            Shown::Token { token, .. } => Some(format!("Bearer {token}")),
+            Shown::Nothing | Shown::Key { .. } => None,
+        };
+        self.call_with(&Method::GET, &path, &(), Duration::ZERO, || Ok(authorization.clone()))
+    }
+
+    /// The header that says who calls; none when the call says so itself.
+    fn authorization(&self, method: &Method, path: &str) -> Result<Option<String>, CliError> {
+        match &self.shown {
+            Shown::Nothing => Ok(None),
+            Shown::Token { token, .. } => Ok(Some(format!("Bearer {token}"))),
+            Shown::Key { .. } if *method == Method::POST && path == SUBMIT => Ok(None),
+            Shown::Key { key, site } => {
+                let nonce = self.challenge(method.as_str(), path)?.nonce;
+                let signed = challenge::sign(key, method.as_str(), path, &nonce, site);
+                signed.map(Some).ok_or_else(|| CliError::failed("the call is too long to be signed"))
+            }
+        }
     }
 
     /// Asks for what is at `path`.
@@ -143,15 +194,50 @@ impl Client {
         body: &impl Serialize,
         wait: Duration,
     ) -> Result<T, CliError> {
+        self.call_with(method, path, body, wait, || self.authorization(method, path))
+    }
+
+    /// Calls, and again after a while when the node bears no more calls without a token at the moment; each time `authorization` says
+    /// who calls.
+    fn call_with<T: DeserializeOwned>(
+        &self,
+        method: &Method,
+        path: &str,
+        body: &impl Serialize,
+        wait: Duration,
+        authorization: impl Fn() -> Result<Option<String>, CliError>,
+    ) -> Result<T, CliError> {
+        for _ in 0..BUSY_RETRIES {
+            match self.call_once(method, path, body, wait, authorization()?.as_deref()) {
+                Err(CliError::Problem { status, .. }) if status == StatusCode::TOO_MANY_REQUESTS => {
+                    thread::sleep(BUSY_PAUSE);
+                }
+                answer => return answer,
+            }
+        }
+        self.call_once(method, path, body, wait, authorization()?.as_deref())
+    }
+
+    fn call_once<T: DeserializeOwned>(
+        &self,
+        method: &Method,
+        path: &str,
+        body: &impl Serialize,
+        wait: Duration,
+        authorization: Option<&str>,
+    ) -> Result<T, CliError> {
         let url = format!("{}{path}", self.base);
-        let authorization = format!("Bearer {}", self.token);
         let limit = Some(ANSWER_TIMEOUT.saturating_add(wait));
         let result = if *method == Method::POST {
-            let request = self.agent.post(&url).header("authorization", authorization);
+            let request = self.agent.post(&url);
+            let request =
+                authorization.into_iter().fold(request, |request, value| request.header(AUTHORIZATION, value));
             request.config().timeout_global(limit).build().send_json(body)
         } else {
             let request = if *method == Method::DELETE { self.agent.delete(&url) } else { self.agent.get(&url) };
-            request.header("authorization", authorization).config().timeout_global(limit).build().call()
+            let request =
+                authorization.into_iter().fold(request, |request, value| request.header(AUTHORIZATION, value));
+            request.config().timeout_global(limit).build().call()
         };
         let failed = |error: ureq::Error| match error {
             ureq::Error::Timeout(waited_for) if !matches!(waited_for, Timeout::Resolve | Timeout::Connect) => {
@@ -176,8 +262,10 @@ impl Client {
     ) -> Result<T, CliError> {
         let status = response.status();
         let bytes = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec().map_err(failed)?;
-        if status == StatusCode::UNAUTHORIZED {
-            let message = format!("the node at {} refuses the token in {}", self.base, self.token_file.display());
+        if status == StatusCode::UNAUTHORIZED
+            && let Shown::Token { file, .. } = &self.shown
+        {
+            let message = format!("the node at {} refuses the token in {}", self.base, file.display());
             let hint = "name the api.token of that node's data directory with --token-file or --data-dir";
             return Err(CliError::failed(message).hinted(hint));
         }
@@ -228,6 +316,7 @@ fn list_of(path: &str) -> Option<&'static str> {
     match path.split('/').nth(2) {
         Some("local") => Some("kolo local list"),
         Some("requests" | "reservations") => Some("kolo list"),
+        Some("tokens") => Some("kolo token list"),
         _ => None,
     }
 }
@@ -240,6 +329,16 @@ pub fn request_path(selector: &str) -> String {
 /// The path of the reservation of a request that may have been made through any node.
 pub fn reservation_path(id: &str) -> String {
     escaped("/v1/reservations/", id)
+}
+
+/// The path of a token with a scope.
+pub fn token_path(name: &str) -> String {
+    escaped("/v1/tokens/", name)
+}
+
+/// The path of what a request has of this site.
+pub fn promised_path(selector: &str) -> String {
+    escaped("/v1/local/promised/", selector)
 }
 
 /// The path of an entry of own work.
@@ -311,7 +410,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let client = Client::new(format!("http://{address}"), "00ff".to_owned(), "t".into());
+        let client = Client::new(format!("http://{address}"), Shown::Nothing);
         let error = client.get::<serde_json::Value>("/v1/status").unwrap_err();
         assert_eq!(error.exit(), Exit::Unreachable);
         assert!(error.hint().is_some_and(|hint| hint.contains("kolo node") && hint.contains("--api")));

@@ -1,4 +1,4 @@
-//! Where the node's API is and which token opens it.
+//! Where the node's API is, and which token or key opens it.
 //!
 //! A node offers its API to other machines over TLS only; then the node's certificate must be signed by somebody whom this machine,
 //! or the named file, trusts. Invariant: flags win over the environment, the environment over what the node left in the data directory. The
@@ -11,7 +11,13 @@ use std::{
 
 use ureq::tls::{Certificate, PemItem, parse_pem};
 
-use super::{args::GlobalArgs, client::Client, error::CliError, exit::Exit};
+use super::{
+    args::GlobalArgs,
+    client::{Client, Shown},
+    error::CliError,
+    exit::Exit,
+    keys::Keys,
+};
 use crate::{
     config::{API_ADDRESS_FILE, API_TOKEN_FILE, DEFAULT_API, Surroundings},
     text::document,
@@ -24,11 +30,12 @@ pub const TOKEN_FILE_VARIABLE: &str = "KOLO_TOKEN_FILE";
 /// The environment variable for `--ca-file`.
 pub const CA_FILE_VARIABLE: &str = "KOLO_CA_FILE";
 
-/// A connection to the node that the user means.
+/// A connection to the node that the user means. Where no token was named and the default one is not there or may not be read, the
+/// user's key signs the calls, if there is one for the node's grid.
 ///
 /// # Errors
-/// [`CliError`] when an address makes no sense, or there is no token.
-pub fn connect(global: &GlobalArgs, surroundings: &Surroundings) -> Result<Client, CliError> {
+/// [`CliError`] when an address makes no sense, or there is neither token nor key.
+pub fn connect(global: &GlobalArgs, surroundings: &Surroundings, keys: &Keys) -> Result<Client, CliError> {
     let data_dir = match &global.data_dir {
         Some(directory) => directory.clone(),
         None => surroundings.default_data_dir()?,
@@ -43,15 +50,35 @@ pub fn connect(global: &GlobalArgs, surroundings: &Surroundings) -> Result<Clien
     let token_file = named_token.unwrap_or_else(|| data_dir.join(API_TOKEN_FILE));
     let is_default = !was_named && global.data_dir.is_none();
     let service = surroundings.service_data_dir.as_deref().filter(|_| is_default);
-    let token = read_token(&token_file, was_named, service)?;
-    let ca_file = global.ca_file.clone().or_else(|| env::var_os(CA_FILE_VARIABLE).map(PathBuf::from));
-    let client = Client::new(base, token, token_file);
-    if !client.is_tls() {
-        let is_flag_idle = global.ca_file.is_some();
-        let idle = || CliError::Usage("--ca-file: only an https address (--api) has a certificate to check".to_owned());
-        return if is_flag_idle { Err(idle()) } else { Ok(client) };
+    let client = trusting(Client::new(base, Shown::Nothing), global)?;
+    match read_token(&token_file, was_named, service) {
+        Ok(token) => Ok(client.showing(Shown::Token { token, file: token_file })),
+        Err(error) if was_named || is_there(&token_file) || !keys.may_exist() => Err(error),
+        Err(error) => {
+            let node = client.challenge("GET", "/v1/requests")?;
+            let signer = keys.choose(&node)?.ok_or(error)?;
+            Ok(client.showing(Shown::Key { key: Box::new(signer.key), site: node.site }))
+        }
     }
-    Ok(client.trusting(trusted(ca_file.as_deref())?))
+}
+
+/// Whether a file is there and may be read.
+fn is_there(file: &Path) -> bool {
+    fs::File::open(file).is_ok()
+}
+
+/// The same client, with whom it trusts when the node is asked over TLS.
+fn trusting(client: Client, global: &GlobalArgs) -> Result<Client, CliError> {
+    let ca_file = global.ca_file.clone().or_else(|| env::var_os(CA_FILE_VARIABLE).map(PathBuf::from));
+    if client.is_tls() {
+        return Ok(client.trusting(trusted(ca_file.as_deref())?));
+    }
+    match global.ca_file {
+        Some(_) => {
+            Err(CliError::Usage("--ca-file: only an https address (--api) has a certificate to check".to_owned()))
+        }
+        None => Ok(client),
+    }
 }
 
 /// The certificates that sign those of trusted nodes: the ones in `file`, else the system's.

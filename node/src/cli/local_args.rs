@@ -20,10 +20,12 @@ pub struct LocalArgs {
 pub enum LocalCommand {
     /// Enter own work on a host of this site
     Add(LocalAddArgs),
-    /// List own work that was entered
+    /// List own work that was entered, and what users of the grid have of this site
     List,
     /// Remove own work, and give the rest of its time to the grid
     Remove(LocalRemoveArgs),
+    /// Take this site's hosts back from a request; its user gets others if there are any
+    Evict(LocalEvictArgs),
 }
 
 /// `kolo local add`
@@ -64,4 +66,12 @@ pub struct LocalRemoveArgs {
     /// Id, or the unique beginning of one
     #[arg(value_name = "ID")]
     pub id: String,
+}
+
+/// `kolo local evict`
+#[derive(Debug, Args)]
+pub struct LocalEvictArgs {
+    /// Id of the request, or the unique beginning of one
+    #[arg(value_name = "REQUEST")]
+    pub request: String,
 }

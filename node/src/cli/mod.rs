@@ -11,6 +11,7 @@ mod connection;
 mod error;
 mod exit;
 mod grid_args;
+mod keys;
 mod local_args;
 pub mod output;
 pub mod report;
@@ -21,6 +22,7 @@ mod samples;
 pub mod script;
 mod signing;
 mod suggest;
+mod token_args;
 
 use std::{
     io::{self, Write},
@@ -75,6 +77,8 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Extend(args) => commands::extend::run(&mut context, &args),
         Command::Gantt(args) => commands::gantt::run(&mut context, &args),
         Command::Top(args) => commands::top::run(&mut context, &args),
+        Command::Drain(args) => commands::upkeep::drain(&mut context, &args),
+        Command::Reload => commands::upkeep::reload(&mut context),
         Command::Local(args) => commands::local::run(&mut context, &args),
         Command::Open => commands::open::run(&mut context),
         Command::Completions(args) => commands::completions::run(&mut context, &args),
@@ -83,6 +87,7 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Repair(args) => commands::repair::run(&mut context, &args),
         Command::Sites => commands::sites::run(&mut context),
         Command::Hosts => commands::hosts::run(&mut context),
+        Command::Token(args) => commands::token::run(&mut context, &args),
         Command::Grid(args) => commands::grid::run(&mut context, &args),
         Command::Join(args) => commands::join::run(&mut context, &args),
         Command::Doctor(args) => commands::doctor::run(&mut context, &args),

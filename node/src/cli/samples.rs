@@ -11,7 +11,7 @@ use std::{
 use jiff::tz::TimeZone;
 
 use super::{
-    client::Client,
+    client::{Client, Shown},
     output::{Look, Output, OutputFormat, Report},
 };
 
@@ -32,7 +32,7 @@ pub fn serve(answers: Vec<(&'static str, String)>) -> (Client, thread::JoinHandl
             })
             .collect()
     });
-    (Client::new(base, "00ff".to_owned(), "t".into()), server)
+    (Client::new(base, Shown::Token { token: "00ff".to_owned(), file: "t".into() }), server)
 }
 
 /// Everything that was sent: a connection closed before that would be reset under the client.

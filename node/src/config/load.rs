@@ -20,7 +20,7 @@ use broker::{
     time::{Millis, Span},
     trust::{Limits, OwnerPolicy},
 };
-use discovery::{GridId, Multiaddr};
+use discovery::{AddressBlock, GridId, Multiaddr};
 use tracing_subscriber::EnvFilter;
 
 use super::{
@@ -31,7 +31,7 @@ use super::{
     machine,
     settings::{LedgerSettings, PolicySettings, Settings},
     surroundings::Surroundings,
-    values::{Program, Setting as _},
+    values::{Percent, Program, Setting as _},
 };
 use crate::{
     contact,
@@ -86,6 +86,9 @@ pub struct NodeConfig {
     pub search_path: Option<OsString>,
 }
 
+/// Reads the configuration again, as it was read at the start.
+pub type ConfigSource = Box<dyn Fn() -> Result<NodeConfig, ConfigError> + Send + Sync>;
+
 /// How browsers of other machines are served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteConfig {
@@ -134,6 +137,9 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     let grid = grid(&settings, places, &data_dir)?;
     if settings.bootstrap.is_empty() {
         settings.bootstrap = grid.as_ref().map(|grid| grid.bootstrap.clone()).unwrap_or_default();
+    }
+    if grid.as_ref().is_none_or(|grid| grid.root.is_none()) {
+        limit_strangers(&mut settings.policy);
     }
     let name = name(&settings, places, &data_dir, grid.as_ref(), surroundings)?;
     let machine_name = surroundings.host_name.as_deref().unwrap_or(&name);
@@ -190,6 +196,10 @@ fn check_addresses(settings: &Settings, places: &Places) -> Result<(), ConfigErr
                 places.wrong(key, format!("{text:?} is no multiaddr ({error}): {expected}"))
             })?;
         }
+    }
+    for text in &settings.dial_ranges {
+        let parsed = text.parse::<AddressBlock>();
+        parsed.map_err(|error| places.wrong("dial_ranges", format!("{text:?}: {error}")))?;
     }
     if settings.listen.is_empty() {
         return Err(places.wrong("listen", "expected at least one address"));
@@ -357,6 +367,14 @@ fn ledger(settings: &LedgerSettings, places: &Places) -> Result<LedgerLimits, Co
     })
 }
 
+/// In an open grid anybody may book, so what the owner has not written is limited.
+fn limit_strangers(policy: &mut PolicySettings) {
+    let limits = OwnerPolicy::of_open_grid();
+    policy.max_duration = policy.max_duration.or(limits.max_duration);
+    policy.max_reach = policy.max_reach.or(limits.max_reach);
+    policy.site_share = policy.site_share.or(limits.site_share_percent.and_then(Percent::new));
+}
+
 fn policy(settings: &PolicySettings, places: &Places) -> Result<OwnerPolicy, ConfigError> {
     if settings.allow.as_ref().is_some_and(BTreeSet::is_empty) {
         let message = "nobody could book: name somebody, or leave the key out to allow everybody";
@@ -388,6 +406,7 @@ fn policy(settings: &PolicySettings, places: &Places) -> Result<OwnerPolicy, Con
         max_reach: settings.max_reach,
         hours: settings.hours,
         user_share_percent: settings.user_share.iter().map(|(name, share)| (name.clone(), share.number())).collect(),
+        site_share_percent: settings.site_share.map(Percent::number),
         limits: Limits {
             max_holds: settings.max_holds,
             max_reservations: settings.max_reservations,

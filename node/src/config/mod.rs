@@ -22,9 +22,9 @@ mod values;
 pub use self::{
     args::NodeArgs,
     error::ConfigError,
-    load::{NodeConfig, load, load_in_process},
+    load::{ConfigSource, NodeConfig, load, load_in_process},
     print::print_config,
-    settings::{ActivationSettings, DEFAULT_API, LocalSettings},
+    settings::{ActivationSettings, DEFAULT_API, LocalSettings, Settings},
     surroundings::Surroundings,
     values::{LogFormat, parse_effort},
 };

@@ -46,6 +46,8 @@ settings! {
         listen: Vec<String> = DEFAULT_LISTEN.map(str::to_owned).to_vec(), "MULTIADDR", unset "loopback, TCP and QUIC";
         /// Multiaddrs that the node gives to others in place of those it listens on, such as that of a port forward.
         announce: Vec<String> = Vec::new(), "MULTIADDR";
+        /// Private addresses that are dialled when other sites advertise them, beside those of the node's own networks.
+        dial_ranges: Vec<String> = Vec::new(), "RANGE", example "[\"10.0.0.0/8\"]";
         /// Multiaddrs of nodes of the grid.
         bootstrap: Vec<String> = Vec::new(), "MULTIADDR";
         /// How users reach the hosts; {host}, {user} and {request} are filled in.
@@ -141,11 +143,13 @@ settings! {
         /// Users who may never book here, by name or key.
         deny: BTreeSet<String> = BTreeSet::new(), "USER";
         /// Longest reservation.
-        max_duration: Option<Span> = None, "DURATION", unset "any", example "\"12h\"";
+        max_duration: Option<Span> = None, "DURATION", unset "12h in an open grid, else any", example "\"12h\"";
         /// How far ahead a reservation may end.
-        max_reach: Option<Span> = None, "DURATION", unset "as ledger.farthest_future", example "\"30d\"";
+        max_reach: Option<Span> = None, "DURATION", unset "7d in an open grid, else ledger.farthest_future", example "\"30d\"";
         /// Hours of the day, in UTC, in which reservations may run; the whole of one must fit.
         hours: Option<DailyHours> = None, "FROM-TO", unset "all", example "\"18:00-08:00\"";
+        /// Share of the site, at any time and of all until max_reach, that one user, one node or one network may have, but one host at least.
+        site_share: Option<Percent> = None, "PERCENT", unset "25% in an open grid, else all of it", example "\"50%\"";
         /// Share of each host that one user may have at any time, as in { cpu = "50%" }.
         user_share: BTreeMap<ResourceName, Percent> = BTreeMap::new(), "RESOURCE=PERCENT", unset "all of it";
         /// Most holds at a time of one user whose credential has no limit.

@@ -3,8 +3,12 @@
 use std::{fs, path::Path};
 
 use broker::{
-    ledger::LedgerLimits, negotiation::NegotiationSettings, request::Effort, schedule::Schedule, time::Millis,
-    trust::Role,
+    ledger::LedgerLimits,
+    negotiation::NegotiationSettings,
+    request::Effort,
+    schedule::Schedule,
+    time::{Millis, Span},
+    trust::{OwnerPolicy, Role},
 };
 use clap::Parser;
 
@@ -186,6 +190,21 @@ fn the_grid_kept_in_the_data_directory_counts_and_must_not_be_contradicted() {
 }
 
 #[test]
+fn an_open_grid_limits_strangers_unless_the_owner_says_otherwise_and_a_closed_one_does_not() {
+    let open = load_file(ONE_HOST).unwrap().policy;
+    assert_eq!(open, OwnerPolicy::of_open_grid());
+    let written =
+        load_file(&format!("[policy]\nmax_reach = \"30d\"\nsite_share = \"100%\"\n{ONE_HOST}")).unwrap().policy;
+    assert_eq!(written.max_reach, Some(Span(30 * 86_400)));
+    assert_eq!((written.site_share_percent, written.max_duration), (Some(100), open.max_duration));
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path().join(".local/share/kolo");
+    fs::create_dir_all(&data_dir).unwrap();
+    credentials::grid().0.create(&data_dir).unwrap();
+    assert_eq!(load_in(directory.path(), ONE_HOST, &[]).unwrap().policy, OwnerPolicy::default());
+}
+
+#[test]
 fn a_hosts_file_brings_hosts_and_the_owners_own_work() {
     let directory = tempfile::tempdir().unwrap();
     let snapshot = r#"{"format":"kolo-grid/1","hosts":[{"id":"h1","site":"ignored","resources":{"cpu":4000},
@@ -208,7 +227,7 @@ fn what_is_printed_gives_the_same_configuration() {
             "grid = \"g-1\"\ncontact = \"ssh {{user}}@{{host}}\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
              1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\nrecheck = \"20s\"\nasked_when_met = 16\n[policy]\nallow = [\"ada\", \"00112233aabbccdd\"]\ndeny = [\"bob\"]\n\
              max_duration = \"12h\"\nmax_reach = \"30d\"\nhours = \"18:00-08:00\"\nuser_share = {{ cpu = \"50%\" }}\n\
-             max_host_hours = 500\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[log]\nformat = \"json\"\nfilter = \
+             max_host_hours = 500\nsite_share = \"40%\"\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[log]\nformat = \"json\"\nfilter = \
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}"
         ),

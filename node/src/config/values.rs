@@ -233,9 +233,13 @@ impl Percent {
         text.trim()
             .strip_suffix('%')
             .and_then(|number| number.trim_end().parse::<u8>().ok())
-            .filter(|percent| (1..=100).contains(percent))
-            .map(Percent)
+            .and_then(Percent::new)
             .ok_or_else(|| format!("{text:?}: expected 1% to 100%"))
+    }
+
+    /// A share of so many percent; none when that is no share.
+    pub fn new(percent: u8) -> Option<Percent> {
+        (1..=100).contains(&percent).then_some(Percent(percent))
     }
 
     pub fn number(self) -> u8 {

@@ -9,7 +9,12 @@ mod places;
 use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use hyper::server::conn::http1;
+use discovery::prefix_of;
+use hyper::{
+    body::Incoming,
+    server::conn::http1,
+    service::{Service as _, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
@@ -29,8 +34,9 @@ use super::error::DaemonError;
 use crate::{
     api::{
         self,
+        authority::Peer,
         state::{ApiState, Via},
-        tls::Tls,
+        tls::{Tls, TlsError},
     },
     config::NodeConfig,
     runtime::open_files::Shares,
@@ -78,8 +84,10 @@ impl Doors {
         let local = Door { listener, address, tls: None, limits };
         let remote = match &config.remote {
             Some(remote) => {
-                let (listener, tls) = Tls::open(remote.address, &remote.cert, &remote.key).await?;
-                let address = listener.local_addr().map_err(failed)?;
+                let tls = Tls::open(&remote.cert, &remote.key)?;
+                let listen = |source| TlsError::Listen { address: remote.address, source };
+                let listener = TcpListener::bind(remote.address).await.map_err(listen)?;
+                let address = listener.local_addr().map_err(listen)?;
                 let (connections_max, per_prefix_max) = (shares.remote, PER_PREFIX_MAX);
                 let limits = DoorLimits { connections_max, per_prefix_max, idle: IDLE_TIMEOUT };
                 Some(Door { listener, address, tls: Some(tls), limits })
@@ -87,6 +95,11 @@ impl Doors {
             None => None,
         };
         Ok(Doors { local, remote, address })
+    }
+
+    /// What makes the connections of other machines private, if there are any.
+    pub fn tls(&self) -> Option<Tls> {
+        self.remote.as_ref().and_then(|door| door.tls.clone())
     }
 
     /// Serves the API until `stopped` says so; one task a door.
@@ -125,7 +138,9 @@ async fn serve_door(
                 Ok((stream, from)) => {
                     if let Some(place) = places.take(from) {
                         let (tls, router, idle) = (tls.clone(), router.clone(), places.limits.idle);
-                        connections.spawn(serve_connection(stream, tls, router, ending.watcher(), idle, place));
+                        let peer = Peer(prefix_of(from.ip()));
+                        let calls = Calls { router, peer, watcher: ending.watcher(), idle };
+                        connections.spawn(serve_connection(stream, tls, calls, place));
                     }
                 }
                 // The one who came is gone.
@@ -141,41 +156,45 @@ async fn serve_door(
     ending.shutdown().await;
 }
 
-async fn serve_connection(
-    stream: TcpStream,
-    tls: Option<Tls>,
+/// What is needed to serve the calls of one connection.
+struct Calls {
     router: Router,
+    peer: Peer,
     watcher: Watcher,
     idle: Duration,
-    _place: Place,
-) {
+}
+
+async fn serve_connection(stream: TcpStream, tls: Option<Tls>, calls: Calls, _place: Place) {
     if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD_TIMEOUT)) {
         debug!(%error, "a connection is gone already");
         return;
     }
     match tls {
-        None => serve_calls(stream, router, watcher, idle).await,
+        None => calls.serve(stream).await,
         Some(tls) => {
             if let Some(stream) = tls.handshake(stream).await {
-                serve_calls(stream, router, watcher, idle).await;
+                calls.serve(stream).await;
             }
         }
     }
 }
 
-async fn serve_calls(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
-    watcher: Watcher,
-    idle: Duration,
-) {
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(idle)
-        .max_buf_size(HEADER_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    if let Err(error) = watcher.watch(connection).await {
-        debug!(%error, "a connection has ended");
+impl Calls {
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let Calls { router, peer, watcher, idle } = self;
+        let router = TowerToHyperService::new(router);
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            router.call(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(idle)
+            .max_buf_size(HEADER_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection).await {
+            debug!(%error, "a connection has ended");
+        }
     }
 }
 

@@ -4,10 +4,15 @@
 //! Invariant: what the disk remembers is in force before the first message is answered, and a disk that fails, or
 //! a task that ends, stops the node.
 
+mod clock_watch;
 mod doors;
 mod error;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
 
 use broker::{
     ids::SiteId,
@@ -22,18 +27,26 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use self::doors::Doors;
 pub use self::error::DaemonError;
+use self::{clock_watch::ClockWatch, doors::Doors};
 use crate::{
-    api::{events::watch_sites, sessions::Sessions, state::ApiState},
-    config::{LogFormat, NodeConfig},
+    api::{
+        events::watch_sites,
+        sessions::Sessions,
+        state::{ApiState, Strangers},
+        tls::Tls,
+        upkeep::Upkeep,
+    },
+    config::{ConfigSource, LogFormat, NodeConfig, Settings},
     entry::{
         bookings::Bookings,
         driver::Coordinator,
+        planning::Planning,
         requests::{Observers, Requests},
     },
     net::membership::Membership,
     runtime::{
+        audit::AuditLog,
         changes::Changes,
         clock::{Clock, unix_ms},
         metrics::Metrics,
@@ -42,7 +55,7 @@ use crate::{
     site::{
         activation::{Activations, Activator, Surroundings},
         feed::Feed,
-        task::{SharedLedger, SiteTask, own_site},
+        task::{OwnSite, SharedLedger, SiteTask, own_site},
     },
     storage::{
         Change, Remembered, Store, StoreError, StoreSettings,
@@ -69,10 +82,10 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// [`DaemonError`] when it cannot start or has to stop.
-pub async fn run(config: NodeConfig) -> Result<(), DaemonError> {
+pub async fn run(config: NodeConfig, source: ConfigSource) -> Result<(), DaemonError> {
     start_log(&config)?;
     let open_files = open_files::raise();
-    Box::pin(run_until(config, open_files, stop_signal(), |_| ())).await
+    Box::pin(run_from(config, Some(source), open_files, stop_signal(), |_| ())).await
 }
 
 /// Runs a node until `stop` or until its disk fails; calls `is_up` when it has started, with what it meets the grid through.
@@ -86,10 +99,21 @@ pub async fn run_until(
     stop: impl Future<Output = Result<(), DaemonError>>,
     is_up: impl FnOnce(Discovery),
 ) -> Result<(), DaemonError> {
+    run_from(config, None, open_files, stop, is_up).await
+}
+
+/// [`run_until`], with a configuration that can be read again from `source`.
+async fn run_from(
+    config: NodeConfig,
+    source: Option<ConfigSource>,
+    open_files: u64,
+    stop: impl Future<Output = Result<(), DaemonError>>,
+    is_up: impl FnOnce(Discovery),
+) -> Result<(), DaemonError> {
     let clock = Clock::start();
     let data_dir = DataDir::open(&config.data_dir)?;
     let grid = data_dir.grid(config.grid.clone())?;
-    let token = data_dir.token()?;
+    let (token, tokens) = (data_dir.token()?, data_dir.tokens()?);
     let identity = data_dir.identity()?;
     let (store, remembered) = open_store(&config, &data_dir, identity.site_id())?;
     let shares = shares_of(open_files);
@@ -98,22 +122,21 @@ pub async fn run_until(
     let Remembered { reservations: bookings, gone, requests: records, activations, known_peers, incarnation } =
         remembered;
     let site_id = identity.site_id().clone();
-    let gate = SharedGate::from(Gate::new(grid.trust(), config.policy.clone()));
+    let gate = open_gate(&config, &grid, &data_dir);
     let ledger = open_ledger(&config, &gate, &site_id, incarnation, Kept { bookings, gone }, clock);
-    let membership = Membership::open(&data_dir, &site_id, grid.clone(), gate, clock)?;
-    let membership = Arc::new(membership);
+    let membership = Arc::new(Membership::open(&data_dir, &site_id, grid.clone(), gate.clone(), clock)?);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
     let (own_site, queue) = own_site(site_id.clone());
     let (failed, failures) = mpsc::channel(1);
-    let coordinator =
-        Coordinator { discovery: discovery.clone(), own_site, store: store.clone(), clock, failed: failed.clone() };
-    let changes = Changes::default();
+    let coordinator = coordinator(&discovery, own_site, &store, clock, &failed);
+    let (changes, shown) = (Changes::default(), Activations::default());
     let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
     let observers = Observers { changes: changes.clone(), metrics: metrics.clone() };
     let feed = Feed::new(&config, coordinator.own_site.clone(), clock, metrics.clone());
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
-    let shown = Activations::default();
+    let parts = (data_dir, gate, ledger.clone(), discovery.clone());
+    let upkeep = upkeep((&config, &grid), source, doors.tls(), parts);
     let api = ApiState {
         activations: shown.clone(),
         discovery: discovery.clone(),
@@ -123,19 +146,23 @@ pub async fn run_until(
         coordinator: coordinator.clone(),
         feed: feed.state(),
         token,
+        tokens,
         sessions: Sessions::default(),
+        strangers: Strangers::new(Instant::now()),
+        audit: AuditLog::at(upkeep.data_dir.path()),
         metrics: metrics.clone(),
         changes,
         name: config.name.clone(),
         membership,
+        upkeep: upkeep.clone(),
         started: unix_ms() / 1000,
         address: address.to_string(),
         names: config.remote.as_ref().map(|remote| remote.names.clone()).unwrap_or_default(),
     };
     feed.begin(&ledger).await;
-    advertise(&config, &discovery)?;
+    upkeep.advertise().map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
     requests.resume(&coordinator, records);
-    data_dir.write_api_address(address)?;
+    upkeep.data_dir.write_api_address(address)?;
     greet(&config, &grid, &discovery, &address.to_string());
     is_up(discovery.clone());
 
@@ -144,13 +171,25 @@ pub async fn run_until(
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run());
-    let ended = first_to_end(&discovery, &mut beside);
+    beside.spawn(reload_on_signal(upkeep)?);
+    let ended = first_to_end(discovery.ended(), &mut beside);
     let result = serve((site, inbound), doors, Arc::new(api), (failures, ended), peers, stop).await;
     beside.shutdown().await;
     remember_peers(&discovery, &store, Vec::new()).await;
     discovery.shutdown().await;
     info!("stopped");
     result
+}
+
+fn coordinator(
+    discovery: &Discovery,
+    own_site: OwnSite,
+    store: &Store,
+    clock: Clock,
+    failed: &mpsc::Sender<String>,
+) -> Coordinator {
+    let (discovery, store, failed) = (discovery.clone(), store.clone(), failed.clone());
+    Coordinator { discovery, own_site, store, clock, planning: Planning::default(), failed }
 }
 
 /// What the limit of open files leaves to each kind of connection.
@@ -226,7 +265,7 @@ async fn serve(
     let (stop, stopped) = watch::channel(false);
     let mut watching = tokio::spawn(watch_sites(api.clone()));
     let (mut doors, changes) = (doors.serve(&api, &stopped), api.changes.clone());
-    // A task of the worker thread, as all that talks to it: the main thread only waits.
+    // A task of the worker threads, as all that talks to it: the main thread only waits.
     let mut site = tokio::spawn(site.run(inbound));
     let result = tokio::select! {
         result = &mut site => match result {
@@ -252,10 +291,10 @@ async fn serve(
 }
 
 /// Waits until a task has ended that lasts as long as the node; says which.
-async fn first_to_end(discovery: &Discovery, beside: &mut JoinSet<()>) -> String {
+async fn first_to_end(of_discovery: impl Future<Output = &'static str>, beside: &mut JoinSet<()>) -> String {
     let name = tokio::select! {
-        name = discovery.ended() => name,
-        Some(_) = beside.join_next() => "activation or feed",
+        name = of_discovery => name,
+        Some(_) = beside.join_next() => "activation, feed or reload",
     };
     format!("the task {name:?} has ended; what it said is above")
 }
@@ -274,14 +313,16 @@ pub async fn stop_signal() -> Result<(), DaemonError> {
     }
 }
 
-/// Remembers peers while the node is up, and says so when one that wants to join a grid meets nobody.
+/// Remembers peers while the node is up, and says so when one that wants to join a grid meets nobody, or when its clock is off.
 async fn watch_peers(discovery: &Discovery, store: &Store, joins: bool) {
     let mut every = tokio::time::interval(REMEMBER_PEERS_EVERY);
     every.tick().await;
     let mut written = Vec::new();
     let mut is_lonely = false;
+    let mut clock = ClockWatch::default();
     for round in 0_u64.. {
-        every.tick().await;
+        let now = every.tick().await;
+        clock.look(discovery.clock_offset(), now);
         let is_alone = joins && discovery.is_alone();
         if is_alone && !is_lonely {
             warn!(
@@ -316,12 +357,37 @@ async fn remember_peers(discovery: &Discovery, store: &Store, written: Vec<Strin
     }
 }
 
-/// Tells the grid what this site has.
-fn advertise(config: &NodeConfig, discovery: &Discovery) -> Result<(), DaemonError> {
-    let hosts = config.hosts.iter().map(|own| own.host.clone()).collect();
-    discovery
-        .publish_advert(config.name.clone(), config.settings.contact.clone(), hosts)
-        .map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })
+fn open_gate(config: &NodeConfig, grid: &GridFile, data_dir: &DataDir) -> SharedGate {
+    let mut gate = Gate::new(grid.trust(), config.policy.clone());
+    gate.set_draining(data_dir.is_draining());
+    gate.into()
+}
+
+fn upkeep(
+    (config, grid): (&NodeConfig, &GridFile),
+    source: Option<ConfigSource>,
+    tls: Option<Tls>,
+    (data_dir, gate, ledger, discovery): (DataDir, SharedGate, SharedLedger, Discovery),
+) -> Arc<Upkeep> {
+    // As it would be read now: at the first start of a node that makes a grid of its own nothing named the grid.
+    let settings = Settings { grid: Some(grid.id.clone()), ..config.settings.clone() };
+    let config = Mutex::new(NodeConfig { settings, ..config.clone() });
+    Arc::new(Upkeep { data_dir, gate, ledger, discovery, tls, config, source })
+}
+
+/// Reads the configuration again with every SIGHUP. In a terminal that signal says that the terminal is gone, and ends the node.
+fn reload_on_signal(upkeep: Arc<Upkeep>) -> Result<impl Future<Output = ()>, DaemonError> {
+    let is_in_terminal = io::IsTerminal::is_terminal(&io::stdin());
+    let hangup = (!is_in_terminal).then(|| signal(SignalKind::hangup())).transpose();
+    let hangup = hangup.map_err(|source| DaemonError::Stopped(format!("cannot wait for signals: {source}")))?;
+    Ok(async move {
+        let Some(mut hangup) = hangup else { return std::future::pending().await };
+        while hangup.recv().await.is_some() {
+            let upkeep = upkeep.clone();
+            // What it says is in the log.
+            let _ = tokio::task::spawn_blocking(move || upkeep.reload_and_log()).await;
+        }
+    })
 }
 
 fn greet(config: &NodeConfig, grid: &GridFile, discovery: &Discovery, api: &str) {
@@ -387,6 +453,10 @@ fn discovery_config(
     if discovery.transport == TransportKind::TcpAndQuic {
         discovery.limits.connections_max = shares.peers;
     }
+    let block = |text: &String| {
+        text.parse().map_err(|error| DaemonError::Value { key: "dial_ranges", detail: format!("{text:?}: {error}") })
+    };
+    discovery.dial_ranges = config.settings.dial_ranges.iter().map(block).collect::<Result<_, DaemonError>>()?;
     discovery.bootstrap = addresses("bootstrap", &config.settings.bootstrap)?;
     // An address that an earlier version wrote and this one does not understand is no reason not to start.
     discovery.known_peers = known_peers.iter().filter_map(|text| text.parse().ok()).collect();
@@ -394,4 +464,20 @@ fn discovery_config(
     discovery.intervals.recheck = config.settings.gossip.recheck;
     discovery.limits.sites_eager_max = config.settings.gossip.asked_when_met;
     Ok(discovery)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lasting_task_that_ends_ends_the_node() {
+        let mut beside = JoinSet::new();
+        beside.spawn(std::future::pending());
+        let ended = first_to_end(async { "swarm" }, &mut beside).await;
+        assert!(ended.contains("\"swarm\""), "{ended}");
+        beside.spawn(async { panic!("on purpose") });
+        let ended = first_to_end(std::future::pending(), &mut beside).await;
+        assert!(ended.contains("activation, feed or reload"), "{ended}");
+    }
 }

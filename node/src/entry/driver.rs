@@ -19,14 +19,18 @@ use discovery::{
     config::{FIND_TIMEOUT, SILENCE_REMEMBERED},
 };
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, error, info};
+use tracing::{Instrument as _, debug, error, info};
 
 use crate::{
     entry::{
+        planning::Planning,
         request::{Command, RequestHandle, ShownStage, Snapshot, SubmitError},
         requests::Requests,
     },
-    runtime::clock::{Clock, duration},
+    runtime::{
+        clock::{Clock, duration},
+        span::of_request,
+    },
     site::task::OwnSite,
     storage::{Change, Store, StoreError},
 };
@@ -40,8 +44,6 @@ pub const MAX_SCHEDULE_AGE: Millis = discovery::config::SCHEDULE_AGE_MAX;
 /// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
 /// than running into the next change that it has not received.
 const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = discovery::config::SCHEDULE_AGE_MAX_AFTER_CONFLICT;
-/// Planning with so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
-const PLAN_INLINE_HOSTS_MAX: usize = 64;
 
 /// What the tasks that coordinate requests share.
 #[derive(Clone)]
@@ -51,6 +53,7 @@ pub struct Coordinator {
     pub own_site: OwnSite,
     pub store: Store,
     pub clock: Clock,
+    pub planning: Planning,
     /// Gets the reason when the disk has failed.
     pub failed: mpsc::Sender<String>,
 }
@@ -101,7 +104,8 @@ pub fn start(
         commands,
         is_active,
     };
-    (handle, task.run())
+    let span = of_request(&task.negotiation.record().id);
+    (handle, task.run().instrument(span))
 }
 
 fn snapshot_of(negotiation: &Negotiation, revision: u64) -> Snapshot {
@@ -111,9 +115,8 @@ fn snapshot_of(negotiation: &Negotiation, revision: u64) -> Snapshot {
 
 impl Task {
     async fn run(mut self) {
-        let id = self.negotiation.record().id.clone();
         if let Err(error) = self.coordinate().await {
-            error!(request = %id, %error, "the request cannot go on");
+            error!(%error, "the request cannot go on");
             let _ = self.coordinator.failed.try_send(error);
         }
         if self.is_active {
@@ -137,28 +140,27 @@ impl Task {
                 }
             };
             tokio::select! {
-                Some(event) = self.events.recv() => self.feed(event),
+                Some(event) = self.events.recv() => self.feed(event).await,
                 Some(command) = self.commands.recv() => match command {
-                    Command::Cancel => self.feed(Event::Cancel),
-                    Command::Check => self.feed(Event::Check),
+                    Command::Cancel => self.feed(Event::Cancel).await,
+                    Command::Check => self.feed(Event::Check).await,
                     Command::HandOver { by, authorization, on_disk } => {
-                        self.feed(Event::TakenOver { by: by.clone(), authorization });
+                        self.feed(Event::TakenOver { by: by.clone(), authorization }).await;
                         self.perform().await?;
                         // Who asked may have stopped waiting.
                         let _ = on_disk.send(self.negotiation.record().former_coordinator(&by));
                     }
                 },
                 () = wake => {
-                    let is_long = self.negotiation.hosts_planned_on() > PLAN_INLINE_HOSTS_MAX;
-                    let negotiation = &mut self.negotiation;
-                    in_place(is_long, || negotiation.handle_timeout(clock.now()));
+                    let (hosts, negotiation) = (self.negotiation.hosts_planned_on(), &mut self.negotiation);
+                    self.coordinator.planning.run(hosts, || negotiation.handle_timeout(clock.now())).await;
                 }
             }
         }
     }
 
-    fn feed(&mut self, event: Event) {
-        let now = self.coordinator.clock.now();
+    async fn feed(&mut self, event: Event) {
+        let clock = self.coordinator.clock;
         let negotiation = &mut self.negotiation;
         let hosts = match &event {
             Event::Found(found) => found.hosts.len(),
@@ -166,7 +168,7 @@ impl Task {
         };
         let started = Instant::now();
         let mut stopwatch = PhaseStopwatch::new(|| started.elapsed());
-        in_place(hosts > PLAN_INLINE_HOSTS_MAX, || negotiation.handle(now, event, &mut stopwatch));
+        self.coordinator.planning.run(hosts, || negotiation.handle(clock.now(), event, &mut stopwatch)).await;
         let taken = stopwatch.stop();
         self.requests.metrics().phases(taken);
     }
@@ -209,21 +211,22 @@ impl Task {
                 let has_met_conflict = self.negotiation.record().history.conflicts > 0;
                 let age_max = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
                 let metrics = self.requests.metrics().clone();
-                tokio::spawn(async move {
+                let look = async move {
                     let started = Instant::now();
                     let found = coordinator.find(&demand, (count, enough), seed, exclude, age_max).await;
                     metrics.phase(Phase::Find, started.elapsed().as_secs_f64());
                     let _ = sender.send(Event::Found(found)).await;
-                });
+                };
+                tokio::spawn(look.in_current_span());
             }
             Output::Ask { site, attempt, purpose, request, timeout } => {
                 let (coordinator, sender) = (self.coordinator.clone(), self.sender.clone());
-                let id = self.negotiation.record().id.clone();
-                tokio::spawn(async move {
+                let ask = async move {
                     let answer = coordinator.ask(&site, request, timeout).await;
-                    debug!(request = %id, %site, attempt, ?purpose, ?answer, "answered");
+                    debug!(%site, attempt, ?purpose, ?answer, "answered");
                     let _ = sender.send(Event::Answer { site, attempt, purpose, answer }).await;
-                });
+                };
+                tokio::spawn(ask.in_current_span());
             }
         }
         Ok(())
@@ -242,17 +245,12 @@ impl Task {
                 _ => "confirmed",
             };
             let (tries, elapsed_ms) = (record.history.attempts.len(), record.elapsed_ms);
-            info!(request = %record.id, state, tries, elapsed_ms, "decided");
+            info!(state, tries, elapsed_ms, "decided");
         }
         let id = snapshot.record.id.clone();
         self.handle.snapshot.send_replace(snapshot);
         self.requests.changed(&id, revision);
     }
-}
-
-/// Planning may take milliseconds of computation; if it is long, other tasks of this thread move over meanwhile.
-fn in_place(is_long: bool, work: impl FnOnce()) {
-    if is_long { tokio::task::block_in_place(work) } else { work() }
 }
 
 impl Coordinator {

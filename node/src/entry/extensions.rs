@@ -24,7 +24,7 @@ pub const PARTS_MAX: usize = 1_000;
 
 fn is_of_same_user(one: &RequestRecord, other: &RequestRecord) -> bool {
     let key = |record: &RequestRecord| record.authorization.as_ref().map(|authorization| authorization.request.author);
-    key(one) == key(other) && (key(one).is_some() || one.user == other.user)
+    key(one) == key(other) && one.submitted_for == other.submitted_for && (key(one).is_some() || one.user == other.user)
 }
 
 /// Requests by the reservation that they say they lengthen, in the order in which they came.

@@ -105,8 +105,8 @@ impl Requests {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes a request on that its user has signed and that was checked, with the plan to reserve if it was made elsewhere: it is on
-    /// disk when this returns, and a task coordinates it. One whose name is known is refused, so that a signed request counts once however often it is sent.
+    /// Takes a request on that its user has signed and that was checked, with the plan to reserve if it was made elsewhere, and the
+    /// user of this node for whom its operator has signed: it is on disk when this returns, and a task coordinates it. One whose name is known is refused, so that a signed request counts once however often it is sent.
     ///
     /// The task starts while the request is still being written: planning and holding promise nobody anything, and what
     /// the task itself writes later, its decision above all, is queued behind the request.
@@ -119,6 +119,7 @@ impl Requests {
         authorization: Authorization,
         permit: Permit,
         plan: Option<HandedPlan>,
+        submitted_for: Option<String>,
     ) -> Result<Arc<RequestHandle>, SubmitError> {
         let now = self.clock.now();
         let Permit { statement, name, .. } = permit;
@@ -127,6 +128,7 @@ impl Requests {
         let handed_in = plan.map(|plan| plan.check(&statement, starts.1)).transpose()?;
         let mut record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
         record.handed_in = handed_in;
+        record.submitted_for = submitted_for;
         let _arrival = self.arrives(&record.id)?;
         self.take_on(coordinator, record, false).await
     }
@@ -248,9 +250,14 @@ impl Requests {
         self.extensions.behind(base).iter().filter_map(|id| self.get(id)).filter(is_part).collect()
     }
 
-    /// At most `limit` requests, newest first, from behind `after` on; and whether there are more. What lengthens another
-    /// is a part of that one and not listed by itself.
-    pub fn page(&self, after: Option<(u64, RequestId)>, limit: usize) -> (Vec<Snapshot>, bool) {
+    /// At most `limit` requests that are `wanted`, newest first, from behind `after` on; and whether there are more. What lengthens
+    /// another is a part of that one and not listed by itself.
+    pub fn page(
+        &self,
+        after: Option<(u64, RequestId)>,
+        limit: usize,
+        wanted: impl Fn(&RequestRecord) -> bool,
+    ) -> (Vec<Snapshot>, bool) {
         let upper = after.map_or(Bound::Unbounded, Bound::Excluded);
         let ids: Vec<RequestId> = {
             let order = locked(&self.order);
@@ -258,7 +265,7 @@ impl Requests {
                 .range((Bound::Unbounded, upper))
                 .rev()
                 .map(|(_, id)| id)
-                .filter(|id| self.base_of_id(id).is_none())
+                .filter(|id| self.record(id).is_some_and(|record| wanted(&record) && self.base_of(&record).is_none()))
                 .take(limit.saturating_add(1))
                 .cloned()
                 .collect()
@@ -267,19 +274,20 @@ impl Requests {
         (ids.iter().take(limit).filter_map(|id| self.snapshot(id)).collect(), has_more)
     }
 
-    /// The newest request that its writer has named `label`.
-    pub fn labelled(&self, label: &str) -> Option<Arc<RequestHandle>> {
-        let named = self.by_id.iter().filter(|entry| entry.bears(label));
+    /// The newest request that is `wanted` and that its writer has named `label`.
+    pub fn labelled(&self, label: &str, wanted: impl Fn(&RequestRecord) -> bool) -> Option<Arc<RequestHandle>> {
+        let named = self.by_id.iter().filter(|entry| entry.bears(label) && wanted(&entry.snapshot.borrow().record));
         let newest = named.max_by_key(|entry| (entry.snapshot.borrow().record.submitted_ms, entry.key().clone()));
         newest.map(|entry| entry.value().clone())
     }
 
-    /// Requests of this label that have not ended, and lengthen no other one.
-    pub fn live_labelled(&self, label: &str) -> Vec<Arc<RequestHandle>> {
+    /// Requests of this label that are `wanted`, have not ended, and lengthen no other one.
+    pub fn live_labelled(&self, label: &str, wanted: impl Fn(&RequestRecord) -> bool) -> Vec<Arc<RequestHandle>> {
         let now = self.clock.now().utc;
         let is_live = |handle: &Arc<RequestHandle>| {
             let is_over = |snapshot: &Snapshot| snapshot.stage.is_closed() || snapshot.is_history(now);
-            handle.bears(label) && !is_over(&handle.snapshot.borrow())
+            let snapshot = handle.snapshot.borrow();
+            handle.bears(label) && wanted(&snapshot.record) && !is_over(&snapshot)
         };
         let live: Vec<Arc<RequestHandle>> =
             self.by_id.iter().map(|entry| entry.value().clone()).filter(is_live).collect();
@@ -287,9 +295,13 @@ impl Requests {
         live.into_iter().filter(|handle| self.base_of(&handle.snapshot.borrow().record).is_none()).collect()
     }
 
-    /// Requests whose id begins with `head`; two at most, since no more are needed to know that there are several.
-    pub fn beginning_with(&self, head: &str) -> Vec<Arc<RequestHandle>> {
-        let matching = self.by_id.iter().filter(|entry| entry.key().as_str().starts_with(head));
+    /// Requests that are `wanted` and whose id begins with `head`; two at most, since no more are needed to know that there are
+    /// several.
+    pub fn beginning_with(&self, head: &str, wanted: impl Fn(&RequestRecord) -> bool) -> Vec<Arc<RequestHandle>> {
+        let matching = self
+            .by_id
+            .iter()
+            .filter(|entry| entry.key().as_str().starts_with(head) && wanted(&entry.snapshot.borrow().record));
         matching.take(2).map(|entry| entry.value().clone()).collect()
     }
 

@@ -17,6 +17,10 @@ use broker::{
         Subject, TrustError,
     },
 };
+use discovery::{
+    membership::{CREDENTIAL_BYTES_MAX, Learnt, NotMember},
+    wire,
+};
 use tracing::{info, warn};
 
 use crate::{
@@ -94,13 +98,12 @@ impl Membership {
         if grid.root.is_some() && credential.is_none() {
             return Err(MembershipError::NoCredential { grid: grid.id });
         }
-        if grid.root.is_none() {
-            // Whoever may use the API of an open grid's node has a name in the grid from the first start on.
-            wallet.key_or_new()?;
+        // Whoever may use the API of an open grid's node has a name in the grid from the first start on.
+        let operator = if grid.root.is_none() { Some(wallet.key_or_new()?) } else { wallet.key()? };
+        if let Some(operator) = operator {
+            gate.lock().set_owner(PublicKey::of(&operator));
         }
-        let encoded =
-            credential.as_ref().map(|chain| bincode::serde::encode_to_vec(chain, bincode::config::standard()));
-        let encoded_credential = encoded.transpose().ok().flatten().unwrap_or_default();
+        let encoded_credential = credential.as_ref().and_then(|chain| wire::encode(chain).ok()).unwrap_or_default();
         let membership = Membership {
             site: site.clone(),
             gate,
@@ -201,7 +204,7 @@ impl Membership {
         trust::member(&self.grid, chain, self.clock.now().utc).ok().flatten()
     }
 
-    /// Signs a request for the operator of this node, who has shown the token of the API.
+    /// Signs a request with the key of the operator of this node, for a caller whose token allows to submit.
     ///
     /// # Errors
     /// [`Denial`] when the node has no credential of a user; [`TrustFileError`] when its files are wrong.
@@ -250,9 +253,7 @@ pub enum SignError {
 
 /// Reads what a site shows of itself; unchecked.
 pub fn decode(credential: &[u8]) -> Option<Chain> {
-    let config = bincode::config::standard().with_limit::<{ discovery::membership::CREDENTIAL_BYTES_MAX }>();
-    let (chain, read) = bincode::serde::decode_from_slice(credential, config).ok()?;
-    (read == credential.len()).then_some(chain)
+    wire::decode::<_, CREDENTIAL_BYTES_MAX>(credential).ok()
 }
 
 impl discovery::Members for Membership {
@@ -264,12 +265,19 @@ impl discovery::Members for Membership {
         self.encoded_credential.clone()
     }
 
-    fn is_member(&self, site: &SiteId, credential: &[u8]) -> bool {
+    fn check(&self, site: &SiteId, credential: &[u8]) -> Result<(), NotMember> {
         if self.grid.root.is_none() {
-            return true;
+            return Ok(());
         }
-        let Some(chain) = decode(credential) else { return false };
-        self.gate.lock().check_member(site, Some(&chain), self.clock.now().utc).is_ok()
+        if credential.is_empty() {
+            return Err(NotMember::Lapsed);
+        }
+        let chain = decode(credential).ok_or(NotMember::MadeUp)?;
+        let checked = self.gate.lock().check_member(site, Some(&chain), self.clock.now().utc);
+        checked.map_err(|denial| match denial.rule {
+            Rule::Expired | Rule::Revoked | Rule::Understood => NotMember::Lapsed,
+            _ => NotMember::MadeUp,
+        })
     }
 
     fn revocations_digest(&self) -> u64 {
@@ -280,18 +288,38 @@ impl discovery::Members for Membership {
         self.gate.lock().revocations().all().filter_map(encode).collect()
     }
 
-    fn learn_revocations(&self, revocations: &[Vec<u8>]) -> usize {
-        let read = |bytes: &Vec<u8>| decode_revocation(bytes);
-        // What is lapsed, false or signed by somebody revoked is left out; there is nobody to complain to.
-        let is_new = |revocation: &SignedRevocation| self.put_in_force(revocation).unwrap_or(false);
-        let news = revocations.iter().filter_map(read).filter(is_new).count();
-        if news > 0 {
-            info!(news, "revocations learnt from another site");
+    fn revocations_of(&self, credential: &[u8]) -> Vec<Vec<u8>> {
+        let Some(holder) = self.holder_of(credential) else { return Vec::new() };
+        let gate = self.gate.lock();
+        holder.lineage.iter().flat_map(|subject| gate.revocations().of(subject)).filter_map(encode).collect()
+    }
+
+    fn learn_revocations(&self, revocations: &[Vec<u8>]) -> Learnt {
+        let mut learnt = Learnt::default();
+        for bytes in revocations {
+            let taken = decode_revocation(bytes).map(|revocation| self.put_in_force(&revocation));
+            match taken {
+                Some(Ok(is_new)) => learnt.news += usize::from(is_new),
+                // An honest site may not know better.
+                Some(Err(
+                    TrustError::Lapsed
+                    | TrustError::IssuerRevoked
+                    | TrustError::Expired { .. }
+                    | TrustError::NotUnderstood { .. },
+                )) => {}
+                Some(Err(_)) | None => {
+                    learnt.is_false = true;
+                    break;
+                }
+            }
+        }
+        if learnt.news > 0 {
+            info!(news = learnt.news, "revocations learnt from another site");
             self.check_own_credential();
             if let Err(error) = self.write_down() {
                 warn!(%error, "revocations are in force until this node stops");
             }
         }
-        news
+        learnt
     }
 }

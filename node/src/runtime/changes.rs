@@ -85,8 +85,11 @@ impl Changes {
         self.sender.receiver_count() > 0
     }
 
-    /// Takes a place; none when all are taken.
-    pub fn listen(&self) -> Option<Listening> {
+    /// Takes a place; none when all but `kept_free` are taken.
+    pub fn listen(&self, kept_free: usize) -> Option<Listening> {
+        if self.places.available_permits() <= kept_free {
+            return None;
+        }
         let place = self.places.clone().try_acquire_owned().ok()?;
         Some(Listening { changes: self.sender.subscribe(), _place: place })
     }
@@ -100,14 +103,14 @@ mod tests {
     fn places_are_bounded_and_who_is_behind_is_told() {
         let changes = Changes::default();
         assert!(!changes.has_listeners());
-        let mut listening: Vec<Listening> = (0..CLIENTS_MAX).map(|_| changes.listen().unwrap()).collect();
-        assert!(changes.listen().is_none() && changes.has_listeners());
+        let mut listening: Vec<Listening> = (0..CLIENTS_MAX).map(|_| changes.listen(0).unwrap()).collect();
+        assert!(changes.listen(0).is_none() && changes.has_listeners());
         for revision in 0..=BEHIND_MAX as u64 {
             changes.tell(Change::Request { id: RequestId::new("r").unwrap(), revision });
         }
         let lost = listening[0].changes.try_recv();
         assert!(matches!(lost, Err(broadcast::error::TryRecvError::Lagged(1))), "{lost:?}");
         listening.pop();
-        assert!(changes.listen().is_some());
+        assert!(changes.listen(1).is_none() && changes.listen(0).is_some());
     }
 }

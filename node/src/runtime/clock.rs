@@ -4,6 +4,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use broker::time::{Millis, Now, Time};
 
+/// From this difference to the clocks of other sites on, in milliseconds, people are told. A message takes a second or so at
+/// most, and windows are whole seconds.
+const OFF_MS_MAX: u64 = 5_000;
+
+/// Whether this machine's clock is off, when those of other sites are so far ahead of it.
+pub fn is_off(ahead_ms: i64) -> bool {
+    ahead_ms.unsigned_abs() >= OFF_MS_MAX
+}
+
 /// Reads both clocks; clones agree with each other.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {

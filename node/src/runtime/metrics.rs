@@ -1,9 +1,12 @@
 //! What this node has done, in figures for Prometheus.
 //!
 //! Invariant: labels come from sets that are fixed when compiled, so nothing that anybody sends makes the figures grow.
-//! Figures of other sites are only for callers that have shown the token; see `docs/metrics.md`.
+//! Figures of other sites are only for callers with a scope; see `docs/metrics.md`.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use broker::{
     ledger::FeedReport,
@@ -68,6 +71,10 @@ pub struct DoorFigures {
     pub failed: Counter,
 }
 
+/// Why a call of the API is not let through: no token that counts, no signature that does, too small a scope, or too many calls
+/// without a token.
+const DENIALS: [&str; 4] = ["token", "signature", "scope", "rate"];
+
 pub struct Metrics {
     registry: Registry,
     requests: Family<Label, Counter>,
@@ -86,6 +93,7 @@ pub struct Metrics {
     reservations: Gauge,
     connections: Family<Label, Gauge>,
     connections_refused: Family<TwoLabels, Counter>,
+    denied: Family<Label, Counter>,
 }
 
 fn added<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
@@ -133,6 +141,7 @@ impl Metrics {
                 let help = "Connections to the API that were closed at once";
                 added(all, "api_connections_refused", help, Family::default())
             },
+            denied: added(all, "api_denied", "Calls of the API that were not let through, by why", Family::default()),
             registry,
         };
         metrics.begin(activation_events);
@@ -159,12 +168,20 @@ impl Metrics {
                 drop(self.activation_runs.get_or_create(&[("event", *event), ("outcome", outcome)]));
             }
         }
+        for why in DENIALS {
+            drop(self.denied.get_or_create(&[("why", why)]));
+        }
         for outcome in ["done", "failed"] {
             drop(self.feed_runs.get_or_create(&[("outcome", outcome)]));
         }
         for state in ["entered", "elsewhere", "short", "left_out"] {
             drop(self.feed_entries.get_or_create(&[("state", state)]));
         }
+    }
+
+    /// A call of the API was not let through, for one reason of [`DENIALS`].
+    pub fn denied(&self, why: &'static str) {
+        self.denied.get_or_create(&[("why", why)]).inc();
     }
 
     /// The figures of the door of this name.
@@ -279,6 +296,8 @@ pub struct OfGrid {
     pub peers: usize,
     /// Ages of the schedules of other sites in seconds.
     pub ages: Vec<u64>,
+    /// How far the median clock of other sites is ahead of this machine's, in milliseconds.
+    pub clock_ahead_ms: Option<i64>,
 }
 
 impl OfGrid {
@@ -293,6 +312,12 @@ impl OfGrid {
             let gauge: Gauge = Gauge::default();
             gauge.set(whole(count));
             registry.register(name, help, gauge);
+        }
+        if let Some(ahead_ms) = self.clock_ahead_ms {
+            let ahead: Gauge<f64, AtomicU64> = Gauge::default();
+            ahead.set(ahead_ms as f64 / 1000.0);
+            let help = "How far the median clock of other sites is ahead of this machine's";
+            registry.register("clock_ahead_seconds", help, ahead);
         }
         let ages = Histogram::new([1.0, 5.0, 15.0, 60.0, 120.0, 300.0, 900.0, 3600.0]);
         for age in &self.ages {
@@ -370,16 +395,19 @@ mod tests {
             "kolo_phase_seconds_count{phase=\"find\"} 1",
             "kolo_discovery_events_total{event=\"gossip_received\"} 7",
             "kolo_reservations 3",
+            "kolo_api_denied_total{why=\"scope\"} 0",
             "kolo_api_connections_refused_total{door=\"remote\",why=\"address\"} 1",
         ] {
             assert!(open.lines().any(|known| known == line), "{line}\n{open}");
         }
         assert!(!open.contains("kolo_sites") && open.ends_with("# EOF\n"));
-        let of_grid = OfGrid { sites: [("stale", 4)].into(), hosts: 9, peers: 2, ages: vec![30, 3] };
+        let ages = vec![30, 3];
+        let of_grid = OfGrid { sites: [("stale", 4)].into(), hosts: 9, peers: 2, ages, clock_ahead_ms: Some(-61_500) };
         let told = metrics.write(&present, Some(&of_grid));
         assert!(
             told.contains("kolo_sites{schedule=\"stale\"} 4") && told.contains("kolo_schedule_age_seconds_count 2")
         );
+        assert!(told.contains("kolo_clock_ahead_seconds -61.5\n"), "{told}");
         assert_eq!(told.matches("# EOF").count(), 1);
     }
 }

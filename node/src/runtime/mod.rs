@@ -2,9 +2,13 @@
 //!
 //! Invariant: nothing here knows of sites, requests or the API.
 
+pub mod audit;
+pub mod bounded_log;
 pub mod changes;
 pub mod clock;
 pub mod lock;
 pub mod metrics;
 pub mod open_files;
 pub mod process_group;
+pub mod rare;
+pub mod span;

@@ -4,4 +4,5 @@
 
 pub mod activation;
 pub mod feed;
+pub mod promises;
 pub mod task;

@@ -11,21 +11,20 @@ use std::{
 };
 
 use broker::{
-    ids::{RequestId, SiteId},
-    ledger::{BookingRecord, Event, FeedReport, Ledger, LocalWork, Output, Record, ReplyToken},
+    ids::{Network, RequestId, SiteId},
+    ledger::{Event, FeedReport, Ledger, LocalWork, Output, ReplyToken},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
     trust::{Authorization, SignedText},
 };
 use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
-use jiff::tz::TimeZone;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tracing::{debug, info};
+use tracing::{Instrument as _, Span, debug};
 
+use super::promises::{News, Promises};
 use crate::{
-    runtime::{clock::Clock, lock::locked, metrics::Metrics},
+    runtime::{clock::Clock, lock::locked, metrics::Metrics, span::of_message},
     storage::{Change, Store, StoreError},
-    text::time::format_time,
 };
 
 /// Events that may wait for the ledger. A further sender waits (own requests) or gets "busy" (peers).
@@ -104,9 +103,27 @@ impl Concern {
     }
 }
 
+/// Who asked what, until the ledger has answered.
+struct Asked {
+    reply: ReplyTo,
+    from: SiteId,
+    concern: Concern,
+    /// Of the request that it is about.
+    span: Span,
+}
+
+/// The request that a question is about, where it is about one.
+fn request_of(request: &SiteRequest) -> Option<&RequestId> {
+    match request {
+        SiteRequest::Lookup(id) => Some(id),
+        other => other.about().0.map(|attempt| &attempt.request),
+    }
+}
+
 enum Message {
-    Ask { from: SiteId, request: SiteRequest, reply: ReplyTo },
+    Ask { from: SiteId, network: Option<Network>, request: SiteRequest, reply: ReplyTo },
     Local { work: LocalWork, reply: ReplyTo },
+    Evict { request: RequestId, reply: ReplyTo },
     Feed { works: Vec<LocalWork>, reply: oneshot::Sender<FeedReport> },
     Status(Event),
 }
@@ -159,12 +176,17 @@ impl OwnSite {
     /// Asks as the entry point of this node would ask any other site.
     pub async fn ask(&self, request: SiteRequest, timeout: Duration) -> Result<SiteAnswer, String> {
         let from = self.site.clone();
-        self.send(|reply| Message::Ask { from, request, reply: ReplyTo::Own(reply) }, timeout).await
+        self.send(|reply| Message::Ask { from, network: None, request, reply: ReplyTo::Own(reply) }, timeout).await
     }
 
     /// Enters the owner's own work.
     pub async fn enter(&self, work: LocalWork, timeout: Duration) -> Result<SiteAnswer, String> {
         self.send(|reply| Message::Local { work, reply: ReplyTo::Own(reply) }, timeout).await
+    }
+
+    /// Takes the site's hosts back from a request.
+    pub async fn evict(&self, request: RequestId, timeout: Duration) -> Result<SiteAnswer, String> {
+        self.send(|reply| Message::Evict { request, reply: ReplyTo::Own(reply) }, timeout).await
     }
 
     /// Replaces the own work that the feed reported before by these `works`.
@@ -190,6 +212,7 @@ impl OwnSite {
 
 pub struct SiteTask {
     ledger: SharedLedger,
+    promises: Promises,
     clock: Clock,
     store: Store,
     discovery: Discovery,
@@ -197,7 +220,7 @@ pub struct SiteTask {
     metrics: Arc<Metrics>,
     sender: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
-    replies: BTreeMap<u64, (ReplyTo, SiteId, Concern)>,
+    replies: BTreeMap<u64, Asked>,
     reports: BTreeMap<u64, oneshot::Sender<FeedReport>>,
     next_token: u64,
 }
@@ -225,8 +248,10 @@ impl SiteTask {
         requests: Arc<dyn Coordination>,
         metrics: Arc<Metrics>,
     ) -> SiteTask {
+        let promises = Promises::of(ledger.lock().of_users());
         SiteTask {
             ledger,
+            promises,
             clock,
             store,
             discovery,
@@ -281,25 +306,21 @@ impl SiteTask {
     }
 
     fn feed_peer(&mut self, inbound: InboundRequest) {
-        let InboundRequest { from, request, reply } = inbound;
-        self.feed(Message::Ask { from, request, reply: ReplyTo::Peer(reply) });
+        let InboundRequest { from, network, request, reply } = inbound;
+        self.feed(Message::Ask { from, network, request, reply: ReplyTo::Peer(reply) });
     }
 
     fn feed(&mut self, message: Message) {
         let event = match message {
             Message::Status(event) => event,
-            Message::Local { work, reply } => {
-                self.next_token += 1;
-                let from = self.discovery.site_id().clone();
-                self.replies.insert(self.next_token, (reply, from, Concern::None));
-                Event::Local { token: ReplyToken(self.next_token), work }
-            }
+            Message::Local { work, reply } => Event::Local { token: self.own_token(reply), work },
+            Message::Evict { request, reply } => Event::Evict { token: self.own_token(reply), request },
             Message::Feed { works, reply } => {
                 self.next_token += 1;
                 self.reports.insert(self.next_token, reply);
                 Event::Feed { token: ReplyToken(self.next_token), works }
             }
-            Message::Ask { from, request, reply } => {
+            Message::Ask { from, network, request, reply } => {
                 if let Some(refusal) = self.refusal_of_takeover(&from, &request) {
                     return reply.answer(refusal);
                 }
@@ -307,16 +328,25 @@ impl SiteTask {
                     return;
                 }
                 self.next_token += 1;
-                if let (Some(attempt), what) = request.about() {
-                    // The name of the request follows it through all nodes.
-                    debug!(request = %attempt.request, attempt = attempt.attempt, %from, what, token = self.next_token, "asked");
-                }
-                self.replies.insert(self.next_token, (reply, from.clone(), Concern::of(&request)));
-                Event::Request { from, token: ReplyToken(self.next_token), request }
+                let span = request_of(&request).map_or(Span::none(), of_message);
+                let (attempt, what) = request.about();
+                let attempt = attempt.map(|attempt| attempt.attempt);
+                span.in_scope(|| debug!(attempt, %from, what, "asked"));
+                let concern = Concern::of(&request);
+                self.replies.insert(self.next_token, Asked { reply, from: from.clone(), concern, span });
+                Event::Request { from, network, token: ReplyToken(self.next_token), request }
             }
         };
         let now = self.clock.now();
         self.ledger.lock().handle(now, event);
+    }
+
+    /// The token of a question of this site's owner.
+    fn own_token(&mut self, reply: ReplyTo) -> ReplyToken {
+        self.next_token += 1;
+        let from = self.discovery.site_id().clone();
+        self.replies.insert(self.next_token, Asked { reply, from, concern: Concern::None, span: Span::none() });
+        ReplyToken(self.next_token)
     }
 
     /// What a node gets at once that wants to take over what this one coordinates by a later authorization of the user.
@@ -336,11 +366,11 @@ impl SiteTask {
     async fn perform(&mut self) -> Result<(), StoreError> {
         let mut changes = Vec::new();
         let mut others = Vec::new();
-        let mut granted = Vec::new();
+        let (mut news, now) = (Vec::new(), self.clock.now().utc);
         while let Some(output) = self.ledger.lock().poll_output() {
             match output {
                 Output::Persist(record) => {
-                    granted.extend(granted_by(&record).cloned());
+                    news.extend(self.promises.note(&record, now));
                     changes.push(Change::Ledger(record));
                 }
                 other => others.push(other),
@@ -351,10 +381,7 @@ impl SiteTask {
         if has_changes {
             self.ledger.changed.notify_one();
         }
-        for BookingRecord { attempt, user, window, grants, .. } in granted {
-            let [from, until] = [window.start, window.end].map(|time| format_time(time, &TimeZone::UTC));
-            info!(request = %attempt.request, user, hosts = grants.len(), from, until, "hosts of this site are reserved");
-        }
+        news.iter().for_each(News::log);
         for output in others {
             match output {
                 Output::Persist(_) => {}
@@ -377,7 +404,8 @@ impl SiteTask {
     }
 
     fn reply(&mut self, token: ReplyToken, mut answer: SiteAnswer) {
-        let Some((reply, from, concern)) = self.replies.remove(&token.0) else { return };
+        let Some(Asked { reply, from, concern, span }) = self.replies.remove(&token.0) else { return };
+        let _entered = span.clone().entered();
         match (&mut answer, concern) {
             (SiteAnswer::Status { decision, .. }, Concern::Inquiry(attempt)) => {
                 *decision = self.requests.status_of(&attempt, &from);
@@ -389,22 +417,23 @@ impl SiteTask {
                 let written = self.requests.hand_over(&request, &from, authorization);
                 if let Some(written) = written {
                     let metrics = self.metrics.clone();
-                    tokio::spawn(async move {
+                    let give = async move {
                         // An error means that it is not on disk: the other node gets no answer, and asks again.
                         if let Ok(before) = written.await {
                             answer.name_former_coordinator(|| before);
                             metrics.answered(&answer);
-                            debug!(token = token.0, ?answer, "answered");
+                            debug!(?answer, "answered");
                             reply.answer(answer);
                         }
-                    });
+                    };
+                    tokio::spawn(give.instrument(span));
                     return;
                 }
             }
             _ => {}
         }
         self.metrics.answered(&answer);
-        debug!(token = token.0, ?answer, "answered");
+        debug!(?answer, "answered");
         reply.answer(answer);
     }
 
@@ -427,17 +456,5 @@ impl SiteTask {
                 let _ = sender.send(Message::Status(event)).await;
             }
         });
-    }
-}
-
-/// The reservation that a user gets by this change; none when the change only notes how the attempt ended or which node
-/// coordinates it now, when nothing is left of it here, or when it is the owner's own work.
-fn granted_by(record: &Record) -> Option<&BookingRecord> {
-    match record {
-        Record::Put(booking) => {
-            let is_first = !booking.settled && booking.coordinator.is_none();
-            (is_first && booking.user_key.is_some() && !booking.grants.is_empty()).then_some(booking)
-        }
-        _ => None,
     }
 }

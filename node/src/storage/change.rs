@@ -44,6 +44,10 @@ impl StoreSettings {
 
 /// One change.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most changes are of the ledger, for which a box would be one more allocation"
+)]
 pub enum Change {
     /// Of the ledger.
     Ledger(Record),

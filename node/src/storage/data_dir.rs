@@ -16,14 +16,17 @@ use tracing::warn;
 
 use crate::{
     config::{API_ADDRESS_FILE, API_TOKEN_FILE},
-    storage::start::was_begun,
-    trust::{GridFile, Secret, TrustFileError, random_bytes},
+    storage::{files::sync_directory, start::was_begun},
+    trust::{ApiTokens, GridFile, Secret, TrustFileError, random_bytes},
 };
 
 /// The name of the ledger's directory.
 pub const LEDGER_DIR: &str = "ledger";
 /// The file of the node's key.
 pub const IDENTITY_FILE: &str = "identity.key";
+
+/// The file that is there while the site is emptied.
+const DRAINING_FILE: &str = "draining";
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +102,11 @@ impl DataDir {
         Ok(Secret::load_or_create(&self.0.join(API_TOKEN_FILE))?)
     }
 
+    /// The tokens of the API that have a scope.
+    pub fn tokens(&self) -> Result<ApiTokens, DataDirError> {
+        Ok(ApiTokens::open(&self.0)?)
+    }
+
     /// The grid: the configured or kept one, else a new open one. It is kept for the next start.
     pub fn grid(&self, configured: Option<GridFile>) -> Result<GridFile, DataDirError> {
         let grid = match configured {
@@ -114,6 +122,23 @@ impl DataDir {
         Ok(grid)
     }
 
+    /// Whether the site was being emptied when the node last ran.
+    pub fn is_draining(&self) -> bool {
+        self.0.join(DRAINING_FILE).exists()
+    }
+
+    /// Remembers whether the site is being emptied.
+    pub fn set_draining(&self, is_draining: bool) -> Result<(), DataDirError> {
+        let path = self.0.join(DRAINING_FILE);
+        if is_draining {
+            return self.replace(&path, "the site promises nothing more; kolo drain --end ends it\n");
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.and_then(|()| sync_directory(&self.0)).map_err(at(&path)),
+        }
+    }
+
     /// Tells local programs where the API is.
     pub fn write_api_address(&self, address: SocketAddr) -> Result<(), DataDirError> {
         self.replace(&self.0.join(API_ADDRESS_FILE), &format!("{address}\n"))
@@ -126,7 +151,8 @@ impl DataDir {
             let mut file = fs::File::create(&temporary)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            fs::rename(&temporary, path)
+            fs::rename(&temporary, path)?;
+            sync_directory(&self.0)
         };
         write().map_err(at(path))
     }

@@ -104,13 +104,19 @@ pub fn random_bytes<const N: usize>() -> Result<[u8; N], TrustFileError> {
     Ok(bytes)
 }
 
-/// Reads a secret; none when there is no such file.
-fn load_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, TrustFileError> {
-    let Some(text) = read(path, SECRET_FILE_BYTES_MAX)? else { return Ok(None) };
+/// Reads a text that nobody but its owner may read; none when there is no such file.
+pub(super) fn read_private(path: &Path, bytes_max: u64) -> Result<Option<String>, TrustFileError> {
+    let Some(text) = read(path, bytes_max)? else { return Ok(None) };
     let mode = fs::metadata(path).map_err(failed(path, "read it"))?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(TrustFileError::TooOpen { path: path.to_owned(), mode });
     }
+    Ok(Some(text))
+}
+
+/// Reads a secret; none when there is no such file.
+fn load_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, TrustFileError> {
+    let Some(text) = read_private(path, SECRET_FILE_BYTES_MAX)? else { return Ok(None) };
     let bytes = HEXLOWER.decode(text.trim_ascii_end().as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
     let detail = "expected one line of 64 hexadecimal digits".to_owned();
     bytes.map(Some).ok_or(TrustFileError::Malformed { path: path.to_owned(), detail })

@@ -3,6 +3,7 @@
 //! What they mean, and every check, is in [`broker::trust`]. Invariant: a secret is only ever in a file that nobody but its
 //! owner can read; every file appears complete or not at all; nothing that exists is replaced without being asked.
 
+mod api_tokens;
 mod error;
 mod files;
 mod grid_file;
@@ -15,6 +16,7 @@ mod token;
 mod wallet;
 
 pub use self::{
+    api_tokens::{ApiToken, ApiTokens, Scope, TokenRefusal},
     error::TrustFileError,
     files::{ROOT_KEY_FILE, load_or_create_key, random_bytes},
     grid_file::GridFile,

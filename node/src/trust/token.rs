@@ -9,6 +9,7 @@ use std::fmt;
 
 use broker::trust::{Chain, PublicKey, Signature, names_root};
 use data_encoding::BASE64URL_NOPAD;
+use discovery::wire;
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
@@ -77,8 +78,7 @@ impl Token {
     /// [`TokenError::TooLong`] when nobody would read it; [`TokenError::Damaged`] when it invites to nothing.
     pub fn to_text(&self) -> Result<String, TokenError> {
         let first = self.invitations.first().ok_or(TokenError::Damaged)?;
-        let mut bytes =
-            bincode::serde::encode_to_vec(self, bincode::config::standard()).map_err(|_| TokenError::Damaged)?;
+        let mut bytes = wire::encode(self).map_err(|_| TokenError::Damaged)?;
         let signature = SigningKey::from_bytes(&first.secret).sign(&[SIGNED_PREFIX, &bytes].concat());
         bytes.extend_from_slice(&signature.to_bytes());
         let text = format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes));
@@ -104,11 +104,8 @@ impl Token {
         let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).map_err(|_| TokenError::Damaged)?;
         let split = bytes.len().checked_sub(SIGNATURE_BYTES).ok_or(TokenError::Damaged)?;
         let (body, signature) = bytes.split_at(split);
-        let config = bincode::config::standard().with_limit::<CHARACTERS_MAX>();
-        let (token, read): (Token, usize) =
-            bincode::serde::decode_from_slice(body, config).map_err(|_| TokenError::Damaged)?;
-        let is_whole = read == body.len()
-            && (1..=INVITATIONS_MAX).contains(&token.invitations.len())
+        let token: Token = wire::decode::<_, CHARACTERS_MAX>(body).map_err(|_| TokenError::Damaged)?;
+        let is_whole = (1..=INVITATIONS_MAX).contains(&token.invitations.len())
             && token.bootstrap.len() <= ADDRESSES_MAX
             && token.is_signed(body, signature);
         if !is_whole {

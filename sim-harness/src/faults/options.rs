@@ -25,7 +25,7 @@ const HOLD_MAX: Millis = Millis(12_000);
 pub const SETTLE_WITHIN_MS: u64 = 300_000;
 
 /// Faults that a seed has or has not.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     /// Nodes crash between two effects, and at any other time.
     pub crashes: bool,
@@ -38,8 +38,9 @@ pub struct Faults {
 }
 
 /// A kind of message that is lost more often than others, which leads to rare orders of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unlucky {
+    #[default]
     Nothing,
     Confirms,
     Releases,
@@ -52,7 +53,7 @@ pub enum Unlucky {
 pub const UNLUCKY_PERCENT: u64 = 80;
 
 /// What a seed loses after it was reserved.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Losses {
     /// Times that an owner takes something away, or gives it back.
     pub shrinks: u64,
@@ -69,8 +70,8 @@ pub struct Losses {
     pub lost_after: Millis,
 }
 
-/// The options of one seed.
-#[derive(Debug, Clone)]
+/// The options of one seed. Of the default ones nothing goes wrong, and nobody waits.
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Sites, also those that join late.
     pub sites: usize,

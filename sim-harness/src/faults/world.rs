@@ -378,7 +378,7 @@ impl World {
         running.machines.askers.insert(token, Asker { from, ask, question, message, is_confirm, takes_over });
         let attempt = request.about().0.cloned().filter(|_| running.granted.contains(&message));
         let before = attempt.map(|attempt| (checks::booked(&running.machines.ledger, &attempt), attempt));
-        let event = ledger::Event::Request { from: site, token: ReplyToken(token), request };
+        let event = ledger::Event::Request { from: site, network: None, token: ReplyToken(token), request };
         self.handle_ledger(node, event);
         if let Some((before, attempt)) = before {
             checks::check_repeat(&mut self.grid, node, &attempt, &before);

@@ -96,6 +96,7 @@ fn run_in(run_dir: &Path, args: &GridArgs, experiment: Experiment, workload: Wor
         epoch,
         grid: format!("kolo-sim-{}-{}", epoch.0, std::process::id()),
         is_closed: args.closed,
+        limits_strangers: matches!(experiment, Experiment::Hostile { .. }),
     };
     let cluster = Cluster::new(launch, interrupt);
     cluster.start(args.nodes, |started| progress.at(started as u64))?;

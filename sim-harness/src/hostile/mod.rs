@@ -27,8 +27,15 @@ pub async fn run(plan: &AttackPlan, tally: &Tally) -> anyhow::Result<Infallible>
     let connections = async {
         if plan.has(Attack::Connections) { connections::flood(plan, tally).await } else { std::future::pending().await }
     };
+    let persona = async |plan: Option<AttackPlan>| match plan {
+        Some(plan) => Box::pin(persona::one_after_the_other(&plan, tally)).await,
+        None => std::future::pending().await,
+    };
+    let [hoard, block] = Attack::PATIENT.map(|patient| plan.only(|attack| attack == patient));
     tokio::select! {
-        outcome = persona::one_after_the_other(plan, tally) => outcome,
+        outcome = persona(plan.only(|attack| !Attack::PATIENT.contains(&attack))) => outcome,
+        outcome = persona(hoard) => outcome,
+        outcome = persona(block) => outcome,
         outcome = connections => outcome,
     }
 }

@@ -11,12 +11,12 @@ use std::{
 };
 
 use anyhow::Context as _;
-use broker::{host::Host, ids::SiteId};
+use broker::{host::Host, ids::SiteId, protocol::SiteRequest, time::Millis};
 use discovery::{
     Identity, Multiaddr, PeerId,
     identity::site_of_peer,
     index,
-    wire::{self, names},
+    wire::{self, WireRequest, names},
 };
 use futures::{FutureExt as _, StreamExt as _};
 use libp2p::{
@@ -33,7 +33,7 @@ use super::{
     plan::{Attack, AttackPlan, Tally},
     raw::{RawAsk, RawCodec},
     transport,
-    words::{Words, hosts_in},
+    words::{Words, granted_in, hosts_in},
 };
 
 #[derive(NetworkBehaviour)]
@@ -53,6 +53,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ASKS_OPEN_MAX: usize = 200;
 /// Queries of the DHT under way.
 const QUERIES_OPEN_MAX: usize = 16;
+/// Between two requests of a patient attack to one target: far below what a node takes from anybody.
+const PATIENT_PAUSE: Duration = Duration::from_millis(100);
+/// A day's worth of reservations is of two windows, a little shorter than an open grid's longest.
+const HOARD_SECONDS: i64 = 12 * 3600 - 60;
+/// Windows one after the other until the farthest that an open grid promises.
+const HOARD_WINDOWS: u64 = 13;
+/// How long a blocking attack asks to hold: each lapse brings the next hold.
+const BLOCK_FOR: Millis = Millis(5_000);
 /// Messages of each kind in one round; between rounds the network gets its turn.
 const ROUND: usize = 16;
 /// Events taken between two rounds.
@@ -67,9 +75,9 @@ pub async fn one_after_the_other(plan: &AttackPlan, tally: &Tally) -> anyhow::Re
         let identity = Identity::generate()?;
         let Some(words) = Words::new(plan.grid.clone(), identity.clone()) else { return std::future::pending().await };
         let swarm = swarm(plan, &identity)?;
-        Persona { plan, tally, swarm, words, open: BTreeMap::new(), slow: BTreeSet::new(), offers: BTreeMap::new() }
-            .live()
-            .await;
+        let (open, slow) = (BTreeMap::new(), BTreeSet::new());
+        let (offers, asked) = (BTreeMap::new(), BTreeMap::new());
+        Persona { plan, tally, swarm, words, open, slow, offers, asked }.live().await;
     }
 }
 
@@ -84,6 +92,8 @@ struct Persona<'a> {
     slow: BTreeSet<PeerId>,
     /// What the targets offer.
     offers: BTreeMap<PeerId, (SiteId, Vec<Host>)>,
+    /// The incarnations of the targets' ledgers, and how many requests a patient attack has sent to each.
+    asked: BTreeMap<PeerId, (u64, u64)>,
 }
 
 impl Persona<'_> {
@@ -112,6 +122,11 @@ impl Persona<'_> {
             for _ in 0..EVENTS {
                 let Some(event) = self.swarm.select_next_some().now_or_never() else { break };
                 self.on_event(event);
+            }
+            if let Some(attack) = self.plan.patient() {
+                self.ask_patiently(attack);
+                time::sleep(PATIENT_PAUSE).await;
+                continue;
             }
             self.gossip();
             self.ask();
@@ -193,6 +208,29 @@ impl Persona<'_> {
         }
     }
 
+    /// One request to each target: for each of its hosts and each window in turn.
+    fn ask_patiently(&mut self, attack: Attack) {
+        let targets: Vec<PeerId> = self.open.keys().copied().collect();
+        for target in targets {
+            let Some((site, hosts)) = self.offers.get(&target).filter(|(_, hosts)| !hosts.is_empty()) else {
+                self.send(attack, target, RawAsk::Bytes(Words::ask_for_advert()));
+                continue;
+            };
+            let (incarnation, number) = self.asked.entry(target).or_default();
+            let count = hosts.len() as u64;
+            let host = &hosts[usize::try_from(*number % count).unwrap_or_default()];
+            let window = i64::try_from(*number / count % HOARD_WINDOWS).unwrap_or_default();
+            *number += 1;
+            let when = (60 + window * (HOARD_SECONDS + 60), HOARD_SECONDS);
+            let Some(hold) = self.words.whole(site, host, when, BLOCK_FOR) else { continue };
+            let request = match attack {
+                Attack::Hoard => SiteRequest::Book { hold, incarnation: *incarnation },
+                _ => SiteRequest::Hold(hold),
+            };
+            self.send(attack, target, RawAsk::Bytes(wire::request_bytes(&WireRequest::Site(request))));
+        }
+    }
+
     fn send(&mut self, attack: Attack, target: PeerId, ask: RawAsk) {
         let Some(open) = self.open.get_mut(&target) else { return };
         if *open < ASKS_OPEN_MAX {
@@ -269,7 +307,11 @@ impl Persona<'_> {
             } => {
                 self.tally.count(|deeds| deeds.answers += 1);
                 self.closed(&peer);
-                if self.does(Attack::Holds)
+                if let (Some(attack), Some((is_granted, incarnation))) = (self.plan.patient(), granted_in(&response)) {
+                    self.asked.entry(peer).or_default().0 = incarnation;
+                    self.tally.count(|deeds| *deeds.granted.entry(attack).or_default() += u64::from(is_granted));
+                }
+                if (self.does(Attack::Holds) || self.plan.patient().is_some())
                     && !self.offers.contains_key(&peer)
                     && let Some(offer) = hosts_in(&response, &self.plan.grid)
                 {

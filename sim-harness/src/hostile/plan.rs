@@ -30,12 +30,21 @@ pub enum Attack {
     LyingAnswers,
     /// Holds on all hosts of the targets that are never confirmed.
     Holds,
+    /// Whole hosts of the targets, reserved for as long and as far ahead as the targets let it, without haste.
+    Hoard,
+    /// Whole hosts of the targets, held and never confirmed, again and again, without haste.
+    Block,
     /// Connections: half-open ones, and complete ones under fresh identities on which nothing follows.
     Connections,
     /// Records that are no adverts, put into the DHT.
     DhtRecords,
     /// Providers that do not exist, in answer to every lookup, and index keys that mean nothing.
     DhtProviders,
+}
+
+impl Attack {
+    /// The attacks that keep to all limits of the network, each under an identity of its own.
+    pub const PATIENT: [Attack; 2] = [Attack::Hoard, Attack::Block];
 }
 
 /// What to do to whom.
@@ -53,6 +62,18 @@ impl AttackPlan {
     pub fn has(&self, attack: Attack) -> bool {
         self.attacks.is_empty() || self.attacks.contains(&attack)
     }
+
+    /// The same with only those attacks that `which` takes; none when none is left.
+    pub fn only(&self, which: impl Fn(Attack) -> bool) -> Option<AttackPlan> {
+        let all = Attack::value_variants().iter().copied();
+        let attacks: Vec<Attack> = all.filter(|attack| self.has(*attack) && which(*attack)).collect();
+        (!attacks.is_empty()).then(|| AttackPlan { attacks, ..self.clone() })
+    }
+
+    /// The attack, when it is a patient one that is done alone.
+    pub fn patient(&self) -> Option<Attack> {
+        Attack::PATIENT.into_iter().find(|patient| self.attacks == [*patient])
+    }
 }
 
 /// What attackers did.
@@ -60,6 +81,8 @@ impl AttackPlan {
 pub struct Deeds {
     /// Messages sent (connections opened, for [`Attack::Connections`]) by attack.
     pub sent: BTreeMap<Attack, u64>,
+    /// Holds and reservations granted to the patient attacks.
+    pub granted: BTreeMap<Attack, u64>,
     /// Identities used, those of [`Attack::Connections`] and of made-up sites not counted.
     pub identities: u64,
     /// Connections that were established.
@@ -75,6 +98,9 @@ impl Deeds {
     pub fn add(&mut self, other: Deeds) {
         for (attack, count) in other.sent {
             *self.sent.entry(attack).or_default() += count;
+        }
+        for (attack, count) in other.granted {
+            *self.granted.entry(attack).or_default() += count;
         }
         self.identities += other.identities;
         self.connections += other.connections;

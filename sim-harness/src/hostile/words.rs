@@ -12,7 +12,7 @@ use broker::{
     host::Host,
     ids::{HostId, RequestId, SeatNumber, SiteId},
     plan::Place,
-    protocol::{Advert, AttemptId, Grant, HoldRequest, SiteRequest},
+    protocol::{Advert, AttemptId, Grant, HoldRequest, SiteAnswer, SiteRequest},
     request::{Request, RequestDocument},
     resources::{Amounts, ResourceName},
     time::{Millis, Time, Window},
@@ -150,17 +150,34 @@ impl Words {
     }
 
     fn hold_request(&mut self, of: &SiteId, hosts: &[Host]) -> Option<HoldRequest> {
+        let resource = hosts.first()?.capacity.keys().next()?.clone();
+        let wanted: Vec<(&Host, Amounts)> =
+            hosts.iter().map(|host| (host, [(resource.clone(), Amount(1))].into())).collect();
+        let delay = HOLD_SECONDS * i64::try_from(1 + self.number % 100).ok()?;
+        self.hold_of(of, &wanted, (delay, HOLD_SECONDS), Millis(60_000))
+    }
+
+    /// A hold on all of a host from `delay` seconds from now on, for so many seconds and by another user each time.
+    pub fn whole(&mut self, of: &SiteId, host: &Host, when: (i64, i64), hold_for: Millis) -> Option<HoldRequest> {
+        self.hold_of(of, &[(host, host.capacity.clone())], when, hold_for)
+    }
+
+    fn hold_of(
+        &mut self,
+        of: &SiteId,
+        wanted: &[(&Host, Amounts)],
+        (delay, duration): (i64, i64),
+        hold_for: Millis,
+    ) -> Option<HoldRequest> {
         let number = self.next();
         let attempt = self.attempt(number)?;
         let now = Time(i64::try_from(utc_ms() / 1000).ok()?);
-        let start = Time(now.0 + 3600 * i64::try_from(1 + number % 500).ok()?);
-        let resource = hosts.first()?.capacity.keys().next()?.clone();
-        let amounts: Amounts = [(resource, Amount(1))].into();
+        let window = Window { start: Time(now.0 + delay), end: Time(now.0 + delay + duration) };
         let document = RequestDocument {
             id: Some(attempt.request.clone()),
-            hosts: u32::try_from(hosts.len()).ok()?,
-            duration: Some(HOLD_SECONDS),
-            per_host: amounts.clone(),
+            hosts: u32::try_from(wanted.len()).ok()?,
+            duration: Some(duration),
+            per_host: wanted.first()?.1.clone(),
             ..RequestDocument::default()
         };
         let statement = RequestStatement {
@@ -170,20 +187,19 @@ impl Words {
             request: Request::try_from(document).ok()?,
             term: RequestStatement::FIRST_TERM,
             issued: now,
-            expires: start,
+            expires: window.end,
             labels: Labels::default(),
         };
         let request = SignedText::sign(&statement, &SigningKey::from_bytes(&rand::random())).ok()?;
-        let window = Window { start, end: Time(start.0 + HOLD_SECONDS) };
-        let grant = |(seat, host): (SeatNumber, &Host)| {
+        let grant = |(seat, (host, amounts)): (SeatNumber, &(&Host, Amounts))| {
             let place = Place::Host(host.id.clone());
             Grant { seat, place, window, amounts: amounts.clone() }
         };
         Some(HoldRequest {
             attempt,
-            grants: (0..).map(SeatNumber).zip(hosts).map(grant).collect(),
+            grants: (0..).map(SeatNumber).zip(wanted).map(grant).collect(),
             participants: vec![of.clone()],
-            hold_for: Millis(60_000),
+            hold_for,
             authorization: Arc::new(Authorization { request, user: None, entry_point: None }),
         })
     }
@@ -213,6 +229,16 @@ fn made_up_host() -> Option<Host> {
         attributes: BTreeMap::new(),
         speed: broker::host::Speed::REFERENCE,
     })
+}
+
+/// Whether a site has granted something, and the incarnation of its ledger, in its answer to a hold.
+pub fn granted_in(answer: &[u8]) -> Option<(bool, u64)> {
+    let WireAnswer::Site(answer) = wire::answer_in(answer)? else { return None };
+    match answer {
+        SiteAnswer::Held { version, .. } | SiteAnswer::Confirmed { version } => Some((true, version.incarnation)),
+        SiteAnswer::Refused(refusal) => Some((false, refusal.version.incarnation)),
+        _ => None,
+    }
 }
 
 /// The site and its hosts in an answer to [`Words::ask_for_advert`].

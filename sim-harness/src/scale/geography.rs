@@ -49,10 +49,8 @@ const JITTER_PPM_MAX: u32 = 100_000;
 const LOOPBACK: Duration = Duration::from_micros(120);
 /// TCP sends again after this and one way there and back.
 const RETRANSMIT: Duration = Duration::from_millis(200);
-/// Round trips that libp2p spends on a new stream before a request leaves: it waits until the other side has accepted the
-/// protocol. Every direct request has a stream of its own.
-pub const STREAM_ROUND_TRIPS: u32 = 1;
-/// Round trips until a new connection can be used: QUIC's, which is dialled beside TCP and is there first.
+/// Round trips until a new connection can be used: QUIC's, which is dialled beside TCP and is there first. A stream costs none: a
+/// request leaves with the name of its protocol.
 pub const DIAL_ROUND_TRIPS: u32 = 1;
 /// Sites that a typical distance is taken over.
 const SAMPLED: usize = 16;

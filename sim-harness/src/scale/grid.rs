@@ -14,7 +14,7 @@ use super::{
     chance::{chance, drawn, pair},
     estimate::Estimate,
     figures::{Counts, Figures, KindFigures, Share, rounded},
-    geography::{DIAL_ROUND_TRIPS, Geography, STREAM_ROUND_TRIPS},
+    geography::{DIAL_ROUND_TRIPS, Geography},
     gossip::{EPOCH, Gossip},
     options::{BEGIN, HOUR, Settings, clocks},
     site::{Site, Touch},
@@ -204,7 +204,7 @@ impl Grid {
         });
     }
 
-    /// What passes before a request leaves: a new stream is agreed on, on a new connection if there is none.
+    /// What passes before a request leaves: a new connection is made if there is none.
     fn preparation(&mut self, from: usize, to: usize) -> Duration {
         let now = self.now();
         let last = self.sites[from].contacts.contacted.insert(to, now);
@@ -213,7 +213,7 @@ impl Grid {
         let chance = drawn([self.settings.run.seed, NEIGHBOURS, pair(from.min(to), from.max(to))]);
         let is_neighbour = chance % (self.sites.len() as u64) < self.settings.limits.connections_kept as u64;
         let dials = if was_contacted || is_neighbour { 0 } else { DIAL_ROUND_TRIPS };
-        self.earth.round_trip(from, to) * (STREAM_ROUND_TRIPS + dials)
+        self.earth.round_trip(from, to) * dials
     }
 
     /// Fetches the schedules of a site, for a search of a request with this name, or to repair the view.

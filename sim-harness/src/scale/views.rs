@@ -17,7 +17,7 @@ use broker::{
 
 use super::{
     chance::{drawn, pair, within},
-    geography::{DIAL_ROUND_TRIPS, Geography, STREAM_ROUND_TRIPS},
+    geography::{DIAL_ROUND_TRIPS, Geography},
     gossip::Gossip,
     options::{BEGIN, Settings, clocks},
     site::{Site, Touch},
@@ -166,7 +166,7 @@ impl Views<'_> {
                 Step::Update(number) => {
                     if view.receive_update(other.history.update(number), at.millis()) == Received::Gap {
                         let waits = self.settings.missed_wait(drawn([at.0 as u64, node as u64]));
-                        let takes = (1 + STREAM_ROUND_TRIPS) * 2 * one_way;
+                        let takes = 2 * one_way;
                         agenda.insert((at + waits + takes, 1), Step::Fetched);
                     }
                 }
@@ -198,8 +198,8 @@ impl Views<'_> {
         let schedules = (drawn % self.settings.view_sites().max(1) as u64) as usize + 1;
         let at_once = schedules.min(limits.sites_eager_max);
         let fetches = at_once.div_ceil(limits.repair_fan_out.max(1)) as u32;
-        // Each needs a stream and a question, on a connection that is mostly new.
-        let each = 1 + STREAM_ROUND_TRIPS + DIAL_ROUND_TRIPS;
+        // Each is a question on a connection that is mostly new.
+        let each = 1 + DIAL_ROUND_TRIPS;
         let later = (schedules - at_once) as u32 * self.settings.intervals.recheck;
         fetches * each * self.earth.typical_round_trip(node) + later
     }

@@ -158,7 +158,7 @@ impl World {
             if let Some(machines) = world.machines(to) {
                 machines.askers.insert(token, asker);
             }
-            world.feed_ledger(to, ledger::Event::Request { from, token: ReplyToken(token), request });
+            world.feed_ledger(to, ledger::Event::Request { from, network: None, token: ReplyToken(token), request });
         };
         self.grid.send(at, mail, received, move |world| world.lose(&lost, to));
     }

@@ -91,6 +91,7 @@ pub fn play(
         epoch,
         grid: format!("kolo-sim-{}-{}", epoch.0, std::process::id()),
         is_closed: false,
+        limits_strangers: false,
     };
     let mut processes = Processes {
         network: network.as_ref(),
@@ -299,7 +300,7 @@ impl Processes<'_> {
             .collect();
         let reported: Vec<Reported<'_>> = views.iter().map(|(request, view)| Reported { request, view }).collect();
         let now = i64::try_from(seconds_since_epoch()).unwrap_or(i64::MAX);
-        Ok(invariants::check(&ledgers(&self.running())?, &reported, now))
+        Ok(invariants::check(&ledgers(&self.running())?, &self.cluster.sites(), &reported, now))
     }
 
     /// What does not hold once everything that only takes time has had its time.

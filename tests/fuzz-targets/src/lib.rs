@@ -11,7 +11,7 @@ mod targets;
 
 pub use self::{
     input::Input,
-    replay::{Replayed, replay, write_seeds},
+    replay::{Replayed, replay, write_golden},
     targets::TARGETS,
 };
 
@@ -22,21 +22,13 @@ pub struct Target {
     pub name: &'static str,
     /// Does with the bytes whatever the target is about. Panics exactly when it has found a fault.
     pub run: fn(&[u8]),
-    /// Bytes worth beginning with, in today's encoding.
-    pub seeds: fn() -> Vec<Seed>,
+    /// Inputs in today's encoding, beside those that are kept in files.
+    pub golden: fn() -> Vec<Vec<u8>>,
 }
-
-/// Bytes worth beginning with, and what to call them.
-pub type Seed = (&'static str, Vec<u8>);
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        collections::{BTreeMap, BTreeSet},
-        ffi::OsString,
-        fs,
-        path::Path,
-    };
+    use std::{collections::BTreeMap, ffi::OsString, fs, path::Path};
 
     use super::*;
 
@@ -90,31 +82,26 @@ mod tests {
         }
     }
 
-    /// The seeds in `corpus`, by target and name.
-    fn seeds_in(corpus: &Path) -> BTreeMap<(&'static str, OsString), Vec<u8>> {
-        let files = |target: &Target| fs::read_dir(corpus.join(target.name)).unwrap().map(Result::unwrap);
-        let all = TARGETS.iter().flat_map(|target| files(target).map(|file| (target.name, file)));
-        let seeds = all.filter(|(_, file)| file.file_name().to_string_lossy().starts_with("seed-"));
-        seeds.map(|(target, file)| ((target, file.file_name()), fs::read(file.path()).unwrap())).collect()
-    }
-
     #[test]
-    fn seeds_are_those_that_the_targets_make_today() {
+    fn golden_inputs_are_those_of_today() {
         let made = tempfile::tempdir().unwrap();
         for target in TARGETS {
-            write_seeds(target, made.path()).unwrap();
+            write_golden(target, made.path()).unwrap();
+            let golden_in = |corpus: &Path| -> BTreeMap<OsString, Vec<u8>> {
+                let files = fs::read_dir(corpus.join(target.name)).unwrap().map(Result::unwrap);
+                let golden = files.filter(|file| file.file_name().to_string_lossy().starts_with("golden-"));
+                golden.map(|file| (file.file_name(), fs::read(file.path()).unwrap())).collect()
+            };
+            let is_same = golden_in(corpus()) == golden_in(made.path());
+            assert!(is_same, "{}: run scripts/fuzz golden", target.name);
         }
-        let (kept, made) = (seeds_in(corpus()), seeds_in(made.path()));
-        let is_same = |seed: &&(&str, OsString)| kept.get(*seed) == made.get(*seed);
-        let stale: BTreeSet<_> = kept.keys().chain(made.keys()).filter(|seed| !is_same(seed)).collect();
-        assert!(stale.is_empty(), "run scripts/fuzz seeds: {stale:?}");
     }
 
     #[test]
-    #[ignore = "writes the seeds into tests/corpus; run by scripts/fuzz seeds"]
-    fn write_all_seeds() {
+    #[ignore = "writes into tests/corpus; run by scripts/fuzz golden"]
+    fn write_all_golden_inputs() {
         for target in TARGETS {
-            write_seeds(target, corpus()).expect("a corpus that can be written");
+            write_golden(target, corpus()).expect("a corpus that can be written");
         }
     }
 }

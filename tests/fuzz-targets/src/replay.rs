@@ -1,6 +1,6 @@
 //! The corpus on disk: one directory a target, one file an input.
 //!
-//! Files named `seed-*` are made anew by [`write_seeds`]; the others were found by libFuzzer or by hand and are kept.
+//! Files named `golden-*` are made anew by [`write_golden`]; the others were written by hand or found by libFuzzer and are kept.
 //! Invariant: an input that makes a target panic is printed and written to a file before the test ends.
 
 use std::{
@@ -20,7 +20,7 @@ use crate::{Target, mutate::mutated};
 const MUTATIONS: u64 = 20_000;
 /// Time for the mutations of one target.
 const TIME_MAX: Duration = Duration::from_secs(2);
-const SEED_PREFIX: &str = "seed-";
+const GOLDEN_PREFIX: &str = "golden-";
 
 /// Number of inputs that a replay ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn replay(target: &Target, corpus: &Path) -> Result<Replayed> {
         paths.push(entry?.path());
     }
     paths.sort();
-    ensure!(!paths.is_empty(), "{}: no input; make seeds with scripts/fuzz seeds", dir.display());
+    ensure!(!paths.is_empty(), "{}: no input", dir.display());
     let mut inputs = Vec::with_capacity(paths.len());
     for path in &paths {
         let input = fs::read(path).with_context(|| path.display().to_string())?;
@@ -88,25 +88,25 @@ impl Drop for ReportOnPanic<'_> {
     }
 }
 
-/// Writes the seeds of `target` into its directory in `corpus`; earlier seeds go, other files stay. The number written.
+/// Writes the golden inputs of `target` into its directory in `corpus`; earlier ones go, other files stay. The number written.
 ///
 /// # Errors
 /// When a file cannot be written or removed.
-pub fn write_seeds(target: &Target, corpus: &Path) -> Result<usize> {
+pub fn write_golden(target: &Target, corpus: &Path) -> Result<usize> {
     let dir = corpus.join(target.name);
     fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     for entry in fs::read_dir(&dir)? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(SEED_PREFIX) {
+        if entry.file_name().to_string_lossy().starts_with(GOLDEN_PREFIX) {
             fs::remove_file(entry.path()).with_context(|| entry.path().display().to_string())?;
         }
     }
-    let seeds = (target.seeds)();
-    for (name, bytes) in &seeds {
-        let path = dir.join(format!("{SEED_PREFIX}{name}"));
+    let inputs = (target.golden)();
+    for (number, bytes) in inputs.iter().enumerate() {
+        let path = dir.join(format!("{GOLDEN_PREFIX}{number:02}"));
         fs::write(&path, bytes).with_context(|| path.display().to_string())?;
     }
-    Ok(seeds.len())
+    Ok(inputs.len())
 }
 
 #[cfg(test)]
@@ -114,23 +114,23 @@ mod tests {
     use super::*;
 
     fn target(run: fn(&[u8])) -> Target {
-        Target { name: "probe", run, seeds: || vec![("one", b"one".to_vec()), ("two", b"two".to_vec())] }
+        Target { name: "probe", run, golden: || vec![b"one".to_vec(), b"two".to_vec()] }
     }
 
     #[test]
-    fn seeds_are_made_anew_and_regressions_stay() {
+    fn golden_inputs_are_made_anew_and_regressions_stay() {
         let corpus = tempfile::tempdir().unwrap();
         let dir = corpus.path().join("probe");
         fs::create_dir(&dir).unwrap();
-        for name in ["seed-of-yesterday", "regression"] {
+        for name in ["golden-yesterday", "regression"] {
             fs::write(dir.join(name), "x").unwrap();
         }
         let target = target(|_| ());
-        assert_eq!(write_seeds(&target, corpus.path()).unwrap(), 2);
+        assert_eq!(write_golden(&target, corpus.path()).unwrap(), 2);
         let mut names: Vec<_> =
             fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
-        assert_eq!(names, ["regression", "seed-one", "seed-two"]);
+        assert_eq!(names, ["golden-00", "golden-01", "regression"]);
         assert_eq!(replay(&target, corpus.path()).unwrap(), Replayed { files: 3, mutations: MUTATIONS });
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn a_fault_that_only_a_mutation_shows_is_found() {
         let corpus = tempfile::tempdir().unwrap();
         let target = target(|bytes| assert!(!bytes.contains(&0xff), "found"));
-        write_seeds(&target, corpus.path()).unwrap();
+        write_golden(&target, corpus.path()).unwrap();
         let _ = replay(&target, corpus.path());
     }
 }

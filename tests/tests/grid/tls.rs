@@ -100,3 +100,23 @@ fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
     let (code, told) = kolo(&plain, &["--ca-file", &cert]);
     assert!(code == Some(64) && told.contains("only an https address"), "{told}");
 }
+
+#[test]
+fn a_renewed_certificate_is_in_force_without_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (node, base, cert) = with_tls("alpha", NAME, directory.path());
+    let is_trusted = |pem: &str| {
+        let agent = agent(&[Certificate::from_pem(pem.as_bytes()).unwrap()]);
+        agent.get(format!("{base}/v1/status")).call().is_ok()
+    };
+    let before = fs::read_to_string(&cert).unwrap();
+    assert!(is_trusted(&before));
+    let renewed = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+    fs::write(&cert, renewed.cert.pem()).unwrap();
+    let ended = node.kolo(&["reload"]);
+    assert!(ended.code != Some(0) && ended.err.contains("remote.cert and remote.key"), "{ended:?}");
+    assert!(is_trusted(&before), "a certificate without its key changes nothing");
+    fs::write(cert.replace(".cert.", ".key."), renewed.key_pair.serialize_pem()).unwrap();
+    assert_eq!(node.kolo(&["reload"]).code, Some(0));
+    assert!(is_trusted(&renewed.cert.pem()) && !is_trusted(&before));
+}

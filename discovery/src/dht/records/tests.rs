@@ -5,26 +5,12 @@ use std::time::Duration;
 use super::*;
 use crate::{
     GridId, Identity,
-    counters::Counters,
-    dissemination::fetch_queue::FetchQueue,
-    health::PeerHealth,
-    tests::{advert, config, sealed},
-    view::SharedView,
-    wire::Dialect,
+    tests::{advert, sealed, shared_alone},
 };
 
 fn dht() -> (Dht, Kad, Arc<Shared>) {
-    let identity = Identity::generate().unwrap();
-    let peer = identity.peer_id();
-    let (config, _) = config(&identity);
-    let counters = Arc::new(Counters::default());
-    let view = SharedView::new(
-        identity.site_id().clone(),
-        (10, 10),
-        FetchQueue::new(PeerHealth::default(), 10, Duration::ZERO, Duration::ZERO),
-        Arc::clone(&counters),
-    );
-    let shared = Arc::new(Shared::new(identity, (config, Dialect::default()), view, PeerHealth::default(), counters));
+    let shared = shared_alone();
+    let peer = shared.identity.peer_id();
     (Dht::new(Arc::clone(&shared)), Kad::new(peer, MemoryStore::new(peer)), shared)
 }
 

@@ -41,7 +41,7 @@ const REQUESTS_MAX: usize = 64;
 /// # Errors
 /// [`CliError`]; around [`CliError::Unreserved`] when the hosts are not free then.
 pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
-    let client = context.connect()?;
+    let client = context.connect_as(&args.key)?;
     let named: RequestView = client.get(&path_of(&client, &args.selector)?)?;
     // What lengthens a reservation is a part of it.
     let before = match &named.extends {

@@ -1,13 +1,14 @@
-//! `kolo local`: the owner's own work enters the schedule, so that the grid does not get what the owner uses.
+//! `kolo local`: the owner's own work enters the schedule, so that the grid does not get what the owner uses; and who of the grid uses
+//! the owner's hosts.
 
 use broker::{amount::parse_amount, ids::HostId, resources::ResourceName};
 use serde::Serialize;
 
 use super::Context;
 use crate::{
-    api::local::{LocalEntry, LocalList, LocalView},
+    api::local::{LocalEntry, LocalList, LocalView, PromiseView, TakenBack},
     cli::{
-        client::local_path,
+        client::{local_path, promised_path},
         error::CliError,
         exit::Exit,
         local_args::{LocalAddArgs, LocalArgs, LocalCommand},
@@ -35,6 +36,10 @@ pub fn run(context: &mut Context, args: &LocalArgs) -> Result<Exit, CliError> {
         LocalCommand::Remove(args) => {
             let view: LocalView = context.connect()?.delete(&local_path(&args.id))?;
             context.output.print(&Done { word: "taken out", view })?;
+        }
+        LocalCommand::Evict(args) => {
+            let taken: TakenBack = context.connect()?.delete(&promised_path(&args.request))?;
+            context.output.print(&taken)?;
         }
     }
     Ok(Exit::Done)
@@ -65,23 +70,61 @@ fn checked(args: &LocalAddArgs, context: &Context) -> Result<LocalEntry, CliErro
 
 impl Report for LocalList {
     fn text(&self, look: &Look) -> String {
-        if self.local.is_empty() {
-            return "no own work is entered\n".to_owned();
+        let state = if self.is_draining { "this site gives no new promises (kolo drain --end)\n" } else { "" };
+        let mut text = state.to_owned() + &own_work_text(&self.local, look);
+        if self.promised.is_empty() {
+            text.push_str("nothing is promised to users of the grid\n");
+        } else {
+            text.push('\n');
+            text.push_str(&look.paint.title("promised to users of the grid"));
+            text.push('\n');
+            text.push_str(&promised_text(&self.promised, look));
         }
-        let row = |work: &LocalView| {
-            [
-                work.id.to_string(),
-                or_dash(work.host.as_ref().map(ToString::to_string).unwrap_or_default()),
-                amounts_text(&work.amounts),
-                format_time(work.start, &look.zone),
-                format_time(work.end, &look.zone),
-            ]
-        };
-        columns(look, ["ID", "HOST", "USES", "FROM", "UNTIL"], self.local.iter().map(row))
+        text
     }
 
     fn ids(&self) -> Vec<String> {
         self.local.iter().map(|work| work.id.to_string()).collect()
+    }
+}
+
+fn own_work_text(local: &[LocalView], look: &Look) -> String {
+    if local.is_empty() {
+        return "no own work is entered\n".to_owned();
+    }
+    let row = |work: &LocalView| {
+        [
+            work.id.to_string(),
+            or_dash(work.host.as_ref().map(ToString::to_string).unwrap_or_default()),
+            amounts_text(&work.amounts),
+            format_time(work.start, &look.zone),
+            format_time(work.end, &look.zone),
+        ]
+    };
+    columns(look, ["ID", "HOST", "USES", "FROM", "UNTIL"], local.iter().map(row))
+}
+
+fn promised_text(promised: &[PromiseView], look: &Look) -> String {
+    let row = |seat: &PromiseView| {
+        [
+            seat.request.to_string(),
+            seat.user.clone(),
+            seat.host.to_string(),
+            amounts_text(&seat.amounts),
+            format_time(seat.start, &look.zone),
+            format_time(seat.end, &look.zone),
+        ]
+    };
+    columns(look, ["REQUEST", "USER", "HOST", "GIVES", "FROM", "UNTIL"], promised.iter().map(row))
+}
+
+impl Report for TakenBack {
+    fn text(&self, look: &Look) -> String {
+        format!("taken back:\n{}", promised_text(&self.promised, look))
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.promised.first().map(|seat| seat.request.to_string()).into_iter().collect()
     }
 }
 
@@ -120,13 +163,17 @@ mod tests {
     #[test]
     fn own_work_is_listed_with_what_it_uses() {
         let list: LocalList = serde_json::from_str(
-            r#"{"local":[{"id":"local-1","host":"h1","start":1763712000,"end":1763719200,"amounts":{"cpu":4000}}]}"#,
+            r#"{"local":[{"id":"local-1","host":"h1","start":1763712000,"end":1763719200,"amounts":{"cpu":4000}}],"is_draining":false,
+                "promised":[{"request":"r-42","user":"ada\u001b","host":"h1","start":1763712000,"end":1763719200,"amounts":{"cpu":1000}}]}"#,
         )
         .unwrap();
         assert_eq!(
             printed(&list, OutputFormat::Table),
             "ID       HOST  USES   FROM                       UNTIL\n\
-             local-1  h1    cpu=4  2025-11-21 08:00:00+00:00  2025-11-21 10:00:00+00:00\n"
+             local-1  h1    cpu=4  2025-11-21 08:00:00+00:00  2025-11-21 10:00:00+00:00\n\n\
+             promised to users of the grid\n\
+             REQUEST  USER       HOST  GIVES  FROM                       UNTIL\n\
+             r-42     ada\\u{1b}  h1    cpu=1  2025-11-21 08:00:00+00:00  2025-11-21 10:00:00+00:00\n"
         );
         let done = Done { word: "entered", view: list.local[0].clone() };
         assert_eq!(
@@ -134,8 +181,11 @@ mod tests {
             "entered local-1: cpu=4 of h1 from 2025-11-21 08:00:00+00:00 to 2025-11-21 10:00:00+00:00\n"
         );
         assert_eq!(
-            printed(&LocalList { local: Vec::new(), feed: None }, OutputFormat::Table),
-            "no own work is entered\n"
+            printed(
+                &LocalList { local: Vec::new(), promised: Vec::new(), is_draining: true, feed: None },
+                OutputFormat::Table
+            ),
+            "this site gives no new promises (kolo drain --end)\nno own work is entered\nnothing is promised to users of the grid\n"
         );
     }
 }

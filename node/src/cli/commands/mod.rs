@@ -23,7 +23,9 @@ pub mod show;
 pub mod sites;
 pub mod slots;
 pub mod submit;
+pub mod token;
 pub mod top;
+pub mod upkeep;
 pub mod wait;
 mod waiting;
 
@@ -38,6 +40,8 @@ use super::{
     connection,
     error::CliError,
     exit::Exit,
+    grid_args::KeyArgs,
+    keys::Keys,
     output::{Output, Report},
     suggest,
 };
@@ -66,9 +70,22 @@ impl Context {
         Ok(Exit::Done)
     }
 
-    /// A connection to the user's node.
+    /// A connection to the user's node, with the user's default key when there is no token.
     fn connect(&self) -> Result<Client, CliError> {
-        connection::connect(&self.global, &self.surroundings)
+        self.connect_as(&KeyArgs::default())
+    }
+
+    /// The same, with the key that the user has named when there is no token.
+    fn connect_as(&self, key: &KeyArgs) -> Result<Client, CliError> {
+        connection::connect(&self.global, &self.surroundings, &self.keys(key)?)
+    }
+
+    /// Where the key may be that signs for the user.
+    pub(in crate::cli) fn keys(&self, args: &KeyArgs) -> Result<Keys, CliError> {
+        match Keys::named(args) {
+            Some(keys) => Ok(keys),
+            None => Ok(Keys::in_wallets(self.wallets()?)),
+        }
     }
 
     /// The time that the words behind `flag` mean; none when there are no words.

@@ -26,7 +26,7 @@ const TERMS_MAX: usize = 3;
 
 /// Runs the command. A reservation of another entry point is taken over, which its user's key must sign.
 pub fn run(context: &mut Context, args: &RepairArgs) -> Result<Exit, CliError> {
-    let client = context.connect()?;
+    let client = context.connect_as(&args.key)?;
     let path = format!("{}/repair", path_of(&client, &args.selector)?);
     let view: RequestView = match client.post(&path, &()) {
         Err(CliError::Problem { status, .. }) if status.as_u16() == NOT_FOUND => {

@@ -35,7 +35,7 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
         remark(note);
     }
     let plan = args.plan.as_deref().map(read_plan).transpose()?;
-    let client = context.connect()?;
+    let client = context.connect_as(&args.key)?;
     let submission = signing::submission(context, &client, &args.key, request, plan)?;
     let asking = client.clone();
     if args.no_wait {

@@ -14,10 +14,7 @@ use std::{
 use discovery::prefix_of;
 use tracing::warn;
 
-use crate::runtime::{lock::locked, metrics::DoorFigures};
-
-/// Between two lines of the log of one kind.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+use crate::runtime::{lock::locked, metrics::DoorFigures, rare::Rare};
 
 /// What one door bears.
 #[derive(Debug, Clone, Copy)]
@@ -102,25 +99,6 @@ impl Drop for Place {
     }
 }
 
-/// Events of a kind that were not told yet.
-#[derive(Debug, Default)]
-struct Rare {
-    untold: u64,
-    told: Option<Instant>,
-}
-
-impl Rare {
-    /// One more at `now`; how many there were since the last time that this was worth a line, when it is again.
-    fn add(&mut self, now: Instant) -> Option<u64> {
-        self.untold += 1;
-        if self.told.is_some_and(|told| now.saturating_duration_since(told) < TELL_EVERY) {
-            return None;
-        }
-        self.told = Some(now);
-        Some(std::mem::take(&mut self.untold))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,12 +119,5 @@ mod tests {
         let _again = places.take(at("2001:db8::2")).unwrap();
         assert!(places.take(at("2001:db8::3")).is_none());
         assert_eq!((figures.open.get(), figures.refused_full.get()), (3, 2));
-    }
-
-    #[test]
-    fn events_are_told_at_once_and_then_once_a_minute() {
-        let (mut events, start) = (Rare::default(), Instant::now());
-        let told: Vec<Option<u64>> = [0, 1, 59, 60, 61].map(|at| events.add(start + Duration::from_secs(at))).into();
-        assert_eq!(told, [Some(1), None, None, Some(3), None]);
     }
 }

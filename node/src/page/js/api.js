@@ -12,6 +12,22 @@ export class Problem extends Error {
 
 let onLocked = () => {};
 
+// What the session may do: "operator", "read" or "submit".
+let scope = null;
+
+/** Remembers what the session may do. */
+export function useScope(value) {
+  scope = value;
+}
+
+/** Whether the session may show a view. */
+export function mayShow(view) {
+  return scope === "operator" || view === "requests" || (scope === "read" && view !== "book");
+}
+
+/** Whether the session may change requests. */
+export const mayChange = () => scope !== "read";
+
 /** Tells whom to call when the node wants a token first. */
 export function whenLocked(callback) {
   onLocked = callback;

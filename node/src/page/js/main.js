@@ -38,8 +38,7 @@ function showSignIn(why) {
     event.preventDefault();
     said.replaceChildren();
     try {
-      await api.post("/v1/session", { token: field.value.trim() });
-      start();
+      start(await api.post("/v1/session", { token: field.value.trim() }));
     } catch (error) {
       said.replaceChildren(notice(error.message));
     }
@@ -49,15 +48,16 @@ function showSignIn(why) {
   content.replaceChildren(el("section", { className: "panel login" },
     el("h1", {}, "Sign in to this node"),
     why ? notice(why, "warn") : "",
-    el("p", {}, "Type ", el("code", {}, "kolo open"), " on the node's machine to get a link that signs you in, or paste the token from the file ",
-      el("code", {}, "api.token"), " in its data directory."),
+    el("p", {}, "Type ", el("code", {}, "kolo open"), " on the node's machine to get a link that signs you in, or paste a token of it (",
+      el("code", {}, "kolo token create"), ")."),
     form));
   field.focus();
 }
 
 function route() {
   const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  return { name: VIEWS[name] ? name : "overview", argument: decodeURIComponent(rest.join("/")) };
+  const known = VIEWS[name] ? name : "overview";
+  return { name: api.mayShow(known) ? known : "requests", argument: decodeURIComponent(rest.join("/")) };
 }
 
 async function showView() {
@@ -82,7 +82,9 @@ async function showView() {
   performance.mark(`shown-${name}`);
 }
 
-function start() {
+function start({ scope }) {
+  api.useScope(scope);
+  for (const link of nav.querySelectorAll("a")) link.hidden = !api.mayShow(link.hash.slice(2));
   nav.hidden = leave.hidden = live.hidden = false;
   events.open();
   showView();
@@ -111,8 +113,8 @@ async function begin() {
       why = error.message;
     }
   }
-  const { signed_in: isSignedIn } = await api.get("/v1/session");
-  if (isSignedIn) start();
+  const session = await api.get("/v1/session");
+  if (session.signed_in) start(session);
   else showSignIn(why);
 }
 

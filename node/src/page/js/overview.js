@@ -2,16 +2,16 @@
 
 import * as api from "./api.js";
 import * as events from "./events.js";
-import { el, facts, number, svg, table } from "./dom.js";
-import { age, amount, duration, percent, time, timeOfDay } from "./format.js";
+import { el, facts, notice, number, svg, table } from "./dom.js";
+import { age, amount, amounts, duration, percent, short, time, timeOfDay } from "./format.js";
 
 const CHART = { width: 480, height: 130, left: 4, bottom: 16 };
 
 export async function show(place) {
   const load = async () => {
-    const [status, sites, usage] =
-      await Promise.all([api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96")]);
-    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage));
+    const [status, sites, usage, local] = await Promise.all(
+      [api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96"), api.get("/v1/local")]);
+    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage, local.promised));
   };
   const reload = events.calmly(() => load().catch(() => {}), 2000);
   const stop = events.listen(reload);
@@ -27,11 +27,12 @@ function tile(name, value, more) {
     el("span", { className: "soft small" }, more));
 }
 
-function parts(status, sites, usage) {
+function parts(status, sites, usage, promised) {
   const count = (state) => sites.filter((site) => site.schedule === state).length;
   const [current, stale, unknown] = ["current", "stale", "unknown"].map(count);
   const health = stale + unknown === 0 ? "all schedules are current" : `${stale} stale, ${unknown} not known yet`;
   return [
+    status.clock?.is_off ? clockNotice(status.clock) : "",
     el("div", { className: "tiles" },
       tile("Sites", status.known_sites, `${current} with a current schedule`),
       tile("Hosts", status.known_hosts, `${usage.hosts} with a known schedule`),
@@ -42,6 +43,10 @@ function parts(status, sites, usage) {
     el("p", { className: stale + unknown === 0 ? "good" : "warn" }, health),
     el("h2", {}, "Sites"),
     table("Sites", ["Site", number("Hosts"), "Schedule", "Heard", "Advert", "Address"], sites.map(siteRow)),
+    el("h2", {}, "Who uses this site's hosts"),
+    promised.length === 0 ? el("p", { className: "soft" }, "Nobody has any of them.") :
+      table("Promises", ["User", "Request", "Host", "Gives", "From", "Until"], promised.map((seat) =>
+        [seat.user, short(seat.request), seat.host, amounts(seat.amounts), time(seat.start), time(seat.end)])),
     el("h2", {}, "This node"),
     facts([
       ["Grid", `${status.grid} (${status.grid_form})`], ["Site id", status.site], ["Software", status.software],
@@ -49,6 +54,12 @@ function parts(status, sites, usage) {
       ["Listens at", status.listen.join("  ")],
     ]),
   ];
+}
+
+function clockNotice({ ahead_ms, sites }) {
+  const much = duration(Math.abs(ahead_ms) / 1000), direction = ahead_ms > 0 ? "behind" : "ahead of";
+  return notice(`The clock of this machine is ${much} ${direction} the median clock of ${sites} other ${sites === 1 ? "site" : "sites"}: ` +
+    "reservations begin and end at the wrong time here. See whether it is synchronised.");
 }
 
 function siteRow(site) {

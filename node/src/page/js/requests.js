@@ -41,7 +41,7 @@ function all(place) {
       load().catch((error) => place.append(notice(error.message)));
     } }, text);
     place.replaceChildren(el("h1", {}, "Requests of this node"),
-      rows.length === 0 ? el("p", { className: "soft" }, "None yet. ", el("a", { href: "#/book" }, "Book hosts")) :
+      rows.length === 0 ? el("p", { className: "soft" }, "None yet. ", api.mayShow("book") ? el("a", { href: "#/book" }, "Book hosts") : "") :
         table("Requests", ["Request", "State", "User", number("Hosts"), "Duration", "Start, or why not", "Asked"], rows),
       el("div", { className: "row" },
         turn("Newer", pages.length > 1, () => pages.pop()),
@@ -110,7 +110,7 @@ function history(why, request) {
 }
 
 function actions(request, path) {
-  if (!OPEN.includes(request.state)) return "";
+  if (!api.mayChange() || !OPEN.includes(request.state)) return "";
   let isSure = false;
   const said = el("div", {});
   const button = el("button", { type: "button", className: "danger", id: "cancel", onclick: async () => {

@@ -1,19 +1,20 @@
 //! The log of the hook's runs: what was run, how it ended, and what it said.
 //!
-//! Invariant: the file and the one before it are each at most a little larger than [`LOG_BYTES_MAX`]; what a hook says can
+//! Invariant: the file and the one before it have each at most [`LOG_BYTES_MAX`], or one run; what a hook says can
 //! neither drive a terminal nor look like a line of the log's own.
 
 use std::{
-    fs, io,
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
+    io,
     path::{Path, PathBuf},
 };
 
 use broker::time::Time;
 use jiff::tz::TimeZone;
 
-use crate::text::{safe::safe, time::format_time};
+use crate::{
+    runtime::bounded_log,
+    text::{safe::safe, time::format_time},
+};
 
 /// Size at which the file is put away as `NAME.1`, in the place of the one that was.
 const LOG_BYTES_MAX: u64 = 1 << 20;
@@ -40,18 +41,16 @@ impl HookLog {
         for line in said.lines() {
             text.push_str(&format!("  | {}\n", safe(line)));
         }
-        if fs::metadata(&self.0).is_ok_and(|file| file.len() >= LOG_BYTES_MAX) {
-            let mut before = self.0.clone().into_os_string();
-            before.push(".1");
-            fs::rename(&self.0, before)?;
-        }
-        let mut file = fs::File::options().create(true).append(true).mode(0o600).open(&self.0)?;
-        file.write_all(text.as_bytes())
+        let mut before = self.0.clone().into_os_string();
+        before.push(".1");
+        bounded_log::append(&self.0, Path::new(&before), &text, LOG_BYTES_MAX)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

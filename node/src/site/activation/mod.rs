@@ -30,7 +30,7 @@ use tokio::{
     task::{Id, JoinSet},
     time::Instant,
 };
-use tracing::{info, warn};
+use tracing::{Instrument as _, info, warn};
 use utoipa::ToSchema;
 
 use self::{
@@ -46,6 +46,7 @@ use crate::{
         clock::{Clock, unix_ms},
         lock::locked,
         metrics::Metrics,
+        span::of_request,
     },
     site::task::SharedLedger,
     storage::{
@@ -188,7 +189,8 @@ impl Activator {
                     let lost = |attempt| (attempt, Run::failed("its task was lost"));
                     let ended = ended.or_else(|error| self.run_of(error.id()).map(lost).ok_or(()));
                     if let Ok((attempt, run)) = ended {
-                        self.ended(attempt, run).await?;
+                        let span = of_request(&attempt.request);
+                        self.ended(attempt, run).instrument(span).await?;
                     }
                     look_at = look_at.min(looked + LOOKS_APART);
                 }
@@ -226,7 +228,9 @@ impl Activator {
         self.around.store.commit(changes).await?;
         for (attempt, telling) in tellings {
             let (hook, of) = (self.hook.clone(), attempt.clone());
-            let task = self.runs.spawn(async move { (of, hook.run(&telling.variables, &telling.document).await) });
+            let span = of_request(&attempt.request);
+            let run = async move { (of, hook.run(&telling.variables, &telling.document).await) };
+            let task = self.runs.spawn(run.instrument(span));
             self.running.insert(attempt, task.id());
         }
         Ok(next_at)
@@ -308,10 +312,10 @@ impl Activator {
         };
         let is_over = record.finish(run.outcome, now, self.tries);
         if outcome == "done" {
-            info!(%request, booking, event = event.name(), run = count, "the hook has run");
+            info!(booking, event = event.name(), run = count, "the hook has run");
         } else {
             let tried_again = !is_over;
-            warn!(%request, booking, event = event.name(), run = count, tried_again, how, "the hook has failed");
+            warn!(booking, event = event.name(), run = count, tried_again, how, "the hook has failed");
         }
         if is_over && outcome == "failed" {
             self.around.shown.note(record);

@@ -8,7 +8,7 @@ use broker::{
     host::Host,
     ids::{HostId, RequestId},
     ledger::BookingState,
-    protocol::Grant,
+    protocol::{AttemptId, Grant},
     resources::{Amounts, amount_of},
     schedule::Schedule,
     time::{Now, Time, Window},
@@ -29,43 +29,38 @@ struct Granted<'a> {
 
 type Finding = Box<(RequestId, String)>;
 
+fn granted<'a>(request: &'a RequestId, grant: &'a Grant, stays: bool) -> Granted<'a> {
+    Granted { request, host: grant.host(), window: grant.window, amounts: &grant.amounts, stays }
+}
+
 /// Checks what the ledger has promised, and that no hold outlives its deadline.
 pub fn check_ledger(node: &Node, ledger: &SiteLedger, now: Now) -> Result<(), Finding> {
-    let mut granted = Vec::new();
+    let mut all = Vec::new();
     for booking in ledger.bookings() {
-        if let BookingState::Held { deadline } = booking.state
+        let AttemptId { request, attempt, .. } = &booking.attempt;
+        if let BookingState::Held { deadline, .. } = booking.state
             && deadline <= now.monotonic
         {
-            let what = format!("#{} is held after its deadline", booking.attempt.attempt);
-            return Err(Box::new((booking.attempt.request.clone(), what)));
+            return Err(Box::new((request.clone(), format!("#{attempt} is held after its deadline"))));
         }
-        granted.extend(booking.grants.iter().map(|grant| Granted {
-            request: &booking.attempt.request,
-            host: grant.host(),
-            window: grant.window,
-            amounts: &grant.amounts,
-            stays: node.begun.contains(&booking.attempt),
-        }));
+        let stays = node.begun.contains(&booking.attempt);
+        all.extend(booking.grants.iter().map(|grant| granted(request, grant, stays)));
     }
-    check(&node.hosts, &granted, now.utc)
+    check(&node.hosts, &all, now.utc)
 }
 
 /// Checks what the disk says was promised, except for what the ledger has dropped and not yet written.
 pub fn check_disk(node: &Node, now: Now) -> Result<(), Finding> {
-    let mut granted = Vec::new();
+    let mut all = Vec::new();
     for reservation in node.disk.reservations.values() {
         let is_dropped = |grant: &&Grant| {
             !node.dropped.is_empty() && node.dropped.contains(&(reservation.attempt.clone(), grant.seat))
         };
-        granted.extend(reservation.grants.iter().filter(|grant| !is_dropped(grant)).map(|grant| Granted {
-            request: &reservation.attempt.request,
-            host: grant.host(),
-            window: grant.window,
-            amounts: &grant.amounts,
-            stays: node.begun.contains(&reservation.attempt),
-        }));
+        let stays = node.begun.contains(&reservation.attempt);
+        let kept = reservation.grants.iter().filter(|grant| !is_dropped(grant));
+        all.extend(kept.map(|grant| granted(&reservation.attempt.request, grant, stays)));
     }
-    check(&node.hosts, &granted, now.utc)
+    check(&node.hosts, &all, now.utc)
 }
 
 /// Whether one more grant would be too much beside what the ledger has promised, or its host is not there.
@@ -76,18 +71,12 @@ pub fn has_no_room(
     request: &RequestId,
     now: Now,
 ) -> bool {
-    let mut granted =
-        vec![Granted { request, host: grant.host(), window: grant.window, amounts: &grant.amounts, stays: false }];
-    for booking in ledger.bookings() {
-        granted.extend(booking.grants.iter().map(|grant| Granted {
-            request: &booking.attempt.request,
-            host: grant.host(),
-            window: grant.window,
-            amounts: &grant.amounts,
-            stays: false,
-        }));
-    }
-    !hosts.iter().any(|(host, _)| host.id == *grant.host()) || check(hosts, &granted, now.utc).is_err()
+    let promised = ledger.bookings().flat_map(|booking| {
+        let request = &booking.attempt.request;
+        booking.grants.iter().map(move |grant| granted(request, grant, false))
+    });
+    let all: Vec<Granted<'_>> = promised.chain([granted(request, grant, false)]).collect();
+    !hosts.iter().any(|(host, _)| host.id == *grant.host()) || check(hosts, &all, now.utc).is_err()
 }
 
 /// Sums only grow where something starts, so the starts are the times to look at.

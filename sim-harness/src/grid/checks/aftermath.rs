@@ -167,7 +167,7 @@ pub fn check_ledgers(cluster: &Cluster, answers: &[Answer]) -> anyhow::Result<Ve
     loop {
         let ledgers = cluster.at_each(read, &cluster.nodes(), |node| Ok(node.client().ledger()?))?;
         let now = i64::try_from(seconds_since_epoch()).unwrap_or(i64::MAX);
-        let violations = invariants::check(&ledgers, &reported, now);
+        let violations = invariants::check(&ledgers, &cluster.sites(), &reported, now);
         if begun.elapsed() >= SETTLE_LIMIT || !violations.iter().any(Violation::is_left) {
             return Ok(violations);
         }

@@ -76,8 +76,9 @@ pub struct Reported<'a> {
     pub view: &'a RequestView,
 }
 
-/// Checks everything. `now` (epoch seconds) is when the ledgers were read: what was over by then may be gone.
-pub fn check(ledgers: &[Ledger], reported: &[Reported<'_>], now: i64) -> Vec<Violation> {
+/// Checks everything. `sites` are all that have ever been in the grid, those that are down among them: what a hostile peer has booked
+/// for itself is no user's. `now` (epoch seconds) is when the ledgers were read: what was over by then may be gone.
+pub fn check(ledgers: &[Ledger], sites: &BTreeSet<String>, reported: &[Reported<'_>], now: i64) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut acknowledged = BTreeSet::new();
     for ledger in ledgers {
@@ -100,7 +101,7 @@ pub fn check(ledgers: &[Ledger], reported: &[Reported<'_>], now: i64) -> Vec<Vio
         }
     }
     for ledger in ledgers {
-        check_bookings(ledger, &acknowledged, &mut violations);
+        check_bookings(ledger, sites, &acknowledged, &mut violations);
     }
     violations
 }
@@ -170,7 +171,12 @@ fn check_resource(
     over.into_iter().chain(differs)
 }
 
-fn check_bookings(ledger: &Ledger, acknowledged: &BTreeSet<&str>, violations: &mut Vec<Violation>) {
+fn check_bookings(
+    ledger: &Ledger,
+    sites: &BTreeSet<String>,
+    acknowledged: &BTreeSet<&str>,
+    violations: &mut Vec<Violation>,
+) {
     let site = &ledger.site;
     let hosts: BTreeSet<&str> = ledger.hosts.iter().map(|host| host.id.as_str()).collect();
     // A request may have several bookings at a site, one for each time that hosts of it were replaced.
@@ -187,7 +193,7 @@ fn check_bookings(ledger: &Ledger, acknowledged: &BTreeSet<&str>, violations: &m
         }
         if booking.state == BookingState::Held {
             note(Breach::HoldLeft, format!("{site}: a hold of request {request} is left"));
-        } else if !acknowledged.contains(request) {
+        } else if !acknowledged.contains(request) && sites.contains(&booking.entry_point) {
             let text = format!("{site}: {request}, which was acknowledged to no user, is in the ledger");
             note(Breach::Leftover, text);
         }

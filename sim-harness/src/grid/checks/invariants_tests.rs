@@ -38,7 +38,8 @@ fn with(change: impl FnOnce(&mut Grid)) -> Vec<Violation> {
     let ledgers: Vec<Ledger> = serde_json::from_value(grid.ledgers).unwrap();
     let request: Request = serde_json::from_value(grid.request).unwrap();
     let view: RequestView = serde_json::from_value(grid.view).unwrap();
-    check(&ledgers, &[Reported { request: &request, view: &view }], NOW)
+    let sites = ["A", "B", "down"].map(str::to_owned).into();
+    check(&ledgers, &sites, &[Reported { request: &request, view: &view }], NOW)
 }
 
 fn has(found: &[Violation], breach: Breach) -> bool {
@@ -83,6 +84,17 @@ fn what_is_left_behind_is_found() {
     let found = with(|grid| grid.view["state"] = json!("failed"));
     assert_eq!(found.iter().map(|one| one.breach).collect::<Vec<_>>(), [Breach::Leftover; 2]);
     assert!(found.iter().all(Violation::is_left) && found[0].request.as_deref() == Some("q1"));
+    let of = |entry_point: &str| {
+        with(|grid| {
+            let mut booking = grid.ledgers[0]["bookings"][0].clone();
+            booking["request"] = json!("q2");
+            booking["entry_point"] = json!(entry_point);
+            booking["grants"] = json!([]);
+            grid.ledgers[0]["bookings"].as_array_mut().unwrap().push(booking);
+        })
+    };
+    assert!(has(&of("down"), Breach::Leftover), "its coordinator need not run");
+    assert_eq!(of("of nobody"), [], "a hostile peer may book for itself");
     let found = with(|grid| {
         let booking = grid.ledgers[0]["bookings"][0].clone();
         grid.ledgers[0]["bookings"] = json!([booking, booking]);

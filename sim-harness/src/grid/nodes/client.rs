@@ -9,7 +9,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use ureq::{Agent, Body, RequestBuilder, http};
 
-use super::wire::{Explanation, Ledger, RequestView, SiteRow, Status};
+use super::wire::{Explanation, Ledger, Plan, RequestView, SiteRow, Status};
 
 /// Longest answer time of a call. Generous: a hundred nodes may share two processors.
 const CALL_LIMIT: Duration = Duration::from_secs(20);
@@ -83,6 +83,12 @@ impl Client {
     pub fn submit(&self, request: &Request) -> Result<RequestView, ClientError> {
         let call = self.agent.post(format!("{}/v1/requests", self.base));
         answer("POST /v1/requests", self.authorized(call).send_json(request))
+    }
+
+    /// Plans a request without holding anything.
+    pub fn plan(&self, request: &Request) -> Result<Plan, ClientError> {
+        let call = self.agent.post(format!("{}/v1/plan", self.base));
+        answer("POST /v1/plan", self.authorized(call).send_json(request))
     }
 
     /// The request with this id or label, as it is now; status 404 when the node has none.

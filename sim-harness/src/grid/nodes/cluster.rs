@@ -4,6 +4,7 @@
 //! processes, on every way out of the harness that runs destructors (errors, panics, Ctrl-C).
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock},
@@ -85,6 +86,11 @@ impl Cluster {
     /// All nodes that were started.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         locked(&self.nodes).clone()
+    }
+
+    /// The sites of all nodes that were ever started.
+    pub fn sites(&self) -> BTreeSet<String> {
+        locked(&self.nodes).iter().map(|node| node.site.clone()).collect()
     }
 
     /// The node at a position, which is handed out only for a node that is there.

@@ -90,6 +90,8 @@ pub struct Launch {
     pub grid: String,
     /// Whether the grid is one of members: the first node founds it and invites the others.
     pub is_closed: bool,
+    /// Whether the owners leave the limits of an open grid as they are; else anybody may have all of every site.
+    pub limits_strangers: bool,
 }
 
 impl Launch {
@@ -114,6 +116,9 @@ impl Launch {
             "gossip": {"interval": text(self.timing.gossip)},
             "log": {"format": "human"},
         });
+        if !self.limits_strangers {
+            config["policy"] = json!({"site_share": "100%", "max_duration": "366d", "max_reach": "366d"});
+        }
         // A node that has joined a closed grid has it in the data directory.
         if !self.is_closed {
             config["grid"] = json!(self.grid);
@@ -219,6 +224,7 @@ mod tests {
             epoch: Span(1_700_000_000),
             grid: "g".to_owned(),
             is_closed: false,
+            limits_strangers: false,
         };
         let bootstrap = ["/ip4/127.0.0.1/tcp/4001/p2p/x\"y".to_owned()];
         let path = launch.configure(0, &bootstrap).unwrap();

@@ -34,6 +34,14 @@ pub struct SiteRow {
     pub ledger_version: Option<LedgerVersion>,
 }
 
+/// `POST /v1/plan`: a plan of which nothing is held.
+#[derive(Debug, Deserialize)]
+pub struct Plan {
+    pub outcome: String,
+    /// Hosts that were looked at.
+    pub hosts_seen: usize,
+}
+
 /// How far a site's schedules are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -74,6 +82,8 @@ pub struct LedgerHost {
 /// A hold or a booking in a ledger.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Booking {
+    /// The node that made it.
+    pub entry_point: String,
     pub request: String,
     pub state: BookingState,
     /// Whether the site knows the outcome.

@@ -152,7 +152,7 @@ fn phase_words(phase: &PhaseFigures) -> String {
     let defence: Vec<String> = costs.defence.iter().map(|(name, count)| format!("{name} {count}")).collect();
     format!(
         "{}: {} of {} reserved, {}{}; memory +{:.1} MiB; processors: nodes {:.2}, attackers {:.2}; {} hostile messages under {} \
-         identities, thrown out {} times\n    {}",
+         identities, thrown out {} times{}\n    {}",
         phase.phase,
         counts.reserved,
         counts.requests,
@@ -164,6 +164,12 @@ fn phase_words(phase: &PhaseFigures) -> String {
         costs.deeds.sent.values().sum::<u64>(),
         costs.deeds.identities,
         costs.deeds.thrown_out,
+        costs
+            .deeds
+            .granted
+            .iter()
+            .map(|(attack, count)| format!(", {attack:?} got {count} grants"))
+            .collect::<String>(),
         defence.join(", ")
     )
 }

@@ -1,9 +1,9 @@
 //! The list of all scheduling policies.
 //!
 //! The engine reports to a policy what happens and asks it, after every event, for the next job to start; the policy answers
-//! with one job at a time and is asked again until it has none. A new policy is one file that implements [`Policy`] and
-//! one line in [`POLICIES`]; docs/dev/replay.md walks through `widest.rs`. A policy that only answers "when and where" for one
-//! request after the other is a [`broker::strategy::Strategy`] instead, and works here too.
+//! with one job at a time and is asked again until it has none. [`Policy`] is this engine's way to ask disciplines of a queue,
+//! which move jobs that wait. Who invents a policy that says when and where one request runs writes a
+//! [`broker::strategy::Strategy`]; [`Placed`] makes each of them a policy here.
 //! Invariant: a policy names a job at most once, and only while the cluster can hold it.
 
 mod backlog;
@@ -12,23 +12,21 @@ mod easy;
 mod ordered;
 mod placed;
 mod view;
-mod widest;
 
 pub use self::view::{Policy, Setup, Start, View};
-use self::{conservative::Conservative, easy::Easy, ordered::Ordered, placed::Placed, widest::Widest};
+use self::{conservative::Conservative, easy::Easy, ordered::Ordered, placed::Placed};
 use crate::placement;
 
 /// Makes a policy for one replay.
 pub type MakePolicy = fn(&Setup<'_>) -> Box<dyn Policy>;
 
 /// Every policy of the queue by its name on the command line.
-pub const POLICIES: [(&str, MakePolicy); 6] = [
+pub const POLICIES: [(&str, MakePolicy); 5] = [
     ("fcfs", |_| Box::new(Ordered::fcfs())),
     ("easy", |_| Box::new(Easy::default())),
     ("conservative", |setup| Box::new(Conservative::new(setup))),
     ("edf", |_| Box::new(Ordered::edf())),
     ("sjf", |_| Box::new(Ordered::sjf())),
-    ("widest", |_| Box::new(Widest::default())),
 ];
 
 /// The names of all policies: those of the queue, then those that place one job after the other.

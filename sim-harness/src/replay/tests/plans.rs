@@ -1,5 +1,4 @@
-//! Conservative backfilling once more, slow and obvious, with the processors one by one instead of counted; and against
-//! the definition of the textbooks, in which a place once given never moves.
+//! Conservative backfilling once more, slow and obvious, with the processors one by one instead of counted.
 
 use super::{
     cluster, planned,
@@ -90,41 +89,11 @@ fn slow_conservative(jobs: &[Job]) -> Vec<i64> {
     }
 }
 
-/// The earliest start at which all jobs that came before keep their places.
-fn textbook_conservative(jobs: &[Job]) -> Vec<i64> {
-    let mut found: Vec<Option<i64>> = vec![None; jobs.len()];
-    for index in 0..jobs.len() {
-        let job = &jobs[index];
-        let edges = |length: fn(&Job) -> i64| {
-            jobs.iter().zip(&found).filter_map(move |(job, start)| Some((*start)? + length(job))).collect::<Vec<i64>>()
-        };
-        let (begins, ends) = (edges(|_| 0), edges(|job| job.held_s));
-        let fits_at = |at: i64| used(jobs, &found, at) + job.known.shape.hosts <= PROCESSORS;
-        let fits = |from: i64| {
-            fits_at(from) && begins.iter().filter(|at| (from..from + job.held_s).contains(*at)).all(|at| fits_at(*at))
-        };
-        let starts = ends.into_iter().filter(|at| *at > job.known.submit_s).chain([job.known.submit_s]);
-        found[index] = starts.filter(|from| fits(*from)).min();
-    }
-    found.into_iter().flatten().collect()
-}
-
 #[test]
-fn conservative_is_what_a_slow_method_finds_and_close_to_the_textbook() {
+fn conservative_is_what_a_slow_method_finds() {
     let clusters = [cluster(PROCESSORS, 1, 0)];
-    let (mut same, mut all, mut wait, mut textbook_wait) = (0, 0, 0, 0);
     for seed in 0..60 {
         let jobs: Vec<Job> = plain(seed).into_iter().map(|job| planned(job.held_s, job)).collect();
-        let found = starts("conservative", &jobs, &clusters);
-        assert_eq!(found, slow_conservative(&jobs), "seed {seed}");
-        let textbook = textbook_conservative(&jobs);
-        for (job, (start, expected)) in jobs.iter().zip(found.iter().zip(&textbook)) {
-            same += u32::from(start == expected);
-            all += 1;
-            wait += start - job.known.submit_s;
-            textbook_wait += expected - job.known.submit_s;
-        }
+        assert_eq!(starts("conservative", &jobs, &clusters), slow_conservative(&jobs), "seed {seed}");
     }
-    assert!(f64::from(same) > 0.9 * f64::from(all), "{same} of {all}");
-    assert!((wait as f64 / textbook_wait as f64 - 1.0).abs() < 0.03, "{wait} against {textbook_wait}");
 }

@@ -4,16 +4,15 @@ use axum::{extract::Query, http::Uri};
 use broker::{
     request::Request,
     time::Time,
-    trust::{Authorization, Gate, Labels, OwnerPolicy, RequestStatement, SignedRevocation, SignedText, Trust},
+    trust::{Gate, OwnerPolicy, SignedRevocation, Trust},
 };
-use ed25519_dalek::SigningKey;
 use kolo::readers::{ListQuery, WaitQuery, read_body, read_request, read_signed};
 
-use super::fixed::{request_id, site};
-use crate::{Input, Seed, Target};
+use super::{fixed::site, golden::golden_statement};
+use crate::{Input, Target};
 
 /// Bodies and queries.
-pub const API: Target = Target { name: "api", run, seeds };
+pub const API: Target = Target { name: "api", run, golden };
 
 fn run(data: &[u8]) {
     let mut input = Input::new(data);
@@ -48,27 +47,7 @@ fn run(data: &[u8]) {
     }
 }
 
-/// A request that its user has signed, as its command line sends it.
-fn signed() -> Option<String> {
-    let request = serde_json::from_str(r#"{"hosts":2,"duration":100}"#).ok()?;
-    let (grid, id) = ("test".to_owned(), request_id("r"));
-    let (issued, expires) = (Time::ZERO, Time(2_000));
-    let labels = Labels::default();
-    let statement = RequestStatement { grid, entry_point: site("e"), id, request, term: 1, issued, expires, labels };
-    let request = SignedText::sign(&statement, &SigningKey::from_bytes(&[9; 32])).ok()?;
-    let authorization = Authorization { request, user: None, entry_point: None };
-    serde_json::to_string(&serde_json::json!({ "authorization": authorization })).ok()
-}
-
-fn seeds() -> Vec<Seed> {
-    let signed = signed().unwrap_or_default();
-    let texts = [
-        ("signed", 2, signed.as_str()),
-        ("no-revocation", 3, r#"{"statement":{"text":"","author":"","signature":""},"issuer":null}"#),
-        ("request", 0, r#"{"hosts":5,"duration":3600,"per_host":{"cpu":500},"attributes":{"arch":"x86_64"}}"#),
-        ("wrong", 0, r#"{"hosts":-1,"duration":"1h"}"#),
-        ("list", 1, "limit=20"),
-        ("wait", 1, "wait_ms=1000&revision=3&until=settled"),
-    ];
-    texts.into_iter().map(|(name, kind, text)| (name, [&[kind], text.as_bytes()].concat())).collect()
+fn golden() -> Vec<Vec<u8>> {
+    let signed = [br#"{"authorization":"#, &golden_statement("request")[..], b"}"].concat();
+    vec![[&[2], &signed[..]].concat(), [&[3], &golden_statement("revocation")[..]].concat()]
 }

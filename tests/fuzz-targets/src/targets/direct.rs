@@ -2,33 +2,22 @@
 
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
-use broker::{
-    ids::{HostId, RequestId, SeatNumber, SiteId},
-    plan::Place,
-    protocol::{
-        AttemptId, AttemptStatus, FoundBooking, Grant, HoldRequest, LedgerVersion, Refusal, RefusalReason,
-        ScheduleSnapshot, SiteAnswer, SiteRequest, TakeOverStep,
-    },
-    resources::Amounts,
-    schedule::Schedule,
-    time::{Millis, Time, Window},
-    trust::{Authorization, Chain, Revocation, SignedText, Subject},
-};
+use broker::{ids::SiteId, protocol::SiteRequest};
 use discovery::{
     counters::Counters,
-    wire::{self, Asked, Codec, WireAnswer, WireRequest, WireSchedules, check},
+    wire::{self, Asked, Codec, WireAnswer, WireRequest, check},
 };
-use ed25519_dalek::SigningKey;
 use futures::io::Cursor;
 use libp2p::{StreamProtocol, request_response::Codec as _};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Seed, Target};
+use super::golden::golden;
+use crate::Target;
 
 /// Requests of peers.
-pub const ASK: Target = Target { name: "ask", run: ask, seeds: ask_seeds };
+pub const ASK: Target = Target { name: "ask", run: ask, golden: || golden("request ") };
 /// Answers of peers.
-pub const ANSWER: Target = Target { name: "answer", run: answer, seeds: answer_seeds };
+pub const ANSWER: Target = Target { name: "answer", run: answer, golden: || golden("answer ") };
 
 const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/fuzz/ask/4");
 
@@ -82,99 +71,4 @@ fn answer(data: &[u8]) {
             assert!(steps <= check::STEPS_PER_SITE_MAX);
         }
     }
-}
-
-fn attempt() -> Option<AttemptId> {
-    let (entry_point, request) = (SiteId::new("e").ok()?, RequestId::new("r").ok()?);
-    Some(AttemptId { entry_point, request, attempt: 3 })
-}
-
-fn some_amounts() -> Amounts {
-    let amount = |name: &&str| Some((name.parse().ok()?, broker::amount::Amount(70_000)));
-    ["cpu", "memory"].iter().filter_map(amount).collect()
-}
-
-/// A hold as it travels; what is signed is not a request, which the wire does not know.
-fn hold(attempt: &AttemptId) -> Option<HoldRequest> {
-    let site = attempt.entry_point.clone();
-    let subject = Subject::Site(site.clone());
-    let signed = Revocation { grid: "test".to_owned(), subject, revoked: Time::ZERO, keep_until: Time(1) };
-    let request = SignedText::sign(&signed, &SigningKey::from_bytes(&[9; 32])).ok()?;
-    let user = Some(Chain::of_root(request.clone()));
-    Some(HoldRequest {
-        attempt: attempt.clone(),
-        grants: vec![Grant {
-            seat: SeatNumber(2),
-            place: Place::Host(HostId::new("h1").ok()?),
-            window: Window { start: Time(1_000), end: Time(2_000) },
-            amounts: some_amounts(),
-        }],
-        participants: vec![site],
-        hold_for: Millis(10_000),
-        authorization: Arc::new(Authorization { request, user, entry_point: None }),
-    })
-}
-
-fn ask_seeds() -> Vec<Seed> {
-    let Some(attempt) = attempt() else { return Vec::new() };
-    let Some(hold) = hold(&attempt) else { return Vec::new() };
-    let site = |request| WireRequest::Site(request);
-    let (id, authorization) = (attempt.request.clone(), Arc::clone(&hold.authorization));
-    let requests = [
-        ("hold", site(SiteRequest::Hold(hold.clone()))),
-        ("book", site(SiteRequest::Book { hold, incarnation: 1 << 40 })),
-        ("confirm", site(SiteRequest::Confirm { attempt: attempt.clone(), held_in: 1 << 40 })),
-        ("release", site(SiteRequest::Release(attempt.clone()))),
-        ("settle", site(SiteRequest::Settle(attempt.clone()))),
-        ("inquire", site(SiteRequest::Inquire(attempt.clone()))),
-        ("inspect", site(SiteRequest::Inspect(attempt.clone()))),
-        ("lookup", site(SiteRequest::Lookup(id))),
-        ("takeover", site(SiteRequest::TakeOver { attempt, authorization, step: TakeOverStep::Commit })),
-        ("revocations", WireRequest::Revocations { from: 300 }),
-        ("schedules", WireRequest::Schedules(Some(LedgerVersion { incarnation: 9, change: 300 }))),
-        ("advert", WireRequest::Advert),
-        ("reach", WireRequest::DialBack),
-        ("bookings", site(SiteRequest::Bookings { after: None })),
-        ("adverts", WireRequest::Adverts(vec![(1, 2), (u64::MAX, 70_000)])),
-    ];
-    requests.into_iter().map(|(name, request)| (name, wire::request_bytes(&request))).collect()
-}
-
-fn answer_seeds() -> Vec<Seed> {
-    let version = LedgerVersion { incarnation: 9, change: 300 };
-    let (Ok(host), Ok(site)) = (HostId::new("h1"), SiteId::new("s")) else { return Vec::new() };
-    let Some(hold) = attempt().and_then(|attempt| hold(&attempt)) else { return Vec::new() };
-    let mut schedule = Schedule::default();
-    schedule.add(Window { start: Time(1_000), end: Time(2_000) }, &some_amounts());
-    let snapshot = ScheduleSnapshot { site: site.clone(), version, hosts: vec![(host.clone(), schedule)] };
-    let statement = Arc::new(hold.authorization.request.clone());
-    let HoldRequest { attempt, grants, participants, .. } = hold;
-    let others = vec![attempt.clone()];
-    let part = FoundBooking { attempt, grants, participants, statement };
-    let refusal = Refusal { reason: RefusalReason::UnknownHost(host.clone()), version, hosts: Vec::new() };
-    let status = SiteAnswer::Status { decision: Some(AttemptStatus::Aborted), booking: AttemptStatus::Pending };
-    let answers = [
-        ("schedules", WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot)))),
-        ("found", WireAnswer::Site(SiteAnswer::Found { parts: vec![part], is_coordinated: true, version })),
-        (
-            "booked",
-            WireAnswer::Site(SiteAnswer::Booked {
-                seats: vec![SeatNumber(2)],
-                is_settled: true,
-                before: Some(site.clone()),
-                others,
-                version,
-            }),
-        ),
-        ("revocations", WireAnswer::Revocations { revocations: vec![vec![b'x'; 40]], total: 7 }),
-        ("unchanged", WireAnswer::Unchanged(version)),
-        ("held", WireAnswer::Site(SiteAnswer::Held { version, hold_for: Millis(10_000) })),
-        ("refused", WireAnswer::Site(SiteAnswer::Refused(refusal))),
-        ("status", WireAnswer::Site(status)),
-        ("adverts", WireAnswer::Adverts { envelopes: vec![vec![1; 120], Vec::new()], is_complete: true }),
-        ("busy", WireAnswer::Busy),
-        ("not-understood", WireAnswer::NotUnderstood { kind: 99 }),
-        ("reached", WireAnswer::DialedBack(true)),
-    ];
-    answers.into_iter().map(|(name, answer)| (name, wire::answer_bytes(&answer))).collect()
 }

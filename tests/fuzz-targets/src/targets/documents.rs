@@ -9,25 +9,10 @@ use broker::{
     time::{Span, Time},
 };
 
-use crate::{Seed, Target};
+use crate::Target;
 
 /// `RESOURCE=AMOUNT` as people write it.
-pub const AMOUNT: Target = Target {
-    name: "amount",
-    run: amount,
-    seeds: || {
-        let texts = [
-            ("cores", "cpu=2.5"),
-            ("millicores", "cpu=2500m"),
-            ("gibibytes", "memory=1.5GiB"),
-            ("kibibytes", "disk=2048KiB"),
-            ("largest-unit", "disk=1PiB"),
-            ("gigahertz", "mhz=2.4GHz"),
-            ("own-name", "licence.x=7"),
-        ];
-        texts.map(|(name, text)| (name, text.as_bytes().to_vec())).to_vec()
-    },
-};
+pub const AMOUNT: Target = Target { name: "amount", run: amount, golden: Vec::new };
 
 fn amount(data: &[u8]) {
     let Some((name, text)) = std::str::from_utf8(data).ok().and_then(|text| text.split_once('=')) else { return };
@@ -39,7 +24,7 @@ fn amount(data: &[u8]) {
 }
 
 /// A request as JSON.
-pub const REQUEST: Target = Target { name: "request", run: request, seeds: request_seeds };
+pub const REQUEST: Target = Target { name: "request", run: request, golden: Vec::new };
 
 fn request(data: &[u8]) {
     let Ok(document) = serde_json::from_slice::<RequestDocument>(data) else { return };
@@ -60,46 +45,11 @@ fn request(data: &[u8]) {
     );
 }
 
-fn request_seeds() -> Vec<Seed> {
-    let texts: [(&str, &str); 4] = [
-        ("least", r#"{"hosts":1,"duration":1}"#),
-        (
-            "full",
-            r#"{"id":"r1","hosts":5,"duration":3600,"earliest":0,"latest":82800,"per_host":{"cpu":500},"total":{"cpu":12000,"memory":15360},"attributes":{"arch":"x86_64"},"candidates":["h1","h2","h3","h4","h5"],"effort":"thorough"}"#,
-        ),
-        (
-            "bounds",
-            r#"{"hosts":10000,"duration":253402300799,"per_host":{"gpu":281474976710655},"latest":253402300799}"#,
-        ),
-        ("refused", r#"{"hosts":0,"duration":-1,"unknown":[null,1.5e300,"\u0000\ud800"]}"#),
-    ];
-    texts.map(|(name, text)| (name, text.as_bytes().to_vec())).to_vec()
-}
-
 /// A `kolo-grid/1` snapshot.
-pub const SNAPSHOT: Target = Target { name: "snapshot", run: snapshot, seeds: snapshot_seeds };
+pub const SNAPSHOT: Target = Target { name: "snapshot", run: snapshot, golden: Vec::new };
 
 fn snapshot(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(snapshot) = GridSnapshot::read(text) else { return };
     assert_eq!(GridSnapshot::read(&snapshot.write()).as_ref(), Ok(&snapshot));
-}
-
-fn snapshot_seeds() -> Vec<Seed> {
-    let texts: [(&str, &str); 4] = [
-        ("empty", r#"{"format":"kolo-grid/1","hosts":[]}"#),
-        (
-            "bare",
-            r#"{"format":"kolo-grid/1","hosts":[{"id":"h0","site":"s","resources":{"cpu":0}},{"id":"h1","site":"s"}]}"#,
-        ),
-        (
-            "full",
-            r#"{"format":"kolo-grid/1","hosts":[{"id":"h1","site":"s1","resources":{"cpu":4000,"mhz":2680,"memory":3072},"attributes":{"arch":"x86_64","os":"linux"},"speed":1500,"price":7,"occupancy":{"cpu":[[0,1200],[300,900],[86400,0]],"memory":[[0,512]]}}]}"#,
-        ),
-        (
-            "bounds",
-            r#"{"format":"kolo-grid/1","hosts":[{"id":"h","site":"s","resources":{"cpu":281474976710655},"occupancy":{"cpu":[[0,281474976710655],[506804601598,1]]}}]}"#,
-        ),
-    ];
-    texts.map(|(name, text)| (name, text.as_bytes().to_vec())).to_vec()
 }

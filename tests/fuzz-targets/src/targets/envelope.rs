@@ -4,41 +4,31 @@
 
 use broker::{
     features::Features,
-    host::Host,
-    ids::{HostId, SiteId},
-    protocol::{Advert, ChangeKind, LedgerVersion, ScheduleChange, ScheduleUpdate},
-    resources::Amounts,
-    time::{Millis, Time, Window},
+    protocol::Advert,
+    time::{Millis, Time},
     view::SiteView,
 };
 use discovery::{
     config::GridId,
     dht::index,
-    identity::{peer_of_key, site_of_peer},
-    membership::Badge,
-    wire::{self, Extra, Opened, Payload, Terms, bundle, check},
+    wire::{self, Opened, Payload, Terms, bundle, check},
 };
 use ed25519_dalek::{Signer as _, SigningKey};
 
-use crate::{Input, Seed, Target};
+use super::golden::golden;
+use crate::{Input, Target};
 
 /// Envelopes from outside.
-pub const ENVELOPE: Target = Target { name: "envelope", run, seeds };
+pub const ENVELOPE: Target = Target { name: "envelope", run, golden: golden_inputs };
 
 const GRID: &str = "test";
 const NOW_MS: u64 = 1_800_000_000_000;
-const VERSION: u8 = 2;
-const ADVERT: u8 = 1;
-const UPDATE: u8 = 2;
 /// A contract of the wire, repeated here: what an author signs begins with it.
 const SIGNED_PREFIX: &[u8] = b"kolo-envelope";
 
+/// The author of the golden envelopes.
 fn key() -> SigningKey {
-    SigningKey::from_bytes(&[9; 32])
-}
-
-fn site_of(key: &SigningKey) -> Option<SiteId> {
-    site_of_peer(&peer_of_key(&key.verifying_key().to_bytes())?)
+    SigningKey::from_bytes(&[7; 32])
 }
 
 fn signed(version: u8, kind: u8, sequence: u64, body: &[u8]) -> Vec<u8> {
@@ -90,7 +80,16 @@ fn check_opened(grid: &GridId, opened: Opened) {
             assert_eq!(update.site, opened.author);
             assert_eq!(check::check_update(&update), Ok(()));
             let site = update.site.clone();
-            let advert = advert(site.clone(), Vec::new());
+            let advert = Advert {
+                site: site.clone(),
+                name: String::new(),
+                sequence: 7,
+                time_to_live_s: 60,
+                contact: None,
+                hosts: Vec::new(),
+                addresses: Vec::new(),
+                features: Features::own(),
+            };
             let mut view = SiteView::new(advert, Millis(0), opened.remaining);
             let snapshot = broker::protocol::ScheduleSnapshot { site, version: update.from, hosts: Vec::new() };
             view.receive_snapshot(snapshot, Millis(0));
@@ -100,55 +99,16 @@ fn check_opened(grid: &GridId, opened: Opened) {
     }
 }
 
-fn advert(site: SiteId, hosts: Vec<Host>) -> Advert {
-    Advert {
-        site,
-        name: "here".to_owned(),
-        sequence: 7,
-        time_to_live_s: 60,
-        contact: Some("ssh {user}@{host}.example.org".to_owned()),
-        hosts,
-        addresses: vec!["/ip4/192.0.2.1/tcp/7741".to_owned(), "/ip6/::1/udp/7741/quic-v1".to_owned()],
-        features: Features::own(),
-    }
-}
-
-fn seeds() -> Vec<Seed> {
-    let (Some(site), Ok(host)) = (site_of(&key()), HostId::new("h1")) else { return Vec::new() };
-    let capacity: Amounts = some_amounts();
-    let described = Host {
-        id: host.clone(),
-        capacity: capacity.clone(),
-        attributes: [("arch".to_owned(), "x86_64".to_owned())].into(),
-        speed: broker::host::Speed::REFERENCE,
+/// Each as it came, and what its author has signed, to be signed here.
+fn golden_inputs() -> Vec<Vec<u8>> {
+    let bundles = golden("bundle");
+    let in_bundles = bundles.iter().flat_map(|bundle| bundle::unbundle(bundle).unwrap_or_default()).map(<[u8]>::to_vec);
+    let split = |envelope: Vec<u8>| {
+        // Version and kind, the author's key, the sequence, the signature, the body.
+        let (head, sequence, body) = (&envelope[..2], &envelope[34..42], &envelope[106..]);
+        [[&[0], &envelope[..]].concat(), [&[1], head, sequence, body].concat()]
     };
-    let window = Window { start: Time(1_000), end: Time(2_000) };
-    let change = |kind| ScheduleChange { host: host.clone(), window, amounts: capacity.clone(), kind };
-    let update = ScheduleUpdate {
-        site: site.clone(),
-        from: LedgerVersion { incarnation: 5, change: 3 },
-        changes: vec![change(ChangeKind::Added), change(ChangeKind::Removed)],
-    };
-    let advert = advert(site, vec![described]);
-    let badge = Badge { credential: vec![1, 2, 3], revocations_digest: 4 };
-    let extra = Extra::from([("of a later version".to_owned(), vec![1, 2])]);
-    let advert = wire::encode(&(GRID, NOW_MS, 60_000_u64, &badge, advert, extra)).unwrap_or_default();
-    let update = wire::encode(&(GRID, NOW_MS, 60_000_u64, &badge, update, Extra::new())).unwrap_or_default();
-    let seed = |kind: u8, body: &[u8]| [&[1, VERSION, kind], &7_u64.to_be_bytes()[..], body].concat();
-    vec![
-        ("advert", seed(ADVERT, &advert)),
-        ("update", seed(UPDATE, &update)),
-        ("later", seed(99, &advert)),
-        ("whole", [&[0], &signed(VERSION, ADVERT, 7, &advert)[..]].concat()),
-        ("cut", seed(ADVERT, &advert[..advert.len() / 2])),
-    ]
-}
-
-fn some_amounts() -> Amounts {
-    [("cpu", 4_000), ("memory", 65_536)]
-        .into_iter()
-        .filter_map(|(name, amount)| Some((name.parse().ok()?, broker::amount::Amount(amount))))
-        .collect()
+    golden("envelope").into_iter().chain(in_bundles).flat_map(split).collect()
 }
 
 #[cfg(test)]
@@ -156,11 +116,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeds_are_of_todays_encoding() {
+    fn golden_envelopes_are_opened_also_when_they_are_signed_here() {
         let grid = GridId::new(GRID).unwrap();
         let terms = Terms { grid: &grid, utc_ms: NOW_MS, skew_max: Millis(1000) };
-        for (name, seed) in seeds().into_iter().filter(|(name, _)| ["advert", "update"].contains(name)) {
-            assert!(wire::open(&signed(seed[1], seed[2], 7, &seed[11..]), terms).is_ok(), "{name}");
+        let inputs = golden_inputs();
+        assert_eq!(inputs.len(), 4);
+        for bytes in inputs {
+            let mut input = Input::new(&bytes[1..]);
+            let envelope = match bytes[0] {
+                0 => input.rest().to_vec(),
+                _ => signed(input.byte(), input.byte(), input.long(), input.rest()),
+            };
+            assert!(wire::open(&envelope, terms).is_ok(), "{}", bytes.escape_ascii());
         }
     }
 }

@@ -8,12 +8,12 @@ use kolo::readers::{
     sector::{self, Header, Home, Role, SECTOR_BYTES},
 };
 
-use crate::{Input, Seed, Target};
+use crate::{Input, Target};
 
 /// A group's bytes: whatever they are, they are entries or they are refused.
-pub const ENTRIES: Target = Target { name: "entries", run: entries, seeds: entry_seeds };
+pub const ENTRIES: Target = Target { name: "entries", run: entries, golden: Vec::new };
 /// A journal that was written, and then damaged in some places.
-pub const JOURNAL: Target = Target { name: "journal", run: journal, seeds: journal_seeds };
+pub const JOURNAL: Target = Target { name: "journal", run: journal, golden: Vec::new };
 
 const HOME: Home = Home { ledger: 7, generation: 3, role: Role::Journal };
 
@@ -36,25 +36,6 @@ fn entries(data: &[u8]) {
     assert_eq!(of_reservations, of_table(Table::Reservations));
     assert_eq!(remembered.requests.len(), of_table(Table::Requests));
     assert_eq!(remembered.activations.len(), of_table(Table::Activations));
-}
-
-fn entry_seeds() -> Vec<Seed> {
-    let fact =
-        |name: &str, value: &str| Entry::Put((Table::Facts, name.as_bytes().to_vec()), value.as_bytes().to_vec());
-    let gone = r#"{"attempt":{"entry_point":"e","request":"r","attempt":1},"until":1700000000}"#;
-    let groups = [
-        ("gone", vec![Entry::Put((Table::Reservations, b"r\n1\ne".to_vec()), gone.as_bytes().to_vec())]),
-        ("facts", vec![fact("incarnation", "1700000000000"), fact("known_peers", r#"["/ip4/192.0.2.1/tcp/7741"]"#)]),
-        ("end", vec![Entry::Remove((Table::Requests, b"r1".to_vec())), Entry::Close, Entry::End(3)]),
-    ];
-    groups
-        .into_iter()
-        .map(|(name, entries)| {
-            let mut bytes = Vec::new();
-            entries.iter().for_each(|one| entry::push_entry(one, &mut bytes).expect("a small entry"));
-            (name, bytes)
-        })
-        .collect()
 }
 
 /// Writes groups as choices say, changes the file as further choices say, and reads it.
@@ -114,13 +95,4 @@ fn check(groups: &[Vec<u8>], is_sealed: bool, image: &[u8], is_unchanged: bool) 
     // Three bits can undo one mark and a seal at most, never two writes.
     assert!(missing <= 1, "{missing} writes are missing and nothing is said");
     assert!(missing == 0 || !is_sealed, "a sealed write is missing and nothing is said");
-}
-
-fn journal_seeds() -> Vec<Seed> {
-    let group = [65, 2, 30];
-    vec![
-        ("whole", [&[3], &group[..], &group, &group, &[1, 2, 0]].concat()),
-        ("unsealed", [&[2], &group[..], &group, &[0, 1, 0]].concat()),
-        ("flipped", [&[2], &group[..], &group, &[1, 1, 1, 4, 7, 3]].concat()),
-    ]
 }

@@ -13,6 +13,7 @@ mod documents;
 mod envelope;
 mod fixed;
 mod gate;
+mod golden;
 mod journal;
 mod names;
 mod statement;

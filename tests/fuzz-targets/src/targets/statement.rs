@@ -1,7 +1,6 @@
 //! Texts that are signed, whatever they say: a credential, a revocation or a request of a user. The first byte says which.
 
 use broker::{
-    request::Request,
     time::{Span, Time},
     trust::{
         Credential, Gate, OwnerPolicy, PublicKey, RequestStatement, Revocation, Role, Rule, Signature, SignedText,
@@ -9,12 +8,13 @@ use broker::{
     },
 };
 use ed25519_dalek::{Signer as _, SigningKey};
+use serde_json::Value;
 
-use super::fixed::{request_id, site};
-use crate::{Input, Seed, Target};
+use super::{fixed::site, golden::golden_statement};
+use crate::{Input, Target};
 
 /// Signed texts.
-pub const STATEMENT: Target = Target { name: "statement", run, seeds };
+pub const STATEMENT: Target = Target { name: "statement", run, golden };
 
 /// The author of all of them.
 const AUTHOR: u64 = 3;
@@ -108,26 +108,13 @@ fn check_submission(signed: &SignedText, statement: &RequestStatement) {
     assert!(starts.is_err() || statement.request.demand().seats() > 0);
 }
 
-fn seeds() -> Vec<Seed> {
-    let request = r#"{"hosts":2,"duration":100,"total":{"cpu":9000,"memory":300}}"#;
-    let Ok(request) = serde_json::from_str::<Request>(request) else { return Vec::new() };
-    let member = testing::credential(Subject::Key(testing::public(1)), Role::User, "ann");
-    let of_site = testing::credential(Subject::Site(site("s")), Role::Site, "here");
-    let invitation = Credential { is_invitation: true, name: String::new(), ..member.clone() };
-    let revocation = Revocation {
-        grid: testing::GRID.to_owned(),
-        subject: Subject::Key(testing::public(1)),
-        revoked: Time::ZERO,
-        keep_until: Time(2_000),
+/// What is signed, without the line that names its kind.
+fn golden() -> Vec<Vec<u8>> {
+    let said = |kind: &str, path: &str| {
+        let signed: Value = serde_json::from_slice(&golden_statement(kind)).unwrap_or_default();
+        let text = signed.pointer(path).and_then(Value::as_str).and_then(|text| text.split_once('\n'));
+        text.map_or_else(Vec::new, |(_, said)| said.as_bytes().to_vec())
     };
-    let submission = testing::statement(&site("e"), &request_id("r"), &request);
-    let text =
-        |kind: u8, text: Result<String, serde_json::Error>| [&[kind], text.unwrap_or_default().as_bytes()].concat();
-    vec![
-        ("user", text(0, serde_json::to_string(&member))),
-        ("site", text(0, serde_json::to_string(&of_site))),
-        ("invitation", text(0, serde_json::to_string(&invitation))),
-        ("revocation", text(1, serde_json::to_string(&revocation))),
-        ("request", text(2, serde_json::to_string(&submission))),
-    ]
+    let all = [said("credential", "/0/text"), said("revocation", "/statement/text"), said("request", "/request/text")];
+    all.into_iter().zip(0..).map(|(said, kind)| [&[kind], &said[..]].concat()).collect()
 }

@@ -5,13 +5,13 @@ use std::{path::Path, sync::LazyLock};
 use jiff::Zoned;
 use kolo::readers::{read_script, time};
 
-use crate::{Input, Seed, Target};
+use crate::{Input, Target};
 
 /// Durations and times.
-pub const TIMES: Target = Target { name: "times", run, seeds };
+pub const TIMES: Target = Target { name: "times", run, golden: Vec::new };
 
 /// Scripts with `#KOLO` lines.
-pub const IMPORTS: Target = Target { name: "imports", run: run_imports, seeds: seeds_of_imports };
+pub const IMPORTS: Target = Target { name: "imports", run: run_imports, golden: Vec::new };
 
 static NOW: LazyLock<[Zoned; 3]> = LazyLock::new(|| {
     ["2026-10-25T00:30:00+02:00[Europe/Ljubljana]", "1970-01-01T00:00:00Z[UTC]", "9999-12-30T22:00:00Z[UTC]"]
@@ -35,30 +35,9 @@ fn run(data: &[u8]) {
     }
 }
 
-fn seeds() -> Vec<Seed> {
-    let texts = [
-        ("duration", "2:00:00"),
-        ("units", "1d 2h30m 5.5s"),
-        ("now", "now+1h30m"),
-        ("tomorrow", "tomorrow 8:00"),
-        ("changing-clocks", "2026-10-25 02:30"),
-        ("offset", "2026-11-21T08:00:30.5+01:00"),
-        ("zone", "2026-11-21T08:00-05:00[America/New_York]"),
-    ];
-    texts.into_iter().map(|(name, text)| (name, [&[0], text.as_bytes()].concat())).collect()
-}
-
 /// Whatever is wrong is an error with the file in it. What is read is checked where all requests are.
 fn run_imports(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let error = read_script(Path::new("j.sh"), text, &NOW[0]).err().map(|error| error.to_string());
     assert!(error.is_none_or(|error| error.starts_with("j.")), "{text:?}");
-}
-
-fn seeds_of_imports() -> Vec<Seed> {
-    let texts = [
-        ("script", "#!/bin/sh\n#KOLO -N 5 --total cpu=12,memory=15GiB\n#KOLO -t 2h --id 'my run'\nmake\n"),
-        ("misspelt", "#KOLO --host 5\n"),
-    ];
-    texts.into_iter().map(|(name, text)| (name, text.as_bytes().to_vec())).collect()
 }

@@ -3,23 +3,21 @@
 use std::fs;
 
 use broker::{
-    time::{Span, Time},
-    trust::{
-        Chain, Credential, Limits, PublicKey, Revocation, Revocations, Role, SignedRevocation, SignedText, Subject,
-    },
+    time::Time,
+    trust::{Chain, Revocations, Role, testing},
 };
-use ed25519_dalek::SigningKey;
+use discovery::wire;
 use kolo::readers::{GridFile, IssuedList, RevocationFile, Token, Wallet, read_credential, read_revocation};
 
-use super::directory::in_directory;
-use crate::{Input, Seed, Target};
+use super::{directory::in_directory, golden::golden_statement};
+use crate::{Input, Target};
 
 /// Join tokens, as text from anywhere.
-pub const TOKEN: Target = Target { name: "token", run: token, seeds: token_seeds };
+pub const TOKEN: Target = Target { name: "token", run: token, golden: Vec::new };
 /// A credential in an advert, or a revocation in an answer: the first byte says which.
-pub const SHOWN: Target = Target { name: "shown", run: shown, seeds: shown_seeds };
+pub const SHOWN: Target = Target { name: "shown", run: shown, golden: golden_shown };
 /// A data directory's grid file, its lists of revocations and of invitations, or a credential: the first byte says which.
-pub const GRID_FILES: Target = Target { name: "grid-files", run: grid_files, seeds: grid_file_seeds };
+pub const GRID_FILES: Target = Target { name: "grid-files", run: grid_files, golden: golden_grid_files };
 
 fn token(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -30,11 +28,6 @@ fn token(data: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-}
-
-fn token_seeds() -> Vec<Seed> {
-    let texts = [("other-version", "kolo9-AAAA"), ("short", "kolo1-AAAA"), ("none", "hello")];
-    texts.map(|(name, text)| (name, text.as_bytes().to_vec())).to_vec()
 }
 
 fn grid_files(data: &[u8]) {
@@ -68,7 +61,7 @@ fn grid_files(data: &[u8]) {
 
 /// Whatever somebody shows: it is looked at without harm, and nothing that this root has not signed is believed.
 fn check_chain(chain: &Chain) {
-    let root = PublicKey::of(&key());
+    let root = testing::public(0);
     if chain.verify("test", &root, NOW).is_ok() {
         assert_eq!(chain.links()[0].author, root);
     }
@@ -79,7 +72,7 @@ fn shown(data: &[u8]) {
     if input.flag() {
         let Some(revocation) = read_revocation(input.rest()) else { return };
         let mut known = Revocations::default();
-        let is_new = known.add("test", &PublicKey::of(&key()), &revocation, NOW).unwrap_or(false);
+        let is_new = known.add("test", &testing::public(0), &revocation, NOW).unwrap_or(false);
         assert_eq!(known.len(), usize::from(is_new));
         let written = serde_json::to_vec(&revocation).expect("a revocation that was read can be written");
         assert_eq!(read_revocation(&written), Some(revocation));
@@ -87,64 +80,19 @@ fn shown(data: &[u8]) {
     }
     let Some(chain) = read_credential(input.rest()) else { return };
     check_chain(&chain);
-    let written = bincode::serde::encode_to_vec(&chain, bincode::config::standard());
+    let written = wire::encode(&chain);
     assert_eq!(read_credential(&written.expect("a chain that was read can be written")), Some(chain));
 }
 
 const NOW: Time = Time(1_000);
 
-fn key() -> SigningKey {
-    SigningKey::from_bytes(&[9; 32])
+fn golden_shown() -> Vec<Vec<u8>> {
+    let chain: Chain = serde_json::from_slice(&golden_statement("credential")).expect("a chain");
+    let chain = wire::encode(&chain).expect("that can be written");
+    vec![[&[0], &chain[..]].concat(), [&[1], &golden_statement("revocation")[..]].concat()]
 }
 
-fn some_chain() -> Option<Chain> {
-    let user = Subject::Key(PublicKey::of(&SigningKey::from_bytes(&[8; 32])));
-    let credential = Credential {
-        grid: "test".to_owned(),
-        subject: user,
-        role: Role::User,
-        name: "ann".to_owned(),
-        limits: Limits { max_holds: Some(3), max_reach_s: Some(Span(86_400)), ..Limits::default() },
-        is_invitation: false,
-        issued: Time::ZERO,
-        expires: Time(2_000),
-    };
-    SignedText::sign(&credential, &key()).ok().map(Chain::of_root)
-}
-
-fn some_revocation() -> Option<SignedRevocation> {
-    let subject = Subject::Key(PublicKey::of(&key()));
-    let revocation = Revocation { grid: "test".to_owned(), subject, revoked: Time::ZERO, keep_until: Time(2_000) };
-    SignedText::sign(&revocation, &key()).ok().map(|statement| SignedRevocation { statement, issuer: None })
-}
-
-fn shown_seeds() -> Vec<Seed> {
-    let (Some(chain), Some(revocation)) = (some_chain(), some_revocation()) else { return Vec::new() };
-    let longer = chain.with(revocation.statement.clone());
-    let by_admin = SignedRevocation { issuer: Some(chain.clone()), ..revocation.clone() };
-    let bincode = |chain: &Chain| {
-        let bytes = bincode::serde::encode_to_vec(chain, bincode::config::standard()).unwrap_or_default();
-        [&[0], &bytes[..]].concat()
-    };
-    let json = |revocation: &SignedRevocation| [&[1], &serde_json::to_vec(revocation).unwrap_or_default()[..]].concat();
-    vec![
-        ("credential", bincode(&chain)),
-        ("longer", bincode(&longer)),
-        ("revocation", json(&revocation)),
-        ("by-admin", json(&by_admin)),
-    ]
-}
-
-fn grid_file_seeds() -> Vec<Seed> {
-    let bootstrap = vec!["/ip4/192.0.2.1/tcp/7741".to_owned()];
-    let grid = serde_json::to_vec(&GridFile::new("test".to_owned(), None, bootstrap)).unwrap_or_default();
-    let revocations = some_revocation().and_then(|signed| serde_json::to_vec(&signed).ok()).unwrap_or_default();
-    let credential = some_chain().and_then(|chain| serde_json::to_vec(&chain).ok()).unwrap_or_default();
-    let issued = r#"[{"subject":{"site":"s"},"role":"site","name":"","issued":0,"expires":2000}]"#;
-    vec![
-        ("grid", [&[1], &grid[..]].concat()),
-        ("revocations", [&[0], &revocations[..], b"\n"].concat()),
-        ("issued", [&[2], issued.as_bytes()].concat()),
-        ("credential", [&[3], &credential[..]].concat()),
-    ]
+fn golden_grid_files() -> Vec<Vec<u8>> {
+    let (revocation, credential) = (golden_statement("revocation"), golden_statement("credential"));
+    vec![[&[0], &revocation[..], b"\n"].concat(), [&[3], &credential[..]].concat()]
 }

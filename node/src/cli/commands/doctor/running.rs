@@ -15,6 +15,7 @@ use super::finding::{Finding, Level};
 use crate::{
     api::grid::{BanView, ReachView, SOFTWARE, ScheduleState, SiteList, Status},
     cli::{client::Client, error::CliError, exit::Exit},
+    runtime::clock::is_off,
     site::activation::FailedActivation,
     text::{
         safe::safe,
@@ -25,8 +26,6 @@ use crate::{
 
 /// How long a connection to one of the node's own ports may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// From this difference on clocks do not agree. A message takes a second or so at most, and windows are whole seconds.
-const CLOCK_MS_MAX: u64 = 5_000;
 /// How long other sites may take to test whether they reach the node.
 const DIAL_BACK_WAIT: Duration = Duration::from_secs(10);
 /// Most ports that are tried.
@@ -282,7 +281,7 @@ fn check_clock(status: &Status) -> Finding {
     const CHECK: &str = "clock";
     let to_do = "see whether this clock is synchronised (timedatectl); if it is, that of another site is wrong";
     let measured = status.clock.as_ref().map(|clock| (clock.ahead_ms, counted(clock.sites, "other site")));
-    if let Some((ahead_ms, sites)) = measured.as_ref().filter(|(ahead_ms, _)| ahead_ms.unsigned_abs() >= CLOCK_MS_MAX) {
+    if let Some((ahead_ms, sites)) = measured.as_ref().filter(|(ahead_ms, _)| is_off(*ahead_ms)) {
         let direction = if *ahead_ms > 0 { "behind" } else { "ahead of" };
         let much = format_span(Span(ahead_ms.unsigned_abs() / 1000));
         let what = format!("this machine's clock is some {much} {direction} the median clock of {sites}");

@@ -77,9 +77,11 @@ fn booking(plan: &Plan) -> Booking {
         user: plan.user.to_owned(),
         user_key: None,
         account: None,
+        network: None,
         statement: None,
         state: BookingState::Settled,
         coordinator: None,
+        fed_as: None,
     }
 }
 

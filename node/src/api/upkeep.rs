@@ -1,0 +1,213 @@
+//! What the owner changes while the node runs: whether the site is being emptied, and the configuration.
+//!
+//! Invariant: a configuration that is wrong changes nothing, and a key is either put into force or named as one that waits for the
+//! next start. That a site is being emptied outlives a restart.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use axum::{Json, extract::State, http::StatusCode};
+use broker::{time::Time, trust::SharedGate};
+use discovery::{Discovery, OfferError};
+use serde::{Deserialize, Serialize};
+use tokio::task::block_in_place;
+use tracing::{error, info};
+use utoipa::ToSchema;
+
+use super::{
+    extract::Body,
+    problem::Problem,
+    requests::read_body,
+    state::ApiState,
+    tls::{Tls, TlsError},
+};
+use crate::{
+    config::{ConfigError, ConfigSource, NodeConfig},
+    runtime::lock::locked,
+    site::task::SharedLedger,
+    storage::data_dir::{DataDir, DataDirError},
+};
+
+/// Keys that are put into force at once; a name with a dot at its end is a whole table.
+const LIVE: [&str; 5] = ["policy.", "ledger.", "contact", "remote.cert", "remote.key"];
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum UpkeepError {
+    /// File and key are named.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    #[error(transparent)]
+    Offer(#[from] OfferError),
+    /// This node was started without a way to read its configuration again.
+    #[error("this node cannot read its configuration again; restart it")]
+    NoSource,
+}
+
+impl From<UpkeepError> for Problem {
+    fn from(error: UpkeepError) -> Problem {
+        let status = match &error {
+            UpkeepError::DataDir(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Problem::new(status, error.to_string())
+    }
+}
+
+/// The parts of the node that the owner changes.
+pub struct Upkeep {
+    pub data_dir: DataDir,
+    pub gate: SharedGate,
+    pub ledger: SharedLedger,
+    pub discovery: Discovery,
+    /// What makes connections of other machines private.
+    pub tls: Option<Tls>,
+    /// What is in force.
+    pub config: Mutex<NodeConfig>,
+    /// Where the configuration comes from.
+    pub source: Option<ConfigSource>,
+}
+
+impl Upkeep {
+    /// Whether the site promises nothing more.
+    pub fn is_draining(&self) -> bool {
+        self.gate.lock().is_draining()
+    }
+
+    /// Begins or ends to empty the site.
+    ///
+    /// # Errors
+    /// [`UpkeepError`] when that cannot be written down, and nothing has changed then; or when the advert is refused.
+    pub fn drain(&self, is_draining: bool) -> Result<(), UpkeepError> {
+        let config = locked(&self.config);
+        self.data_dir.set_draining(is_draining)?;
+        self.gate.lock().set_draining(is_draining);
+        self.advertise_as(&config)?;
+        info!(is_draining, "what is promised stays");
+        Ok(())
+    }
+
+    /// Tells the grid what this site has: nothing while it is being emptied.
+    ///
+    /// # Errors
+    /// [`OfferError`] when the hosts are not what others accept.
+    pub fn advertise(&self) -> Result<(), OfferError> {
+        self.advertise_as(&locked(&self.config))
+    }
+
+    fn advertise_as(&self, config: &NodeConfig) -> Result<(), OfferError> {
+        let hosts = config.hosts.iter().filter(|_| !self.is_draining()).map(|own| own.host.clone()).collect();
+        self.discovery.publish_advert(config.name.clone(), config.settings.contact.clone(), hosts)
+    }
+
+    /// Reads the configuration again and puts into force what can be.
+    ///
+    /// # Errors
+    /// [`UpkeepError`] when something in it is wrong; nothing has changed then.
+    pub fn reload(&self) -> Result<Reloaded, UpkeepError> {
+        let mut config = locked(&self.config);
+        let new = self.source.as_ref().ok_or(UpkeepError::NoSource)?()?;
+        let reloaded = Reloaded::between(&config, &new);
+        let tls = match (&self.tls, &new.remote) {
+            (Some(tls), Some(remote)) => Some((tls, Tls::open(&remote.cert, &remote.key)?)),
+            _ => None,
+        };
+        if config.settings.contact != new.settings.contact {
+            let contact = std::mem::replace(&mut config.settings.contact, new.settings.contact);
+            if let Err(error) = self.advertise_as(&config) {
+                config.settings.contact = contact;
+                return Err(error.into());
+            }
+        }
+        if let Some((tls, opened)) = tls {
+            tls.replace(&opened);
+            let remote = &mut config.settings.remote;
+            (remote.cert, remote.key) = (new.settings.remote.cert, new.settings.remote.key);
+        }
+        self.gate.lock().set_policy(new.policy);
+        self.ledger.lock().set_limits(new.ledger);
+        (config.settings.policy, config.settings.ledger) = (new.settings.policy, new.settings.ledger);
+        let (changed, at_next_start) = (reloaded.changed.join(" "), reloaded.at_next_start.join(" "));
+        info!(changed, at_next_start, "the configuration was read again");
+        Ok(reloaded)
+    }
+
+    /// [`Upkeep::reload`] for a signal, to which nobody can answer.
+    pub fn reload_and_log(&self) {
+        if let Err(error) = self.reload() {
+            error!(%error, "the configuration was read again and is wrong; nothing has changed");
+        }
+    }
+}
+
+/// Answer of `POST /v1/reload`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reloaded {
+    /// Keys with another value, which is in force now.
+    pub changed: Vec<String>,
+    /// Keys with another value, which waits for the next start.
+    pub at_next_start: Vec<String>,
+}
+
+impl Reloaded {
+    fn between(old: &NodeConfig, new: &NodeConfig) -> Reloaded {
+        let values = |config: &NodeConfig| -> BTreeMap<String, _> {
+            config.settings.keys("").into_iter().map(|key| (key.path(), key.value)).collect()
+        };
+        let (old_values, new_values) = (values(old), values(new));
+        let differ = old_values.keys().filter(|key| old_values.get(*key) != new_values.get(*key));
+        let has_door = old.remote.is_some() && new.remote.is_some();
+        let is_live = |key: &String| {
+            let is_listed = LIVE.iter().any(|live| key == live || live.ends_with('.') && key.starts_with(live));
+            is_listed && (has_door || !key.starts_with("remote."))
+        };
+        let (changed, mut at_next_start): (Vec<String>, Vec<String>) = differ.cloned().partition(is_live);
+        // The file may list other hosts under the same name.
+        let lists_others = old.settings.hosts_file.is_some() && old.hosts != new.hosts;
+        if lists_others && !at_next_start.iter().any(|key| key == "hosts_file") {
+            at_next_start.push("hosts_file".to_owned());
+        }
+        Reloaded { changed, at_next_start }
+    }
+}
+
+/// Body of `POST /v1/drain`.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Drain {
+    pub is_draining: bool,
+}
+
+/// Answer of `POST /v1/drain`: what of this site is still promised.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct DrainView {
+    pub is_draining: bool,
+    /// Holds and reservations of users.
+    pub bookings: usize,
+    /// When the last of them ends.
+    pub until: Option<Time>,
+}
+
+/// Begins or ends to empty the site: it promises nothing more, and what it has promised stays.
+#[utoipa::path(post, path = "/drain", tag = "grid", request_body = Drain, responses((status = 200, description = "Done", body = DrainView)))]
+pub async fn drain_site(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<DrainView>, Problem> {
+    let Drain { is_draining } = read_body("drain", &body)?;
+    // The disk, and perhaps the end of a reload.
+    block_in_place(|| state.upkeep.drain(is_draining))?;
+    let ledger = state.ledger.lock();
+    let until = ledger.of_users().map(|booking| booking.window.end).max();
+    Ok(Json(DrainView { is_draining, bookings: ledger.of_users().count(), until }))
+}
+
+/// Reads the configuration again; one that is wrong changes nothing.
+#[utoipa::path(post, path = "/reload", tag = "grid", responses((status = 200, description = "Done", body = Reloaded)))]
+pub async fn reload_configuration(State(state): State<Arc<ApiState>>) -> Result<Json<Reloaded>, Problem> {
+    // Files, and a look at the machine.
+    Ok(Json(block_in_place(|| state.upkeep.reload())?))
+}
