@@ -39,7 +39,7 @@ pub use libp2p::{Multiaddr, PeerId};
 
 pub use crate::{
     addresses::{AddressBlock, NoAddressBlock},
-    admission::prefix_of,
+    admission::{Buckets, Rate, TokenBucket, prefix_of},
     command::AskError,
     config::{DhtUpkeep, DiscoveryConfig, GridId, Intervals, Limits, ScheduleSource, TransportKind},
     dht::{

@@ -49,10 +49,12 @@ fn honest_users_of_an_open_grid_get_hosts_while_others_hoard_and_block_them() {
         assert_eq!(phase["reserved"], phase["requests"], "{figures}");
     }
     assert_eq!(figures["hostile"][2]["failed"], 0, "{figures}");
-    let polite = &figures["hostile"][1]["deeds"]["granted"];
+    let granted = |phase: usize, attack: &str| figures["hostile"][phase]["deeds"]["granted"][attack].as_u64().unwrap();
+    // The two attackers have one share, since they are of one network: which of them gets it first is chance.
+    let hoarded = [1, 2].map(|phase| granted(phase, "hoard"));
+    assert!(hoarded.iter().sum::<u64>() > 0 && granted(1, "hoard") + granted(1, "block") >= 5, "{figures}");
     // At each of five sites one of four hosts at a time, and all of the time that there is in seven days.
-    let hoarded = polite["hoard"].as_u64().unwrap();
-    assert!((5..=5 * 14).contains(&hoarded) && polite["block"].as_u64().unwrap() > 0, "{figures}");
+    assert!(hoarded.iter().all(|granted| *granted <= 5 * 14), "{figures}");
 }
 
 #[test]

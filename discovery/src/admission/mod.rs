@@ -7,12 +7,14 @@ mod prefix;
 mod proof;
 mod rate;
 
-pub use self::prefix::prefix_of;
 pub(crate) use self::{
     conduct::{Ban, BanTerms, Conduct, Offence},
     gate::ConnectionGate,
     gated::Gated,
     prefix::network_of,
     proof::{Proof, ProofEvent},
+};
+pub use self::{
+    prefix::prefix_of,
     rate::{Buckets, Rate, TokenBucket},
 };

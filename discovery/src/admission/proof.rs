@@ -11,6 +11,11 @@ use std::{
     task::{Context, Poll},
 };
 
+use crate::{
+    identity::site_of_peer,
+    membership::{CREDENTIAL_BYTES_MAX, Members, NotMember},
+    wire::{VERDICT_BYTES_MAX, Verdict},
+};
 use futures::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, FutureExt as _, future::BoxFuture};
 use libp2p::{
     Multiaddr, PeerId, Stream, StreamProtocol,
@@ -21,26 +26,6 @@ use libp2p::{
         handler::{ConnectionEvent, FullyNegotiatedInbound, FullyNegotiatedOutbound},
     },
 };
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    identity::site_of_peer,
-    membership::{CREDENTIAL_BYTES_MAX, Members, NotMember},
-    wire::{decode, encode},
-};
-
-/// Longest verdict: the revocations of all links of one credential fit.
-const VERDICT_BYTES_MAX: usize = 64 * 1024;
-/// Most revocations of a verdict that are read.
-const REASONS_MAX: usize = 8;
-
-/// The answer to a proof.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Verdict {
-    is_member: bool,
-    /// Why not, as far as it can be shown.
-    revocations: Vec<Vec<u8>>,
-}
 
 /// What came of a proof.
 #[derive(Debug)]
@@ -233,7 +218,7 @@ async fn read_proof(mut stream: Stream) -> io::Result<(Vec<u8>, Stream)> {
 }
 
 async fn answer(mut stream: Stream, verdict: Verdict) -> io::Result<()> {
-    let bytes = encode(&verdict).map_err(io::Error::other)?;
+    let bytes = verdict.to_bytes().map_err(io::Error::other)?;
     stream.write_all(&bytes).await?;
     stream.close().await
 }
@@ -242,7 +227,5 @@ async fn ask(mut stream: Stream, credential: Vec<u8>) -> io::Result<Verdict> {
     stream.write_all(&credential).await?;
     stream.close().await?;
     let bytes = read_all(&mut stream, VERDICT_BYTES_MAX).await?;
-    let mut verdict: Verdict = decode::<_, VERDICT_BYTES_MAX>(&bytes).map_err(io::Error::other)?;
-    verdict.revocations.truncate(REASONS_MAX);
-    Ok(verdict)
+    Verdict::read(&bytes).map_err(io::Error::other)
 }

@@ -29,6 +29,12 @@ impl Rate {
     pub fn in_10_s(count: u32) -> Rate {
         Rate { micro_per_ms: u64::from(count) * MICRO / 10_000, burst: u64::from(count) }
     }
+
+    /// The same rate, with another number that may come at once.
+    #[must_use]
+    pub fn at_once(self, burst: u32) -> Rate {
+        Rate { burst: u64::from(burst), ..self }
+    }
 }
 
 /// Tokens that come back at a steady rate, up to a store that serves bursts.

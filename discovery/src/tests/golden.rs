@@ -235,6 +235,8 @@ fn everything() -> Lines {
         (0..=u16::MAX).filter(|kind| known.answer_bytes_max(*kind).is_some()).collect(),
     ];
     assert_eq!(kinds, all, "every kind has a line");
+    let verdict = wire::Verdict { is_member: false, revocations: vec![vec![4, 5]] };
+    lines.push(("verdict".to_owned(), verdict.to_bytes().unwrap()));
     gossip(&mut lines);
     names(&mut lines);
     statements(&mut lines);

@@ -12,6 +12,7 @@ mod envelope;
 pub mod frame;
 mod message;
 pub mod names;
+mod verdict;
 
 pub use self::{
     ask::{ASK_VERSIONS, answer_bytes, answer_in, request_bytes},
@@ -27,4 +28,5 @@ pub use self::{
         sealed_bytes, sent_of,
     },
     message::{WireAnswer, WireRequest, WireSchedules},
+    verdict::{REASONS_MAX, VERDICT_BYTES_MAX, Verdict},
 };

@@ -4,7 +4,6 @@
 
 use std::{
     fs, io,
-    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -34,8 +33,6 @@ pub enum TlsError {
     /// Certificate and key do not fit each other, or are of a kind that is not supported.
     #[error("remote.cert and remote.key: {0}")]
     Pair(#[from] rustls::Error),
-    #[error("remote.listen: cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
 }
 
 /// Makes connections private; clones share the certificate.

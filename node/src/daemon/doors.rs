@@ -85,7 +85,7 @@ impl Doors {
         let remote = match &config.remote {
             Some(remote) => {
                 let tls = Tls::open(&remote.cert, &remote.key)?;
-                let listen = |source| TlsError::Listen { address: remote.address, source };
+                let listen = |source| DaemonError::Remote { address: remote.address, source };
                 let listener = TcpListener::bind(remote.address).await.map_err(listen)?;
                 let address = listener.local_addr().map_err(listen)?;
                 let (connections_max, per_prefix_max) = (shares.remote, PER_PREFIX_MAX);

@@ -20,6 +20,14 @@ pub enum DaemonError {
     /// The ledger's file.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The address of the API for other machines.
+    #[error("remote.listen: cannot listen on {address}: {source}")]
+    Remote {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
     /// The API's address.
     #[error("api: cannot listen on {address}: {source}; choose another with --api ADDRESS:PORT (port 0: any free one)")]
     Api {

@@ -6,15 +6,18 @@ use broker::{
     time::Time,
     trust::{Chain, Revocations, Role, testing},
 };
-use discovery::wire;
+use discovery::wire::{self, REASONS_MAX, Verdict};
 use kolo::readers::{GridFile, IssuedList, RevocationFile, Token, Wallet, read_credential, read_revocation};
 
-use super::{directory::in_directory, golden::golden_statement};
+use super::{
+    directory::in_directory,
+    golden::{golden, golden_statement},
+};
 use crate::{Input, Target};
 
 /// Join tokens, as text from anywhere.
 pub const TOKEN: Target = Target { name: "token", run: token, golden: Vec::new };
-/// A credential in an advert, or a revocation in an answer: the first byte says which.
+/// A credential in an advert, a revocation in an answer, or the verdict on a proof of membership: the first byte says which.
 pub const SHOWN: Target = Target { name: "shown", run: shown, golden: golden_shown };
 /// A data directory's grid file, its lists of revocations and of invitations, or a credential: the first byte says which.
 pub const GRID_FILES: Target = Target { name: "grid-files", run: grid_files, golden: golden_grid_files };
@@ -69,7 +72,15 @@ fn check_chain(chain: &Chain) {
 
 fn shown(data: &[u8]) {
     let mut input = Input::new(data);
-    if input.flag() {
+    let kind = input.below(3);
+    if kind == 2 {
+        let Ok(verdict) = Verdict::read(input.rest()) else { return };
+        assert!(verdict.revocations.len() <= REASONS_MAX);
+        let written = verdict.to_bytes().expect("a verdict that was read can be written");
+        assert_eq!(Verdict::read(&written).ok(), Some(verdict));
+        return;
+    }
+    if kind == 1 {
         let Some(revocation) = read_revocation(input.rest()) else { return };
         let mut known = Revocations::default();
         let is_new = known.add("test", &testing::public(0), &revocation, NOW).unwrap_or(false);
@@ -89,7 +100,8 @@ const NOW: Time = Time(1_000);
 fn golden_shown() -> Vec<Vec<u8>> {
     let chain: Chain = serde_json::from_slice(&golden_statement("credential")).expect("a chain");
     let chain = wire::encode(&chain).expect("that can be written");
-    vec![[&[0], &chain[..]].concat(), [&[1], &golden_statement("revocation")[..]].concat()]
+    let all = [chain, golden_statement("revocation"), golden("verdict").concat()];
+    all.into_iter().zip(0..).map(|(shown, kind)| [&[kind], &shown[..]].concat()).collect()
 }
 
 fn golden_grid_files() -> Vec<Vec<u8>> {
