@@ -3,7 +3,7 @@
 //! Invariant: a handshake takes at most [`HANDSHAKE_TIMEOUT`], and never holds up another one.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,

@@ -36,7 +36,7 @@ use crate::{
         self,
         authority::Peer,
         state::{ApiState, Via},
-        tls::{Tls, TlsError},
+        tls::Tls,
     },
     config::NodeConfig,
     runtime::open_files::Shares,
