@@ -29,6 +29,18 @@ pub enum Record {
     Remove(AttemptId),
 }
 
+impl Record {
+    /// The attempt that made the booking.
+    #[must_use]
+    pub fn attempt(&self) -> &AttemptId {
+        match self {
+            Record::Put(BookingRecord { attempt, .. })
+            | Record::Gone(GoneRecord { attempt, .. })
+            | Record::Remove(attempt) => attempt,
+        }
+    }
+}
+
 /// That a booking is gone, and that its site had confirmed it; it has the booking's place on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GoneRecord {

@@ -67,11 +67,10 @@ impl Promises {
 
     /// What a change of the ledger on disk means for the owner at `now`; none when a promise stays what it is, or it is own work.
     pub fn note(&mut self, record: &Record, now: Time) -> Option<News> {
-        let gone = match record {
-            Record::Put(booking) => return self.note_booking(booking),
-            Record::Gone(gone) => &gone.attempt,
-            Record::Remove(attempt) => attempt,
-        };
+        if let Record::Put(booking) = record {
+            return self.note_booking(booking);
+        }
+        let gone = record.attempt();
         let promise = self.0.remove(gone)?;
         let turn = if promise.window.end <= now { Turn::Ended } else { Turn::GivenBack };
         Some(News { turn, attempt: gone.clone(), promise })

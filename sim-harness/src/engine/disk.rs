@@ -46,10 +46,7 @@ impl Write {
     /// The request whose reservation it changes, if it changes one.
     pub fn about(&self) -> Option<&RequestId> {
         let Write::Ledger(record) = self else { return None };
-        let (Record::Put(BookingRecord { attempt, .. })
-        | Record::Gone(GoneRecord { attempt, .. })
-        | Record::Remove(attempt)) = &**record;
-        Some(&attempt.request)
+        Some(&record.attempt().request)
     }
 }
 

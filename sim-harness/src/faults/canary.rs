@@ -69,6 +69,8 @@ pub enum Canary {
     IgnoreDeadline,
     /// The entry point makes a plan of its own in place of the one that was handed in.
     PlanAnew,
+    /// A site answers its owner that a booking is taken back, and has not written it down.
+    EvictionNotWritten,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }

@@ -27,6 +27,8 @@ pub enum Event {
     Aim,
     /// An owner takes something away.
     Shrink,
+    /// An owner takes the hosts of a site back from a request.
+    Evict { number: u64 },
     /// The coordinator of a request is gone for good.
     Desert { number: u64 },
     /// A user has another node take a request over; with `only_if_gone` only when the present one is gone for good.

@@ -49,6 +49,8 @@ figures! {
     shrinks: "shrinks",
     /// Of these, times that a reservation had begun on what was taken away.
     shrinks_in_use: "shrinks in use",
+    /// Times that an owner took the hosts of a site back from a request.
+    evicted: "evicted",
     /// Times that a user learned that hosts are lost.
     degraded: "degraded",
     /// Times that a user learned that a reservation is whole again, at the same start.

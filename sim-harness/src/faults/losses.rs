@@ -5,16 +5,25 @@
 
 use std::mem;
 
-use broker::{request::Request, time::Time};
+use broker::{
+    ledger::{self, Booking},
+    request::Request,
+    time::Time,
+};
 use rand::{RngExt, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     event::Event,
     grid::Grid,
-    life, names,
+    life,
+    message::Question,
+    names,
+    node::Node,
     users::{self, Report},
+    world::World,
 };
+use crate::engine::Medium as _;
 
 /// After the healing, users whose entry point is gone go to another node, so often and with such a wait between.
 const TAKEOVERS_AT_MOST: u64 = 3;
@@ -67,6 +76,16 @@ impl Fates {
             for _ in 0..2 {
                 let after = self.random.random_range(0..10_000);
                 grid.after(at + after, Event::TakeOver { number, only_if_gone: true });
+            }
+        }
+    }
+
+    /// Plans owners that take their hosts back.
+    pub fn plan_evictions(&mut self, grid: &mut Grid) {
+        let faulty_ms = grid.options.faulty_ms;
+        for number in 0..grid.options.requests {
+            if self.random.random_range(0..2) == 0 {
+                grid.after(self.random.random_range(faulty_ms / 4..faulty_ms), Event::Evict { number });
             }
         }
     }
@@ -124,6 +143,34 @@ impl Fates {
         grid.figures.shrinks_in_use += u64::from(is_in_use);
         grid.note(None, format_args!("s{node} has less to offer"));
     }
+}
+
+/// The owner of one of the sites that have hosts of a request takes them back.
+pub fn evict(world: &mut World, number: u64) {
+    let request = names::request(number);
+    let is_of_request = |booking: &&Booking| booking.attempt.request == request && !booking.is_held();
+    let booked = |node: &Node| -> Vec<Booking> {
+        let bookings = node.running().into_iter().flat_map(|running| running.machines.ledger.bookings());
+        bookings.filter(is_of_request).cloned().collect()
+    };
+    let at = world.grid.nodes.iter().map(booked).enumerate().find(|(_, bookings)| !bookings.is_empty());
+    let Some((node, bookings)) = at.filter(|_| !world.grid.is_healed) else { return };
+    let attempts: Vec<_> = bookings.iter().map(|booking| booking.attempt.clone()).collect();
+    let question = Question::Eviction { request: request.clone(), attempts: attempts.clone() };
+    world.ask_as_owner(node, question, |token| ledger::Event::Evict { token, request: request.clone() });
+    let grid = &mut world.grid;
+    let Some(running) = grid.running(node) else { return };
+    let is_there = running.machines.ledger.bookings().any(|booking| attempts.contains(&booking.attempt));
+    if is_there {
+        return;
+    }
+    running.evicted.extend(attempts);
+    grid.figures.evicted += 1;
+    grid.note(Some(&request), format_args!("the owner of s{node} takes its hosts back"));
+    for grant in bookings.iter().flat_map(|booking| &booking.grants) {
+        grid.truth.note_lost(&request, node, grant);
+    }
+    world.perform_ledger(node);
 }
 
 /// The coordinator of a request stops, in order or not, and is gone for good unless too many are already.

@@ -23,6 +23,8 @@ pub enum Question {
     Inquiry { attempt: AttemptId, round: u32, run: u64 },
     /// A node asked what a site has of a request that it is to take over; a look-up has a name.
     Lookup { request: RequestId, name: u64 },
+    /// The owner of the site has taken its hosts back from this request, which had these attempts booked.
+    Eviction { request: RequestId, attempts: Vec<AttemptId> },
     /// An attacker asked for what it has no right to.
     Attack(AttemptId),
 }
@@ -31,7 +33,9 @@ impl Question {
     /// The request that it is about.
     pub fn request(&self) -> &RequestId {
         match self {
-            Question::Negotiation { request, .. } | Question::Lookup { request, .. } => request,
+            Question::Negotiation { request, .. }
+            | Question::Lookup { request, .. }
+            | Question::Eviction { request, .. } => request,
             Question::Inquiry { attempt, .. } | Question::Attack(attempt) => &attempt.request,
         }
     }
@@ -120,6 +124,7 @@ impl fmt::Display for Message {
                     }
                     Question::Lookup { .. } => f.write_str("answer to look-up: ")?,
                     Question::Attack(_) => f.write_str("answer to the attacker: ")?,
+                    Question::Eviction { .. } => f.write_str("answer to the owner: ")?,
                     Question::Inquiry { attempt, .. } => write!(f, "answer about #{}: ", attempt.attempt)?,
                 }
                 write_answer(f, answer)

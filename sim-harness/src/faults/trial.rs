@@ -39,6 +39,8 @@ const WANDERING_EVERY: u64 = 16;
 pub const HARDER_FROM: u64 = 1_000_000_000_000;
 /// There, one request in so many comes with a plan.
 const HANDED_IN_EVERY: u64 = 4;
+/// From this seed on owners take hosts back from requests as well, in half of the seeds with losses.
+pub const HARDEST_FROM: u64 = 10 * HARDER_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -109,6 +111,9 @@ impl Trial {
             if has_desertions {
                 wanderings.plan_desertions(grid);
             }
+            if seed >= HARDEST_FROM && wanderings.below(2) == 0 {
+                wanderings.plan_evictions(grid);
+            }
         }
         trial
     }
@@ -148,6 +153,7 @@ impl Trial {
                 }
             }
             Event::Shrink => self.stop_to_shrink(),
+            Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
             Event::Steal { node, to, attempt, authorization } => self.world.steal(node, to, attempt, authorization),

@@ -24,6 +24,8 @@ pub struct Truth {
     complete: BTreeSet<AttemptId>,
     /// Seats of requests that the owners of their hosts have taken away, each with its site and host.
     lost: BTreeSet<(RequestId, SeatNumber, usize, HostId)>,
+    /// Bookings of which the owner of a site was told that they are taken back.
+    evicted: BTreeSet<(usize, AttemptId)>,
 }
 
 impl Truth {
@@ -56,6 +58,21 @@ impl Truth {
     /// Notes that the owner of a host at `site` has taken it away from a seat.
     pub fn note_lost(&mut self, request: &RequestId, site: usize, grant: &Grant) {
         self.lost.insert((request.clone(), grant.seat, site, grant.host().clone()));
+    }
+
+    /// Notes that the owner of a site was told that these bookings are taken back.
+    pub fn note_evicted(&mut self, site: usize, attempts: Vec<AttemptId>) {
+        self.evicted.extend(attempts.into_iter().map(|attempt| (site, attempt)));
+    }
+
+    /// Bookings of which the owner of this site was told that they are taken back.
+    pub fn evicted_at(&self, site: usize) -> impl Iterator<Item = &AttemptId> {
+        self.evicted.iter().filter(move |(at, _)| *at == site).map(|(_, attempt)| attempt)
+    }
+
+    /// Whether owners have taken anything of this request away at a site.
+    pub fn has_lost(&self, request: &RequestId, site: usize) -> bool {
+        self.lost.iter().any(|(of, _, at, _)| of == request && *at == site)
     }
 
     /// Whether the owner of a seat's host has taken it away from it.

@@ -103,6 +103,12 @@ impl Medium for World {
                 _ => {}
             }
         }
+        if self.grid.canary == Some(Canary::EvictionNotWritten)
+            && let (Write::Ledger(record), Some(running)) = (&write, self.grid.nodes[node].running())
+            && running.evicted.contains(record.attempt())
+        {
+            return;
+        }
         self.write(node, actor, write);
     }
 
@@ -117,6 +123,13 @@ impl Medium for World {
     fn reply(&mut self, node: usize, asker: Asker, mut answer: SiteAnswer) {
         let canary = self.grid.canary;
         let Asker { from, ask, question, message, is_confirm, takes_over } = asker;
+        if let Question::Eviction { attempts, .. } = question {
+            if matches!(answer, SiteAnswer::Released { .. }) {
+                self.grid.truth.note_evicted(node, attempts);
+                checks::check_ledger(&mut self.grid, node);
+            }
+            return;
+        }
         let asking_site = self.grid.nodes[from].site.clone();
         if let (SiteAnswer::Status { decision, .. }, Question::Inquiry { attempt, .. }) = (&mut answer, &question) {
             let own = &self.grid.nodes[node];
@@ -386,6 +399,15 @@ impl World {
         self.perform_ledger(node);
     }
 
+    /// The owner of a site has its ledger do something; the outputs are still to be let out.
+    pub fn ask_as_owner(&mut self, node: usize, question: Question, event: impl FnOnce(ReplyToken) -> ledger::Event) {
+        let (token, message) = (self.grid.name(), self.grid.name());
+        let asker = Asker { from: node, ask: token, question, message, is_confirm: false, takes_over: None };
+        let Some(running) = self.grid.running(node) else { return };
+        running.machines.askers.insert(token, asker);
+        self.handle_ledger(node, event(ReplyToken(token)));
+    }
+
     /// Late and repeated answers reach the negotiation as well.
     fn arrive_answer(&mut self, node: usize, from: usize, ask: u64, question: &Question, answer: SiteAnswer) {
         let Some(answer) = mutations::mutate_answer(&mut self.grid, node, from, question, answer) else { return };
@@ -414,6 +436,8 @@ impl World {
                     self.looked_up(node, request, *name);
                 }
             }
+            // An owner asks its own node, without a message.
+            Question::Eviction { .. } => {}
             Question::Attack(attempt) => attacker::receive_spoils(&mut self.grid, node, from, attempt, &answer),
             Question::Inquiry { attempt, round, run } => {
                 if *run == self.grid.nodes[node].run {

@@ -12,7 +12,7 @@ mod repeat;
 mod settled;
 mod views;
 
-use broker::ids::RequestId;
+use broker::{ids::RequestId, protocol::AttemptId};
 
 pub use self::{
     durable::check_reported,
@@ -35,6 +35,13 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     }
     if let Err(what) = running.machines.ledger.sanity_check() {
         grid.violate("the ledger is consistent", None, format!("s{node}: {what}"));
+        return;
+    }
+    let is_on_disk = |attempt: &&AttemptId| grid.nodes[node].disk.reservations.contains_key(*attempt);
+    let kept = grid.truth.evicted_at(node).find(is_on_disk).cloned();
+    if let Some(attempt) = kept {
+        let what = format!("#{} is still on the disk of s{node}", attempt.attempt);
+        grid.violate("what an owner has taken back is gone", Some(&attempt.request), what);
     }
 }
 

@@ -65,8 +65,9 @@ fn free_hosts(
     least: &Amounts,
 ) -> Vec<Free> {
     let mut free = Vec::new();
-    for node in &grid.nodes {
-        let Some(running) = node.running() else { continue };
+    for (index, node) in grid.nodes.iter().enumerate() {
+        // An owner that has taken hosts back gives the request no others.
+        let Some(running) = node.running().filter(|_| !grid.truth.has_lost(id, index)) else { continue };
         if running.machines.ledger.bookings().any(|booking| booking.attempt.request == *id) {
             continue;
         }
