@@ -69,6 +69,8 @@ pub enum Canary {
     IgnoreDeadline,
     /// The entry point makes a plan of its own in place of the one that was handed in.
     PlanAnew,
+    /// The entry point does not see which hosts sites have given in the place of others.
+    PlacesIgnored,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }
