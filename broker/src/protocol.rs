@@ -88,9 +88,16 @@ pub struct HoldRequest {
     pub participants: Vec<SiteId>,
     /// How long the hold lasts from its receipt on. The site may shorten it.
     pub hold_for: Millis,
+    /// Whether the site may give other hosts of its own than those named, where it has no room on them. It travels as the kind of the
+    /// message, for sites that know that kind.
+    #[serde(skip)]
+    pub may_substitute: bool,
     /// The user's signed authorization.
     pub authorization: Arc<Authorization>,
 }
+
+/// Seats with the places that a site has given them.
+pub type Places = Vec<(SeatNumber, Place)>;
 
 impl HoldRequest {
     /// Checks what a site can check without its ledger.
@@ -238,9 +245,14 @@ pub enum SiteAnswer {
         version: LedgerVersion,
         /// How long the hold lasts.
         hold_for: Millis,
+        /// The places given where they are not those asked for.
+        places: Places,
     },
     /// The reservation is on disk.
     Confirmed {
+        /// Where hosts were held and confirmed at once, the places given where they are not those asked for. To a later confirm of
+        /// such a booking, all places: a coordinator that has crashed may not know them.
+        places: Places,
         /// The ledger's version after it.
         version: LedgerVersion,
     },
@@ -302,7 +314,7 @@ impl SiteAnswer {
     pub fn version(&self) -> Option<LedgerVersion> {
         match self {
             SiteAnswer::Held { version, .. }
-            | SiteAnswer::Confirmed { version }
+            | SiteAnswer::Confirmed { version, .. }
             | SiteAnswer::Released { version }
             | SiteAnswer::Booked { version, .. }
             | SiteAnswer::Found { version, .. }

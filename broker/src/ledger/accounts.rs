@@ -118,24 +118,25 @@ impl<B: Books> Ledger<B> {
             let detail = format!("the account would have {} host-hours, {most} are allowed", after.div_ceil(HOUR_S));
             return Err(Denial::new(Rule::MaxHostHours, detail));
         }
-        self.check_share(hold, account)
+        self.check_share(&hold.grants, permit)
     }
 
     /// Whether the user stays within the share of each host that the owner grants one user at any time.
-    fn check_share(&self, hold: &HoldRequest, account: &Account) -> Result<(), Denial> {
+    pub(super) fn check_share(&self, grants: &[Grant], permit: &Permit) -> Result<(), Denial> {
         let gate = self.gate.lock();
         let shares = &gate.policy().user_share_percent;
-        let Some(window) = hull(&hold.grants).filter(|_| !shares.is_empty()) else { return Ok(()) };
+        let Some(window) = hull(grants).filter(|_| !shares.is_empty()) else { return Ok(()) };
         let mut of_user: BTreeMap<&HostId, Schedule> =
-            hold.grants.iter().map(|grant| (grant.host(), Schedule::default())).collect();
-        let booked = account.bookings.iter().filter_map(|attempt| self.bookings.get(attempt));
+            grants.iter().map(|grant| (grant.host(), Schedule::default())).collect();
+        let booked = self.accounts.by_key.get(&permit.account).into_iter().flat_map(|account| &account.bookings);
+        let booked = booked.filter_map(|attempt| self.bookings.get(attempt));
         let booked = booked.filter(|booking| booking.window.overlaps(window));
-        for grant in booked.flat_map(|booking| &booking.grants).chain(&hold.grants) {
+        for grant in booked.flat_map(|booking| &booking.grants).chain(grants) {
             if let Some(here) = of_user.get_mut(grant.host()) {
                 here.add(grant.window, &grant.amounts);
             }
         }
-        for grant in &hold.grants {
+        for grant in grants {
             let Some(host) = self.hosts.get(grant.host()) else { continue };
             for (name, percent) in shares {
                 let most = share_of(amount_of(&host.host().capacity, name), *percent);

@@ -1,12 +1,12 @@
 //! Admission: whether the site can promise what is asked of it, and the promise.
 //!
 //! Invariant: [`Ledger::check_room`] is the one check of room. [`Ledger::admit`] makes it for holds and for the owner's own work, and
-//! promises all that it is given, or nothing; of a booking on disk it is made for what is still to come of each grant. What is confirmed
+//! promises all that it is given, some of it perhaps on other hosts, or nothing; of a booking on disk it is made for what is still to come of each grant. What is confirmed
 //! was admitted as a hold.
 
 use std::collections::BTreeMap;
 
-use super::{Books, Ledger};
+use super::{Books, Ledger, substitutes::Substitutes};
 use crate::{
     ids::HostId,
     protocol::{Grant, RefusalReason, hull},
@@ -32,12 +32,20 @@ pub fn fit_beside(schedule: &Schedule, capacity: &Amounts, grants: &[&Grant]) ->
 }
 
 impl<B: Books> Ledger<B> {
-    /// Promises these grants, all of them or none; from when to when they are.
-    pub(super) fn admit(&mut self, grants: &[Grant]) -> Result<Window, RefusalReason> {
-        self.check_room(grants)?;
-        let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
-        self.promise(grants);
-        Ok(window)
+    /// Promises these grants, all of them or none, for a hold on `others` where there is no room on their own hosts; what is promised,
+    /// and from when to when.
+    pub(super) fn admit(
+        &mut self,
+        grants: Vec<Grant>,
+        others: Option<&Substitutes<'_>>,
+    ) -> Result<(Vec<Grant>, Window), RefusalReason> {
+        let window = hull(&grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
+        let grants = match self.check_room(&grants) {
+            Ok(()) => grants,
+            Err(reason) => others.and_then(|others| self.substituted(&grants, others)).ok_or(reason)?,
+        };
+        self.promise(&grants);
+        Ok((grants, window))
     }
 
     /// Checks that there is room for all these grants together.
@@ -130,17 +138,17 @@ mod tests {
         // Each of the seats on h1 fits alone.
         let (first, second) =
             (grant(1, "h1", from_to(2_000, 2_050), 2_001), grant(2, "h1", from_to(2_040, 2_090), 2_000));
-        let too_many = [grant(0, "h2", from_to(2_000, 2_010), 1), first, second];
-        let refused = ledger.admit(&too_many).unwrap_err();
+        let too_many = vec![grant(0, "h2", from_to(2_000, 2_010), 1), first, second];
+        let refused = ledger.admit(too_many, None).unwrap_err();
         assert!(matches!(refused, RefusalReason::NotEnough { free, .. } if free.0 == 1_999), "{refused}");
         assert!(ledger.hosts().all(|host| *host.promised() == Schedule::default()), "nothing is promised");
-        let elsewhere = ledger.admit(&[grant(0, "h9", from_to(2_000, 2_001), 1)]);
+        let elsewhere = ledger.admit(vec![grant(0, "h9", from_to(2_000, 2_001), 1)], None);
         assert_eq!(elsewhere, Err(RefusalReason::UnknownHost(HostId::new("h9").unwrap())));
         let after_each_other =
-            [grant(0, "h1", from_to(2_000, 2_050), 4_000), grant(1, "h1", from_to(2_050, 2_110), 4_000)];
-        assert_eq!(ledger.admit(&after_each_other), Ok(from_to(2_000, 2_110)));
-        let refused = ledger.admit(&[grant(0, "h1", from_to(2_109, 2_110), 1)]).unwrap_err();
+            vec![grant(0, "h1", from_to(2_000, 2_050), 4_000), grant(1, "h1", from_to(2_050, 2_110), 4_000)];
+        assert_eq!(ledger.admit(after_each_other.clone(), None), Ok((after_each_other, from_to(2_000, 2_110))));
+        let refused = ledger.admit(vec![grant(0, "h1", from_to(2_109, 2_110), 1)], None).unwrap_err();
         assert!(matches!(refused, RefusalReason::HeldByAnother { .. }), "{refused}");
-        ledger.admit(&[grant(0, "h1", from_to(2_110, 2_111), 1)]).unwrap();
+        ledger.admit(vec![grant(0, "h1", from_to(2_110, 2_111), 1)], None).unwrap();
     }
 }

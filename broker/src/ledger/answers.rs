@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Booking, BookingState, Books, Ledger, Output, ReplyToken};
+use super::{
+    Booking, BookingState, Books, Ledger, Output, ReplyToken,
+    substitutes::{Substitutes, is_what_it_gives, replaced},
+};
 use crate::{
     ids::{HostId, Network, SeatNumber, SiteId},
     protocol::{
-        AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Refusal, RefusalReason, SiteAnswer,
-        SiteRequest,
+        AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason,
+        SiteAnswer, SiteRequest,
     },
     time::{Now, Time, Window},
     trust::Permit,
@@ -79,10 +82,10 @@ impl<B: Books> Ledger<B> {
             };
         // A coordinator that has lost the attempt in a crash may give its number to another plan.
         let is_held = self.bookings.get(&hold.attempt).filter(|booking| booking.is_held());
-        if is_held.is_some_and(|held| held.grants != hold.grants) {
+        if is_held.is_some_and(|held| !is_what_it_gives(&hold, &held.grants)) {
             return self.refusal(RefusalReason::AttemptIsOver);
         }
-        if let Some(answer) = self.answer_again(now, &hold.attempt) {
+        if let Some(answer) = self.answer_again(now, &hold) {
             return answer;
         }
         self.give_back_earlier_holds(now, &hold.attempt);
@@ -98,18 +101,20 @@ impl<B: Books> Ledger<B> {
             let reason = RefusalReason::NotAllowed(over.denial);
             return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
         }
-        let window = match self.admit(&hold.grants) {
-            Ok(window) => window,
+        let others = hold.may_substitute.then_some(Substitutes { hold: &hold, permit: &permit });
+        let (grants, window) = match self.admit(hold.grants.clone(), others.as_ref()) {
+            Ok(admitted) => admitted,
             Err(reason) => {
                 let hosts = self.states_of(hold.grants.iter().map(Grant::host), now);
                 return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
             }
         };
         let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max);
+        let places = replaced(&grants, &hold.grants);
         self.begin(Booking {
             attempt: hold.attempt,
             window,
-            grants: hold.grants,
+            grants,
             participants: hold.participants,
             user: permit.name,
             user_key: Some(permit.user),
@@ -120,7 +125,7 @@ impl<B: Books> Ledger<B> {
             coordinator: None,
             fed_as: None,
         });
-        SiteAnswer::Held { version: self.version, hold_for }
+        SiteAnswer::Held { version: self.version, hold_for, places }
     }
 
     /// A hold that is confirmed at once. Where the site is not the only participant, others would have to hold first.
@@ -139,19 +144,24 @@ impl<B: Books> Ledger<B> {
             return self.refusal(RefusalReason::NoSuchHold);
         }
         match self.on_hold(now, from, hold) {
-            SiteAnswer::Held { version, .. } => self.on_confirm(now, &attempt, version.incarnation),
+            SiteAnswer::Held { version, places, .. } => match self.on_confirm(now, &attempt, version.incarnation) {
+                SiteAnswer::Confirmed { .. } => self.confirmed(places),
+                answer => answer,
+            },
             answer => answer,
         }
     }
 
     /// The answer to a hold that was received before: the same as then, as far as it still holds.
-    fn answer_again(&self, now: Now, attempt: &AttemptId) -> Option<SiteAnswer> {
-        self.bookings.get(attempt).map(|booking| match booking.state {
+    fn answer_again(&self, now: Now, hold: &HoldRequest) -> Option<SiteAnswer> {
+        let booking = self.bookings.get(&hold.attempt)?;
+        let places = replaced(&booking.grants, &hold.grants);
+        Some(match booking.state {
             BookingState::Held { deadline, .. } => {
-                SiteAnswer::Held { version: self.version, hold_for: deadline - now.monotonic }
+                SiteAnswer::Held { version: self.version, hold_for: deadline - now.monotonic, places }
             }
             BookingState::Confirmed { .. } | BookingState::Settled | BookingState::Returned { .. } => {
-                SiteAnswer::Confirmed { version: self.version }
+                self.confirmed(places)
             }
         })
     }
@@ -189,7 +199,10 @@ impl<B: Books> Ledger<B> {
             return self.refusal(RefusalReason::NoSuchHold);
         };
         if !booking.is_held() {
-            return SiteAnswer::Confirmed { version: self.version };
+            // Of several participants each was held first, and the coordinator's decision has the places.
+            let is_at_once = booking.participants == [self.site.clone()];
+            let places = booking.grants.iter().filter(|_| is_at_once).map(|grant| (grant.seat, grant.place.clone()));
+            return self.confirmed(places.collect());
         }
         if held_in != self.version.incarnation {
             return self.refusal(RefusalReason::NoSuchHold);
@@ -198,7 +211,7 @@ impl<B: Books> Ledger<B> {
         let Some(booking) = self.put(attempt, state) else { return self.refusal(RefusalReason::NoSuchHold) };
         self.reserve(&booking.grants);
         self.publish(&booking.grants, ChangeKind::Added);
-        SiteAnswer::Confirmed { version: self.version }
+        self.confirmed(Places::new())
     }
 
     fn on_settle(&mut self, attempt: &AttemptId) -> SiteAnswer {
@@ -246,6 +259,10 @@ impl<B: Books> Ledger<B> {
     pub(super) fn seats_of(&self, attempt: &AttemptId) -> Vec<SeatNumber> {
         let grants = self.bookings.get(attempt).into_iter().flat_map(|booking| &booking.grants);
         grants.map(|grant| grant.seat).collect()
+    }
+
+    pub(super) fn confirmed(&self, places: Places) -> SiteAnswer {
+        SiteAnswer::Confirmed { places, version: self.version }
     }
 
     pub(super) fn refusal(&self, reason: RefusalReason) -> SiteAnswer {

@@ -9,7 +9,7 @@ use super::{Booking, BookingState, Books, Ledger, LocalWork};
 use crate::{
     ids::{RequestId, SeatNumber},
     plan::Place,
-    protocol::{AttemptId, ChangeKind, Grant, RefusalReason, SiteAnswer},
+    protocol::{AttemptId, ChangeKind, Grant, Places, RefusalReason, SiteAnswer},
     time::{Millis, Now, Window},
 };
 
@@ -45,7 +45,7 @@ impl<B: Books> Ledger<B> {
     pub(super) fn on_local(&mut self, now: Now, work: LocalWork) -> SiteAnswer {
         let attempt = self.local_attempt(&work);
         if self.bookings.contains_key(&attempt) {
-            return SiteAnswer::Confirmed { version: self.version };
+            return self.confirmed(Places::new());
         }
         if self.tombstones.is_buried(&attempt) {
             return self.refusal(RefusalReason::AttemptIsOver);
@@ -61,7 +61,7 @@ impl<B: Books> Ledger<B> {
             return self.refusal(RefusalReason::Malformed(format!("{ENTRIES_MAX} entries of own work stand already")));
         }
         match self.enter_own(attempt, LocalWork { window, ..work }, None) {
-            Ok(()) => SiteAnswer::Confirmed { version: self.version },
+            Ok(()) => self.confirmed(Places::new()),
             Err(reason) => self.refusal(reason),
         }
     }
@@ -101,7 +101,7 @@ impl<B: Books> Ledger<B> {
     ) -> Result<(), RefusalReason> {
         let LocalWork { host, window, amounts, .. } = work;
         let grants = vec![Grant { seat: SeatNumber(0), place: Place::Host(host), window, amounts }];
-        let window = self.admit(&grants)?;
+        let (grants, window) = self.admit(grants, None)?;
         self.reserve(&grants);
         let booking = Booking {
             attempt,

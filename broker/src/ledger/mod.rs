@@ -31,6 +31,9 @@ mod settlement_tests;
 mod shares;
 #[cfg(test)]
 mod shares_tests;
+mod substitutes;
+#[cfg(test)]
+mod substitutes_tests;
 mod takeover;
 #[cfg(test)]
 mod takeover_tests;

@@ -66,6 +66,7 @@ impl Ask {
                 .collect(),
             participants: vec![id("site")],
             hold_for: Millis(20_000),
+            may_substitute: false,
         })
     }
 }

@@ -56,6 +56,7 @@ pub(super) fn hold(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
         grants: vec![grant(0, "h1", Window::starting(Time(start), Span(100)), amount)],
         participants: vec![id("site"), id("other")],
         hold_for: Millis(5_000),
+        may_substitute: false,
         authorization,
     })
 }
@@ -66,8 +67,8 @@ pub(super) fn hold_work(attempt: AttemptId, start: i64, amount: u64) -> SiteRequ
     let authorization = Arc::new(testing::authorize(1, &id("entry"), &attempt.request, &asked));
     let window = |length| Window::starting(Time(start), Span(length));
     let grants = vec![grant(0, "h2", window(200), amount), grant(1, "h1", window(100), amount)];
-    let participants = vec![id("site")];
-    SiteRequest::Hold(HoldRequest { attempt, grants, participants, hold_for: Millis(5_000), authorization })
+    let (participants, hold_for) = (vec![id("site")], Millis(5_000));
+    SiteRequest::Hold(HoldRequest { attempt, grants, participants, hold_for, may_substitute: false, authorization })
 }
 
 /// User 1 has signed a request of this name for one host with at most 4,500 millicores for 100 s at any time.
@@ -146,7 +147,10 @@ fn a_hold_is_answered_twice_and_granted_once() {
     for expected in [5_000, 4_000] {
         let now = at(5_000 - expected);
         let (answer, records) = ask(&mut ledger, now, "entry", hold(attempt("r", 1), 2_000, 3_000));
-        assert_eq!(answer, SiteAnswer::Held { version: ledger.version(), hold_for: Millis(expected) });
+        assert_eq!(
+            answer,
+            SiteAnswer::Held { version: ledger.version(), hold_for: Millis(expected), places: Vec::new() }
+        );
         assert!(records.is_empty(), "holds are not kept on disk");
     }
     let (answer, _) = ask(&mut ledger, at(1_000), "entry", hold(attempt("s", 1), 2_000, 1_001));

@@ -56,6 +56,7 @@ impl Ask {
             grants: (0..self.hosts).map(|index| self.grant(index)).collect(),
             participants: vec![id("site")],
             hold_for: Millis(5_000),
+            may_substitute: false,
             authorization: authorization.into(),
         })
     }
@@ -169,7 +170,8 @@ fn seats_are_counted_with_their_own_lengths_and_begin_at_one_time() {
         };
         let grants = seats.iter().map(seat).collect();
         let participants = vec![id("site")];
-        let hold = HoldRequest { attempt, grants, participants, hold_for: Millis(5_000), authorization };
+        let (hold_for, may_substitute) = (Millis(5_000), false);
+        let hold = HoldRequest { attempt, grants, participants, hold_for, may_substitute, authorization };
         let confirm = SiteRequest::Confirm { attempt: hold.attempt.clone(), held_in: 7 };
         let settle = SiteRequest::Settle(hold.attempt.clone());
         match ask(&mut ledger, at(0), "entry", SiteRequest::Hold(hold)).0 {

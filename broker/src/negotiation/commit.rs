@@ -52,6 +52,11 @@ enum Progress {
 }
 
 impl Site {
+    /// What it was asked for.
+    pub(super) fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
     pub(super) fn retry_at(&self) -> Option<Millis> {
         match self.progress {
             Progress::ConfirmAgain { at, .. } => Some(at),
@@ -154,6 +159,7 @@ impl Negotiation {
                 grants: of_site.grants.clone(),
                 participants: participants.clone(),
                 hold_for: self.settings.hold_for,
+                may_substitute: self.may_substitute(),
                 authorization: authorization.clone(),
             };
             (site.clone(), hold)
@@ -175,7 +181,7 @@ impl Negotiation {
             Purpose::Release => self.on_release_answer(now, site, attempt, &answer),
             Purpose::Inspect(round) => self.on_inspected(now, site, (attempt, round), answer),
             Purpose::Hold if attempt == self.record.last_attempt => self.on_hold_answer(now, site, answer),
-            Purpose::Confirm if attempt == self.record.last_attempt => self.on_confirm_answer(now, site, &answer),
+            Purpose::Confirm if attempt == self.record.last_attempt => self.on_confirm_answer(now, site, answer),
             Purpose::Hold => self.learn_late(site, answer),
             // An answer to an earlier attempt: that attempt was released when it ended.
             Purpose::Confirm => {}
@@ -188,6 +194,7 @@ impl Negotiation {
     }
 
     fn on_hold_answer(&mut self, now: Now, site: &SiteId, answer: Result<SiteAnswer, String>) {
+        let answer = self.with_places(site, answer);
         let State::Holding { sites, asked_at, refused_until, .. } = &mut self.state else {
             return self.learn_late(site, answer);
         };
@@ -338,7 +345,8 @@ impl Negotiation {
         }
     }
 
-    fn on_confirm_answer(&mut self, now: Now, site: &SiteId, answer: &Result<SiteAnswer, String>) {
+    fn on_confirm_answer(&mut self, now: Now, site: &SiteId, answer: Result<SiteAnswer, String>) {
+        let answer = &self.with_places(site, answer);
         let State::Confirming { plan, sites, asked_at, .. } = &mut self.state else { return };
         let Some(of_site) = sites.get_mut(site) else { return };
         let after = now.monotonic - *asked_at;

@@ -1,7 +1,7 @@
 //! Losses at the coordinator: which sites it asks, which hosts it replaces or gives up, and what is left after a crash in the middle.
 
 use super::{
-    tests::{Run, at, held, site, version},
+    tests::{Run, at, confirmed, held, site, version},
     *,
 };
 use crate::{
@@ -45,7 +45,7 @@ impl Run {
             self.answer(name, Purpose::Hold, held(7));
         }
         for name in sites {
-            self.answer(name, Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
+            self.answer(name, Purpose::Confirm, confirmed(7));
         }
     }
 
@@ -174,7 +174,7 @@ fn only_the_lost_host_is_replaced_at_the_same_start() {
 
     run.answer("c", Purpose::Hold, held(9));
     assert_eq!(run.wanted(), ["write commit, owed 0".to_owned(), format!("Confirm {repair_attempt} c held in 9")]);
-    run.answer("c", Purpose::Confirm, SiteAnswer::Confirmed { version: version(9) });
+    run.answer("c", Purpose::Confirm, confirmed(9));
     assert_eq!(run.hosts(), ["a", "c"]);
     assert_eq!(run.lost(), 0);
     assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)));
@@ -235,7 +235,7 @@ fn a_booking_is_given_up_only_when_what_stays_of_its_try_is_known_to_have_been_c
     run.inspected(due, "b", Ok(booked(false)));
     run.find_at(due, &["a", "b", "c"]);
     run.answer("c", Purpose::Hold, held(9));
-    run.answer("c", Purpose::Confirm, SiteAnswer::Confirmed { version: version(9) });
+    run.answer("c", Purpose::Confirm, confirmed(9));
     assert_eq!(run.hosts(), ["a", "c"]);
     assert!(!run.wanted().contains(&"Release 1 b".to_owned()), "a may still ask b about the try: {:?}", run.wanted());
 
@@ -318,7 +318,7 @@ fn a_crash_in_a_repair_goes_on_where_the_disk_says() {
     // After it: the confirm is repeated.
     let mut after = Run::new(decided, true);
     assert_eq!(after.wanted(), [format!("Confirm {forgotten_try} c held in 9")]);
-    after.answer("c", Purpose::Confirm, SiteAnswer::Confirmed { version: version(9) });
+    after.answer("c", Purpose::Confirm, confirmed(9));
     assert_eq!(after.hosts(), ["a", "c"]);
 }
 
@@ -370,7 +370,7 @@ fn a_move_that_comes_too_late_gives_up_what_is_new() {
     }
     let attempt = run.negotiation.record().last_attempt;
     for name in ["a", "c"] {
-        let answer = Ok(SiteAnswer::Confirmed { version: version(7) });
+        let answer = Ok(confirmed(7));
         let event = Event::Answer { site: site(name), attempt, purpose: Purpose::Confirm, answer };
         run.negotiation.handle(at(25_000_000), event, &mut ());
     }

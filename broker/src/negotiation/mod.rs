@@ -9,7 +9,7 @@
 //! before [`Negotiation::stage`] is shown. Participants that ask are answered from the record on disk
 //! ([`RequestRecord::status_of`]).
 //!
-//! Its parts: `search` finds a plan; `commit` runs the attempts; `releases` repeats what sites have not acknowledged; `guard`
+//! Its parts: `search` finds a plan; `commit` runs the attempts, `places` puts what sites give instead into the plan; `releases` repeats what sites have not acknowledged; `guard`
 //! asks whether a reservation is still whole and repairs it; `ownership` is the change of coordinator; `record` is what is on disk.
 //!
 //! Invariants: at most one attempt is alive; an attempt is confirmed nowhere before the decision to commit it is on disk; an attempt
@@ -25,6 +25,9 @@ mod history;
 mod ownership;
 #[cfg(test)]
 mod ownership_tests;
+mod places;
+#[cfg(test)]
+mod places_tests;
 mod record;
 mod releases;
 mod reservation;

@@ -101,10 +101,12 @@ fn a_node_that_has_its_own_attempt_back_knows_it_by_its_name() {
     let parts = [told("a", "e", 2, &["a", "b"], 750), told("b", "e", 2, &["a", "b"], 750)];
     let record = super::tests::record().take_over(&heard(&parts)).unwrap();
     let name = AttemptId { entry_point: site("e"), request: record.id.clone(), attempt: 2 };
-    assert_eq!(record.status_of(&site("e"), &name, &site("a")), AttemptStatus::Confirmed);
-    assert_eq!(record.status_of(&site("e"), &name, &site("c")), AttemptStatus::Pending, "the takeover is under way");
-    let complete = RequestRecord { unacknowledged: BTreeSet::new(), ..record };
-    assert_eq!(complete.status_of(&site("e"), &name, &site("c")), AttemptStatus::Aborted, "it has no part in it");
+    let told = |record: &RequestRecord| ["a", "c"].map(|asker| record.status_of(&site("e"), &name, &site(asker)));
+    assert_eq!(told(&record), [AttemptStatus::Pending; 2], "the takeover is under way, and may yet be cancelled");
+    let decided = RequestRecord { commits_takeover: true, ..record };
+    assert_eq!(told(&decided), [AttemptStatus::Confirmed, AttemptStatus::Pending]);
+    let complete = RequestRecord { unacknowledged: BTreeSet::new(), ..decided };
+    assert_eq!(told(&complete), [AttemptStatus::Confirmed, AttemptStatus::Aborted], "c has no part in it");
 }
 
 #[test]

@@ -137,13 +137,16 @@ impl RequestRecord {
             let is_owed = self.owed.iter().any(|owed| owed.attempt == number && owed.site == *asker);
             is_handed_over && (is_owed || number == self.last_attempt)
         };
+        // A takeover that is not decided decides for nothing: its user may still cancel, and then this node may be gone for good.
+        let is_open = taken_over.is_some() && !is_closed && !self.unacknowledged.is_empty();
         match &self.decision {
             Decision::Commit { attempt, .. } if *attempt == number => AttemptStatus::Pending,
+            _ if is_open && !self.commits_takeover => AttemptStatus::Pending,
             _ if !is_closed && self.bookings().contains(&(number, asker.clone())) => AttemptStatus::Confirmed,
             _ if is_left_to_another() => AttemptStatus::Unknown,
             _ if is_own && number > self.last_attempt => AttemptStatus::Pending,
-            // A takeover that is not complete decides against nothing.
-            _ if taken_over.is_some() && !is_closed && !self.unacknowledged.is_empty() => AttemptStatus::Pending,
+            // Until it is complete, a site that was silent may have a part of it.
+            _ if is_open => AttemptStatus::Pending,
             _ => AttemptStatus::Aborted,
         }
     }

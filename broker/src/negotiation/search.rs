@@ -16,7 +16,7 @@ use super::{Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Rou
 use crate::{
     demand::Demand,
     ids::{HostId, SeatNumber, SiteId},
-    phases::{Candidate, Job, PhaseObserver},
+    phases::{self, Candidate, Job, PhaseObserver},
     plan::{Plan, PlanOutcome, Reason, Rejection},
     protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
     request::{Effort, ObjectiveKind, Request},
@@ -323,7 +323,6 @@ impl Search {
         observer: &mut impl PhaseObserver,
     ) -> PlanOutcome {
         let earliest = self.problem.earliest.max(now.utc);
-        let latest = self.problem.latest;
         let effort = self.problem.effort.unwrap_or(settings.planner.effort);
         let seed = random.random();
         let around_holds = self.held_by_others >= 2;
@@ -336,14 +335,34 @@ impl Search {
                 .zip(&schedules)
                 .map(|(found, schedule)| Candidate { site: &found.site, host: &found.host, schedule })
                 .collect();
-            let &Problem { ref demand, deadline, objective, ref kept_sites, .. } = &self.problem;
-            let job = Job { demand, earliest, latest, deadline, objective, kept_sites, order: Some(self.order) };
-            Phases.plan(&job, &candidates, effort, seed, observer)
+            Phases.plan(&self.job(earliest), &candidates, effort, seed, observer)
         };
         match run(around_holds, observer) {
             PlanOutcome::Rejected(_) if around_holds => run(false, observer),
             outcome => outcome,
         }
+    }
+
+    fn job(&self, earliest: Time) -> Job<'_> {
+        let &Problem { ref demand, latest, deadline, objective, ref kept_sites, .. } = &self.problem;
+        Job { demand, earliest, latest, deadline, objective, kept_sites, order: Some(self.order) }
+    }
+
+    /// The efficiency factor of a plan on other hosts than were planned; none when nothing is known of one of them, or it seems full.
+    pub(super) fn efficiency_of(&self, plan: &Plan) -> Option<f64> {
+        let (found, _) = self.planned_on.as_ref()?;
+        let seats: BTreeSet<(&SiteId, &HostId)> = plan.seats.iter().map(|seat| (&seat.site, seat.host())).collect();
+        let hosts = found.hosts.iter().filter(|found| seats.contains(&(&found.site, &found.host.id)));
+        let hosts: Vec<&FoundHost> = hosts.collect();
+        let schedules: Vec<_> = hosts.iter().map(|host| self.best_schedule(host, false)).collect();
+        let candidate = |(found, schedule)| {
+            let FoundHost { site, host, .. }: &FoundHost = found;
+            Candidate { site, host, schedule }
+        };
+        let chosen: Vec<Candidate<'_>> =
+            hosts.into_iter().zip(schedules.iter().map(Cow::as_ref)).map(candidate).collect();
+        let is_known = chosen.len() == plan.seats.len();
+        is_known.then(|| phases::efficiency_on(&self.job(plan.start), &chosen, plan.start)).flatten()
     }
 
     fn best_schedule<'h>(&'h self, found: &'h FoundHost, with_holds: bool) -> Cow<'h, Schedule> {

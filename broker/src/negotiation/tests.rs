@@ -71,8 +71,8 @@ impl Run {
     /// Both sites have confirmed.
     fn reserved() -> Run {
         let mut run = Run::confirming();
-        run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
-        run.answer("b", Purpose::Confirm, SiteAnswer::Confirmed { version: version(8) });
+        run.answer("a", Purpose::Confirm, confirmed(7));
+        run.answer("b", Purpose::Confirm, confirmed(8));
         run
     }
 
@@ -103,7 +103,7 @@ impl Run {
         self.find_with(now, sites, &schedule, missing);
     }
 
-    fn find_with(&mut self, now: u64, sites: &[&str], schedule: &Schedule, without_schedule: usize) {
+    pub(super) fn find_with(&mut self, now: u64, sites: &[&str], schedule: &Schedule, without_schedule: usize) {
         let hosts = sites.iter().map(|name| FoundHost {
             site: site(name),
             host: Host {
@@ -174,8 +174,12 @@ impl Run {
     }
 }
 
+pub(super) fn confirmed(incarnation: u64) -> SiteAnswer {
+    SiteAnswer::Confirmed { places: Vec::new(), version: version(incarnation) }
+}
+
 pub(super) fn held(incarnation: u64) -> SiteAnswer {
-    SiteAnswer::Held { version: version(incarnation), hold_for: Millis(10_000) }
+    SiteAnswer::Held { version: version(incarnation), hold_for: Millis(10_000), places: Vec::new() }
 }
 
 pub(super) fn refused(reason: RefusalReason) -> SiteAnswer {
@@ -192,9 +196,9 @@ fn when_all_goes_well_the_decision_is_written_before_the_confirms_and_the_end_be
     assert!(run.wanted().is_empty(), "one hold is not enough");
     run.answer("b", Purpose::Hold, held(8));
     assert_eq!(run.wanted(), ["write commit, owed 0", "Confirm 1 a held in 7", "Confirm 1 b held in 8"]);
-    run.answer("b", Purpose::Confirm, SiteAnswer::Confirmed { version: version(8) });
+    run.answer("b", Purpose::Confirm, confirmed(8));
     assert!(run.wanted().is_empty() && matches!(run.negotiation.stage(), Stage::Confirming(_)));
-    run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
+    run.answer("a", Purpose::Confirm, confirmed(7));
     assert_eq!(run.wanted(), ["write reserved, owed 0", "Settle 1 a", "Settle 1 b"]);
     assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)) && run.negotiation.is_quiet());
 }
@@ -215,7 +219,7 @@ fn a_plan_at_one_site_is_decided_there_in_one_round() {
         panic!()
     };
     assert_eq!((&hold.participants, *incarnation), (&vec![site("a")], version(0).incarnation));
-    run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(0) });
+    run.answer("a", Purpose::Confirm, confirmed(0));
     assert_eq!(run.wanted(), ["write reserved, owed 0", "Settle 1 a"]);
 
     let cpu = ResourceName::new("cpu").unwrap();
@@ -392,7 +396,7 @@ fn hosts_that_could_not_be_looked_at_are_waited_for_before_a_no_that_proves_noth
 #[test]
 fn a_refused_confirm_is_decided_against_on_disk_and_released_until_acknowledged() {
     let mut run = Run::confirming();
-    run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
+    run.answer("a", Purpose::Confirm, confirmed(7));
     run.answer("b", Purpose::Confirm, refused(RefusalReason::NoSuchHold));
     assert_eq!(run.wanted(), ["write open, owed 2", "Release 1 a", "Release 1 b", "find, without {}"]);
     assert_eq!(run.status(1, "a"), AttemptStatus::Aborted);
@@ -499,8 +503,8 @@ fn a_plan_that_was_handed_in_is_reserved_also_after_a_crash() {
         let mut run = Run::new(handed_in(), is_resumed);
         run.answer("a", Purpose::Hold, held(7));
         run.answer("b", Purpose::Hold, held(8));
-        run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { version: version(7) });
-        run.answer("b", Purpose::Confirm, SiteAnswer::Confirmed { version: version(8) });
+        run.answer("a", Purpose::Confirm, confirmed(7));
+        run.answer("b", Purpose::Confirm, confirmed(8));
         assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "{:?}", run.negotiation.stage());
     }
 }

@@ -218,6 +218,15 @@ pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<P
     })
 }
 
+/// The efficiency factor of these hosts at this start; none when one of them has no room for what each must have.
+#[must_use]
+pub fn efficiency_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<f64> {
+    let problem = Problem::new(job, chosen);
+    let slot = problem.slot_at(start);
+    let positions: Vec<u32> = (0..slot.len() as u32).collect();
+    (slot.len() == chosen.len()).then(|| optimize::factor(&problem, &slot, &positions))
+}
+
 /// The best solution, valued by the objective.
 fn best_solution<'s, O: PhaseObserver>(
     problem: &Problem<'_>,

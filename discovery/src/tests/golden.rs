@@ -74,11 +74,12 @@ fn requests() -> Vec<WireRequest> {
         grants: grants(),
         participants: vec![site_id()],
         hold_for: Millis(10_000),
+        may_substitute: false,
         authorization: authorization(),
     };
     let site = [
         SiteRequest::Hold(hold.clone()),
-        SiteRequest::Book { hold, incarnation: version().incarnation },
+        SiteRequest::Book { hold: hold.clone(), incarnation: version().incarnation },
         SiteRequest::Confirm { attempt: attempt(), held_in: version().incarnation },
         SiteRequest::Release(attempt()),
         SiteRequest::Settle(attempt()),
@@ -98,7 +99,10 @@ fn requests() -> Vec<WireRequest> {
         WireRequest::Revocations { from: 300 },
         WireRequest::DialBack,
     ];
-    site.into_iter().map(WireRequest::Site).chain(others).collect()
+    let hold = HoldRequest { may_substitute: true, ..hold };
+    let elsewhere = [SiteRequest::Hold(hold.clone()), SiteRequest::Book { hold, incarnation: version().incarnation }];
+    let elsewhere = elsewhere.map(WireRequest::Site);
+    site.into_iter().map(WireRequest::Site).chain(others).chain(elsewhere).collect()
 }
 
 fn reasons() -> Vec<RefusalReason> {
@@ -128,10 +132,11 @@ fn answers() -> Vec<WireAnswer> {
     let statuses = [AttemptStatus::Pending, AttemptStatus::Confirmed, AttemptStatus::Aborted, AttemptStatus::Unknown];
     let state = HostState { host: host.clone(), schedule: schedule(), held: vec![(window, amounts(5))] };
     let refused = |reason| SiteAnswer::Refused(Refusal { reason, version: version(), hosts: vec![state.clone()] });
+    let places = vec![(SeatNumber(2), Place::Host(host.clone()))];
     let rules = Rule::ALL.iter().map(|rule| RefusalReason::NotAllowed(Denial::new(*rule, "")));
     let site = [
-        SiteAnswer::Held { version: version(), hold_for: Millis(10_000) },
-        SiteAnswer::Confirmed { version: version() },
+        SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: Vec::new() },
+        SiteAnswer::Confirmed { places: Vec::new(), version: version() },
         SiteAnswer::Released { version: version() },
         SiteAnswer::Settled,
         SiteAnswer::Booked {
@@ -171,7 +176,11 @@ fn answers() -> Vec<WireAnswer> {
         WireAnswer::Busy,
         WireAnswer::NotUnderstood { kind: 99 },
     ];
-    site.map(WireAnswer::Site).chain(others).collect()
+    let elsewhere = [
+        SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: places.clone() },
+        SiteAnswer::Confirmed { places, version: version() },
+    ];
+    site.map(WireAnswer::Site).chain(others).chain(elsewhere.map(WireAnswer::Site)).collect()
 }
 
 /// An advert and an update, signed and in a bundle.

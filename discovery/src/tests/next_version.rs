@@ -168,6 +168,7 @@ impl Site {
             }],
             participants: vec![of.id().clone()],
             hold_for: Millis(60_000),
+            may_substitute: true,
             authorization: Arc::new(testing::authorize(1, self.id(), &id, &request)),
         }
     }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use broker::{
-    protocol::{HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{HoldRequest, HostState, LedgerVersion, Places, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     time::Millis,
 };
 
@@ -20,12 +20,12 @@ use super::{
 pub struct Ask4;
 
 macro_rules! kinds {
-    ($(#[$doc:meta])* $name:ident { $($kind:ident = $number:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $kind:ident = $number:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u16)]
         enum $name {
-            $($kind = $number,)*
+            $($(#[$of])* $kind = $number,)*
         }
 
         impl $name {
@@ -56,6 +56,10 @@ kinds! {
         TakeOver = 23,
         Bookings = 24,
         Book = 25,
+        /// A hold for which the site may give other hosts than it names.
+        HoldElsewhere = 26,
+        /// A booking at once of which the same is true.
+        BookElsewhere = 27,
     }
 }
 
@@ -78,6 +82,10 @@ kinds! {
         Found = 22,
         Refused = 23,
         Bookings = 24,
+        /// Held, some of it on other hosts.
+        HeldElsewhere = 25,
+        /// Confirmed, some of it on other hosts.
+        ConfirmedElsewhere = 26,
     }
 }
 
@@ -108,8 +116,14 @@ impl AskVersion for Ask4 {
             WireRequest::Revocations { from } => (Question::Revocations, encode(from)),
             WireRequest::DialBack => (Question::DialBack, encode(&())),
             WireRequest::Site(request) => match request {
-                SiteRequest::Hold(hold) => (Question::Hold, encode(hold)),
-                SiteRequest::Book { hold, incarnation } => (Question::Book, encode(&(hold, incarnation))),
+                SiteRequest::Hold(hold) => {
+                    let kind = if hold.may_substitute { Question::HoldElsewhere } else { Question::Hold };
+                    (kind, encode(hold))
+                }
+                SiteRequest::Book { hold, incarnation } => {
+                    let kind = if hold.may_substitute { Question::BookElsewhere } else { Question::Book };
+                    (kind, encode(&(hold, incarnation)))
+                }
                 SiteRequest::Confirm { attempt, held_in } => (Question::Confirm, encode(&(attempt, held_in))),
                 SiteRequest::Release(attempt) => (Question::Release, encode(attempt)),
                 SiteRequest::Settle(attempt) => (Question::Settle, encode(attempt)),
@@ -147,8 +161,14 @@ impl AskVersion for Ask4 {
             WireAnswer::Busy => (Answer::Busy, encode(&())),
             WireAnswer::NotUnderstood { kind } => (Answer::NotUnderstood, encode(kind)),
             WireAnswer::Site(answer) => match answer {
-                SiteAnswer::Held { version, hold_for } => (Answer::Held, encode(&(version, hold_for))),
-                SiteAnswer::Confirmed { version } => (Answer::Confirmed, encode(version)),
+                SiteAnswer::Held { version, hold_for, places } if places.is_empty() => {
+                    (Answer::Held, encode(&(version, hold_for)))
+                }
+                SiteAnswer::Held { version, hold_for, places } => {
+                    (Answer::HeldElsewhere, encode(&(version, hold_for, places)))
+                }
+                SiteAnswer::Confirmed { version, places } if places.is_empty() => (Answer::Confirmed, encode(version)),
+                SiteAnswer::Confirmed { version, places } => (Answer::ConfirmedElsewhere, encode(&(version, places))),
                 SiteAnswer::Released { version } => (Answer::Released, encode(version)),
                 SiteAnswer::Settled => (Answer::Settled, encode(&())),
                 SiteAnswer::Status { decision, booking } => (Answer::Status, encode(&(decision, booking))),
@@ -199,9 +219,11 @@ fn told<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
 fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeError> {
     Ok(match kind {
         Question::Hold => SiteRequest::Hold(question(body)?),
-        Question::Book => {
-            let (hold, incarnation) = question(body)?;
-            SiteRequest::Book { hold, incarnation }
+        Question::HoldElsewhere => SiteRequest::Hold(HoldRequest { may_substitute: true, ..question(body)? }),
+        Question::Book | Question::BookElsewhere => {
+            let (hold, incarnation): (HoldRequest, u64) = question(body)?;
+            let may_substitute = kind == Question::BookElsewhere;
+            SiteRequest::Book { hold: HoldRequest { may_substitute, ..hold }, incarnation }
         }
         Question::Confirm => {
             let (attempt, held_in) = question(body)?;
@@ -227,9 +249,17 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
     Ok(match kind {
         Answer::Held => {
             let (version, hold_for): (LedgerVersion, Millis) = told(body)?;
-            SiteAnswer::Held { version, hold_for }
+            SiteAnswer::Held { version, hold_for, places: Places::new() }
         }
-        Answer::Confirmed => SiteAnswer::Confirmed { version: told(body)? },
+        Answer::HeldElsewhere => {
+            let (version, hold_for, places) = told(body)?;
+            SiteAnswer::Held { version, hold_for, places }
+        }
+        Answer::Confirmed => SiteAnswer::Confirmed { version: told(body)?, places: Places::new() },
+        Answer::ConfirmedElsewhere => {
+            let (version, places) = told(body)?;
+            SiteAnswer::Confirmed { version, places }
+        }
         Answer::Released => SiteAnswer::Released { version: told(body)? },
         Answer::Settled => told::<()>(body).map(|()| SiteAnswer::Settled)?,
         Answer::Status => {

@@ -71,6 +71,8 @@ pub enum Canary {
     PlanAnew,
     /// A site answers its owner that a booking is taken back, and has not written it down.
     EvictionNotWritten,
+    /// The entry point does not see which hosts sites have given in the place of others.
+    PlacesIgnored,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }

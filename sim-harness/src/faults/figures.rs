@@ -45,6 +45,8 @@ figures! {
     repeated: "messages repeated",
     /// Holds that an attacker asked for without a right to them.
     attacks: "attacks",
+    /// Holds of which a site gave a part on other hosts than were named.
+    substituted: "substituted",
     /// Times that an owner took something away.
     shrinks: "shrinks",
     /// Of these, times that a reservation had begun on what was taken away.

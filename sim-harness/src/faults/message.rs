@@ -8,7 +8,7 @@ use broker::{
     ids::RequestId,
     ledger::ScheduleUpdateParts,
     negotiation::Purpose,
-    protocol::{Advert, AttemptId, HoldRequest, ScheduleSnapshot, SiteAnswer, SiteRequest, TakeOverStep},
+    protocol::{Advert, AttemptId, HoldRequest, Places, ScheduleSnapshot, SiteAnswer, SiteRequest, TakeOverStep},
 };
 
 use super::options::{Options, UNLUCKY_PERCENT, Unlucky};
@@ -167,8 +167,14 @@ fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Resu
 
 fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result {
     match answer {
-        SiteAnswer::Held { version: at, hold_for } => write!(f, "held at {} for {} ms", version(*at), hold_for.0),
-        SiteAnswer::Confirmed { version: at } => write!(f, "confirmed at {}", version(*at)),
+        SiteAnswer::Held { version: at, hold_for, places } => {
+            write!(f, "held at {} for {} ms", version(*at), hold_for.0)?;
+            write_places(f, places)
+        }
+        SiteAnswer::Confirmed { version: at, places } => {
+            write!(f, "confirmed at {}", version(*at))?;
+            write_places(f, places)
+        }
         SiteAnswer::Released { version: at } => write!(f, "released at {}", version(*at)),
         SiteAnswer::Settled => f.write_str("settled"),
         SiteAnswer::Booked { seats, is_settled, .. } => {
@@ -182,6 +188,10 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
         }
         SiteAnswer::Refused(refusal) => write!(f, "refused: {}", refusal.reason),
     }
+}
+
+fn write_places(f: &mut fmt::Formatter<'_>, places: &Places) -> fmt::Result {
+    places.iter().try_for_each(|(seat, place)| write!(f, " {seat}={}", place.host()))
 }
 
 fn write_hold(f: &mut fmt::Formatter<'_>, hold: &HoldRequest) -> fmt::Result {

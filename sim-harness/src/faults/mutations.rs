@@ -73,6 +73,9 @@ pub fn mutate_answer(
         (Some(Canary::LossIgnored), SiteAnswer::Booked { seats, .. }) if matches!(purpose, Purpose::Inspect(_)) => {
             *seats = seats_believed(grid, node, from, request);
         }
+        (Some(Canary::PlacesIgnored), SiteAnswer::Held { places, .. } | SiteAnswer::Confirmed { places, .. }) => {
+            places.clear();
+        }
         (Some(Canary::HandOverIgnored), SiteAnswer::Refused(refusal))
             if matches!(refusal.reason, RefusalReason::HandedOver(_)) =>
         {

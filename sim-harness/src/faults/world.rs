@@ -146,11 +146,13 @@ impl Medium for World {
             && (canary, is_confirm, &refusal.reason)
                 == (Some(Canary::ConfirmWithoutHold), true, &RefusalReason::NoSuchHold)
         {
-            answer = SiteAnswer::Confirmed { version: refusal.version };
+            answer = SiteAnswer::Confirmed { places: Vec::new(), version: refusal.version };
         }
         if !matches!(answer, SiteAnswer::Refused(_)) {
             running.granted.insert(message);
         }
+        let is_substituted = matches!(&answer, SiteAnswer::Held { places, .. } if !places.is_empty());
+        self.grid.figures.substituted += u64::from(is_substituted);
         let answer = self.attacker.lie(&mut self.grid, node, from, &question, answer);
         let body = Body::Answer { ask, question, answer };
         // The site agrees. The node's own negotiation has to give the request up, on its disk as well, before the other

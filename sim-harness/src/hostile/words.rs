@@ -200,6 +200,7 @@ impl Words {
             grants: (0..).map(SeatNumber).zip(wanted).map(grant).collect(),
             participants: vec![of.clone()],
             hold_for,
+            may_substitute: false,
             authorization: Arc::new(Authorization { request, user: None, entry_point: None }),
         })
     }
@@ -235,7 +236,7 @@ fn made_up_host() -> Option<Host> {
 pub fn granted_in(answer: &[u8]) -> Option<(bool, u64)> {
     let WireAnswer::Site(answer) = wire::answer_in(answer)? else { return None };
     match answer {
-        SiteAnswer::Held { version, .. } | SiteAnswer::Confirmed { version } => Some((true, version.incarnation)),
+        SiteAnswer::Held { version, .. } | SiteAnswer::Confirmed { version, .. } => Some((true, version.incarnation)),
         SiteAnswer::Refused(refusal) => Some((false, refusal.version.incarnation)),
         _ => None,
     }

@@ -101,6 +101,7 @@ impl Case {
             grants: self.grants.clone(),
             participants: self.participants.clone(),
             hold_for: Millis(1_000),
+            may_substitute: false,
             authorization: Arc::new(authorization),
         }
     }

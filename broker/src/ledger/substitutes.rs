@@ -1,0 +1,101 @@
+//! Another host of the site in the place of one that a hold names and that has no room. All coordinators prefer the same hosts, and the
+//! news of what is taken comes late: a refusal would cost each of them another attempt.
+//!
+//! Invariant: a substitute passes every check that the named host would have to pass, is exactly as fast, so that the seat keeps its
+//! window and its amounts, and has nothing else of the request.
+
+use std::collections::BTreeSet;
+
+use super::{Books, Ledger};
+use crate::{
+    amount::Amount,
+    ids::HostId,
+    plan::Place,
+    protocol::{Grant, HoldRequest, Places},
+    resources::amount_of,
+    trust::{Permit, asked},
+};
+
+/// Most hosts that are tried for one message: more than most sites have, and far less than a hold of a thousand seats on full hosts
+/// would cost.
+const TRIES_MAX: usize = 4_096;
+
+/// What decides which hosts may take the place of others.
+#[derive(Debug)]
+pub(super) struct Substitutes<'a> {
+    pub(super) hold: &'a HoldRequest,
+    pub(super) permit: &'a Permit,
+}
+
+/// Whether what is held is what `hold` asks for, as far as it names hosts that must be given.
+pub(super) fn is_what_it_gives(hold: &HoldRequest, held: &[Grant]) -> bool {
+    let is_same = |(held, asked): (&Grant, &Grant)| {
+        let is_same_place = hold.may_substitute || held.place == asked.place;
+        is_same_place && (held.seat, held.window, &held.amounts) == (asked.seat, asked.window, &asked.amounts)
+    };
+    held.len() == hold.grants.len() && held.iter().zip(&hold.grants).all(is_same)
+}
+
+/// The places given where they are not those asked for.
+pub(super) fn replaced(given: &[Grant], asked: &[Grant]) -> Places {
+    let others = given.iter().zip(asked).filter(|(given, asked)| given.place != asked.place);
+    others.map(|(given, _)| (given.seat, given.place.clone())).collect()
+}
+
+impl<B: Books> Ledger<B> {
+    /// The grants with other hosts in the place of those that have no room; none when some seat finds no host.
+    pub(super) fn substituted(&self, grants: &[Grant], others: &Substitutes<'_>) -> Option<Vec<Grant>> {
+        let has_room = |grant: &Grant| self.check_room(std::slice::from_ref(grant)).is_ok();
+        let kept: Vec<bool> = grants.iter().map(has_room).collect();
+        let of_request = self.of_name(&others.hold.attempt.request).flat_map(|booking| &booking.grants);
+        let mut taken: BTreeSet<HostId> = of_request.map(|grant| grant.host().clone()).collect();
+        taken.extend(grants.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(grant, _)| grant.host().clone()));
+        let mut tries = TRIES_MAX;
+        let mut given = grants.to_vec();
+        for (grant, _) in given.iter_mut().zip(&kept).filter(|(_, kept)| !**kept) {
+            let host = self.substitute(grant, &taken, others, &mut tries)?;
+            taken.insert(host.clone());
+            grant.place = Place::Host(host);
+        }
+        self.check_room(&given).is_ok().then_some(given)
+    }
+
+    /// The host for a seat on which least is left free of what the seat takes, so that large rooms stay large. All holds of the site
+    /// come here one after the other, so it does not matter that all would choose the same.
+    fn substitute(
+        &self,
+        grant: &Grant,
+        taken: &BTreeSet<HostId>,
+        Substitutes { hold, permit }: &Substitutes<'_>,
+        tries: &mut usize,
+    ) -> Option<HostId> {
+        let speed = self.hosts.get(grant.host())?.host().speed;
+        let sites = hold.participants.iter().collect::<BTreeSet<_>>().len();
+        let others = self.hosts.iter().filter(|(id, books)| !taken.contains(*id) && books.host().speed == speed);
+        let mut best: Option<(u128, &HostId)> = None;
+        for (id, books) in others.take(*tries) {
+            *tries -= 1;
+            let one = [Grant { place: Place::Host(id.clone()), ..grant.clone() }];
+            let left = left_on(books, grant);
+            let is_better = best.is_none_or(|(least, _)| left < least);
+            let serves = || {
+                let asked = asked::check(&permit.statement, (&one, sites), &self.site, |_| Some(books.host()));
+                asked.is_ok() && self.check_share(&one, permit).is_ok()
+            };
+            if is_better && self.check_room(&one).is_ok() && serves() {
+                best = Some((left, id));
+            }
+        }
+        best.map(|(_, id)| id.clone())
+    }
+}
+
+/// How much stays free of what a seat takes, over all its resources: in parts of a million of the host's own.
+fn left_on(books: &impl Books, grant: &Grant) -> u128 {
+    let left = |(name, asked): (_, &Amount)| {
+        let capacity = amount_of(&books.host().capacity, name);
+        let free = capacity.saturating_sub(books.promised().peak(name, grant.window)).saturating_sub(*asked);
+        u128::from(free.0) * 1_000_000 / u128::from(capacity.0.max(1))
+    };
+    grant.amounts.iter().map(left).sum()
+}

@@ -1,0 +1,173 @@
+//! What becomes of the hosts that sites give in the stead of those asked for, in the plan, on disk and in the report.
+
+use std::collections::BTreeMap;
+
+use super::{
+    tests::{Run, at, held, record, site, version},
+    *,
+};
+use crate::{
+    amount::Amount,
+    host::{Host, Speed},
+    ids::{HostId, SeatNumber},
+    plan::{CutCounts, Place},
+    protocol::{Places, SiteAnswer, SiteRequest},
+    request::Request,
+    resources::{Amounts, ResourceName},
+    schedule::Schedule,
+    time::{Time, Window},
+    trust,
+};
+
+fn cpu(amount: u64) -> Amounts {
+    Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))])
+}
+
+/// Hosts are found, each with what is used of its 1,000 until after the request.
+fn find(run: &mut Run, hosts: &[(&str, &str, u64)]) {
+    let found = |(of, name, used): &(&str, &str, u64)| {
+        let mut schedule = Schedule::default();
+        schedule.add(Window { start: Time(4_000), end: Time(10_000) }, &cpu(*used));
+        let id = HostId::new(name).unwrap();
+        let host = Host { id, capacity: cpu(1_000), attributes: BTreeMap::new(), speed: Speed::REFERENCE };
+        FoundHost { site: site(of), host, schedule, version: version(7) }
+    };
+    let hosts = hosts.iter().map(found).collect();
+    let found = Found { hosts, known_hosts: 9, without_schedule: 0, cut: CutCounts::default() };
+    run.negotiation.handle(at(10), Event::Found(found), &mut ());
+    run.drain();
+}
+
+fn places(given: &[(u32, &str)]) -> Places {
+    given.iter().map(|(seat, host)| (SeatNumber(*seat), Place::Host(HostId::new(host).unwrap()))).collect()
+}
+
+fn held_on(given: &[(u32, &str)]) -> SiteAnswer {
+    match held(7) {
+        SiteAnswer::Held { version, hold_for, .. } => SiteAnswer::Held { version, hold_for, places: places(given) },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn confirmed_on(given: &[(u32, &str)]) -> SiteAnswer {
+    SiteAnswer::Confirmed { places: places(given), version: version(7) }
+}
+
+fn hosts_of(plan: &Plan) -> Vec<String> {
+    plan.seats.iter().map(|seat| format!("{}/{}", seat.site, seat.host())).collect()
+}
+
+/// Asked to hold: seat 0 is on host h of site a, seat 1 on that of b. Host z of each looks less useful, host y full.
+fn holding(record: RequestRecord) -> Run {
+    let mut run = Run::new(record, false);
+    find(&mut run, &[("a", "h", 200), ("b", "h", 200), ("a", "z", 0), ("b", "z", 0), ("a", "y", 1_000)]);
+    let Stage::Holding(plan) = run.negotiation.stage() else { panic!("{:?}", run.negotiation.stage()) };
+    assert_eq!(hosts_of(plan), ["a/h", "b/h"], "{plan:?}");
+    run
+}
+
+fn written(run: &Run) -> &RequestRecord {
+    let record = run.outputs.iter().find_map(|output| match output {
+        Output::Persist(record) => Some(record),
+        _ => None,
+    });
+    record.unwrap_or_else(|| panic!("{:?}", run.wanted()))
+}
+
+#[test]
+fn the_hosts_given_are_decided_on_written_and_reported() {
+    let mut run = holding(record());
+    let Some(Output::Ask { request: SiteRequest::Hold(_), .. }) = run.outputs.first() else { panic!() };
+    let planned = run.negotiation.stage();
+    let Stage::Holding(planned) = planned else { panic!("{planned:?}") };
+    let planned = planned.clone();
+    run.answer("a", Purpose::Hold, held_on(&[(0, "z")]));
+    // The site has crashed, and the hold has come once more.
+    run.answer("a", Purpose::Hold, held_on(&[]));
+    run.answer("a", Purpose::Hold, held_on(&[(0, "z")]));
+    run.answer("b", Purpose::Hold, held(8));
+    let Decision::Commit { plan, .. } = &written(&run).decision else { panic!("{:?}", run.wanted()) };
+    assert_eq!(hosts_of(plan), ["a/z", "b/h"]);
+    assert!(plan.efficiency < planned.efficiency, "{} < {}", plan.efficiency, planned.efficiency);
+    assert!(plan.efficiency > 0.0 && plan.efficiency_bound >= planned.efficiency && plan.start_proven);
+
+    let mut run = Run::new(written(&run).clone(), true);
+    run.answer("a", Purpose::Confirm, confirmed_on(&[(0, "z")]));
+    run.answer("b", Purpose::Confirm, confirmed_on(&[]));
+    let Decision::Reserved { plan, .. } = &written(&run).decision else { panic!("{:?}", run.wanted()) };
+    assert_eq!(hosts_of(plan), ["a/z", "b/h"]);
+}
+
+#[test]
+fn nothing_is_said_of_the_efficiency_on_a_host_that_is_not_known_or_seems_full() {
+    for given in ["new", "y"] {
+        let mut run = holding(record());
+        run.answer("a", Purpose::Hold, held_on(&[(0, given)]));
+        run.answer("b", Purpose::Hold, held(8));
+        let Decision::Commit { plan, .. } = &written(&run).decision else { panic!("{:?}", run.wanted()) };
+        assert_eq!((hosts_of(plan), plan.efficiency), (vec![format!("a/{given}"), "b/h".to_owned()], 0.0));
+        assert!(plan.efficiency_bound >= 1.0 && !plan.is_optimal_at_start());
+    }
+}
+
+#[test]
+fn places_that_a_site_must_not_give_are_no_answer() {
+    let named: Request =
+        serde_json::from_str(r#"{"hosts":2,"duration":60,"total":{"cpu":1500},"candidates":["h","a/z"]}"#).unwrap();
+    let id = record().id;
+    let authorization = trust::testing::authorize(1, &site("e"), &id, &named);
+    let named = RequestRecord { request: named, authorization: Some(authorization), ..record() };
+    let of_another = (record(), "a", vec![(1, "z")]);
+    let of_nobody = (record(), "a", vec![(2, "z")]);
+    let not_named = (named.clone(), "b", vec![(1, "z")]);
+    for (record, from, given) in [of_another, of_nobody, not_named] {
+        let mut run = holding(record);
+        run.answer(from, Purpose::Hold, held_on(&given));
+        let expected =
+            ["Release 1 a".to_owned(), "Release 1 b".to_owned(), format!("find, without {{{:?}}}", site(from))];
+        assert_eq!(run.wanted(), expected, "{given:?}");
+    }
+    let mut run = holding(named);
+    run.answer("a", Purpose::Hold, held_on(&[(0, "z")]));
+    assert!(run.wanted().is_empty(), "{:?}", run.wanted());
+
+    let Stage::Holding(plan) = run.negotiation.stage() else { panic!() };
+    let mut handed_in = Run::new(RequestRecord { handed_in: Some(plan.clone()), ..record() }, false);
+    handed_in.answer("a", Purpose::Hold, held_on(&[(0, "h")]));
+    assert!(matches!(handed_in.negotiation.stage(), Stage::Closed { .. }), "it was to be as it is");
+}
+
+/// Both seats are at one site, which is asked to book at once.
+fn booking() -> Run {
+    let mut run = Run::new(record(), false);
+    find(&mut run, &[("a", "g", 200), ("a", "h", 200)]);
+    let Some(Output::Ask { request: SiteRequest::Book { hold, .. }, .. }) = run.outputs.last() else {
+        panic!("{:?}", run.outputs)
+    };
+    assert!(hold.may_substitute);
+    run
+}
+
+#[test]
+fn a_host_for_two_seats_is_no_answer_to_a_booking_at_once() {
+    let mut run = booking();
+    run.answer("a", Purpose::Confirm, confirmed_on(&[(0, "h")]));
+    assert_eq!(run.wanted()[..2], ["write open, owed 1", "Release 1 a"], "{:?}", run.wanted());
+}
+
+#[test]
+fn what_was_booked_at_once_on_other_hosts_is_reported_also_after_a_crash() {
+    let mut run = booking();
+    run.answer("a", Purpose::Confirm, confirmed_on(&[(0, "h"), (1, "z")]));
+    let Decision::Reserved { plan, .. } = &written(&run).decision else { panic!("{:?}", run.wanted()) };
+    assert_eq!(hosts_of(plan), ["a/h", "a/z"]);
+
+    let mut run = Run::new(booking().negotiation.record().clone(), true);
+    assert_eq!(run.wanted(), ["Confirm 1 a held in 7"]);
+    run.answer("a", Purpose::Confirm, confirmed_on(&[(0, "h"), (1, "z")]));
+    let Decision::Reserved { plan, .. } = &written(&run).decision else { panic!("{:?}", run.wanted()) };
+    assert_eq!(
+        (hosts_of(plan), plan.efficiency, plan.efficiency_bound),
+        (vec!["a/h".to_owned(), "a/z".to_owned()], 0.0, 1.0)
+    );
+}
