@@ -21,5 +21,5 @@ pub mod strategy;
 pub mod trust;
 pub mod view;
 
-pub use model::{amount, demand, host, ids, plan, request, resources, time};
+pub use model::{amount, cost, demand, host, ids, plan, request, resources, time};
 pub use phases::availability;
