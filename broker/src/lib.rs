@@ -15,6 +15,7 @@ mod objective;
 pub mod offline;
 pub mod phases;
 pub mod protocol;
+mod scan;
 pub mod schedule;
 pub mod snapshot;
 pub mod strategy;
