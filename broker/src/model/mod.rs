@@ -11,4 +11,5 @@ pub mod ids;
 pub mod plan;
 pub mod request;
 pub mod resources;
+pub mod shapes;
 pub mod time;
