@@ -4,10 +4,12 @@
 //! reached from the crate's root (`broker::time` and so on).
 
 pub mod amount;
+pub mod cost;
 pub mod demand;
 pub mod host;
 pub mod ids;
 pub mod plan;
 pub mod request;
 pub mod resources;
+pub mod shapes;
 pub mod time;

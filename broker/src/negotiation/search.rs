@@ -345,7 +345,9 @@ impl Search {
 
     fn job(&self, earliest: Time) -> Job<'_> {
         let &Problem { ref demand, latest, deadline, objective, ref kept_sites, .. } = &self.problem;
-        Job { demand, earliest, latest, deadline, objective, kept_sites, order: Some(self.order) }
+        // Nodes refuse requests with a budget.
+        let (budget, order) = (None, Some(self.order));
+        Job { demand, earliest, latest, deadline, objective, budget, kept_sites, order }
     }
 
     /// The efficiency factor of a plan on other hosts than were planned; none when nothing is known of one of them, or it seems full.

@@ -57,7 +57,8 @@ async fn node_with(bootstrap: &[Multiaddr], adjust: impl FnOnce(&mut DiscoveryCo
 fn offer(node: &Node, name: &str) {
     let capacity = Amounts::from([("cpu".parse().unwrap(), Amount(4000))]);
     let id = HostId::new("h1").unwrap();
-    let host = Host { id, capacity, attributes: BTreeMap::new(), speed: broker::host::Speed::REFERENCE };
+    let (attributes, speed) = (BTreeMap::new(), broker::host::Speed::REFERENCE);
+    let host = Host { id, capacity, attributes, speed, prices: Default::default() };
     node.discovery.publish_advert(name.to_owned(), None, vec![host]).unwrap();
 }
 
