@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
+    amount::Amount,
     demand::Demand,
     document::read_object,
     ids::{HostId, RequestId},
@@ -52,6 +53,15 @@ pub enum LineError {
     },
 }
 
+/// One line of requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The request's name, or `line-K` when it has none.
+    pub id: RequestId,
+    /// The request, or why no grid could serve it.
+    pub request: Result<Request, Rejection>,
+}
+
 /// One line of the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanLine {
@@ -64,7 +74,7 @@ pub struct PlanLine {
 }
 
 /// Plans requests on a snapshot.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OfflinePlanner {
     hosts: Vec<SnapshotHost>,
     by_id: BTreeMap<HostId, usize>,
@@ -83,16 +93,11 @@ impl OfflinePlanner {
         OfflinePlanner { hosts, by_id, settings, seed, commit }
     }
 
-    /// Answers one line.
+    /// Reads one line.
     ///
     /// # Errors
     /// [`LineError`] when the line is no request, or names hosts that the snapshot does not have.
-    pub fn plan_line(
-        &mut self,
-        line: usize,
-        text: &str,
-        stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>,
-    ) -> Result<PlanLine, LineError> {
+    pub fn read_line(&self, line: usize, text: &str) -> Result<Asked, LineError> {
         let document = read_document(line, text)?;
         let id = match &document.id {
             Some(id) => id.clone(),
@@ -104,8 +109,7 @@ impl OfflinePlanner {
             Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
                 let cut = CutCounts::default();
                 let reason = Reason::TooFewHosts { found: candidates as u64, asked: u64::from(hosts), cut };
-                let outcome = PlanOutcome::Rejected(Rejection { reason, start_proven: true });
-                return Ok(PlanLine { id, outcome, phases_us: [0.0; 5] });
+                return Ok(Asked { id, request: Err(Rejection { reason, start_proven: true }) });
             }
             Err(error) => return Err(LineError::Request { line, error }),
         };
@@ -114,8 +118,25 @@ impl OfflinePlanner {
         {
             return Err(LineError::UnknownCandidate { line, host: host.clone() });
         }
+        Ok(Asked { id, request: Ok(request) })
+    }
+
+    /// Answers one line.
+    ///
+    /// # Errors
+    /// See [`OfflinePlanner::read_line`].
+    pub fn plan_line(
+        &mut self,
+        line: usize,
+        text: &str,
+        stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>,
+    ) -> Result<PlanLine, LineError> {
+        let Asked { id, request } = self.read_line(line, text)?;
         stopwatch.reset();
-        let outcome = self.plan(&request, stopwatch);
+        let outcome = match request {
+            Ok(request) => self.plan(&request, stopwatch),
+            Err(rejection) => PlanOutcome::Rejected(rejection),
+        };
         // The shares of phase VI are not reported: offline nothing is reserved.
         let [phases_us @ .., _] = stopwatch.stop();
         if self.commit
@@ -129,6 +150,16 @@ impl OfflinePlanner {
     /// Plans one request on every host of the snapshot, or every one that it names.
     #[must_use]
     pub fn plan(&self, request: &Request, observer: &mut impl PhaseObserver) -> PlanOutcome {
+        self.plan_changed(request, |_| (), observer)
+    }
+
+    /// The same for a job that is not quite what the request asks.
+    pub(crate) fn plan_changed(
+        &self,
+        request: &Request,
+        change: impl FnOnce(&mut Job<'_>),
+        observer: &mut impl PhaseObserver,
+    ) -> PlanOutcome {
         observer.enter(Phase::Find);
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
         let (earliest, latest) = match request.starts(Time::ZERO, self.settings.default_reach) {
@@ -139,7 +170,8 @@ impl OfflinePlanner {
             // Nothing else can be wrong with the window of a checked request.
             Err(_) => return rejected(Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO }),
         };
-        let (job, pool) = (Job::of(request, (earliest, latest)), self.pool(request.demand()));
+        let (mut job, pool) = (Job::of(request, (earliest, latest)), self.pool(request.demand()));
+        change(&mut job);
         let candidates: Vec<Candidate<'_>> = match find::eligible(job.demand, &pool) {
             Ok(eligible) => eligible.into_iter().map(|index| pool[index]).collect(),
             Err(reason) => return rejected(reason),
@@ -158,12 +190,42 @@ impl OfflinePlanner {
         }
     }
 
+    /// What all hosts have together.
+    pub(crate) fn capacity(&self) -> Amounts {
+        let mut all = Amounts::new();
+        for (name, amount) in self.hosts.iter().flat_map(|host| &host.host.capacity) {
+            let sum = all.entry(name.clone()).or_default();
+            *sum = Amount(sum.0.saturating_add(amount.0));
+        }
+        all
+    }
+
     /// Occupies the snapshot by a plan.
-    fn occupy(&mut self, plan: &Plan) {
+    pub(crate) fn occupy(&mut self, plan: &Plan) {
         for seat in &plan.seats {
             if let Some(index) = self.by_id.get(seat.host()) {
                 self.hosts[*index].schedule.add(seat.window, &seat.amounts);
             }
+        }
+    }
+
+    /// Whether a plan fits into the snapshot as it is.
+    pub(crate) fn admits(&self, plan: &Plan) -> bool {
+        plan.seats.iter().all(|seat| {
+            self.by_id.get(seat.host()).map(|index| &self.hosts[*index]).is_some_and(
+                |SnapshotHost { host, schedule, .. }| {
+                    schedule.admits(&host.capacity, seat.window, &seat.amounts).is_ok()
+                },
+            )
+        })
+    }
+
+    /// Takes a plan out of the snapshot that occupies it.
+    pub(crate) fn vacate(&mut self, plan: &Plan) {
+        for seat in &plan.seats {
+            let Some(index) = self.by_id.get(seat.host()) else { continue };
+            let removed = self.hosts[*index].schedule.remove(seat.window, &seat.amounts);
+            debug_assert!(removed.is_ok(), "{removed:?}");
         }
     }
 }

@@ -207,6 +207,13 @@ pub enum Reason {
         /// The earliest possible.
         earliest: Time,
     },
+    /// The plan of a batch leaves it out.
+    Postponed {
+        /// Alternatives that were found, of which none was chosen.
+        alternatives: u64,
+        /// Why none was found, for people.
+        because: String,
+    },
 }
 
 impl Reason {
@@ -219,6 +226,7 @@ impl Reason {
             Reason::NoWindow { .. } => "no_window",
             Reason::SearchLimit { .. } => "search_limit",
             Reason::WindowPassed { .. } => "window_passed",
+            Reason::Postponed { .. } => "postponed",
         }
     }
 
@@ -261,6 +269,10 @@ impl Reason {
                 show_time(*latest),
                 show_time(*earliest)
             ),
+            Reason::Postponed { alternatives: 0, because } => format!("left for another batch: {because}"),
+            Reason::Postponed { alternatives, .. } => {
+                format!("left for another batch: none of {alternatives} alternatives is part of the best choice")
+            }
         }
     }
 
