@@ -4,7 +4,7 @@
 //! for the requests after it. Invariant: the same snapshot, lines, settings and seed give the same lines, up to the times
 //! that the caller's [`PhaseStopwatch`] measures.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -13,13 +13,13 @@ use crate::{
     demand::Demand,
     document::read_object,
     ids::{HostId, RequestId},
-    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, find},
+    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, find, plan_on},
     plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection, Seat},
     request::{Request, RequestDocument, RequestError},
     resources::Amounts,
     snapshot::{GridSnapshot, SnapshotHost},
     strategy::{Phases, Strategy},
-    time::{Span, Time},
+    time::{Span, Time, Window},
 };
 
 /// What is wrong with a line of requests.
@@ -177,6 +177,26 @@ impl OfflinePlanner {
             Err(reason) => return rejected(reason),
         };
         Phases.plan(&job, &candidates, request.effort().unwrap_or(self.settings.effort), self.seed, observer)
+    }
+
+    /// The plan at this start on the free hosts that are used the longest already, if they serve the request.
+    pub(crate) fn packed(&self, request: &Request, start: Time, last_ends: &BTreeMap<HostId, Time>) -> Option<Plan> {
+        let demand = request.demand();
+        let pool = self.pool(demand);
+        let least: Amounts =
+            demand.resources().into_iter().map(|name| (name.clone(), demand.minimum_on_each(&name))).collect();
+        let is_free = |candidate: &Candidate<'_>| {
+            let amounts = if demand.is_exclusive() { &candidate.host.capacity } else { &least };
+            let window = Window::starting(start, demand.length_on(candidate.host));
+            request.window().deadline.is_none_or(|deadline| window.end <= deadline)
+                && candidate.schedule.admits(&candidate.host.capacity, window, amounts).is_ok()
+        };
+        let eligible = find::eligible(demand, &pool).ok()?;
+        let mut free: Vec<Candidate<'_>> = eligible.into_iter().map(|index| pool[index]).filter(is_free).collect();
+        free.sort_by_key(|candidate| Reverse(last_ends.get(&candidate.host.id)));
+        free.truncate(demand.seats());
+        free.sort_by_key(|candidate| (candidate.site, &candidate.host.id));
+        plan_on(&Job::of(request, (start, start)), &free, start)
     }
 
     fn pool(&self, demand: &Demand) -> Vec<Candidate<'_>> {

@@ -100,7 +100,9 @@ impl<'a> Run<'a> {
                 BatchObjective::HostTime => bound,
                 BatchObjective::Finish | BatchObjective::Makespan => since(Time(bound), self.origin),
                 // All of its hosts are used from its start on, by itself at least.
-                BatchObjective::RunTime => asked.demand().seats() as i64 * since(earliest(asked), self.origin) + bound,
+                BatchObjective::RunTime => {
+                    (asked.demand().seats() as u64).cast_signed() * since(earliest(asked), self.origin) + bound
+                }
             });
         }
         match objective {

@@ -162,6 +162,18 @@ fn orders_say_whose_turn_it_is() {
 }
 
 #[test]
+fn the_longest_first_take_hosts_that_are_used_already() {
+    let planner = cores(&[1_000, 1_000, 1_000]);
+    let on = |id: &str, host: &str, work: i64| line(id, &format!(r#""hosts":1,"work":{work},"candidates":["{host}"]"#));
+    let lines = [on("a", "h1", 50), on("b", "h2", 60), line("c", r#""hosts":1,"work":20,"earliest":70"#)];
+    for (order, host) in [(Order::Lpt, "h2"), (Order::Hdf, "h2")] {
+        let answer = answer(&planner, &lines, "in-order", Options { order, ..Options::default() });
+        assert_eq!(placed(&answer)[2].seats[0].host().as_str(), host, "{order:?}");
+        assert_eq!(starts(&answer)[2], Some(70));
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_postponed_and_no_bound_is_claimed() {
     let planner = cores(&[1_000]);
     let lines = [line("a", r#""hosts":1,"work":30,"latest":0"#), line("b", r#""hosts":1,"work":20,"latest":0"#)];

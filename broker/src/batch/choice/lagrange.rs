@@ -54,7 +54,7 @@ pub(super) fn relax(items: &[Vec<Item>], limit: i64, postponed: usize) -> Relaxe
     let most = items.iter().flatten().fold((0, 0), |most, item| (item.value.max(most.0), item.cost.max(most.1)));
     // The largest sum: price times cost times requests, below 2^120.
     let bits = |number: i64| 64 - number.leading_zeros();
-    let scale = 1_i128 << (120 - bits(most.0 + 1) - bits(most.1) - bits(items.len() as i64)).min(32);
+    let scale = 1_i128 << (120 - bits(most.0 + 1) - bits(most.1) - bits((items.len() as u64).cast_signed())).min(32);
     let at = |cost| relax_at(items, limit, postponed, Prices { scale, cost, postponing: 0 });
     let mut kept = at(0);
     let (mut low, mut high) = (0, (i128::from(most.0) + 1) * scale);

@@ -130,7 +130,7 @@ fn correlated(requests: usize) -> Vec<Vec<Item>> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % most
     };
-    let item = |cost: u64| Item::new(2_000 - cost as i64 + 100, cost, 0);
+    let item = |cost: u64| Item::new(2_100 - cost.cast_signed(), cost, 0);
     (0..requests).map(|_| (0..10).map(|_| item(draw(1_000))).collect()).collect()
 }
 

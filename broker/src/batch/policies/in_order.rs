@@ -1,9 +1,14 @@
 //! `in-order`: one request after the other, each by its own objective on what those before it leave.
 
+use std::collections::BTreeMap;
+
 use super::PolicyError;
 use crate::{
-    batch::{objective::cost, order::ordered, policy::Policy, run::Run},
+    batch::{Order, objective::cost, order::ordered, policy::Policy, run::Run},
+    ids::HostId,
     plan::Plan,
+    request::ObjectiveKind,
+    time::Time,
 };
 
 struct InOrder;
@@ -27,13 +32,28 @@ impl Policy for InOrder {
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
         let mut plans = vec![None; run.requests.len()];
         let mut left = run.options.budget;
+        let mut last_ends = BTreeMap::new();
+        let is_packed = matches!(run.options.order, Order::Lpt | Order::Hdf);
         for request in ordered(run) {
-            let Some(plan) = run.plan(request, false) else { continue };
+            let plan = if is_packed { packed(run, request, &last_ends) } else { run.plan(request, false) };
+            let Some(plan) = plan else { continue };
             run.planner.occupy(&plan);
             left = left.map(|left| left.saturating_sub(cost(&plan)));
+            for seat in &plan.seats {
+                let end = last_ends.entry(seat.host().clone()).or_insert(seat.window.end);
+                *end = seat.window.end.max(*end);
+            }
             run.note(request, 0, &plan, true);
             plans[request] = Some(plan);
         }
         plans
     }
+}
+
+/// As the source's LJF and HDF: at the earliest start, of the hosts that are free those whose last seat ends latest.
+fn packed(run: &mut Run<'_>, request: usize, last_ends: &BTreeMap<HostId, Time>) -> Option<Plan> {
+    let first = run.plan_by(request, |job| job.objective = ObjectiveKind::Start)?;
+    let asked = run.requests[request].request.as_ref().ok()?;
+    // Totals, or a limit of sites, may need other hosts.
+    run.planner.packed(asked, first.start, last_ends).or_else(|| run.plan(request, false))
 }
