@@ -16,11 +16,12 @@ mod objective;
 pub mod offline;
 pub mod phases;
 pub mod protocol;
+mod scan;
 pub mod schedule;
 pub mod snapshot;
 pub mod strategy;
 pub mod trust;
 pub mod view;
 
-pub use model::{amount, demand, host, ids, plan, request, resources, time};
+pub use model::{amount, cost, demand, host, ids, plan, request, resources, time};
 pub use phases::availability;

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     amount::Amount,
+    cost::Cost,
     demand::Demand,
     document::read_object,
     ids::{HostId, RequestId},
@@ -58,8 +59,18 @@ pub enum LineError {
 pub struct Asked {
     /// The request's name, or `line-K` when it has none.
     pub id: RequestId,
-    /// The request, or why no grid could serve it.
-    pub request: Result<Request, Rejection>,
+    /// The request, or why no grid could serve it; each of its shapes, when it has any.
+    pub shapes: Vec<Result<Request, Rejection>>,
+    /// Whether the line is a list of shapes.
+    pub has_shapes: bool,
+}
+
+impl Asked {
+    /// The request, if some grid could serve it; the first shape.
+    #[must_use]
+    pub fn request(&self) -> Option<&Request> {
+        self.shapes.first().and_then(|request| request.as_ref().ok())
+    }
 }
 
 /// One line of the answer.
@@ -67,6 +78,8 @@ pub struct Asked {
 pub struct PlanLine {
     /// The request's name, or `line-K` when it has none.
     pub id: RequestId,
+    /// Which of the request's shapes is planned, from 0, when it has any.
+    pub shape: Option<usize>,
     /// The plan, or why there is none.
     pub outcome: PlanOutcome,
     /// What phases I to V took, in microseconds.
@@ -103,22 +116,13 @@ impl OfflinePlanner {
             Some(id) => id.clone(),
             None => RequestId::new(&format!("line-{line}")).map_err(|error| malformed(line, "id", &error))?,
         };
-        let request = match Request::try_from(document) {
-            Ok(request) => request,
-            // A well-formed question with a plain answer: whoever drew the candidates could not know.
-            Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
-                let cut = CutCounts::default();
-                let reason = Reason::TooFewHosts { found: candidates as u64, asked: u64::from(hosts), cut };
-                return Ok(Asked { id, request: Err(Rejection { reason, start_proven: true }) });
-            }
-            Err(error) => return Err(LineError::Request { line, error }),
-        };
-        if let Some(host) =
-            request.demand().candidates().into_iter().flatten().find(|host| !self.by_id.contains_key(*host))
-        {
+        let has_shapes = document.shapes.is_some();
+        let shapes = alternatives(document).map_err(|error| LineError::Request { line, error })?;
+        let named = shapes.iter().flatten().flat_map(|request| request.demand().candidates().into_iter().flatten());
+        if let Some(host) = named.into_iter().find(|host| !self.by_id.contains_key(*host)) {
             return Err(LineError::UnknownCandidate { line, host: host.clone() });
         }
-        Ok(Asked { id, request: Ok(request) })
+        Ok(Asked { id, shapes, has_shapes })
     }
 
     /// Answers one line.
@@ -131,12 +135,14 @@ impl OfflinePlanner {
         text: &str,
         stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>,
     ) -> Result<PlanLine, LineError> {
-        let Asked { id, request } = self.read_line(line, text)?;
+        let Asked { id, shapes, has_shapes } = self.read_line(line, text)?;
         stopwatch.reset();
-        let outcome = match request {
+        let outcomes = shapes.into_iter().map(|request| match request {
             Ok(request) => self.plan(&request, stopwatch),
             Err(rejection) => PlanOutcome::Rejected(rejection),
-        };
+        });
+        let (shape, outcome) = best_of(outcomes);
+        let shape = Some(shape).filter(|_| has_shapes && outcome.plan().is_some());
         // The shares of phase VI are not reported: offline nothing is reserved.
         let [phases_us @ .., _] = stopwatch.stop();
         if self.commit
@@ -144,7 +150,7 @@ impl OfflinePlanner {
         {
             self.occupy(plan);
         }
-        Ok(PlanLine { id, outcome, phases_us })
+        Ok(PlanLine { id, shape, outcome, phases_us })
     }
 
     /// Plans one request on every host of the snapshot, or every one that it names.
@@ -250,6 +256,61 @@ impl OfflinePlanner {
     }
 }
 
+/// The checked alternatives of a request. One that names fewer candidates than it wants hosts is a well-formed question with a plain
+/// answer: whoever drew the candidates could not know.
+fn alternatives(document: RequestDocument) -> Result<Vec<Result<Request, Rejection>>, RequestError> {
+    let has_shapes = document.shapes.is_some();
+    let of_shape = |error, index| match has_shapes {
+        true => RequestError::Shape { index, error: Box::new(error) },
+        false => error,
+    };
+    let checked = |(index, document)| match Request::priced(document) {
+        Ok(request) => Ok(Ok(request)),
+        Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
+            let cut = CutCounts::default();
+            let reason = Reason::TooFewHosts { found: candidates as u64, asked: u64::from(hosts), cut };
+            Ok(Err(Rejection { reason, start_proven: true }))
+        }
+        Err(error) => Err(of_shape(error, index)),
+    };
+    document.alternatives()?.into_iter().enumerate().map(checked).collect()
+}
+
+/// The best of several outcomes and its place, the first among equals. What is proven of it holds for all of them.
+fn best_of(outcomes: impl Iterator<Item = PlanOutcome>) -> (usize, PlanOutcome) {
+    let (mut best, mut bound, mut is_proven) = (None, Some(i64::MAX), true);
+    for (place, outcome) in outcomes.enumerate() {
+        is_proven &= outcome.start_proven();
+        // Where nothing is known of a shape, it may have any value.
+        bound = match &outcome {
+            PlanOutcome::Allocated(plan) => bound.zip(plan.objective.bound).map(|(a, b)| a.min(b)),
+            PlanOutcome::Rejected(rejection) if rejection.start_proven => bound,
+            PlanOutcome::Rejected(_) => bound.map(|_| 0),
+        };
+        if best.as_ref().is_none_or(|(_, best)| is_better(&outcome, best)) {
+            best = Some((place, outcome));
+        }
+    }
+    // A request has at least one shape.
+    let (place, mut outcome) = best.unwrap_or_else(|| (0, PlanOutcome::unexplained(Time::ZERO, 0)));
+    match &mut outcome {
+        PlanOutcome::Allocated(plan) => (plan.objective.bound, plan.start_proven) = (bound, is_proven),
+        PlanOutcome::Rejected(rejection) => rejection.start_proven = is_proven,
+    }
+    (place, outcome)
+}
+
+/// Whether a plan is better than another one: by value, start and efficiency; any plan is better than none.
+fn is_better(one: &PlanOutcome, other: &PlanOutcome) -> bool {
+    match (one, other) {
+        (PlanOutcome::Allocated(one), PlanOutcome::Allocated(other)) => {
+            let key = |plan: &Plan| (plan.objective.value, plan.start);
+            key(one) < key(other) || (key(one) == key(other) && one.efficiency > other.efficiency)
+        }
+        (one, other) => one.plan().is_some() && other.plan().is_none(),
+    }
+}
+
 /// Reads a line of requests as it is written down.
 ///
 /// # Errors
@@ -273,12 +334,13 @@ fn candidate(host: &SnapshotHost) -> Candidate<'_> {
 struct HostLine<'a> {
     id: &'a HostId,
     seconds: Span,
+    cost: Cost,
     amounts: &'a Amounts,
 }
 
 impl HostLine<'_> {
     fn of(seat: &Seat) -> HostLine<'_> {
-        HostLine { id: seat.host(), seconds: seat.window.duration(), amounts: &seat.amounts }
+        HostLine { id: seat.host(), seconds: seat.window.duration(), cost: seat.cost, amounts: &seat.amounts }
     }
 }
 
@@ -305,8 +367,12 @@ impl Serialize for PlanLine {
             PlanOutcome::Allocated(plan) => {
                 let hosts: Vec<_> = plan.seats.iter().map(HostLine::of).collect();
                 map.serialize_entry("outcome", "allocated")?;
+                if let Some(shape) = self.shape {
+                    map.serialize_entry("shape", &shape)?;
+                }
                 map.serialize_entry("start", &plan.start)?;
                 map.serialize_entry("finish", &plan.end())?;
+                map.serialize_entry("cost", &plan.cost())?;
                 map.serialize_entry("hosts", &hosts)?;
                 map.serialize_entry("objective", &plan.objective)?;
                 map.serialize_entry("efficiency", &plan.efficiency)?;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     amount::Amount,
+    cost::Prices,
     document::{Misfit, read_object},
     host::{Host, Speed},
     ids::{HostId, SiteId},
@@ -48,36 +49,6 @@ pub struct Uplink {
     pub occupancy: Vec<(Time, Amount)>,
 }
 
-/// Thousandths of a credit for one priced unit of each resource for one hour.
-pub type PriceList = BTreeMap<ResourceName, u64>;
-
-/// The prices of a host: one list, or lists that hold from a time on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Prices {
-    /// At all times.
-    Always(PriceList),
-    /// Each from its time on, until the next; before the first everything is free.
-    From(Vec<(Time, PriceList)>),
-}
-
-impl Default for Prices {
-    fn default() -> Prices {
-        Prices::Always(PriceList::new())
-    }
-}
-
-impl Prices {
-    /// Whether everything is free.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        match self {
-            Prices::Always(list) => list.is_empty(),
-            Prices::From(steps) => steps.is_empty(),
-        }
-    }
-}
-
 /// One host of a snapshot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotHost {
@@ -85,8 +56,6 @@ pub struct SnapshotHost {
     pub site: SiteId,
     /// What the site says of the host.
     pub host: Host,
-    /// What its use costs.
-    pub prices: Prices,
     /// What is reserved on it.
     pub schedule: Schedule,
 }
@@ -237,7 +206,7 @@ impl GridSnapshot {
             resources: &entry.host.capacity,
             attributes: &entry.host.attributes,
             speed: entry.host.speed,
-            prices: &entry.prices,
+            prices: &entry.host.prices,
             occupancy: &entry.schedule,
         });
         let document = WrittenDocument { format: Format::Two, sites: &self.sites, hosts: hosts.collect() };
@@ -267,9 +236,7 @@ impl ReadHost {
                 message: "a key of the other version of the format".to_owned(),
             });
         }
-        if let Prices::From(steps) = &self.prices
-            && !steps.is_sorted_by(|(a, _), (b, _)| a < b)
-        {
+        if !self.prices.is_in_order() {
             let path = format!("hosts[{index}].prices");
             return Err(SnapshotError::Malformed { path, message: "the times of the steps do not rise".to_owned() });
         }
@@ -283,8 +250,8 @@ impl ReadHost {
         }
         let schedule = Schedule::from_steps(&self.occupancy)
             .map_err(|error| SnapshotError::Occupancy { host: self.id.clone(), error })?;
-        let host = Host { id: self.id, capacity: self.resources, attributes: self.attributes, speed: self.speed };
-        Ok(SnapshotHost { site: self.site, host, prices: self.prices, schedule })
+        let Self { id, resources: capacity, attributes, speed, prices, .. } = self;
+        Ok(SnapshotHost { site: self.site, host: Host { id, capacity, attributes, speed, prices }, schedule })
     }
 }
 
@@ -323,7 +290,7 @@ mod tests {
                      {"id":"h2","site":"s1","prices":[[0,{"cpu":1}],[9,{}]]}]}"#;
         let snapshot = GridSnapshot::read(text).unwrap();
         assert_eq!(snapshot.hosts[0].host.speed.thousandths(), 1250);
-        assert!(matches!(&snapshot.hosts[1].prices, Prices::From(steps) if steps.len() == 2));
+        assert!(matches!(&snapshot.hosts[1].host.prices, Prices::From(steps) if steps.len() == 2));
         assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
     }
 
@@ -403,6 +370,14 @@ mod tests {
             (
                 r#"{"format":"kolo-grid/2","sites":[{"id":"s","uplink":{"mbps":1,"occupancy":[[5,0],[5,1]]}}],"hosts":[]}"#,
                 "site s: uplink.occupancy: ",
+            ),
+            (
+                r#"{"format":"kolo-grid/2","hosts":[{"id":"h","site":"s","prices":{"cpu":-1}}]}"#,
+                "hosts[0].prices.cpu: ",
+            ),
+            (
+                r#"{"format":"kolo-grid/2","hosts":[{"id":"h","site":"s","prices":[[5,{}],[5,{}]]}]}"#,
+                "hosts[0].prices: the times",
             ),
             (r#"{"hosts":[]}"#, "missing field `format`"),
             (r#"{"format":"kolo-grid/1"}"#, "missing field `hosts`"),

@@ -6,6 +6,7 @@ use crate::{
     phases::{self, Candidate, Job, PhaseObserver},
     plan::PlanOutcome,
     request::Effort,
+    scan::SlotScan,
 };
 
 /// Decides when and where one job runs. A new strategy is one file and one line in a registry.
@@ -41,5 +42,9 @@ impl Strategy for Phases {
 /// Makes a strategy for one run.
 pub type MakeStrategy = fn() -> Box<dyn Strategy>;
 
-/// The strategies of the product, by name.
-pub const STRATEGIES: [(&str, MakeStrategy); 1] = [("kolo", || Box::new(Phases))];
+/// The strategy of the product, and the scan that it is compared with, by name.
+pub const STRATEGIES: [(&str, MakeStrategy); 3] = [
+    ("kolo", || Box::new(Phases)),
+    ("scan", || Box::new(SlotScan { shifts: false })),
+    ("scan-shift", || Box::new(SlotScan { shifts: true })),
+];

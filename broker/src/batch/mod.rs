@@ -42,7 +42,7 @@ pub struct BatchAnswer {
     pub alternatives: Vec<Alternative>,
 }
 
-/// Plans a batch on the planner's snapshot, which stays as it is. `clock` tells the time since some fixed moment.
+/// Plans a batch on the planner's snapshot, which stays as it is. Of a request with shapes only the first is planned; callers refuse them. `clock` tells the time since some fixed moment.
 ///
 /// # Errors
 /// [`BatchError`] when there are no requests, or too many.
@@ -78,6 +78,7 @@ pub fn plan(
     };
     let line = |(request, plan): (usize, Option<Plan>)| PlanLine {
         id: requests[request].id.clone(),
+        shape: None,
         outcome: outcome(request, plan),
         phases_us: phases_us[request],
     };

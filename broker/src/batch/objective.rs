@@ -83,8 +83,8 @@ pub(super) fn since(time: Time, origin: Time) -> i64 {
 }
 
 /// What a plan costs, in thousandths of a credit.
-pub(super) fn cost(_: &Plan) -> u64 {
-    0
+pub(super) fn cost(plan: &Plan) -> u64 {
+    plan.cost().0
 }
 
 /// The lengths of all seats, in seconds.

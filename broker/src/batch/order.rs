@@ -76,7 +76,7 @@ pub(super) fn ordered(run: &mut Run<'_>) -> Vec<usize> {
 
 fn by_key<K: Ord>(run: &Run<'_>, all: &mut [usize], key: impl Fn(&Request) -> K) {
     all.sort_by_cached_key(|request| {
-        let request = run.requests[*request].request.as_ref().ok();
+        let request = run.requests[*request].request();
         (request.is_none(), request.map(&key))
     });
 }

@@ -8,6 +8,7 @@ use super::{
     policy::Options,
 };
 use crate::{
+    cost::Cost,
     offline::{Asked, OfflinePlanner},
     phases::{Job, PhaseStopwatch},
     plan::{Plan, PlanOutcome},
@@ -23,6 +24,8 @@ pub struct Run<'a> {
     pub(super) options: &'a Options,
     /// The earliest `earliest` of all requests.
     pub(super) origin: Time,
+    /// What a plan may cost, in thousandths of a credit.
+    pub(super) left: Option<u64>,
     /// Everything that was found.
     pub(super) alternatives: Vec<Alternative>,
     /// What the phases took for each request, in microseconds.
@@ -39,12 +42,13 @@ impl<'a> Run<'a> {
         options: &'a Options,
         clock: &'a dyn Fn() -> Duration,
     ) -> Run<'a> {
-        let asked = requests.iter().map(|asked| asked.request.as_ref().map_or(Time::ZERO, earliest));
+        let asked = requests.iter().map(|asked| asked.request().map_or(Time::ZERO, earliest));
         Run {
             planner: planner.clone(),
             requests,
             options,
             origin: asked.min().unwrap_or(Time::ZERO),
+            left: options.budget,
             alternatives: Vec::new(),
             phases_us: vec![[0.0; 5]; requests.len()],
             reasons: vec![String::new(); requests.len()],
@@ -65,7 +69,12 @@ impl<'a> Run<'a> {
     /// The same for a job that is not quite what is asked.
     pub(super) fn plan_by(&mut self, request: usize, change: impl FnOnce(&mut Job<'_>)) -> Option<Plan> {
         self.stopwatch.reset();
-        let outcome = match &self.requests[request].request {
+        let left = self.left.map(|left| Cost(left.min(Cost::MAX.0 - 1)));
+        let change = |job: &mut Job<'_>| {
+            change(job);
+            job.budget = [job.budget, left].into_iter().flatten().min();
+        };
+        let outcome = match self.requests[request].shapes.first()? {
             Ok(asked) => self.planner.plan_changed(asked, change, &mut self.stopwatch),
             Err(rejection) => PlanOutcome::Rejected(rejection.clone()),
         };
@@ -89,15 +98,15 @@ impl<'a> Run<'a> {
     /// No plan of the batch that places all requests has a smaller value: each of them alone, on the whole of the snapshot, is no better.
     pub(super) fn bound(&mut self, empty: &OfflinePlanner) -> Option<i64> {
         self.planner = empty.clone();
+        self.left = self.options.budget;
         let objective = self.options.objective;
         let kind = if objective == BatchObjective::RunTime { ObjectiveKind::HostTime } else { objective.of_request() };
         let mut bounds = Vec::with_capacity(self.requests.len());
         for request in 0..self.requests.len() {
             let bound = self.plan_by(request, |job| job.objective = kind)?.objective.bound?;
-            let asked = self.requests[request].request.as_ref().ok()?;
+            let asked = self.requests[request].request()?;
             bounds.push(match objective {
-                BatchObjective::Cost => 0,
-                BatchObjective::HostTime => bound,
+                BatchObjective::Cost | BatchObjective::HostTime => bound,
                 BatchObjective::Finish | BatchObjective::Makespan => since(Time(bound), self.origin),
                 // All of its hosts are used from its start on, by itself at least.
                 BatchObjective::RunTime => {

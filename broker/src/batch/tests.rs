@@ -13,7 +13,10 @@ fn planner(hosts: &str) -> OfflinePlanner {
 /// So many hosts of one core and these speeds.
 fn cores(speeds: &[u32]) -> OfflinePlanner {
     let host = |(at, speed): (usize, &u32)| {
-        format!(r#"{{"id":"h{at}","site":"s{}","resources":{{"cpu":1000}},"speed":{speed}}}"#, at % 3)
+        format!(
+            r#"{{"id":"h{at}","site":"s{}","resources":{{"cpu":1000}},"speed":{speed},"prices":{{"cpu":{speed}}}}}"#,
+            at % 3
+        )
     };
     planner(&speeds.iter().enumerate().map(host).collect::<Vec<_>>().join(","))
 }
@@ -49,7 +52,7 @@ fn placed(answer: &BatchAnswer) -> Vec<&Plan> {
 fn requests() -> impl Strategy<Value = Vec<String>> {
     let one = (1_u32..4, 1_i64..40, 0_i64..20, 0_i64..90, 0_usize..5, 300_u32..1_001, any::<bool>());
     let line = one.prop_map(|(hosts, work, earliest, room, objective, cpu, is_exclusive)| {
-        let objective = ["start", "finish", "runtime", "host_time", "start"][objective];
+        let objective = ["start", "finish", "runtime", "host_time", "cost"][objective];
         format!(
             r#"{{"hosts":{hosts},"work":{work},"earliest":{earliest},"latest":{},"objective":"{objective}","per_host":{{"cpu":{cpu}}},"exclusive":{is_exclusive}}}"#,
             earliest + room
@@ -66,12 +69,12 @@ proptest! {
         speeds in prop::collection::vec(500_u32..3_000, 2..6),
         lines in requests(),
         (policy, order, objective) in (0_usize..4, 0_usize..8, 0_usize..5),
-        overlap in any::<bool>(),
+        (overlap, budget) in (any::<bool>(), prop::option::of(0_u64..400)),
     ) {
         let planner = cores(&speeds);
         let policy = ["in-order", "slices:1", "slices:2", "slices:9"][policy];
         let options = Options {
-            order: Order::ALL[order].1, objective: BatchObjective::ALL[objective].1, alternatives: 3, overlap, ..Options::default()
+            order: Order::ALL[order].1, objective: BatchObjective::ALL[objective].1, alternatives: 3, overlap, budget
         };
         let answer = answer(&planner, &lines, policy, options);
         let mut snapshot = planner.clone();
@@ -82,11 +85,11 @@ proptest! {
         }
         let batch = &answer.batch;
         prop_assert_eq!((batch.placed, batch.postponed), (plans.len(), lines.len() - plans.len()));
-        let origin = asked(&planner, &lines).iter().map(|asked| run::earliest(asked.request.as_ref().unwrap())).min().unwrap();
+        let origin = asked(&planner, &lines).iter().map(|asked| run::earliest(asked.request().unwrap())).min().unwrap();
         prop_assert_eq!(batch.makespan, plans.iter().map(|plan| plan.end().0 - origin.0).max().unwrap_or(0));
         prop_assert_eq!(batch.finish_sum, plans.iter().map(|plan| plan.end().0 - origin.0).sum::<i64>());
         let value = match options.objective {
-            BatchObjective::Cost => 0,
+            BatchObjective::Cost => batch.cost.cast_signed(),
             BatchObjective::HostTime => batch.host_time.cast_signed(),
             BatchObjective::Finish => batch.finish_sum,
             BatchObjective::Makespan => batch.makespan,
@@ -95,6 +98,8 @@ proptest! {
         prop_assert_eq!(batch.objective.value, value);
         prop_assert!(batch.objective.bound.is_none_or(|bound| bound <= value), "{:?}", batch);
         prop_assert!(batch.objective.bound.is_none() || batch.postponed == 0);
+        prop_assert_eq!(batch.cost, plans.iter().map(|plan| plan.cost().0).sum::<u64>());
+        prop_assert!(budget.is_none_or(|budget| batch.cost <= budget));
         let chosen = answer.alternatives.iter().filter(|alternative| alternative.chosen).count();
         prop_assert_eq!(chosen, batch.placed);
     }
@@ -195,12 +200,12 @@ fn lines_are_what_the_format_says() {
     let answer = answer(&planner, &lines, "slices:2", Options { alternatives: 1, ..Options::default() });
     assert_eq!(
         serde_json::to_value(&answer.batch).unwrap(),
-        serde_json::json!({"policy":"slices:2","placed":1,"postponed":0,"makespan":30,"cost":0,"host_time":30,"finish_sum":30,
+        serde_json::json!({"policy":"slices:2","placed":1,"postponed":0,"makespan":30,"cost":9,"host_time":30,"finish_sum":30,
             "run_time":30,"objective":{"kind":"finish","value":30,"bound":30},"alternatives":1,"us":0})
     );
     assert_eq!(
         serde_json::to_value(&answer.alternatives[0]).unwrap(),
-        serde_json::json!({"id":"a","slice":0,"start":10,"hosts":["h0"],"cost":0,"host_time":30,"finish":40,"chosen":true})
+        serde_json::json!({"id":"a","slice":0,"start":10,"hosts":["h0"],"cost":9,"host_time":30,"finish":40,"chosen":true})
     );
 }
 

@@ -31,8 +31,17 @@ impl Misfit {
         let word_in = |head: &str| self.message.strip_prefix(head)?.split('`').next();
         let is_for_later = self.message.contains(NOT_YET_SUPPORTED);
         let key =
-            || word_in("unknown field `").or(is_for_later.then_some("")).map(|_| format!("the key `{}`", self.key));
+            || word_in("unknown field `").or(is_for_later.then_some("")).map(|_| format!("the key `{}`", self.named()));
         key().or_else(|| word_in("unknown variant `").map(|word| format!("`{word}` under the key `{}`", self.key)))
+    }
+
+    /// The key; what was refused only when the object was read whole has its own in the message.
+    fn named(&self) -> String {
+        match self.message.split_once(": ") {
+            Some((inner, _)) if self.key.is_empty() => inner.to_owned(),
+            Some((inner, _)) if !inner.contains(' ') => format!("{}.{inner}", self.key),
+            _ => self.key.clone(),
+        }
     }
 }
 

@@ -27,7 +27,13 @@ pub(super) fn cpu(amount: u64) -> Amounts {
 }
 
 pub(super) fn host(name: &str) -> Host {
-    Host { id: HostId::new(name).unwrap(), capacity: cpu(4000), attributes: BTreeMap::new(), speed: Speed::REFERENCE }
+    Host {
+        id: HostId::new(name).unwrap(),
+        capacity: cpu(4000),
+        attributes: BTreeMap::new(),
+        speed: Speed::REFERENCE,
+        prices: Default::default(),
+    }
 }
 
 pub(super) fn at(milliseconds: u64) -> Now {

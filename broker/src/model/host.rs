@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
+    cost::Prices,
     ids::HostId,
     resources::{Amounts, Attributes},
 };
@@ -73,4 +74,7 @@ pub struct Host {
     pub attributes: Attributes,
     /// How fast it is.
     pub speed: Speed,
+    /// What its use costs. Messages of today do not carry it.
+    #[serde(skip)]
+    pub prices: Prices,
 }

@@ -4,6 +4,7 @@
 //! reached from the crate's root (`broker::time` and so on).
 
 pub mod amount;
+pub mod cost;
 pub mod demand;
 pub mod host;
 pub mod ids;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     amount::{Amount, format_amount},
+    cost::Cost,
     demand::Unmet,
     ids::{HostId, SeatNumber, SiteId},
     request::ObjectiveKind,
@@ -46,6 +47,9 @@ pub struct Seat {
     pub window: Window,
     /// Its share of every resource that the request names; of every resource of the host, when it takes the host whole.
     pub amounts: Amounts,
+    /// What it costs by the prices of its host; nothing where those are not known.
+    #[serde(default, skip_serializing_if = "Cost::is_zero")]
+    pub cost: Cost,
 }
 
 impl Seat {
@@ -61,7 +65,7 @@ impl Seat {
 pub struct ObjectiveValue {
     /// The objective.
     pub kind: ObjectiveKind,
-    /// Its value; smaller is better. Seconds.
+    /// Its value; smaller is better. Seconds, or thousandths of a credit.
     pub value: i64,
     /// No plan inside the window has a smaller value, among the hosts looked at. Equal to `value` when that is proven; none when nothing
     /// is known, because seats were replaced, or found reserved.
@@ -91,6 +95,12 @@ impl Plan {
     #[must_use]
     pub fn end(&self) -> Time {
         self.seats.iter().map(|seat| seat.window.end).max().unwrap_or(self.start)
+    }
+
+    /// What all seats together cost.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        self.seats.iter().map(|seat| seat.cost).sum()
     }
 
     /// The seat with this number.
@@ -214,6 +224,13 @@ pub enum Reason {
         /// Why none was found, for people.
         because: String,
     },
+    /// Enough hosts are free at some starts, and everywhere they cost too much.
+    Budget {
+        /// What was offered.
+        budget: Cost,
+        /// What the cheapest would cost, when that is known.
+        cheapest: Option<Cost>,
+    },
 }
 
 impl Reason {
@@ -224,6 +241,7 @@ impl Reason {
             Reason::TooFewHosts { .. } => "too_few_hosts",
             Reason::Capacity { .. } => "capacity",
             Reason::NoWindow { .. } => "no_window",
+            Reason::Budget { .. } => "budget",
             Reason::SearchLimit { .. } => "search_limit",
             Reason::WindowPassed { .. } => "window_passed",
             Reason::Postponed { .. } => "postponed",
@@ -257,6 +275,10 @@ impl Reason {
                 format_amount(resource, *best)
             ),
             Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, &show_time)),
+            Reason::Budget { budget, cheapest: Some(cheapest) } => {
+                format!("the cheapest plan costs {cheapest} credits, the budget is {budget}")
+            }
+            Reason::Budget { budget, cheapest: None } => format!("no plan costs {budget} credits or less"),
             Reason::SearchLimit { asked, nearest } => {
                 let (available, start) = (nearest.hosts_available, show_time(nearest.start));
                 format!(

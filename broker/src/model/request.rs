@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::model::{
     amount::Amount,
+    cost::Cost,
     demand::{Demand, Length},
     host::Speed,
     ids::{HostId, RequestId},
@@ -21,6 +22,8 @@ use crate::model::{
 pub const MAX_HOSTS: u32 = 10_000;
 /// Most resources and most attributes named in one request.
 pub const MAX_NAMES: usize = 32;
+/// Most alternatives of one request.
+pub const MAX_SHAPES: usize = 64;
 /// Most candidates named in one request.
 pub const MAX_CANDIDATES: usize = 100_000;
 
@@ -51,7 +54,7 @@ pub enum ObjectiveKind {
     Runtime,
     /// The sum of the seats' lengths.
     HostTime,
-    /// The sum of the seats' costs; not supported yet.
+    /// The sum of the seats' costs.
     Cost,
 }
 
@@ -92,7 +95,8 @@ pub struct RequestDocument {
     /// The writer's name for the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<RequestId>,
-    /// N.
+    /// N; absent beside `shapes` only.
+    #[serde(default)]
     pub hosts: u32,
     /// `t_res` in seconds; this or `work`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,18 +147,65 @@ pub struct RequestDocument {
     /// another start inside the window.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub move_on_loss: bool,
-    /// See [`NotYet`].
-    #[serde(default, skip_serializing)]
-    pub budget: NotYet,
-    /// See [`NotYet`].
-    #[serde(default, skip_serializing)]
-    pub shapes: NotYet,
+    /// What all seats together cost is at most this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Cost>,
+    /// Alternatives, one of which is chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shapes: Option<Vec<ShapeDocument>>,
     /// See [`NotYet`].
     #[serde(default, skip_serializing)]
     pub traffic: NotYet,
     /// See [`NotYet`].
     #[serde(default, skip_serializing)]
     pub scale: NotYet,
+}
+
+/// One of the alternatives of a request as it is written down; unchecked. What it does not have is as in the request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShapeDocument {
+    /// N.
+    pub hosts: u32,
+    /// `t_res` in seconds; this or `work`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<i64>,
+    /// Seconds of work at reference speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<i64>,
+    /// `d_i`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_host: Option<Amounts>,
+    /// `e_i`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Amounts>,
+}
+
+impl RequestDocument {
+    /// The requests of which one is to be planned, in order: one for each shape, or the request itself.
+    ///
+    /// # Errors
+    /// [`RequestError`] when there is no shape, too many, or something beside them that each of them has.
+    pub fn alternatives(mut self) -> Result<Vec<RequestDocument>, RequestError> {
+        let Some(shapes) = self.shapes.take() else { return Ok(vec![self]) };
+        if shapes.is_empty() {
+            return Err(RequestError::NoShapes);
+        }
+        too_many("shapes", MAX_SHAPES, shapes.len())?;
+        let beside = [("hosts", self.hosts > 0), ("duration", self.duration.is_some()), ("work", self.work.is_some())];
+        if let Some((key, _)) = beside.iter().find(|(_, is_there)| *is_there) {
+            return Err(RequestError::BesideShapes { key });
+        }
+        let alternative = |shape: ShapeDocument| RequestDocument {
+            hosts: shape.hosts,
+            duration: shape.duration,
+            work: shape.work,
+            per_host: shape.per_host.unwrap_or_else(|| self.per_host.clone()),
+            total: shape.total.unwrap_or_else(|| self.total.clone()),
+            ..self.clone()
+        };
+        Ok(shapes.into_iter().map(alternative).collect())
+    }
 }
 
 /// What is wrong with a request. Every text names the key.
@@ -180,14 +231,34 @@ pub enum RequestError {
     /// At most no site.
     #[error("sites_max: expected at least 1, got 0")]
     NoSites,
-    /// The format has it, and this program cannot treat it yet.
-    #[error("{key}: {value} is not yet supported")]
+    /// The format has it, and nodes cannot treat it yet.
+    #[error("{key}: {value}not yet supported")]
     NotYetSupported {
         /// The key.
         key: &'static str,
-        /// Its value.
+        /// Empty, or its value and a space.
         value: &'static str,
     },
+    /// No alternative.
+    #[error("shapes: expected at least 1, got 0")]
+    NoShapes,
+    /// Given for all shapes, each of which has its own.
+    #[error("{key}: given beside shapes, each of which has its own")]
+    BesideShapes {
+        /// `hosts`, `duration` or `work`.
+        key: &'static str,
+    },
+    /// Something is wrong with an alternative.
+    #[error("shapes[{index}].{error}")]
+    Shape {
+        /// Which, from 0.
+        index: usize,
+        /// What is wrong, with the key.
+        error: Box<RequestError>,
+    },
+    /// A budget that no plan can exceed.
+    #[error("budget: {0} is larger than any budget ({max})", max = Cost::MAX.0 - 1)]
+    BudgetTooLarge(u64),
     /// A time is out of range.
     #[error("{key}: expected 0 to {max} (seconds), got {value}", max = Time::MAX.0)]
     TimeOutOfRange {
@@ -245,11 +316,15 @@ impl RequestError {
             RequestError::NoLength => "duration".to_owned(),
             RequestError::TwoLengths => "work".to_owned(),
             RequestError::NoSites => "sites_max".to_owned(),
+            RequestError::BudgetTooLarge(_) => "budget".to_owned(),
+            RequestError::NoShapes => "shapes".to_owned(),
+            RequestError::Shape { index, error } => format!("shapes[{index}].{}", error.key()),
             RequestError::AmountTooLarge { key, resource, .. } => format!("{key}.{resource}"),
             RequestError::Length { key, .. }
             | RequestError::WindowEndsBeforeStart { key, .. }
-            | RequestError::NotYetSupported { key, .. }
             | RequestError::TimeOutOfRange { key, .. }
+            | RequestError::NotYetSupported { key, .. }
+            | RequestError::BesideShapes { key }
             | RequestError::TooMany { key, .. } => (*key).to_owned(),
         }
     }
@@ -274,6 +349,7 @@ pub struct Request {
     demand: Demand,
     window: StartWindow,
     objective: ObjectiveKind,
+    budget: Option<Cost>,
     extends: Option<RequestId>,
     effort: Option<Effort>,
     moves_on_loss: bool,
@@ -282,18 +358,40 @@ pub struct Request {
 impl TryFrom<RequestDocument> for Request {
     type Error = RequestError;
 
+    /// What nodes take. They know no prices yet, so they refuse what those are needed for.
     fn try_from(document: RequestDocument) -> Result<Request, RequestError> {
-        let window = checked_window(&document)?;
+        let not_yet = |key, value| Err(RequestError::NotYetSupported { key, value });
         if document.objective == ObjectiveKind::Cost {
-            return Err(RequestError::NotYetSupported { key: "objective", value: document.objective.name() });
+            return not_yet("objective", "cost is ");
         }
+        if document.budget.is_some() {
+            return not_yet("budget", "");
+        }
+        if document.shapes.is_some() {
+            return not_yet("shapes", "");
+        }
+        Request::priced(document)
+    }
+}
+
+impl Request {
+    /// A request that may have a budget, and cost as its objective: what can be planned where prices are known.
+    ///
+    /// # Errors
+    /// [`RequestError`] with the key that is wrong. Shapes were taken apart ([`RequestDocument::alternatives`]).
+    pub fn priced(document: RequestDocument) -> Result<Request, RequestError> {
+        let window = checked_window(&document)?;
         let (id, extends) = (document.id.clone(), document.extends.clone());
-        let RequestDocument { objective, effort, move_on_loss, .. } = document;
+        let RequestDocument { objective, budget, effort, move_on_loss, .. } = document;
+        if let Some(budget) = budget.filter(|budget| *budget >= Cost::MAX) {
+            return Err(RequestError::BudgetTooLarge(budget.0));
+        }
         Ok(Request {
             id,
             demand: checked_demand(document)?,
             window,
             objective,
+            budget,
             extends,
             effort,
             moves_on_loss: move_on_loss,
@@ -378,7 +476,7 @@ fn too_many(key: &'static str, limit: usize, count: usize) -> Result<(), Request
 
 impl From<Request> for RequestDocument {
     fn from(request: Request) -> RequestDocument {
-        let Request { id, demand, window, objective, extends, effort, moves_on_loss } = request;
+        let Request { id, demand, window, objective, budget, extends, effort, moves_on_loss } = request;
         let seconds = |span: Span| Some(span.0.cast_signed());
         let (duration, work) = match demand.length {
             Length::Duration(duration) => (seconds(duration), None),
@@ -393,6 +491,7 @@ impl From<Request> for RequestDocument {
             latest: window.latest,
             deadline: window.deadline,
             objective,
+            budget,
             per_host: demand.per_host,
             total: demand.total,
             attributes: demand.attributes,
@@ -458,6 +557,12 @@ impl Request {
         self.objective
     }
 
+    /// All seats together cost at most this.
+    #[must_use]
+    pub fn budget(&self) -> Option<Cost> {
+        self.budget
+    }
+
     /// The request whose reservation this one makes longer.
     #[must_use]
     pub fn extends(&self) -> Option<&RequestId> {
@@ -515,16 +620,39 @@ mod tests {
             (r#"{"hosts":1,"work":1,"sites_max":0}"#, "sites_max:"),
             (r#"{"hosts":1,"work":1,"speed_min":0}"#, "speed: expected at least 1"),
             (r#"{"hosts":1,"work":1,"earliest":9,"deadline":8}"#, "deadline:"),
-            (r#"{"hosts":1,"work":1,"objective":"cost"}"#, "objective: cost is not yet supported"),
             (r#"{"hosts":1,"work":1,"objective":"best"}"#, "unknown variant `best`"),
-            (r#"{"hosts":1,"work":1,"budget":5}"#, "not yet supported"),
-            (r#"{"work":1,"shapes":[{"hosts":1}]}"#, "not yet supported"),
+            (r#"{"hosts":1,"work":1,"objective":"cost"}"#, "objective: cost is not yet supported"),
+            (r#"{"hosts":1,"work":1,"budget":-5}"#, "-5"),
+            (r#"{"hosts":1,"work":1,"budget":5}"#, "budget: not yet supported"),
+            (r#"{"work":1,"shapes":[{"hosts":1}]}"#, "shapes: not yet supported"),
             (r#"{"hosts":1,"work":1,"traffic":{"mbps":5}}"#, "not yet supported"),
             (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "not yet supported"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn priced_requests_and_shapes_are_checked() {
+        let document = |text: &str| serde_json::from_str::<RequestDocument>(text).unwrap();
+        let shapes = r#"{"per_host":{"cpu":1},"budget":7,"shapes":[{"hosts":1,"work":5},{"hosts":2,"duration":3,"per_host":{}}]}"#;
+        let all = document(shapes).alternatives().unwrap();
+        let all: Vec<Request> = all.into_iter().map(|document| Request::priced(document).unwrap()).collect();
+        assert_eq!(all.iter().map(|request| request.demand().seats()).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(all.iter().map(|request| request.demand().per_host().len()).collect::<Vec<_>>(), [1, 0]);
+        assert!(all.iter().all(|request| request.budget() == Some(Cost(7))));
+        for (text, expected) in [
+            (r#"{"shapes":[]}"#, "shapes: expected at least 1"),
+            (r#"{"hosts":1,"shapes":[{"hosts":1,"work":1}]}"#, "hosts: given beside shapes"),
+            (r#"{"work":1,"shapes":[{"hosts":1}]}"#, "work: given beside shapes"),
+        ] {
+            let error = document(text).alternatives().unwrap_err();
+            assert!(error.to_string().starts_with(expected), "{error}");
+            assert!(error.to_string().starts_with(&format!("{}: ", error.key())), "{error}");
+        }
+        let error = Request::priced(document(r#"{"hosts":1,"work":1,"budget":281474976710655}"#)).unwrap_err();
+        assert_eq!(error.to_string(), "budget: 281474976710655 is larger than any budget (281474976710654)");
     }
 
     #[test]

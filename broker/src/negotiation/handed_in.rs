@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    cost::Cost,
     demand::Length,
     ids::{HostId, SeatNumber, SiteId},
     objective,
@@ -77,7 +78,7 @@ impl HandedPlan {
         let seat = |(number, seat): (u32, HandedSeat)| {
             let window = Window { start, end: seat.end };
             let HandedSeat { site, host, amounts, .. } = seat;
-            Seat { number: SeatNumber(number), site, place: Place::Host(host), window, amounts }
+            Seat { number: SeatNumber(number), site, place: Place::Host(host), window, amounts, cost: Cost::ZERO }
         };
         let seats: Vec<Seat> = (0..).zip(hosts).map(seat).collect();
         check_windows(statement, &seats)?;

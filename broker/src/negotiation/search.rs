@@ -337,7 +337,9 @@ impl Search {
                 .map(|(found, schedule)| Candidate { site: &found.site, host: &found.host, schedule })
                 .collect();
             let &Problem { ref demand, deadline, objective, ref kept_sites, .. } = &self.problem;
-            let job = Job { demand, earliest, latest, deadline, objective, kept_sites, order: Some(self.order) };
+            // Nodes refuse requests with a budget.
+            let (budget, order) = (None, Some(self.order));
+            let job = Job { demand, earliest, latest, deadline, objective, budget, kept_sites, order };
             Phases.plan(&job, &candidates, effort, seed, observer)
         };
         match run(around_holds, observer) {

@@ -1,17 +1,13 @@
 //! The least host time: the lengths of all seats together.
 
-use super::{Least, Objective, Within};
+use super::{Measures, Objective, Within};
 
 /// See the module.
 pub(super) struct HostTime;
 
 impl Objective for HostTime {
-    fn value(&self, _: i64, lengths: &[i64]) -> i64 {
-        lengths.iter().sum()
-    }
-
-    fn bound(&self, _: i64, least: Least) -> i64 {
-        least.together
+    fn value(&self, _: i64, of: Measures) -> i64 {
+        of.together
     }
 
     fn within(&self, _: i64, value: i64) -> Within {

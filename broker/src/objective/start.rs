@@ -1,16 +1,12 @@
 //! The earliest start: the dissertation's own objective.
 
-use super::{Least, Objective, Within};
+use super::{Measures, Objective, Within};
 
 /// See the module.
 pub(super) struct Start;
 
 impl Objective for Start {
-    fn value(&self, start: i64, _: &[i64]) -> i64 {
-        start
-    }
-
-    fn bound(&self, start: i64, _: Least) -> i64 {
+    fn value(&self, start: i64, _: Measures) -> i64 {
         start
     }
 

@@ -7,14 +7,19 @@
 //! Invariant: an answer depends on the arguments only; time is whatever the [`PhaseObserver`] measures.
 
 pub mod availability;
+mod best_offer;
 mod bounds;
 mod check;
+mod costs;
 mod efficiency;
 mod exact;
 mod field;
 pub mod find;
+mod knapsack;
 mod limits;
+mod market;
 mod miss;
+mod offers;
 mod optimize;
 mod preference;
 mod problem;
@@ -23,6 +28,7 @@ mod reserve;
 mod select_and_swap;
 mod settings;
 mod sites;
+mod spend;
 mod start_times;
 mod stopwatch;
 mod sweep;
@@ -35,6 +41,7 @@ use std::collections::BTreeSet;
 
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
+pub(crate) use self::offers::{FreeSlot, free_slots};
 use self::{
     bounds::Judge,
     miss::Miss,
@@ -44,10 +51,11 @@ use self::{
 };
 pub use self::{limits::Limits, settings::Settings, stopwatch::PhaseStopwatch};
 use crate::{
+    cost::Cost,
     demand::Demand,
     host::Host,
     ids::SiteId,
-    objective::{self, Objective, Within},
+    objective::{self, Measures, Objective, Within},
     plan::{ObjectiveValue, Plan, PlanOutcome, Reason, Rejection},
     request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
@@ -70,6 +78,8 @@ pub struct Job<'a> {
     pub deadline: Option<Time>,
     /// What is best.
     pub objective: ObjectiveKind,
+    /// All seats together cost at most this.
+    pub budget: Option<Cost>,
     /// Sites where the request has other seats: they are not counted against the limit of sites again.
     pub kept_sites: &'a BTreeSet<SiteId>,
     /// Draws the order in which hosts are preferred among nearly equal plans; without it the best plan is taken.
@@ -80,8 +90,16 @@ impl<'a> Job<'a> {
     /// The whole of a request, which starts between these times.
     #[must_use]
     pub fn of(request: &'a Request, (earliest, latest): (Time, Time)) -> Job<'a> {
-        let (deadline, objective) = (request.window().deadline, request.objective());
-        Job { demand: request.demand(), earliest, latest, deadline, objective, kept_sites: &NO_SITES, order: None }
+        Job {
+            demand: request.demand(),
+            earliest,
+            latest,
+            deadline: request.window().deadline,
+            objective: request.objective(),
+            budget: request.budget(),
+            kept_sites: &NO_SITES,
+            order: None,
+        }
     }
 }
 
@@ -170,9 +188,12 @@ pub fn plan_within(
     let Some(solution) = best_solution(&problem, job, objective, &largest, &mut sweep) else {
         let asked = problem.pick as u64;
         let picker = &mut sweep.judge.picker;
-        let reason = match sweep.first_unproven {
-            None => Reason::NoWindow { asked, nearest: sweep.miss.describe(&problem, picker) },
-            Some(start) => Reason::SearchLimit { asked, nearest: miss::look(&problem, start, picker).1 },
+        let reason = match (sweep.first_unproven, sweep.too_dear, job.budget) {
+            (Some(start), ..) => Reason::SearchLimit { asked, nearest: miss::look(&problem, start, picker).1 },
+            (None, Some(cheapest), Some(budget)) => {
+                Reason::Budget { budget, cheapest: cheapest.map(|cheapest| Cost(cheapest.unsigned_abs())) }
+            }
+            (None, ..) => Reason::NoWindow { asked, nearest: sweep.miss.describe(&problem, picker) },
         };
         return rejected(reason, sweep.first_unproven.is_none());
     };
@@ -184,12 +205,14 @@ pub fn plan_within(
     observer.enter(Phase::Reserve);
     solution.chosen = optimum.chosen;
     let start = solution.slot.start;
+    let most = cost_limit(&problem, objective, start, solution.value);
+    let seats = reserve::seats(&problem, &solution.slot, &mut solution.chosen, most);
     // Where the search was cut, the hosts that are most efficient may be better than what it had reached.
-    let value = objective.value(start.0, &solution.slot.lengths(&problem, &solution.chosen));
+    let value = objective.value(start.0, Measures::of(&seats));
     let bound = unproven.map_or(value, |(least, _)| least.min(value));
     PlanOutcome::Allocated(Plan {
         start,
-        seats: reserve::seats(&problem, &solution.slot, &mut solution.chosen),
+        seats,
         objective: ObjectiveValue { kind: job.objective, value, bound: Some(bound) },
         efficiency: optimum.factor,
         efficiency_bound: optimum.bound,
@@ -207,7 +230,9 @@ pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<P
     if !(job.earliest..=job.latest).contains(&start) || !problem.accepts(&slot, &positions) {
         return None;
     }
-    let seats = reserve::seats(&problem, &slot, &mut positions);
+    // The least cost is had by the cheapest shares.
+    let most = cost_limit(&problem, objective::of(job.objective), start, 0);
+    let seats = reserve::seats(&problem, &slot, &mut positions, most);
     Some(Plan {
         start,
         objective: objective::unproven(job.objective, start, &seats),
@@ -216,6 +241,14 @@ pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<P
         efficiency_bound: 1.0,
         start_proven: false,
     })
+}
+
+/// What the seats of a plan of this value may cost together, in thousandths of a credit.
+fn cost_limit(problem: &Problem<'_>, objective: &dyn Objective, start: Time, value: i64) -> i64 {
+    match objective.within(start.0, value) {
+        Within::Cost(most) => most.min(problem.budget),
+        Within::Any | Within::Longest(_) | Within::Together(_) => problem.budget,
+    }
 }
 
 /// The best solution, valued by the objective.
@@ -227,18 +260,47 @@ fn best_solution<'s, O: PhaseObserver>(
     sweep: &mut Sweep<'s, '_, O>,
 ) -> Option<Solution> {
     let is_equally_long = problem.lengths.iter().all(|length| *length == problem.length_max);
-    if job.objective != ObjectiveKind::Start && !is_equally_long {
+    let is_first_best = match job.objective {
+        ObjectiveKind::Start => true,
+        ObjectiveKind::Finish | ObjectiveKind::Runtime | ObjectiveKind::HostTime => is_equally_long,
+        ObjectiveKind::Cost => false,
+    };
+    if problem.is_free_choice() && (problem.costs.is_some() || !is_first_best) {
+        return best_offer(problem, job, objective, sweep);
+    }
+    if !is_first_best {
         let all = OpenRange { first: job.earliest, last: job.latest, hosts: problem.every_host() };
         return sweep.best(objective, &all);
     }
     // Whatever starts first is best by every objective.
     let mut first = earliest_solution(problem, job.earliest, job.latest, largest, sweep);
     if let Some(found) = &mut first {
-        let lengths = found.slot.lengths(problem, &found.chosen);
-        found.value = objective.value(found.slot.start.0, &lengths);
-        sweep.unproven = sweep.first_unproven.map(|start| (objective.value(start.0, &lengths), start));
+        let measures = found.slot.measures(problem, &found.chosen);
+        found.value = objective.value(found.slot.start.0, measures);
+        sweep.unproven = sweep.first_unproven.map(|start| (objective.value(start.0, measures), start));
     }
     first
+}
+
+/// The best solution where any N hosts serve.
+fn best_offer<O: PhaseObserver>(
+    problem: &Problem<'_>,
+    job: &Job<'_>,
+    objective: &dyn Objective,
+    sweep: &mut Sweep<'_, '_, O>,
+) -> Option<Solution> {
+    let nodes_max = sweep.limits.feasibility_nodes_in_all;
+    let search = best_offer::Search::run(problem, objective, (job.earliest, job.latest), nodes_max);
+    sweep.unproven = search.unproven;
+    sweep.first_unproven = search.unproven.map(|(_, start)| start);
+    sweep.too_dear = search.cheapest.map(Some);
+    let (start, hosts) = search.most;
+    sweep.miss.note(start, Miss::too_few(hosts, problem.pick));
+    search.best.map(|best| {
+        let slot = problem.slot_at(best.start);
+        let chosen = best.hosts.iter().map(|host| slot.position_of(*host)).collect();
+        Solution { slot, chosen, value: best.value }
+    })
 }
 
 /// The hosts with the best efficiency factor among those whose value is as good, and the slot that they are positions of.
@@ -250,6 +312,11 @@ fn optimized(
     ranks: Option<&[u64]>,
     (random, judge): (&mut Xoshiro256PlusPlus, &mut Judge),
 ) -> (Solution, optimize::Optimum) {
+    let factor = optimize::factor(problem, &solution.slot, &solution.chosen);
+    if factor >= 1.0 && ranks.is_none() {
+        let optimum = optimize::Optimum { chosen: solution.chosen.clone(), factor, bound: factor };
+        return (solution, optimum);
+    }
     let mut pool = solution.slot;
     let hosts: Vec<u32> = solution.chosen.iter().map(|at| pool.hosts[*at as usize]).collect();
     if let Some(limit) = &problem.sites {
@@ -268,15 +335,33 @@ fn optimized(
         }
         optimum
     };
-    let mut optimum = match within {
-        Within::Together(most) => {
-            let (mut limited, slot) = problem.with_limit(&solution.slot, &problem.lengths);
-            limited.set_limit(&slot, &problem.lengths, most);
-            let within = Solution { slot, chosen: solution.chosen.clone(), value: solution.value };
-            best(&limited, &within)
+    let mut limits = Vec::new();
+    if let Within::Together(most) = within {
+        limits.push((problem.lengths.clone(), most));
+    }
+    let most = cost_limit(problem, objective, solution.slot.start, solution.value);
+    if let Some(costs) = problem.costs.as_ref().filter(|costs| !costs.has_shares()) {
+        let start = solution.slot.start.0;
+        let of_host = |host: u32| costs.of_minima(costs.step_at(host as usize, start));
+        limits.push((problem.every_host().into_iter().map(of_host).collect(), most));
+    }
+    let mut limited = None;
+    for (weights, most) in limits.into_iter().filter(|(_, most)| *most < i64::MAX) {
+        let (problem, slot) = limited.as_ref().map_or((problem, &solution.slot), |(problem, slot)| (problem, slot));
+        let (mut with, slot) = problem.with_limit(slot, &weights);
+        with.set_limit(&slot, &weights, most);
+        limited = Some((with, slot));
+    }
+    let mut optimum = match limited {
+        Some((limited, slot)) => {
+            best(&limited, &Solution { slot, chosen: solution.chosen.clone(), value: solution.value })
         }
-        Within::Any | Within::Longest(_) => best(problem, &solution),
+        None => best(problem, &solution),
     };
+    if problem.cost_of(&solution.slot, &optimum.chosen) > most {
+        // Shares have prices of their own: such a set is sought without them, and given up where it costs too much.
+        (optimum.chosen, optimum.factor) = (solution.chosen.clone(), factor);
+    }
     if problem.sites.is_some() {
         // Hosts of other sites were not looked at; no factor is above 1.
         optimum.bound = optimum.bound.max(1.0);

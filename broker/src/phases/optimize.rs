@@ -36,9 +36,9 @@ const KICKED_PART: usize = 5;
 const PENALTIES: [f64; 3] = [2.0, 5.0, 20.0];
 const STRICT: f64 = 1e7;
 
-/// Columns of the largest problem: all resources that a request may name, and two more.
+/// Columns of the largest problem: all resources that a request may name, and three more.
 pub(crate) const LANES_MAX: usize = 64;
-const _: () = assert!(MAX_NAMES + 2 <= LANES_MAX);
+const _: () = assert!(MAX_NAMES + 3 <= LANES_MAX);
 
 /// The result of phase V.
 pub(crate) struct Optimum {
@@ -52,7 +52,14 @@ pub(crate) struct Optimum {
 
 /// The factor of a host set as it is.
 pub(crate) fn factor(problem: &Problem<'_>, slot: &Slot, chosen: &[u32]) -> f64 {
-    Field::<LANES_MAX>::new(problem, slot).sums(chosen).factor()
+    let mut hosts: Vec<u32> = chosen.iter().map(|at| slot.hosts[*at as usize]).collect();
+    hosts.sort_unstable();
+    let slot = slot.filtered(problem.width(), |host| hosts.binary_search(&host).is_ok());
+    let all: Vec<u32> = (0..slot.len() as u32).collect();
+    match problem.width() {
+        0..=4 => Field::<4>::new(problem, &slot).sums(&all).factor(),
+        _ => Field::<LANES_MAX>::new(problem, &slot).sums(&all).factor(),
+    }
 }
 
 /// Improves the host set of `solution`.

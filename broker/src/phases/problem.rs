@@ -6,12 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{Candidate, Job, sites};
+use super::{Candidate, Job, costs::Costs, market::Market, sites};
 use crate::{
     amount::Amount,
     demand::Demand,
     ids::SiteId,
+    objective::Measures,
     plan::CutCounts,
+    request::ObjectiveKind,
     resources::{ResourceName, amount_of},
     schedule::Occupancy,
     time::{Span, Time, Window},
@@ -51,6 +53,10 @@ pub(crate) struct Problem<'a> {
     busy: Option<Vec<Occupancy>>,
     /// The limit of the number of sites, if there is one.
     pub sites: Option<SiteLimit>,
+    /// What seats cost; none when neither the objective nor a budget asks for it.
+    pub costs: Option<Costs>,
+    /// All seats together cost at most this, in thousandths of a credit; `i64::MAX` when any cost will do.
+    pub budget: i64,
 }
 
 /// At most so many sites besides those that count for nothing.
@@ -124,6 +130,9 @@ impl<'a> Problem<'a> {
             hosts.iter().map(|candidate| demand.length_on(candidate.host).0.cast_signed()).collect();
         let latest =
             job.deadline.map_or_else(Vec::new, |deadline| lengths.iter().map(|length| deadline.0 - length).collect());
+        let is_priced = job.budget.is_some() || job.objective == ObjectiveKind::Cost;
+        let shares = !is_exclusive && is_binding.contains(&true);
+        let costs = is_priced.then(|| Costs::new(demand, &hosts, &lengths, &resources, shares));
         let sites_left = demand.sites_max().map(|most| most.saturating_sub(job.kept_sites.len()));
         let sites = sites_left.filter(|most| *most < pick).map(|most| SiteLimit::new(most, &hosts, job.kept_sites));
         Problem {
@@ -141,7 +150,14 @@ impl<'a> Problem<'a> {
             occupancy,
             busy,
             sites,
+            costs,
+            budget: job.budget.map_or(i64::MAX, |budget| budget.0.cast_signed()),
         }
+    }
+
+    /// Whether any N available hosts serve: neither a total nor sites are to be reached together.
+    pub fn is_free_choice(&self) -> bool {
+        self.sites.is_none() && !self.is_binding.contains(&true)
     }
 
     /// Whether every seat takes its host whole.
@@ -202,10 +218,25 @@ impl<'a> Problem<'a> {
         slot
     }
 
-    /// Whether the chosen positions reach every total and lie at few enough sites.
+    /// Whether the chosen positions reach every total, lie at few enough sites and are within the budget.
     pub fn accepts(&self, slot: &Slot, chosen: &[u32]) -> bool {
         let is_few = |limit: &SiteLimit| sites::are_few(limit, slot, chosen);
-        slot.is_feasible(self, chosen) && self.sites.as_ref().is_none_or(is_few)
+        slot.is_feasible(self, chosen)
+            && self.sites.as_ref().is_none_or(is_few)
+            && self.cost_of(slot, chosen) <= self.budget
+    }
+
+    /// What seats at the `chosen` positions cost at least, in thousandths of a credit; they reach every total. Nothing when that does not
+    /// matter.
+    pub fn cost_of(&self, slot: &Slot, chosen: &[u32]) -> i64 {
+        let Some(costs) = &self.costs else { return 0 };
+        if costs.has_shares() {
+            let mut chosen = chosen.to_vec();
+            chosen.sort_unstable();
+            return Market::new(self, costs, slot).shares(&chosen).map_or(i64::MAX, |shares| shares.cost);
+        }
+        let of = |at: &u32| costs.of_minima(costs.step_at(slot.hosts[*at as usize] as usize, slot.start.0));
+        chosen.iter().map(of).sum()
     }
 
     /// The same problem among the hosts of `slot` only, with one more column for a limit of what the chosen ones weigh together, to be
@@ -240,6 +271,8 @@ impl<'a> Problem<'a> {
             occupancy: Vec::new(),
             busy: None,
             sites: self.sites.clone(),
+            costs: None,
+            budget: i64::MAX,
         };
         (limited, Slot { start: slot.start, hosts: slot.hosts.clone(), free })
     }
@@ -328,9 +361,11 @@ impl Slot {
         self.hosts.partition_point(|other| *other < host) as u32
     }
 
-    /// How long seats at the `chosen` positions last.
-    pub fn lengths(&self, problem: &Problem<'_>, chosen: &[u32]) -> Vec<i64> {
-        chosen.iter().map(|at| problem.lengths[self.hosts[*at as usize] as usize]).collect()
+    /// What seats at the `chosen` positions measure.
+    pub fn measures(&self, problem: &Problem<'_>, chosen: &[u32]) -> Measures {
+        let lengths = || chosen.iter().map(|at| problem.lengths[self.hosts[*at as usize] as usize]);
+        let cost = problem.cost_of(self, chosen);
+        Measures { longest: lengths().max().unwrap_or(0), together: lengths().sum(), cost }
     }
 
     /// The N positions with the shortest seats, the earlier hosts among equals; there are N.

@@ -3,10 +3,15 @@
 //! Invariant: shares are whole, add up to `max(e_i, N d_i)` exactly, are at least `d_i`, and never above what the host has
 //! free.
 
-use super::problem::{Problem, Slot};
+use super::{
+    Candidate,
+    market::Market,
+    problem::{Problem, Slot},
+};
 use crate::{
     amount::Amount,
     ids::SeatNumber,
+    objective::Measures,
     plan::{Place, Seat},
     resources::Amounts,
     time::{Span, Window},
@@ -43,22 +48,43 @@ pub(crate) fn share(needed: i64, minimum: i64, free: &[i64]) -> Vec<i64> {
     shares
 }
 
-/// The seats at the `chosen` positions, in the order of the hosts.
-pub(crate) fn seats(problem: &Problem<'_>, slot: &Slot, chosen: &mut [u32]) -> Vec<Seat> {
+/// The seats at the `chosen` positions, in the order of the hosts. Where the totals shared by what is free cost more than `most`, in
+/// thousandths of a credit, they are shared as cheaply as can be.
+pub(crate) fn seats(problem: &Problem<'_>, slot: &Slot, chosen: &mut [u32], most: i64) -> Vec<Seat> {
     chosen.sort_unstable();
-    let hosts = || chosen.iter().map(|at| slot.hosts[*at as usize] as usize);
-    let amounts = match problem.is_exclusive() {
-        true => hosts().map(|host| problem.hosts[host].host.capacity.clone()).collect(),
-        false => shares(problem, slot, chosen),
+    if problem.is_exclusive() {
+        let whole = chosen.iter().map(|at| problem.hosts[slot.hosts[*at as usize] as usize].host.capacity.clone());
+        return seats_with(problem, slot, chosen, whole.collect());
+    }
+    let seats = seats_with(problem, slot, chosen, shares(problem, slot, chosen));
+    let Some(costs) = problem.costs.as_ref().filter(|_| Measures::of(&seats).cost > most) else { return seats };
+    let market = Market::new(problem, costs, slot);
+    let Some(cheap) = market.shares(chosen) else { return seats };
+    let mut amounts: Vec<Amounts> = seats.into_iter().map(|seat| seat.amounts).collect();
+    for (kind, column) in market.binding.iter().enumerate() {
+        for (member, amounts) in amounts.iter_mut().enumerate() {
+            let share = problem.minimum[*column] + cheap.beyond[member * market.binding.len() + kind];
+            amounts.insert(problem.resources[*column].clone(), Amount(share.cast_unsigned()));
+        }
+    }
+    seats_with(problem, slot, chosen, amounts)
+}
+
+/// The seats at the `chosen` positions with these amounts.
+fn seats_with(problem: &Problem<'_>, slot: &Slot, chosen: &[u32], amounts: Vec<Amounts>) -> Vec<Seat> {
+    let hosts = chosen.iter().map(|at| slot.hosts[*at as usize] as usize);
+    let seat = |(number, (host, amounts)): (u32, (usize, Amounts))| {
+        let (Candidate { site, host, .. }, length) = (problem.hosts[host], Span(problem.lengths[host].unsigned_abs()));
+        Seat {
+            number: SeatNumber(number),
+            site: (*site).clone(),
+            place: Place::Host(host.id.clone()),
+            window: Window::starting(slot.start, length),
+            cost: host.prices.of_seat(slot.start, length, &amounts),
+            amounts,
+        }
     };
-    let seat = |(number, (host, amounts)): (u32, (usize, Amounts))| Seat {
-        number: SeatNumber(number),
-        site: problem.hosts[host].site.clone(),
-        place: Place::Host(problem.hosts[host].host.id.clone()),
-        window: Window::starting(slot.start, Span(problem.lengths[host].unsigned_abs())),
-        amounts,
-    };
-    (0..).zip(hosts().zip(amounts)).map(seat).collect()
+    (0..).zip(hosts.zip(amounts)).map(seat).collect()
 }
 
 /// What each chosen host gives of every resource.

@@ -16,16 +16,17 @@ use super::{
     bounds::{Guard, Judge, Open, Verdict},
     exact::{self, Settled},
     limits::Limits,
+    market::Market,
     miss::Miss,
     problem::{Problem, Slot},
-    ranks::Ranks,
+    ranks::{Lowest, Ranks},
     select_and_swap::swap_until_feasible,
-    sites,
+    sites, spend,
     start_times::OpenRange,
     timeline::{Change, Timeline},
 };
 use crate::{
-    objective::{Least, Objective, Within},
+    objective::{Measures, Objective, Within},
     time::Time,
 };
 
@@ -33,6 +34,10 @@ use crate::{
 const GUARDS_MAX: usize = 4;
 /// Steps of the second search for multipliers at one start.
 const ESCALATED_STEPS: u32 = 400;
+
+/// What a node of the search for the cheapest hosts counts, for each so many hosts.
+const SPEND_WORK: u64 = 100;
+const SPEND_HOSTS: u64 = 64;
 
 /// A start and N positions of its slot that reach every total.
 pub(crate) struct Solution {
@@ -63,8 +68,8 @@ enum Goal<'s> {
 struct Best<'s> {
     objective: &'s dyn Objective,
     ranks: Ranks,
-    /// The N shortest seats of all hosts, available or not.
-    least: Least,
+    /// The least that N hosts measure, available or not.
+    least: Measures,
     /// The best plan so far.
     solution: Option<Solution>,
 }
@@ -85,6 +90,12 @@ pub(crate) struct Sweep<'s, 'a, O> {
     pub first_unproven: Option<Time>,
     /// The least value that was neither reached nor excluded by proof, and the first start that may have it.
     pub unproven: Option<(i64, Time)>,
+    /// That hosts were there, but cost too much, and the least that N of them cost where that is known.
+    pub too_dear: Option<Option<i64>>,
+    /// What seats may cost together at present.
+    cost_most: i64,
+    /// Prices of the totals that the search for the cheapest hosts begins with.
+    prices: spend::Prices,
     /// Nodes that exact searches may still take.
     nodes_left: u64,
     guards: Vec<Guard>,
@@ -112,6 +123,9 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             miss,
             first_unproven: None,
             unproven: None,
+            too_dear: None,
+            cost_most: problem.budget,
+            prices: spend::Prices::default(),
             nodes_left: limits.feasibility_nodes_in_all,
             guards: Vec::new(),
             next_guard: 0,
@@ -133,7 +147,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     /// The plan with the least value by `objective`, the earliest of such plans.
     pub fn best(&mut self, objective: &'s dyn Objective, all: &OpenRange) -> Option<Solution> {
         let ranks = Ranks::new(&self.problem.lengths);
-        let least = ranks.least_of_all(self.problem.pick);
+        let least = measures(ranks.least_of_all(self.problem.pick));
         self.goal = Goal::Best(Box::new(Best { objective, ranks, least, solution: None }));
         self.range(all);
         match std::mem::replace(&mut self.goal, Goal::First) {
@@ -182,6 +196,10 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         let problem = self.problem;
         match within {
             Within::Any => self.decide_at(problem, slot, true),
+            Within::Cost(most) => {
+                self.cost_most = most.min(problem.budget);
+                self.decide_at(problem, slot, true)
+            }
             Within::Longest(most) => {
                 let pool = slot.filtered(problem.width(), |host| problem.lengths[host as usize] <= most);
                 match self.decide_at(problem, &pool, false) {
@@ -210,16 +228,66 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         if slot.len() < problem.pick {
             return Settled::Impossible;
         }
-        match self.judge.judge(problem, slot, self.limits.multiplier_steps) {
-            Verdict::Reached(chosen) => Settled::Found(chosen),
-            Verdict::Excluded(weights, threshold) => {
+        let whole = self.problem;
+        match (self.judge.judge(problem, slot, self.limits.multiplier_steps), &whole.costs) {
+            (Verdict::Excluded(weights, threshold), _) => {
                 if is_whole {
                     self.keep(Guard::new(problem, weights, threshold), slot);
                 }
                 Settled::Impossible
             }
-            Verdict::Open(open) => self.decide_open(problem, slot, open, is_whole),
+            (verdict, Some(costs)) => {
+                let most = self.cost_most;
+                let outcome = self.spend(&Market::new(problem, costs, slot), (most, most));
+                match outcome.found {
+                    Some((chosen, _)) => Settled::Found(chosen),
+                    None if outcome.bound <= most => Settled::Unknown,
+                    None => {
+                        let is_too_dear = matches!(verdict, Verdict::Reached(_));
+                        self.too_dear = self.too_dear.or(is_too_dear.then_some(None));
+                        Settled::Impossible
+                    }
+                }
+            }
+            (Verdict::Reached(chosen), None) => Settled::Found(chosen),
+            (Verdict::Open(open), None) => self.decide_open(problem, slot, open, is_whole),
         }
+    }
+
+    /// The cheapest N hosts of a market.
+    fn spend(&mut self, market: &Market, limits: (i64, i64)) -> spend::Outcome {
+        // A node there is as much work as this many of an exact search.
+        let work = SPEND_WORK * (market.len() as u64 / SPEND_HOSTS).max(1);
+        let nodes_max = u64::from(self.limits.feasibility_nodes_max).min(self.nodes_left) / work;
+        let outcome = spend::cheapest(market, limits, &mut self.prices, nodes_max);
+        self.nodes_left = self.nodes_left.saturating_sub(outcome.nodes * work);
+        outcome
+    }
+
+    /// Looks for a cheaper plan at one start, whatever its sites.
+    fn improve_cost(&mut self, slot: Slot) {
+        let problem = self.problem;
+        let (Goal::Best(best), Some(costs)) = (&self.goal, &problem.costs) else { return };
+        let below = best.solution.as_ref().map_or(i64::MAX, |solution| solution.value);
+        let most = problem.budget.min(below - 1);
+        self.observer.enter(Phase::SelectAndSwap);
+        let outcome = self.spend(&Market::new(problem, costs, &slot), (most, i64::MIN));
+        self.observer.enter(Phase::StartTimes);
+        let value = outcome.found.as_ref().map(|(_, shares)| shares.cost);
+        if outcome.bound < value.unwrap_or(most.saturating_add(1)) {
+            self.leave_open((outcome.bound, slot.start));
+        } else if value.is_none() && below == i64::MAX && outcome.bound < i64::MAX {
+            self.too_dear = self.too_dear.or(Some(None));
+        }
+        if let (Some((chosen, shares)), Goal::Best(best)) = (outcome.found, &mut self.goal) {
+            best.solution = Some(Solution { slot, chosen, value: shares.cost });
+        }
+    }
+
+    /// Notes that a value at a start was not settled.
+    fn leave_open(&mut self, open: (i64, Time)) {
+        self.unproven = Some(self.unproven.map_or(open, |known| known.min(open)));
+        self.first_unproven.get_or_insert(open.1);
     }
 
     /// Settles a slot that the first look left open: by swaps and a small exact search, then by a longer search for a proof
@@ -274,7 +342,10 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     pub fn range(&mut self, range: &OpenRange) -> Option<Solution> {
         let mut first = range.first;
         while first <= range.last {
-            let last = self.timeline.begin(&range.hosts, first, range.last);
+            // Every start at which a cost changes is looked at, as the first of a part.
+            let change = self.problem.costs.as_ref().and_then(|costs| costs.change_after(first.0));
+            let last = change.map_or(range.last, |change| range.last.min(Time(change - 1)));
+            let last = self.timeline.begin(&range.hosts, first, last);
             if let ControlFlow::Break(found) = self.part(first) {
                 return found;
             }
@@ -367,13 +438,17 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     fn improve(&mut self, slot: Slot) {
         let Goal::Best(best) = &self.goal else { return };
         let (problem, objective, start) = (self.problem, best.objective, slot.start.0);
-        let lowest = objective.bound(start, best.ranks.least(problem.pick));
+        let is_cost = matches!(objective.within(start, 0), Within::Cost(_));
+        if is_cost && problem.sites.is_none() {
+            return self.improve_cost(slot);
+        }
+        let lowest = objective.value(start, measures(best.ranks.least(problem.pick)));
         let mut below = best.solution.as_ref().map(|solution| solution.value);
         self.observer.enter(Phase::SelectAndSwap);
         let (mut found, mut low, mut limited) = (None, lowest, None);
         // The N shortest seats reach the bound, if they reach the totals.
         let shortest = slot.shortest(problem);
-        if problem.accepts(&slot, &shortest) {
+        if !is_cost && problem.accepts(&slot, &shortest) {
             (below, found) = (Some(lowest), Some(shortest));
         }
         // Everything below `low` is excluded, or was not settled; `below` is reached. The first question is for any better plan, the
@@ -383,14 +458,12 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             let within = most.map_or(Within::Any, |most| objective.within(start, most));
             match self.decide_within(&slot, within, &mut limited) {
                 Settled::Found(chosen) => {
-                    below = Some(objective.value(start, &slot.lengths(problem, &chosen)));
+                    below = Some(objective.value(start, slot.measures(problem, &chosen)));
                     found = Some(chosen);
                 }
                 settled => {
                     if settled == Settled::Unknown {
-                        let open = (low, slot.start);
-                        self.unproven = Some(self.unproven.map_or(open, |known| known.min(open)));
-                        self.first_unproven.get_or_insert(slot.start);
+                        self.leave_open((low, slot.start));
                     }
                     match most.filter(|_| found.is_some()) {
                         Some(most) => low = most + 1,
@@ -406,16 +479,21 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     }
 }
 
+/// The least that N hosts measure whose shortest seats are these; what they cost is looked at by itself.
+fn measures(shortest: Lowest) -> Measures {
+    Measures { longest: shortest.last, together: shortest.sum, cost: 0 }
+}
+
 impl Best<'_> {
     /// Whether no plan that begins at `start` or later is better than the best so far, whatever the schedules.
     fn is_over(&self, start: Time) -> bool {
         let Some(solution) = &self.solution else { return false };
-        self.objective.bound(start.0, self.least) >= solution.value
+        self.objective.value(start.0, self.least) >= solution.value
     }
 
     /// Whether a plan that begins at `start` may be better than the best so far; N hosts are available.
     fn may_improve(&self, problem: &Problem<'_>, start: Time) -> bool {
         let Some(solution) = &self.solution else { return true };
-        self.objective.bound(start.0, self.ranks.least(problem.pick)) < solution.value
+        self.objective.value(start.0, measures(self.ranks.least(problem.pick))) < solution.value
     }
 }

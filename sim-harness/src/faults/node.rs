@@ -285,7 +285,16 @@ fn draw_hosts(random: &mut Xoshiro256PlusPlus, options: &Options) -> Vec<(Host, 
             own.add(Window::starting(start, Span(random.random_range(60..3_000))), &amounts(cores / 2, cores));
         }
         let (id, capacity) = (names::host(index), amounts(cores, cores * 2));
-        (Host { id, capacity, attributes: BTreeMap::new(), speed: broker::host::Speed::REFERENCE }, own)
+        (
+            Host {
+                id,
+                capacity,
+                attributes: BTreeMap::new(),
+                speed: broker::host::Speed::REFERENCE,
+                prices: Default::default(),
+            },
+            own,
+        )
     };
     (0..count).map(draw).collect()
 }

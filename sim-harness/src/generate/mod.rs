@@ -11,7 +11,7 @@ use broker::{
     host::{Host, Speed},
     ids::{HostId, SiteId},
     schedule::Schedule,
-    snapshot::{GridSnapshot, Prices, SnapshotHost},
+    snapshot::{GridSnapshot, SnapshotHost},
 };
 use rand_xoshiro::{
     SplitMix64, Xoshiro256PlusPlus,
@@ -61,8 +61,8 @@ fn host(index: usize, capacities: &Capacities, schedule: Schedule) -> SnapshotHo
             capacity: capacities.amounts(),
             attributes: capacities.attributes(),
             speed: Speed::REFERENCE,
+            prices: Default::default(),
         },
-        prices: Prices::default(),
         schedule,
     }
 }

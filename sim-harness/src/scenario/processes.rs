@@ -111,12 +111,7 @@ pub fn play(
 
 fn snapshot(settings: &GridSettings, site: Site) -> GridSnapshot {
     let id = GridSettings::site_id(site);
-    let entry = |host| SnapshotHost {
-        site: id.clone(),
-        host,
-        prices: broker::snapshot::Prices::default(),
-        schedule: Schedule::default(),
-    };
+    let entry = |host| SnapshotHost { site: id.clone(), host, schedule: Schedule::default() };
     GridSnapshot { hosts: settings.hosts(site).into_iter().map(entry).collect(), ..GridSnapshot::default() }
 }
 

@@ -31,14 +31,13 @@ impl Policy for InOrder {
 
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
         let mut plans = vec![None; run.requests.len()];
-        let mut left = run.options.budget;
         let mut last_ends = BTreeMap::new();
         let is_packed = matches!(run.options.order, Order::Lpt | Order::Hdf);
         for request in ordered(run) {
             let plan = if is_packed { packed(run, request, &last_ends) } else { run.plan(request, false) };
             let Some(plan) = plan else { continue };
             run.planner.occupy(&plan);
-            left = left.map(|left| left.saturating_sub(cost(&plan)));
+            run.left = run.left.map(|left| left.saturating_sub(cost(&plan)));
             for seat in &plan.seats {
                 let end = last_ends.entry(seat.host().clone()).or_insert(seat.window.end);
                 *end = seat.window.end.max(*end);
@@ -53,7 +52,9 @@ impl Policy for InOrder {
 /// As the source's LJF and HDF: at the earliest start, of the hosts that are free those whose last seat ends latest.
 fn packed(run: &mut Run<'_>, request: usize, last_ends: &BTreeMap<HostId, Time>) -> Option<Plan> {
     let first = run.plan_by(request, |job| job.objective = ObjectiveKind::Start)?;
-    let asked = run.requests[request].request.as_ref().ok()?;
-    // Totals, or a limit of sites, may need other hosts.
-    run.planner.packed(asked, first.start, last_ends).or_else(|| run.plan(request, false))
+    let asked = run.requests[request].request()?;
+    // Totals, a limit of sites or a budget may need other hosts.
+    let packed = run.planner.packed(asked, first.start, last_ends);
+    let is_paid = |plan: &Plan| run.left.is_none_or(|left| cost(plan) <= left);
+    packed.filter(is_paid).or_else(|| run.plan(request, false))
 }

@@ -110,7 +110,7 @@ impl Purse {
 }
 
 fn size(run: &Run<'_>, requests: &[usize]) -> u128 {
-    let demands = requests.iter().filter_map(|request| run.requests[*request].request.as_ref().ok());
+    let demands = requests.iter().filter_map(|request| run.requests[*request].request());
     demands.map(|asked| asked.demand().seats() as u128 * u128::from(asked.demand().length().at_reference().0)).sum()
 }
 
@@ -125,6 +125,7 @@ struct Part<'a> {
 impl Part<'_> {
     /// Plans the part on what is occupied so far, and occupies it. Says what it costs.
     fn plan(&self, run: &mut Run<'_>, plans: &mut [Option<Plan>]) -> u64 {
+        run.left = self.budget;
         let mut found = disjoint(run, self.requests);
         let apart: Vec<usize> = found.iter().map(Vec::len).collect();
         if self.overlap {

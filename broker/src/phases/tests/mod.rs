@@ -4,6 +4,7 @@
 
 mod answers;
 mod objectives;
+mod priced;
 
 use std::collections::BTreeSet;
 
@@ -62,6 +63,7 @@ impl Grid {
                 capacity: named(capacity.map(Amount)).collect(),
                 attributes: Default::default(),
                 speed: Speed::try_from(*speed).unwrap(),
+                prices: Default::default(),
             };
             (*site, host, schedule)
         };
@@ -88,6 +90,10 @@ impl Grid {
 }
 
 pub fn request(raw: &RawRequest, kind: &str) -> Request {
+    serde_json::from_value(document(raw, kind)).unwrap()
+}
+
+fn document(raw: &RawRequest, kind: &str) -> serde_json::Value {
     let amounts = |amounts: [Option<u64>; 3]| {
         let some = NAMES.iter().zip(amounts).filter_map(|(name, amount)| Some(((*name).to_owned(), amount?.into())));
         serde_json::Value::Object(some.collect())
@@ -106,7 +112,7 @@ pub fn request(raw: &RawRequest, kind: &str) -> Request {
     if let Some(most) = raw.sites_max {
         document["sites_max"] = most.into();
     }
-    serde_json::from_value(document).unwrap()
+    document
 }
 
 impl RawRequest {
