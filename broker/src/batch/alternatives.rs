@@ -9,7 +9,7 @@ use super::{
     objective::{cost, host_time},
     run::Run,
 };
-use crate::{ids::RequestId, plan::Plan};
+use crate::{ids::RequestId, objective::unproven, plan::Plan, request::Request};
 
 /// One way to serve a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +48,11 @@ pub(super) fn disjoint(run: &mut Run<'_>, requests: &[usize]) -> Vec<Vec<Plan>> 
     let mut open: Vec<usize> = (0..requests.len()).collect();
     for round in 0..run.options.alternatives {
         open.retain(|place| {
-            let Some(plan) = run.plan(requests[*place], round % 2 == 1) else { return false };
+            let Some(mut plan) = run.plan(requests[*place], round % 2 == 1) else { return false };
+            // It was planned beside others that may not be chosen, or for the batch: nothing is proven of it for its own request.
+            let kind = run.requests[requests[*place]].request().map(Request::objective).unwrap_or_default();
+            plan.objective = unproven(kind, plan.start, &plan.seats);
+            plan.start_proven = false;
             run.planner.occupy(&plan);
             found[*place].push(plan);
             true

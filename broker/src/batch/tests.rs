@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{phases::Settings, snapshot::GridSnapshot};
+use crate::{objective::unproven, phases::Settings, plan::ObjectiveValue, snapshot::GridSnapshot};
 
 fn planner(hosts: &str) -> OfflinePlanner {
     let text = format!(r#"{{"format":"kolo-grid/2","hosts":[{hosts}]}}"#);
@@ -82,6 +82,14 @@ proptest! {
         for plan in &plans {
             prop_assert!(snapshot.admits(plan));
             snapshot.occupy(plan);
+        }
+        for (asked, line) in asked(&planner, &lines).iter().zip(&answer.lines) {
+            let own = asked.request().unwrap().objective();
+            if let Some(plan) = line.outcome.plan() {
+                let ObjectiveValue { kind, value, bound } = plan.objective;
+                prop_assert_eq!((kind, value), (own, unproven(own, plan.start, &plan.seats).value));
+                prop_assert!(bound.is_none_or(|bound| bound <= value));
+            }
         }
         let batch = &answer.batch;
         prop_assert_eq!((batch.placed, batch.postponed), (plans.len(), lines.len() - plans.len()));
