@@ -6,6 +6,7 @@
 //! Reading order: [`model`] (the words), [`schedule`] (occupancy over time), then [`phases`] (the algorithm),
 //! [`ledger`] (a site's promises) and [`negotiation`] (a request's life at its entry point).
 
+pub mod batch;
 pub mod document;
 pub mod features;
 pub mod ledger;

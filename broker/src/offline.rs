@@ -4,22 +4,23 @@
 //! for the requests after it. Invariant: the same snapshot, lines, settings and seed give the same lines, up to the times
 //! that the caller's [`PhaseStopwatch`] measures.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
+    amount::Amount,
     cost::Cost,
     demand::Demand,
     document::read_object,
     ids::{HostId, RequestId},
-    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, find},
+    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, find, plan_on},
     plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection, Seat},
     request::{Request, RequestDocument, RequestError},
     resources::Amounts,
     snapshot::{GridSnapshot, SnapshotHost},
     strategy::{Phases, Strategy},
-    time::{Span, Time},
+    time::{Span, Time, Window},
 };
 
 /// What is wrong with a line of requests.
@@ -53,6 +54,25 @@ pub enum LineError {
     },
 }
 
+/// One line of requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The request's name, or `line-K` when it has none.
+    pub id: RequestId,
+    /// The request, or why no grid could serve it; each of its shapes, when it has any.
+    pub shapes: Vec<Result<Request, Rejection>>,
+    /// Whether the line is a list of shapes.
+    pub has_shapes: bool,
+}
+
+impl Asked {
+    /// The request, if some grid could serve it; the first shape.
+    #[must_use]
+    pub fn request(&self) -> Option<&Request> {
+        self.shapes.first().and_then(|request| request.as_ref().ok())
+    }
+}
+
 /// One line of the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanLine {
@@ -67,7 +87,7 @@ pub struct PlanLine {
 }
 
 /// Plans requests on a snapshot.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OfflinePlanner {
     hosts: Vec<SnapshotHost>,
     by_id: BTreeMap<HostId, usize>,
@@ -86,29 +106,38 @@ impl OfflinePlanner {
         OfflinePlanner { hosts, by_id, settings, seed, commit }
     }
 
-    /// Answers one line.
+    /// Reads one line.
     ///
     /// # Errors
     /// [`LineError`] when the line is no request, or names hosts that the snapshot does not have.
-    pub fn plan_line(
-        &mut self,
-        line: usize,
-        text: &str,
-        stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>,
-    ) -> Result<PlanLine, LineError> {
+    pub fn read_line(&self, line: usize, text: &str) -> Result<Asked, LineError> {
         let document = read_document(line, text)?;
         let id = match &document.id {
             Some(id) => id.clone(),
             None => RequestId::new(&format!("line-{line}")).map_err(|error| malformed(line, "id", &error))?,
         };
         let has_shapes = document.shapes.is_some();
-        let requests = alternatives(document).map_err(|error| LineError::Request { line, error })?;
-        let named = requests.iter().flatten().flat_map(|request| request.demand().candidates().into_iter().flatten());
+        let shapes = alternatives(document).map_err(|error| LineError::Request { line, error })?;
+        let named = shapes.iter().flatten().flat_map(|request| request.demand().candidates().into_iter().flatten());
         if let Some(host) = named.into_iter().find(|host| !self.by_id.contains_key(*host)) {
             return Err(LineError::UnknownCandidate { line, host: host.clone() });
         }
+        Ok(Asked { id, shapes, has_shapes })
+    }
+
+    /// Answers one line.
+    ///
+    /// # Errors
+    /// See [`OfflinePlanner::read_line`].
+    pub fn plan_line(
+        &mut self,
+        line: usize,
+        text: &str,
+        stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>,
+    ) -> Result<PlanLine, LineError> {
+        let Asked { id, shapes, has_shapes } = self.read_line(line, text)?;
         stopwatch.reset();
-        let outcomes = requests.into_iter().map(|request| match request {
+        let outcomes = shapes.into_iter().map(|request| match request {
             Ok(request) => self.plan(&request, stopwatch),
             Err(rejection) => PlanOutcome::Rejected(rejection),
         });
@@ -127,6 +156,16 @@ impl OfflinePlanner {
     /// Plans one request on every host of the snapshot, or every one that it names.
     #[must_use]
     pub fn plan(&self, request: &Request, observer: &mut impl PhaseObserver) -> PlanOutcome {
+        self.plan_changed(request, |_| (), observer)
+    }
+
+    /// The same for a job that is not quite what the request asks.
+    pub(crate) fn plan_changed(
+        &self,
+        request: &Request,
+        change: impl FnOnce(&mut Job<'_>),
+        observer: &mut impl PhaseObserver,
+    ) -> PlanOutcome {
         observer.enter(Phase::Find);
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
         let (earliest, latest) = match request.starts(Time::ZERO, self.settings.default_reach) {
@@ -137,12 +176,33 @@ impl OfflinePlanner {
             // Nothing else can be wrong with the window of a checked request.
             Err(_) => return rejected(Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO }),
         };
-        let (job, pool) = (Job::of(request, (earliest, latest)), self.pool(request.demand()));
+        let (mut job, pool) = (Job::of(request, (earliest, latest)), self.pool(request.demand()));
+        change(&mut job);
         let candidates: Vec<Candidate<'_>> = match find::eligible(job.demand, &pool) {
             Ok(eligible) => eligible.into_iter().map(|index| pool[index]).collect(),
             Err(reason) => return rejected(reason),
         };
         Phases.plan(&job, &candidates, request.effort().unwrap_or(self.settings.effort), self.seed, observer)
+    }
+
+    /// The plan at this start on the free hosts that are used the longest already, if they serve the request.
+    pub(crate) fn packed(&self, request: &Request, start: Time, last_ends: &BTreeMap<HostId, Time>) -> Option<Plan> {
+        let demand = request.demand();
+        let pool = self.pool(demand);
+        let least: Amounts =
+            demand.resources().into_iter().map(|name| (name.clone(), demand.minimum_on_each(&name))).collect();
+        let is_free = |candidate: &Candidate<'_>| {
+            let amounts = if demand.is_exclusive() { &candidate.host.capacity } else { &least };
+            let window = Window::starting(start, demand.length_on(candidate.host));
+            request.window().deadline.is_none_or(|deadline| window.end <= deadline)
+                && candidate.schedule.admits(&candidate.host.capacity, window, amounts).is_ok()
+        };
+        let eligible = find::eligible(demand, &pool).ok()?;
+        let mut free: Vec<Candidate<'_>> = eligible.into_iter().map(|index| pool[index]).filter(is_free).collect();
+        free.sort_by_key(|candidate| Reverse(last_ends.get(&candidate.host.id)));
+        free.truncate(demand.seats());
+        free.sort_by_key(|candidate| (candidate.site, &candidate.host.id));
+        plan_on(&Job::of(request, (start, start)), &free, start)
     }
 
     fn pool(&self, demand: &Demand) -> Vec<Candidate<'_>> {
@@ -156,12 +216,42 @@ impl OfflinePlanner {
         }
     }
 
+    /// What all hosts have together.
+    pub(crate) fn capacity(&self) -> Amounts {
+        let mut all = Amounts::new();
+        for (name, amount) in self.hosts.iter().flat_map(|host| &host.host.capacity) {
+            let sum = all.entry(name.clone()).or_default();
+            *sum = Amount(sum.0.saturating_add(amount.0));
+        }
+        all
+    }
+
     /// Occupies the snapshot by a plan.
-    fn occupy(&mut self, plan: &Plan) {
+    pub(crate) fn occupy(&mut self, plan: &Plan) {
         for seat in &plan.seats {
             if let Some(index) = self.by_id.get(seat.host()) {
                 self.hosts[*index].schedule.add(seat.window, &seat.amounts);
             }
+        }
+    }
+
+    /// Whether a plan fits into the snapshot as it is.
+    pub(crate) fn admits(&self, plan: &Plan) -> bool {
+        plan.seats.iter().all(|seat| {
+            self.by_id.get(seat.host()).map(|index| &self.hosts[*index]).is_some_and(
+                |SnapshotHost { host, schedule, .. }| {
+                    schedule.admits(&host.capacity, seat.window, &seat.amounts).is_ok()
+                },
+            )
+        })
+    }
+
+    /// Takes a plan out of the snapshot that occupies it.
+    pub(crate) fn vacate(&mut self, plan: &Plan) {
+        for seat in &plan.seats {
+            let Some(index) = self.by_id.get(seat.host()) else { continue };
+            let removed = self.hosts[*index].schedule.remove(seat.window, &seat.amounts);
+            debug_assert!(removed.is_ok(), "{removed:?}");
         }
     }
 }

@@ -217,6 +217,13 @@ pub enum Reason {
         /// The earliest possible.
         earliest: Time,
     },
+    /// The plan of a batch leaves it out.
+    Postponed {
+        /// Alternatives that were found, of which none was chosen.
+        alternatives: u64,
+        /// Why none was found, for people.
+        because: String,
+    },
     /// Enough hosts are free at some starts, and everywhere they cost too much.
     Budget {
         /// What was offered.
@@ -237,6 +244,7 @@ impl Reason {
             Reason::Budget { .. } => "budget",
             Reason::SearchLimit { .. } => "search_limit",
             Reason::WindowPassed { .. } => "window_passed",
+            Reason::Postponed { .. } => "postponed",
         }
     }
 
@@ -283,6 +291,10 @@ impl Reason {
                 show_time(*latest),
                 show_time(*earliest)
             ),
+            Reason::Postponed { alternatives: 0, because } => format!("left for another batch: {because}"),
+            Reason::Postponed { alternatives, .. } => {
+                format!("left for another batch: none of {alternatives} alternatives is part of the best choice")
+            }
         }
     }
 

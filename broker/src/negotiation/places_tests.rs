@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     amount::Amount,
+    cost::Prices,
     host::{Host, Speed},
     ids::{HostId, SeatNumber},
     plan::{CutCounts, Place},
@@ -29,7 +30,13 @@ fn find(run: &mut Run, hosts: &[(&str, &str, u64)]) {
         let mut schedule = Schedule::default();
         schedule.add(Window { start: Time(4_000), end: Time(10_000) }, &cpu(*used));
         let id = HostId::new(name).unwrap();
-        let host = Host { id, capacity: cpu(1_000), attributes: BTreeMap::new(), speed: Speed::REFERENCE };
+        let host = Host {
+            id,
+            capacity: cpu(1_000),
+            attributes: BTreeMap::new(),
+            speed: Speed::REFERENCE,
+            prices: Prices::default(),
+        };
         FoundHost { site: site(of), host, schedule, version: version(7) }
     };
     let hosts = hosts.iter().map(found).collect();

@@ -4,7 +4,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use broker::time::Span;
+use broker::{
+    batch::{BatchObjective, Order},
+    time::Span,
+};
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, parser::ValueSource};
 
 use super::grid_args::KeyArgs;
@@ -128,6 +131,44 @@ pub struct PlanArgs {
     /// Offline: seed of the random choices
     #[arg(long, requires = "grid", value_name = "SEED")]
     pub seed: Option<u64>,
+    /// The requests as a batch.
+    #[command(flatten)]
+    pub batch: BatchArgs,
+}
+
+/// `kolo plan --batch`
+#[derive(Debug, Args)]
+pub struct BatchArgs {
+    /// Offline: plan all requests together: in-order (one after the other), or slices:K (in K parts, of each part the best choice of alternatives)
+    #[arg(long = "batch", value_name = "POLICY", requires = "grid", conflicts_with = "commit")]
+    pub policy: Option<String>,
+    /// Batch: whose turn is first: fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline)
+    #[arg(long, value_name = "ORDER", requires = "policy", value_parser = one_of(&Order::ALL), default_value = "fcfs")]
+    pub order: Order,
+    /// Batch: what is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends)
+    #[arg(long, value_name = "OBJECTIVE", requires = "policy", value_parser = one_of(&BatchObjective::ALL), default_value = "finish")]
+    pub batch_objective: BatchObjective,
+    /// Batch: all plans together cost at most this, in thousandths of a credit
+    #[arg(long, value_name = "COST", requires = "policy")]
+    pub batch_budget: Option<u64>,
+    /// Batch: most alternatives looked for of each request [default: 10]
+    #[arg(long, value_name = "COUNT", requires = "policy", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub alternatives: Option<u32>,
+    /// Batch: alternatives of different requests may take the same hosts; what is chosen does not
+    #[arg(long, requires = "policy")]
+    pub overlap: bool,
+    /// Batch: write every alternative here, one JSON object a line
+    #[arg(long, value_name = "FILE", requires = "policy")]
+    pub explain_alternatives: Option<PathBuf>,
+}
+
+/// Reads one of these by its name.
+fn one_of<T: Copy + Send + Sync>(all: &'static [(&'static str, T)]) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let known = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let found = all.iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| *value).ok_or_else(|| format!("expected {}", known()))
+    }
 }
 
 /// `kolo slots`

@@ -17,6 +17,7 @@ pub mod man;
 pub mod node;
 pub mod open;
 pub mod plan;
+mod plan_batch;
 mod plan_offline;
 pub mod repair;
 pub mod show;

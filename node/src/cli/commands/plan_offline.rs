@@ -16,8 +16,9 @@ use broker::{
     snapshot::GridSnapshot,
 };
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
-use super::Context;
+use super::{Context, plan_batch};
 use crate::{
     cli::{error::CliError, exit::Exit, output::shows_progress, request, request_args::PlanArgs},
     config::parse_effort,
@@ -38,6 +39,7 @@ pub fn run(context: &mut Context, args: &PlanArgs, grid: &Path, requests: &Path)
     let effort = flags.get("effort").and_then(|effort| parse_effort(effort.as_str()?).ok());
     let settings = Settings { effort: effort.unwrap_or_default(), ..Settings::default() };
     let mut planner = OfflinePlanner::new(snapshot, settings, args.seed.unwrap_or(0), args.commit);
+    let batch = args.batch.policy.as_deref().map(|policy| plan_batch::asked(&args.batch, policy)).transpose()?;
     let input: Box<dyn Read> = if requests == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
@@ -46,7 +48,11 @@ pub fn run(context: &mut Context, args: &PlanArgs, grid: &Path, requests: &Path)
     };
     let progress = progress_line();
     let mut output = BufWriter::new(context.output.sink());
-    let result = plan_lines(&mut planner, requests, BufReader::new(input), &mut output, &progress);
+    let input = BufReader::new(input);
+    let result = match batch {
+        Some(batch) => batch.plan(&planner, requests, input, &mut output),
+        None => plan_lines(&mut planner, requests, input, &mut output, &progress),
+    };
     progress.finish_and_clear();
     let flushed = output.flush().map_err(CliError::output);
     result.and(flushed)?;
@@ -56,12 +62,26 @@ pub fn run(context: &mut Context, args: &PlanArgs, grid: &Path, requests: &Path)
 fn plan_lines(
     planner: &mut OfflinePlanner,
     requests: &Path,
-    mut input: impl BufRead,
+    input: impl BufRead,
     output: &mut impl Write,
     progress: &ProgressBar,
 ) -> Result<(), CliError> {
     let started = Instant::now();
     let mut clock = PhaseStopwatch::new(|| started.elapsed());
+    each_line(requests, input, |number, line| {
+        let plan = planner.plan_line(number, line, &mut clock).map_err(|error| wrong_line(requests, error))?;
+        write_line(output, &plan)?;
+        progress.inc(1);
+        Ok(())
+    })
+}
+
+/// Hands over every line that is not blank, with its number.
+pub(super) fn each_line(
+    requests: &Path,
+    mut input: impl BufRead,
+    mut take: impl FnMut(usize, &str) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let mut line = String::new();
     for number in 1.. {
         line.clear();
@@ -73,18 +93,21 @@ fn plan_lines(
         if bytes as u64 == MAX_LINE_BYTES {
             return Err(at_line(requests, number, "", format!("longer than {} MiB", MAX_LINE_BYTES >> 20)));
         }
-        if line.trim().is_empty() {
-            continue;
+        if !line.trim().is_empty() {
+            take(number, &line)?;
         }
-        let plan = planner.plan_line(number, &line, &mut clock).map_err(|error| wrong_line(requests, error))?;
-        let text = serde_json::to_string(&plan).map_err(|error| CliError::output(error.into()))?;
-        writeln!(output, "{text}").map_err(CliError::output)?;
-        progress.inc(1);
     }
     Ok(())
 }
 
-fn wrong_line(requests: &Path, error: LineError) -> CliError {
+/// Writes one line of the answer.
+pub(super) fn write_line(output: &mut impl Write, value: &impl Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string(value).map_err(|error| CliError::output(error.into()))?;
+    writeln!(output, "{text}").map_err(CliError::output)
+}
+
+/// What is wrong with a line, and where.
+pub(super) fn wrong_line(requests: &Path, error: LineError) -> CliError {
     match error {
         LineError::Malformed { line, path, message } => {
             let key = if path == "." { "" } else { path.as_str() };
@@ -98,7 +121,8 @@ fn wrong_line(requests: &Path, error: LineError) -> CliError {
     }
 }
 
-fn at_line(file: &Path, line: usize, key: &str, message: String) -> CliError {
+/// A complaint about a line.
+pub(super) fn at_line(file: &Path, line: usize, key: &str, message: String) -> CliError {
     CliError::Document(DocumentError::Content { file: file.to_owned(), line: Some(line), key: key.to_owned(), message })
 }
 

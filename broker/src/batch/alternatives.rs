@@ -1,0 +1,68 @@
+//! Plans to choose from: the planner is asked again and again, on what earlier answers leave.
+//!
+//! Source: the search for alternatives of the cyclic scheme. In rounds, so that no request takes all before another has one; every
+//! other round asks by the objective of the batch, as long as it is not the request's own. Invariant: the snapshot is afterwards what it was.
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use super::{
+    objective::{cost, host_time},
+    run::Run,
+};
+use crate::{ids::RequestId, objective::unproven, plan::Plan, request::Request};
+
+/// One way to serve a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alternative {
+    /// Which request of the batch.
+    pub request: usize,
+    /// Its name.
+    pub id: RequestId,
+    /// The part of the batch that it was planned in, from 0.
+    pub slice: usize,
+    /// The plan.
+    pub plan: Plan,
+    /// Whether it is part of the plan of the batch.
+    pub chosen: bool,
+}
+
+impl Serialize for Alternative {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let hosts: Vec<_> = self.plan.seats.iter().map(|seat| seat.host()).collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", &self.id)?;
+        map.serialize_entry("slice", &self.slice)?;
+        map.serialize_entry("start", &self.plan.start)?;
+        map.serialize_entry("hosts", &hosts)?;
+        map.serialize_entry("cost", &cost(&self.plan))?;
+        map.serialize_entry("host_time", &host_time(&self.plan))?;
+        map.serialize_entry("finish", &self.plan.end())?;
+        map.serialize_entry("chosen", &self.chosen)?;
+        map.end()
+    }
+}
+
+/// Alternatives of these requests, in the order given, that all fit into the snapshot together.
+pub(super) fn disjoint(run: &mut Run<'_>, requests: &[usize]) -> Vec<Vec<Plan>> {
+    let mut found: Vec<Vec<Plan>> = vec![Vec::new(); requests.len()];
+    let mut open: Vec<usize> = (0..requests.len()).collect();
+    for round in 0..run.options.alternatives {
+        open.retain(|place| {
+            let Some(mut plan) = run.plan(requests[*place], round % 2 == 1) else { return false };
+            // It was planned beside others that may not be chosen, or for the batch: nothing is proven of it for its own request.
+            let kind = run.requests[requests[*place]].request().map(Request::objective).unwrap_or_default();
+            plan.objective = unproven(kind, plan.start, &plan.seats);
+            plan.start_proven = false;
+            run.planner.occupy(&plan);
+            found[*place].push(plan);
+            true
+        });
+    }
+    found.iter().flatten().for_each(|plan| run.planner.vacate(plan));
+    found
+}
+
+/// Alternatives of one request by itself, which all fit into the snapshot together.
+pub(super) fn own(run: &mut Run<'_>, request: usize) -> Vec<Plan> {
+    disjoint(run, &[request]).pop().unwrap_or_default()
+}

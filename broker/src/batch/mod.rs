@@ -1,0 +1,87 @@
+//! A batch: requests that are planned together on one snapshot (`formats.md`, version 2, section "Batch").
+//!
+//! Source: chapter 2 of the dissertation on windows of slots (cyclic scheme, slicing). A [`policy::Policy`] decides what of each request
+//! is taken: one file each below `policies`, and a line in [`POLICIES`]. Invariant: all plans of an answer fit into the snapshot together.
+
+mod alternatives;
+pub mod choice;
+mod figures;
+mod objective;
+mod order;
+mod policies;
+mod policy;
+mod room;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use self::{
+    alternatives::Alternative,
+    figures::{BatchLine, ObjectiveLine},
+    objective::BatchObjective,
+    order::Order,
+    policies::{POLICIES, PolicyError, policy_named},
+    policy::{BatchError, Options, Policy},
+    run::Run,
+};
+use crate::{
+    offline::{Asked, OfflinePlanner, PlanLine},
+    plan::{Plan, PlanOutcome, Reason, Rejection},
+};
+
+/// What came of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchAnswer {
+    /// One line a request, in the order of the requests.
+    pub lines: Vec<PlanLine>,
+    /// The figures of all of them.
+    pub batch: BatchLine,
+    /// Everything that was found, in the order in which it was found.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Plans a batch on the planner's snapshot, which stays as it is. Of a request with shapes only the first is planned; callers refuse them. `clock` tells the time since some fixed moment.
+///
+/// # Errors
+/// [`BatchError`] when there are no requests, or too many.
+pub fn plan(
+    policy: &dyn Policy,
+    planner: &OfflinePlanner,
+    requests: &[Asked],
+    options: &Options,
+    clock: &dyn Fn() -> Duration,
+) -> Result<BatchAnswer, BatchError> {
+    if requests.is_empty() {
+        return Err(BatchError::NoRequests);
+    }
+    if requests.len() > choice::REQUESTS_MAX {
+        return Err(BatchError::TooMany { count: requests.len() });
+    }
+    let started = clock();
+    let mut run = Run::new(planner, requests, options, clock);
+    let plans = policy.plan(&mut run);
+    let phases_us = run.phases_us.clone();
+    let bound = if plans.iter().all(Option::is_some) { run.bound(planner) } else { None };
+    let us = clock().saturating_sub(started).as_micros() as u64;
+    let batch = BatchLine::new(policy.name(), &plans, &run, bound, us);
+    let Run { alternatives, reasons, .. } = run;
+    let mut found = vec![0_u64; requests.len()];
+    alternatives.iter().for_each(|alternative: &Alternative| found[alternative.request] += 1);
+    let outcome = |request: usize, plan: Option<Plan>| match plan {
+        Some(plan) => PlanOutcome::Allocated(plan),
+        None => {
+            let reason = Reason::Postponed { alternatives: found[request], because: reasons[request].clone() };
+            PlanOutcome::Rejected(Rejection { reason, start_proven: false })
+        }
+    };
+    let line = |(request, plan): (usize, Option<Plan>)| PlanLine {
+        id: requests[request].id.clone(),
+        shape: None,
+        outcome: outcome(request, plan),
+        phases_us: phases_us[request],
+    };
+    let lines = plans.into_iter().enumerate().map(line).collect();
+    Ok(BatchAnswer { lines, batch, alternatives })
+}

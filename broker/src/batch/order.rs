@@ -1,0 +1,104 @@
+//! Whose turn it is first: the orders of a batch.
+//!
+//! Invariant: a total order; among equals the order of the file.
+
+use std::{cmp::Reverse, collections::BTreeSet};
+
+use super::run::{Run, earliest};
+use crate::{
+    request::{ObjectiveKind, Request},
+    resources::{ResourceName, amount_of},
+    time::Time,
+};
+
+/// Whose turn it is first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// The earliest `earliest`.
+    #[default]
+    Fcfs,
+    /// The fewest hosts.
+    Sjf,
+    /// The most hosts.
+    Bjf,
+    /// The first that fits beside those before it.
+    Fpfs,
+    /// The shortest at reference speed.
+    Spt,
+    /// The longest at reference speed.
+    Lpt,
+    /// The highest demand: the largest part of all that the grid has of any resource.
+    Hdf,
+    /// The earliest deadline.
+    Edf,
+}
+
+impl Order {
+    /// All orders, by name.
+    pub const ALL: [(&str, Order); 8] = [
+        ("fcfs", Order::Fcfs),
+        ("sjf", Order::Sjf),
+        ("bjf", Order::Bjf),
+        ("fpfs", Order::Fpfs),
+        ("spt", Order::Spt),
+        ("lpt", Order::Lpt),
+        ("hdf", Order::Hdf),
+        ("edf", Order::Edf),
+    ];
+}
+
+/// The requests of the batch in the order asked; those that no grid could serve come last.
+pub(super) fn ordered(run: &mut Run<'_>) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..run.requests.len()).collect();
+    match run.options.order {
+        Order::Fcfs => by_key(run, &mut all, earliest),
+        Order::Sjf => by_key(run, &mut all, |request| request.demand().seats()),
+        Order::Bjf => by_key(run, &mut all, |request| Reverse(request.demand().seats())),
+        Order::Spt => by_key(run, &mut all, |request| request.demand().length().at_reference()),
+        Order::Lpt => by_key(run, &mut all, |request| Reverse(request.demand().length().at_reference())),
+        Order::Edf => by_key(run, &mut all, |request| request.window().deadline.unwrap_or(Time::MAX)),
+        Order::Hdf => {
+            let capacity = run.planner.capacity();
+            let part = |name: &ResourceName, request: &Request| {
+                let needed = u128::from(request.demand().needed_in_sum(name).0);
+                (needed << 40) / u128::from(amount_of(&capacity, name).0.max(1))
+            };
+            let demand = |request: &Request| request.demand().resources().iter().map(|name| part(name, request)).max();
+            by_key(run, &mut all, |request| Reverse(demand(request)));
+        }
+        Order::Fpfs => {
+            by_key(run, &mut all, earliest);
+            all = by_start(run, all);
+        }
+    }
+    all
+}
+
+fn by_key<K: Ord>(run: &Run<'_>, all: &mut [usize], key: impl Fn(&Request) -> K) {
+    all.sort_by_cached_key(|request| {
+        let request = run.requests[*request].request();
+        (request.is_none(), request.map(&key))
+    });
+}
+
+/// Always the one that can start first beside those before it. A start only moves back as others are placed, so it is looked up
+/// again when its turn comes.
+fn by_start(run: &mut Run<'_>, queue: Vec<usize>) -> Vec<usize> {
+    let begun = run.planner.clone();
+    let mut waiting: BTreeSet<(Time, usize, usize)> =
+        queue.into_iter().enumerate().map(|(place, request)| (Time::ZERO, place, request)).collect();
+    let mut ordered = Vec::with_capacity(waiting.len());
+    while let Some((expected, place, request)) = waiting.pop_first() {
+        let plan = run.plan_by(request, |job| job.objective = ObjectiveKind::Start);
+        let start = plan.as_ref().map_or(Time::MAX, |plan| plan.start);
+        let now = (start, place, request);
+        if start > expected && waiting.first().is_some_and(|next| *next < now) {
+            waiting.insert(now);
+            continue;
+        }
+        plan.iter().for_each(|plan| run.planner.occupy(plan));
+        ordered.push(request);
+    }
+    run.planner = begun;
+    ordered
+}

@@ -1,0 +1,60 @@
+//! `in-order`: one request after the other, each by its own objective on what those before it leave.
+
+use std::collections::BTreeMap;
+
+use super::PolicyError;
+use crate::{
+    batch::{Order, objective::cost, order::ordered, policy::Policy, run::Run},
+    ids::HostId,
+    plan::Plan,
+    request::ObjectiveKind,
+    time::Time,
+};
+
+struct InOrder;
+
+/// Makes the policy.
+///
+/// # Errors
+/// It takes nothing behind its name.
+pub(super) fn make(parameter: Option<&str>) -> Result<Box<dyn Policy>, PolicyError> {
+    match parameter {
+        None => Ok(Box::new(InOrder)),
+        Some(got) => Err(PolicyError::Parameter { policy: "in-order", expected: "no colon", got: got.to_owned() }),
+    }
+}
+
+impl Policy for InOrder {
+    fn name(&self) -> String {
+        "in-order".to_owned()
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
+        let mut plans = vec![None; run.requests.len()];
+        let mut last_ends = BTreeMap::new();
+        let is_packed = matches!(run.options.order, Order::Lpt | Order::Hdf);
+        for request in ordered(run) {
+            let plan = if is_packed { packed(run, request, &last_ends) } else { run.plan(request, false) };
+            let Some(plan) = plan else { continue };
+            run.planner.occupy(&plan);
+            run.left = run.left.map(|left| left.saturating_sub(cost(&plan)));
+            for seat in &plan.seats {
+                let end = last_ends.entry(seat.host().clone()).or_insert(seat.window.end);
+                *end = seat.window.end.max(*end);
+            }
+            run.note(request, 0, &plan, true);
+            plans[request] = Some(plan);
+        }
+        plans
+    }
+}
+
+/// As the source's LJF and HDF: at the earliest start, of the hosts that are free those whose last seat ends latest.
+fn packed(run: &mut Run<'_>, request: usize, last_ends: &BTreeMap<HostId, Time>) -> Option<Plan> {
+    let first = run.plan_by(request, |job| job.objective = ObjectiveKind::Start)?;
+    let asked = run.requests[request].request()?;
+    // Totals, a limit of sites or a budget may need other hosts.
+    let packed = run.planner.packed(asked, first.start, last_ends);
+    let is_paid = |plan: &Plan| run.left.is_none_or(|left| cost(plan) <= left);
+    packed.filter(is_paid).or_else(|| run.plan(request, false))
+}

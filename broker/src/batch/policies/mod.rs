@@ -1,0 +1,53 @@
+//! The policies of batches: one file each, and one line here.
+
+mod in_order;
+mod slices;
+
+use super::policy::Policy;
+
+/// Makes a policy of what stands behind the colon of its name.
+pub type MakePolicy = fn(Option<&str>) -> Result<Box<dyn Policy>, PolicyError>;
+
+/// The registry.
+pub const POLICIES: [(&str, MakePolicy); 2] = [("in-order", in_order::make), ("slices", slices::make)];
+
+/// Policies that the format has and this program cannot treat yet.
+const NOT_YET: [&str; 6] = ["pas", "oas", "mesd", "cbs", "jpr", "colocate"];
+
+/// Why a text is no policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// A policy of the format.
+    #[error("the policy {0} is not yet supported; there are {known}", known = known())]
+    NotYet(String),
+    /// No policy at all.
+    #[error("no policy is called {0:?}; there are {known}", known = known())]
+    Unknown(String),
+    /// Something else behind the colon than the policy takes.
+    #[error("{policy}: expected {expected}, got {got:?}")]
+    Parameter {
+        /// The policy.
+        policy: &'static str,
+        /// What it takes.
+        expected: &'static str,
+        /// What it was given.
+        got: String,
+    },
+}
+
+fn known() -> &'static str {
+    "in-order and slices:K"
+}
+
+/// The policy of that name, such as `in-order` or `slices:3`.
+///
+/// # Errors
+/// [`PolicyError`] names what is wrong.
+pub fn policy_named(text: &str) -> Result<Box<dyn Policy>, PolicyError> {
+    let (name, parameter) = text.split_once(':').map_or((text, None), |(name, parameter)| (name, Some(parameter)));
+    match POLICIES.iter().find(|(known, _)| *known == name) {
+        Some((_, make)) => make(parameter),
+        None if NOT_YET.contains(&name) => Err(PolicyError::NotYet(text.to_owned())),
+        None => Err(PolicyError::Unknown(text.to_owned())),
+    }
+}

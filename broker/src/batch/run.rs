@@ -1,0 +1,127 @@
+//! One run of a batch: the requests, the snapshot as it is occupied so far, and what is written down on the way.
+
+use std::time::Duration;
+
+use super::{
+    alternatives::Alternative,
+    objective::{BatchObjective, since},
+    policy::Options,
+};
+use crate::{
+    cost::Cost,
+    offline::{Asked, OfflinePlanner},
+    phases::{Job, PhaseStopwatch},
+    plan::{Plan, PlanOutcome},
+    request::{ObjectiveKind, Request},
+    time::Time,
+};
+
+/// See the module.
+pub struct Run<'a> {
+    /// On the snapshot as it is occupied so far.
+    pub(super) planner: OfflinePlanner,
+    pub(super) requests: &'a [Asked],
+    pub(super) options: &'a Options,
+    /// The earliest `earliest` of all requests.
+    pub(super) origin: Time,
+    /// What a plan may cost, in thousandths of a credit.
+    pub(super) left: Option<u64>,
+    /// Everything that was found.
+    pub(super) alternatives: Vec<Alternative>,
+    /// What the phases took for each request, in microseconds.
+    pub(super) phases_us: Vec<[f64; 5]>,
+    /// By request: why the planner last had no answer.
+    pub(super) reasons: Vec<String>,
+    stopwatch: PhaseStopwatch<&'a dyn Fn() -> Duration>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        planner: &OfflinePlanner,
+        requests: &'a [Asked],
+        options: &'a Options,
+        clock: &'a dyn Fn() -> Duration,
+    ) -> Run<'a> {
+        let asked = requests.iter().map(|asked| asked.request().map_or(Time::ZERO, earliest));
+        Run {
+            planner: planner.clone(),
+            requests,
+            options,
+            origin: asked.min().unwrap_or(Time::ZERO),
+            left: options.budget,
+            alternatives: Vec::new(),
+            phases_us: vec![[0.0; 5]; requests.len()],
+            reasons: vec![String::new(); requests.len()],
+            stopwatch: PhaseStopwatch::new(clock),
+        }
+    }
+
+    /// A plan of a request beside what is occupied, by its own objective, or by that of the batch.
+    pub(super) fn plan(&mut self, request: usize, is_for_batch: bool) -> Option<Plan> {
+        let objective = self.options.objective.of_request();
+        self.plan_by(request, |job| {
+            if is_for_batch {
+                job.objective = objective;
+            }
+        })
+    }
+
+    /// The same for a job that is not quite what is asked.
+    pub(super) fn plan_by(&mut self, request: usize, change: impl FnOnce(&mut Job<'_>)) -> Option<Plan> {
+        self.stopwatch.reset();
+        let left = self.left.map(|left| Cost(left.min(Cost::MAX.0 - 1)));
+        let change = |job: &mut Job<'_>| {
+            change(job);
+            job.budget = [job.budget, left].into_iter().flatten().min();
+        };
+        let outcome = match self.requests[request].shapes.first()? {
+            Ok(asked) => self.planner.plan_changed(asked, change, &mut self.stopwatch),
+            Err(rejection) => PlanOutcome::Rejected(rejection.clone()),
+        };
+        let spent = self.stopwatch.stop();
+        self.phases_us[request].iter_mut().zip(spent).for_each(|(sum, us)| *sum += us);
+        match outcome {
+            PlanOutcome::Allocated(plan) => Some(plan),
+            PlanOutcome::Rejected(rejection) => {
+                self.reasons[request] = rejection.reason.detail();
+                None
+            }
+        }
+    }
+
+    /// Writes down what was found for a request.
+    pub(super) fn note(&mut self, request: usize, slice: usize, plan: &Plan, chosen: bool) {
+        let id = self.requests[request].id.clone();
+        self.alternatives.push(Alternative { request, id, slice, plan: plan.clone(), chosen });
+    }
+
+    /// No plan of the batch that places all requests has a smaller value: each of them alone, on the whole of the snapshot, is no better.
+    pub(super) fn bound(&mut self, empty: &OfflinePlanner) -> Option<i64> {
+        self.planner = empty.clone();
+        self.left = self.options.budget;
+        let objective = self.options.objective;
+        let kind = if objective == BatchObjective::RunTime { ObjectiveKind::HostTime } else { objective.of_request() };
+        let mut bounds = Vec::with_capacity(self.requests.len());
+        for request in 0..self.requests.len() {
+            let bound = self.plan_by(request, |job| job.objective = kind)?.objective.bound?;
+            let asked = self.requests[request].request()?;
+            bounds.push(match objective {
+                BatchObjective::Cost | BatchObjective::HostTime => bound,
+                BatchObjective::Finish | BatchObjective::Makespan => since(Time(bound), self.origin),
+                // All of its hosts are used from its start on, by itself at least.
+                BatchObjective::RunTime => {
+                    (asked.demand().seats() as u64).cast_signed() * since(earliest(asked), self.origin) + bound
+                }
+            });
+        }
+        match objective {
+            BatchObjective::Makespan | BatchObjective::RunTime => bounds.into_iter().max(),
+            BatchObjective::Cost | BatchObjective::HostTime | BatchObjective::Finish => Some(bounds.into_iter().sum()),
+        }
+    }
+}
+
+/// The earliest start asked.
+pub(super) fn earliest(request: &Request) -> Time {
+    request.window().earliest.unwrap_or(Time::ZERO)
+}

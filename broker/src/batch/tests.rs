@@ -1,0 +1,232 @@
+//! Whole batches: that plans fit together, that figures are what the plans say, and what each order and policy does.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{objective::unproven, phases::Settings, plan::ObjectiveValue, snapshot::GridSnapshot};
+
+fn planner(hosts: &str) -> OfflinePlanner {
+    let text = format!(r#"{{"format":"kolo-grid/2","hosts":[{hosts}]}}"#);
+    OfflinePlanner::new(GridSnapshot::read(&text).unwrap(), Settings::default(), 1, false)
+}
+
+/// So many hosts of one core and these speeds.
+fn cores(speeds: &[u32]) -> OfflinePlanner {
+    let host = |(at, speed): (usize, &u32)| {
+        format!(
+            r#"{{"id":"h{at}","site":"s{}","resources":{{"cpu":1000}},"speed":{speed},"prices":{{"cpu":{speed}}}}}"#,
+            at % 3
+        )
+    };
+    planner(&speeds.iter().enumerate().map(host).collect::<Vec<_>>().join(","))
+}
+
+fn asked(planner: &OfflinePlanner, lines: &[String]) -> Vec<Asked> {
+    lines.iter().enumerate().map(|(at, line)| planner.read_line(at + 1, line).unwrap()).collect()
+}
+
+fn answer(planner: &OfflinePlanner, lines: &[String], policy: &str, options: Options) -> BatchAnswer {
+    let policy = policy_named(policy).unwrap();
+    plan(&*policy, planner, &asked(planner, lines), &options, &|| Duration::ZERO).unwrap()
+}
+
+fn starts(answer: &BatchAnswer) -> Vec<Option<i64>> {
+    let start = |line: &PlanLine| match &line.outcome {
+        PlanOutcome::Allocated(plan) => Some(plan.start.0),
+        PlanOutcome::Rejected(_) => None,
+    };
+    answer.lines.iter().map(start).collect()
+}
+
+fn placed(answer: &BatchAnswer) -> Vec<&Plan> {
+    answer
+        .lines
+        .iter()
+        .filter_map(|line| match &line.outcome {
+            PlanOutcome::Allocated(plan) => Some(plan),
+            PlanOutcome::Rejected(_) => None,
+        })
+        .collect()
+}
+
+fn requests() -> impl Strategy<Value = Vec<String>> {
+    let one = (1_u32..4, 1_i64..40, 0_i64..20, 0_i64..90, 0_usize..5, 300_u32..1_001, any::<bool>());
+    let line = one.prop_map(|(hosts, work, earliest, room, objective, cpu, is_exclusive)| {
+        let objective = ["start", "finish", "runtime", "host_time", "cost"][objective];
+        format!(
+            r#"{{"hosts":{hosts},"work":{work},"earliest":{earliest},"latest":{},"objective":"{objective}","per_host":{{"cpu":{cpu}}},"exclusive":{is_exclusive}}}"#,
+            earliest + room
+        )
+    });
+    prop::collection::vec(line, 1..7)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn plans_of_a_batch_fit_together_and_its_figures_are_theirs(
+        speeds in prop::collection::vec(500_u32..3_000, 2..6),
+        lines in requests(),
+        (policy, order, objective) in (0_usize..4, 0_usize..8, 0_usize..5),
+        (overlap, budget) in (any::<bool>(), prop::option::of(0_u64..400)),
+    ) {
+        let planner = cores(&speeds);
+        let policy = ["in-order", "slices:1", "slices:2", "slices:9"][policy];
+        let options = Options {
+            order: Order::ALL[order].1, objective: BatchObjective::ALL[objective].1, alternatives: 3, overlap, budget
+        };
+        let answer = answer(&planner, &lines, policy, options);
+        let mut snapshot = planner.clone();
+        let plans = placed(&answer);
+        for plan in &plans {
+            prop_assert!(snapshot.admits(plan));
+            snapshot.occupy(plan);
+        }
+        for (asked, line) in asked(&planner, &lines).iter().zip(&answer.lines) {
+            let own = asked.request().unwrap().objective();
+            if let Some(plan) = line.outcome.plan() {
+                let ObjectiveValue { kind, value, bound } = plan.objective;
+                prop_assert_eq!((kind, value), (own, unproven(own, plan.start, &plan.seats).value));
+                prop_assert!(bound.is_none_or(|bound| bound <= value));
+            }
+        }
+        let batch = &answer.batch;
+        prop_assert_eq!((batch.placed, batch.postponed), (plans.len(), lines.len() - plans.len()));
+        let origin = asked(&planner, &lines).iter().map(|asked| run::earliest(asked.request().unwrap())).min().unwrap();
+        prop_assert_eq!(batch.makespan, plans.iter().map(|plan| plan.end().0 - origin.0).max().unwrap_or(0));
+        prop_assert_eq!(batch.finish_sum, plans.iter().map(|plan| plan.end().0 - origin.0).sum::<i64>());
+        let value = match options.objective {
+            BatchObjective::Cost => batch.cost.cast_signed(),
+            BatchObjective::HostTime => batch.host_time.cast_signed(),
+            BatchObjective::Finish => batch.finish_sum,
+            BatchObjective::Makespan => batch.makespan,
+            BatchObjective::RunTime => batch.run_time,
+        };
+        prop_assert_eq!(batch.objective.value, value);
+        prop_assert!(batch.objective.bound.is_none_or(|bound| bound <= value), "{:?}", batch);
+        prop_assert!(batch.objective.bound.is_none() || batch.postponed == 0);
+        prop_assert_eq!(batch.cost, plans.iter().map(|plan| plan.cost().0).sum::<u64>());
+        prop_assert!(budget.is_none_or(|budget| batch.cost <= budget));
+        let chosen = answer.alternatives.iter().filter(|alternative| alternative.chosen).count();
+        prop_assert_eq!(chosen, batch.placed);
+    }
+
+    #[test]
+    fn colliding_alternatives_are_never_worse(
+        speeds in prop::collection::vec(500_u32..3_000, 2..6),
+        lines in requests(),
+        (parts, objective) in (1_usize..4, 0_usize..5),
+    ) {
+        let planner = cores(&speeds);
+        let options = Options { objective: BatchObjective::ALL[objective].1, alternatives: 3, ..Options::default() };
+        let worth = |overlap| {
+            let answer = answer(&planner, &lines, &format!("slices:{parts}"), Options { overlap, ..options });
+            (answer.batch.postponed, answer.batch.objective.value)
+        };
+        prop_assert!(worth(true) <= worth(false));
+    }
+}
+
+fn line(id: &str, keys: &str) -> String {
+    format!(r#"{{"id":"{id}","per_host":{{"cpu":1000}},{keys}}}"#)
+}
+
+#[test]
+fn a_batch_is_chosen_as_a_whole() {
+    // Each takes the faster host first; only together is it seen that the long one gains more by it.
+    let planner = cores(&[1_000, 2_000]);
+    let lines = [line("a", r#""hosts":1,"work":10,"latest":0"#), line("b", r#""hosts":1,"work":100,"latest":200"#)];
+    let options = Options { objective: BatchObjective::HostTime, ..Options::default() };
+    let in_order = answer(&planner, &lines, "in-order", options);
+    let whole = answer(&planner, &lines, "slices:1", Options { overlap: true, ..options });
+    assert_eq!(whole.batch.host_time, 55);
+    assert!(in_order.batch.host_time > 55, "{:?}", in_order.batch);
+    assert_eq!(whole.batch.objective.bound, Some(55));
+}
+
+#[test]
+fn orders_say_whose_turn_it_is() {
+    let planner = cores(&[1_000, 1_000]);
+    let lines = [
+        line("a", r#""hosts":1,"work":30,"earliest":5"#),
+        line("b", r#""hosts":2,"work":20,"deadline":500"#),
+        line("c", r#""hosts":1,"work":40,"deadline":400"#),
+        line("d", r#""hosts":2,"work":20"#),
+    ];
+    let asked = asked(&planner, &lines);
+    let ordered_by = |order| {
+        let options = Options { order, ..Options::default() };
+        order::ordered(&mut Run::new(&planner, &asked, &options, &|| Duration::ZERO))
+    };
+    for (order, expected) in [
+        (Order::Fcfs, [1, 2, 3, 0]),
+        (Order::Sjf, [0, 2, 1, 3]),
+        (Order::Bjf, [1, 3, 0, 2]),
+        (Order::Spt, [1, 3, 0, 2]),
+        (Order::Lpt, [2, 0, 1, 3]),
+        (Order::Hdf, [1, 3, 0, 2]),
+        (Order::Edf, [2, 1, 0, 3]),
+        // b at 0; then c and a at 20, a beside c; d after both.
+        (Order::Fpfs, [1, 2, 0, 3]),
+    ] {
+        assert_eq!(ordered_by(order), expected, "{order:?}");
+    }
+}
+
+#[test]
+fn the_longest_first_take_hosts_that_are_used_already() {
+    let planner = cores(&[1_000, 1_000, 1_000]);
+    let on = |id: &str, host: &str, work: i64| line(id, &format!(r#""hosts":1,"work":{work},"candidates":["{host}"]"#));
+    let lines = [on("a", "h1", 50), on("b", "h2", 60), line("c", r#""hosts":1,"work":20,"earliest":70"#)];
+    for (order, host) in [(Order::Lpt, "h2"), (Order::Hdf, "h2")] {
+        let answer = answer(&planner, &lines, "in-order", Options { order, ..Options::default() });
+        assert_eq!(placed(&answer)[2].seats[0].host().as_str(), host, "{order:?}");
+        assert_eq!(starts(&answer)[2], Some(70));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_postponed_and_no_bound_is_claimed() {
+    let planner = cores(&[1_000]);
+    let lines = [line("a", r#""hosts":1,"work":30,"latest":0"#), line("b", r#""hosts":1,"work":20,"latest":0"#)];
+    for policy in ["in-order", "slices:1", "slices:2"] {
+        let answer = answer(&planner, &lines, policy, Options::default());
+        assert_eq!((answer.batch.placed, answer.batch.objective.bound), (1, None), "{policy}");
+        let lines: Vec<_> = answer.lines.iter().map(|line| serde_json::to_value(line).unwrap()).collect();
+        assert_eq!((&lines[0]["outcome"], &lines[1]["reason"]["code"]), (&"allocated".into(), &"postponed".into()));
+    }
+    // Together with colliding alternatives the shorter one is seen to be better.
+    let overlap = Options { overlap: true, ..Options::default() };
+    assert_eq!(starts(&answer(&planner, &lines, "slices:1", overlap)), [None, Some(0)]);
+}
+
+#[test]
+fn lines_are_what_the_format_says() {
+    let planner = cores(&[1_000]);
+    let lines = [line("a", r#""hosts":1,"work":30,"earliest":10"#)];
+    let answer = answer(&planner, &lines, "slices:2", Options { alternatives: 1, ..Options::default() });
+    assert_eq!(
+        serde_json::to_value(&answer.batch).unwrap(),
+        serde_json::json!({"policy":"slices:2","placed":1,"postponed":0,"makespan":30,"cost":9,"host_time":30,"finish_sum":30,
+            "run_time":30,"objective":{"kind":"finish","value":30,"bound":30},"alternatives":1,"us":0})
+    );
+    assert_eq!(
+        serde_json::to_value(&answer.alternatives[0]).unwrap(),
+        serde_json::json!({"id":"a","slice":0,"start":10,"hosts":["h0"],"cost":9,"host_time":30,"finish":40,"chosen":true})
+    );
+}
+
+#[test]
+fn policies_are_refused_by_name() {
+    let refused = |text: &str| policy_named(text).err().unwrap().to_string();
+    assert_eq!(refused("slices:0"), "slices: expected slices:K with a whole number K of 1 or more, got \"0\"");
+    assert_eq!(refused("slices"), "slices: expected slices:K with a whole number K of 1 or more, got \"\"");
+    assert_eq!(refused("in-order:2"), "in-order: expected no colon, got \"2\"");
+    assert_eq!(refused("oas:slots"), "the policy oas:slots is not yet supported; there are in-order and slices:K");
+    assert_eq!(refused("best"), "no policy is called \"best\"; there are in-order and slices:K");
+    let planner = cores(&[1_000]);
+    let policy = policy_named("in-order").unwrap();
+    let none = plan(&*policy, &planner, &[], &Options::default(), &|| Duration::ZERO);
+    assert_eq!(none.unwrap_err(), BatchError::NoRequests);
+}

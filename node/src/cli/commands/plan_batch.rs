@@ -1,0 +1,161 @@
+//! `kolo plan --batch`: plans a file of requests together on a snapshot; one line a request, then the line of the batch.
+//!
+//! A thin caller of [`broker::batch`]. Invariant: the whole file is read and checked before the first answer.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufRead, BufWriter, Write},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use broker::{
+    batch::{self, BatchAnswer, BatchLine, Options, Policy, policy_named},
+    ids::RequestId,
+    offline::{Asked, OfflinePlanner},
+};
+use serde::Serialize;
+
+use super::plan_offline::{at_line, each_line, write_line, wrong_line};
+use crate::{
+    cli::{error::CliError, request_args::BatchArgs},
+    text::document::DocumentError,
+};
+
+/// A batch as it is asked for.
+pub(super) struct AskedBatch {
+    policy: Box<dyn Policy>,
+    options: Options,
+    explain: Option<PathBuf>,
+}
+
+/// Checks the flags.
+///
+/// # Errors
+/// [`CliError`] that names the flag.
+pub(super) fn asked(args: &BatchArgs, policy: &str) -> Result<AskedBatch, CliError> {
+    let mut options = Options { order: args.order, objective: args.batch_objective, ..Options::default() };
+    options.budget = args.batch_budget;
+    options.overlap = args.overlap;
+    options.alternatives = args.alternatives.map_or(options.alternatives, |count| count as usize);
+    let policy = policy_named(policy).map_err(|error| CliError::of_flag("--batch", error))?;
+    Ok(AskedBatch { policy, options, explain: args.explain_alternatives.clone() })
+}
+
+#[derive(Serialize)]
+struct LastLine<'a> {
+    batch: &'a BatchLine,
+}
+
+impl AskedBatch {
+    /// Reads all requests, plans them and prints the answer.
+    ///
+    /// # Errors
+    /// [`CliError`] that names file, line and key of what is wrong.
+    pub(super) fn plan(
+        &self,
+        planner: &OfflinePlanner,
+        file: &Path,
+        input: impl BufRead,
+        output: &mut impl Write,
+    ) -> Result<(), CliError> {
+        let requests = read(planner, file, input)?;
+        let explain = self.explain.as_deref().map(|path| create(path).map(|file| (path, file))).transpose()?;
+        let started = Instant::now();
+        let answer = batch::plan(&*self.policy, planner, &requests, &self.options, &|| started.elapsed())
+            .map_err(|error| DocumentError::about(file, "", error))?;
+        if let Some((path, written)) = explain {
+            write_alternatives(written, &answer)
+                .map_err(|source| DocumentError::Read { file: path.to_owned(), source })?;
+        }
+        answer.lines.iter().try_for_each(|line| write_line(output, line))?;
+        write_line(output, &LastLine { batch: &answer.batch })
+    }
+}
+
+fn create(path: &Path) -> Result<File, DocumentError> {
+    File::create(path).map_err(|source| DocumentError::Read { file: path.to_owned(), source })
+}
+
+fn write_alternatives(file: File, answer: &BatchAnswer) -> std::io::Result<()> {
+    let mut file = BufWriter::new(file);
+    for alternative in &answer.alternatives {
+        serde_json::to_writer(&mut file, alternative)?;
+        file.write_all(b"\n")?;
+    }
+    file.flush()
+}
+
+fn read(planner: &OfflinePlanner, file: &Path, input: impl BufRead) -> Result<Vec<Asked>, CliError> {
+    let mut lines: BTreeMap<RequestId, usize> = BTreeMap::new();
+    let mut requests = Vec::new();
+    each_line(file, input, |number, line| {
+        let request = planner.read_line(number, line).map_err(|error| wrong_line(file, error))?;
+        if let Some(other) = lines.insert(request.id.clone(), number) {
+            return Err(at_line(file, number, "id", format!("{} is the id of line {other} as well", request.id)));
+        }
+        if request.has_shapes {
+            return Err(at_line(file, number, "shapes", "not yet supported in a batch".to_owned()));
+        }
+        requests.push(request);
+        Ok(())
+    })?;
+    Ok(requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{phases::Settings, snapshot::GridSnapshot};
+
+    use super::*;
+
+    fn lines(policy: &str, requests: &str) -> Result<Vec<serde_json::Value>, String> {
+        let grid = r#"{"format":"kolo-grid/1","hosts":[{"id":"h1","site":"s1","resources":{"cpu":1000}}]}"#;
+        let planner = OfflinePlanner::new(GridSnapshot::read(grid).unwrap(), Settings::default(), 1, false);
+        let shown = |error: CliError| format!("{} {error}", error.exit().code());
+        let policy = policy_named(policy).map_err(|error| shown(CliError::of_flag("--batch", error)))?;
+        let batch = AskedBatch { policy, options: Options::default(), explain: None };
+        let mut printed = Vec::new();
+        let result = batch.plan(&planner, Path::new("r.jsonl"), requests.as_bytes(), &mut printed);
+        assert!(result.is_ok() || printed.is_empty(), "an answer before the whole file was checked");
+        result.map_err(shown)?;
+        Ok(String::from_utf8(printed).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+
+    #[test]
+    fn a_line_a_request_and_one_of_the_batch() {
+        let request = |id, earliest| {
+            format!(
+                "{{\"id\":\"{id}\",\"hosts\":1,\"duration\":60,\"earliest\":{earliest},\"per_host\":{{\"cpu\":600}}}}\n"
+            )
+        };
+        for policy in ["in-order", "slices:1", "slices:2"] {
+            let lines = lines(policy, &(request("a", 10) + &request("b", 0))).unwrap();
+            assert_eq!((&lines[0]["id"], &lines[1]["id"]), (&"a".into(), &"b".into()), "{policy}");
+            assert_eq!((&lines[0]["start"], &lines[1]["start"]), (&60.into(), &0.into()), "{policy}");
+            assert_eq!((&lines[2]["batch"]["policy"], &lines[2]["batch"]["makespan"]), (&policy.into(), &120.into()));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_before_any_answer() {
+        let good = |id| format!("{{\"id\":\"{id}\",\"hosts\":1,\"duration\":60}}\n");
+        let many: String = (0..999).map(good).collect();
+        for (policy, requests, expected) in [
+            ("in-order", String::new(), "64 r.jsonl: a batch has at least one request"),
+            ("in-order", good(1) + &good(2) + &good(1), "64 r.jsonl:3: id: 1 is the id of line 1 as well"),
+            (
+                "slices:2",
+                many.clone() + "{\"hosts\":1,\"duration\":60,\"total\":7}",
+                "64 r.jsonl:1000: total: invalid type",
+            ),
+            ("slices:2", many + "{\"hosts\":1,\"duration\":0}", "64 r.jsonl:1000: duration: expected 1 to"),
+            ("slices:0", good(1), "64 --batch: slices: expected slices:K"),
+            ("pas", good(1), "64 --batch: the policy pas is not yet supported"),
+        ] {
+            let error = lines(policy, &requests).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}
