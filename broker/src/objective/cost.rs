@@ -1,6 +1,6 @@
 //! The least cost of all seats together.
 
-use super::{Measures, Objective, Within};
+use super::value::{Measures, Objective, Within};
 
 /// See the module.
 pub(super) struct LeastCost;

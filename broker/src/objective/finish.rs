@@ -1,6 +1,6 @@
 //! The earliest end of the seat that ends last.
 
-use super::{Measures, Objective, Within};
+use super::value::{Measures, Objective, Within};
 
 /// See the module.
 pub(super) struct Finish;

@@ -1,6 +1,6 @@
 //! The least host time: the lengths of all seats together.
 
-use super::{Measures, Objective, Within};
+use super::value::{Measures, Objective, Within};
 
 /// See the module.
 pub(super) struct HostTime;

@@ -1,6 +1,6 @@
 //! The shortest run: the length of the longest seat.
 
-use super::{Measures, Objective, Within};
+use super::value::{Measures, Objective, Within};
 
 /// See the module.
 pub(super) struct Runtime;

@@ -1,6 +1,6 @@
 //! The earliest start: the dissertation's own objective.
 
-use super::{Measures, Objective, Within};
+use super::value::{Measures, Objective, Within};
 
 /// See the module.
 pub(super) struct Start;
