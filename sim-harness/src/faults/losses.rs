@@ -153,8 +153,7 @@ pub fn evict(world: &mut World, number: u64) {
         let bookings = node.running().into_iter().flat_map(|running| running.machines.ledger.bookings());
         bookings.filter(is_of_request).cloned().collect()
     };
-    // Of several bookings each one goes with a version of its own, which the truth about views does not have.
-    let at = world.grid.nodes.iter().map(booked).enumerate().find(|(_, bookings)| bookings.len() == 1);
+    let at = world.grid.nodes.iter().map(booked).enumerate().find(|(_, bookings)| !bookings.is_empty());
     let Some((node, bookings)) = at.filter(|_| !world.grid.is_healed) else { return };
     let attempts: Vec<_> = bookings.iter().map(|booking| booking.attempt.clone()).collect();
     let question = Question::Eviction { request: request.clone(), attempts: attempts.clone() };

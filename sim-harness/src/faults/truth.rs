@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     ids::{HostId, RequestId, SeatNumber, SiteId},
+    ledger::ScheduleUpdateParts,
     negotiation::RequestRecord,
     plan::Seat,
-    protocol::{AttemptId, Grant, LedgerVersion},
+    protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange},
     schedule::Schedule,
     time::Now,
 };
@@ -32,6 +33,24 @@ impl Truth {
     /// Notes what the ledger of a site shows now.
     pub fn note(&mut self, node: usize, ledger: &SiteLedger, now: Now) {
         self.by_version.entry((node, ledger.version())).or_insert_with(|| ledger.snapshot(now).hosts);
+    }
+
+    /// Notes a version that the ledger of a site had in between: one event may publish several.
+    pub fn note_published(&mut self, node: usize, update: &ScheduleUpdateParts) {
+        let to = LedgerVersion { change: update.from.change + update.changes.len() as u64, ..update.from };
+        if self.by_version.contains_key(&(node, to)) {
+            return;
+        }
+        let Some(mut hosts) = self.by_version.get(&(node, update.from)).cloned() else { return };
+        for ScheduleChange { host, window, amounts, kind } in &update.changes {
+            let Some((_, schedule)) = hosts.iter_mut().find(|(id, _)| id == host) else { return };
+            match kind {
+                ChangeKind::Added => schedule.add(*window, amounts),
+                ChangeKind::Removed if schedule.remove(*window, amounts).is_ok() => {}
+                ChangeKind::Removed => return,
+            }
+        }
+        self.by_version.insert((node, to), hosts);
     }
 
     /// What the ledger of a site showed at a version, if it ever had it.

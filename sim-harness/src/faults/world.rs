@@ -113,6 +113,7 @@ impl Medium for World {
     }
 
     fn publish(&mut self, node: usize, update: ScheduleUpdateParts) {
+        self.grid.truth.note_published(node, &update);
         let advert = self.advert(node);
         let gossip = Rc::new(Gossip { advert, update });
         for to in self.grid.others(node) {

@@ -1,0 +1,133 @@
+//! What can be wrong with a request as it is written down.
+//!
+//! Invariant: every text begins with the key that it is about, which [`RequestError::key`] says as well.
+
+use super::{
+    amount::Amount,
+    cost::Cost,
+    request::MAX_HOSTS,
+    resources::ResourceName,
+    time::{Span, Time},
+};
+
+/// What is wrong with a request. Every text names the key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// N is zero or above [`MAX_HOSTS`].
+    #[error("hosts: expected 1 to {MAX_HOSTS}, got {0}")]
+    Hosts(u32),
+    /// The length is zero, negative or absurd.
+    #[error("{key}: expected 1 to {max} seconds, got {value}", max = Span::MAX.0)]
+    Length {
+        /// `duration` or `work`.
+        key: &'static str,
+        /// What was given.
+        value: i64,
+    },
+    /// Neither `duration` nor `work`.
+    #[error("duration: this or work is needed")]
+    NoLength,
+    /// Both of them.
+    #[error("work: given beside duration; one of them says how long the seats last")]
+    TwoLengths,
+    /// At most no site.
+    #[error("sites_max: expected at least 1, got 0")]
+    NoSites,
+    /// The format has it, and nodes cannot treat it yet.
+    #[error("{key}: {value}not yet supported")]
+    NotYetSupported {
+        /// The key.
+        key: &'static str,
+        /// Empty, or its value and a space.
+        value: &'static str,
+    },
+    /// No alternative.
+    #[error("shapes: expected at least 1, got 0")]
+    NoShapes,
+    /// Given for all shapes, each of which has its own.
+    #[error("{key}: given beside shapes, each of which has its own")]
+    BesideShapes {
+        /// `hosts`, `duration` or `work`.
+        key: &'static str,
+    },
+    /// Something is wrong with an alternative.
+    #[error("shapes[{index}].{error}")]
+    Shape {
+        /// Which, from 0.
+        index: usize,
+        /// What is wrong, with the key.
+        error: Box<RequestError>,
+    },
+    /// A budget that no plan can exceed.
+    #[error("budget: {0} is larger than any budget ({max})", max = Cost::MAX.0 - 1)]
+    BudgetTooLarge(u64),
+    /// A time is out of range.
+    #[error("{key}: expected 0 to {max} (seconds), got {value}", max = Time::MAX.0)]
+    TimeOutOfRange {
+        /// `earliest` or `latest`.
+        key: &'static str,
+        /// What was given.
+        value: i64,
+    },
+    /// The window ends before it starts.
+    #[error("{key}: {latest} is before earliest ({earliest})", latest = .latest.0, earliest = .earliest.0)]
+    WindowEndsBeforeStart {
+        /// `latest` or `deadline`.
+        key: &'static str,
+        /// Given or default earliest start.
+        earliest: Time,
+        /// Given latest start, or deadline.
+        latest: Time,
+    },
+    /// An amount is above [`Amount::MAX`], or a total above what N hosts can be asked for.
+    #[error("{key}.{resource}: {amount} is larger than any amount ({max})", max = Amount::MAX.0)]
+    AmountTooLarge {
+        /// `per_host` or `total`.
+        key: &'static str,
+        /// The resource.
+        resource: ResourceName,
+        /// What was given.
+        amount: Amount,
+    },
+    /// Too many resources, attributes or candidates.
+    #[error("{key}: at most {limit} entries, got {count}")]
+    TooMany {
+        /// The key.
+        key: &'static str,
+        /// The limit.
+        limit: usize,
+        /// What was given.
+        count: usize,
+    },
+    /// More hosts asked than candidates named.
+    #[error("hosts: {hosts} asked, but only {candidates} distinct candidates are named")]
+    FewerCandidatesThanHosts {
+        /// N.
+        hosts: u32,
+        /// Distinct candidates.
+        candidates: usize,
+    },
+}
+
+impl RequestError {
+    /// The key of the document that is wrong, dotted.
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self {
+            RequestError::Hosts(_) | RequestError::FewerCandidatesThanHosts { .. } => "hosts".to_owned(),
+            RequestError::NoLength => "duration".to_owned(),
+            RequestError::TwoLengths => "work".to_owned(),
+            RequestError::NoSites => "sites_max".to_owned(),
+            RequestError::BudgetTooLarge(_) => "budget".to_owned(),
+            RequestError::NoShapes => "shapes".to_owned(),
+            RequestError::Shape { index, error } => format!("shapes[{index}].{}", error.key()),
+            RequestError::AmountTooLarge { key, resource, .. } => format!("{key}.{resource}"),
+            RequestError::Length { key, .. }
+            | RequestError::WindowEndsBeforeStart { key, .. }
+            | RequestError::TimeOutOfRange { key, .. }
+            | RequestError::NotYetSupported { key, .. }
+            | RequestError::BesideShapes { key }
+            | RequestError::TooMany { key, .. } => (*key).to_owned(),
+        }
+    }
+}
