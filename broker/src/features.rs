@@ -1,7 +1,7 @@
 //! Features: what the program of a site can do, by short names that its advert carries.
 //!
-//! A site that lacks a feature would refuse a request that needs it, so its hosts are not even looked at. Invariant: what this
-//! program says of itself ([`Features::own`]) is all that any request it can read needs.
+//! Some a request needs: a site that lacks one of them would refuse it, so its hosts are not even looked at. Others only say which
+//! messages a site understands. Invariant: what this program says of itself ([`Features::own`]) is all that any request it can read needs.
 
 use std::{borrow::Borrow, collections::BTreeSet, fmt};
 

@@ -189,8 +189,7 @@ impl OfflinePlanner {
     pub(crate) fn packed(&self, request: &Request, start: Time, last_ends: &BTreeMap<HostId, Time>) -> Option<Plan> {
         let demand = request.demand();
         let pool = self.pool(demand);
-        let least: Amounts =
-            demand.resources().into_iter().map(|name| (name.clone(), demand.minimum_on_each(&name))).collect();
+        let least = demand.minima();
         let is_free = |candidate: &Candidate<'_>| {
             let amounts = if demand.is_exclusive() { &candidate.host.capacity } else { &least };
             let window = Window::starting(start, demand.length_on(candidate.host));
@@ -235,6 +234,25 @@ impl OfflinePlanner {
         }
     }
 
+    /// Takes the hosts of a plan whole while it lasts, beside whatever is on them.
+    pub(crate) fn take_whole(&mut self, plan: &Plan) {
+        for seat in &plan.seats {
+            let Some(index) = self.by_id.get(seat.host()) else { continue };
+            let SnapshotHost { host, schedule, .. } = &mut self.hosts[*index];
+            schedule.add(seat.window, &host.capacity);
+        }
+    }
+
+    /// Undoes [`OfflinePlanner::take_whole`].
+    pub(crate) fn give_back_whole(&mut self, plan: &Plan) {
+        for seat in &plan.seats {
+            let Some(index) = self.by_id.get(seat.host()) else { continue };
+            let SnapshotHost { host, schedule, .. } = &mut self.hosts[*index];
+            let removed = schedule.remove(seat.window, &host.capacity);
+            debug_assert!(removed.is_ok(), "{removed:?}");
+        }
+    }
+
     /// Whether a plan fits into the snapshot as it is.
     pub(crate) fn admits(&self, plan: &Plan) -> bool {
         plan.seats.iter().all(|seat| {
@@ -259,10 +277,10 @@ impl OfflinePlanner {
 /// The checked alternatives of a request. One that names fewer candidates than it wants hosts is a well-formed question with a plain
 /// answer: whoever drew the candidates could not know.
 fn alternatives(document: RequestDocument) -> Result<Vec<Result<Request, Rejection>>, RequestError> {
-    let has_shapes = document.shapes.is_some();
-    let of_shape = |error, index| match has_shapes {
-        true => RequestError::Shape { index, error: Box::new(error) },
-        false => error,
+    let shapes = document.shapes.clone();
+    let of_shape = |error: RequestError, index: usize| match shapes.as_ref().and_then(|shapes| shapes.get(index)) {
+        Some(shape) if shape.has(&error.key()) => RequestError::Shape { index, error: Box::new(error) },
+        _ => error,
     };
     let checked = |(index, document)| match Request::priced(document) {
         Ok(request) => Ok(Ok(request)),

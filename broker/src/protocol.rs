@@ -250,8 +250,8 @@ pub enum SiteAnswer {
     },
     /// The reservation is on disk.
     Confirmed {
-        /// Where hosts were held and confirmed at once, the places given where they are not those asked for. To a later confirm of
-        /// such a booking, all places: a coordinator that has crashed may not know them.
+        /// Where hosts were held and confirmed at once, the places given where they are not those asked for. To a later confirm
+        /// where a host was replaced and no other site takes part, all places: a coordinator that has crashed may not know them.
         places: Places,
         /// The ledger's version after it.
         version: LedgerVersion,

@@ -10,7 +10,6 @@ use crate::{
     phases::{Candidate, FreeSlot, Job, PhaseObserver, free_slots, plan_on},
     plan::{Plan, PlanOutcome},
     request::{Effort, ObjectiveKind},
-    resources::Amounts,
     strategy::Strategy,
     time::Time,
 };
@@ -71,8 +70,7 @@ fn choose<'a>(job: &Job<'_>, open: &[FreeSlot<'a>], start: Time) -> Option<Vec<F
         return None;
     }
     let demand = job.demand;
-    let minima: Amounts =
-        demand.resources().into_iter().map(|name| (name.clone(), demand.minimum_on_each(&name))).collect();
+    let minima = demand.minima();
     let cost = |slot: &FreeSlot<'_>| {
         let host = slot.candidate.host;
         let amounts = if demand.is_exclusive() { &host.capacity } else { &minima };

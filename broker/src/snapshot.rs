@@ -238,7 +238,8 @@ impl ReadHost {
         }
         if !self.prices.is_in_order() {
             let path = format!("hosts[{index}].prices");
-            return Err(SnapshotError::Malformed { path, message: "the times of the steps do not rise".to_owned() });
+            let message = "the times of the steps do not rise, are out of range, or are more than 10,000".to_owned();
+            return Err(SnapshotError::Malformed { path, message });
         }
         if let Some((resource, amount)) = self.resources.iter().find(|(_, amount)| **amount > Amount::MAX) {
             let resource = resource.clone();

@@ -1,7 +1,10 @@
 //! Plans to choose from: the planner is asked again and again, on what earlier answers leave.
 //!
 //! Source: the search for alternatives of the cyclic scheme. In rounds, so that no request takes all before another has one; every
-//! other round asks by the objective of the batch, as long as it is not the request's own. Invariant: the snapshot is afterwards what it was.
+//! other round asks by the objective of the batch. Invariant: the snapshot is afterwards what it was; the alternatives of a request differ
+//! in start or hosts.
+
+use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -48,7 +51,11 @@ pub(super) fn disjoint(run: &mut Run<'_>, requests: &[usize]) -> Vec<Vec<Plan>> 
     let mut open: Vec<usize> = (0..requests.len()).collect();
     for round in 0..run.options.alternatives {
         open.retain(|place| {
-            let Some(mut plan) = run.plan(requests[*place], round % 2 == 1) else { return false };
+            // Another plan on the same hosts at the same time would be no choice, also where there is room for both.
+            found[*place].iter().for_each(|plan| run.planner.take_whole(plan));
+            let planned = run.plan(requests[*place], round % 2 == 1);
+            found[*place].iter().for_each(|plan| run.planner.give_back_whole(plan));
+            let Some(mut plan) = planned.filter(|plan| !is_among(&found[*place], plan)) else { return false };
             // It was planned beside others that may not be chosen, or for the batch: nothing is proven of it for its own request.
             let kind = run.requests[requests[*place]].request().map(Request::objective).unwrap_or_default();
             plan.objective = unproven(kind, plan.start, &plan.seats);
@@ -60,6 +67,12 @@ pub(super) fn disjoint(run: &mut Run<'_>, requests: &[usize]) -> Vec<Vec<Plan>> 
     }
     found.iter().flatten().for_each(|plan| run.planner.vacate(plan));
     found
+}
+
+/// Whether a plan has the start and the hosts of one of these.
+pub(super) fn is_among(plans: &[Plan], plan: &Plan) -> bool {
+    let hosts = |plan: &Plan| plan.seats.iter().map(|seat| seat.host().clone()).collect::<BTreeSet<_>>();
+    plans.iter().any(|other| other.start == plan.start && hosts(other) == hosts(plan))
 }
 
 /// Alternatives of one request by itself, which all fit into the snapshot together.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::choice::{Aim, Item};
-use crate::{ids::HostId, plan::Plan, request::ObjectiveKind, time::Time};
+use crate::{cost::Cost, ids::HostId, plan::Plan, request::ObjectiveKind, time::Time};
 
 /// What is best for a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -82,9 +82,9 @@ pub(super) fn since(time: Time, origin: Time) -> i64 {
     time.since(origin).0.cast_signed()
 }
 
-/// What a plan costs, in thousandths of a credit.
+/// What a plan costs, in thousandths of a credit; more than the largest amount of money counts as that.
 pub(super) fn cost(plan: &Plan) -> u64 {
-    plan.cost().0
+    plan.cost().min(Cost::MAX).0
 }
 
 /// The lengths of all seats, in seconds.

@@ -42,7 +42,7 @@ impl<'a> Run<'a> {
         options: &'a Options,
         clock: &'a dyn Fn() -> Duration,
     ) -> Run<'a> {
-        let asked = requests.iter().map(|asked| asked.request().map_or(Time::ZERO, earliest));
+        let asked = requests.iter().filter_map(|asked| asked.request().map(earliest));
         Run {
             planner: planner.clone(),
             requests,

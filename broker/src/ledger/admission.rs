@@ -33,19 +33,19 @@ pub fn fit_beside(schedule: &Schedule, capacity: &Amounts, grants: &[&Grant]) ->
 
 impl<B: Books> Ledger<B> {
     /// Promises these grants, all of them or none, for a hold on `others` where there is no room on their own hosts; what is promised,
-    /// and from when to when.
+    /// where that is something else, and from when to when.
     pub(super) fn admit(
         &mut self,
-        grants: Vec<Grant>,
+        grants: &[Grant],
         others: Option<&Substitutes<'_>>,
-    ) -> Result<(Vec<Grant>, Window), RefusalReason> {
-        let window = hull(&grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
-        let grants = match self.check_room(&grants) {
-            Ok(()) => grants,
-            Err(reason) => others.and_then(|others| self.substituted(&grants, others)).ok_or(reason)?,
+    ) -> Result<(Option<Vec<Grant>>, Window), RefusalReason> {
+        let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
+        let given = match self.check_room(grants) {
+            Ok(()) => None,
+            Err(reason) => Some(others.and_then(|others| self.substituted(grants, others)).ok_or(reason)?),
         };
-        self.promise(&grants);
-        Ok((grants, window))
+        self.promise(given.as_deref().unwrap_or(grants));
+        Ok((given, window))
     }
 
     /// Checks that there is room for all these grants together.
@@ -115,6 +115,7 @@ mod tests {
             settled: true,
             coordinator: None,
             fed_as: None,
+            is_substituted: false,
         };
         // The first seat on h1 was over when the second booking got its amounts, from a coordinator whose clock is behind.
         let apart = vec![grant(0, "h1", from_to(900, 990), 3_000), grant(1, "h2", from_to(900, 1_100), 3_000)];
@@ -138,17 +139,17 @@ mod tests {
         // Each of the seats on h1 fits alone.
         let (first, second) =
             (grant(1, "h1", from_to(2_000, 2_050), 2_001), grant(2, "h1", from_to(2_040, 2_090), 2_000));
-        let too_many = vec![grant(0, "h2", from_to(2_000, 2_010), 1), first, second];
-        let refused = ledger.admit(too_many, None).unwrap_err();
+        let too_many = [grant(0, "h2", from_to(2_000, 2_010), 1), first, second];
+        let refused = ledger.admit(&too_many, None).unwrap_err();
         assert!(matches!(refused, RefusalReason::NotEnough { free, .. } if free.0 == 1_999), "{refused}");
         assert!(ledger.hosts().all(|host| *host.promised() == Schedule::default()), "nothing is promised");
-        let elsewhere = ledger.admit(vec![grant(0, "h9", from_to(2_000, 2_001), 1)], None);
+        let elsewhere = ledger.admit(&[grant(0, "h9", from_to(2_000, 2_001), 1)], None);
         assert_eq!(elsewhere, Err(RefusalReason::UnknownHost(HostId::new("h9").unwrap())));
         let after_each_other =
-            vec![grant(0, "h1", from_to(2_000, 2_050), 4_000), grant(1, "h1", from_to(2_050, 2_110), 4_000)];
-        assert_eq!(ledger.admit(after_each_other.clone(), None), Ok((after_each_other, from_to(2_000, 2_110))));
-        let refused = ledger.admit(vec![grant(0, "h1", from_to(2_109, 2_110), 1)], None).unwrap_err();
+            [grant(0, "h1", from_to(2_000, 2_050), 4_000), grant(1, "h1", from_to(2_050, 2_110), 4_000)];
+        assert_eq!(ledger.admit(&after_each_other, None), Ok((None, from_to(2_000, 2_110))));
+        let refused = ledger.admit(&[grant(0, "h1", from_to(2_109, 2_110), 1)], None).unwrap_err();
         assert!(matches!(refused, RefusalReason::HeldByAnother { .. }), "{refused}");
-        ledger.admit(vec![grant(0, "h1", from_to(2_110, 2_111), 1)], None).unwrap();
+        ledger.admit(&[grant(0, "h1", from_to(2_110, 2_111), 1)], None).unwrap();
     }
 }

@@ -80,6 +80,9 @@ impl<B: Books> Ledger<B> {
                 Ok(permit) => permit,
                 Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
             };
+        if self.evicted.until(&(Some(permit.user), hold.attempt.request.clone())) > Some(now.monotonic) {
+            return self.refusal(RefusalReason::AttemptIsOver);
+        }
         // A coordinator that has lost the attempt in a crash may give its number to another plan.
         let is_held = self.bookings.get(&hold.attempt).filter(|booking| booking.is_held());
         if is_held.is_some_and(|held| !is_what_it_gives(&hold, &held.grants)) {
@@ -101,8 +104,8 @@ impl<B: Books> Ledger<B> {
             let reason = RefusalReason::NotAllowed(over.denial);
             return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
         }
-        let others = hold.may_substitute.then_some(Substitutes { hold: &hold, permit: &permit });
-        let (grants, window) = match self.admit(hold.grants.clone(), others.as_ref()) {
+        let others = hold.may_substitute.then(|| Substitutes::of(&hold, &permit));
+        let (given, window) = match self.admit(&hold.grants, others.as_ref()) {
             Ok(admitted) => admitted,
             Err(reason) => {
                 let hosts = self.states_of(hold.grants.iter().map(Grant::host), now);
@@ -110,11 +113,11 @@ impl<B: Books> Ledger<B> {
             }
         };
         let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max);
-        let places = replaced(&grants, &hold.grants);
+        let places = given.as_ref().map_or_else(Places::new, |given| replaced(given, &hold.grants));
         self.begin(Booking {
             attempt: hold.attempt,
             window,
-            grants,
+            grants: given.unwrap_or(hold.grants),
             participants: hold.participants,
             user: permit.name,
             user_key: Some(permit.user),
@@ -124,6 +127,7 @@ impl<B: Books> Ledger<B> {
             state: BookingState::Held { since: now.monotonic, deadline: now.monotonic + hold_for },
             coordinator: None,
             fed_as: None,
+            is_substituted: !places.is_empty(),
         });
         SiteAnswer::Held { version: self.version, hold_for, places }
     }
@@ -200,7 +204,7 @@ impl<B: Books> Ledger<B> {
         };
         if !booking.is_held() {
             // Of several participants each was held first, and the coordinator's decision has the places.
-            let is_at_once = booking.participants == [self.site.clone()];
+            let is_at_once = booking.is_substituted && booking.participants == [self.site.clone()];
             let places = booking.grants.iter().filter(|_| is_at_once).map(|grant| (grant.seat, grant.place.clone()));
             return self.confirmed(places.collect());
         }

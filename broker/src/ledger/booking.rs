@@ -98,6 +98,9 @@ pub struct BookingRecord {
     /// For own work that the feed reported: the feed's name for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fed_as: Option<Box<str>>,
+    /// A seat is on another host than its coordinator had named.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_substituted: bool,
 }
 
 /// The owner's own work on one host.
@@ -140,6 +143,8 @@ pub struct Booking {
     pub coordinator: Option<SiteId>,
     /// For own work that the feed reported: the feed's name for it.
     pub fed_as: Option<Box<str>>,
+    /// A seat is on another host than its coordinator had named.
+    pub is_substituted: bool,
 }
 
 /// How far the commit protocol of a booking is.
@@ -217,6 +222,7 @@ impl Booking {
             settled: self.state.is_settled(),
             coordinator: self.coordinator.clone(),
             fed_as: self.fed_as.clone(),
+            is_substituted: self.is_substituted,
         })
     }
 }

@@ -67,7 +67,7 @@ impl<B: Books> Ledger<B> {
     }
 
     /// Takes the site's hosts back from a request. Its coordinator learns so when it asks next, and looks for hosts elsewhere: until the
-    /// booking would have ended (or the site restarts), the site holds nothing more for this request.
+    /// booking would have ended (or the site restarts), the site holds nothing more for this request of the user, whoever coordinates it.
     ///
     /// While the outcome of an attempt is not known here it may have been reported as a success that rests on this site's word; that is
     /// [`RefusalReason::Busy`].
@@ -80,14 +80,17 @@ impl<B: Books> Ledger<B> {
         if found.iter().any(|booking| !booking.state.is_settled()) {
             return self.refusal(RefusalReason::Busy);
         }
-        for Booking { attempt, window, coordinator, .. } in found {
+        // A hold of another attempt would become a booking.
+        let holds = self.of_name(request).filter(|booking| booking.is_held() && !self.is_local(&booking.attempt));
+        let holds: Vec<AttemptId> = holds.map(|booking| booking.attempt.clone()).collect();
+        holds.iter().for_each(|attempt| self.give_back(now, attempt));
+        for Booking { attempt, window, user_key, .. } in found {
             self.give_back(now, &attempt);
             let left = Millis(window.end.since(now.utc).0.saturating_mul(1_000));
             let until = now.monotonic + left.max(self.limits.tombstone_life);
-            for entry_point in coordinator.into_iter().chain([attempt.entry_point]) {
-                let all = AttemptId { entry_point, request: attempt.request.clone(), attempt: u32::MAX };
-                self.tombstones.bury(&all, until);
-            }
+            let key = (user_key, attempt.request);
+            let until = self.evicted.until(&key).map_or(until, |before| before.max(until));
+            self.evicted.insert(key, until, ());
         }
         SiteAnswer::Released { version: self.version }
     }
@@ -101,7 +104,7 @@ impl<B: Books> Ledger<B> {
     ) -> Result<(), RefusalReason> {
         let LocalWork { host, window, amounts, .. } = work;
         let grants = vec![Grant { seat: SeatNumber(0), place: Place::Host(host), window, amounts }];
-        let (grants, window) = self.admit(grants, None)?;
+        let (_, window) = self.admit(&grants, None)?;
         self.reserve(&grants);
         let booking = Booking {
             attempt,
@@ -116,6 +119,7 @@ impl<B: Books> Ledger<B> {
             state: BookingState::Settled,
             coordinator: None,
             fed_as,
+            is_substituted: false,
         };
         self.outputs.push_back(super::Output::Persist(booking.to_record()));
         self.publish(&booking.grants, ChangeKind::Added);
@@ -135,10 +139,10 @@ mod tests {
     };
     use crate::{
         ids::{HostId, RequestId},
-        protocol::{AttemptStatus, Refusal, SiteRequest},
+        protocol::{AttemptStatus, HoldRequest, Refusal, SiteRequest},
         schedule::Schedule,
         time::{Span, Time},
-        trust::testing,
+        trust::{RequestStatement, testing},
     };
 
     fn open(reservations: Vec<crate::ledger::BookingRecord>) -> Ledger {
@@ -251,6 +255,13 @@ mod tests {
         ledger.forget_past(later);
         let (answer, _) = ask(&mut ledger, later, "entry", hold(attempt("r", 2), 2_000, 4_000));
         assert!(matches!(reason(answer), RefusalReason::AttemptIsOver), "its coordinator looks elsewhere");
+        let SiteRequest::Hold(again) = hold(attempt("r", 1), 2_000, 4_000) else { panic!() };
+        let asked = again.authorization.request.open::<RequestStatement>().unwrap().request;
+        let third = AttemptId { entry_point: id("third"), ..attempt("r", 1) };
+        let authorization = testing::authorize(1, &third.entry_point, &third.request, &asked).into();
+        let again = SiteRequest::Hold(HoldRequest { attempt: third, authorization, ..again });
+        let (answer, _) = ask(&mut ledger, later, "third", again);
+        assert!(matches!(reason(answer), RefusalReason::AttemptIsOver), "nor does another coordinator get anything");
         let (answer, _) = ask(&mut ledger, at(0), "entry", hold(attempt("s", 1), 2_000, 4_000));
         assert!(matches!(answer, SiteAnswer::Held { .. }), "{answer:?}");
         enter(&mut ledger, work("w", 5_000, 1));

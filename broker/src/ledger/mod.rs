@@ -59,11 +59,11 @@ pub use self::{
 };
 use crate::{
     host::Host,
-    ids::{HostId, SiteId},
+    ids::{HostId, RequestId, SiteId},
     protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange, ScheduleSnapshot},
     schedule::Schedule,
     time::{Millis, Now, Time, Window},
-    trust::{RequestStatement, SharedGate, asked::CLOCKS_DIFFER},
+    trust::{PublicKey, RequestStatement, SharedGate, asked::CLOCKS_DIFFER},
 };
 
 /// A site that comes back asks about its reservations one after another, this far apart.
@@ -87,6 +87,8 @@ pub struct Ledger<B = HostLedger> {
     shares: Shares,
     lapses: Lapses,
     tombstones: Tombstones,
+    /// Requests of users from which the owner has taken hosts back.
+    evicted: Expiring<(Option<PublicKey>, RequestId), Millis, ()>,
     /// Bookings that are gone although their attempt may have been complete: they were replaced, the user cancelled, or they have ended
     /// before those of other sites. A participant that has not learnt the outcome must not hear that the attempt was aborted, so they
     /// are kept on disk too.
@@ -138,6 +140,7 @@ impl<B: Books> Ledger<B> {
         let shares = Shares::of(hosts.values().map(Books::host));
         let tombstones = Tombstones::new(limits.max_tombstones);
         let gone = Expiring::new(limits.max_tombstones);
+        let evicted = Expiring::new(limits.max_tombstones);
         let terms = Terms::new(limits.max_tombstones);
         let mut ledger = Ledger {
             site,
@@ -152,6 +155,7 @@ impl<B: Books> Ledger<B> {
             shares,
             lapses: Lapses::default(),
             tombstones,
+            evicted,
             gone,
             terms,
             forgotten: Time::ZERO,
@@ -219,6 +223,7 @@ impl<B: Books> Ledger<B> {
             statement: reservation.statement.clone(),
             coordinator: reservation.coordinator.clone(),
             fed_as: reservation.fed_as.clone(),
+            is_substituted: reservation.is_substituted,
             state,
         };
         if is_reduced {
@@ -379,6 +384,7 @@ impl<B: Books> Ledger<B> {
         self.forgotten = self.forgotten.max(now.utc);
         self.gate.lock().prune(now.utc);
         self.tombstones.forget(now.monotonic);
+        while self.evicted.pop_due(now.monotonic).is_some() {}
         self.terms.forget(now.monotonic);
         self.lapses.forget(now.monotonic);
     }

@@ -1,14 +1,15 @@
 //! Another host of the site in the place of one that a hold names and that has no room. All coordinators prefer the same hosts, and the
 //! news of what is taken comes late: a refusal would cost each of them another attempt.
 //!
-//! Invariant: a substitute passes every check that the named host would have to pass, is exactly as fast, so that the seat keeps its
-//! window and its amounts, and has nothing else of the request.
+//! Invariant: a substitute passes every check that the named host would have to pass, is exactly as fast and as dear, so that the seat keeps
+//! its window, its amounts and its cost, and has nothing else of the request.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use super::{Books, Ledger};
 use crate::{
     amount::Amount,
+    host::Host,
     ids::HostId,
     plan::Place,
     protocol::{Grant, HoldRequest, Places},
@@ -16,15 +17,23 @@ use crate::{
     trust::{Permit, asked},
 };
 
-/// Most hosts that are tried for one message: more than most sites have, and far less than a hold of a thousand seats on full hosts
-/// would cost.
-const TRIES_MAX: usize = 4_096;
+/// Most hosts that are tried for one message: no site has more, and a hold of a thousand seats on full hosts would cost far more.
+const TRIES_MAX: usize = 1_024;
 
 /// What decides which hosts may take the place of others.
 #[derive(Debug)]
 pub(super) struct Substitutes<'a> {
-    pub(super) hold: &'a HoldRequest,
-    pub(super) permit: &'a Permit,
+    hold: &'a HoldRequest,
+    permit: &'a Permit,
+    /// How many sites take part.
+    sites: usize,
+}
+
+impl<'a> Substitutes<'a> {
+    /// For a hold that is permitted.
+    pub(super) fn of(hold: &'a HoldRequest, permit: &'a Permit) -> Substitutes<'a> {
+        Substitutes { hold, permit, sites: hold.participants.iter().collect::<BTreeSet<_>>().len() }
+    }
 }
 
 /// Whether what is held is what `hold` asks for, as far as it names hosts that must be given.
@@ -52,10 +61,14 @@ impl<B: Books> Ledger<B> {
         taken.extend(grants.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(grant, _)| grant.host().clone()));
         let mut tries = TRIES_MAX;
         let mut given = grants.to_vec();
-        for (grant, _) in given.iter_mut().zip(&kept).filter(|(_, kept)| !**kept) {
-            let host = self.substitute(grant, &taken, others, &mut tries)?;
+        let mut displaced: Vec<usize> = (0..grants.len()).filter(|at| !kept[*at]).collect();
+        // What takes most has the fewest hosts to choose from.
+        displaced
+            .sort_by_key(|at| Reverse(grants[*at].amounts.values().map(|amount| u128::from(amount.0)).sum::<u128>()));
+        for at in displaced {
+            let host = self.substitute(&grants[at], &taken, others, &mut tries)?;
             taken.insert(host.clone());
-            grant.place = Place::Host(host);
+            given[at].place = Place::Host(host);
         }
         self.check_room(&given).is_ok().then_some(given)
     }
@@ -66,23 +79,24 @@ impl<B: Books> Ledger<B> {
         &self,
         grant: &Grant,
         taken: &BTreeSet<HostId>,
-        Substitutes { hold, permit }: &Substitutes<'_>,
+        Substitutes { permit, sites, .. }: &Substitutes<'_>,
         tries: &mut usize,
     ) -> Option<HostId> {
-        let speed = self.hosts.get(grant.host())?.host().speed;
-        let sites = hold.participants.iter().collect::<BTreeSet<_>>().len();
-        let others = self.hosts.iter().filter(|(id, books)| !taken.contains(*id) && books.host().speed == speed);
+        let named = self.hosts.get(grant.host())?.host();
+        let is_alike = |host: &Host| host.speed == named.speed && host.prices == named.prices;
+        let others = self.hosts.iter().filter(|(id, books)| !taken.contains(*id) && is_alike(books.host()));
         let mut best: Option<(u128, &HostId)> = None;
         for (id, books) in others.take(*tries) {
             *tries -= 1;
+            // Most hosts of a full site end here.
+            let left = left_on(books, grant).filter(|left| best.is_none_or(|(least, _)| *left < least));
+            let Some(left) = left else { continue };
             let one = [Grant { place: Place::Host(id.clone()), ..grant.clone() }];
-            let left = left_on(books, grant);
-            let is_better = best.is_none_or(|(least, _)| left < least);
             let serves = || {
-                let asked = asked::check(&permit.statement, (&one, sites), &self.site, |_| Some(books.host()));
+                let asked = asked::check(&permit.statement, (&one, *sites), &self.site, |_| Some(books.host()));
                 asked.is_ok() && self.check_share(&one, permit).is_ok()
             };
-            if is_better && self.check_room(&one).is_ok() && serves() {
+            if self.check_room(&one).is_ok() && serves() {
                 best = Some((left, id));
             }
         }
@@ -90,12 +104,13 @@ impl<B: Books> Ledger<B> {
     }
 }
 
-/// How much stays free of what a seat takes, over all its resources: in parts of a million of the host's own.
-fn left_on(books: &impl Books, grant: &Grant) -> u128 {
+/// How much stays free of what a seat takes, over all its resources: in parts of a million of the host's own. None where there is too
+/// little.
+fn left_on(books: &impl Books, grant: &Grant) -> Option<u128> {
     let left = |(name, asked): (_, &Amount)| {
         let capacity = amount_of(&books.host().capacity, name);
-        let free = capacity.saturating_sub(books.promised().peak(name, grant.window)).saturating_sub(*asked);
-        u128::from(free.0) * 1_000_000 / u128::from(capacity.0.max(1))
+        let free = capacity.0.checked_sub(books.promised().peak(name, grant.window).0)?.checked_sub(asked.0)?;
+        Some(u128::from(free) * 1_000_000 / u128::from(capacity.0.max(1)))
     };
     grant.amounts.iter().map(left).sum()
 }

@@ -88,6 +88,27 @@ fn a_host_without_room_is_replaced_by_the_one_on_which_least_stays_free_and_alwa
 }
 
 #[test]
+fn the_seat_that_takes_most_chooses_first() {
+    let full = 4_000;
+    let mut ledger = site(&[("h1", full, full), ("h2", full, full), ("h3", 100_000, 97_000), ("h4", 2_000, 500)]);
+    let hold =
+        hold_of(attempt("r", 1), r#"{"hosts":2,"duration":100,"total":{"cpu":4000}}"#, &[("h1", 1_000), ("h2", 3_000)]);
+    assert_eq!(held(&mut ledger, &hold), places(&[(0, "h4"), (1, "h3")]));
+    ledger.sanity_check().unwrap();
+}
+
+#[test]
+fn where_nothing_was_replaced_no_confirm_names_places() {
+    let mut ledger = site(&[("h1", 4_000, 0)]);
+    let hold = hold_of(attempt("r", 1), r#"{"hosts":1,"duration":100,"per_host":{"cpu":1}}"#, &[("h1", 1)]);
+    assert_eq!(held(&mut ledger, &hold), places(&[]));
+    for _ in 0..2 {
+        let (answer, _) = ask(&mut ledger, at(0), "entry", confirm(attempt("r", 1)));
+        assert!(matches!(&answer, SiteAnswer::Confirmed { places, .. } if places.is_empty()), "{answer:?}");
+    }
+}
+
+#[test]
 fn a_booking_at_once_names_what_it_has_given_also_when_it_is_asked_again() {
     let mut ledger = site(&[("h1", 4_000, 4_000), ("h2", 4_000, 0)]);
     let hold = hold_of(attempt("r", 1), r#"{"hosts":1,"duration":100,"per_host":{"cpu":1}}"#, &[("h1", 1)]);

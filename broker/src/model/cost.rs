@@ -74,6 +74,9 @@ impl Price {
     }
 }
 
+/// Most steps of the prices of one host: two years of days of twelve tariffs.
+const STEPS_MAX: usize = 10_000;
+
 /// A price by resource; what is not named is free.
 pub type PriceList = BTreeMap<ResourceName, Price>;
 
@@ -125,11 +128,15 @@ impl Prices {
         }
     }
 
-    /// Whether the times of the steps rise.
+    /// Whether the times of the steps rise and are in range, and there are not too many.
     pub(crate) fn is_in_order(&self) -> bool {
         match self {
             Prices::Always(_) => true,
-            Prices::From(steps) => steps.is_sorted_by(|(a, _), (b, _)| a < b),
+            Prices::From(steps) => {
+                steps.len() <= STEPS_MAX
+                    && steps.is_sorted_by(|(a, _), (b, _)| a < b)
+                    && steps.iter().all(|(from, _)| from.is_in_range())
+            }
         }
     }
 

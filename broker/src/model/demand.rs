@@ -148,6 +148,12 @@ impl Demand {
         }
     }
 
+    /// [`Demand::minimum_on_each`] of all resources.
+    #[must_use]
+    pub fn minima(&self) -> Amounts {
+        self.resources().into_iter().map(|name| (name.clone(), self.minimum_on_each(&name))).collect()
+    }
+
     /// What all seats together must have of `name`: `max(e_i, N d_i)`.
     #[must_use]
     pub fn needed_in_sum(&self, name: &ResourceName) -> Amount {

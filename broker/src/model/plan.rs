@@ -78,7 +78,7 @@ pub struct ObjectiveValue {
 pub struct Plan {
     /// The start `t_s`.
     pub start: Time,
-    /// The seats, in the order of their numbers; those of a new plan are ordered by site and host as well.
+    /// The seats, in the order of their numbers; those of a plan are ordered by site and host as well, until a site gives other hosts.
     pub seats: Vec<Seat>,
     /// What it is worth.
     pub objective: ObjectiveValue,

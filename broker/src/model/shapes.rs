@@ -33,6 +33,18 @@ pub struct ShapeDocument {
     pub total: Option<Amounts>,
 }
 
+impl ShapeDocument {
+    /// Whether it is the shape, and not the rest of the request, that says this dotted key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        match key.split('.').next() {
+            Some("hosts" | "duration" | "work") => true,
+            Some("per_host") => self.per_host.is_some(),
+            Some("total") => self.total.is_some(),
+            _ => false,
+        }
+    }
+}
+
 impl RequestDocument {
     /// The requests of which one is to be planned, in order: one for each shape, or the request itself.
     ///

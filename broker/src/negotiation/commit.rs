@@ -194,10 +194,11 @@ impl Negotiation {
     }
 
     fn on_hold_answer(&mut self, now: Now, site: &SiteId, answer: Result<SiteAnswer, String>) {
-        let answer = self.with_places(site, answer);
-        let State::Holding { sites, asked_at, refused_until, .. } = &mut self.state else {
+        if !matches!(self.state, State::Holding { .. }) {
             return self.learn_late(site, answer);
-        };
+        }
+        let answer = self.with_places(site, answer);
+        let State::Holding { sites, asked_at, refused_until, .. } = &mut self.state else { return };
         let Some(of_site) = sites.get_mut(site) else { return };
         let after = now.monotonic - *asked_at;
         match answer {

@@ -32,8 +32,12 @@ impl Negotiation {
                 let asked = asked.map(|grant| (grant.seat, grant.place.clone()));
                 self.seats_with(plan, site, asked.chain(places.iter().cloned()))?
             }
-            (State::Confirming { plan, .. }, Ok(SiteAnswer::Confirmed { places, .. })) => {
-                self.seats_with(plan, site, places.iter().cloned())?
+            (State::Confirming { plan, sites, .. }, Ok(SiteAnswer::Confirmed { places, .. })) => {
+                let changed = self.seats_with(plan, site, places.iter().cloned())?;
+                if changed.is_some() && sites.len() > 1 {
+                    return Err("other hosts than it has held".to_owned());
+                }
+                changed
             }
             _ => None,
         };

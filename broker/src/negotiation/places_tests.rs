@@ -99,6 +99,8 @@ fn the_hosts_given_are_decided_on_written_and_reported() {
     assert!(plan.efficiency > 0.0 && plan.efficiency_bound >= planned.efficiency && plan.start_proven);
 
     let mut run = Run::new(written(&run).clone(), true);
+    run.answer("a", Purpose::Confirm, confirmed_on(&[(0, "y")]));
+    assert!(matches!(run.negotiation.stage(), Stage::Confirming(plan) if hosts_of(plan) == ["a/z", "b/h"]));
     run.answer("a", Purpose::Confirm, confirmed_on(&[(0, "z")]));
     run.answer("b", Purpose::Confirm, confirmed_on(&[]));
     let Decision::Reserved { plan, .. } = &written(&run).decision else { panic!("{:?}", run.wanted()) };

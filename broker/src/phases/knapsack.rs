@@ -10,6 +10,9 @@
 /// Swaps of the sets found are tried while there are at most so many.
 const SWAPS_MAX: usize = 1 << 16;
 
+/// Most hosts in which a set that is looked at differs from the lightest: each is a call inside another.
+const FLIPS_MAX: usize = 1_000;
+
 /// A host that can be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Item {
@@ -41,7 +44,7 @@ impl Multiplier {
     /// No N hosts within the budget take less time together, when those that can be had lie so far `below` the threshold.
     pub fn bound(&self, pick: usize, below: i128, budget: i64) -> i64 {
         let least = self.threshold * pick as i128 + below - self.cost * i128::from(budget);
-        i64::try_from(div_ceil(least, self.length)).unwrap_or(i64::MAX)
+        div_ceil(least, self.length).clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
     fn weight(&self, item: Item) -> i128 {
@@ -176,6 +179,8 @@ struct Core {
     /// Places in the order where the set differs.
     flips: Vec<usize>,
     lightest: Vec<usize>,
+    /// By place in the order: the next one with another item, or on the other side.
+    next_other: Vec<usize>,
     nodes_left: u64,
 }
 
@@ -200,12 +205,20 @@ impl Core {
             best,
             flips: Vec::new(),
             lightest: lightest.to_vec(),
+            next_other: Vec::new(),
             nodes_left,
         };
         let gap = core.gap();
         let far = |at: usize| ((weight(at) - multiplier.threshold).abs(), items[at], is_in[at], at);
         core.order.extend((0..items.len()).map(far).filter(|(far, ..)| *far <= gap));
         core.order.sort_unstable();
+        core.next_other = (1..=core.order.len()).collect();
+        for at in (1..core.order.len()).rev() {
+            let ((_, item, is_in, _), (_, before, was_in, _)) = (core.order[at], core.order[at - 1]);
+            if (item, is_in) == (before, was_in) {
+                core.next_other[at - 1] = core.next_other[at];
+            }
+        }
         core
     }
 
@@ -225,17 +238,24 @@ impl Core {
             );
             self.best = Best { below: sums.length, set: Some(set) };
         }
-        for at in from..self.order.len() {
+        if self.flips.len() == FLIPS_MAX {
+            self.nodes_left = 0;
+        }
+        let added = (self.flips.len().cast_signed() as i64 + more) / 2;
+        let mut next = from;
+        while next < self.order.len() {
+            let at = next;
             let (far, item, is_in, _) = self.order[at];
             if spent + far > self.gap() || self.nodes_left == 0 {
                 return;
             }
             self.nodes_left -= 1;
+            // Of equal items the first ones are flipped.
+            next = self.next_other[at];
             let sign = if is_in { -1 } else { 1 };
             let to_balance = i128::from((more + sign).abs());
-            // Of equal items the first ones are flipped.
-            let is_repeated = at > from && self.order[at - 1].1 == item && self.order[at - 1].2 == is_in;
-            if is_repeated || spent + far * (1 + to_balance) > self.gap() {
+            let is_full = !is_in && added == self.lightest.len().cast_signed() as i64;
+            if is_full || spent + far * (1 + to_balance) > self.gap() {
                 continue;
             }
             self.flips.push(at);
@@ -257,6 +277,21 @@ mod tests {
         let sets = (0_u32..1 << items.len()).filter(|set| set.count_ones() as usize == pick);
         let of = |set: u32| sums(items, &(0..items.len()).filter(|at| set >> at & 1 == 1).collect::<Vec<_>>());
         sets.map(of).filter(|sums| sums.cost <= budget).map(|sums| sums.length).min()
+    }
+
+    #[test]
+    fn many_hosts_of_two_kinds_take_few_nodes() {
+        let of_kind = |length, cost| std::iter::repeat_n(Item { length, cost }, 5_000);
+        let items: Vec<Item> = of_kind(50, 100).chain(of_kind(100, 60)).collect();
+        let outcome = least_together(&items, 10, 810, i64::MAX, 1_000_000);
+        assert_eq!((outcome.found.map(|set| sums(&items, &set).length), outcome.bound), (Some(750), 750));
+        assert!(outcome.nodes < 10_000, "{} nodes", outcome.nodes);
+    }
+
+    #[test]
+    fn a_bound_far_below_nothing_is_no_large_one() {
+        let multiplier = Multiplier { length: 1, cost: 1 << 39, threshold: 0 };
+        assert_eq!(multiplier.bound(1, -(1 << 100), 1 << 47), i64::MIN);
     }
 
     proptest! {

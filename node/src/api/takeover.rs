@@ -67,7 +67,8 @@ pub async fn look_up_reservation(
     Path(id): Path,
 ) -> Result<Json<ReservationLookup>, Problem> {
     let id = request_id(&id)?;
-    let mut looked = look_up(&state.coordinator, &id, None).await;
+    let user = if let Caller::User(key) = &caller { Some(*key) } else { None };
+    let mut looked = look_up(&state.coordinator, &id, user).await;
     let author = looked.signed.as_ref().map(|(key, _)| Caller::User(*key));
     if caller.is_limited() && author != Some(caller) {
         looked.answers.parts.clear();

@@ -133,6 +133,7 @@ mod tests {
             settled: false,
             coordinator: None,
             fed_as: None,
+            is_substituted: false,
             network: None,
         }
     }

@@ -5,6 +5,7 @@
 
 use broker::{
     ids::RequestId,
+    ledger::Record,
     trust::{Gate, OwnerPolicy},
 };
 use rand::RngExt;
@@ -90,8 +91,12 @@ fn come_back(grid: &mut Grid, node: usize) {
 pub fn reach_disk(grid: &mut Grid, node: usize, writes: Vec<Write>) {
     let touched: Vec<RequestId> = writes.iter().filter_map(|write| write.about().cloned()).collect();
     for write in writes {
-        if let Write::Request(record) = &write {
-            grid.truth.note_takeover(record);
+        match &write {
+            Write::Request(record) => grid.truth.note_takeover(record),
+            Write::Ledger(record) if !matches!(**record, Record::Put(_)) => {
+                grid.truth.note_gone(node, record.attempt());
+            }
+            Write::Ledger(_) => {}
         }
         grid.nodes[node].disk.apply(write);
     }

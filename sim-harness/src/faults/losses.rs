@@ -153,22 +153,24 @@ pub fn evict(world: &mut World, number: u64) {
         let bookings = node.running().into_iter().flat_map(|running| running.machines.ledger.bookings());
         bookings.filter(is_of_request).cloned().collect()
     };
-    let at = world.grid.nodes.iter().map(booked).enumerate().find(|(_, bookings)| !bookings.is_empty());
-    let Some((node, bookings)) = at.filter(|_| !world.grid.is_healed) else { return };
+    let booked: Vec<_> = world.grid.nodes.iter().map(booked).enumerate().filter(|(_, all)| !all.is_empty()).collect();
+    if booked.is_empty() || world.grid.is_healed {
+        return;
+    }
+    let (node, bookings) = booked[number as usize % booked.len()].clone();
     let attempts: Vec<_> = bookings.iter().map(|booking| booking.attempt.clone()).collect();
     let question = Question::Eviction { request: request.clone(), attempts: attempts.clone() };
     world.ask_as_owner(node, question, |token| ledger::Event::Evict { token, request: request.clone() });
     let grid = &mut world.grid;
     let Some(running) = grid.running(node) else { return };
     let is_there = running.machines.ledger.bookings().any(|booking| attempts.contains(&booking.attempt));
-    if is_there {
-        return;
-    }
-    running.evicted.extend(attempts);
-    grid.figures.evicted += 1;
-    grid.note(Some(&request), format_args!("the owner of s{node} takes its hosts back"));
-    for grant in bookings.iter().flat_map(|booking| &booking.grants) {
-        grid.truth.note_lost(&request, node, grant);
+    if !is_there {
+        running.evicted.extend(bookings.iter().map(|booking| (booking.attempt.clone(), booking.window.end)));
+        grid.figures.evicted += 1;
+        grid.note(Some(&request), format_args!("the owner of s{node} takes its hosts back"));
+        for Booking { attempt, grants, .. } in bookings {
+            grid.truth.note_evicting(node, attempt, grants);
+        }
     }
     world.perform_ledger(node);
 }

@@ -74,8 +74,8 @@ pub struct Running {
     pub granted: BTreeSet<u64>,
     /// Releases sent, for the fault of not repeating them.
     pub released: BTreeSet<(RequestId, u32, SiteId)>,
-    /// Bookings that the owner has taken back, for the fault of not writing that down.
-    pub evicted: BTreeSet<AttemptId>,
+    /// Bookings that the owner has taken back, and when they would have ended.
+    pub evicted: BTreeMap<AttemptId, Time>,
     /// Look-ups for users who want the node to take a request over.
     pub lookups: BTreeMap<RequestId, Lookup>,
     /// When this run began.
@@ -96,7 +96,7 @@ impl Running {
             writes: BTreeMap::new(),
             granted: BTreeSet::new(),
             released: BTreeSet::new(),
-            evicted: BTreeSet::new(),
+            evicted: BTreeMap::new(),
             lookups: BTreeMap::new(),
             started,
             inspected: BTreeMap::new(),

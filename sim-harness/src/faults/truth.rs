@@ -25,6 +25,8 @@ pub struct Truth {
     complete: BTreeSet<AttemptId>,
     /// Seats of requests that the owners of their hosts have taken away, each with its site and host.
     lost: BTreeSet<(RequestId, SeatNumber, usize, HostId)>,
+    /// Bookings that the owner of a site takes back, until that is on its disk.
+    evicting: BTreeMap<(usize, AttemptId), Vec<Grant>>,
     /// Bookings of which the owner of a site was told that they are taken back.
     evicted: BTreeSet<(usize, AttemptId)>,
 }
@@ -35,22 +37,27 @@ impl Truth {
         self.by_version.entry((node, ledger.version())).or_insert_with(|| ledger.snapshot(now).hosts);
     }
 
-    /// Notes a version that the ledger of a site had in between: one event may publish several.
-    pub fn note_published(&mut self, node: usize, update: &ScheduleUpdateParts) {
+    /// Notes a version that the ledger of a site had in between: one event may publish several. What is wrong with it, in words.
+    pub fn note_published(&mut self, node: usize, update: &ScheduleUpdateParts) -> Result<(), String> {
         let to = LedgerVersion { change: update.from.change + update.changes.len() as u64, ..update.from };
         if self.by_version.contains_key(&(node, to)) {
-            return;
+            return Ok(());
         }
-        let Some(mut hosts) = self.by_version.get(&(node, update.from)).cloned() else { return };
+        let known = self.by_version.get(&(node, update.from)).cloned();
+        let mut hosts = known.ok_or_else(|| format!("publishes changes of {:?}, which it never had", update.from))?;
         for ScheduleChange { host, window, amounts, kind } in &update.changes {
-            let Some((_, schedule)) = hosts.iter_mut().find(|(id, _)| id == host) else { return };
+            let found = hosts.iter_mut().find(|(id, _)| id == host);
+            let (_, schedule) = found.ok_or_else(|| format!("publishes a change of {host}, which it does not have"))?;
             match kind {
                 ChangeKind::Added => schedule.add(*window, amounts),
-                ChangeKind::Removed if schedule.remove(*window, amounts).is_ok() => {}
-                ChangeKind::Removed => return,
+                ChangeKind::Removed => {
+                    let removed = schedule.remove(*window, amounts);
+                    removed.map_err(|_| format!("publishes that {host} has back what was not taken"))?;
+                }
             }
         }
         self.by_version.insert((node, to), hosts);
+        Ok(())
     }
 
     /// What the ledger of a site showed at a version, if it ever had it.
@@ -79,6 +86,18 @@ impl Truth {
         self.lost.insert((request.clone(), grant.seat, site, grant.host().clone()));
     }
 
+    /// Notes that the owner of a site takes these seats of an attempt back.
+    pub fn note_evicting(&mut self, site: usize, attempt: AttemptId, grants: Vec<Grant>) {
+        self.evicting.insert((site, attempt), grants);
+    }
+
+    /// A booking goes from the disk of a site: if its owner has taken it back, its seats are lost.
+    pub fn note_gone(&mut self, site: usize, attempt: &AttemptId) {
+        for grant in self.evicting.remove(&(site, attempt.clone())).into_iter().flatten() {
+            self.note_lost(&attempt.request, site, &grant);
+        }
+    }
+
     /// Notes that the owner of a site was told that these bookings are taken back.
     pub fn note_evicted(&mut self, site: usize, attempts: Vec<AttemptId>) {
         self.evicted.extend(attempts.into_iter().map(|attempt| (site, attempt)));
@@ -87,11 +106,6 @@ impl Truth {
     /// Bookings of which the owner of this site was told that they are taken back.
     pub fn evicted_at(&self, site: usize) -> impl Iterator<Item = &AttemptId> {
         self.evicted.iter().filter(move |(at, _)| *at == site).map(|(_, attempt)| attempt)
-    }
-
-    /// Whether owners have taken anything of this request away at a site.
-    pub fn has_lost(&self, request: &RequestId, site: usize) -> bool {
-        self.lost.iter().any(|(of, _, at, _)| of == request && *at == site)
     }
 
     /// Whether the owner of a seat's host has taken it away from it.

@@ -105,7 +105,7 @@ impl Medium for World {
         }
         if self.grid.canary == Some(Canary::EvictionNotWritten)
             && let (Write::Ledger(record), Some(running)) = (&write, self.grid.nodes[node].running())
-            && running.evicted.contains(record.attempt())
+            && running.evicted.contains_key(record.attempt())
         {
             return;
         }
@@ -113,7 +113,9 @@ impl Medium for World {
     }
 
     fn publish(&mut self, node: usize, update: ScheduleUpdateParts) {
-        self.grid.truth.note_published(node, &update);
+        if let Err(what) = self.grid.truth.note_published(node, &update) {
+            self.grid.violate("a ledger publishes what it does", None, format!("s{node} {what}"));
+        }
         let advert = self.advert(node);
         let gossip = Rc::new(Gossip { advert, update });
         for to in self.grid.others(node) {

@@ -272,16 +272,24 @@ impl<'a> Fronts<'a> {
                 break;
             }
             let deviations = self.deviations(request);
+            if self.front.len() as u64 * (deviations.len() as u64 + 1) > *work {
+                self.cut(rests[at]);
+            }
             let looked_at = self.expand(request, &deviations, rests[at + 1]);
             *work = work.saturating_sub(looked_at);
-            if *work == 0 && self.front.len() > BEAM {
-                self.front.sort_unstable_by_key(|state| (state.reduced, state.cost));
-                let least = self.front[BEAM].reduced - rests[at + 1].reduced;
-                self.dropped = Some(self.dropped.map_or(least, |dropped| dropped.min(least)));
-                self.front.truncate(BEAM);
-                self.front.sort_unstable_by_key(|state| (state.postponed, state.cost, state.value));
-            }
         }
+    }
+
+    /// Keeps the most promising of the front, for which there is work whatever has been done.
+    fn cut(&mut self, rest: Rest) {
+        if self.front.len() <= BEAM {
+            return;
+        }
+        self.front.sort_unstable_by_key(|state| (state.reduced, state.cost));
+        let least = self.front[BEAM].reduced - rest.reduced;
+        self.dropped = Some(self.dropped.map_or(least, |dropped| dropped.min(least)));
+        self.front.truncate(BEAM);
+        self.front.sort_unstable_by_key(|state| (state.postponed, state.cost, state.value));
     }
 
     /// What the items of a request change, as far as that may lead to a better value; the item taken is not among them.

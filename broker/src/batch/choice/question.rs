@@ -6,7 +6,7 @@
 pub const LARGEST: i64 = 1 << 48;
 /// Most requests of one batch, so that sums stay in range.
 pub const REQUESTS_MAX: usize = 1 << 14;
-/// The work limit of the product, in states or nodes looked at: some tenths of a second.
+/// The work limit of the product, in states or nodes looked at: some tenths of a second with ten alternatives a request.
 pub const WORK_MAX: u64 = 2_000_000;
 
 /// One alternative of a request, by what it is worth.

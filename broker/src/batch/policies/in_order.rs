@@ -6,6 +6,7 @@ use super::PolicyError;
 use crate::{
     batch::{Order, objective::cost, order::ordered, policy::Policy, run::Run},
     ids::HostId,
+    objective::unproven,
     plan::Plan,
     request::ObjectiveKind,
     time::Time,
@@ -51,10 +52,11 @@ impl Policy for InOrder {
 
 /// As the source's LJF and HDF: at the earliest start, of the hosts that are free those whose last seat ends latest.
 fn packed(run: &mut Run<'_>, request: usize, last_ends: &BTreeMap<HostId, Time>) -> Option<Plan> {
-    let first = run.plan_by(request, |job| job.objective = ObjectiveKind::Start)?;
+    let mut first = run.plan_by(request, |job| job.objective = ObjectiveKind::Start)?;
     let asked = run.requests[request].request()?;
+    first.objective = unproven(asked.objective(), first.start, &first.seats);
     // Totals, a limit of sites or a budget may need other hosts.
     let packed = run.planner.packed(asked, first.start, last_ends);
     let is_paid = |plan: &Plan| run.left.is_none_or(|left| cost(plan) <= left);
-    packed.filter(is_paid).or_else(|| run.plan(request, false))
+    packed.filter(is_paid).or(Some(first))
 }

@@ -8,8 +8,8 @@ use super::policy::Policy;
 /// Makes a policy of what stands behind the colon of its name.
 pub type MakePolicy = fn(Option<&str>) -> Result<Box<dyn Policy>, PolicyError>;
 
-/// The registry.
-pub const POLICIES: [(&str, MakePolicy); 2] = [("in-order", in_order::make), ("slices", slices::make)];
+/// The registry: the name, what stands behind it, and what makes the policy.
+pub const POLICIES: [(&str, &str, MakePolicy); 2] = [("in-order", "", in_order::make), ("slices", ":K", slices::make)];
 
 /// Policies that the format has and this program cannot treat yet.
 const NOT_YET: [&str; 6] = ["pas", "oas", "mesd", "cbs", "jpr", "colocate"];
@@ -35,8 +35,8 @@ pub enum PolicyError {
     },
 }
 
-fn known() -> &'static str {
-    "in-order and slices:K"
+fn known() -> String {
+    POLICIES.map(|(name, parameter, _)| format!("{name}{parameter}")).join(" and ")
 }
 
 /// The policy of that name, such as `in-order` or `slices:3`.
@@ -45,8 +45,8 @@ fn known() -> &'static str {
 /// [`PolicyError`] names what is wrong.
 pub fn policy_named(text: &str) -> Result<Box<dyn Policy>, PolicyError> {
     let (name, parameter) = text.split_once(':').map_or((text, None), |(name, parameter)| (name, Some(parameter)));
-    match POLICIES.iter().find(|(known, _)| *known == name) {
-        Some((_, make)) => make(parameter),
+    match POLICIES.iter().find(|(known, ..)| *known == name) {
+        Some((.., make)) => make(parameter),
         None if NOT_YET.contains(&name) => Err(PolicyError::NotYet(text.to_owned())),
         None => Err(PolicyError::Unknown(text.to_owned())),
     }

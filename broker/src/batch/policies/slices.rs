@@ -7,7 +7,7 @@
 use super::PolicyError;
 use crate::{
     batch::{
-        alternatives::{disjoint, own},
+        alternatives::{disjoint, is_among, own},
         choice::{Aim, Choice, Item, Question, WORK_MAX, choose, choose_in},
         objective::{cost, since},
         order::ordered,
@@ -131,7 +131,8 @@ impl Part<'_> {
         if self.overlap {
             for (plans, request) in found.iter_mut().zip(self.requests) {
                 let more = own(run, *request);
-                plans.extend(more);
+                let is_new: Vec<Plan> = more.into_iter().filter(|plan| !is_among(plans, plan)).collect();
+                plans.extend(is_new);
             }
         }
         let fixed: Vec<&Plan> = plans.iter().flatten().collect();

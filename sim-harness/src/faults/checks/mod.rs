@@ -12,7 +12,7 @@ mod repeat;
 mod settled;
 mod views;
 
-use broker::{ids::RequestId, protocol::AttemptId};
+use broker::{ids::RequestId, ledger::Booking, protocol::AttemptId, time::Time};
 
 pub use self::{
     durable::check_reported,
@@ -36,6 +36,16 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     if let Err(what) = running.machines.ledger.sanity_check() {
         grid.violate("the ledger is consistent", None, format!("s{node}: {what}"));
         return;
+    }
+    let is_again = |booking: &&Booking| {
+        let of_request =
+            |(attempt, end): (&AttemptId, &Time)| attempt.request == booking.attempt.request && now.utc < *end;
+        running.evicted.iter().any(of_request)
+    };
+    let again = running.machines.ledger.bookings().find(is_again).map(|booking| booking.attempt.clone());
+    if let Some(attempt) = again {
+        let what = format!("s{node} has #{} of {}", attempt.attempt, attempt.entry_point);
+        return grid.violate("nothing more is given to who was evicted", Some(&attempt.request), what);
     }
     let is_on_disk = |attempt: &&AttemptId| grid.nodes[node].disk.reservations.contains_key(*attempt);
     let kept = grid.truth.evicted_at(node).find(is_on_disk).cloned();

@@ -67,7 +67,8 @@ fn free_hosts(
     let mut free = Vec::new();
     for (index, node) in grid.nodes.iter().enumerate() {
         // An owner that has taken hosts back gives the request no others.
-        let Some(running) = node.running().filter(|_| !grid.truth.has_lost(id, index)) else { continue };
+        let has_evicted = grid.truth.evicted_at(index).any(|attempt| attempt.request == *id);
+        let Some(running) = node.running().filter(|_| !has_evicted) else { continue };
         if running.machines.ledger.bookings().any(|booking| booking.attempt.request == *id) {
             continue;
         }

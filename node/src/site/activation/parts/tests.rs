@@ -82,6 +82,7 @@ fn booking(plan: &Plan) -> Booking {
         state: BookingState::Settled,
         coordinator: None,
         fed_as: None,
+        is_substituted: false,
     }
 }
 
