@@ -83,7 +83,7 @@ fn host(index: usize, steps: usize, random: &mut Xoshiro256PlusPlus) -> (Host, S
         capacity: capacity.collect(),
         attributes: std::collections::BTreeMap::new(),
         speed: Speed::REFERENCE,
-        prices: Default::default(),
+        tariff: Default::default(),
     };
     (host, schedule)
 }

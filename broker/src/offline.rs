@@ -282,7 +282,7 @@ fn alternatives(document: RequestDocument) -> Result<Vec<Result<Request, Rejecti
         Some(shape) if shape.has(&error.key()) => RequestError::Shape { index, error: Box::new(error) },
         _ => error,
     };
-    let checked = |(index, document)| match Request::priced(document) {
+    let checked = |(index, document)| match Request::try_from(document) {
         Ok(request) => Ok(Ok(request)),
         Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
             let cut = CutCounts::default();

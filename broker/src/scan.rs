@@ -74,7 +74,7 @@ fn choose<'a>(job: &Job<'_>, open: &[FreeSlot<'a>], start: Time) -> Option<Vec<F
     let cost = |slot: &FreeSlot<'_>| {
         let host = slot.candidate.host;
         let amounts = if demand.is_exclusive() { &host.capacity } else { &minima };
-        host.prices.of_seat(start, slot.length, amounts)
+        host.tariff.prices.of_seat(start, slot.length, amounts)
     };
     let mut seats: Vec<(Cost, FreeSlot<'_>)> = open.iter().map(|slot| (cost(slot), *slot)).collect();
     seats.sort_by(|(a, one), (b, other)| (a, name(one)).cmp(&(b, name(other))));
@@ -127,7 +127,7 @@ mod tests {
             for kind in ["start", "finish", "runtime", "host_time", "cost"] {
                 let text = format!(r#"{{"hosts":{seats},"work":{work},"per_host":{{"cpu":100}},"objective":"{kind}"}}"#);
                 let document: RequestDocument = serde_json::from_str(&text).unwrap();
-                let request = Request::priced(RequestDocument { budget: budget.map(Cost), ..document }).unwrap();
+                let request = Request::try_from(RequestDocument { budget: budget.map(Cost), ..document }).unwrap();
                 let job = Job::of(&request, (Time(0), Time(60)));
                 let best = Phases.plan(&job, &candidates, Effort::Balanced, 1, &mut ());
                 let scan = |shifts| SlotScan { shifts }.plan(&job, &candidates, Effort::Balanced, 1, &mut ());

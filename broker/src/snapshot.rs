@@ -15,6 +15,7 @@ use crate::{
     ids::{HostId, SiteId},
     resources::{Amounts, Attributes, ResourceName},
     schedule::{Occupancy, Schedule, ScheduleError},
+    tariff::Tariff,
     time::Time,
 };
 
@@ -206,7 +207,7 @@ impl GridSnapshot {
             resources: &entry.host.capacity,
             attributes: &entry.host.attributes,
             speed: entry.host.speed,
-            prices: &entry.host.prices,
+            prices: &entry.host.tariff.prices,
             occupancy: &entry.schedule,
         });
         let document = WrittenDocument { format: Format::Two, sites: &self.sites, hosts: hosts.collect() };
@@ -252,7 +253,11 @@ impl ReadHost {
         let schedule = Schedule::from_steps(&self.occupancy)
             .map_err(|error| SnapshotError::Occupancy { host: self.id.clone(), error })?;
         let Self { id, resources: capacity, attributes, speed, prices, .. } = self;
-        Ok(SnapshotHost { site: self.site, host: Host { id, capacity, attributes, speed, prices }, schedule })
+        Ok(SnapshotHost {
+            site: self.site,
+            host: Host { id, capacity, attributes, speed, tariff: Tariff { prices, ..Tariff::default() } },
+            schedule,
+        })
     }
 }
 
@@ -291,7 +296,7 @@ mod tests {
                      {"id":"h2","site":"s1","prices":[[0,{"cpu":1}],[9,{}]]}]}"#;
         let snapshot = GridSnapshot::read(text).unwrap();
         assert_eq!(snapshot.hosts[0].host.speed.thousandths(), 1250);
-        assert!(matches!(&snapshot.hosts[1].host.prices, Prices::From(steps) if steps.len() == 2));
+        assert!(matches!(&snapshot.hosts[1].host.tariff.prices, Prices::From(steps) if steps.len() == 2));
         assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
     }
 

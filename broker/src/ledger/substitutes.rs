@@ -83,7 +83,7 @@ impl<B: Books> Ledger<B> {
         tries: &mut usize,
     ) -> Option<HostId> {
         let named = self.hosts.get(grant.host())?.host();
-        let is_alike = |host: &Host| host.speed == named.speed && host.prices == named.prices;
+        let is_alike = |host: &Host| host.speed == named.speed && host.tariff == named.tariff;
         let others = self.hosts.iter().filter(|(id, books)| !taken.contains(*id) && is_alike(books.host()));
         let mut best: Option<(u128, &HostId)> = None;
         for (id, books) in others.take(*tries) {

@@ -32,7 +32,7 @@ pub(super) fn host(name: &str) -> Host {
         capacity: cpu(4000),
         attributes: BTreeMap::new(),
         speed: Speed::REFERENCE,
-        prices: Default::default(),
+        tariff: Default::default(),
     }
 }
 

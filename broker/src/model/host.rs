@@ -5,9 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    cost::Prices,
     ids::HostId,
     resources::{Amounts, Attributes},
+    tariff::Tariff,
 };
 
 /// How fast a host is, in thousandths of the reference host's speed; at least 1.
@@ -74,7 +74,7 @@ pub struct Host {
     pub attributes: Attributes,
     /// How fast it is.
     pub speed: Speed,
-    /// What its use costs. Messages of today do not carry it.
+    /// What its use costs. It travels beside the hosts of an advert.
     #[serde(skip)]
-    pub prices: Prices,
+    pub tariff: Tariff,
 }

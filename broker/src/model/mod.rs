@@ -13,4 +13,5 @@ pub mod request;
 mod request_error;
 pub mod resources;
 pub mod shapes;
+pub mod tariff;
 pub mod time;

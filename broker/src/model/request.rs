@@ -189,28 +189,11 @@ pub struct Request {
 impl TryFrom<RequestDocument> for Request {
     type Error = RequestError;
 
-    /// What nodes take. They know no prices yet, so they refuse what those are needed for.
+    /// Shapes were taken apart before ([`RequestDocument::alternatives`]); what has some is refused.
     fn try_from(document: RequestDocument) -> Result<Request, RequestError> {
-        let not_yet = |key, value| Err(RequestError::NotYetSupported { key, value });
-        if document.objective == ObjectiveKind::Cost {
-            return not_yet("objective", "cost is ");
-        }
-        if document.budget.is_some() {
-            return not_yet("budget", "");
-        }
         if document.shapes.is_some() {
-            return not_yet("shapes", "");
+            return Err(RequestError::NotYetSupported { key: "shapes", value: "" });
         }
-        Request::priced(document)
-    }
-}
-
-impl Request {
-    /// A request that may have a budget, and cost as its objective: what can be planned where prices are known.
-    ///
-    /// # Errors
-    /// [`RequestError`] with the key that is wrong. Shapes were taken apart ([`RequestDocument::alternatives`]).
-    pub fn priced(document: RequestDocument) -> Result<Request, RequestError> {
         let window = checked_window(&document)?;
         let (id, extends) = (document.id.clone(), document.extends.clone());
         let RequestDocument { objective, budget, effort, move_on_loss, .. } = document;

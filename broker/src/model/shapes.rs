@@ -82,7 +82,7 @@ mod tests {
         let document = |text: &str| serde_json::from_str::<RequestDocument>(text).unwrap();
         let shapes = r#"{"per_host":{"cpu":1},"budget":7,"shapes":[{"hosts":1,"work":5},{"hosts":2,"duration":3,"per_host":{}}]}"#;
         let all = document(shapes).alternatives().unwrap();
-        let all: Vec<Request> = all.into_iter().map(|document| Request::priced(document).unwrap()).collect();
+        let all: Vec<Request> = all.into_iter().map(|document| Request::try_from(document).unwrap()).collect();
         assert_eq!(all.iter().map(|request| request.demand().seats()).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(all.iter().map(|request| request.demand().per_host().len()).collect::<Vec<_>>(), [1, 0]);
         assert!(all.iter().all(|request| request.budget() == Some(Cost(7))));
@@ -95,7 +95,7 @@ mod tests {
             assert!(error.to_string().starts_with(expected), "{error}");
             assert!(error.to_string().starts_with(&format!("{}: ", error.key())), "{error}");
         }
-        let error = Request::priced(document(r#"{"hosts":1,"work":1,"budget":281474976710655}"#)).unwrap_err();
+        let error = Request::try_from(document(r#"{"hosts":1,"work":1,"budget":281474976710655}"#)).unwrap_err();
         assert_eq!(error.to_string(), "budget: 281474976710655 is larger than any budget (281474976710654)");
     }
 }

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     amount::Amount,
-    cost::Prices,
     host::{Host, Speed},
     ids::{HostId, SeatNumber},
     plan::{CutCounts, Place},
@@ -16,6 +15,7 @@ use crate::{
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,
+    tariff::Tariff,
     time::{Time, Window},
     trust,
 };
@@ -35,7 +35,7 @@ fn find(run: &mut Run, hosts: &[(&str, &str, u64)]) {
             capacity: cpu(1_000),
             attributes: BTreeMap::new(),
             speed: Speed::REFERENCE,
-            prices: Prices::default(),
+            tariff: Tariff::default(),
         };
         FoundHost { site: site(of), host, schedule, version: version(7) }
     };

@@ -11,6 +11,7 @@ use super::{
     search::Problem,
 };
 use crate::{
+    cost::Cost,
     ids::{HostId, SeatNumber, SiteId},
     objective,
     plan::{Plan, Seat},
@@ -198,8 +199,9 @@ impl Reservation {
         let missing = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
         let demand = request.demand().rest(missing, &self.kept().map(|seat| &seat.amounts), &avoid)?;
         let kept_sites = self.kept().map(|seat| seat.site.clone()).collect();
-        let start = self.plan.start;
-        Some(Problem { demand, numbers, kept_sites, avoid, ..Problem::of(request, (start, start)) })
+        let (start, kept_cost) = (self.plan.start, self.kept().map(|seat| seat.cost).sum::<Cost>());
+        let budget = request.budget().map(|budget| Cost(budget.0.saturating_sub(kept_cost.0)));
+        Some(Problem { demand, numbers, kept_sites, avoid, budget, ..Problem::of(request, (start, start)) })
     }
 }
 

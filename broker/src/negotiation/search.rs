@@ -14,6 +14,7 @@ use rand::{Rng, RngExt};
 
 use super::{Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome};
 use crate::{
+    cost::Cost,
     demand::Demand,
     ids::{HostId, SeatNumber, SiteId},
     phases::{self, Candidate, Job, PhaseObserver},
@@ -44,6 +45,8 @@ pub(super) struct Problem {
     pub(super) latest: Time,
     pub(super) deadline: Option<Time>,
     pub(super) objective: ObjectiveKind,
+    /// What its seats may cost together.
+    pub(super) budget: Option<Cost>,
     /// Asked by the user, if any.
     pub(super) effort: Option<Effort>,
     /// Sites of the seats that are not to be replaced.
@@ -62,6 +65,7 @@ impl Problem {
             latest,
             deadline: request.window().deadline,
             objective: request.objective(),
+            budget: request.budget(),
             effort: request.effort(),
             kept_sites: BTreeSet::new(),
             avoid: BTreeSet::new(),
@@ -344,9 +348,8 @@ impl Search {
     }
 
     fn job(&self, earliest: Time) -> Job<'_> {
-        let &Problem { ref demand, latest, deadline, objective, ref kept_sites, .. } = &self.problem;
-        // Nodes refuse requests with a budget.
-        let (budget, order) = (None, Some(self.order));
+        let &Problem { ref demand, latest, deadline, objective, budget, ref kept_sites, .. } = &self.problem;
+        let order = Some(self.order);
         Job { demand, earliest, latest, deadline, objective, budget, kept_sites, order }
     }
 

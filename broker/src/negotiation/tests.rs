@@ -111,7 +111,7 @@ impl Run {
                 capacity: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]),
                 attributes: BTreeMap::new(),
                 speed: crate::host::Speed::REFERENCE,
-                prices: Default::default(),
+                tariff: Default::default(),
             },
             schedule: schedule.clone(),
             version: version(0),

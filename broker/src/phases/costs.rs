@@ -53,7 +53,7 @@ impl Costs {
         let nothing = PriceList::new();
         for (candidate, length) in hosts.iter().zip(lengths) {
             let (host, span) = (candidate.host, Span(length.unsigned_abs()));
-            for (from, list) in host.prices.steps() {
+            for (from, list) in host.tariff.prices.steps() {
                 let list = list.unwrap_or(&nothing);
                 let parts = match demand.is_exclusive() {
                     true => parts_of_seat(list, span, host.capacity.iter().map(|(name, amount)| (name, *amount))),

@@ -80,7 +80,7 @@ fn seats_with(problem: &Problem<'_>, slot: &Slot, chosen: &[u32], amounts: Vec<A
             site: (*site).clone(),
             place: Place::Host(host.id.clone()),
             window: Window::starting(slot.start, length),
-            cost: host.prices.of_seat(slot.start, length, &amounts),
+            cost: host.tariff.prices.of_seat(slot.start, length, &amounts),
             amounts,
         }
     };

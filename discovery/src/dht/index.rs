@@ -186,7 +186,7 @@ mod tests {
             capacity: BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(cpu))]),
             attributes: BTreeMap::from([("arch".to_owned(), attribute.to_owned())]),
             speed: broker::host::Speed::REFERENCE,
-            prices: Default::default(),
+            tariff: Default::default(),
         }
     }
 

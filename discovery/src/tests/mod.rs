@@ -100,7 +100,7 @@ fn host(id: &str, cores: u64, arch: &str) -> Host {
         capacity: amounts(cores * 1000),
         attributes: BTreeMap::from([("arch".to_owned(), arch.to_owned())]),
         speed: broker::host::Speed::REFERENCE,
-        prices: Default::default(),
+        tariff: Default::default(),
     }
 }
 

@@ -29,7 +29,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
             capacity: BTreeMap::new(),
             attributes: BTreeMap::new(),
             speed: broker::host::Speed::REFERENCE,
-            prices: Default::default(),
+            tariff: Default::default(),
         }],
         addresses: Vec::new(),
         features: Features::own(),

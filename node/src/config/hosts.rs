@@ -91,7 +91,7 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         let speed = table.speed.as_ref().map(written_speed).transpose();
         let speed = speed.map_err(|message| wrong(&table.id, ": speed", message))?.unwrap_or_default();
         let (id, attributes) = (table.id.clone(), table.attributes.clone());
-        let host = Host { id, capacity, attributes, speed, prices: Default::default() };
+        let host = Host { id, capacity, attributes, speed, tariff: Default::default() };
         hosts.push(OwnHost { host, own_work: Schedule::default() });
     }
     check(&hosts, place)?;

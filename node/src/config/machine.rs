@@ -71,7 +71,7 @@ fn offer(machine: &Machine, id: HostId, share: Percent, extra: &Attributes) -> H
     let mut attributes =
         Attributes::from([("arch".to_owned(), machine.arch.clone()), ("os".to_owned(), machine.os.clone())]);
     attributes.extend(extra.clone());
-    Host { id, capacity, attributes, speed: broker::host::Speed::REFERENCE, prices: Default::default() }
+    Host { id, capacity, attributes, speed: broker::host::Speed::REFERENCE, tariff: Default::default() }
 }
 
 #[cfg(test)]

@@ -294,7 +294,7 @@ fn draw_hosts(random: &mut Xoshiro256PlusPlus, options: &Options) -> Vec<(Host, 
                 capacity,
                 attributes: BTreeMap::new(),
                 speed: broker::host::Speed::REFERENCE,
-                prices: Default::default(),
+                tariff: Default::default(),
             },
             own,
         )

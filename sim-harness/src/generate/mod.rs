@@ -61,7 +61,7 @@ fn host(index: usize, capacities: &Capacities, schedule: Schedule) -> SnapshotHo
             capacity: capacities.amounts(),
             attributes: capacities.attributes(),
             speed: Speed::REFERENCE,
-            prices: Default::default(),
+            tariff: Default::default(),
         },
         schedule,
     }

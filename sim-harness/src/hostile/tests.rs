@@ -58,7 +58,7 @@ fn offer(node: &Node, name: &str) {
     let capacity = Amounts::from([("cpu".parse().unwrap(), Amount(4000))]);
     let id = HostId::new("h1").unwrap();
     let (attributes, speed) = (BTreeMap::new(), broker::host::Speed::REFERENCE);
-    let host = Host { id, capacity, attributes, speed, prices: Default::default() };
+    let host = Host { id, capacity, attributes, speed, tariff: Default::default() };
     node.discovery.publish_advert(name.to_owned(), None, vec![host]).unwrap();
 }
 

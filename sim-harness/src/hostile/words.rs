@@ -229,7 +229,7 @@ fn made_up_host() -> Option<Host> {
         capacity,
         attributes: BTreeMap::new(),
         speed: broker::host::Speed::REFERENCE,
-        prices: Default::default(),
+        tariff: Default::default(),
     })
 }
 

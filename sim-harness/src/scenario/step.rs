@@ -103,7 +103,7 @@ impl GridSettings {
                 capacity: self.capacity.clone(),
                 attributes: Attributes::new(),
                 speed: Speed::REFERENCE,
-                prices: Default::default(),
+                tariff: Default::default(),
             })
             .collect()
     }

@@ -63,7 +63,7 @@ impl Grid {
                 capacity: named(capacity.map(Amount)).collect(),
                 attributes: Default::default(),
                 speed: Speed::try_from(*speed).unwrap(),
-                prices: Default::default(),
+                tariff: Default::default(),
             };
             (*site, host, schedule)
         };

@@ -76,7 +76,7 @@ fn the_most_resources_that_may_be_named_fit_into_every_plan() {
         capacity: Amounts::new(),
         attributes: Default::default(),
         speed: Speed::try_from(speed).unwrap(),
-        prices: Default::default(),
+        tariff: Default::default(),
     };
     let hosts = [1_000, 2_000, 3_000].map(|speed| (0, host(speed), Schedule::default()));
     let grid = Grid { sites: vec![SiteId::new("s").unwrap()], hosts: hosts.to_vec() };

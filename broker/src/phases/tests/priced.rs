@@ -139,11 +139,11 @@ fn cost_of(grid: &Grid, prices: &[RawPrices], plan: &Plan) -> i64 {
 fn check(hosts: &[(RawHost, RawPrices)], raw: &RawRequest, budget: Option<u64>, (first, last): (i64, i64), seed: u64) {
     let (raw_hosts, raw_prices): (Vec<RawHost>, Vec<RawPrices>) = hosts.iter().cloned().unzip();
     let mut grid = Grid::new(&raw_hosts);
-    grid.hosts.iter_mut().zip(&raw_prices).for_each(|((_, host, _), raw)| host.prices = prices(raw));
+    grid.hosts.iter_mut().zip(&raw_prices).for_each(|((_, host, _), raw)| host.tariff.prices = prices(raw));
     let mut known = Known::new();
     for kind in KINDS {
         let document: RequestDocument = serde_json::from_value(document(raw, kind)).unwrap();
-        let request = Request::priced(RequestDocument { budget: budget.map(Cost), ..document }).unwrap();
+        let request = Request::try_from(RequestDocument { budget: budget.map(Cost), ..document }).unwrap();
         let most = budget.map_or(i64::MAX, u64::cast_signed);
         let best = best_within(&grid, &raw_prices, raw, (kind, most), (first, last), &mut known);
         let job = Job::of(&request, (Time(first), Time(last)));
@@ -193,12 +193,12 @@ proptest! {
 fn a_budget_that_nothing_meets_is_refused_with_what_the_cheapest_would_cost() {
     let mut grid = Grid::new(&vec![(0, 1000, [4; 3], Vec::new()); 3]);
     for (price, (_, host, _)) in [4, 2, 3].into_iter().zip(&mut grid.hosts) {
-        host.prices = prices(&vec![(0, [0, 0, price * 3600])]);
+        host.tariff.prices = prices(&vec![(0, [0, 0, price * 3600])]);
     }
     let raw = RawRequest { seats: 2, length: 10, per_host: [None, None, Some(1)], ..RawRequest::default() };
     let reason = |budget| {
         let document: RequestDocument = serde_json::from_value(document(&raw, "finish")).unwrap();
-        let request = Request::priced(RequestDocument { budget: Some(Cost(budget)), ..document }).unwrap();
+        let request = Request::try_from(RequestDocument { budget: Some(Cost(budget)), ..document }).unwrap();
         match plan(&Job::of(&request, (Time(0), Time(9))), &grid.all(), Effort::Balanced, 1, &mut ()) {
             PlanOutcome::Rejected(Rejection { reason, start_proven: true }) => Some((reason.code(), reason.detail())),
             PlanOutcome::Rejected(rejection) => panic!("{rejection:?}"),

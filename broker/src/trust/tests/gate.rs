@@ -140,7 +140,7 @@ impl Case {
             capacity: cpu(4_000),
             attributes,
             speed: Speed::try_from(if name == "h2" { 500 } else { 1_000 }).unwrap(),
-            prices: Default::default(),
+            tariff: Default::default(),
         };
         let hosts =
             [host("h1", arch.clone()), host("h2", arch.clone()), host("h3", Attributes::new()), host("h4", arch)];

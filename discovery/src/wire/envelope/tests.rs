@@ -35,7 +35,7 @@ fn host(id: &str) -> Host {
         capacity: BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(4000))]),
         attributes: BTreeMap::from([("arch".to_owned(), "x86_64".to_owned())]),
         speed: broker::host::Speed::REFERENCE,
-        prices: Default::default(),
+        tariff: Default::default(),
     }
 }
 

@@ -80,7 +80,7 @@ impl Pool {
             capacity: capacity.clone(),
             attributes: Attributes::new(),
             speed: Speed::REFERENCE,
-            prices: Default::default(),
+            tariff: Default::default(),
         };
         Pool {
             site: SiteId::new(&format!("c{number:08}")).expect("a letter and a number are a short, plain text"),
