@@ -17,11 +17,8 @@ pub const FEATURES_MAX: usize = 64;
 /// Requests as they were from the beginning.
 const REQUESTS_1: &str = "requests/1";
 
-/// Holds for which other hosts may be given than they name.
-pub const SUBSTITUTES_1: &str = "substitutes/1";
-
 /// What this program can do.
-const OWN: &[&str] = &[REQUESTS_1, SUBSTITUTES_1];
+const OWN: &[&str] = &[REQUESTS_1];
 
 /// Whether a request uses something that a feature stands for.
 type IsUsed = fn(&Demand) -> bool;

@@ -358,7 +358,7 @@ struct HostLine<'a> {
 
 impl HostLine<'_> {
     fn of(seat: &Seat) -> HostLine<'_> {
-        HostLine { id: seat.host(), seconds: seat.window.duration(), cost: seat.cost, amounts: &seat.amounts }
+        HostLine { id: seat.host(), seconds: seat.window.duration(), cost: seat.agreed.cost, amounts: &seat.amounts }
     }
 }
 

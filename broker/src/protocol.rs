@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     amount::{Amount, format_amount},
+    cost::Cost,
     features::Features,
     host::Host,
     ids::{HostId, RequestId, SeatNumber, SiteId},
@@ -17,6 +18,7 @@ use crate::{
     request::{MAX_HOSTS, MAX_NAMES},
     resources::{Amounts, ResourceName},
     schedule::Schedule,
+    tariff::{Agreement, Tariff},
     time::{Millis, Window},
     trust::{Authorization, Denial, Rule, SignedText},
 };
@@ -54,6 +56,8 @@ pub struct Grant {
     pub window: Window,
     /// What is granted there.
     pub amounts: Amounts,
+    /// For how much.
+    pub agreed: Agreement,
 }
 
 impl Grant {
@@ -66,8 +70,8 @@ impl Grant {
 
 impl From<&Seat> for Grant {
     fn from(seat: &Seat) -> Grant {
-        let Seat { number, place, window, amounts, .. } = seat.clone();
-        Grant { seat: number, place, window, amounts }
+        let Seat { number, place, window, amounts, agreed, .. } = seat.clone();
+        Grant { seat: number, place, window, amounts, agreed }
     }
 }
 
@@ -88,9 +92,7 @@ pub struct HoldRequest {
     pub participants: Vec<SiteId>,
     /// How long the hold lasts from its receipt on. The site may shorten it.
     pub hold_for: Millis,
-    /// Whether the site may give other hosts of its own than those named, where it has no room on them. It travels as the kind of the
-    /// message, for sites that know that kind.
-    #[serde(skip)]
+    /// Whether the site may give other hosts of its own than those named, where it has no room on them.
     pub may_substitute: bool,
     /// The user's signed authorization.
     pub authorization: Arc<Authorization>,
@@ -112,7 +114,7 @@ impl HoldRequest {
             return Err(format!("expected 1 to {MAX_HOSTS} participants, got {}", self.participants.len()));
         }
         let mut seats = BTreeSet::new();
-        for Grant { seat, window, amounts, .. } in &self.grants {
+        for Grant { seat, window, amounts, agreed, .. } in &self.grants {
             if !seats.insert(seat) {
                 return Err(format!("seat {seat} is named twice"));
             }
@@ -121,6 +123,9 @@ impl HoldRequest {
             }
             if amounts.len() > MAX_NAMES || amounts.values().any(|amount| *amount > Amount::MAX) {
                 return Err(format!("seat {seat}: too many resources, or an amount above {}", Amount::MAX));
+            }
+            if !agreed.is_bounded() {
+                return Err(format!("seat {seat}: a cost above {}, or too many refunds", Cost::MAX));
             }
         }
         Ok(())
@@ -260,6 +265,8 @@ pub enum SiteAnswer {
     Released {
         /// The ledger's version after it.
         version: LedgerVersion,
+        /// What is to be paid for it.
+        charged: Cost,
     },
     /// The outcome has been noted.
     Settled,
@@ -274,6 +281,8 @@ pub enum SiteAnswer {
         /// Other attempts of the request with a booking at this site that the asking node does not coordinate yet; it may not know of
         /// them. Only in answers to a takeover.
         others: Vec<AttemptId>,
+        /// What is to be paid for it, when it was given back.
+        charged: Cost,
         /// The ledger's version.
         version: LedgerVersion,
     },
@@ -315,7 +324,7 @@ impl SiteAnswer {
         match self {
             SiteAnswer::Held { version, .. }
             | SiteAnswer::Confirmed { version, .. }
-            | SiteAnswer::Released { version }
+            | SiteAnswer::Released { version, .. }
             | SiteAnswer::Booked { version, .. }
             | SiteAnswer::Found { version, .. }
             | SiteAnswer::Bookings { version, .. } => Some(*version),
@@ -369,7 +378,7 @@ impl Refusal {
     #[must_use]
     pub fn shows_what_is_free(&self) -> bool {
         let is_of_schedules = match &self.reason {
-            RefusalReason::NotEnough { .. } => true,
+            RefusalReason::NotEnough { .. } | RefusalReason::PriceChanged { .. } => true,
             RefusalReason::NotAllowed(denial) => denial.rule == Rule::SiteShare,
             _ => false,
         };
@@ -448,6 +457,14 @@ pub enum RefusalReason {
     /// Another attempt of the same request has something here; its release may be on its way.
     #[error("another attempt of the same request still has a booking here")]
     OtherAttempt,
+    /// It is asked for less than the owner's present price, or on other conditions.
+    #[error("the price of host {host} has changed")]
+    PriceChanged {
+        /// The first such host.
+        host: HostId,
+        /// Its present tariff.
+        tariff: Arc<Tariff>,
+    },
     /// A rule of the grid, of the user's credential or of the owner is against it.
     #[error(transparent)]
     NotAllowed(Denial),

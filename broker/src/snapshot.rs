@@ -4,6 +4,7 @@
 //! its host has, and all amounts and times are in range. A use above the capacity is legal, since owners over-commit.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -255,7 +256,7 @@ impl ReadHost {
         let Self { id, resources: capacity, attributes, speed, prices, .. } = self;
         Ok(SnapshotHost {
             site: self.site,
-            host: Host { id, capacity, attributes, speed, tariff: Tariff { prices, ..Tariff::default() } },
+            host: Host { id, capacity, attributes, speed, tariff: Arc::new(Tariff { prices, ..Tariff::default() }) },
             schedule,
         })
     }

@@ -6,11 +6,9 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use broker::{
-    features::SUBSTITUTES_1,
     ids::SiteId,
     protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     time::Millis,
-    view::SiteView,
 };
 use libp2p::{Multiaddr, PeerId, kad::RecordKey};
 use tokio::{
@@ -97,7 +95,6 @@ impl Core {
             let answer = self.inbound.offer(site.clone(), None, request).ok_or(AskError::Busy)?;
             return within(timeout, answer).await?.map_err(|_| AskError::Busy);
         }
-        let request = self.understood_by(site, request);
         let answered = match self.request(site, WireRequest::Site(request), timeout).await {
             Ok(WireAnswer::Site(answer)) => {
                 self.note_version(site, &answer);
@@ -116,17 +113,6 @@ impl Core {
             })),
             answered => answered,
         }
-    }
-
-    /// The request as the site can read it, as far as its advert says.
-    fn understood_by(&self, site: &SiteId, mut request: SiteRequest) -> SiteRequest {
-        if let SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. } = &mut request
-            && hold.may_substitute
-        {
-            let has_feature = |of: &SiteView| of.advert().features.contains(SUBSTITUTES_1);
-            hold.may_substitute = self.shared.view.with_site(site, has_feature) == Some(true);
-        }
-        request
     }
 
     fn note_version(&self, site: &SiteId, answer: &SiteAnswer) {

@@ -14,7 +14,10 @@ use crate::{
     resources::amount_of,
     schedule::Schedule,
     time::Time,
-    trust::{Denial, Permit, PublicKey, RequestStatement, Rule, asked::check_total},
+    trust::{
+        Denial, Permit, PublicKey, RequestStatement, Rule,
+        asked::{check_budget, check_total},
+    },
 };
 
 const HOUR_S: u64 = 3600;
@@ -53,7 +56,8 @@ fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Bo
         return Err(Denial::new(Rule::HostCount, detail));
     }
     let grants = at_same_time().flat_map(|other| &other.grants).chain(&hold.grants);
-    check_total(statement, grants.map(|grant| &grant.amounts))?;
+    check_total(statement, grants.clone().map(|grant| &grant.amounts))?;
+    check_budget(statement, grants)?;
     let starts = others.iter().map(|other| other.window.start);
     let other_starts: BTreeSet<Time> = starts.filter(|other| Some(*other) != start).collect();
     if other_starts.len() > usize::from(request.moves_on_loss()) {

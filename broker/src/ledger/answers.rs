@@ -7,6 +7,7 @@ use super::{
     substitutes::{Substitutes, is_what_it_gives, replaced},
 };
 use crate::{
+    cost::Cost,
     ids::{HostId, Network, SeatNumber, SiteId},
     protocol::{
         AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason,
@@ -54,7 +55,7 @@ impl<B: Books> Ledger<B> {
                 SiteRequest::Release(attempt) if self.is_taken_over(&attempt) => self.refusal(RefusalReason::NotYours),
                 SiteRequest::Release(attempt) => {
                     self.give_back(now, &attempt);
-                    SiteAnswer::Released { version: self.version }
+                    SiteAnswer::Released { version: self.version, charged: self.charged_for(&attempt) }
                 }
                 SiteRequest::Settle(attempt) => self.on_settle(&attempt),
                 SiteRequest::Inquire(attempt) => self.on_inquiry(&attempt),
@@ -94,6 +95,10 @@ impl<B: Books> Ledger<B> {
         self.give_back_earlier_holds(now, &hold.attempt);
         if let Err(reason) = self.check_hold(now, &hold, &permit) {
             return self.refusal(reason);
+        }
+        if let Err(reason) = self.check_tariffs(now.utc, &hold.grants) {
+            let hosts = self.states_of(hold.grants.iter().map(Grant::host), now);
+            return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
         }
         let lease_max = match self.lapses.lease(now.monotonic, &hold.attempt.entry_point, network.as_ref()) {
             Ok(most) => most,
@@ -256,7 +261,14 @@ impl<B: Books> Ledger<B> {
             self.give_back(now, attempt);
             Vec::new()
         };
-        SiteAnswer::Booked { seats, is_settled, before: None, others: Vec::new(), version: self.version }
+        SiteAnswer::Booked {
+            seats,
+            is_settled,
+            before: None,
+            others: Vec::new(),
+            charged: Cost::ZERO,
+            version: self.version,
+        }
     }
 
     /// The seats of a booking; none when it is not there.

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use super::Charge;
 use crate::{
     ids::{HostId, Network, RequestId, SiteId},
     protocol::{AttemptId, Grant},
@@ -27,6 +28,8 @@ pub enum Record {
     Gone(GoneRecord),
     /// Nothing is left to remember of the booking.
     Remove(AttemptId),
+    /// The booking has ended, and has cost something.
+    Charge(Charge),
 }
 
 impl Record {
@@ -36,6 +39,7 @@ impl Record {
         match self {
             Record::Put(BookingRecord { attempt, .. })
             | Record::Gone(GoneRecord { attempt, .. })
+            | Record::Charge(Charge { attempt, .. })
             | Record::Remove(attempt) => attempt,
         }
     }
@@ -57,11 +61,13 @@ pub struct Kept {
     pub bookings: Vec<BookingRecord>,
     /// Bookings that are gone.
     pub gone: Vec<GoneRecord>,
+    /// What bookings have cost that have ended.
+    pub charges: Vec<Charge>,
 }
 
 impl From<Vec<BookingRecord>> for Kept {
     fn from(bookings: Vec<BookingRecord>) -> Kept {
-        Kept { bookings, gone: Vec::new() }
+        Kept { bookings, ..Kept::default() }
     }
 }
 

@@ -3,12 +3,15 @@
 //! Invariant: these are the only operations by which what a ledger grants changes. The product implements [`Books`] in one way, [`HostLedger`]; a simulator puts another one around it to show that it
 //! would find a fault here.
 
+use std::sync::Arc;
+
 use super::admission::fit_beside;
 use crate::{
     host::Host,
     protocol::Grant,
     resources::Amounts,
     schedule::{Schedule, Shortage},
+    tariff::Tariff,
     time::{Time, Window},
 };
 
@@ -16,6 +19,9 @@ use crate::{
 pub trait Books {
     /// The host as offered.
     fn host(&self) -> &Host;
+
+    /// Puts another tariff into force.
+    fn set_tariff(&mut self, tariff: Arc<Tariff>);
 
     /// The owner's own work as configured.
     fn own(&self) -> &Schedule;
@@ -65,6 +71,10 @@ impl HostLedger {
 impl Books for HostLedger {
     fn host(&self) -> &Host {
         &self.host
+    }
+
+    fn set_tariff(&mut self, tariff: Arc<Tariff>) {
+        self.host.tariff = tariff;
     }
 
     fn own(&self) -> &Schedule {

@@ -51,7 +51,7 @@ fn drain(ledger: &mut Ledger, disk: &mut Disk) -> (Option<FeedReport>, usize) {
                 written += 1;
                 disk.remove(&attempt);
             }
-            Output::Persist(Record::Gone(record)) => panic!("{record:?}: nobody asks about own work"),
+            Output::Persist(record) => panic!("{record:?}: nobody asks about own work, and it costs nothing"),
             Output::FeedApplied { report, .. } => told = Some(report),
             Output::Publish(_) | Output::Reply { .. } => {}
             Output::Inquire { .. } => panic!("nobody has to be asked"),

@@ -7,9 +7,11 @@
 
 use super::{Booking, BookingState, Books, Ledger, LocalWork};
 use crate::{
+    cost::Cost,
     ids::{RequestId, SeatNumber},
     plan::Place,
     protocol::{AttemptId, ChangeKind, Grant, Places, RefusalReason, SiteAnswer},
+    tariff::Agreement,
     time::{Millis, Now, Window},
 };
 
@@ -85,6 +87,9 @@ impl<B: Books> Ledger<B> {
         let holds: Vec<AttemptId> = holds.map(|booking| booking.attempt.clone()).collect();
         holds.iter().for_each(|attempt| self.give_back(now, attempt));
         for Booking { attempt, window, user_key, .. } in found {
+            // What the owner takes back costs nothing.
+            let of_booking = self.bookings.get_mut(&attempt).into_iter().flat_map(|booking| &mut booking.grants);
+            of_booking.for_each(|grant| grant.agreed = Agreement::default());
             self.give_back(now, &attempt);
             let left = Millis(window.end.since(now.utc).0.saturating_mul(1_000));
             let until = now.monotonic + left.max(self.limits.tombstone_life);
@@ -92,7 +97,7 @@ impl<B: Books> Ledger<B> {
             let until = self.evicted.until(&key).map_or(until, |before| before.max(until));
             self.evicted.insert(key, until, ());
         }
-        SiteAnswer::Released { version: self.version }
+        SiteAnswer::Released { version: self.version, charged: Cost::ZERO }
     }
 
     /// Books own work if there is room for it; work of the feed with the feed's name for it.
@@ -103,7 +108,13 @@ impl<B: Books> Ledger<B> {
         fed_as: Option<Box<str>>,
     ) -> Result<(), RefusalReason> {
         let LocalWork { host, window, amounts, .. } = work;
-        let grants = vec![Grant { seat: SeatNumber(0), place: Place::Host(host), window, amounts }];
+        let grants = vec![Grant {
+            seat: SeatNumber(0),
+            place: Place::Host(host),
+            window,
+            amounts,
+            agreed: Agreement::default(),
+        }];
         let (_, window) = self.admit(&grants, None)?;
         self.reserve(&grants);
         let booking = Booking {

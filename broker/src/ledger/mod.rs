@@ -18,6 +18,7 @@ mod admission;
 mod answers;
 mod booking;
 mod books;
+mod charges;
 mod events;
 mod expiring;
 mod feed;
@@ -37,6 +38,7 @@ mod substitutes_tests;
 mod takeover;
 #[cfg(test)]
 mod takeover_tests;
+mod tariffs;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -53,11 +55,13 @@ pub use self::{
     admission::fit_beside,
     booking::{Booking, BookingRecord, BookingState, GoneRecord, Kept, LocalWork, Record},
     books::{Books, HostLedger},
+    charges::{Charge, ChargedFor},
     events::{Event, Output, ReplyToken, ScheduleUpdateParts},
     feed::{FEED_NAME_BYTES_MAX, FeedReport},
     limits::LedgerLimits,
 };
 use crate::{
+    cost::Cost,
     host::Host,
     ids::{HostId, RequestId, SiteId},
     protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange, ScheduleSnapshot},
@@ -93,6 +97,8 @@ pub struct Ledger<B = HostLedger> {
     /// before those of other sites. A participant that has not learnt the outcome must not hear that the attempt was aborted, so they
     /// are kept on disk too.
     gone: Expiring<AttemptId, Time, ()>,
+    /// What bookings have cost that have ended.
+    charged: Expiring<AttemptId, Time, Cost>,
     terms: Terms,
     /// The schedules were cleared before this time.
     forgotten: Time,
@@ -141,6 +147,7 @@ impl<B: Books> Ledger<B> {
         let tombstones = Tombstones::new(limits.max_tombstones);
         let gone = Expiring::new(limits.max_tombstones);
         let evicted = Expiring::new(limits.max_tombstones);
+        let charged = Expiring::new(limits.max_tombstones);
         let terms = Terms::new(limits.max_tombstones);
         let mut ledger = Ledger {
             site,
@@ -157,6 +164,7 @@ impl<B: Books> Ledger<B> {
             tombstones,
             evicted,
             gone,
+            charged,
             terms,
             forgotten: Time::ZERO,
             settled_before: Time::ZERO,
@@ -175,6 +183,7 @@ impl<B: Books> Ledger<B> {
         for record in kept.gone {
             ledger.remember_gone(record);
         }
+        kept.charges.iter().for_each(|charge| ledger.remember_charge(charge));
         (ledger, misfits)
     }
 
@@ -372,6 +381,7 @@ impl<B: Books> Ledger<B> {
         for attempt in ended {
             let Some(booking) = self.end(&attempt) else { continue };
             self.begun.remove(&attempt);
+            self.charge(now, &booking, ChargedFor::Use);
             // It was confirmed to its end, so nobody who asks may hear that it was not.
             self.forget_on_disk(now, &booking, true);
         }
@@ -385,6 +395,7 @@ impl<B: Books> Ledger<B> {
         self.gate.lock().prune(now.utc);
         self.tombstones.forget(now.monotonic);
         while self.evicted.pop_due(now.monotonic).is_some() {}
+        while self.charged.pop_due(now.utc).is_some() {}
         self.terms.forget(now.monotonic);
         self.lapses.forget(now.monotonic);
     }
@@ -400,6 +411,9 @@ impl<B: Books> Ledger<B> {
         let Some(booking) = self.end(attempt) else { return };
         self.begun.remove(attempt);
         self.lapses.note_end(now.monotonic, &booking);
+        if booking.state.is_settled() {
+            self.charge(now, &booking, ChargedFor::Cancellation);
+        }
         if !booking.is_held() {
             self.forget_on_disk(now, &booking, booking.state.is_settled());
         }

@@ -116,7 +116,8 @@ impl<B: Books> Ledger<B> {
             None => {}
         }
         let is_settled = self.bookings.get(attempt).is_some_and(|booking| booking.state.is_settled());
-        SiteAnswer::Booked { seats: self.seats_of(attempt), is_settled, before, others, version: self.version }
+        let (seats, charged) = (self.seats_of(attempt), self.charged_for(attempt));
+        SiteAnswer::Booked { seats, is_settled, before, others, charged, version: self.version }
     }
 
     /// Why this term gives `from` no right to a booking; none when it coordinates the booking in this term, or may do so.

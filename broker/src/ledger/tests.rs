@@ -42,7 +42,7 @@ pub(super) fn at(milliseconds: u64) -> Now {
 
 pub(super) fn grant(seat: u32, host: &str, window: Window, amount: u64) -> Grant {
     let place = Place::Host(HostId::new(host).unwrap());
-    Grant { seat: SeatNumber(seat), place, window, amounts: cpu(amount) }
+    Grant { seat: SeatNumber(seat), place, window, amounts: cpu(amount), agreed: Default::default() }
 }
 
 pub(super) fn ledger() -> Ledger {
@@ -283,7 +283,7 @@ fn what_a_crash_leaves_is_in_force_again() {
 fn records_of(records: &[Record]) -> Vec<BookingRecord> {
     let put = |record: &Record| match record {
         Record::Put(kept) => Some(kept.clone()),
-        Record::Gone(_) | Record::Remove(_) => None,
+        Record::Gone(_) | Record::Remove(_) | Record::Charge(_) => None,
     };
     records.iter().filter_map(put).collect()
 }
@@ -301,7 +301,7 @@ fn what_has_begun_stays_when_the_owner_takes_capacity_away_and_nothing_else_does
         .bookings()
         .filter_map(|booking| match booking.to_record() {
             Record::Put(reservation) => Some(reservation),
-            Record::Gone(_) | Record::Remove(_) => None,
+            Record::Gone(_) | Record::Remove(_) | Record::Charge(_) => None,
         })
         .collect();
     let smaller = Host { capacity: cpu(1_500), ..host("h1") };

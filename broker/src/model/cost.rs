@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fmt, iter};
 
 use serde::{
-    Deserialize, Deserializer, Serialize,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, SeqAccess, Visitor, value},
 };
 
@@ -81,8 +81,9 @@ const STEPS_MAX: usize = 10_000;
 pub type PriceList = BTreeMap<ResourceName, Price>;
 
 /// The prices of a host: one list, or lists that hold from a time on. What counts for a seat is the list in force at its start.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
+///
+/// A document has a map or a list of steps; a message says first which it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prices {
     /// At all times.
     Always(PriceList),
@@ -96,8 +97,32 @@ impl Default for Prices {
     }
 }
 
+/// [`Prices`] as they are in messages.
+#[derive(Serialize, Deserialize)]
+enum InMessage<A, S> {
+    Always(A),
+    From(S),
+}
+
+impl Serialize for Prices {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match (self, serializer.is_human_readable()) {
+            (Prices::Always(list), true) => list.serialize(serializer),
+            (Prices::From(steps), true) => steps.serialize(serializer),
+            (Prices::Always(list), false) => InMessage::<_, ()>::Always(list).serialize(serializer),
+            (Prices::From(steps), false) => InMessage::<(), _>::From(steps).serialize(serializer),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Prices {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Prices, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Ok(match InMessage::deserialize(deserializer)? {
+                InMessage::Always(list) => Prices::Always(list),
+                InMessage::From(steps) => Prices::From(steps),
+            });
+        }
         struct MapOrSteps;
         impl<'de> Visitor<'de> for MapOrSteps {
             type Value = Prices;
@@ -129,7 +154,8 @@ impl Prices {
     }
 
     /// Whether the times of the steps rise and are in range, and there are not too many.
-    pub(crate) fn is_in_order(&self) -> bool {
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
         match self {
             Prices::Always(_) => true,
             Prices::From(steps) => {
@@ -152,10 +178,14 @@ impl Prices {
     /// What a seat with these amounts costs that begins at `start` and lasts so long.
     #[must_use]
     pub fn of_seat(&self, start: Time, length: Span, amounts: &Amounts) -> Cost {
-        let Some(list) = self.steps().take_while(|(from, _)| *from <= start).last().and_then(|(_, list)| list) else {
-            return Cost::ZERO;
-        };
-        Cost::of_parts(parts_of_seat(list, length, amounts.iter().map(|(name, amount)| (name, *amount))))
+        Cost::of_parts(self.parts_of_seat(start, length, amounts))
+    }
+
+    /// The same in parts.
+    pub(crate) fn parts_of_seat(&self, start: Time, length: Span, amounts: &Amounts) -> i128 {
+        let list = self.steps().take_while(|(from, _)| *from <= start).last().and_then(|(_, list)| list);
+        let amounts = amounts.iter().map(|(name, amount)| (name, *amount));
+        list.map_or(0, |list| parts_of_seat(list, length, amounts))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A host: the smallest unit that can run on its own (the source's `V_j`), as its site describes it.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -76,5 +76,5 @@ pub struct Host {
     pub speed: Speed,
     /// What its use costs. It travels beside the hosts of an advert.
     #[serde(skip)]
-    pub tariff: Tariff,
+    pub tariff: Arc<Tariff>,
 }

@@ -14,6 +14,7 @@ use crate::model::{
     ids::{HostId, SeatNumber, SiteId},
     request::ObjectiveKind,
     resources::{Amounts, ResourceName},
+    tariff::Agreement,
     time::{Time, Window},
 };
 
@@ -47,9 +48,9 @@ pub struct Seat {
     pub window: Window,
     /// Its share of every resource that the request names; of every resource of the host, when it takes the host whole.
     pub amounts: Amounts,
-    /// What it costs by the prices of its host; nothing where those are not known.
-    #[serde(default, skip_serializing_if = "Cost::is_zero")]
-    pub cost: Cost,
+    /// For how much it is had; nothing where prices are not known.
+    #[serde(default, skip_serializing_if = "Agreement::is_free")]
+    pub agreed: Agreement,
 }
 
 impl Seat {
@@ -100,7 +101,7 @@ impl Plan {
     /// What all seats together cost.
     #[must_use]
     pub fn cost(&self) -> Cost {
-        self.seats.iter().map(|seat| seat.cost).sum()
+        self.seats.iter().map(|seat| seat.agreed.cost).sum()
     }
 
     /// The seat with this number.

@@ -6,7 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
+    amount::Amount,
     cost::{Cost, Prices},
+    resources::Amounts,
     time::{Span, Time, Window},
 };
 
@@ -16,8 +18,31 @@ pub struct Tariff {
     /// What its use costs.
     pub prices: Prices,
     /// The conditions.
-    #[serde(default, skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
+}
+
+impl Tariff {
+    /// Whether everything is free, without conditions.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.prices.is_empty() && self.conditions.is_empty()
+    }
+
+    /// What a seat with these amounts is had for. `asked_at`: when it is asked for, which a surcharge depends on; without it none
+    /// counts.
+    #[must_use]
+    pub fn agreement(&self, asked_at: Option<Time>, window: Window, amounts: &Amounts) -> Agreement {
+        let parts = self.prices.parts_of_seat(window.start, window.duration(), amounts);
+        let multiplier = asked_at.map_or(1000, |now| self.conditions.multiplier(now, window.start));
+        let cost = Cost::of_parts(surcharged(parts, multiplier));
+        let refunds = if cost.is_zero() { Vec::new() } else { self.conditions.refunds.clone() };
+        Agreement { cost, refunds }
+    }
+}
+
+/// The parts of a cost with what a surcharge adds to them, rounded up.
+pub(crate) fn surcharged(parts: i128, multiplier: i128) -> i128 {
+    if multiplier == 1000 { parts } else { (parts.saturating_mul(multiplier).saturating_add(999)) / 1000 }
 }
 
 /// Thousandths of something.
@@ -60,7 +85,7 @@ pub struct Conditions {
     /// What a cancellation gives back that comes at least this long before the start; the last that is true counts, and none gives
     /// nothing back. The times rise. No list at all gives all back.
     pub refunds: Vec<Before>,
-    /// No seat starts later than this from now.
+    /// No seat ends later than this from now.
     pub horizon: Option<Span>,
     /// No seat starts earlier than this from now.
     pub notice_min: Span,
@@ -112,21 +137,66 @@ impl Conditions {
         }
     }
 
-    /// What a seat of this price costs that is asked for at `now` and starts at `start`.
+    /// What the owner of a host with this capacity keeps back at `now`: all of it before the least notice and after the horizon, and what is
+    /// above the share at any time.
     #[must_use]
-    pub fn with_surcharge(&self, price: Cost, now: Time, start: Time) -> Cost {
-        let lead = Span(start.0.saturating_sub(now.0).max(0).unsigned_abs());
-        match self.surcharges.iter().find(|step| lead < step.start) {
-            Some(step) => Parts(1000 + step.part.0.min(Parts::MOST.0 - 1000)).of(price),
-            None => price,
-        }
+    pub fn kept_back(&self, capacity: &Amounts, now: Time) -> Vec<(Window, Amounts)> {
+        let all_but = |share: Parts| {
+            let rest = |amount: &Amount| {
+                let given = u128::from(amount.0) * u128::from(share.0.min(1000)) / 1000;
+                // At most the amount itself.
+                Amount(amount.0 - given as u64)
+            };
+            capacity.iter().map(|(name, amount)| (name.clone(), rest(amount))).collect::<Amounts>()
+        };
+        let before = Window { start: now, end: now + self.notice_min };
+        let after = self.horizon.map(|horizon| Window { start: now + horizon, end: Time::MAX });
+        let always = self.share_max.map(|share| (Window { start: now, end: Time::MAX }, all_but(share)));
+        let whole = [Some(before), after].into_iter().flatten().map(|window| (window, capacity.clone()));
+        whole.chain(always).filter(|(window, _)| window.start < window.end).collect()
     }
 
-    /// What stays to be paid of a seat that was agreed at this cost when its user gives it back at `now`: nothing of what was not begun
-    /// where all is given back, all of it where nothing is. Of a seat that has begun, the part of the time that is over is paid in any
-    /// case, and the rest is treated as a cancellation without notice.
+    /// In thousandths, what a seat costs of its price when it is asked for at `now` and starts at `start`.
+    pub(crate) fn multiplier(&self, now: Time, start: Time) -> i128 {
+        let lead = Span(start.0.saturating_sub(now.0).max(0).unsigned_abs());
+        let surcharge =
+            self.surcharges.iter().find(|step| lead < step.start).map_or(0, |step| step.part.min(Parts::MOST).0);
+        1000 + i128::from(surcharge)
+    }
+}
+
+/// What was agreed of one seat.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Agreement {
+    /// What it costs.
+    pub cost: Cost,
+    /// What its cancellation gives back; see [`Conditions::refunds`].
+    pub refunds: Vec<Before>,
+}
+
+impl Agreement {
+    /// Whether it costs nothing.
     #[must_use]
-    pub fn after_cancellation(&self, agreed: Cost, window: Window, now: Time) -> Cost {
+    pub fn is_free(&self) -> bool {
+        self.cost.is_zero()
+    }
+
+    /// Whether a site that asks for `required` is content with this.
+    #[must_use]
+    pub fn covers(&self, required: &Agreement) -> bool {
+        required.is_free() || (self.cost >= required.cost && self.refunds == required.refunds)
+    }
+
+    /// Whether a message may carry it.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        self.cost <= Cost::MAX && self.refunds.len() <= STEPS_MAX
+    }
+
+    /// What stays to be paid of a seat that its user gives back at `now`. Of one that has begun the part of the time that is over is
+    /// paid in any case; the rest is a cancellation without notice.
+    #[must_use]
+    pub fn after_cancellation(&self, window: Window, now: Time) -> Cost {
         let notice = Span(window.start.0.saturating_sub(now.0).max(0).unsigned_abs());
         let given_back = match self.refunds.as_slice() {
             [] => Parts::WHOLE,
@@ -138,6 +208,7 @@ impl Conditions {
         };
         let length = u128::from(window.duration().0.max(1));
         let used = u128::from(now.0.saturating_sub(window.start.0).max(0).unsigned_abs()).min(length);
+        let agreed = self.cost.min(Cost::MAX);
         // At most the cost itself, which has 48 bits.
         let of_used = Cost((u128::from(agreed.0) * used).div_ceil(length) as u64);
         Cost(of_used.0 + Parts(1000 - given_back.0).of(Cost(agreed.0 - of_used.0)).0)
@@ -147,28 +218,49 @@ impl Conditions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resources::ResourceName;
 
     fn before(steps: &[(u64, u32)]) -> Vec<Before> {
         steps.iter().map(|(start, part)| Before { start: Span(*start), part: Parts(*part) }).collect()
     }
 
+    fn priced(conditions: Conditions) -> Tariff {
+        let prices = serde_json::from_str(r#"{"gpu":101}"#).unwrap();
+        Tariff { prices, conditions }
+    }
+
     #[test]
     fn a_short_lead_time_costs_more() {
-        let conditions = Conditions { surcharges: before(&[(60, 500), (3600, 1)]), ..Conditions::default() };
-        let at = |start| conditions.with_surcharge(Cost(101), Time(1000), Time(start)).0;
-        assert_eq!([at(0), at(1059), at(1060), at(4599), at(4600)], [152, 152, 102, 102, 101]);
-        assert_eq!(Conditions::default().with_surcharge(Cost(7), Time(0), Time(0)), Cost(7));
-        let dear = Conditions { surcharges: before(&[(60, u32::MAX)]), ..Conditions::default() };
-        assert_eq!(dear.with_surcharge(Cost::MAX, Time(0), Time(0)), Cost::MAX, "no overflow");
+        let gpu = |amount| Amounts::from([(ResourceName::new("gpu").unwrap(), Amount(amount))]);
+        let at = |tariff: &Tariff, asked_at, start, amount| {
+            let window = Window::starting(Time(start), Span(3600));
+            tariff.agreement(asked_at, window, &gpu(amount)).cost.0
+        };
+        let tariff = priced(Conditions { surcharges: before(&[(60, 500), (3600, 1)]), ..Conditions::default() });
+        let costs = [1000, 1059, 1060, 4599, 4600].map(|start| at(&tariff, Some(Time(1000)), start, 1));
+        assert_eq!(costs, [152, 152, 102, 102, 101]);
+        assert_eq!(at(&tariff, None, 1000, 1), 101);
+        let dear = priced(Conditions { surcharges: before(&[(60, u32::MAX)]), ..Conditions::default() });
+        assert_eq!(at(&dear, Some(Time(0)), 0, u64::MAX), Cost::MAX.0, "no overflow");
+    }
+
+    #[test]
+    fn a_site_is_content_with_its_price_or_more_on_its_own_conditions() {
+        let agreement = |cost, refunds: &[(u64, u32)]| Agreement { cost: Cost(cost), refunds: before(refunds) };
+        let required = agreement(5, &[(10, 500)]);
+        assert!(agreement(5, &[(10, 500)]).covers(&required) && agreement(6, &[(10, 500)]).covers(&required));
+        assert!(!agreement(4, &[(10, 500)]).covers(&required) && !agreement(9, &[]).covers(&required));
+        assert!(Agreement::default().covers(&agreement(0, &[])));
     }
 
     #[test]
     fn a_cancellation_costs_what_the_notice_leaves() {
         let window = Window { start: Time(1000), end: Time(1100) };
-        let free = Conditions::default();
-        let paid = |conditions: &Conditions, now| conditions.after_cancellation(Cost(200), window, Time(now)).0;
+        let agreed = |refunds: &[(u64, u32)]| Agreement { cost: Cost(200), refunds: before(refunds) };
+        let paid = |agreed: &Agreement, now| agreed.after_cancellation(window, Time(now)).0;
+        let free = agreed(&[]);
         assert_eq!([paid(&free, 0), paid(&free, 1000), paid(&free, 1025), paid(&free, 2000)], [0, 0, 50, 200]);
-        let rules = Conditions { refunds: before(&[(10, 250), (100, 1000)]), ..Conditions::default() };
+        let rules = agreed(&[(10, 250), (100, 1000)]);
         assert_eq!([paid(&rules, 900), paid(&rules, 901), paid(&rules, 990), paid(&rules, 991)], [0, 150, 150, 200]);
         assert_eq!([paid(&rules, 1000), paid(&rules, 1050), paid(&rules, 9999)], [200, 200, 200], "begun: no notice");
     }

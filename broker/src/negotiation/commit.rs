@@ -9,10 +9,11 @@ use std::{
 };
 
 use super::{
-    AttemptReport, Decision, Failure, Negotiation, Outcome, Output, Purpose, ReportedAnswer, SiteReport, State,
+    AttemptReport, Decision, Due, Failure, Negotiation, Outcome, Output, Purpose, ReportedAnswer, SiteReport, State,
     releases::{BookingKey, REPEAT_AFTER, Unsettled},
 };
 use crate::{
+    cost::Cost,
     ids::SiteId,
     plan::Plan,
     protocol::{Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
@@ -451,6 +452,8 @@ impl Negotiation {
     pub(super) fn owe(&mut self, now: Now, attempt: u32, sites: impl IntoIterator<Item = SiteId>) {
         let needs_takeover = self.record.taken_over.contains_key(&attempt);
         for site in sites {
+            let cost = self.cost_of(attempt, &site);
+            self.note_due(attempt, &site, cost);
             self.releases.add(now, (attempt, site), needs_takeover);
         }
     }
@@ -490,29 +493,58 @@ impl Negotiation {
         let is_taken_over = self.record.taken_over.contains_key(&attempt);
         match answer {
             // To the release of an attempt of this node this is no answer.
-            Ok(SiteAnswer::Booked { seats, before, others, .. }) if is_taken_over => {
+            Ok(SiteAnswer::Booked { seats, before, others, charged, .. }) if is_taken_over => {
                 self.notify_former_coordinator(now, attempt, before.as_ref());
                 self.claim_unreported(now, site, others);
                 if seats.is_empty() {
-                    self.on_released(&key);
+                    self.on_released(&key, Some(*charged));
                 } else if self.releases.taken_over(now, &key) {
                     self.send_releases(now);
                 }
             }
             Ok(SiteAnswer::Refused(refusal)) if matches!(refusal.reason, RefusalReason::HandedOver(_)) => {
-                self.on_released(&key);
+                self.on_released(&key, None);
                 self.yields_to(now, refusal);
             }
             // The site has nothing of an attempt that was taken over, so it does not know the attempt's coordinator.
-            Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::NotYours => self.on_released(&key),
-            Ok(SiteAnswer::Released { .. }) => self.on_released(&key),
+            Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::NotYours => {
+                self.on_released(&key, None)
+            }
+            Ok(SiteAnswer::Released { charged, .. }) => self.on_released(&key, Some(*charged)),
             _ => self.releases.unanswered(now, &key),
         }
     }
 
-    fn on_released(&mut self, key: &BookingKey) {
-        if self.releases.acknowledged(key) {
+    fn on_released(&mut self, key: &BookingKey, charged: Option<Cost>) {
+        let is_new = charged.is_some_and(|charged| self.note_charged(key, charged));
+        if self.releases.acknowledged(key) || is_new {
             self.persist(self.record.decision.clone());
         }
+    }
+
+    /// What was agreed for the booking of an attempt at a site, also of one that is being confirmed.
+    fn cost_of(&self, attempt: u32, site: &SiteId) -> Cost {
+        match &self.state {
+            State::Confirming { plan, .. } if attempt == self.record.last_attempt => {
+                plan.seats.iter().filter(|seat| seat.site == *site).map(|seat| seat.agreed.cost).sum()
+            }
+            _ => self.record.cost_of(attempt, site),
+        }
+    }
+
+    /// Notes that a booking of this cost is given back, or may be.
+    pub(super) fn note_due(&mut self, attempt: u32, site: &SiteId, cost: Cost) {
+        let is_known = self.record.dues.iter().any(|due| due.attempt == attempt && due.site == *site);
+        if !is_known && !cost.is_zero() {
+            self.record.dues.push(Due { attempt, site: site.clone(), cost, is_final: false });
+        }
+    }
+
+    /// Notes what a site charges for a booking that it has given back: no more than was agreed. True when that is new.
+    fn note_charged(&mut self, (attempt, site): &BookingKey, charged: Cost) -> bool {
+        let due = self.record.dues.iter_mut().find(|due| due.attempt == *attempt && due.site == *site);
+        let Some(due) = due.filter(|due| !due.is_final) else { return false };
+        (due.cost, due.is_final) = (charged.min(due.cost), true);
+        true
     }
 }

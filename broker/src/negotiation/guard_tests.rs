@@ -24,6 +24,7 @@ pub(super) fn booked(is_there: bool) -> SiteAnswer {
         is_settled: is_there,
         before: None,
         others: Vec::new(),
+        charged: Default::default(),
         version: version(1),
     }
 }

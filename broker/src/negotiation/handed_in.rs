@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cost::Cost,
     demand::Length,
     ids::{HostId, SeatNumber, SiteId},
     objective,
     plan::{Place, Plan, Seat},
     protocol::Grant,
     resources::{Amounts, amount_of},
+    tariff::Agreement,
     time::{Time, Window},
     trust::{RequestStatement, Rule, asked},
 };
@@ -61,10 +61,16 @@ impl PlanMisfit {
 
 impl HandedPlan {
     /// The plan, if it is what the user asked for; the request starts by `latest`. A start may lie a little before the plan arrives.
+    /// `agreed` says for how much a seat with this window is had.
     ///
     /// # Errors
     /// [`PlanMisfit`], with the first key of the request that it does not meet.
-    pub fn check(self, statement: &RequestStatement, latest: Time) -> Result<Plan, PlanMisfit> {
+    pub fn check(
+        self,
+        statement: &RequestStatement,
+        latest: Time,
+        agreed: impl Fn(&HandedSeat, Window) -> Agreement,
+    ) -> Result<Plan, PlanMisfit> {
         let (request, start) = (&statement.request, self.start);
         let asked = request.demand().seats();
         if self.hosts.len() != asked {
@@ -77,8 +83,9 @@ impl HandedPlan {
         hosts.sort_by(|a, b| (&a.site, &a.host).cmp(&(&b.site, &b.host)));
         let seat = |(number, seat): (u32, HandedSeat)| {
             let window = Window { start, end: seat.end };
+            let agreed = agreed(&seat, window);
             let HandedSeat { site, host, amounts, .. } = seat;
-            Seat { number: SeatNumber(number), site, place: Place::Host(host), window, amounts, cost: Cost::ZERO }
+            Seat { number: SeatNumber(number), site, place: Place::Host(host), window, amounts, agreed }
         };
         let seats: Vec<Seat> = (0..).zip(hosts).map(seat).collect();
         check_windows(statement, &seats)?;
@@ -122,8 +129,11 @@ fn check_at_sites(statement: &RequestStatement, seats: &[Seat]) -> Result<(), Pl
     Ok(())
 }
 
-/// All seats together have all that was asked, and no more.
+/// All seats together have all that was asked, and no more, and cost no more.
 fn check_sums(statement: &RequestStatement, seats: &[Seat]) -> Result<(), PlanMisfit> {
+    let grants: Vec<Grant> = seats.iter().map(Grant::from).collect();
+    asked::check_budget(statement, grants.iter())
+        .map_err(|denial| PlanMisfit::new(&key_of(denial.rule), denial.detail))?;
     asked::check_total(statement, seats.iter().map(|seat| &seat.amounts))
         .map_err(|denial| PlanMisfit::new(&key_of(denial.rule), denial.detail))?;
     for (name, total) in statement.request.demand().total() {
@@ -147,6 +157,7 @@ fn key_of(rule: Rule) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::Cost;
     use crate::{ids::RequestId, trust::testing::authorize};
 
     fn statement(request: &str) -> RequestStatement {
@@ -163,7 +174,8 @@ mod tests {
 
     fn checked(request: &str, start: i64, hosts: Vec<HandedSeat>) -> Result<Plan, String> {
         let plan = HandedPlan { start: Time(start), hosts };
-        plan.check(&statement(request), Time(9_000)).map_err(|misfit| format!("{}: {misfit}", misfit.key))
+        let agreed = |_: &HandedSeat, _| Agreement { cost: Cost(7), refunds: Vec::new() };
+        plan.check(&statement(request), Time(9_000), agreed).map_err(|misfit| format!("{}: {misfit}", misfit.key))
     }
 
     #[test]

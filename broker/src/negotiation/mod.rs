@@ -21,6 +21,7 @@ mod guard;
 #[cfg(test)]
 mod guard_tests;
 mod handed_in;
+mod hints;
 mod history;
 mod ownership;
 #[cfg(test)]
@@ -52,7 +53,7 @@ pub use self::{
     handed_in::{HandedPlan, HandedSeat, PlanMisfit},
     history::{AttemptReport, History, ReportedAnswer, Round, RoundOutcome, SiteReport},
     ownership::{LookupAnswers, TakeOverError},
-    record::{Decision, Failure, Outcome, Owed, RequestRecord},
+    record::{Decision, Due, Failure, Outcome, Owed, RequestRecord},
     reservation::{Loss, Part, Repair, Reservation},
     settings::NegotiationSettings,
 };

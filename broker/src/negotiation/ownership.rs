@@ -12,7 +12,6 @@ use std::{
 use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Reservation, State, guard::Watch};
 use crate::{
     amount::Amount,
-    cost::Cost,
     ids::{SeatNumber, SiteId},
     objective,
     plan::{Plan, Seat},
@@ -87,9 +86,9 @@ impl Takeover {
         for (site, part) in &reservation {
             let attempt = numbers[&part.attempt];
             let of_attempt = by_attempt.entry(attempt).or_insert_with(|| Part { attempt, seats: BTreeSet::new() });
-            for Grant { seat: number, place, window, amounts } in part.grants.iter().cloned() {
+            for Grant { seat: number, place, window, amounts, agreed } in part.grants.iter().cloned() {
                 of_attempt.seats.insert(number);
-                seats.push(Seat { number, site: site.clone(), place, window, amounts, cost: Cost::ZERO });
+                seats.push(Seat { number, site: site.clone(), place, window, amounts, agreed });
             }
         }
         seats.sort_by_key(|seat| seat.number);

@@ -76,7 +76,7 @@ fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
     };
     let acknowledged = |is_settled| match booked(true) {
         SiteAnswer::Booked { seats, before, others, version, .. } => {
-            Ok(SiteAnswer::Booked { seats, is_settled, before, others, version })
+            Ok(SiteAnswer::Booked { seats, is_settled, before, others, charged: Default::default(), version })
         }
         other => panic!("{other:?}"),
     };
@@ -172,6 +172,7 @@ fn told_seat(
             // The host of the second seat is faster.
             window: Window { start: Time(6_000), end: Time(if seat == 1 { 6_030 } else { 6_060 }) },
             amounts,
+            agreed: Default::default(),
         }],
         participants: participants.iter().map(|name| site(name)).collect(),
         statement,
@@ -238,6 +239,7 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
         is_settled: true,
         before: None,
         others: Vec::new(),
+        charged: Default::default(),
         version: version(1),
     };
     let event =
@@ -264,8 +266,14 @@ fn what_nobody_had_told_of_is_taken_over_and_given_back() {
     };
     let id = run.negotiation.record().id.to_string();
     let says = |run: &mut Run, others: Vec<AttemptId>| {
-        let answer =
-            SiteAnswer::Booked { seats: Vec::new(), is_settled: true, before: None, others, version: version(1) };
+        let answer = SiteAnswer::Booked {
+            seats: Vec::new(),
+            is_settled: true,
+            before: None,
+            others,
+            charged: Default::default(),
+            version: version(1),
+        };
         let event = Event::Answer { site: site("b"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(1), event, &mut ());
         run.drain();
@@ -310,7 +318,9 @@ fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
     assert!(due >= 2 * LOST, "{due}");
     assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
     let handed_over = super::tests::refused(RefusalReason::HandedOver(word(1, "f", &record)));
-    for (name, answer) in [("a", handed_over), ("b", SiteAnswer::Released { version: version(8) })] {
+    for (name, answer) in
+        [("a", handed_over), ("b", SiteAnswer::Released { version: version(8), charged: Default::default() })]
+    {
         let event = Event::Answer { site: site(name), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(due), event, &mut ());
     }
@@ -376,6 +386,7 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
             is_settled: true,
             before,
             others: Vec::new(),
+            charged: Default::default(),
             version: version(1),
         };
         let event = Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
@@ -433,6 +444,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
             is_settled: true,
             before,
             others: Vec::new(),
+            charged: Default::default(),
             version: version(1),
         };
         run.inspected(due, "a", Ok(answer(every_seat(), Some(site("f")))));

@@ -15,7 +15,6 @@ use crate::{
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,
-    tariff::Tariff,
     time::{Time, Window},
     trust,
 };
@@ -35,7 +34,7 @@ fn find(run: &mut Run, hosts: &[(&str, &str, u64)]) {
             capacity: cpu(1_000),
             attributes: BTreeMap::new(),
             speed: Speed::REFERENCE,
-            tariff: Tariff::default(),
+            tariff: Default::default(),
         };
         FoundHost { site: site(of), host, schedule, version: version(7) }
     };

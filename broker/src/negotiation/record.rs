@@ -13,6 +13,7 @@ use super::{
     reservation::Reservation,
 };
 use crate::{
+    cost::Cost,
     ids::{RequestId, SiteId},
     plan::{Plan, Reason},
     protocol::{AttemptId, AttemptStatus},
@@ -74,8 +75,24 @@ pub struct RequestRecord {
     /// common.
     #[serde(default, rename = "handed_over_before")]
     pub earlier_successor: Option<SiteId>,
+    /// What sites are owed for bookings that were given back, or may have been.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dues: Vec<Due>,
     /// The rounds and attempts so far.
     pub history: History,
+}
+
+/// What a site is owed for a booking of the request that it has given back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Due {
+    /// The attempt that made it.
+    pub attempt: u32,
+    /// The site.
+    pub site: SiteId,
+    /// How much: what was agreed at most, until the site has said.
+    pub cost: Cost,
+    /// Whether the site has said.
+    pub is_final: bool,
 }
 
 impl RequestRecord {
@@ -109,7 +126,28 @@ impl RequestRecord {
             commits_takeover: false,
             successor: None,
             earlier_successor: None,
+            dues: Vec::new(),
             history: History::default(),
+        }
+    }
+
+    /// What the bookings cost at most that were given back; none when another node may know of more.
+    pub(super) fn owed_at_most(&self) -> Option<Cost> {
+        self.taken_over.is_empty().then(|| self.dues.iter().map(|due| due.cost).sum())
+    }
+
+    /// What was agreed for the booking of an attempt at a site.
+    pub(super) fn cost_of(&self, attempt: u32, site: &SiteId) -> Cost {
+        let of = |reservation: &Reservation| {
+            let numbers = reservation.numbers_at(attempt, site);
+            numbers.iter().filter_map(|number| reservation.plan.seat(*number)).map(|seat| seat.agreed.cost).sum()
+        };
+        match (&self.reservation, &self.decision) {
+            (Some(reservation), _) => of(reservation),
+            (None, Decision::Reserved { attempt, plan } | Decision::Commit { attempt, plan, .. }) => {
+                of(&Reservation::of(*attempt, plan))
+            }
+            (None, Decision::Open | Decision::Closed(_)) => Cost::ZERO,
         }
     }
 }

@@ -12,14 +12,15 @@ use std::{
 
 use rand::{Rng, RngExt};
 
-use super::{Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome};
+use super::{Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, hints::Hints};
 use crate::{
     cost::Cost,
     demand::Demand,
+    host::Host,
     ids::{HostId, SeatNumber, SiteId},
     phases::{self, Candidate, Job, PhaseObserver},
     plan::{Plan, PlanOutcome, Reason, Rejection},
-    protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
+    protocol::{Refusal, RefusalReason},
     request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
     strategy::{Phases, Strategy},
@@ -73,13 +74,6 @@ impl Problem {
     }
 }
 
-/// The state of a host as a refusal showed it, and the ledger's version then.
-#[derive(Debug)]
-struct Hint {
-    version: LedgerVersion,
-    state: HostState,
-}
-
 /// Why a site is left out from now on.
 #[derive(Debug)]
 enum Exclusion {
@@ -117,7 +111,7 @@ pub(super) struct Search {
     /// The hosts of the last round: finding the same set again means that there are no more.
     last_set: BTreeSet<(SiteId, HostId)>,
     excluded: BTreeMap<SiteId, Exclusion>,
-    hints: BTreeMap<(SiteId, HostId), Hint>,
+    hints: Hints,
     /// The hosts of the last plan, and what it was worth: an attempt that was refused is planned again on them.
     planned_on: Option<(Found, i64)>,
     /// Plans made on them since discovery was asked.
@@ -147,7 +141,7 @@ impl Search {
             is_thorough: false,
             last_set: BTreeSet::new(),
             excluded: BTreeMap::new(),
-            hints: BTreeMap::new(),
+            hints: Hints::default(),
             planned_on: None,
             replans: 0,
             has_learned: false,
@@ -332,14 +326,15 @@ impl Search {
         let around_holds = self.held_by_others >= 2;
         let run = |with_holds: bool, observer: &mut dyn PhaseObserver| {
             let schedules: Vec<Cow<'_, Schedule>> =
-                found.hosts.iter().map(|host| self.best_schedule(host, with_holds)).collect();
+                found.hosts.iter().map(|host| self.hints.schedule(host, with_holds, now.utc)).collect();
+            let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| self.hints.host(host)).collect();
             let candidates: Vec<Candidate<'_>> = found
                 .hosts
                 .iter()
-                .zip(&schedules)
-                .map(|(found, schedule)| Candidate { site: &found.site, host: &found.host, schedule })
+                .zip(hosts.iter().zip(&schedules))
+                .map(|(found, (host, schedule))| Candidate { site: &found.site, host, schedule })
                 .collect();
-            Phases.plan(&self.job(earliest), &candidates, effort, seed, observer)
+            Phases.plan(&self.job(Some(now.utc), earliest), &candidates, effort, seed, observer)
         };
         match run(around_holds, observer) {
             PlanOutcome::Rejected(_) if around_holds => run(false, observer),
@@ -347,10 +342,10 @@ impl Search {
         }
     }
 
-    fn job(&self, earliest: Time) -> Job<'_> {
+    fn job(&self, asked_at: Option<Time>, earliest: Time) -> Job<'_> {
         let &Problem { ref demand, latest, deadline, objective, budget, ref kept_sites, .. } = &self.problem;
         let order = Some(self.order);
-        Job { demand, earliest, latest, deadline, objective, budget, kept_sites, order }
+        Job { demand, earliest, latest, deadline, objective, budget, asked_at, kept_sites, order }
     }
 
     /// The efficiency factor of a plan on other hosts than were planned; none when nothing is known of one of them, or it seems full.
@@ -359,7 +354,7 @@ impl Search {
         let seats: BTreeSet<(&SiteId, &HostId)> = plan.seats.iter().map(|seat| (&seat.site, seat.host())).collect();
         let hosts = found.hosts.iter().filter(|found| seats.contains(&(&found.site, &found.host.id)));
         let hosts: Vec<&FoundHost> = hosts.collect();
-        let schedules: Vec<_> = hosts.iter().map(|host| self.best_schedule(host, false)).collect();
+        let schedules: Vec<_> = hosts.iter().map(|host| self.hints.schedule(host, false, plan.start)).collect();
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;
             Candidate { site, host, schedule }
@@ -367,20 +362,7 @@ impl Search {
         let chosen: Vec<Candidate<'_>> =
             hosts.into_iter().zip(schedules.iter().map(Cow::as_ref)).map(candidate).collect();
         let is_known = chosen.len() == plan.seats.len();
-        is_known.then(|| phases::efficiency_on(&self.job(plan.start), &chosen, plan.start)).flatten()
-    }
-
-    fn best_schedule<'h>(&'h self, found: &'h FoundHost, with_holds: bool) -> Cow<'h, Schedule> {
-        match self.hints.get(&(found.site.clone(), found.host.id.clone())) {
-            Some(hint) if hint.version >= found.version => {
-                let mut schedule = Cow::Borrowed(&hint.state.schedule);
-                for (window, amounts) in hint.state.held.iter().filter(|_| with_holds) {
-                    schedule.to_mut().add(*window, amounts);
-                }
-                schedule
-            }
-            _ => Cow::Borrowed(&found.schedule),
-        }
+        is_known.then(|| phases::efficiency_on(&self.job(None, plan.start), &chosen, plan.start)).flatten()
     }
 
     /// These hosts give no plan: searches beyond the known hosts, then among twice as many, until there are no more.
@@ -444,6 +426,10 @@ impl Search {
                 self.has_learned = !refusal.hosts.is_empty();
                 true
             }
+            RefusalReason::PriceChanged { .. } => {
+                self.has_learned = true;
+                false
+            }
             RefusalReason::NotAllowed(denial) if refusal.shows_what_is_free() => {
                 self.has_learned = true;
                 self.limited_by = Some((site.clone(), denial.to_string()));
@@ -468,15 +454,10 @@ impl Search {
         is_conflict
     }
 
-    /// Remembers the hosts that a refusal shows, at most `hosts_max`: no site was asked for more.
+    /// Remembers the hosts that a refusal shows, at most `hosts_max`.
     pub(super) fn remember(&mut self, site: &SiteId, refusal: Refusal, hosts_max: usize) {
-        let version = refusal.version;
-        for state in refusal.hosts.into_iter().take(hosts_max) {
-            let key = (site.clone(), state.host.clone());
-            if self.hints.get(&key).is_none_or(|known| known.version <= version) {
-                self.hints.insert(key, Hint { version, state });
-            }
-        }
+        let found = self.planned_on.as_ref().map(|(found, _)| found);
+        self.hints.remember(site, refusal, hosts_max, found);
     }
 
     /// The wait before the next attempt; none when no attempt is left. It grows with every conflict, and has jitter so that two

@@ -401,10 +401,10 @@ fn a_refused_confirm_is_decided_against_on_disk_and_released_until_acknowledged(
     run.answer("b", Purpose::Confirm, refused(RefusalReason::NoSuchHold));
     assert_eq!(run.wanted(), ["write open, owed 2", "Release 1 a", "Release 1 b", "find, without {}"]);
     assert_eq!(run.status(1, "a"), AttemptStatus::Aborted);
-    run.answer("b", Purpose::Release, SiteAnswer::Released { version: version(8) });
+    run.answer("b", Purpose::Release, SiteAnswer::Released { version: version(8), charged: Default::default() });
     run.time_passes_to(20 + 2_000 + 250);
     assert_eq!(run.wanted(), ["Release 1 a"], "only who has not acknowledged is told again");
-    run.answer("a", Purpose::Release, SiteAnswer::Released { version: version(7) });
+    run.answer("a", Purpose::Release, SiteAnswer::Released { version: version(7), charged: Default::default() });
     assert_eq!(run.wanted(), ["write open, owed 0"]);
 }
 
@@ -449,8 +449,8 @@ fn owed_releases_survive_a_crash_and_stay_on_record_until_acknowledged() {
     assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
     assert_eq!(run.negotiation.record().owed.len(), 2);
     assert!(matches!(run.negotiation.stage(), Stage::Closed { releasing: true, .. }));
-    run.answer("a", Purpose::Release, SiteAnswer::Released { version: version(7) });
-    run.answer("b", Purpose::Release, SiteAnswer::Released { version: version(8) });
+    run.answer("a", Purpose::Release, SiteAnswer::Released { version: version(7), charged: Default::default() });
+    run.answer("b", Purpose::Release, SiteAnswer::Released { version: version(8), charged: Default::default() });
     assert_eq!(run.wanted(), ["write closed, owed 0"]);
     assert!(run.negotiation.is_quiet());
 }

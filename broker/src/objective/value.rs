@@ -17,7 +17,7 @@ impl Measures {
     /// Of seats that are planned.
     pub fn of(seats: &[Seat]) -> Measures {
         let lengths = || seats.iter().map(|seat| seat.window.duration().0.cast_signed());
-        let cost: Cost = seats.iter().map(|seat| seat.cost).sum();
+        let cost: Cost = seats.iter().map(|seat| seat.agreed.cost).sum();
         Measures { longest: lengths().max().unwrap_or(0), together: lengths().sum(), cost: cost.0.cast_signed() }
     }
 }

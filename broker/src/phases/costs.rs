@@ -3,13 +3,13 @@
 //! Invariant: a seat with the minima costs its `fixed` part, and `per_unit` for each base unit more of a resource; sums over N seats fit
 //! 126 bits, since whatever is larger than any budget counts as that.
 
-use super::Candidate;
+use super::{Candidate, Job};
 use crate::{
     amount::Amount,
     cost::{Cost, PARTS, Price, PriceList, parts_of_seat},
-    demand::Demand,
     resources::ResourceName,
-    time::Span,
+    tariff::{Tariff, surcharged},
+    time::{Span, Time},
 };
 
 /// No seat is counted with more, in parts.
@@ -34,7 +34,7 @@ pub(crate) struct Costs {
 impl Costs {
     /// The costs of seats with these lengths and minima. `shares`: totals add to the minima.
     pub fn new(
-        demand: &Demand,
+        job: &Job<'_>,
         hosts: &[&Candidate<'_>],
         lengths: &[i64],
         resources: &[ResourceName],
@@ -49,21 +49,23 @@ impl Costs {
             fixed: Vec::new(),
             per_unit: Vec::new(),
         };
+        let demand = job.demand;
         let minima: Vec<Amount> = resources.iter().map(|name| demand.minimum_on_each(name)).collect();
         let nothing = PriceList::new();
         for (candidate, length) in hosts.iter().zip(lengths) {
             let (host, span) = (candidate.host, Span(length.unsigned_abs()));
-            for (from, list) in host.tariff.prices.steps() {
+            for (from, list, multiplier) in steps_of(&host.tariff, job) {
                 let list = list.unwrap_or(&nothing);
                 let parts = match demand.is_exclusive() {
                     true => parts_of_seat(list, span, host.capacity.iter().map(|(name, amount)| (name, *amount))),
                     false => parts_of_seat(list, span, resources.iter().zip(minima.iter().copied())),
                 };
                 costs.from.push(from.0);
-                costs.fixed.push(parts.min(PARTS_MAX));
+                costs.fixed.push(surcharged(parts, multiplier).min(PARTS_MAX));
                 if shares {
                     let of = |name| list.get(name).copied().unwrap_or(Price(0)).of_base_unit(name);
-                    let per_unit = resources.iter().map(|name| (of(name) * i128::from(*length)).min(PARTS_MAX));
+                    let of_length = |name| surcharged(of(name) * i128::from(*length), multiplier);
+                    let per_unit = resources.iter().map(|name| of_length(name).min(PARTS_MAX));
                     costs.per_unit.extend(per_unit);
                 }
             }
@@ -122,5 +124,84 @@ impl Costs {
     /// What one more base unit of each resource costs in a step, in parts; none when shares cost nothing.
     pub fn per_unit(&self, step: usize) -> Option<&[i128]> {
         self.has_shares().then(|| &self.per_unit[step * self.width..][..self.width])
+    }
+}
+
+/// The price lists in force at the starts of a job, each with the first start that it counts for and what a surcharge makes of it, in
+/// thousandths. The first counts from the beginning of time.
+fn steps_of<'t>(tariff: &'t Tariff, job: &Job<'_>) -> Vec<(Time, Option<&'t PriceList>, i128)> {
+    let surcharges = job.asked_at.map(|now| (now, &tariff.conditions.surcharges));
+    let lists: Vec<(Time, Option<&PriceList>)> = tariff.prices.steps().collect();
+    let mut from: Vec<Time> = lists.iter().map(|(from, _)| *from).collect();
+    from.extend(surcharges.into_iter().flat_map(|(now, steps)| steps.iter().map(move |step| now + step.start)));
+    from.sort_unstable();
+    from.dedup();
+    let first = from.partition_point(|from| *from <= job.earliest).saturating_sub(1);
+    let mut steps = Vec::new();
+    for from in from.into_iter().skip(first).take_while(|from| *from <= job.latest || *from <= job.earliest) {
+        let list = lists[..lists.partition_point(|(begin, _)| *begin <= from)].last().and_then(|(_, list)| *list);
+        let multiplier = job.asked_at.map_or(1000, |now| tariff.conditions.multiplier(now, from));
+        let begin = if steps.is_empty() { Time(i64::MIN) } else { from };
+        steps.push((begin, list, multiplier));
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        cost::Prices,
+        host::Host,
+        ids::{HostId, SiteId},
+        request::Request,
+        resources::Amounts,
+        schedule::Schedule,
+        tariff::{Before, Conditions, Parts},
+        time::Window,
+    };
+
+    fn tariff(prices: &[(i64, u32)], surcharges: &[(u64, u32)]) -> Tariff {
+        let gpu = |price: u32| PriceList::from([(ResourceName::new("gpu").unwrap(), Price(price))]);
+        let step = |(start, part): &(u64, u32)| Before { start: Span(*start), part: Parts(*part) };
+        Tariff {
+            prices: Prices::From(prices.iter().map(|(from, price)| (Time(*from), gpu(*price))).collect()),
+            conditions: Conditions { surcharges: surcharges.iter().map(step).collect(), ..Conditions::default() },
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn at_every_start_a_seat_costs_what_its_owner_will_ask_for(
+            prices in prop::collection::btree_map(0_i64..60, 0_u32..5_000, 0..5),
+            surcharges in prop::collection::btree_map(0_u64..40, 0_u32..3_000, 0..4),
+            (earliest, wait, asked_at) in (0_i64..40, 0_i64..40, prop::option::of(0_i64..40)),
+        ) {
+            let prices: Vec<_> = prices.into_iter().collect();
+            let tariff = tariff(&prices, &surcharges.into_iter().collect::<Vec<_>>());
+            let request: Request = serde_json::from_str(r#"{"hosts":1,"duration":900,"per_host":{"gpu":2}}"#).unwrap();
+            let gpu = ResourceName::new("gpu").unwrap();
+            let host = Host {
+                id: HostId::new("h").unwrap(),
+                capacity: Amounts::from([(gpu.clone(), Amount(9))]),
+                attributes: Default::default(),
+                speed: Default::default(),
+                tariff: Arc::new(tariff.clone()),
+            };
+            let (site, schedule) = (SiteId::new("s").unwrap(), Schedule::default());
+            let candidate = Candidate { site: &site, host: &host, schedule: &schedule };
+            let asked_at = asked_at.map(Time);
+            let job = Job { asked_at, ..Job::of(&request, (Time(earliest), Time(earliest + wait))) };
+            let costs = Costs::new(&job, &[&candidate], &[900], std::slice::from_ref(&gpu), false);
+            let amounts = Amounts::from([(gpu, Amount(2))]);
+            for start in earliest..=earliest + wait {
+                let asked = tariff.agreement(asked_at, Window::starting(Time(start), Span(900)), &amounts).cost;
+                prop_assert_eq!(costs.of_minima(costs.step_at(0, start)), asked.0.cast_signed(), "at {}", start);
+            }
+        }
     }
 }

@@ -80,6 +80,8 @@ pub struct Job<'a> {
     pub objective: ObjectiveKind,
     /// All seats together cost at most this.
     pub budget: Option<Cost>,
+    /// When the owners are asked: a short lead time may cost more. None: that is not known, and no surcharge counts.
+    pub asked_at: Option<Time>,
     /// Sites where the request has other seats: they are not counted against the limit of sites again.
     pub kept_sites: &'a BTreeSet<SiteId>,
     /// Draws the order in which hosts are preferred among nearly equal plans; without it the best plan is taken.
@@ -97,6 +99,7 @@ impl<'a> Job<'a> {
             deadline: request.window().deadline,
             objective: request.objective(),
             budget: request.budget(),
+            asked_at: None,
             kept_sites: &NO_SITES,
             order: None,
         }

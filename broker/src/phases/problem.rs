@@ -55,6 +55,8 @@ pub(crate) struct Problem<'a> {
     pub sites: Option<SiteLimit>,
     /// What seats cost; none when neither the objective nor a budget asks for it.
     pub costs: Option<Costs>,
+    /// See [`Job::asked_at`].
+    pub asked_at: Option<Time>,
     /// All seats together cost at most this, in thousandths of a credit; `i64::MAX` when any cost will do.
     pub budget: i64,
 }
@@ -132,7 +134,7 @@ impl<'a> Problem<'a> {
             job.deadline.map_or_else(Vec::new, |deadline| lengths.iter().map(|length| deadline.0 - length).collect());
         let is_priced = job.budget.is_some() || job.objective == ObjectiveKind::Cost;
         let shares = !is_exclusive && is_binding.contains(&true);
-        let costs = is_priced.then(|| Costs::new(demand, &hosts, &lengths, &resources, shares));
+        let costs = is_priced.then(|| Costs::new(job, &hosts, &lengths, &resources, shares));
         let sites_left = demand.sites_max().map(|most| most.saturating_sub(job.kept_sites.len()));
         let sites = sites_left.filter(|most| *most < pick).map(|most| SiteLimit::new(most, &hosts, job.kept_sites));
         Problem {
@@ -151,6 +153,7 @@ impl<'a> Problem<'a> {
             busy,
             sites,
             costs,
+            asked_at: job.asked_at,
             budget: job.budget.map_or(i64::MAX, |budget| budget.0.cast_signed()),
         }
     }
@@ -268,6 +271,7 @@ impl<'a> Problem<'a> {
             hosts: Vec::new(),
             capacity,
             cut: CutCounts::default(),
+            asked_at: self.asked_at,
             occupancy: Vec::new(),
             busy: None,
             sites: self.sites.clone(),

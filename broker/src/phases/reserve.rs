@@ -75,12 +75,13 @@ fn seats_with(problem: &Problem<'_>, slot: &Slot, chosen: &[u32], amounts: Vec<A
     let hosts = chosen.iter().map(|at| slot.hosts[*at as usize] as usize);
     let seat = |(number, (host, amounts)): (u32, (usize, Amounts))| {
         let (Candidate { site, host, .. }, length) = (problem.hosts[host], Span(problem.lengths[host].unsigned_abs()));
+        let window = Window::starting(slot.start, length);
         Seat {
             number: SeatNumber(number),
             site: (*site).clone(),
             place: Place::Host(host.id.clone()),
-            window: Window::starting(slot.start, length),
-            cost: host.tariff.prices.of_seat(slot.start, length, &amounts),
+            window,
+            agreed: host.tariff.agreement(problem.asked_at, window, &amounts),
             amounts,
         }
     };

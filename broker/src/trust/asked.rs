@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use super::{Denial, RequestStatement, Rule};
 use crate::{
+    cost::Cost,
     demand::{Demand, HostNeeds, Unmet},
     host::Host,
     ids::{HostId, SiteId},
@@ -32,6 +33,7 @@ pub(crate) fn check<'a>(
     let demand = statement.request.demand();
     check_number(demand, grants, sites)?;
     check_total(statement, grants.iter().map(|grant| &grant.amounts))?;
+    check_budget(statement, grants.iter())?;
     let needs = demand.host_needs();
     let start = grants.first().map(|grant| grant.window.start);
     for grant in grants {
@@ -129,6 +131,23 @@ fn check_length(demand: &Demand, host: &Host, grant: &Grant) -> Result<(), Denia
         return Ok(());
     }
     Err(Denial::new(Rule::Duration, format!("{got} s held on host {}, the user asked for {asked} s", host.id)))
+}
+
+/// Checks that `grants` together cost no more than the user wants to pay.
+///
+/// # Errors
+/// [`Rule::Budget`].
+pub(crate) fn check_budget<'a>(
+    statement: &RequestStatement,
+    grants: impl Iterator<Item = &'a Grant>,
+) -> Result<(), Denial> {
+    let cost: Cost = grants.map(|grant| grant.agreed.cost).sum();
+    match statement.request.budget().filter(|budget| cost > *budget) {
+        None => Ok(()),
+        Some(budget) => {
+            Err(Denial::new(Rule::Budget, format!("{cost} credits, the user wants to pay at most {budget}")))
+        }
+    }
 }
 
 /// Checks that `grants` are together no more than the whole request needs; where it takes hosts whole, they may be more.

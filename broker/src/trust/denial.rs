@@ -57,6 +57,8 @@ rules! {
     PerHost = "per-host",
     /// No more in sum than the user asked for.
     Total = "total",
+    /// No more in sum than the user wants to pay.
+    Budget = "budget",
     /// The hosts have the attributes that the user asked for.
     Attributes = "attributes",
     /// The hosts are among those that the user named.

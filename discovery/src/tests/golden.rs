@@ -4,12 +4,15 @@
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 use broker::{
+    cost::Cost,
     features::Features,
     ids::SeatNumber,
     plan::Place,
     protocol::{
         AttemptStatus, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Refusal, RefusalReason, TakeOverStep,
     },
+    tariff::{Agreement, Before, Conditions, Parts, Tariff},
+    time::Span,
     trust::{Authorization, Denial, Labels, RequestStatement, Role, Rule, SignedText, Subject, testing},
 };
 
@@ -43,9 +46,27 @@ fn attempt() -> AttemptId {
     AttemptId { entry_point: SiteId::new("e").unwrap(), request: RequestId::new("r").unwrap(), attempt: 3 }
 }
 
+fn agreement() -> Agreement {
+    Agreement { cost: Cost(12_500), refunds: vec![Before { start: Span(3600), part: Parts(500) }] }
+}
+
+/// The advert's hosts have two tariffs.
+fn tariff(prices: &str) -> Arc<Tariff> {
+    let refunds = agreement().refunds;
+    let surcharges = vec![Before { start: Span(60), part: Parts(250) }];
+    let conditions = Conditions {
+        surcharges,
+        refunds,
+        horizon: Some(Span(86_400)),
+        notice_min: Span(5),
+        share_max: Some(Parts(800)),
+    };
+    Arc::new(Tariff { prices: serde_json::from_str(prices).unwrap(), conditions })
+}
+
 fn grants() -> Vec<Grant> {
     let place = Place::Host(HostId::new("h1").unwrap());
-    vec![Grant { seat: SeatNumber(2), place, window: hour(), amounts: amounts(70_000) }]
+    vec![Grant { seat: SeatNumber(2), place, window: hour(), amounts: amounts(70_000), agreed: agreement() }]
 }
 
 fn schedule() -> Schedule {
@@ -110,7 +131,7 @@ fn reasons() -> Vec<RefusalReason> {
     vec![
         RefusalReason::NotEnough { host: host.clone(), resource: resource.clone(), asked: Amount(2), free: Amount(1) },
         RefusalReason::HeldByAnother { host: host.clone(), resource },
-        RefusalReason::UnknownHost(host),
+        RefusalReason::UnknownHost(host.clone()),
         RefusalReason::NoSuchHold,
         RefusalReason::AttemptIsOver,
         RefusalReason::WindowPassed,
@@ -121,6 +142,7 @@ fn reasons() -> Vec<RefusalReason> {
         RefusalReason::Malformed("why".to_owned()),
         RefusalReason::OtherAttempt,
         RefusalReason::Busy,
+        RefusalReason::PriceChanged { host, tariff: tariff(r#"{"cpu":6000}"#) },
         RefusalReason::NotUnderstood("what".to_owned()),
     ]
 }
@@ -137,13 +159,14 @@ fn answers() -> Vec<WireAnswer> {
     let site = [
         SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: Vec::new() },
         SiteAnswer::Confirmed { places: Vec::new(), version: version() },
-        SiteAnswer::Released { version: version() },
+        SiteAnswer::Released { version: version(), charged: Cost(12_500) },
         SiteAnswer::Settled,
         SiteAnswer::Booked {
             seats: vec![SeatNumber(2)],
             is_settled: true,
             before: Some(site_id()),
             others: vec![attempt.clone()],
+            charged: Cost(12_500),
             version: version(),
         },
         SiteAnswer::Found {
@@ -195,6 +218,8 @@ fn gossip(lines: &mut Lines) {
     let change = |kind| ScheduleChange { host: HostId::new("h1").unwrap(), window: hour(), amounts: amounts(1), kind };
     let changes = vec![change(ChangeKind::Added), change(ChangeKind::Removed)];
     let update = ScheduleUpdate { site: me.site_id().clone(), from: version(), changes };
+    let mut advert = advert;
+    advert.hosts[0].tariff = tariff(r#"[[0,{"cpu":6000}],[3600,{}]]"#);
     let advert = wire::seal_with_badge(&me, &grid, stamp, Payload::Advert(advert), (badge, &extra)).unwrap();
     let update = wire::seal(&me, &grid, stamp, Payload::Update(update)).unwrap();
     lines.push(("envelope of an advert".to_owned(), advert));

@@ -165,6 +165,7 @@ impl Site {
                 place: Place::Host(HostId::new("h1").unwrap()),
                 window: Window::starting(Time(now().utc.0 + 7_200), Span(3_600)),
                 amounts: amounts(1000),
+                agreed: Default::default(),
             }],
             participants: vec![of.id().clone()],
             hold_for: Millis(60_000),

@@ -6,14 +6,14 @@
 //! used for something else again.
 
 use super::{
-    ask_4::Ask4,
+    ask_5::Ask5,
     ask_version::AskVersion,
     frame::{framed, unframed},
     message::{WireAnswer, WireRequest},
 };
 
 /// The newest version.
-const NEWEST: &dyn AskVersion = &Ask4;
+const NEWEST: &dyn AskVersion = &Ask5;
 /// What this node speaks, the newest first: two nodes use the first that both know.
 pub const ASK_VERSIONS: &[&dyn AskVersion] = &[NEWEST];
 

@@ -12,6 +12,7 @@ use broker::{
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     request::MAX_NAMES,
     resources::Amounts,
+    tariff::Tariff,
 };
 use libp2p::Multiaddr;
 
@@ -82,6 +83,15 @@ pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
         check_host(host)?;
     }
     Ok(())
+}
+
+/// Checks a tariff: its prices are in order, and few enough, and its conditions can be met.
+///
+/// # Errors
+/// [`Invalid`] names what is wrong.
+pub fn check_tariff(tariff: &Tariff) -> Result<(), Invalid> {
+    ensure(tariff.prices.is_in_order(), || "the steps of prices are out of order, or too many".to_owned())?;
+    tariff.conditions.check().map_err(|error| Invalid(error.to_string()))
 }
 
 /// Checks a host of an advert.

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::wire::{ASK_VERSIONS, WireSchedules, check::HOSTS_PER_SITE_MAX, encode, request_bytes};
 
-    const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/test/ask/4");
+    const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/test/ask/5");
 
     /// More than is skipped at a time.
     const SKIPPED: usize = 10_000;

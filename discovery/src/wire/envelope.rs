@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     check,
     encoding::{ADVERT_BYTES_MAX, UPDATE_BYTES_MAX, decode, encode},
+    tariffs,
 };
 use crate::{
     config::GridId,
@@ -46,7 +47,7 @@ const EXTRA_MAX: usize = 16;
 /// Longest key of an extra entry, in bytes.
 const EXTRA_KEY_BYTES_MAX: usize = 64;
 /// Largest value of an extra entry, in bytes.
-const EXTRA_VALUE_BYTES_MAX: usize = 4096;
+pub const EXTRA_VALUE_BYTES_MAX: usize = 32 * 1024;
 
 /// What an envelope carries.
 #[derive(Debug, Clone, PartialEq)]
@@ -250,9 +251,12 @@ pub fn sealed_bytes(grid: &GridId, stamp: Stamp, payload: Payload, badge: Badge)
 fn body_of(grid: &GridId, stamp: Stamp, payload: Payload, (badge, extra): (Badge, &Extra)) -> Option<Vec<u8>> {
     let grid = grid.as_str().to_owned();
     let time_to_live_ms = stamp.time_to_live.0;
-    let body = Body { grid, sent_ms: stamp.sent_ms, time_to_live_ms, badge, payload: (), extra: extra.clone() };
+    let mut body = Body { grid, sent_ms: stamp.sent_ms, time_to_live_ms, badge, payload: (), extra: extra.clone() };
     match payload {
-        Payload::Advert(advert) => encode(&body.map(|()| advert)).ok(),
+        Payload::Advert(advert) => {
+            body.extra.extend(tariffs::entry(&advert.hosts).ok()?);
+            encode(&body.map(|()| advert)).ok()
+        }
         Payload::Update(update) => encode(&body.map(|()| update)).ok(),
     }
 }
@@ -271,7 +275,10 @@ fn read_body(envelope: &[u8]) -> Result<Body<Payload>, Dropped> {
         return Err(Dropped::UnknownVersion(header[0]));
     }
     let read = match header[1] {
-        ADVERT => decode::<Body<Advert>, ADVERT_BYTES_MAX>(body).map(|body| body.map(Payload::Advert)),
+        ADVERT => decode::<Body<Advert>, ADVERT_BYTES_MAX>(body).and_then(|mut body| {
+            tariffs::put_into(&mut body.payload.hosts, &body.extra)?;
+            Ok(body.map(Payload::Advert))
+        }),
         UPDATE => decode::<Body<ScheduleUpdate>, ADVERT_BYTES_MAX>(body).map(|body| body.map(Payload::Update)),
         unknown => return Err(Dropped::UnknownKind(unknown)),
     };

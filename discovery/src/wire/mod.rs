@@ -1,7 +1,7 @@
 //! What travels between nodes: signed envelopes, bundles of them, direct requests and answers, and their limits.
 
 mod ask;
-mod ask_4;
+mod ask_5;
 mod ask_version;
 pub mod bundle;
 pub mod check;
@@ -12,6 +12,7 @@ mod envelope;
 pub mod frame;
 mod message;
 pub mod names;
+mod tariffs;
 mod verdict;
 
 pub use self::{

@@ -317,7 +317,7 @@ mod tests {
                     AttemptId { entry_point: name("e".to_owned()), request: name(format!("r{request}")), attempt: 1 };
                 let window = Window { start: Time(*start), end: Time(start + long) };
                 let place = Place::Host(name("h".to_owned()));
-                let grants = vec![Grant { seat: SeatNumber(0), place, window, amounts: Amounts::new() }];
+                let grants = vec![Grant { seat: SeatNumber(0), place, window, amounts: Amounts::new(), agreed: Default::default() }];
                 let booking = PublicBooking { attempt: attempt.clone(), grants, user: String::new() };
                 Arc::make_mut(&mut reported.entry(name(format!("s{site}"))).or_default().bookings).insert(attempt, booking);
             }

@@ -436,7 +436,7 @@ fn ledger_host(ledger: &HostLedger) -> LedgerHost {
 }
 
 fn grant_view(grant: &Grant) -> GrantView {
-    let Grant { seat, place, window, amounts } = grant;
+    let Grant { seat, place, window, amounts, .. } = grant;
     GrantView { seat: seat.0, host: place.host().clone(), window: *window, amounts: amounts.clone() }
 }
 

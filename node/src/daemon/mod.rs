@@ -119,11 +119,12 @@ async fn run_from(
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
-    let Remembered { reservations: bookings, gone, requests: records, activations, known_peers, incarnation } =
+    let Remembered { reservations: bookings, gone, charges, requests: records, activations, known_peers, incarnation } =
         remembered;
     let site_id = identity.site_id().clone();
     let gate = open_gate(&config, &grid, &data_dir);
-    let ledger = open_ledger(&config, &gate, &site_id, incarnation, Kept { bookings, gone }, clock);
+    let ledger =
+        open_ledger(&config, &gate, &site_id, incarnation, Kept { bookings, gone, charges: charges.clone() }, clock);
     let membership = Arc::new(Membership::open(&data_dir, &site_id, grid.clone(), gate.clone(), clock)?);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;

@@ -243,6 +243,7 @@ mod tests {
                 place: Place::Host(HostId::new("h").unwrap()),
                 window: Window { start: Time(start), end: Time(end) },
                 amounts: Amounts::new(),
+                agreed: Default::default(),
             }],
             user: "ada".to_owned(),
         }

@@ -133,7 +133,7 @@ mod tests {
             place: Place::Host(HostId::new(&host.to_string()).unwrap()),
             window: Window { start: Time(window.0), end: Time(window.1) },
             amounts: Amounts::new(),
-            cost: Default::default(),
+            agreed: Default::default(),
         };
         let plan = Plan {
             start: Time(window.0),

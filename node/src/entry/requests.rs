@@ -13,11 +13,13 @@ use std::{
 };
 
 use broker::{
+    host::Host,
     ids::{RequestId, SiteId},
-    negotiation::{HandedPlan, NegotiationSettings, Outcome, RequestRecord},
+    negotiation::{HandedPlan, HandedSeat, NegotiationSettings, Outcome, RequestRecord},
     protocol::{AttemptId, AttemptStatus},
     time::Time,
     trust::{Authorization, Permit, SignedText},
+    view::SiteView,
 };
 use dashmap::DashMap;
 use rand::RngExt;
@@ -125,7 +127,12 @@ impl Requests {
         let Permit { statement, name, .. } = permit;
         let starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
         let (id, request) = (statement.id.clone(), statement.request.clone());
-        let handed_in = plan.map(|plan| plan.check(&statement, starts.1)).transpose()?;
+        let agreed = |seat: &HandedSeat, window| {
+            let agreement = |host: &Host| host.tariff.agreement(Some(now.utc), window, &seat.amounts);
+            let of_site = |site: &SiteView| site.advert().hosts.iter().find(|host| host.id == seat.host).map(agreement);
+            coordinator.discovery.view().with_site(&seat.site, of_site).flatten().unwrap_or_default()
+        };
+        let handed_in = plan.map(|plan| plan.check(&statement, starts.1, agreed)).transpose()?;
         let mut record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
         record.handed_in = handed_in;
         record.submitted_for = submitted_for;

@@ -355,6 +355,7 @@ refusals! {
     RefusalReason::HandedOver(_) => "handed_over",
     RefusalReason::Malformed(_) => "malformed",
     RefusalReason::OtherAttempt => "other_try",
+    RefusalReason::PriceChanged { .. } => "price_changed",
     RefusalReason::Busy => "busy",
     RefusalReason::NotUnderstood(_) => "not_understood",
 }

@@ -67,10 +67,11 @@ impl Promises {
 
     /// What a change of the ledger on disk means for the owner at `now`; none when a promise stays what it is, or it is own work.
     pub fn note(&mut self, record: &Record, now: Time) -> Option<News> {
-        if let Record::Put(booking) = record {
-            return self.note_booking(booking);
-        }
-        let gone = record.attempt();
+        let gone = match record {
+            Record::Put(booking) => return self.note_booking(booking),
+            Record::Charge(_) => return None,
+            Record::Gone(_) | Record::Remove(_) => record.attempt(),
+        };
         let promise = self.0.remove(gone)?;
         let turn = if promise.window.end <= now { Turn::Ended } else { Turn::GivenBack };
         Some(News { turn, attempt: gone.clone(), promise })
@@ -119,6 +120,7 @@ mod tests {
             place: Place::Host(HostId::new(&format!("h{number:02}")).unwrap()),
             window,
             amounts: Amounts::new(),
+            agreed: Default::default(),
         };
         let entry_point = SiteId::new("e").unwrap();
         BookingRecord {

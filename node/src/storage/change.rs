@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{BookingRecord, GoneRecord, Record},
+    ledger::{BookingRecord, Charge, GoneRecord, Record},
     negotiation::RequestRecord,
     protocol::AttemptId,
 };
@@ -69,6 +69,8 @@ pub struct Remembered {
     pub reservations: Vec<BookingRecord>,
     /// Bookings of this site that are gone.
     pub gone: Vec<GoneRecord>,
+    /// What bookings of this site have cost that have ended.
+    pub charges: Vec<Charge>,
     /// Requests that this node coordinates.
     pub requests: Vec<RequestRecord>,
     /// What the owner's hook knows of bookings.

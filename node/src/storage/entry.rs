@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::SiteId,
-    ledger::{BookingRecord, GoneRecord, Record},
+    ledger::{BookingRecord, Charge, GoneRecord, Record},
     negotiation::{Decision, RequestRecord},
     protocol::AttemptId,
 };
@@ -38,11 +38,14 @@ pub enum Table {
     Facts = 3,
     /// What the owner's hook knows of bookings.
     Activations = 4,
+    /// What bookings of this site have cost that have ended.
+    Charges = 5,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 4] = [Table::Reservations, Table::Requests, Table::Facts, Table::Activations];
+    pub const ALL: [Table; 5] =
+        [Table::Reservations, Table::Requests, Table::Facts, Table::Activations, Table::Charges];
 
     /// Its name in messages.
     pub fn name(self) -> &'static str {
@@ -51,6 +54,7 @@ impl Table {
             Table::Requests => "requests",
             Table::Facts => "facts",
             Table::Activations => "activations",
+            Table::Charges => "charges",
         }
     }
 }
@@ -191,6 +195,9 @@ pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
         Change::Ledger(Record::Gone(record)) => {
             Entry::Put(attempt_key(Table::Reservations, &record.attempt), json(Table::Reservations, record)?)
         }
+        Change::Ledger(Record::Charge(charge)) => {
+            Entry::Put(attempt_key(Table::Charges, &charge.attempt), json(Table::Charges, charge)?)
+        }
         Change::Ledger(Record::Remove(attempt)) => Entry::Remove(attempt_key(Table::Reservations, attempt)),
         Change::Request(record) => Entry::Put(request_key(record.id.as_str()), json(Table::Requests, record)?),
         Change::ForgetRequest(id) => Entry::Remove(request_key(id.as_str())),
@@ -256,6 +263,12 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
                 remembered.activations.push(record);
                 expected
             }
+            Table::Charges => {
+                let charge: Charge = from_json(key.0, value)?;
+                let expected = attempt_key(key.0, &charge.attempt);
+                remembered.charges.push(charge);
+                expected
+            }
             Table::Facts => continue,
         };
         if expected != *key {
@@ -269,11 +282,15 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
 }
 
 /// Whether a value is a request that nothing can happen to any more, and that could not have run later than `before_ms`
-/// (Unix milliseconds).
+/// (Unix milliseconds), or what a booking has cost that ended before.
 ///
 /// What does not decode is kept, so that the next start complains about it. Reservations are never dropped by age: the
 /// ledger removes its own when they end.
 pub fn is_old_history(key: &Key, value: &[u8], before_ms: u64) -> bool {
+    if key.0 == Table::Charges {
+        let ended = serde_json::from_slice::<Charge>(value).map(|charge| charge.ended.0);
+        return ended.is_ok_and(|ended| u64::try_from(ended).unwrap_or(0).saturating_mul(1000) < before_ms);
+    }
     if key.0 != Table::Requests {
         return false;
     }

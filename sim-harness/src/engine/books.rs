@@ -2,12 +2,15 @@
 //!
 //! Invariant: without a fault every call goes to [`HostLedger`] unchanged.
 
+use std::sync::Arc;
+
 use broker::{
     host::Host,
     ledger::{Books, HostLedger, Ledger, fit_beside},
     protocol::Grant,
     resources::Amounts,
     schedule::{Schedule, Shortage},
+    tariff::Tariff,
     time::{Time, Window},
 };
 
@@ -23,6 +26,8 @@ pub enum BookFault {
     DoubleRelease,
     /// A lapsed hold is never given back.
     LapsedHoldKept,
+    /// The owner's prices are not known.
+    NoTariff,
 }
 
 /// The books of one host.
@@ -34,7 +39,10 @@ pub struct FaultyBooks {
 
 impl FaultyBooks {
     /// The books of a host of which only the owner's own work is reserved.
-    pub fn new((host, own): (Host, Schedule), fault: Option<BookFault>) -> FaultyBooks {
+    pub fn new((mut host, own): (Host, Schedule), fault: Option<BookFault>) -> FaultyBooks {
+        if fault == Some(BookFault::NoTariff) {
+            host.tariff = Arc::default();
+        }
         FaultyBooks { books: HostLedger::new(host, own), fault }
     }
 }
@@ -42,6 +50,12 @@ impl FaultyBooks {
 impl Books for FaultyBooks {
     fn host(&self) -> &Host {
         self.books.host()
+    }
+
+    fn set_tariff(&mut self, tariff: Arc<Tariff>) {
+        if self.fault != Some(BookFault::NoTariff) {
+            self.books.set_tariff(tariff);
+        }
     }
 
     fn own(&self) -> &Schedule {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::RequestId,
-    ledger::{BookingRecord, GoneRecord, Kept, Record},
+    ledger::{BookingRecord, Charge, GoneRecord, Kept, Record},
     negotiation::RequestRecord,
     protocol::AttemptId,
 };
@@ -18,6 +18,8 @@ pub struct Disk {
     pub reservations: BTreeMap<AttemptId, BookingRecord>,
     /// What it keeps of bookings that are gone.
     pub gone: BTreeMap<AttemptId, GoneRecord>,
+    /// What bookings have cost that have ended.
+    pub charges: BTreeMap<AttemptId, Charge>,
     /// The decisions of the node as a coordinator.
     pub requests: BTreeMap<RequestId, RequestRecord>,
     /// Number of the last start.
@@ -53,8 +55,12 @@ impl Write {
 impl Disk {
     /// What the ledger starts with.
     pub fn kept(&self) -> Kept {
-        let (bookings, gone) = (self.reservations.values(), self.gone.values());
-        Kept { bookings: bookings.cloned().collect(), gone: gone.cloned().collect() }
+        let (bookings, gone, charges) = (self.reservations.values(), self.gone.values(), self.charges.values());
+        Kept {
+            bookings: bookings.cloned().collect(),
+            gone: gone.cloned().collect(),
+            charges: charges.cloned().collect(),
+        }
     }
 
     /// A write has reached the disk.
@@ -73,6 +79,9 @@ impl Disk {
             Record::Gone(record) => {
                 self.reservations.remove(&record.attempt);
                 self.gone.insert(record.attempt.clone(), record);
+            }
+            Record::Charge(charge) => {
+                self.charges.insert(charge.attempt.clone(), charge);
             }
             Record::Remove(attempt) => {
                 self.reservations.remove(&attempt);

@@ -73,6 +73,12 @@ pub enum Canary {
     EvictionNotWritten,
     /// The entry point does not see which hosts sites have given in the place of others.
     PlacesIgnored,
+    /// A site holds for less than its price.
+    BelowPrice,
+    /// The entry point forgets the budget; each site sees its own seats only.
+    BudgetForgotten,
+    /// The entry point takes the half of what a site charges for what it is to pay.
+    ChargeHalved,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }
@@ -89,6 +95,7 @@ impl Canary {
             Canary::AdmitBesideHolds => Some(BookFault::AdmitBesideHolds),
             Canary::DoubleRelease => Some(BookFault::DoubleRelease),
             Canary::LapsedHoldKept => Some(BookFault::LapsedHoldKept),
+            Canary::BelowPrice => Some(BookFault::NoTariff),
             _ => None,
         }
     }

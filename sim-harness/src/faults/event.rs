@@ -27,6 +27,8 @@ pub enum Event {
     Aim,
     /// An owner takes something away.
     Shrink,
+    /// The owner of a site changes its prices.
+    Reprice { site: usize, seed: u64 },
     /// An owner takes the hosts of a site back from a request.
     Evict { number: u64 },
     /// The coordinator of a request is gone for good.

@@ -53,6 +53,8 @@ figures! {
     shrinks_in_use: "shrinks in use",
     /// Times that an owner took the hosts of a site back from a request.
     evicted: "evicted",
+    /// Changes of an owner's prices.
+    price_changes: "price changes",
     /// Times that a user learned that hosts are lost.
     degraded: "degraded",
     /// Times that a user learned that a reservation is whole again, at the same start.

@@ -27,7 +27,7 @@ pub fn plan(grid: &mut Grid, statement: &RequestStatement, starts: (Time, Time))
         .iter()
         .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
         .collect();
-    let job = Job::of(request, starts);
+    let job = Job { asked_at: Some(now.utc), ..Job::of(request, starts) };
     let PlanOutcome::Allocated(plan) = Phases.plan(&job, &candidates, Effort::Fast, 0, &mut ()) else { return None };
     let seat = |seat: broker::plan::Seat| HandedSeat {
         host: seat.host().clone(),
@@ -36,7 +36,11 @@ pub fn plan(grid: &mut Grid, statement: &RequestStatement, starts: (Time, Time))
         amounts: seat.amounts,
     };
     let handed = HandedPlan { start: plan.start, hosts: plan.seats.into_iter().map(seat).collect() };
-    match handed.check(statement, starts.1) {
+    let agreed = |seat: &HandedSeat, window| {
+        let host = found.iter().find(|found| found.site == seat.site && found.host.id == seat.host);
+        host.map(|found| found.host.tariff.agreement(Some(now.utc), window, &seat.amounts)).unwrap_or_default()
+    };
+    match handed.check(statement, starts.1, agreed) {
         Ok(plan) => Some(plan),
         Err(misfit) => {
             grid.violate("a plan fits its demand", Some(&statement.id), misfit.to_string());

@@ -175,7 +175,7 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
             write!(f, "confirmed at {}", version(*at))?;
             write_places(f, places)
         }
-        SiteAnswer::Released { version: at } => write!(f, "released at {}", version(*at)),
+        SiteAnswer::Released { version: at, .. } => write!(f, "released at {}", version(*at)),
         SiteAnswer::Settled => f.write_str("settled"),
         SiteAnswer::Booked { seats, is_settled, .. } => {
             write!(f, "{} seats are reserved{}", seats.len(), if *is_settled { ", settled" } else { "" })

@@ -25,6 +25,7 @@ mod life;
 mod lookup;
 mod losses;
 mod message;
+mod money;
 mod mutations;
 mod names;
 mod network;

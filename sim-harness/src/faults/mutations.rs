@@ -73,6 +73,7 @@ pub fn mutate_answer(
         (Some(Canary::LossIgnored), SiteAnswer::Booked { seats, .. }) if matches!(purpose, Purpose::Inspect(_)) => {
             *seats = seats_believed(grid, node, from, request);
         }
+        (Some(Canary::ChargeHalved), SiteAnswer::Released { charged, .. }) => charged.0 /= 2,
         (Some(Canary::PlacesIgnored), SiteAnswer::Held { places, .. } | SiteAnswer::Confirmed { places, .. }) => {
             places.clear();
         }
@@ -110,10 +111,15 @@ pub fn forgets_to_give_up(grid: &mut Grid, node: usize, to: usize, body: &Body) 
     }
     let version = broker::protocol::LedgerVersion::default();
     let answer = match asked {
-        SiteRequest::TakeOver { .. } => {
-            SiteAnswer::Booked { seats: Vec::new(), is_settled: false, before: None, others: Vec::new(), version }
-        }
-        _ => SiteAnswer::Released { version },
+        SiteRequest::TakeOver { .. } => SiteAnswer::Booked {
+            seats: Vec::new(),
+            is_settled: false,
+            before: None,
+            others: Vec::new(),
+            charged: Default::default(),
+            version,
+        },
+        _ => SiteAnswer::Released { version, charged: Default::default() },
     };
     let body = Body::Answer { ask: *ask, question: question.clone(), answer };
     let message = Message { id: grid.name(), run: grid.nodes[to].run, from: to, to: node, body };
@@ -133,6 +139,7 @@ pub fn mutate_request(canary: Option<Canary>, request: Request) -> Request {
     match canary {
         Some(Canary::ForgetSitesMax) => asked.sites_max = None,
         Some(Canary::IgnoreDeadline) => asked.deadline = None,
+        Some(Canary::BudgetForgotten) => asked.budget = None,
         _ => {}
     }
     Request::try_from(asked).unwrap_or(request)

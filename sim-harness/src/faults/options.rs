@@ -14,7 +14,7 @@ use broker::{
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{canary::Canary, demands::Demands};
+use super::{canary::Canary, demands::Demands, money::Money};
 
 /// How long sites remember an attempt that is over.
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
@@ -124,6 +124,8 @@ pub struct Options {
     pub losses: Option<Losses>,
     /// What users ask beyond amounts for a time.
     pub demands: Option<Demands>,
+    /// Prices of owners and budgets of users.
+    pub money: Option<Money>,
     /// One of so many users hands a plan in that another node has made; none without.
     pub handed_in_every: Option<u64>,
 }
@@ -193,6 +195,7 @@ impl Options {
             attacker: None,
             losses: None,
             demands: None,
+            money: None,
             handed_in_every: None,
         }
     }

@@ -17,6 +17,7 @@ use super::{
     grid::Grid,
     life,
     losses::{self, Fates},
+    money::{self, Money},
     names,
     node::State,
     options::{Options, SETTLE_WITHIN_MS},
@@ -32,6 +33,8 @@ const FATES: u64 = 0x5eed_0f10_55e5;
 const WANDERINGS: u64 = 0x0a11_0f17_5eed;
 /// With this the seed of a run becomes that of its generators of demands.
 const DEMANDS: u64 = 0x00de_3a2d_5eed;
+/// With this the seed of a run becomes that of its generators of money.
+const MONEY: u64 = 0x0000_c3ed_1750;
 /// One seed in so many has such users.
 const WANDERING_EVERY: u64 = 16;
 /// From this seed on half of the seeds with losses have them, and half lose coordinators for good; and some users of all seeds hand
@@ -41,6 +44,8 @@ pub const HARDER_FROM: u64 = 1_000_000_000_000;
 const HANDED_IN_EVERY: u64 = 4;
 /// From this seed on owners take hosts back from requests as well, in half of the seeds with losses.
 pub const HARDEST_FROM: u64 = 10 * HARDER_FROM;
+/// From this seed on owners have prices and users budgets, in half of the seeds.
+pub const PRICED_FROM: u64 = 10 * HARDEST_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -79,6 +84,7 @@ impl Trial {
         options.draw_losses(&mut fates);
         options.demands = Demands::draw(seed ^ DEMANDS);
         options.handed_in_every = (seed >= HARDER_FROM).then_some(HANDED_IN_EVERY);
+        options.money = (seed >= PRICED_FROM).then(|| Money::draw(seed ^ MONEY)).flatten();
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -91,6 +97,9 @@ impl Trial {
                 hosts.zip(demands.speeds_of(site)).for_each(|(host, speed)| host.speed = speed);
                 node.hosts_at_first.clone_from(&node.hosts);
             }
+        }
+        if let Some(money) = grid.options.money.clone() {
+            money.plan(grid);
         }
         plan_ahead(grid);
         fates.plan(grid);
@@ -153,6 +162,7 @@ impl Trial {
                 }
             }
             Event::Shrink => self.stop_to_shrink(),
+            Event::Reprice { site, seed } => money::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
@@ -185,6 +195,10 @@ impl Trial {
         let request = fates.draw_request(grid, now.utc).and_then(|request| match &grid.options.demands {
             Some(demands) => demands.vary(number, request),
             None => Some(request),
+        });
+        let request = request.map(|request| match &grid.options.money {
+            Some(money) => money.vary(number, request),
+            None => request,
         });
         if let Some(request) = request {
             self.world.submit(entry_point, number, request);
@@ -243,6 +257,7 @@ impl Trial {
             None => {
                 self.is_over = true;
                 checks::check_books(grid);
+                checks::check_dues(grid);
             }
             Some((request, what)) if grid.now().ms() >= deadline => grid.violate("settles", request.as_ref(), what),
             Some(_) => grid.after(LOOK_EVERY_MS, Event::Look),

@@ -29,6 +29,8 @@ pub struct Truth {
     evicting: BTreeMap<(usize, AttemptId), Vec<Grant>>,
     /// Bookings of which the owner of a site was told that they are taken back.
     evicted: BTreeSet<(usize, AttemptId)>,
+    /// Attempts that the ledger of a site had a booking of.
+    seen: BTreeSet<(usize, AttemptId)>,
 }
 
 impl Truth {
@@ -96,6 +98,16 @@ impl Truth {
         for grant in self.evicting.remove(&(site, attempt.clone())).into_iter().flatten() {
             self.note_lost(&attempt.request, site, &grant);
         }
+    }
+
+    /// Whether the ledger of a site had a booking of this attempt before.
+    pub fn has_seen(&self, site: usize, attempt: &AttemptId) -> bool {
+        self.seen.contains(&(site, attempt.clone()))
+    }
+
+    /// Notes that it has one.
+    pub fn note_seen(&mut self, site: usize, attempt: AttemptId) {
+        self.seen.insert((site, attempt));
     }
 
     /// Notes that the owner of a site was told that these bookings are taken back.

@@ -576,6 +576,7 @@ fn describe(write: &Write) -> String {
                 format!("reservation #{}{settled}", reservation.attempt.attempt)
             }
             ledger::Record::Gone(record) => format!("no longer #{}", record.attempt.attempt),
+            ledger::Record::Charge(charge) => format!("#{} costs {}", charge.attempt.attempt, charge.charged),
             ledger::Record::Remove(attempt) => format!("no reservation #{}", attempt.attempt),
         },
         Write::Request(record) => {

@@ -193,7 +193,7 @@ impl Words {
         let request = SignedText::sign(&statement, &SigningKey::from_bytes(&rand::random())).ok()?;
         let grant = |(seat, (host, amounts)): (SeatNumber, &(&Host, Amounts))| {
             let place = Place::Host(host.id.clone());
-            Grant { seat, place, window, amounts: amounts.clone() }
+            Grant { seat, place, window, amounts: amounts.clone(), agreed: Default::default() }
         };
         Some(HoldRequest {
             attempt,

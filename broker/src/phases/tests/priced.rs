@@ -1,11 +1,12 @@
 //! The objective cost, and budgets under every objective, against the search through every start, every set and every way to share.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::*;
 use crate::{
     cost::{Cost, Price, PriceList, Prices},
     request::RequestDocument,
+    tariff::Tariff,
 };
 
 const KINDS: [&str; 5] = ["start", "finish", "runtime", "host_time", "cost"];
@@ -18,6 +19,10 @@ type RawPrices = Vec<(i64, [u32; 3])>;
 fn prices(raw: &RawPrices) -> Prices {
     let list = |prices: [u32; 3]| -> PriceList { named(prices.map(Price)).collect() };
     Prices::From(raw.iter().map(|(from, prices)| (Time(*from), list(*prices))).collect())
+}
+
+fn tariff(raw: &RawPrices) -> Arc<Tariff> {
+    Arc::new(Tariff { prices: prices(raw), ..Tariff::default() })
 }
 
 fn raw_prices() -> impl Strategy<Value = RawPrices> {
@@ -130,7 +135,7 @@ fn cost_of(grid: &Grid, prices: &[RawPrices], plan: &Plan) -> i64 {
         let at = grid.hosts.iter().position(|(_, host, _)| host.id == *seat.host()).unwrap();
         let amounts = NAMES.map(|name| amount_of(&seat.amounts, &ResourceName::new(name).unwrap()).0);
         let cost = seat_cost(&prices[at], plan.start.0, seat.window.duration().0.cast_signed(), amounts);
-        assert_eq!(seat.cost.0.cast_signed(), cost);
+        assert_eq!(seat.agreed.cost.0.cast_signed(), cost);
         cost
     };
     plan.seats.iter().map(of_seat).sum()
@@ -139,7 +144,7 @@ fn cost_of(grid: &Grid, prices: &[RawPrices], plan: &Plan) -> i64 {
 fn check(hosts: &[(RawHost, RawPrices)], raw: &RawRequest, budget: Option<u64>, (first, last): (i64, i64), seed: u64) {
     let (raw_hosts, raw_prices): (Vec<RawHost>, Vec<RawPrices>) = hosts.iter().cloned().unzip();
     let mut grid = Grid::new(&raw_hosts);
-    grid.hosts.iter_mut().zip(&raw_prices).for_each(|((_, host, _), raw)| host.tariff.prices = prices(raw));
+    grid.hosts.iter_mut().zip(&raw_prices).for_each(|((_, host, _), raw)| host.tariff = tariff(raw));
     let mut known = Known::new();
     for kind in KINDS {
         let document: RequestDocument = serde_json::from_value(document(raw, kind)).unwrap();
@@ -193,7 +198,7 @@ proptest! {
 fn a_budget_that_nothing_meets_is_refused_with_what_the_cheapest_would_cost() {
     let mut grid = Grid::new(&vec![(0, 1000, [4; 3], Vec::new()); 3]);
     for (price, (_, host, _)) in [4, 2, 3].into_iter().zip(&mut grid.hosts) {
-        host.tariff.prices = prices(&vec![(0, [0, 0, price * 3600])]);
+        host.tariff = tariff(&vec![(0, [0, 0, price * 3600])]);
     }
     let raw = RawRequest { seats: 2, length: 10, per_host: [None, None, Some(1)], ..RawRequest::default() };
     let reason = |budget| {

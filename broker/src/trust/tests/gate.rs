@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     amount::Amount,
+    cost::Cost,
     host::{Host, Speed},
     ids::{HostId, RequestId, SeatNumber, SiteId},
     plan::Place,
@@ -34,7 +35,7 @@ fn grants(hosts: &[&str], amount: u64) -> Vec<Grant> {
     let window = Window::starting(Time(2_500), Span(100));
     let grant = |(seat, name): (u32, &&str)| {
         let place = Place::Host(host_id(name));
-        Grant { seat: SeatNumber(seat), place, window, amounts: cpu(amount) }
+        Grant { seat: SeatNumber(seat), place, window, amounts: cpu(amount), agreed: Default::default() }
     };
     (0..).zip(hosts).map(grant).collect()
 }
@@ -238,6 +239,10 @@ const ASKED: &[(Rule, Change)] = &[
     (Rule::Total, |case| case.grants[0].amounts = cpu(501)),
     (Rule::Total, |case| {
         case.grants[0].amounts.insert(ResourceName::new("gpu").unwrap(), Amount(1));
+    }),
+    (Rule::Budget, |case| {
+        case.request.budget = Some(Cost(9));
+        case.grants.iter_mut().for_each(|grant| grant.agreed.cost = Cost(5));
     }),
     (Rule::PerHost, |case| case.grants[1].amounts = cpu(99)),
     (Rule::PerHost, |case| case.grants[1].amounts = Amounts::new()),

@@ -189,6 +189,7 @@ mod tests {
             place: Place::Host(host(number)),
             window: Window { start: Time(100), end: Time(if seat == 0 { 130 } else { 160 }) },
             amounts: amounts.clone().into(),
+            agreed: Default::default(),
         };
         let grants = (0..).zip(0..hosts).map(grant).collect();
         ActivationRecord {

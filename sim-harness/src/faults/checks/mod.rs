@@ -7,6 +7,7 @@ mod capacity;
 mod covered;
 mod durable;
 mod lost;
+mod money;
 mod repairable;
 mod repeat;
 mod settled;
@@ -17,6 +18,7 @@ use broker::{ids::RequestId, ledger::Booking, protocol::AttemptId, time::Time};
 pub use self::{
     durable::check_reported,
     lost::{check_dropped, check_news},
+    money::check_dues,
     repeat::{booked, check_repeat},
     settled::{check_books, unsettled},
     views::check_view,
@@ -28,6 +30,8 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     let now = grid.clock(node);
     let Some(running) = grid.nodes[node].running() else { return };
     grid.truth.note(node, &running.machines.ledger, now);
+    money::check_prices(grid, node);
+    let Some(running) = grid.nodes[node].running() else { return };
     if let Err(found) = capacity::check_ledger(&grid.nodes[node], &running.machines.ledger, now) {
         let (request, what) = *found;
         grid.violate("never over-committed", Some(&request), format!("s{node}: {what}"));
@@ -67,5 +71,6 @@ pub fn check_disk(grid: &mut Grid, node: usize, request: &RequestId) {
         grid.truth.note_confirmed(&grid.nodes, &reservation.attempt, &reservation.participants);
     }
     covered::check_covered(grid, node, request);
+    money::check_budget(grid, request);
     check_reported(grid, request);
 }

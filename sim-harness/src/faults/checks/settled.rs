@@ -63,7 +63,9 @@ fn unsettled_request(grid: &Grid, index: usize, running: &Running) -> Option<(Op
             return found("another node coordinates it");
         }
         if let Some(reservation) = degraded(negotiation) {
-            if repairable::could_be_repaired(grid, id, &negotiation.record().request, reservation) {
+            if is_unrestricted(grid, negotiation)
+                && repairable::could_be_repaired(grid, id, &negotiation.record().request, reservation)
+            {
                 let why = reservation.failure.as_ref().map_or_else(String::new, |why| format!("{why:?}"));
                 return found(&format!("it is degraded, and the hosts for it are there; last repair: {why}"));
             }
@@ -83,6 +85,12 @@ fn unsettled_request(grid: &Grid, index: usize, running: &Running) -> Option<(Op
         }
     }
     None
+}
+
+/// Whether neither a budget nor the conditions of owners can be in the way of a repair.
+fn is_unrestricted(grid: &Grid, negotiation: &Negotiation) -> bool {
+    let has_budget = negotiation.record().request.budget().is_some();
+    grid.options.money.as_ref().is_none_or(|money| !money.restricts && !has_budget)
 }
 
 /// Whether a node goes on with a request because the node that its user went to is gone for good: nobody else knows what

@@ -19,7 +19,7 @@ pub const ASK: Target = Target { name: "ask", run: ask, golden: || golden("reque
 /// Answers of peers.
 pub const ANSWER: Target = Target { name: "answer", run: answer, golden: || golden("answer ") };
 
-const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/fuzz/ask/4");
+const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/fuzz/ask/5");
 
 thread_local! {
     /// Reading has a time limit, which needs a timer; the bytes are all there, so nothing ever waits for it.

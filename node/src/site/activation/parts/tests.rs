@@ -64,6 +64,7 @@ fn booking(plan: &Plan) -> Booking {
         place: Place::Host(HostId::new(&number.to_string()).unwrap()),
         window: Window { start: Time(plan.window.0), end: Time(plan.window.1 - plan.shorter * i64::from(*number)) },
         amounts: [(ResourceName::new("cpu").unwrap(), Amount(u64::from(*number) + 1 + plan.more))].into(),
+        agreed: Default::default(),
     };
     Booking {
         attempt: AttemptId {

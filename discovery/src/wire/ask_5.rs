@@ -1,13 +1,10 @@
-//! Version 4 of the protocol of direct requests: the kinds, and what is in their bodies.
+//! Version 5 of the protocol of direct requests: the kinds, and what is in their bodies.
 //!
 //! Invariant: the numbers and the order of what is in a body are the format (`golden.rs` has their bytes).
 
 use std::sync::Arc;
 
-use broker::{
-    protocol::{HoldRequest, HostState, LedgerVersion, Places, Refusal, RefusalReason, SiteAnswer, SiteRequest},
-    time::Millis,
-};
+use broker::protocol::{HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest};
 
 use super::{
     ask_version::{AskVersion, Written},
@@ -17,7 +14,7 @@ use super::{
 
 /// The version.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask4;
+pub struct Ask5;
 
 macro_rules! kinds {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $kind:ident = $number:literal,)* }) => {
@@ -56,10 +53,6 @@ kinds! {
         TakeOver = 23,
         Bookings = 24,
         Book = 25,
-        /// A hold for which the site may give other hosts than it names.
-        HoldElsewhere = 26,
-        /// A booking at once of which the same is true.
-        BookElsewhere = 27,
     }
 }
 
@@ -82,19 +75,15 @@ kinds! {
         Found = 22,
         Refused = 23,
         Bookings = 24,
-        /// Held, some of it on other hosts.
-        HeldElsewhere = 25,
-        /// Confirmed, some of it on other hosts.
-        ConfirmedElsewhere = 26,
     }
 }
 
 /// Longest text of a refusal that is read, in characters.
 const REFUSAL_TEXT_MAX: usize = 300;
 
-impl AskVersion for Ask4 {
+impl AskVersion for Ask5 {
     fn number(&self) -> u16 {
-        4
+        5
     }
 
     fn knows_request(&self, kind: u16) -> bool {
@@ -116,14 +105,8 @@ impl AskVersion for Ask4 {
             WireRequest::Revocations { from } => (Question::Revocations, encode(from)),
             WireRequest::DialBack => (Question::DialBack, encode(&())),
             WireRequest::Site(request) => match request {
-                SiteRequest::Hold(hold) => {
-                    let kind = if hold.may_substitute { Question::HoldElsewhere } else { Question::Hold };
-                    (kind, encode(hold))
-                }
-                SiteRequest::Book { hold, incarnation } => {
-                    let kind = if hold.may_substitute { Question::BookElsewhere } else { Question::Book };
-                    (kind, encode(&(hold, incarnation)))
-                }
+                SiteRequest::Hold(hold) => (Question::Hold, encode(hold)),
+                SiteRequest::Book { hold, incarnation } => (Question::Book, encode(&(hold, incarnation))),
                 SiteRequest::Confirm { attempt, held_in } => (Question::Confirm, encode(&(attempt, held_in))),
                 SiteRequest::Release(attempt) => (Question::Release, encode(attempt)),
                 SiteRequest::Settle(attempt) => (Question::Settle, encode(attempt)),
@@ -161,19 +144,13 @@ impl AskVersion for Ask4 {
             WireAnswer::Busy => (Answer::Busy, encode(&())),
             WireAnswer::NotUnderstood { kind } => (Answer::NotUnderstood, encode(kind)),
             WireAnswer::Site(answer) => match answer {
-                SiteAnswer::Held { version, hold_for, places } if places.is_empty() => {
-                    (Answer::Held, encode(&(version, hold_for)))
-                }
-                SiteAnswer::Held { version, hold_for, places } => {
-                    (Answer::HeldElsewhere, encode(&(version, hold_for, places)))
-                }
-                SiteAnswer::Confirmed { version, places } if places.is_empty() => (Answer::Confirmed, encode(version)),
-                SiteAnswer::Confirmed { version, places } => (Answer::ConfirmedElsewhere, encode(&(version, places))),
-                SiteAnswer::Released { version } => (Answer::Released, encode(version)),
+                SiteAnswer::Held { version, hold_for, places } => (Answer::Held, encode(&(version, hold_for, places))),
+                SiteAnswer::Confirmed { version, places } => (Answer::Confirmed, encode(&(version, places))),
+                SiteAnswer::Released { version, charged } => (Answer::Released, encode(&(version, charged))),
                 SiteAnswer::Settled => (Answer::Settled, encode(&())),
                 SiteAnswer::Status { decision, booking } => (Answer::Status, encode(&(decision, booking))),
-                SiteAnswer::Booked { seats, is_settled, before, others, version } => {
-                    (Answer::Booked, encode(&(seats, is_settled, before, others, version)))
+                SiteAnswer::Booked { seats, is_settled, before, others, charged, version } => {
+                    (Answer::Booked, encode(&(seats, is_settled, before, others, charged, version)))
                 }
                 SiteAnswer::Found { parts, is_coordinated, version } => {
                     (Answer::Found, encode(&(parts, is_coordinated, version)))
@@ -219,11 +196,9 @@ fn told<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
 fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeError> {
     Ok(match kind {
         Question::Hold => SiteRequest::Hold(question(body)?),
-        Question::HoldElsewhere => SiteRequest::Hold(HoldRequest { may_substitute: true, ..question(body)? }),
-        Question::Book | Question::BookElsewhere => {
-            let (hold, incarnation): (HoldRequest, u64) = question(body)?;
-            let may_substitute = kind == Question::BookElsewhere;
-            SiteRequest::Book { hold: HoldRequest { may_substitute, ..hold }, incarnation }
+        Question::Book => {
+            let (hold, incarnation) = question(body)?;
+            SiteRequest::Book { hold, incarnation }
         }
         Question::Confirm => {
             let (attempt, held_in) = question(body)?;
@@ -248,27 +223,25 @@ fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeE
 fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError> {
     Ok(match kind {
         Answer::Held => {
-            let (version, hold_for): (LedgerVersion, Millis) = told(body)?;
-            SiteAnswer::Held { version, hold_for, places: Places::new() }
-        }
-        Answer::HeldElsewhere => {
             let (version, hold_for, places) = told(body)?;
             SiteAnswer::Held { version, hold_for, places }
         }
-        Answer::Confirmed => SiteAnswer::Confirmed { version: told(body)?, places: Places::new() },
-        Answer::ConfirmedElsewhere => {
+        Answer::Confirmed => {
             let (version, places) = told(body)?;
             SiteAnswer::Confirmed { version, places }
         }
-        Answer::Released => SiteAnswer::Released { version: told(body)? },
+        Answer::Released => {
+            let (version, charged) = told(body)?;
+            SiteAnswer::Released { version, charged }
+        }
         Answer::Settled => told::<()>(body).map(|()| SiteAnswer::Settled)?,
         Answer::Status => {
             let (decision, booking) = told(body)?;
             SiteAnswer::Status { decision, booking }
         }
         Answer::Booked => {
-            let (seats, is_settled, before, others, version) = told(body)?;
-            SiteAnswer::Booked { seats, is_settled, before, others, version }
+            let (seats, is_settled, before, others, charged, version) = told(body)?;
+            SiteAnswer::Booked { seats, is_settled, before, others, charged, version }
         }
         Answer::Found => {
             let (parts, is_coordinated, version) = told(body)?;

@@ -1,0 +1,92 @@
+//! What a booking has cost when it is over. Kolo moves no money: it keeps what was agreed, and what of that is to be paid.
+//!
+//! What is charged: all that was agreed for a booking that was kept to its end, used or not; for one that was given back, what its
+//! refund rules leave ([`Agreement::after_cancellation`](crate::tariff::Agreement::after_cancellation)); nothing for a hold, for an
+//! attempt that was not completed, and for what the site itself has taken back. Invariant: a booking is charged once, by the record
+//! with which it ends on disk, and never more than was agreed.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Booking, Books, Ledger, Output, Record};
+use crate::{
+    cost::Cost,
+    protocol::AttemptId,
+    time::{Now, Span, Time, Window},
+    trust::PublicKey,
+};
+
+/// For so long a repeated release is told what the first was told. Coordinators repeat one for hours at most.
+const TOLD_FOR: Span = Span(7 * 86_400);
+
+/// How a booking ended that cost something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChargedFor {
+    /// It was kept to its end.
+    Use,
+    /// It was given back before.
+    Cancellation,
+}
+
+/// What a booking has cost; it is kept on disk after the booking.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charge {
+    /// The attempt that made the booking.
+    pub attempt: AttemptId,
+    /// The user's name, for display.
+    pub user: String,
+    /// The user's key.
+    pub user_key: Option<PublicKey>,
+    /// From the first start to the last end of its seats.
+    pub window: Window,
+    /// How many seats.
+    pub seats: u32,
+    /// What was agreed for all of them.
+    pub agreed: Cost,
+    /// What of that is to be paid.
+    pub charged: Cost,
+    /// How it ended.
+    pub reason: ChargedFor,
+    /// When.
+    pub ended: Time,
+}
+
+impl<B: Books> Ledger<B> {
+    /// Writes down what a booking has cost that ends now.
+    pub(super) fn charge(&mut self, now: Now, booking: &Booking, reason: ChargedFor) {
+        let agreed: Cost = booking.grants.iter().map(|grant| grant.agreed.cost).sum();
+        if agreed.is_zero() {
+            return;
+        }
+        let charged = match reason {
+            ChargedFor::Use => agreed,
+            ChargedFor::Cancellation => {
+                let of_seat = |grant: &crate::protocol::Grant| grant.agreed.after_cancellation(grant.window, now.utc);
+                booking.grants.iter().map(of_seat).sum()
+            }
+        };
+        let charge = Charge {
+            attempt: booking.attempt.clone(),
+            user: booking.user.clone(),
+            user_key: booking.user_key,
+            window: booking.window,
+            // A request has at most 10,000 seats.
+            seats: booking.grants.len() as u32,
+            agreed,
+            charged,
+            reason,
+            ended: now.utc,
+        };
+        self.remember_charge(&charge);
+        self.outputs.push_back(Output::Persist(Record::Charge(charge)));
+    }
+
+    pub(super) fn remember_charge(&mut self, charge: &Charge) {
+        self.charged.insert(charge.attempt.clone(), charge.ended + TOLD_FOR, charge.charged);
+    }
+
+    /// What the booking of an attempt has cost that has ended.
+    pub(super) fn charged_for(&self, attempt: &AttemptId) -> Cost {
+        self.charged.get(attempt).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether what was agreed is what the owner asks for now.
+//!
+//! Invariant: nothing is held for less than the owner's price at the time of the hold, nor against the owner's conditions; what was
+//! agreed then stays as it is when the owner changes the tariff.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Books, Ledger};
+use crate::{
+    ids::HostId,
+    protocol::{Grant, RefusalReason},
+    resources::{Amounts, amount_of},
+    tariff::{Conditions, Tariff},
+    time::{Time, Window},
+    trust::asked::CLOCKS_DIFFER,
+};
+
+impl<B: Books> Ledger<B> {
+    /// Puts other tariffs into force for the hosts that are named. What is promised stays.
+    pub fn set_tariffs(&mut self, mut tariffs: BTreeMap<HostId, Arc<Tariff>>) {
+        for (id, host) in &mut self.hosts {
+            if let Some(tariff) = tariffs.remove(id) {
+                host.set_tariff(tariff);
+            }
+        }
+    }
+
+    /// Checks these grants against the tariffs of their hosts. Clocks differ, so a lead time may be a little short.
+    pub(super) fn check_tariffs(&self, now: Time, grants: &[Grant]) -> Result<(), RefusalReason> {
+        let asked_at = now - CLOCKS_DIFFER;
+        for Grant { place, window, amounts, agreed, .. } in grants {
+            let Some(books) = self.hosts.get(place.host()) else { continue };
+            let tariff = &books.host().tariff;
+            let is_agreed = agreed.covers(&tariff.agreement(Some(asked_at), *window, amounts));
+            if !is_agreed || !is_inside(&tariff.conditions, asked_at, *window) {
+                return Err(RefusalReason::PriceChanged { host: place.host().clone(), tariff: tariff.clone() });
+            }
+            check_share(&tariff.conditions, books, (*window, amounts))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the notice is long enough, and the end not too far ahead.
+fn is_inside(conditions: &Conditions, asked_at: Time, window: Window) -> bool {
+    let farthest = conditions.horizon.map(|horizon| asked_at + horizon + CLOCKS_DIFFER + CLOCKS_DIFFER);
+    window.start >= asked_at + conditions.notice_min && farthest.is_none_or(|farthest| window.end <= farthest)
+}
+
+/// Whether the host, with this seat, promises no more than the share that the owner gives.
+fn check_share(
+    conditions: &Conditions,
+    books: &impl Books,
+    (window, amounts): (Window, &Amounts),
+) -> Result<(), RefusalReason> {
+    let Some(share) = conditions.share_max else { return Ok(()) };
+    let host = books.host();
+    for (resource, asked) in amounts {
+        let most = u128::from(amount_of(&host.capacity, resource).0) * u128::from(share.0.min(1000)) / 1000;
+        let used = u128::from(books.promised().peak(resource, window).0);
+        // What is free is below what the host has.
+        let free = crate::amount::Amount(most.saturating_sub(used) as u64);
+        if *asked > free {
+            let (host, resource, asked) = (host.id.clone(), resource.clone(), *asked);
+            return Err(RefusalReason::NotEnough { host, resource, asked, free });
+        }
+    }
+    Ok(())
+}

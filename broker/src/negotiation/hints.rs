@@ -1,0 +1,84 @@
+//! What refusals have shown of hosts: newer schedules than discovery knew, and newer tariffs.
+//!
+//! Invariant: of a host the newest version that was shown counts. There are at most as many hosts as attempts have named.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Found, FoundHost};
+use crate::{
+    host::Host,
+    ids::{HostId, SiteId},
+    protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
+    schedule::Schedule,
+    tariff::Tariff,
+    time::Time,
+};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    states: BTreeMap<(SiteId, HostId), (LedgerVersion, HostState)>,
+    tariffs: BTreeMap<(SiteId, HostId), Arc<Tariff>>,
+}
+
+impl Hints {
+    /// Remembers what a refusal shows, of at most `hosts_max` hosts: no site was asked for more. Owners rarely change the price of one
+    /// host, so `found` hosts of the site that had the same tariff count as changed alike.
+    pub fn remember(&mut self, site: &SiteId, refusal: Refusal, hosts_max: usize, found: Option<&Found>) {
+        let version = refusal.version;
+        for state in refusal.hosts.into_iter().take(hosts_max) {
+            let key = (site.clone(), state.host.clone());
+            if self.states.get(&key).is_none_or(|(known, _)| *known <= version) {
+                self.states.insert(key, (version, state));
+            }
+        }
+        let RefusalReason::PriceChanged { host, tariff } = refusal.reason else { return };
+        let here: Vec<&FoundHost> =
+            found.into_iter().flat_map(|found| &found.hosts).filter(|found| found.site == *site).collect();
+        let before = here.iter().find(|found| found.host.id == host).map(|found| self.tariff_of(found).clone());
+        let alike: BTreeSet<HostId> = here
+            .into_iter()
+            .filter(|found| before.as_ref() == Some(self.tariff_of(found)))
+            .map(|found| found.host.id.clone())
+            .chain([host])
+            .collect();
+        self.tariffs.extend(alike.into_iter().map(|host| ((site.clone(), host), tariff.clone())));
+    }
+
+    fn tariff_of<'h>(&'h self, found: &'h FoundHost) -> &'h Arc<Tariff> {
+        self.tariffs.get(&(found.site.clone(), found.host.id.clone())).unwrap_or(&found.host.tariff)
+    }
+
+    /// The host with its present tariff.
+    pub fn host<'h>(&'h self, found: &'h FoundHost) -> Cow<'h, Host> {
+        let tariff = self.tariff_of(found);
+        if Arc::ptr_eq(tariff, &found.host.tariff) {
+            Cow::Borrowed(&found.host)
+        } else {
+            Cow::Owned(Host { tariff: tariff.clone(), ..found.host.clone() })
+        }
+    }
+
+    /// Its schedule with what its owner does not promise at `now`, and perhaps with the holds of others.
+    pub fn schedule<'h>(&'h self, found: &'h FoundHost, with_holds: bool, now: Time) -> Cow<'h, Schedule> {
+        let mut schedule = match self.states.get(&(found.site.clone(), found.host.id.clone())) {
+            Some((version, state)) if *version >= found.version => {
+                let mut schedule = Cow::Borrowed(&state.schedule);
+                for (window, amounts) in state.held.iter().filter(|_| with_holds) {
+                    schedule.to_mut().add(*window, amounts);
+                }
+                schedule
+            }
+            _ => Cow::Borrowed(&found.schedule),
+        };
+        let kept_back = self.tariff_of(found).conditions.kept_back(&found.host.capacity, now);
+        for (window, amounts) in kept_back {
+            schedule.to_mut().add(window, &amounts);
+        }
+        schedule
+    }
+}

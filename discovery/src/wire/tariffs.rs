@@ -1,0 +1,135 @@
+//! The tariffs of a site's hosts, as an extra entry of its advert: a reader that does not know it takes the hosts as free, and their
+//! site refuses its holds.
+//!
+//! Invariant: hosts of one tariff share it in memory, so what a message unfolds into is bounded by its bytes.
+
+use std::sync::Arc;
+
+use broker::{host::Host, tariff::Tariff};
+
+use super::{
+    check,
+    encoding::{DecodeError, decode, encode},
+    envelope::{EXTRA_VALUE_BYTES_MAX, Extra},
+};
+
+/// Its key.
+const KEY: &str = "tariffs";
+
+/// So many hosts in a row, and which tariff they have; from 1 on, 0 is none.
+type Run = (u32, u32);
+
+/// The tariffs of hosts do not fit into an advert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the tariffs of all hosts take more than {EXTRA_VALUE_BYTES_MAX} bytes: fewer changes of price, or fewer different hosts"
+)]
+pub struct TooLarge;
+
+/// The entry of these hosts; none when all are free.
+///
+/// # Errors
+/// [`TooLarge`].
+pub fn entry(hosts: &[Host]) -> Result<Option<(String, Vec<u8>)>, TooLarge> {
+    let mut tariffs: Vec<&Tariff> = Vec::new();
+    let mut runs: Vec<Run> = Vec::new();
+    for host in hosts {
+        let number = match tariffs.iter().position(|known| **known == *host.tariff) {
+            _ if host.tariff.is_empty() => 0,
+            Some(at) => at + 1,
+            None => {
+                tariffs.push(&host.tariff);
+                tariffs.len()
+            }
+        };
+        // A site has far fewer than 2^32 hosts.
+        match runs.last_mut().filter(|(_, last)| *last as usize == number) {
+            Some((count, _)) => *count += 1,
+            None => runs.push((1, number as u32)),
+        }
+    }
+    if tariffs.is_empty() {
+        return Ok(None);
+    }
+    let bytes = encode(&(tariffs, runs)).map_err(|_| TooLarge)?;
+    if bytes.len() > EXTRA_VALUE_BYTES_MAX { Err(TooLarge) } else { Ok(Some((KEY.to_owned(), bytes))) }
+}
+
+/// Gives the hosts of an advert the tariffs that its extra entries name.
+///
+/// # Errors
+/// [`DecodeError`] when the entry is malformed, or breaks a limit.
+pub fn put_into(hosts: &mut [Host], extra: &Extra) -> Result<(), DecodeError> {
+    let Some(bytes) = extra.get(KEY) else { return Ok(()) };
+    let (tariffs, runs): (Vec<Arc<Tariff>>, Vec<Run>) = decode::<_, EXTRA_VALUE_BYTES_MAX>(bytes)?;
+    let malformed = |what: &str| DecodeError::Malformed(format!("tariffs: {what}"));
+    if let Some(error) = tariffs.iter().find_map(|tariff| check::check_tariff(tariff).err()) {
+        return Err(malformed(&error.to_string()));
+    }
+    let mut hosts = hosts.iter_mut();
+    for (count, number) in runs {
+        let tariff = match number.checked_sub(1) {
+            None => None,
+            Some(at) => Some(tariffs.get(at as usize).ok_or_else(|| malformed("an unknown one"))?),
+        };
+        for _ in 0..count {
+            let host = hosts.next().ok_or_else(|| malformed("more than hosts"))?;
+            host.tariff = tariff.cloned().unwrap_or_default();
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{ids::HostId, tariff::Conditions, time::Span};
+
+    use super::*;
+
+    fn tariff(prices: &str) -> Tariff {
+        let conditions = Conditions { notice_min: Span(9), ..Conditions::default() };
+        Tariff { prices: serde_json::from_str(prices).unwrap(), conditions }
+    }
+
+    fn hosts(tariffs: &[Option<&str>]) -> Vec<Host> {
+        let host = |(at, prices): (usize, &Option<&str>)| Host {
+            id: HostId::new(&format!("h{at}")).unwrap(),
+            capacity: Default::default(),
+            attributes: Default::default(),
+            speed: Default::default(),
+            tariff: prices.map(|prices| Arc::new(tariff(prices))).unwrap_or_default(),
+        };
+        tariffs.iter().enumerate().map(host).collect()
+    }
+
+    fn received(sent: &[Host], bytes: Vec<u8>) -> Result<Vec<Host>, DecodeError> {
+        let mut hosts: Vec<Host> =
+            sent.iter().map(|host| Host { tariff: Default::default(), ..host.clone() }).collect();
+        put_into(&mut hosts, &Extra::from([(KEY.to_owned(), bytes)])).map(|()| hosts)
+    }
+
+    #[test]
+    fn hosts_have_the_tariffs_that_their_site_has_given_them() {
+        let steps = r#"[[0,{"cpu":1}],[9,{}]]"#;
+        let sent = hosts(&[Some(r#"{"cpu":5}"#), Some(r#"{"cpu":5}"#), None, Some(steps), Some(r#"{"cpu":5}"#)]);
+        let (_, bytes) = entry(&sent).unwrap().unwrap();
+        let got = received(&sent, bytes).unwrap();
+        assert_eq!(got, sent);
+        assert!(Arc::ptr_eq(&got[0].tariff, &got[4].tariff), "one in memory");
+        assert_eq!(entry(&hosts(&[None, None])), Ok(None));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let sent = hosts(&[Some(r#"{"cpu":5}"#)]);
+        let of = |tariffs: &[Tariff], runs: &[Run]| received(&sent, encode(&(tariffs, runs)).unwrap()).map(drop);
+        assert!(of(&[tariff("{}")], &[(1, 1)]).is_ok());
+        assert!(of(&[tariff("{}")], &[(1, 2)]).is_err(), "an unknown tariff");
+        assert!(of(&[tariff("{}")], &[(2, 1)]).is_err(), "more than hosts");
+        assert!(of(&[tariff(r#"[[9,{}],[9,{}]]"#)], &[(1, 1)]).is_err(), "steps out of order");
+        assert!(received(&sent, vec![255; 9]).is_err());
+        let endless: Vec<String> =
+            (0..9_000).map(|at| format!(r#"[{},{{"cpu":{at}}}]"#, 1_000_000_000_i64 + at)).collect();
+        assert_eq!(entry(&hosts(&[Some(&format!("[{}]", endless.join(",")))])), Err(TooLarge));
+    }
+}

@@ -1,0 +1,92 @@
+//! Money: nothing is promised below its price, what a request costs at all sites stays within its budget, and both sides agree on what
+//! is to be paid for what was given back.
+//!
+//! Invariant: prices are read off the owners, costs off the disks of sites, budgets off what users have asked for.
+
+use broker::{
+    cost::Cost,
+    ids::RequestId,
+    ledger::Booking,
+    protocol::{AttemptId, Grant},
+    time::{Span, Time},
+};
+
+use super::super::{grid::Grid, names};
+
+/// A site takes a request that is so late for one in time: clocks differ.
+const CLOCKS_DIFFER: Span = Span(60);
+
+/// A ledger has changed: every new booking costs what the owner of its hosts asks for, or more.
+pub fn check_prices(grid: &mut Grid, site: usize) {
+    if grid.options.money.is_none() {
+        return;
+    }
+    let now = grid.clock(site).utc;
+    let Some(running) = grid.nodes[site].running() else { return };
+    let is_new = |booking: &&Booking| !grid.truth.has_seen(site, &booking.attempt);
+    let new: Vec<(AttemptId, Option<String>)> = running
+        .machines
+        .ledger
+        .bookings()
+        .filter(is_new)
+        .map(|booking| (booking.attempt.clone(), below_price(grid, site, &booking.grants, now)))
+        .collect();
+    for (attempt, wrong) in new {
+        if let Some(what) = wrong {
+            grid.violate("nothing is promised below its price", Some(&attempt.request), format!("s{site}: {what}"));
+        }
+        grid.truth.note_seen(site, attempt);
+    }
+}
+
+fn below_price(grid: &Grid, site: usize, grants: &[Grant], now: Time) -> Option<String> {
+    grants.iter().find_map(|grant| {
+        let (host, _) = grid.nodes[site].hosts_at_first.iter().find(|(host, _)| host.id == *grant.host())?;
+        let asked = host.tariff.agreement(Some(now - CLOCKS_DIFFER), grant.window, &grant.amounts);
+        let (agreed, asked_cost) = (grant.agreed.cost, asked.cost);
+        (!grant.agreed.covers(&asked)).then(|| format!("seat {} for {agreed}, asked {asked_cost}", grant.seat))
+    })
+}
+
+/// The disk of a site has changed: what all sites have of a request that is known to be committed, and what was charged for it, is
+/// within its budget.
+pub fn check_budget(grid: &mut Grid, request: &RequestId) {
+    let Some(budget) = grid.users.get(request).and_then(|user| user.request.budget()) else { return };
+    let is_of = |attempt: &AttemptId| attempt.request == *request;
+    let of_disks = grid.nodes.iter().map(|node| {
+        // What is charged is written before the booking goes.
+        let stands = |attempt| is_of(attempt) && !node.disk.charges.contains_key(attempt);
+        let settled = node.disk.reservations.values().filter(|booking| booking.settled && stands(&booking.attempt));
+        let agreed: Cost = settled.flat_map(|booking| &booking.grants).map(|grant| grant.agreed.cost).sum();
+        let charges = node.disk.charges.values().filter(|charge| is_of(&charge.attempt));
+        let charged: Cost = charges.map(|charge| charge.charged).sum();
+        [agreed, charged].into_iter().sum::<Cost>()
+    });
+    let all: Cost = of_disks.sum();
+    if all > budget {
+        grid.violate("a request stays within its budget", Some(request), format!("{all} of {budget} are promised"));
+    }
+}
+
+/// At the end: what sites have charged for what was given back is what the coordinator of the user has written down.
+pub fn check_dues(grid: &mut Grid) {
+    let mut found = None;
+    for node in &grid.nodes {
+        for record in node.disk.requests.values() {
+            for due in record.dues.iter().filter(|due| due.is_final) {
+                let own =
+                    AttemptId { entry_point: node.site.clone(), request: record.id.clone(), attempt: due.attempt };
+                let attempt = record.taken_over.get(&due.attempt).unwrap_or(&own);
+                let Some(site) = names::index_of(&due.site) else { continue };
+                let charged = grid.nodes[site].disk.charges.get(attempt).map_or(Cost::ZERO, |charge| charge.charged);
+                if charged != due.cost {
+                    let what = format!("s{site} has charged {charged} for #{}, known are {}", due.attempt, due.cost);
+                    found = Some((record.id.clone(), what));
+                }
+            }
+        }
+    }
+    if let Some((request, what)) = found {
+        grid.violate("both sides agree on what is to be paid", Some(&request), what);
+    }
+}
