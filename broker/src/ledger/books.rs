@@ -9,6 +9,7 @@ use crate::{
     protocol::Grant,
     resources::Amounts,
     schedule::{Schedule, Shortage},
+    tariff::Tariff,
     time::{Time, Window},
 };
 
@@ -59,6 +60,11 @@ impl HostLedger {
     #[must_use]
     pub fn new(host: Host, own: Schedule) -> HostLedger {
         HostLedger { host, reserved: own.clone(), promised: own.clone(), own }
+    }
+
+    /// Puts another tariff into force.
+    pub(super) fn set_tariff(&mut self, tariff: Tariff) {
+        self.host.tariff = tariff;
     }
 }
 

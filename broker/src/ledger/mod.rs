@@ -37,6 +37,7 @@ mod substitutes_tests;
 mod takeover;
 #[cfg(test)]
 mod takeover_tests;
+mod tariffs;
 mod terms;
 #[cfg(test)]
 mod tests;
