@@ -2,6 +2,11 @@
 //!
 //! Invariant: what is shown of prices is the list in force and the next one; all of them would make lists of hosts large.
 
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
 use broker::{
     cost::{PriceList, Prices},
     tariff::{Before, Conditions, Parts},
@@ -9,6 +14,8 @@ use broker::{
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::runtime::lock::locked;
 
 /// Prices from a time on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -30,6 +37,23 @@ pub fn present_and_next(prices: &Prices, now: Time) -> (PriceList, Option<NextPr
             let next = steps.get(next).map(|(from, prices)| NextPrices { from: *from, prices: prices.clone() });
             (present.unwrap_or_default(), next)
         }
+    }
+}
+
+/// How long an answer to "does anything cost something" holds: the question is for everybody, and looking takes time in a large grid.
+const SEEN_FOR: Duration = Duration::from_secs(2);
+
+/// Whether some host costs something, looked at now and then.
+#[derive(Debug, Default)]
+pub struct PricesSeen(Mutex<Option<(Instant, bool)>>);
+
+impl PricesSeen {
+    /// The answer of a short while ago, else what `look` finds.
+    pub fn are_there(&self, now: Instant, look: impl FnOnce() -> bool) -> bool {
+        let mut seen = locked(&self.0);
+        let known = seen.filter(|(at, _)| now.saturating_duration_since(*at) < SEEN_FOR);
+        let (_, are_there) = *seen.insert(known.unwrap_or_else(|| (now, look())));
+        are_there
     }
 }
 
@@ -94,6 +118,14 @@ mod tests {
         assert_eq!(shown(steps, 10), r#"[{"cpu":1},{"from":20,"prices":{"cpu":2}}]"#);
         assert_eq!(shown(steps, 20), r#"[{"cpu":2},null]"#);
         assert_eq!(shown("[]", 0), "[{},null]");
+    }
+
+    #[test]
+    fn it_is_looked_for_prices_now_and_then() {
+        let (seen, start) = (PricesSeen::default(), Instant::now());
+        assert!(!seen.are_there(start, || false));
+        assert!(!seen.are_there(start + Duration::from_secs(1), || true), "not looked again");
+        assert!(seen.are_there(start + SEEN_FOR, || true));
     }
 
     #[test]

@@ -219,7 +219,10 @@ fn asked_text(view: &RequestView, zone: &TimeZone) -> String {
     parts.extend(demand.speed_min().map(|speed| format!("each of speed {speed} or more")));
     parts.extend(demand.is_exclusive().then(|| "whole".to_owned()));
     parts.extend(demand.sites_max().map(|most| format!("at most at {}", counted(most, "site"))));
-    parts.extend(request.budget().map(|budget| format!("for at most {budget} credits")));
+    parts.extend(request.budget().map(|budget| match budget {
+        Cost::ZERO => "free of charge".to_owned(),
+        budget => format!("for at most {budget} credits"),
+    }));
     // The window as written down; what the writer left open depends on the arrival.
     if let Ok((earliest, latest)) = request.starts(Time::ZERO, Span::MAX) {
         if earliest > Time::ZERO {

@@ -30,7 +30,8 @@ function planned(plan, request) {
     button.disabled = true;
     said.replaceChildren(notice("Asking the sites to hold and confirm…", "warn"));
     try {
-      const taken = await api.post("/v1/requests", request);
+      // No more than what is shown.
+      const taken = await api.post("/v1/requests", plan.cost ? { budget: plan.cost, ...request } : request);
       location.hash = `#/requests/${encodeURIComponent(taken.id)}`;
     } catch (error) {
       button.disabled = false;
