@@ -48,7 +48,10 @@ impl iter::Sum for Cost {
 
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+        match (self.0 / 1000, self.0 % 1000) {
+            (whole, parts) if parts % 10 == 0 => write!(f, "{whole}.{:02}", parts / 10),
+            (whole, parts) => write!(f, "{whole}.{parts:03}"),
+        }
     }
 }
 
@@ -230,7 +233,7 @@ mod tests {
     fn a_cost_beyond_all_bounds_is_the_largest() {
         let dear = prices(r#"{"x":4294967295}"#).of_seat(Time(0), Span(u64::MAX), &amounts(&[("x", u64::MAX)]));
         assert_eq!((dear, Cost::of_parts(i128::MAX)), (Cost::MAX, Cost::MAX));
-        assert_eq!(Cost(12_034).to_string(), "12.034");
+        assert_eq!([12_034, 12_500, 7].map(|cost| Cost(cost).to_string()), ["12.034", "12.50", "0.007"]);
     }
 
     #[test]

@@ -277,9 +277,14 @@ impl Reason {
             ),
             Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, &show_time)),
             Reason::Budget { budget, cheapest: Some(cheapest) } => {
-                format!("the cheapest plan costs {cheapest} credits, the budget is {budget}")
+                format!(
+                    "the cheapest plan costs {cheapest} credits, the budget is {budget}: offer that much, ask for less, or \
+                     allow other starts"
+                )
             }
-            Reason::Budget { budget, cheapest: None } => format!("no plan costs {budget} credits or less"),
+            Reason::Budget { budget, cheapest: None } => {
+                format!("no plan costs {budget} credits or less: offer more, ask for less, or allow other starts")
+            }
             Reason::SearchLimit { asked, nearest } => {
                 let (available, start) = (nearest.hosts_available, show_time(nearest.start));
                 format!(

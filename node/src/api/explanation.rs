@@ -1,9 +1,11 @@
 //! Why a request was answered as it was: what each round found, and what each asked site said.
 
 use broker::{
+    cost::Cost,
     ids::{RequestId, SiteId},
     negotiation::{AttemptReport, ReportedAnswer, Round, RoundOutcome, SiteReport},
-    plan::CutCounts,
+    plan::{CutCounts, Plan},
+    request::ObjectiveKind,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,9 @@ pub struct Explanation {
     pub user: String,
     pub state: RequestState,
     pub reason: Option<ReasonView>,
+    /// What the prices and the budget have to do with it, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<String>,
     pub rounds: Vec<RoundView>,
     pub attempts: Vec<AttemptView>,
 }
@@ -69,8 +74,30 @@ pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String
         user: record.user.clone(),
         state: state_of(snapshot, parts, now_ms),
         reason: reason_of(&snapshot.stage, &name_of),
+        price: snapshot.stage.plan().and_then(|plan| price_text(plan, record.request.budget())),
         rounds: record.history.rounds.iter().map(round_view).collect(),
         attempts: record.history.attempts.iter().map(|one| attempt_view(one, &name_of)).collect(),
+    }
+}
+
+/// What a plan costs, and whether more money could give a better one; none where neither a price nor a budget is part of it.
+fn price_text(plan: &Plan, budget: Option<Cost>) -> Option<String> {
+    let cost = plan.cost();
+    let is_cheapest = plan.objective.kind == ObjectiveKind::Cost;
+    let is_best = plan.objective.bound == Some(plan.objective.value);
+    match budget {
+        None if cost.is_zero() => None,
+        None => Some(format!("it costs {cost} credits; without a budget no host was left out for its price")),
+        Some(budget) => {
+            let more = match (is_cheapest, is_best) {
+                (true, true) => "it is the cheapest, so a larger budget changes nothing",
+                (true, false) => "a cheaper one may exist, and a larger budget changes nothing",
+                (false, _) if cost == budget => "the budget is used up: a larger one may give a better plan",
+                (false, true) => "nothing within the budget is better; a larger one may give more",
+                (false, false) => "something better may exist, within this budget or a larger one",
+            };
+            Some(format!("it costs {cost} credits of a budget of {budget}: {more}"))
+        }
     }
 }
 
@@ -100,6 +127,9 @@ fn cut_view(cut: &CutCounts) -> Vec<CutView> {
     for (attribute, hosts) in &cut.attributes {
         views.push(CutView { constraint: format!("attribute {attribute}"), hosts: *hosts });
     }
+    if cut.speed > 0 {
+        views.push(CutView { constraint: "speed".to_owned(), hosts: cut.speed });
+    }
     for (resource, hosts) in &cut.resources {
         views.push(CutView { constraint: format!("per_host {resource}"), hosts: *hosts });
     }
@@ -125,4 +155,43 @@ fn attempt_view(one: &AttemptReport, name_of: &impl Fn(&SiteId) -> String) -> At
         }
     };
     AttemptView { attempt: one.attempt, start: one.start, sites: one.sites.iter().map(site_view).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::plan::ObjectiveValue;
+
+    use super::*;
+
+    #[test]
+    fn what_more_money_would_do_is_told_where_there_are_prices() {
+        let plan = |kind, cost, bound| {
+            let seat = format!(
+                r#"{{"number":0,"site":"s","place":{{"host":"h"}},"window":{{"start":0,"end":9}},"amounts":{{}},"cost":{cost}}}"#
+            );
+            Plan {
+                start: Time(0),
+                seats: vec![serde_json::from_str(&seat).unwrap()],
+                objective: ObjectiveValue { kind, value: 5, bound },
+                efficiency: 1.0,
+                efficiency_bound: 1.0,
+                start_proven: true,
+            }
+        };
+        let told = |kind, cost, bound, budget: Option<u64>| {
+            price_text(&plan(kind, cost, bound), budget.map(Cost)).unwrap_or_default()
+        };
+        assert_eq!(told(ObjectiveKind::Start, 0, None, None), "");
+        assert!(told(ObjectiveKind::Start, 1500, None, None).starts_with("it costs 1.50 credits; without a budget"));
+        for (kind, bound, budget, expected) in [
+            (ObjectiveKind::Cost, Some(5), 2000, "of a budget of 2.00: it is the cheapest"),
+            (ObjectiveKind::Cost, Some(4), 2000, "a cheaper one may exist"),
+            (ObjectiveKind::Finish, Some(5), 2000, "nothing within the budget is better"),
+            (ObjectiveKind::Finish, Some(5), 1500, "the budget is used up"),
+            (ObjectiveKind::Finish, None, 2000, "something better may exist"),
+        ] {
+            let text = told(kind, 1500, bound, Some(budget));
+            assert!(text.contains(expected), "{text}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{Json, extract::State};
 use broker::{
     amount::Amount,
+    cost::PriceList,
     host::Speed,
     ids::{HostId, RequestId, SiteId},
     ledger::{Booking, BookingState, Books, HostLedger},
@@ -21,6 +22,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     extract::{Query, in_range},
+    prices::{ConditionsView, NextPrices, present_and_next},
     problem::Problem,
     schema,
     state::ApiState,
@@ -283,6 +285,15 @@ pub struct HostView {
     #[serde(default, skip_serializing_if = "Speed::is_reference")]
     #[schema(value_type = u32)]
     pub speed: Speed,
+    /// For a start now: thousandths of a credit for a core, a GiB, or one of anything else, for an hour. What is not named is free.
+    #[serde(default, skip_serializing_if = "PriceList::is_empty")]
+    #[schema(value_type = std::collections::BTreeMap<String, u32>)]
+    pub prices: PriceList,
+    /// The next change of the prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_prices: Option<NextPrices>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<ConditionsView>,
     #[schema(value_type = Option<schema::Amounts>)]
     pub free_now: Option<Amounts>,
     pub schedule_age_s: Option<u64>,
@@ -330,6 +341,7 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
     };
     let host_view = |host: &broker::host::Host| {
         let schedule = known.and_then(|known| known.by_host.get(&host.id));
+        let (prices, next_prices) = present_and_next(&host.tariff.prices, now);
         HostView {
             site: advert.site.clone(),
             site_name: advert.name.clone(),
@@ -337,6 +349,9 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
             resources: host.capacity.clone(),
             attributes: host.attributes.clone(),
             speed: host.speed,
+            prices,
+            next_prices,
+            conditions: ConditionsView::of(&host.tariff.conditions),
             free_now: schedule.map(|schedule| free_at(&host.capacity, schedule, now)),
             schedule_age_s: known.map(|known| (monotonic - known.learnt).0 / 1000),
         }

@@ -16,6 +16,7 @@ pub mod members;
 mod metrics;
 mod page;
 pub mod plan;
+pub mod prices;
 pub mod problem;
 pub mod rates;
 pub mod request_view;

@@ -8,6 +8,7 @@ use std::{
 
 use axum::{Json, extract::State};
 use broker::{
+    cost::Cost,
     ids::{HostId, RequestId, SiteId},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
     plan::{ObjectiveValue, PlanOutcome},
@@ -62,6 +63,10 @@ pub struct AllocatedPlan {
     pub end: Time,
     #[schema(value_type = schema::ObjectiveValue)]
     pub objective: ObjectiveValue,
+    /// What all hosts together cost, in thousandths of a credit; left out when that is nothing.
+    #[serde(default, skip_serializing_if = "Cost::is_zero")]
+    #[schema(value_type = u64)]
+    pub cost: Cost,
     /// Hosts that were looked at.
     pub hosts_seen: usize,
     pub hosts: Vec<PlannedHost>,
@@ -121,6 +126,10 @@ pub struct PlannedHost {
     pub end: Time,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
+    /// In thousandths of a credit; left out when it is nothing.
+    #[serde(default, skip_serializing_if = "Cost::is_zero")]
+    #[schema(value_type = u64)]
+    pub cost: Cost,
     pub schedule_age_s: u64,
 }
 
@@ -195,6 +204,7 @@ fn live_plan(
             start: plan.start,
             end: plan.end(),
             objective: plan.objective,
+            cost: plan.cost(),
             hosts_seen,
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
@@ -211,6 +221,7 @@ fn live_plan(
                     end: seat.window.end,
                     site: seat.site,
                     amounts: seat.amounts,
+                    cost: seat.agreed.cost,
                 })
                 .collect(),
         }),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use broker::{
+    cost::Cost,
     ids::{HostId, RequestId, SiteId},
     negotiation::{Failure, Loss, Outcome, RequestRecord, Reservation, RoundOutcome},
     plan::{ObjectiveValue, Plan, Reason, Seat},
@@ -161,6 +162,10 @@ pub struct ReservationView {
     pub end: Time,
     #[schema(value_type = schema::ObjectiveValue)]
     pub objective: ObjectiveValue,
+    /// What its hosts cost together, in thousandths of a credit; left out when that is nothing. What lengthens it has its own.
+    #[serde(default, skip_serializing_if = "Cost::is_zero")]
+    #[schema(value_type = u64)]
+    pub cost: Cost,
     /// Hosts that the last round of planning looked at.
     pub hosts_seen: Option<usize>,
     pub efficiency: f64,
@@ -178,6 +183,10 @@ pub struct ReservedHost {
     pub end: Time,
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
+    /// In thousandths of a credit; left out when it is nothing.
+    #[serde(default, skip_serializing_if = "Cost::is_zero")]
+    #[schema(value_type = u64)]
+    pub cost: Cost,
     /// How the user reaches it, in the words of its site's owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contact: Option<String>,
@@ -222,6 +231,7 @@ impl RequestView {
             start: plan.start,
             end: end_with(snapshot, parts).unwrap_or(plan.end()),
             objective: plan.objective,
+            cost: plan.cost(),
             hosts_seen: planned(plan).map(|round| round.found_hosts),
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
@@ -285,6 +295,7 @@ fn hosts_of(
             host: grant.host().clone(),
             end,
             amounts: grant.amounts.clone(),
+            cost: grant.agreed.cost,
             contact: words.contact.as_ref().map(fill),
             lost: reservation.and_then(|reservation| reservation.lost.get(&grant.number).copied()),
         }

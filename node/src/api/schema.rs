@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use broker::{
     amount::Amount,
+    cost::Cost,
     ids::MAX_ID_BYTES,
     request::{MAX_CANDIDATES, RequestDocument},
     time::Time,
@@ -132,6 +133,7 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
         Kind::Span => integer(1, Time::MAX.0),
         Kind::Time => integer(0, Time::MAX.0),
         Kind::Speed => integer(1, u32::MAX.into()),
+        Kind::Credits => integer(0, i64::try_from(Cost::MAX.0 - 1).unwrap_or(i64::MAX)),
         Kind::Amounts => Amounts::schema(),
         Kind::Attributes => {
             let text = Schema::from(ObjectBuilder::new().schema_type(Type::String));
@@ -158,6 +160,7 @@ fn unit_of(kind: Kind) -> &'static str {
         Kind::Time => " (Unix seconds)",
         Kind::Amounts => ", in base units",
         Kind::Speed => ", in thousandths of the reference speed",
+        Kind::Credits => ", in thousandths of a credit",
         _ => "",
     }
 }
@@ -268,7 +271,7 @@ pub struct Version {
 pub struct ObjectiveValue {
     /// What was asked to be smallest.
     kind: String,
-    /// A time for `start` and `finish`, else seconds.
+    /// A time for `start` and `finish`, thousandths of a credit for `cost`, else seconds.
     value: i64,
     /// Nothing inside the window is better than this, among the hosts looked at; absent when nothing is known.
     bound: Option<i64>,

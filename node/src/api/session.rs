@@ -137,6 +137,9 @@ pub struct Challenge {
     pub grid: String,
     /// `open` or `closed`.
     pub grid_form: String,
+    /// Whether some host that this node knows costs something: then a request had better have a budget.
+    #[serde(default)]
+    pub has_prices: bool,
 }
 
 /// Gives a nonce with which the user's key signs one call.
@@ -160,7 +163,16 @@ pub async fn give_challenge(
         site: state.discovery.site_id().clone(),
         grid: grid.id.clone(),
         grid_form: grid.form().to_owned(),
+        has_prices: state.strangers.prices.are_there(Instant::now(), || some_host_is_priced(&state)),
     }))
+}
+
+fn some_host_is_priced(state: &ApiState) -> bool {
+    let view = state.discovery.view();
+    let is_priced = |site: &SiteId| {
+        view.with_site(site, |view| view.advert().hosts.iter().any(|host| !host.tariff.prices.is_empty()))
+    };
+    view.site_ids().iter().any(|site| is_priced(site) == Some(true))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

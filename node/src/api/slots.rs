@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
+    cost::Cost,
     negotiation::Found,
     phases::{Candidate, Job},
     plan::PlanOutcome,
@@ -69,6 +70,10 @@ pub struct SlotAnswer {
     pub start: Option<Time>,
     /// Of the last host; at reference speed, when there is no plan of hosts.
     pub end: Option<Time>,
+    /// What all hosts of the plan cost together, in thousandths of a credit; left out when that is nothing.
+    #[serde(default, skip_serializing_if = "Cost::is_zero")]
+    #[schema(value_type = u64)]
+    pub cost: Cost,
     /// Hosts that have the minima free from `start` on for the duration.
     pub hosts: usize,
     /// What these have free together, of the resources that the request names.
@@ -106,6 +111,7 @@ struct Verdict {
     start: Option<Time>,
     /// Where a plan knows it.
     end: Option<Time>,
+    cost: Cost,
     is_possible: bool,
     is_proven: bool,
     reason: Option<ReasonView>,
@@ -127,6 +133,9 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         (Mode::At, Some(at)) => (earliest, latest) = (earliest.min(at), latest.max(at)),
         (Mode::At, None) => return Err(Problem::wrong("at", "mode at wants a start")),
         (_, Some(_)) => return Err(Problem::wrong("at", "only mode at takes a start")),
+        (Mode::Most, None) if request.budget().is_some() => {
+            return Err(Problem::wrong("request.budget", "mode most does not look at prices"));
+        }
         (_, None) => {}
     }
     let seed = rand::random();
@@ -164,6 +173,7 @@ impl Question<'_> {
             is_possible: verdict.is_possible,
             start: verdict.start,
             end: verdict.end.or(verdict.start.map(|start| start + self.request.demand().length().at_reference())),
+            cost: verdict.cost,
             hosts: step.map_or(0, |step| step.hosts),
             free: step.map(|step| step.free.clone()).unwrap_or_default(),
             is_proven: verdict.is_proven,
@@ -189,6 +199,7 @@ impl Question<'_> {
             return Verdict {
                 start: Some(most.start),
                 end: None,
+                cost: Cost::ZERO,
                 is_possible: true,
                 is_proven: most.is_proven,
                 reason: None,
@@ -198,6 +209,7 @@ impl Question<'_> {
             PlanOutcome::Allocated(plan) => Verdict {
                 start: Some(plan.start),
                 end: Some(plan.end()),
+                cost: plan.cost(),
                 is_possible: true,
                 is_proven: self.at.is_some() || plan.start_proven,
                 reason: None,
@@ -205,6 +217,7 @@ impl Question<'_> {
             PlanOutcome::Rejected(rejection) => Verdict {
                 start: self.at,
                 end: None,
+                cost: Cost::ZERO,
                 is_possible: false,
                 is_proven: rejection.start_proven,
                 reason: Some(ReasonView::of(&rejection.reason)),

@@ -12,7 +12,8 @@ use discovery::Discovery;
 use tracing::warn;
 
 use super::{
-    challenge::Challenges, rates::Rates, request_view::SiteWords, scopes::Caller, sessions::Sessions, upkeep::Upkeep,
+    challenge::Challenges, prices::PricesSeen, rates::Rates, request_view::SiteWords, scopes::Caller,
+    sessions::Sessions, upkeep::Upkeep,
 };
 use crate::{
     entry::{bookings::Bookings, driver::Coordinator, requests::Requests},
@@ -70,6 +71,8 @@ pub struct Strangers {
     pub challenges: Challenges,
     /// How often they may call.
     pub rates: Rates,
+    /// Whether they are told of prices.
+    pub prices: PricesSeen,
     /// Calls that were not let through.
     refused: Mutex<Rare>,
 }
@@ -77,7 +80,12 @@ pub struct Strangers {
 impl Strangers {
     /// Nobody has called yet.
     pub fn new(now: Instant) -> Strangers {
-        Strangers { challenges: Challenges::default(), rates: Rates::new(now), refused: Mutex::default() }
+        Strangers {
+            challenges: Challenges::default(),
+            rates: Rates::new(now),
+            prices: PricesSeen::default(),
+            refused: Mutex::default(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{Json, extract::State, http::StatusCode};
-use broker::{time::Time, trust::SharedGate};
+use broker::{ids::HostId, tariff::Tariff, time::Time, trust::SharedGate};
 use discovery::{Discovery, OfferError};
 use serde::{Deserialize, Serialize};
 use tokio::task::block_in_place;
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Keys that are put into force at once; a name with a dot at its end is a whole table.
-const LIVE: [&str; 5] = ["policy.", "ledger.", "contact", "remote.cert", "remote.key"];
+const LIVE: [&str; 7] = ["policy.", "ledger.", "price", "price_reach", "contact", "remote.cert", "remote.key"];
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -118,24 +118,49 @@ impl Upkeep {
             (Some(tls), Some(remote)) => Some((tls, Tls::open(&remote.cert, &remote.key)?)),
             _ => None,
         };
-        if config.settings.contact != new.settings.contact {
-            let contact = std::mem::replace(&mut config.settings.contact, new.settings.contact);
-            if let Err(error) = self.advertise_as(&config) {
-                config.settings.contact = contact;
-                return Err(error.into());
-            }
+        let tariffs = tariffs_of(&new);
+        let mut offered = with_tariffs(&config, &tariffs);
+        offered.settings.contact.clone_from(&new.settings.contact);
+        if (&offered.hosts, &offered.settings.contact) != (&config.hosts, &config.settings.contact) {
+            self.advertise_as(&offered)?;
         }
+        (config.hosts, config.settings.contact) = (offered.hosts, offered.settings.contact);
+        config.pricing = new.pricing;
+        (config.settings.price, config.settings.price_reach) = (new.settings.price, new.settings.price_reach);
         if let Some((tls, opened)) = tls {
             tls.replace(&opened);
             let remote = &mut config.settings.remote;
             (remote.cert, remote.key) = (new.settings.remote.cert, new.settings.remote.key);
         }
         self.gate.lock().set_policy(new.policy);
-        self.ledger.lock().set_limits(new.ledger);
+        let mut ledger = self.ledger.lock();
+        ledger.set_limits(new.ledger);
+        ledger.set_tariffs(tariffs);
+        drop(ledger);
         (config.settings.policy, config.settings.ledger) = (new.settings.policy, new.settings.ledger);
         let (changed, at_next_start) = (reloaded.changed.join(" "), reloaded.at_next_start.join(" "));
         info!(changed, at_next_start, "the configuration was read again");
         Ok(reloaded)
+    }
+
+    /// Works out the prices of the present day, and publishes them if they are others.
+    ///
+    /// # Errors
+    /// [`UpkeepError`] when they cannot be published; those of before stay in force then.
+    pub fn renew_prices(&self, now: Time) -> Result<(), UpkeepError> {
+        let mut config = locked(&self.config);
+        if config.pricing.is_empty() {
+            return Ok(());
+        }
+        let tariffs = config.pricing.tariffs(config.hosts.iter().map(|own| &own.host.id), now);
+        let offered = with_tariffs(&config, &tariffs);
+        if offered.hosts != config.hosts {
+            self.advertise_as(&offered)?;
+            config.hosts = offered.hosts;
+            self.ledger.lock().set_tariffs(tariffs);
+            info!("the prices of the next days are published");
+        }
+        Ok(())
     }
 
     /// [`Upkeep::reload`] for a signal, to which nobody can answer.
@@ -144,6 +169,22 @@ impl Upkeep {
             error!(%error, "the configuration was read again and is wrong; nothing has changed");
         }
     }
+}
+
+/// The tariffs that a configuration has.
+fn tariffs_of(config: &NodeConfig) -> BTreeMap<HostId, Arc<Tariff>> {
+    config.hosts.iter().map(|own| (own.host.id.clone(), own.host.tariff.clone())).collect()
+}
+
+/// The configuration in force with these tariffs; hosts without one wait for a restart, and keep theirs.
+fn with_tariffs(config: &NodeConfig, tariffs: &BTreeMap<HostId, Arc<Tariff>>) -> NodeConfig {
+    let mut config = config.clone();
+    for own in &mut config.hosts {
+        if let Some(tariff) = tariffs.get(&own.host.id) {
+            own.host.tariff.clone_from(tariff);
+        }
+    }
+    config
 }
 
 /// Answer of `POST /v1/reload`.
@@ -168,8 +209,8 @@ impl Reloaded {
             is_listed && (has_door || !key.starts_with("remote."))
         };
         let (changed, mut at_next_start): (Vec<String>, Vec<String>) = differ.cloned().partition(is_live);
-        // The file may list other hosts under the same name.
-        let lists_others = old.settings.hosts_file.is_some() && old.hosts != new.hosts;
+        // The file may list other hosts under the same name, and its prices are in force at once.
+        let lists_others = old.settings.hosts_file.is_some() && with_tariffs(old, &tariffs_of(new)).hosts != new.hosts;
         if lists_others && !at_next_start.iter().any(|key| key == "hosts_file") {
             at_next_start.push("hosts_file".to_owned());
         }

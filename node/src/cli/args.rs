@@ -28,7 +28,8 @@ const SURROUNDINGS: &str =
     "Exit codes: 0 done, 1 failure, 2 no placement in the window, 3 grid or node not reachable, \
 4 refused by policy, 64 bad usage.
 
-Environment: KOLO_API, KOLO_TOKEN_FILE and KOLO_CA_FILE stand for --api, --token-file and --ca-file, KOLO_KEY for --key; \
+Environment: KOLO_API, KOLO_TOKEN_FILE and KOLO_CA_FILE stand for --api, --token-file and --ca-file, KOLO_KEY for --key, KOLO_BUDGET for the \
+--budget of requests without one; \
 NO_COLOR switches colours off; TZ is the zone of times.
 
 Files: api.address and api.token in the data directory tell where the node here listens and what opens it; user.key in \

@@ -65,7 +65,14 @@ mod tests {
 
     fn node(grid_form: &str) -> Challenge {
         let (grid, grid_form) = ("lab".to_owned(), grid_form.to_owned());
-        Challenge { nonce: String::new(), expires_in_s: 1, site: SiteId::new("s").unwrap(), grid, grid_form }
+        Challenge {
+            nonce: String::new(),
+            expires_in_s: 1,
+            site: SiteId::new("s").unwrap(),
+            grid,
+            grid_form,
+            has_prices: false,
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod grid_args;
 mod keys;
 mod local_args;
 pub mod output;
+mod price;
 pub mod report;
 mod request;
 mod request_args;

@@ -5,6 +5,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use broker::{
+    cost::Cost,
     demand::Length,
     request::ObjectiveKind,
     time::{Span, Time},
@@ -59,16 +60,20 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) 
         let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant, reservation.end, look)).collect();
         text.push_str(&format!("  {}: {}\n", safe(&site_text(site, name)), hosts.join("; ")));
     }
+    if !reservation.cost.is_zero() {
+        text.push_str(&format!("  costs {} credits\n", reservation.cost));
+    }
     text.push_str(&format!("  {}\n", quality_text(reservation, &look.zone)));
     text
 }
 
-/// What a host gives, and when it ends if that is not at `end`.
+/// What a host gives, when it ends if that is not at `end`, and what it costs.
 fn grant_text(grant: &ReservedHost, end: Time, look: &Look) -> String {
     let lost = grant.lost.map_or_else(String::new, |loss| format!(" LOST ({loss})"));
     let until = (grant.end != end).then(|| format!(" until {}", format_time(grant.end, &look.zone)));
     let (name, amounts) = (safe(grant.host.as_str()), amounts_text(&grant.amounts));
-    format!("{name} {amounts}{}{}", until.unwrap_or_default(), look.paint.bad(&lost))
+    let cost = (!grant.cost.is_zero()).then(|| format!(" for {}", grant.cost));
+    format!("{name} {amounts}{}{}{}", until.unwrap_or_default(), cost.unwrap_or_default(), look.paint.bad(&lost))
 }
 
 /// How good a placement is, in words.
@@ -77,7 +82,8 @@ fn quality_text(plan: &ReservationView, zone: &TimeZone) -> String {
     let seen = plan.hosts_seen.map_or_else(|| "the hosts".to_owned(), |seen| format!("the {}", counted(seen, "host")));
     let shown = |value: i64| match objective.kind {
         ObjectiveKind::Start | ObjectiveKind::Finish => format_time(Time(value), zone),
-        _ => format_span(Span(value.unsigned_abs())),
+        ObjectiveKind::Cost => format!("{} credits", Cost(value.unsigned_abs())),
+        ObjectiveKind::Runtime | ObjectiveKind::HostTime => format_span(Span(value.unsigned_abs())),
     };
     let name = objective.kind.name().replace('_', " ");
     let best = match (objective.kind, objective.bound) {
@@ -213,6 +219,10 @@ fn asked_text(view: &RequestView, zone: &TimeZone) -> String {
     parts.extend(demand.speed_min().map(|speed| format!("each of speed {speed} or more")));
     parts.extend(demand.is_exclusive().then(|| "whole".to_owned()));
     parts.extend(demand.sites_max().map(|most| format!("at most at {}", counted(most, "site"))));
+    parts.extend(request.budget().map(|budget| match budget {
+        Cost::ZERO => "free of charge".to_owned(),
+        budget => format!("for at most {budget} credits"),
+    }));
     // The window as written down; what the writer left open depends on the arrival.
     if let Ok((earliest, latest)) = request.starts(Time::ZERO, Span::MAX) {
         if earliest > Time::ZERO {
@@ -306,11 +316,14 @@ mod tests {
         assert!(quality(&plan).starts_with("host time 2h, at best 1h, among the 12 hosts looked at; "));
         plan.objective.bound = None;
         assert!(quality(&plan).starts_with("host time 2h, perhaps not the best; "));
-        plan.hosts[0].end = Time(1_763_715_600);
+        plan.objective = ObjectiveValue { kind: ObjectiveKind::Cost, value: 12_500, bound: Some(12_000) };
+        assert!(quality(&plan).starts_with("cost 12.50 credits, at best 12.00 credits, among the 12 hosts"));
+        (plan.hosts[0].end, plan.hosts[1].cost, plan.cost) = (Time(1_763_715_600), Cost(750), Cost(750));
         let text = reservation_text("reserved", &plan, &Look::plain(TimeZone::UTC));
         assert!(
             text.contains("h1 cpu=2.4 memory=3GiB until 2025-11-21 09:00:00+00:00; h2 cpu=1 memory=1GiB\n"),
             "{text}"
         );
+        assert!(text.contains("b1 cpu=1 memory=512MiB for 0.75\n  costs 0.75 credits\n"), "{text}");
     }
 }

@@ -179,10 +179,10 @@ mod tests {
         assert_eq!(json, expected);
         let request = read(
             "-N 2 --work 2h --speed-min 1.5 --deadline tomorrow 08:00 --objective finish --exclusive --sites-max 1 \
-             --move-on-loss",
+             --move-on-loss --budget 12.50",
         );
         let expected = serde_json::json!({"hosts": 2, "work": 7200, "deadline": 1_795_330_800, "objective": "finish",
-            "speed_min": 1500, "exclusive": true, "sites_max": 1, "move_on_loss": true});
+            "speed_min": 1500, "exclusive": true, "sites_max": 1, "move_on_loss": true, "budget": 12_500});
         assert_eq!(serde_json::to_value(request.unwrap()).unwrap(), expected);
     }
 
@@ -246,7 +246,8 @@ mod tests {
             ("-N 1 --work 60", "--work: \"60\" has no unit"),
             ("-N 1 -t 1h --sites-max 0", "sites_max: expected at least 1, got 0"),
             ("-N 1 -t 1h --speed-min 1,5", "--speed-min: \"1,5\": expected how many times"),
-            ("-N 1 -t 1h --objective cost", "objective: cost is not yet supported"),
+            ("-N 1 -t 1h --budget 1,50", "--budget: \"1,50\": expected credits such as 12.50"),
+            ("-N 1 -t 1h --budget 999999999999", "budget: 999999999999000 is larger than any budget"),
             ("-N 1 -t 1h --objective best", "'--objective <OBJECTIVE>': expected start, finish"),
             ("-N 1 -t 1h --deadline soon", "--deadline: \"soon\" is no time"),
             (

@@ -48,6 +48,7 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
             flag.value_name(name).value_parser(is_one)
         }
         Kind::Speed => flag.value_name("SPEED"),
+        Kind::Credits => flag.value_name("CREDITS"),
         Kind::Flag => flag.action(ArgAction::SetTrue),
         Kind::NotYet => return None,
     })

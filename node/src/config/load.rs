@@ -7,6 +7,7 @@ use std::{
     ffi::OsString,
     fs,
     net::SocketAddr,
+    ops::RangeInclusive,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -31,10 +32,12 @@ use super::{
     machine,
     settings::{LedgerSettings, PolicySettings, Settings},
     surroundings::Surroundings,
+    tariffs::{Pricing, too_many_steps},
     values::{Percent, Program, Setting as _},
 };
 use crate::{
     contact,
+    runtime::clock::Clock,
     trust::{GridFile, Wallet},
 };
 
@@ -57,6 +60,8 @@ const EARLY_MAX: Span = Span(86_400);
 const FEED_EVERY_MIN_S: u64 = 1;
 const PROGRAM_WORDS_MAX: usize = 64;
 const REMOTE_NAMES_MAX: usize = 64;
+/// How far ahead prices may be published.
+const PRICE_REACH: RangeInclusive<Span> = Span(86_400)..=Span(366 * 86_400);
 
 /// The configuration in force.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +79,8 @@ pub struct NodeConfig {
     pub remote: Option<RemoteConfig>,
     /// The machines that the site offers.
     pub hosts: Vec<OwnHost>,
+    /// What they cost; their tariffs are those of the present day.
+    pub pricing: Pricing,
     /// How requests are planned and negotiated when this node is their entry point.
     pub negotiation: NegotiationSettings,
     /// What this site grants.
@@ -143,7 +150,8 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     }
     let name = name(&settings, places, &data_dir, grid.as_ref(), surroundings)?;
     let machine_name = surroundings.host_name.as_deref().unwrap_or(&name);
-    let hosts = hosts(&settings, places, machine_name, &data_dir)?;
+    let mut hosts = hosts(&settings, places, machine_name, &data_dir)?;
+    let pricing = pricing(&settings, places, &mut hosts)?;
     check_programs(&mut settings, places)?;
     if let Some(contact) = &settings.contact {
         contact::check(contact).map_err(|error| places.wrong("contact", error))?;
@@ -162,6 +170,7 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
         grid,
         remote: remote(&settings, places)?,
         hosts,
+        pricing,
         negotiation: negotiation(&settings, places)?,
         ledger: ledger(&settings.ledger, places)?,
         policy: policy(&settings.policy, places)?,
@@ -291,6 +300,24 @@ fn hosts(
     let hosts = vec![OwnHost { host, own_work: Schedule::default() }];
     hosts::check(&hosts, places.written("machine.attributes").unwrap_or("this machine"))?;
     Ok(hosts)
+}
+
+/// The prices of the tables, given to their hosts.
+fn pricing(settings: &Settings, places: &Places, hosts: &mut [OwnHost]) -> Result<Pricing, ConfigError> {
+    within(places, "price_reach", settings.price_reach.0, PRICE_REACH.start().0, PRICE_REACH.end().0)
+        .map_err(|_| places.wrong("price_reach", "expected 1d to 366d"))?;
+    let tables = settings.price.as_deref().unwrap_or_default();
+    let pricing = Pricing::new(tables, settings.price_reach, hosts, places.written("price").unwrap_or("price"))?;
+    if !pricing.is_empty() {
+        let mut tariffs = pricing.tariffs(hosts.iter().map(|own| &own.host.id), Clock::start().now().utc);
+        for own in &mut *hosts {
+            own.host.tariff = tariffs.remove(&own.host.id).unwrap_or_default();
+        }
+    }
+    match too_many_steps(hosts.iter().map(|own| &own.host.tariff)) {
+        Some(message) => Err(places.wrong(if pricing.is_empty() { "hosts_file" } else { "price" }, message)),
+        None => Ok(pricing),
+    }
 }
 
 fn longer(places: &Places, key: &str, value: Millis, than_key: &str, than: Millis) -> Result<(), ConfigError> {

@@ -12,9 +12,11 @@ mod keys;
 mod layers;
 mod load;
 mod machine;
+mod prices;
 mod print;
 mod settings;
 mod surroundings;
+mod tariffs;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use toml::Value;
+
 use super::{
     keys::{Key, text_of},
     load::NodeConfig,
@@ -22,7 +24,7 @@ pub fn print_config(config: &NodeConfig) -> String {
     let mut section = "";
     for (key, default) in settings.keys("").iter().zip(Settings::default().keys("")) {
         // Hosts are tables, and come last.
-        if key.name == "hosts" || (key.section == "machine" && !offers_this_machine) {
+        if ["hosts", "price"].contains(&key.name) || (key.section == "machine" && !offers_this_machine) {
             continue;
         }
         if key.section != section {
@@ -33,11 +35,23 @@ pub fn print_config(config: &NodeConfig) -> String {
     }
     for host in settings.hosts.iter().flatten() {
         text.push_str("\n# A host of the site.\n[[hosts]]\n");
-        for (name, value, comment) in host.written() {
-            let _ = writeln!(text, "# {comment}\n{name} = {value}");
-        }
+        push_table(&mut text, host.written());
+    }
+    for price in settings.price.iter().flatten() {
+        text.push_str("\n# Prices or conditions; of tables that hold at the same time the later counts.\n[[price]]\n");
+        push_table(&mut text, price.written());
+    }
+    if settings.price.is_none() {
+        text.push_str("\n# Prices or conditions (docs/policies.md). Default: everything is free.\n");
+        text.push_str("# [[price]]\n# per_hour = { cpu = \"6.00\", memory = \"0.50\" }\n");
     }
     text
+}
+
+fn push_table(text: &mut String, written: Vec<(&'static str, Value, &'static str)>) {
+    for (name, value, comment) in written {
+        let _ = writeln!(text, "# {comment}\n{name} = {value}");
+    }
 }
 
 fn push_key(text: &mut String, key: &Key, default: &Key) {

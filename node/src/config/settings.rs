@@ -23,6 +23,7 @@ use discovery::Intervals;
 use super::{
     hosts::HostTable,
     keys::settings,
+    prices::PriceTable,
     values::{LogFormat, Percent, Program},
 };
 
@@ -58,6 +59,10 @@ settings! {
         hosts_file: Option<PathBuf> = None, "GRID.json", unset "none";
         /// A host as an inline TOML table, such as '{ id = "h1", resources = { cpu = "4", memory = "8GiB" } }'.
         hosts: Option<Vec<HostTable>> = None, "TABLE", unset "this machine";
+        /// Prices and conditions of hosts as an inline TOML table, such as '{ per_hour = { cpu = "6.00" } }'; of tables that hold at the same time the later counts.
+        price: Option<Vec<PriceTable>> = None, "TABLE", unset "everything is free";
+        /// How far ahead prices that change with the hour are published; a later start has the highest.
+        price_reach: Span = Span(60 * 86_400), "DURATION";
         [machine]: MachineSettings;
         [planner]: PlannerSettings;
         [negotiation]: CoordinatorSettings;

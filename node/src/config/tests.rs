@@ -231,6 +231,11 @@ fn what_is_printed_gives_the_same_configuration() {
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}"
         ),
+        format!(
+            "price_reach = \"30d\"\n{ONE_HOST}[[price]]\nhosts = [\"h1\"]\nper_hour = {{ cpu = \"6.00\", \"odd.name\" = \"0.001\" }}\nhours = \
+             \"8:00-18:00\"\ndays = \"sat-sun\"\nzone = \"Europe/Berlin\"\n[[price]]\nconditions = {{ surcharge = [{{ within = \"1h\", percent = \
+             50 }}], refund = [{{ notice = \"24h\", percent = 100 }}], horizon = \"30d\", notice = \"10min\", share = 50 }}"
+        ),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let mut config = load_in(directory.path(), &file, &[]).unwrap();
@@ -249,11 +254,49 @@ fn what_is_printed_gives_the_same_configuration() {
 fn every_key_is_printed_with_a_comment() {
     let text = print_config(&load_file("").unwrap());
     let lines: Vec<&str> = text.lines().collect();
-    for key in Settings::default().keys("").iter().filter(|key| !["hosts", "hosts_file"].contains(&key.name)) {
+    for key in Settings::default().keys("").iter().filter(|key| !["hosts", "hosts_file", "price"].contains(&key.name)) {
         let is_key = |line: &&str| line.trim_start_matches("# ").starts_with(&format!("{} = ", key.name));
         let at = lines.iter().position(is_key).unwrap_or_else(|| panic!("{}: {text}", key.path()));
         assert!(lines[at - 1].starts_with("# "), "{}", key.path());
     }
+}
+
+#[test]
+fn prices_are_the_tariffs_of_the_hosts_as_far_as_they_can_be_published() {
+    let prices = "[[price]]\nper_hour = { cpu = \"6.00\" }\n[[price]]\nconditions = { horizon = \"30d\" }";
+    let config = load_file(&format!("{ONE_HOST}{prices}")).unwrap();
+    let tariff = &config.hosts[0].host.tariff;
+    assert_eq!(serde_json::to_string(&tariff.prices).unwrap(), r#"{"cpu":6000}"#);
+    assert_eq!(tariff.conditions.horizon, Some(Span(30 * 86_400)));
+    assert!(load_file(ONE_HOST).unwrap().hosts[0].host.tariff.prices.is_empty());
+    let directory = tempfile::tempdir().unwrap();
+    let flag = "{ per_hour = { cpu = \"1\" } }";
+    let flagged = load_in(directory.path(), ONE_HOST, &["--price", flag]).unwrap();
+    assert!(!flagged.hosts[0].host.tariff.prices.is_empty());
+    for (file, expected) in [
+        ("price_reach = \"1h\"", "site.toml: price_reach: expected 1d to 366d"),
+        (
+            "[[price]]\nhosts = [\"h9\"]\nper_hour = {}",
+            "site.toml: price[0].hosts: h9 is no host of this site (it has tester)",
+        ),
+        ("[[price]]\nper_hour = { cpu = 6 }", "site.toml:2: price[0].per_hour.cpu: write \"6.00\", with quotes"),
+        ("[[price]]\nhours = \"8:00-9:00\"", "site.toml: price[0]: expected per_hour"),
+    ] {
+        let error = load_file(file).unwrap_err();
+        assert!(error.contains(expected), "{file}: {error}");
+    }
+    // Ten hosts whose prices change twice a day, each at its own price.
+    let hosts: String = (0..10).map(|at| format!("[[hosts]]\nid = \"h{at}\"\n")).collect();
+    let each = |at: u32| {
+        format!("[[price]]\nhosts = [\"h{at}\"]\nper_hour = {{ cpu = \"{at}.5\" }}\nhours = \"8:00-18:00\"\n")
+    };
+    let file = format!("{hosts}{}", (0..10).map(each).collect::<String>());
+    let error = load_file(&file).unwrap_err();
+    assert!(
+        error.contains("site.toml: price: the prices of all hosts change 12") && error.contains("lower price_reach"),
+        "{error}"
+    );
+    assert!(load_file(&format!("price_reach = \"30d\"\n{file}")).is_ok());
 }
 
 #[test]

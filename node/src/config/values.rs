@@ -19,7 +19,7 @@ use broker::{
 use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 
-use super::hosts::HostTable;
+use super::{hosts::HostTable, prices::PriceTable};
 use crate::text::time::{format_duration, format_span, parse_duration, parse_span};
 
 /// Longest time-out that makes sense.
@@ -107,8 +107,11 @@ macro_rules! text {
     )*};
 }
 
-fn table_of(host: &HostTable) -> Value {
-    Value::Table(host.written().into_iter().map(|(name, value, _)| (name.to_owned(), value)).collect())
+/// Keys as they are written, each with its meaning.
+type WrittenKeys = Vec<(&'static str, Value, &'static str)>;
+
+fn table_of(written: WrittenKeys) -> Value {
+    Value::Table(written.into_iter().map(|(name, value, _)| (name.to_owned(), value)).collect())
 }
 
 fn number(number: impl TryInto<i64>) -> Option<Value> {
@@ -136,7 +139,8 @@ plain! {
     Effort, Text, ["fast", "balanced", "thorough"], |effort| Value::try_from(effort).ok();
     LogFormat, Text, ["human", "json"], |format| Some(Value::String(format.as_str().to_owned()));
     Program, Program, [], |program| (!program.0.is_empty()).then(|| list(&program.0)).flatten();
-    Vec<HostTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(table_of).collect()));
+    Vec<HostTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(HostTable::written).map(table_of).collect()));
+    Vec<PriceTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(PriceTable::written).map(table_of).collect()));
 }
 
 text! {
@@ -259,9 +263,8 @@ impl Display for Percent {
     }
 }
 
-/// Reads `18:00-08:00`. Hours are always UTC, whatever the machine's zone is, because reservations cross zones.
-fn parse_hours(text: &str) -> Result<DailyHours, String> {
-    let expected = || format!("{text:?}: expected hours of the day in UTC, such as 18:00-08:00");
+/// Reads `18:00-08:00` as seconds after midnight; the minute hand is right, the hour may be any.
+pub fn parse_clocks(text: &str) -> Option<(u32, u32)> {
     let clock = |text: &str| {
         let (hour, minute) = text.trim().split_once(':')?;
         let is_number = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -271,8 +274,19 @@ fn parse_hours(text: &str) -> Result<DailyHours, String> {
         let (hour, minute): (u32, u32) = (hour.parse().ok()?, minute.parse().ok()?);
         (minute < 60).then_some(hour * 3600 + minute * 60)
     };
-    let (start, end) = text.trim().trim_end_matches("UTC").split_once('-').ok_or_else(expected)?;
-    let (start, end) = clock(start).zip(clock(end)).ok_or_else(expected)?;
+    let (start, end) = text.trim().split_once('-')?;
+    clock(start).zip(clock(end))
+}
+
+/// Seconds after midnight as [`parse_clocks`] reads them.
+pub fn clock_text(seconds: u32) -> String {
+    format!("{:02}:{:02}", seconds / 3600, seconds / 60 % 60)
+}
+
+/// Reads `18:00-08:00`. Hours are always UTC, whatever the machine's zone is, because reservations cross zones.
+fn parse_hours(text: &str) -> Result<DailyHours, String> {
+    let expected = || format!("{text:?}: expected hours of the day in UTC, such as 18:00-08:00");
+    let (start, end) = parse_clocks(text.trim().trim_end_matches("UTC")).ok_or_else(expected)?;
     DailyHours::new(start, end).map_err(|_| expected())
 }
 

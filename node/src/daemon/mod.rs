@@ -75,6 +75,8 @@ const PEERS_ENOUGH: usize = 8;
 const PEERS_LAST_TICKS: u64 = 12;
 /// Most addresses written down.
 const REMEMBERED_PEERS_MAX: usize = 64;
+/// How often it is seen whether another day has begun, whose prices are published then.
+const RENEW_PRICES_EVERY: Duration = Duration::from_hours(1);
 /// How long open API calls may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
@@ -172,7 +174,7 @@ async fn run_from(
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run());
-    beside.spawn(reload_on_signal(upkeep)?);
+    beside.spawn(keep_up(upkeep, clock)?);
     let ended = first_to_end(discovery.ended(), &mut beside);
     let result = serve((site, inbound), doors, Arc::new(api), (failures, ended), peers, stop).await;
     beside.shutdown().await;
@@ -389,6 +391,26 @@ fn reload_on_signal(upkeep: Arc<Upkeep>) -> Result<impl Future<Output = ()>, Dae
             let _ = tokio::task::spawn_blocking(move || upkeep.reload_and_log()).await;
         }
     })
+}
+
+/// Keeps configuration and prices up to date.
+fn keep_up(upkeep: Arc<Upkeep>, clock: Clock) -> Result<impl Future<Output = ()>, DaemonError> {
+    let reload = reload_on_signal(upkeep.clone())?;
+    Ok(async move {
+        tokio::join!(reload, renew_prices(upkeep, clock));
+    })
+}
+
+/// Publishes the prices of one more day with every day.
+async fn renew_prices(upkeep: Arc<Upkeep>, clock: Clock) {
+    let mut every = tokio::time::interval(RENEW_PRICES_EVERY);
+    loop {
+        every.tick().await;
+        let (upkeep, now) = (upkeep.clone(), clock.now().utc);
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || upkeep.renew_prices(now)).await {
+            warn!(%error, "the prices of the next days are not published; those of before stay in force");
+        }
+    }
 }
 
 fn greet(config: &NodeConfig, grid: &GridFile, discovery: &Discovery, api: &str) {

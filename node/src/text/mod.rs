@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing here knows of the daemon, the API or the command line; all of them use it.
 
+pub mod credits;
 pub mod document;
 pub mod request_file;
 pub mod request_keys;

@@ -21,6 +21,7 @@ use serde::{
 use serde_json::{Map, Value};
 
 use super::{
+    credits::{parse_credits, written_credits},
     document::{self, DocumentError, Syntax, Written},
     request_keys::{KEYS, Key, Kind},
     speed::{parse_speed, written_speed},
@@ -52,6 +53,7 @@ enum Raw {
     One(Written),
     Amounts(BTreeMap<ResourceName, Written>),
     Speed(Value),
+    Credits(Value),
 }
 
 /// The keys that a file has.
@@ -119,6 +121,7 @@ impl<'de> DeserializeSeed<'de> for OfKind {
                 word => word.map(|word| Raw::Done(word.into())),
             },
             Kind::Speed => Option::deserialize(deserializer)?.map(Raw::Speed),
+            Kind::Credits => Option::deserialize(deserializer)?.map(Raw::Credits),
             Kind::Flag => Option::<bool>::deserialize(deserializer)?.map(|is| Raw::Done(is.into())),
             Kind::NotYet => NotYet::deserialize(deserializer).map(|NotYet| None)?,
         })
@@ -163,8 +166,11 @@ impl Writer {
             }
             (_, Raw::One(Written::Text(text))) => typed(key.kind, &text, now).map_err(about)?,
             // Whether it is one of thousandths is checked with the whole document.
-            (Writer::Program, Raw::Speed(number @ Value::Number(_))) => number,
+            (Writer::Program, Raw::Speed(number @ Value::Number(_)) | Raw::Credits(number @ Value::Number(_))) => {
+                number
+            }
             (_, Raw::Speed(written)) => written_speed(&written).map_err(about)?.thousandths().into(),
+            (_, Raw::Credits(written)) => written_credits(&written).map_err(about)?.0.into(),
             (_, Raw::Amounts(written)) => {
                 let amount = |(name, written): (ResourceName, Written)| -> Result<_, (String, String)> {
                     let amount = self.amount(&name, &written);
@@ -206,6 +212,7 @@ pub fn typed(kind: Kind, text: &str, now: &Zoned) -> Result<Value, String> {
         Kind::Span => parse_span(text).map(seconds_of).map_err(|error| error.to_string())?.into(),
         Kind::Time => parse_time(text, now).map_err(|error| error.to_string())?.0.into(),
         Kind::Speed => parse_speed(text)?.thousandths().into(),
+        Kind::Credits => parse_credits(text)?.0.into(),
         Kind::Label => RequestId::new(text).map_err(|error| error.to_string())?.as_str().into(),
         _ => text.into(),
     })
@@ -278,6 +285,18 @@ mod tests {
     }
 
     #[test]
+    fn budgets_are_credits_for_people_and_thousandths_for_programs() {
+        assert_eq!(toml("budget = \"12.50\"").unwrap()["budget"], 12_500);
+        let program = |budget: &str| {
+            let text = format!(r#"{{"hosts":1,"work":60,"budget":{budget},"objective":"cost"}}"#);
+            let draft = parse(Path::new("r.json"), &text, Syntax::Json, Writer::Program, &now()).unwrap();
+            document(draft).map(|document| document.budget.unwrap().0).map_err(|misfit| misfit.to_string())
+        };
+        assert_eq!((program("12500"), program("\"12.5\"")), (Ok(12_500), Ok(12_500)));
+        assert!(program("12.5").unwrap_err().starts_with("budget: invalid type: floating point"));
+    }
+
+    #[test]
     fn complaints_name_file_and_key() {
         for (text, expected) in [
             ("hosts = \"5\"", "r.toml:1: hosts: invalid type"),
@@ -303,7 +322,11 @@ mod tests {
             ("speed_min = 1.0005", "r.toml: speed_min: \"1.0005\": expected how many times"),
             ("objective = \"best\"", "r.toml:1: objective: unknown variant"),
             ("exclusive = 1", "r.toml:1: exclusive: invalid type"),
-            ("hosts = 1\nbudget = 5", "r.toml:2: budget: not yet supported"),
+            ("hosts = 1\nbudget = 5", "r.toml: budget: write \"5.00\", with quotes, for credits"),
+            ("budget = 12.5", "r.toml: budget: write \"12.50\", with quotes"),
+            ("budget = \"12.5005\"", "r.toml: budget: \"12.5005\": expected credits such as 12.50"),
+            ("budget = []", "r.toml: budget: []: expected credits such as \"12.50\""),
+            ("hosts = 1\nshapes = []", "r.toml:2: shapes: not yet supported"),
         ] {
             let error = toml(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

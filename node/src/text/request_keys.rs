@@ -26,6 +26,8 @@ pub enum Kind {
     Choice(&'static str, &'static [&'static str]),
     /// Times the reference speed, such as 1.5; for programs, thousandths.
     Speed,
+    /// Credits such as 12.50; for programs, thousandths of a credit.
+    Credits,
     /// Yes, when it is there.
     Flag,
     /// Refused by name, see [`NotYet`](broker::request::NotYet).
@@ -97,8 +99,9 @@ pub const KEYS: &[Key] = &[
         Kind::Choice("OBJECTIVE", &["start", "finish", "runtime", "host_time", "cost"]),
         "objective",
         "What is to be smallest",
-        ": start, finish, runtime (of the slowest host) or host_time (of all together) [default: start]",
+        ": start, finish, runtime (of the slowest host), host_time (of all together) or cost [default: start]",
     ),
+    key("budget", Kind::Credits, "budget", "What all hosts together may cost", ", in credits, such as 12.50"),
     key(
         "attributes",
         Kind::Attributes,
@@ -126,7 +129,6 @@ pub const KEYS: &[Key] = &[
     ),
     key("id", Kind::Label, "id", "Label of your own, by which the request can be named later", ""),
     Key { flag: None, ..key("extends", Kind::Label, "", "The request whose reservation this one lengthens", "") },
-    not_yet("budget"),
     not_yet("shapes"),
     not_yet("traffic"),
     not_yet("scale"),

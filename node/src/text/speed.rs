@@ -10,14 +10,19 @@ use serde_json::Value;
 /// # Errors
 /// What was expected.
 pub fn parse_speed(text: &str) -> Result<Speed, String> {
+    let thousandths = thousandths(text).and_then(|thousandths| u32::try_from(thousandths).ok());
+    thousandths.and_then(|thousandths| Speed::try_from(thousandths).ok()).ok_or_else(|| {
+        format!("{text:?}: expected how many times the reference speed, such as 1.5, with at most three decimals")
+    })
+}
+
+/// The thousandths of a number with at most three decimals; none when it is no such number.
+pub fn thousandths(text: &str) -> Option<u64> {
     let (whole, parts) = text.split_once('.').unwrap_or((text, ""));
     let parts = parts.trim_end_matches('0');
     let is_number =
         !whole.is_empty() && parts.len() <= 3 && (whole.bytes().chain(parts.bytes())).all(|b| b.is_ascii_digit());
-    let thousandths = is_number.then(|| format!("{whole}{parts:0<3}").parse::<u32>().ok()).flatten();
-    thousandths.and_then(|thousandths| Speed::try_from(thousandths).ok()).ok_or_else(|| {
-        format!("{text:?}: expected how many times the reference speed, such as 1.5, with at most three decimals")
-    })
+    is_number.then(|| format!("{whole}{parts:0<3}").parse().ok()).flatten()
 }
 
 /// The speed that a person has written, as a number or as a text.

@@ -136,7 +136,7 @@ fn answers_are_as_described() {
 }
 
 /// Bodies that are refused, and the key that the answer names.
-const WRONG_BODIES: [(&str, &str, &str); 38] = [
+const WRONG_BODIES: [(&str, &str, &str); 39] = [
     ("/v1/requests", r#"{"hosts":0,"duration":1}"#, "hosts"),
     ("/v1/requests", r#"{"hosts":10001,"duration":1}"#, "hosts"),
     ("/v1/requests", r#"{"hosts":-1,"duration":1}"#, "hosts"),
@@ -158,8 +158,8 @@ const WRONG_BODIES: [(&str, &str, &str); 38] = [
     ("/v1/requests", r#"{"hosts":1,"work":1,"speed_min":1.5}"#, "speed_min"),
     ("/v1/requests", r#"{"hosts":1,"work":1,"earliest":9,"deadline":8}"#, "deadline"),
     ("/v1/requests", r#"{"hosts":1,"work":1,"deadline":8}"#, "deadline"),
-    ("/v1/requests", r#"{"hosts":1,"work":1,"objective":"cost"}"#, "objective"),
-    ("/v1/requests", r#"{"hosts":1,"work":1,"budget":5}"#, "budget"),
+    ("/v1/requests", r#"{"hosts":1,"work":1,"budget":-5}"#, "budget"),
+    ("/v1/requests", r#"{"hosts":1,"work":1,"budget":281474976710655}"#, "budget"),
     ("/v1/requests", "[null,1,3600,0,null,{},{},{},null,null,false]", ""),
     ("/v1/requests", r#"{"authorization":[{},null,null]}"#, "authorization"),
     ("/v1/plan", "[null,1,3600,0,null,{},{},{},null,null,false]", ""),
@@ -167,6 +167,7 @@ const WRONG_BODIES: [(&str, &str, &str); 38] = [
     ("/v1/slots", r#"{"mode":"earliest","request":{"hosts":0,"duration":1}}"#, "request.hosts"),
     ("/v1/slots", r#"{"mode":"earliest","request":{"hosts":1}}"#, "request.duration"),
     ("/v1/slots", r#"{"mode":"earliest","request":[null,1,3600]}"#, "request"),
+    ("/v1/slots", r#"{"mode":"most","request":{"hosts":1,"duration":1,"budget":5}}"#, "request.budget"),
     ("/v1/slots", r#"{"mode":"earliest"}"#, "request"),
     ("/v1/slots", r#"["earliest",null,{"hosts":1,"duration":1}]"#, ""),
     ("/v1/local", r#"{"end":4102448400}"#, "start"),

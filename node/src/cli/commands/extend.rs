@@ -22,6 +22,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{Look, Report},
+        price::with_budget,
         report::reservation_text,
         request_args::ExtendArgs,
         signing,
@@ -61,7 +62,8 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
     let requests = requests_behind(&before, reservation, seconds_of(args.by))?;
     let mut added = Vec::with_capacity(requests.len());
     for request in requests {
-        let one = signing::submission(context, &client, &args.key, request, None)
+        let one = with_budget(&client, request)
+            .and_then(|request| signing::submission(context, &client, &args.key, request, None))
             .and_then(|submission| waiting::submit_and_wait(client.clone(), submission, None));
         let wrong = match one {
             Ok(view) if fits(&view, reservation) => {

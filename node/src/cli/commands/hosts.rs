@@ -1,5 +1,8 @@
 //! `kolo hosts`: the hosts of the grid, as this node knows them.
 
+use broker::cost::{Cost, PriceList};
+use jiff::{Timestamp, tz::TimeZone};
+
 use super::Context;
 use crate::{
     api::grid::{HostList, HostView},
@@ -8,7 +11,10 @@ use crate::{
         exit::Exit,
         output::{Look, Report, columns},
     },
-    text::words::{age_text, amounts_text, attributes_text, site_text},
+    text::{
+        time::format_time,
+        words::{age_text, amounts_text, attributes_text, site_text},
+    },
 };
 
 pub fn run(context: &mut Context) -> Result<Exit, CliError> {
@@ -21,7 +27,7 @@ impl Report for HostList {
     fn text(&self, look: &Look) -> String {
         columns(
             look,
-            ["HOST", "SITE", "CAPACITY", "FREE NOW", "ATTRIBUTES", "AGE"],
+            ["HOST", "SITE", "CAPACITY", "FREE NOW", "ATTRIBUTES", "PRICE", "AGE"],
             self.hosts.iter().map(|host| {
                 [
                     host.host.to_string(),
@@ -29,6 +35,7 @@ impl Report for HostList {
                     capacity_text(host),
                     host.free_now.as_ref().map_or_else(|| "unknown".to_owned(), amounts_text),
                     attributes_text(&host.attributes),
+                    price_text(host, &look.zone),
                     age_text(host.schedule_age_s),
                 ]
             }),
@@ -45,6 +52,26 @@ fn capacity_text(host: &HostView) -> String {
     format!("{}{speed}", amounts_text(&host.resources))
 }
 
+/// Credits for an hour now, and from the next change on; conditions are in the answer as JSON.
+fn price_text(host: &HostView, zone: &TimeZone) -> String {
+    let mut text = prices_text(&host.prices);
+    if let Some(next) = &host.next_prices {
+        let from = Timestamp::from_second(next.from.0).map(|from| from.to_zoned(zone.clone()));
+        let from = from.map_or_else(|_| format_time(next.from, zone), |from| from.strftime("%a %H:%M%:z").to_string());
+        text.push_str(&format!("; from {from}: {}", prices_text(&next.prices)));
+    }
+    if host.conditions.is_some() {
+        text.push_str("; conditions");
+    }
+    text
+}
+
+/// Prices as `cpu 6.00 memory 0.50 /h`.
+fn prices_text(prices: &PriceList) -> String {
+    let parts: Vec<_> = prices.iter().map(|(name, price)| format!("{name} {}", Cost(price.0.into()))).collect();
+    if parts.is_empty() { "free".to_owned() } else { format!("{} /h", parts.join(" ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,16 +81,17 @@ mod tests {
     fn hosts_are_listed_with_capacity_and_what_is_free() {
         let list: HostList = serde_json::from_str(
             r#"{"hosts":[{"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h1","resources":{"cpu":4000,
-            "memory":3072},"attributes":{"arch":"x86_64"},"free_now":{"cpu":500},
+            "memory":3072},"attributes":{"arch":"x86_64"},"prices":{"cpu":6000,"memory":500},
+            "next_prices":{"from":1763748000,"prices":{"cpu":2000}},"conditions":{"horizon_s":60},"free_now":{"cpu":500},
             "schedule_age_s":3},{"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h2","resources":{"cpu":4000},
             "attributes":{},"speed":1500,"free_now":null,"schedule_age_s":3}],"next":null}"#,
         )
         .unwrap();
         assert_eq!(
             printed(&list, OutputFormat::Table),
-            "HOST  SITE                CAPACITY           FREE NOW  ATTRIBUTES   AGE\n\
-             h1    alpha (..aaaa1111)  cpu=4 memory=3GiB  cpu=0.5   arch=x86_64  3s\n\
-             h2    alpha (..aaaa1111)  cpu=4 speed=1.5    unknown   -            3s\n"
+            "HOST  SITE                CAPACITY           FREE NOW  ATTRIBUTES   PRICE                                                                   AGE\n\
+             h1    alpha (..aaaa1111)  cpu=4 memory=3GiB  cpu=0.5   arch=x86_64  cpu 6.00 memory 0.50 /h; from Fri 18:00+00:00: cpu 2.00 /h; conditions  3s\n\
+             h2    alpha (..aaaa1111)  cpu=4 speed=1.5    unknown   -            free                                                                    3s\n"
         );
         assert_eq!(printed(&list, OutputFormat::Quiet), "12D3KooWaaaa1111/h1\n12D3KooWaaaa1111/h2\n");
     }

@@ -72,6 +72,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         host: host.id.clone(),
         end: host.end,
         amounts: host.amounts.clone(),
+        cost: host.cost,
         contact: None,
         lost: None,
     };
@@ -79,6 +80,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         start: plan.start,
         end: plan.end,
         objective: plan.objective,
+        cost: plan.cost,
         hosts_seen: Some(plan.hosts_seen),
         efficiency: plan.efficiency,
         efficiency_bound: plan.efficiency_bound,

@@ -1,6 +1,6 @@
 //! `kolo slots`: when hosts could be had, and how many, over the whole window. Nothing is held.
 
-use broker::time::Span;
+use broker::{cost::Cost, time::Span};
 use serde::Serialize;
 
 use super::{Context, with_suggestion};
@@ -74,7 +74,11 @@ impl Slots {
         match answer.start.map(|start| format_time(start, &look.zone)) {
             Some(start) if answer.is_possible => {
                 let length = answer.start.zip(answer.end).map(|(start, end)| format_span(end.since(start)));
-                format!("{} from {start} for {}{proven}", look.paint.good(&hosts), length.unwrap_or_default())
+                let cost = match answer.cost {
+                    Cost::ZERO => String::new(),
+                    cost => format!(" at {cost} credits"),
+                };
+                format!("{} from {start} for {}{cost}{proven}", look.paint.good(&hosts), length.unwrap_or_default())
             }
             Some(start) => format!("{} of {} at {start}", look.paint.bad(&hosts), self.asked),
             None => {
@@ -137,12 +141,12 @@ mod tests {
     #[test]
     fn a_possible_start_is_shown_with_the_profile() {
         let slots = slots(
-            r#""mode":"earliest","is_possible":true,"start":1763715600,"end":1763722800,"hosts":6,
+            r#""mode":"earliest","is_possible":true,"start":1763715600,"end":1763722800,"cost":12500,"hosts":6,
             "free":{"cpu":24000},"is_proven":true,"reason":null"#,
         );
         assert_eq!(
             printed(&slots, OutputFormat::Table),
-            "6 hosts from 2025-11-21 09:00:00+00:00 for 2h, proven to be the earliest\n\
+            "6 hosts from 2025-11-21 09:00:00+00:00 for 2h at 12.50 credits, proven to be the earliest\n\
              START                      HOSTS  FREE TOGETHER\n\
              2025-11-21 08:00:00+00:00  2      cpu=2.5\n\
              2025-11-21 09:00:00+00:00  6      cpu=24\n  \

@@ -17,6 +17,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{Look, OutputFormat, remark},
+        price::with_budget,
         report::{OfRequest, request_text, reservation_text},
         request,
         request_args::SubmitArgs,
@@ -36,6 +37,8 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     }
     let plan = args.plan.as_deref().map(read_plan).transpose()?;
     let client = context.connect_as(&args.key)?;
+    // Who hands a plan in has seen what it costs.
+    let request = if plan.is_some() { request } else { with_budget(&client, request)? };
     let submission = signing::submission(context, &client, &args.key, request, plan)?;
     let asking = client.clone();
     if args.no_wait {

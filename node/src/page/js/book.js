@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { el, facts, notice, number, table } from "./dom.js";
-import { age, amounts, time, worth } from "./format.js";
+import { age, amounts, credits, time, worth } from "./format.js";
 import { asksNothing, requestForm } from "./request-form.js";
 
 export async function show(place) {
@@ -30,7 +30,8 @@ function planned(plan, request) {
     button.disabled = true;
     said.replaceChildren(notice("Asking the sites to hold and confirm…", "warn"));
     try {
-      const taken = await api.post("/v1/requests", request);
+      // No more than what is shown.
+      const taken = await api.post("/v1/requests", plan.cost ? { budget: plan.cost, ...request } : request);
       location.hash = `#/requests/${encodeURIComponent(taken.id)}`;
     } catch (error) {
       button.disabled = false;
@@ -41,12 +42,13 @@ function planned(plan, request) {
     el("h2", {}, "The plan"),
     el("div", { className: "panel" },
       facts([["Start", time(plan.start)], ["End", time(plan.end)], ["Smallest", worth(plan.objective)],
+        ["Cost", credits(plan.cost)],
         ["Hosts looked at", String(plan.hosts_seen)],
         ["Efficiency", `${plan.efficiency.toFixed(3)}, at best ${plan.efficiency_bound.toFixed(3)}`]]),
       proof(plan),
       asksNothing(request) ? notice("Nothing is asked of the hosts: name amounts, or others may reserve all of them as well.", "warn") : null,
-      table("Planned hosts", ["Host", "Site", "Gives", "Until", "Schedule of"],
-        plan.hosts.map((host) => [host.id, host.site_name || host.site, amounts(host.amounts), time(host.end), age(host.schedule_age_s)])),
+      table("Planned hosts", ["Host", "Site", "Gives", "Until", "Cost", "Schedule of"],
+        plan.hosts.map((host) => [host.id, host.site_name || host.site, amounts(host.amounts), time(host.end), credits(host.cost), age(host.schedule_age_s)])),
       el("div", { className: "row" }, button), said),
     schedules(plan),
   ];

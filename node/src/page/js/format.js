@@ -38,10 +38,13 @@ export function duration(seconds) {
 /** What a plan is worth by its objective; empty when that is its start. */
 export function worth({ kind, value, bound }) {
   if (kind === "start") return "";
-  const shown = (one) => (kind === "finish" ? time(one) : duration(one));
+  const shown = (one) => (kind === "finish" ? time(one) : kind === "cost" ? credits(one) : duration(one));
   const best = bound === undefined ? "perhaps not the best" : `at best ${shown(bound)}`;
   return `${kind.replace("_", " ")} ${shown(value)}, ${best}`;
 }
+
+/** An amount of money, given in thousandths of a credit; empty when there is none. */
+export const credits = (thousandths) => (thousandths ? `${thousandths % 10 ? (thousandths / 1000).toFixed(3) : (thousandths / 1000).toFixed(2)} credits` : "");
 
 /** How long ago, roughly. */
 export function age(seconds) {

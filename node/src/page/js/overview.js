@@ -3,15 +3,17 @@
 import * as api from "./api.js";
 import * as events from "./events.js";
 import { el, facts, notice, number, svg, table } from "./dom.js";
-import { age, amount, amounts, duration, percent, short, time, timeOfDay } from "./format.js";
+import { age, amount, amounts, credits, duration, percent, short, time, timeOfDay } from "./format.js";
 
+// Hosts whose prices are looked at; more rows would be no glance.
+const PRICED_MAX = 1000;
 const CHART = { width: 480, height: 130, left: 4, bottom: 16 };
 
 export async function show(place) {
   const load = async () => {
-    const [status, sites, usage, local] = await Promise.all(
-      [api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96"), api.get("/v1/local")]);
-    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage, local.promised));
+    const [status, sites, usage, local, hosts] = await Promise.all(
+      [api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96"), api.get("/v1/local"), api.get(`/v1/hosts?limit=${PRICED_MAX}`)]);
+    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage, local.promised, hosts.hosts));
   };
   const reload = events.calmly(() => load().catch(() => {}), 2000);
   const stop = events.listen(reload);
@@ -27,7 +29,7 @@ function tile(name, value, more) {
     el("span", { className: "soft small" }, more));
 }
 
-function parts(status, sites, usage, promised) {
+function parts(status, sites, usage, promised, hosts) {
   const count = (state) => sites.filter((site) => site.schedule === state).length;
   const [current, stale, unknown] = ["current", "stale", "unknown"].map(count);
   const health = stale + unknown === 0 ? "all schedules are current" : `${stale} stale, ${unknown} not known yet`;
@@ -43,6 +45,7 @@ function parts(status, sites, usage, promised) {
     el("p", { className: stale + unknown === 0 ? "good" : "warn" }, health),
     el("h2", {}, "Sites"),
     table("Sites", ["Site", number("Hosts"), "Schedule", "Heard", "Advert", "Address"], sites.map(siteRow)),
+    ...pricesOf(hosts),
     el("h2", {}, "Who uses this site's hosts"),
     promised.length === 0 ? el("p", { className: "soft" }, "Nobody has any of them.") :
       table("Promises", ["User", "Request", "Host", "Gives", "From", "Until"], promised.map((seat) =>
@@ -54,6 +57,34 @@ function parts(status, sites, usage, promised) {
       ["Listens at", status.listen.join("  ")],
     ]),
   ];
+}
+
+/** The hosts that have a price, those of a site with the same prices in one row. */
+function pricesOf(hosts) {
+  const rows = new Map();
+  for (const { host, site, site_name, prices = {}, next_prices: next, conditions } of hosts) {
+    if (Object.keys(prices).length === 0 && !next) continue;
+    const cells = [site_name || site, perHour(prices), next ? `from ${time(next.from)}: ${perHour(next.prices)}` : "", conditionsText(conditions)];
+    const key = JSON.stringify([site, ...cells]);
+    if (!rows.has(key)) rows.set(key, { cells, hosts: [] });
+    rows.get(key).hosts.push(host);
+  }
+  if (rows.size === 0) return [];
+  return [el("h2", {}, "Prices"), table("Prices", ["Site", "Hosts", "An hour", "Then", "Conditions"],
+    [...rows.values()].map(({ cells: [site, ...others], hosts: named }) =>
+      [site, named.length > 3 ? `${named[0]} and ${named.length - 1} more` : named.join(", "), ...others]))];
+}
+
+const perHour = (prices) => Object.entries(prices).map(([name, price]) => `${name} ${credits(price)}`).join(", ") || "free";
+
+function conditionsText({ surcharges = [], refunds = [], horizon_s: horizon, notice_s: notice, share } = {}) {
+  const part = (thousandths) => percent(thousandths, 1000);
+  return [
+    ...surcharges.map((one) => `within ${duration(one.before_s)}: ${part(one.part)} more`),
+    ...refunds.map((one) => `cancelled ${duration(one.before_s)} before: ${part(one.part)} back`),
+    horizon ? `at most ${duration(horizon)} ahead` : "", notice ? `at least ${duration(notice)} ahead` : "",
+    share ? `${part(share)} of each resource` : "",
+  ].filter(Boolean).join("; ");
 }
 
 function clockNotice({ ahead_ms, sites }) {

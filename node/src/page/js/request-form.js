@@ -11,7 +11,7 @@ const RESOURCES = [
 ];
 const CHOICES = {
   effort: [["", "the node's"], ["fast", "fast"], ["balanced", "balanced"], ["thorough", "thorough"]],
-  objective: [["", "start"], ["finish", "finish"], ["runtime", "runtime"], ["host_time", "host time"]],
+  objective: [["", "start"], ["finish", "finish"], ["runtime", "runtime"], ["host_time", "host time"], ["cost", "cost"]],
 };
 
 /** Makes the form; `onready(request)` gets the checked request. `more` are further fields, `action` the button's text. */
@@ -63,6 +63,7 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
       field("candidates", "Only these hosts (h1, h2)"),
       field("work", "Work in place of the duration (such as 2h)"),
       choice("objective", "Smallest"),
+      field("budget", "Cost in credits, at most (such as 12.50)"),
       field("speed_min", "Speed of each host, at least (such as 1.5)"),
       field("sites_max", "Sites, at most", { type: "number", min: 1 }),
       choice("effort", "Effort of planning"),

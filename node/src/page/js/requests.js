@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import * as events from "./events.js";
 import { el, facts, notice, number, table } from "./dom.js";
-import { amounts, duration, short, time, worth } from "./format.js";
+import { amounts, credits, duration, short, time, worth } from "./format.js";
 
 const PAGE = 100;
 const KINDS = {
@@ -66,11 +66,11 @@ function standing(request) {
   if (reason) parts.push(notice(reason.detail, "warn"));
   if (reservation) {
     parts.push(el("h2", {}, "Reservation"), el("div", { className: "panel" },
-      facts([["Start", time(reservation.start)], ["End", time(reservation.end)], ["Smallest", worth(reservation.objective)],
+      facts([["Start", time(reservation.start)], ["End", time(reservation.end)], ["Smallest", worth(reservation.objective)], ["Cost", credits(reservation.cost)],
         ["Efficiency", `${reservation.efficiency.toFixed(3)}, at best ${reservation.efficiency_bound.toFixed(3)}`],
         [reservation.objective.kind === "start" ? "Earliest start" : "Best start", reservation.start_proven ? "proven on the schedules used" : "not proven"]]),
-      table("Hosts", ["Host", "Site", "Gives", "Until", "Reach", ""], reservation.hosts.map((host) => [host.host,
-        host.site_name || host.site, amounts(host.amounts), time(host.end), host.contact ? el("code", {}, host.contact) : "", host.lost ? el("span", { className: "badge bad" }, `lost: ${host.lost.replaceAll("_", " ")}`) : ""]))));
+      table("Hosts", ["Host", "Site", "Gives", "Until", "Cost", "Reach", ""], reservation.hosts.map((host) => [host.host,
+        host.site_name || host.site, amounts(host.amounts), time(host.end), credits(host.cost), host.contact ? el("code", {}, host.contact) : "", host.lost ? el("span", { className: "badge bad" }, `lost: ${host.lost.replaceAll("_", " ")}`) : ""]))));
   }
   const extensions = request.extensions ?? [];
   if (extensions.length > 0) {
@@ -86,7 +86,7 @@ function wanted({ request, user, extends: extends_, submitted_ms: submitted, ela
     ["Id", el("code", {}, id)], ["Lengthens", extends_ ? linkTo(extends_) : ""], ["User", user], ["Hosts", String(request.hosts)], ["Duration", request.duration ? duration(request.duration) : ""], ["Work", request.work ? duration(request.work) : ""],
     ["All together", request.total && Object.keys(request.total).length ? amounts(request.total) : ""],
     ["Each host", request.per_host && Object.keys(request.per_host).length ? amounts(request.per_host) : ""],
-    ["Attributes", attributes], ["Not before", request.earliest ? time(request.earliest) : ""],
+    ["Attributes", attributes], ["Budget", request.budget === undefined ? "" : credits(request.budget) || "nothing"], ["Not before", request.earliest ? time(request.earliest) : ""],
     ["At the latest", request.latest ? time(request.latest) : ""], ["End at the latest", request.deadline ? time(request.deadline) : ""], ["Submitted", time(submitted / 1000)],
     ["Took", `${elapsed} ms, ${attempts} ${attempts === 1 ? "attempt" : "attempts"}, ${conflicts} ${conflicts === 1 ? "conflict" : "conflicts"}`],
     ["Working on", phase]])];
@@ -102,6 +102,7 @@ function history(why, request) {
     el("span", { className: site.answer === "refused" || site.answer === "no answer" ? "bad" : "" }, site.answer),
     site.detail ?? "", number(`${site.milliseconds} ms`)]));
   return [
+    why.price ? el("p", { className: "soft" }, `Price: ${why.price}.`) : "",
     el("h2", {}, "Rounds of planning"),
     table("Rounds", [number("Round"), "Hosts found", "Cut by", "Outcome"], rounds),
     el("h2", {}, "Attempts"),

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { el, facts, notice, svg } from "./dom.js";
-import { amounts, date, fromField, time, timeOfDay, toField } from "./format.js";
+import { amounts, credits, date, fromField, time, timeOfDay, toField } from "./format.js";
 import { schedules } from "./book.js";
 import { requestForm } from "./request-form.js";
 
@@ -41,7 +41,7 @@ function answered(answer) {
   return [el("h2", {}, "Answer"), found,
     el("p", { className: answer.is_proven ? "good" : "soft" },
       answer.is_proven ? "✓ Proven on the schedules used." : "Not proven: the search reached its limit."),
-    facts([["Free together then", answer.is_possible ? amounts(answer.free) : ""],
+    facts([["Cost", credits(answer.cost)], ["Free together then", answer.is_possible ? amounts(answer.free) : ""],
       ["Hosts looked at", `${answer.matching_hosts} of ${answer.known_hosts} known`],
       ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} sites whose schedules are not known` : ""]]),
     profile(answer), schedules(answer)];

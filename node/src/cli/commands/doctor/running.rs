@@ -7,13 +7,16 @@ use std::{
     time::Duration,
 };
 
-use broker::time::{Span, Time};
+use broker::{
+    ids::SiteId,
+    time::{Span, Time},
+};
 use jiff::tz::TimeZone;
 use ureq::http::StatusCode;
 
 use super::finding::{Finding, Level};
 use crate::{
-    api::grid::{BanView, ReachView, SOFTWARE, ScheduleState, SiteList, Status},
+    api::grid::{BanView, HostList, HostView, ReachView, SOFTWARE, ScheduleState, SiteList, Status},
     cli::{client::Client, error::CliError, exit::Exit},
     runtime::clock::is_off,
     site::activation::FailedActivation,
@@ -55,6 +58,7 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
             findings.push(check_peers(&status, &sites));
             findings.push(check_clock(&status));
             findings.push(check_bans(&sites.bans, zone));
+            findings.extend(client.hosts().ok().and_then(|list| check_prices(&list, &status.site, zone)));
             findings.extend(check_activation(&status.failed_activations, now, zone));
             findings
         }
@@ -65,6 +69,17 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
         }
         Err(error) => silent(error.to_string()),
     }
+}
+
+/// Which hosts of this site cost something, as the grid sees it; none when all is free.
+fn check_prices(list: &HostList, site: &SiteId, zone: &TimeZone) -> Option<Finding> {
+    let own: Vec<_> = list.hosts.iter().filter(|host| host.site == *site).collect();
+    let is_priced = |host: &&&HostView| !host.prices.is_empty() || host.next_prices.is_some();
+    let priced = own.iter().filter(is_priced).count();
+    let next = own.iter().filter_map(|host| host.next_prices.as_ref()).map(|next| next.from).min();
+    let next = next.map_or_else(String::new, |from| format!("; prices change at {}", format_time(from, zone)));
+    let what = format!("{priced} of {} of this site cost something{next} (kolo hosts)", counted(own.len(), "host"));
+    (priced > 0).then(|| Finding::good("prices", what))
 }
 
 /// Whether a node has answered that takes this token, and could not do what it was asked.
@@ -332,6 +347,26 @@ mod tests {
         ] {
             assert_eq!(reach_of(&listen(addresses)), expected, "{addresses:?}");
         }
+    }
+
+    #[test]
+    fn prices_of_this_site_are_told() {
+        let list = |prices: &str| -> HostList {
+            let host = |site: &str, prices: &str| {
+                format!(
+                    r#"{{"site":"{site}","site_name":"","host":"h","resources":{{}},"attributes":{{}}{prices},"free_now":null,"schedule_age_s":null}}"#
+                )
+            };
+            let hosts = [host("own", prices), host("own", ""), host("other", r#","prices":{"cpu":1}"#)].join(",");
+            serde_json::from_str(&format!(r#"{{"hosts":[{hosts}],"next":null}}"#)).unwrap()
+        };
+        let check = |prices: &str| check_prices(&list(prices), &SiteId::new("own").unwrap(), &TimeZone::UTC);
+        assert!(check("").is_none());
+        let what = check(r#","prices":{"cpu":1},"next_prices":{"from":1763748000,"prices":{}}"#).unwrap().what;
+        assert_eq!(
+            what,
+            "1 of 2 hosts of this site cost something; prices change at 2025-11-21 18:00:00+00:00 (kolo hosts)"
+        );
     }
 
     #[test]

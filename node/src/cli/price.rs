@@ -1,0 +1,148 @@
+//! What a request without a budget may cost: nothing that its user has not agreed to.
+//!
+//! Invariant: where hosts have prices, a request goes out with a budget: the one that the user has given, by flag or in the environment,
+//! or agreed to when asked, else none at all (0).
+
+use std::{
+    env,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+};
+
+use broker::{
+    cost::Cost,
+    request::{Request, RequestDocument},
+};
+use ureq::http::StatusCode;
+
+use super::{client::Client, error::CliError};
+use crate::{
+    api::plan::LivePlan,
+    text::{credits::parse_credits, words::counted},
+};
+
+/// The environment variable for the budget of requests that have none.
+const BUDGET_VARIABLE: &str = "KOLO_BUDGET";
+
+/// The request with a budget, where hosts have prices.
+///
+/// # Errors
+/// [`CliError`] when the user does not agree to the price, or cannot be asked.
+pub fn with_budget(client: &Client, request: Request) -> Result<Request, CliError> {
+    let usual = env::var(BUDGET_VARIABLE).ok().filter(|text| !text.is_empty());
+    agreed(client, request, usual.as_deref(), ask)
+}
+
+/// See [`with_budget`]; `ask` tells whether the user agrees, and nothing when there is nobody to ask.
+fn agreed(
+    client: &Client,
+    request: Request,
+    usual: Option<&str>,
+    ask: impl FnOnce(&str) -> Result<Option<bool>, CliError>,
+) -> Result<Request, CliError> {
+    if request.budget().is_some() {
+        return Ok(request);
+    }
+    if let Some(text) = usual {
+        let budget = parse_credits(text).map_err(|error| CliError::Usage(format!("{BUDGET_VARIABLE}: {error}")))?;
+        return limited(request, budget);
+    }
+    if !client.challenge("POST", "/v1/plan")?.has_prices {
+        return Ok(request);
+    }
+    let (cost, hosts) = match client.post::<LivePlan>("/v1/plan", &request) {
+        Ok(LivePlan::Allocated(plan)) => (plan.cost, plan.hosts.len()),
+        Ok(LivePlan::Rejected(_)) => (Cost::ZERO, 0),
+        // Such a caller may submit, but not plan; a refusal for money names the price.
+        Err(CliError::Problem { status: StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, .. }) => (Cost::ZERO, 0),
+        Err(error) => return Err(error),
+    };
+    if cost.is_zero() {
+        return limited(request, cost);
+    }
+    let price = format!("{} for {cost} credits", counted(hosts, "host"));
+    match ask(&price)? {
+        Some(true) => limited(request, cost),
+        Some(false) => Err(CliError::failed("nothing was reserved")),
+        None => {
+            let error = CliError::Usage(format!("the plan is {price}, and the request has no budget"));
+            Err(error.hinted(format!("give it one with --budget {cost}, or all requests with {BUDGET_VARIABLE}")))
+        }
+    }
+}
+
+fn limited(request: Request, budget: Cost) -> Result<Request, CliError> {
+    let document = RequestDocument { budget: Some(budget), ..request.into() };
+    Request::try_from(document).map_err(|error| CliError::Usage(error.to_string()))
+}
+
+/// Asks on the terminal, if there is one.
+fn ask(price: &str) -> Result<Option<bool>, CliError> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    let failed = |source| CliError::Io { doing: "asking whether to pay", source };
+    write!(io::stderr(), "{price}. Reserve? [y/N] ").map_err(failed)?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).map_err(failed)?;
+    Ok(Some(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{exit::Exit, samples::serve};
+
+    const PLAN: &str = r#"{"id":null,"outcome":"allocated","start":5,"end":65,"objective":{"kind":"start","value":5},"cost":12500,
+        "hosts_seen":1,"hosts":[{"id":"h1","site":"s1","site_name":"","end":65,"amounts":{},"cost":12500,"schedule_age_s":2}],
+        "efficiency":1.0,"efficiency_bound":1.0,"start_proven":true,"phases_us":{},"schedules":[]}"#;
+
+    fn challenge(has_prices: bool) -> (&'static str, String) {
+        let body = format!(
+            r#"{{"nonce":"","expires_in_s":1,"site":"s","grid":"g","grid_form":"open","has_prices":{has_prices}}}"#
+        );
+        ("200 OK", body)
+    }
+
+    fn request(more: &str) -> Request {
+        serde_json::from_str(&format!(r#"{{"hosts":1,"duration":60{more}}}"#)).unwrap()
+    }
+
+    /// The budget after all, in thousandths, or what is said; the node gives these answers.
+    fn budget(
+        answers: Vec<(&'static str, String)>,
+        more: &str,
+        usual: Option<&str>,
+        says: Option<bool>,
+    ) -> Result<Option<u64>, CliError> {
+        let (client, server) = serve(answers);
+        let request = agreed(&client, request(more), usual, |_| Ok(says));
+        server.join().unwrap();
+        Ok(request?.budget().map(|budget| budget.0))
+    }
+
+    #[test]
+    fn nothing_is_spent_that_was_not_agreed_to() {
+        let priced = || vec![challenge(true), ("200 OK", PLAN.to_owned())];
+        assert_eq!(budget(vec![], r#","budget":7"#, Some("1"), None).unwrap(), Some(7), "its own");
+        assert_eq!(budget(vec![], "", Some("1.5"), None).unwrap(), Some(1500), "the usual one");
+        assert_eq!(budget(vec![challenge(false)], "", None, None).unwrap(), None, "all is free");
+        assert_eq!(budget(priced(), "", None, Some(true)).unwrap(), Some(12_500));
+        let error = budget(priced(), "", None, Some(false)).unwrap_err();
+        assert_eq!(error.to_string(), "nothing was reserved");
+        let error = budget(priced(), "", None, None).unwrap_err();
+        assert_eq!(error.exit(), Exit::Usage);
+        assert_eq!(error.to_string(), "the plan is 1 host for 12.50 credits, and the request has no budget");
+        assert!(error.hint().is_some_and(|hint| hint.contains("--budget 12.50")));
+        let error = budget(vec![], "", Some("much"), None).unwrap_err();
+        assert!(error.to_string().starts_with("KOLO_BUDGET: \"much\": expected credits"), "{error}");
+    }
+
+    #[test]
+    fn who_may_not_plan_gets_free_hosts_only() {
+        let refused =
+            ("403 Forbidden", r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"no"}"#.to_owned());
+        assert_eq!(budget(vec![challenge(true), refused], "", None, None).unwrap(), Some(0));
+        let free = PLAN.replace("12500", "0");
+        assert_eq!(budget(vec![challenge(true), ("200 OK", free)], "", None, None).unwrap(), Some(0));
+    }
+}
