@@ -67,6 +67,14 @@ pub struct Requests {
     extensions: Extensions,
 }
 
+/// A plan that a request comes with.
+#[derive(Debug)]
+pub struct HandedIn {
+    pub plan: HandedPlan,
+    /// Whether the request is planned here when that plan cannot be reserved.
+    pub replans: bool,
+}
+
 impl Requests {
     pub fn new(
         site: SiteId,
@@ -118,16 +126,18 @@ impl Requests {
         coordinator: &Coordinator,
         authorization: Authorization,
         permit: Permit,
-        plan: Option<HandedPlan>,
+        plan: Option<HandedIn>,
         submitted_for: Option<String>,
     ) -> Result<Arc<RequestHandle>, SubmitError> {
         let now = self.clock.now();
         let Permit { statement, name, .. } = permit;
         let starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
         let (id, request) = (statement.id.clone(), statement.request.clone());
-        let handed_in = plan.map(|plan| plan.check(&statement, starts.1)).transpose()?;
+        let replans = plan.as_ref().is_some_and(|handed| handed.replans);
+        let handed_in = plan.map(|handed| handed.plan.check(&statement, starts.1)).transpose()?;
         let mut record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
         record.handed_in = handed_in;
+        record.replans = replans;
         record.submitted_for = submitted_for;
         let _arrival = self.arrives(&record.id)?;
         self.take_on(coordinator, record, false).await

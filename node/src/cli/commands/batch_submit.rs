@@ -1,0 +1,288 @@
+//! `kolo batch submit`: each request of a batch is reserved as the batch has planned it; what cannot be had so is planned again alone.
+//!
+//! Every request has a submission of its own, all or nothing, so no request waits for another. Invariant: nothing is submitted before
+//! all is planned and signed; however the command ends, it says of every request what is known of it.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use broker::{
+    batch::BatchLine,
+    cost::Cost,
+    ids::RequestId,
+    negotiation::{HandedPlan, HandedSeat},
+    time::Time,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::{
+    Context,
+    batch::{Batch, batch_text},
+};
+use crate::{
+    api::{
+        plan::{AllocatedPlan, LivePlan, PlannedHost},
+        request_view::{RequestView, ReservationView, ReservedHost},
+    },
+    cli::{
+        batch_args::BatchSubmitArgs,
+        client::{Client, request_path},
+        error::CliError,
+        exit::Exit,
+        output::{Look, Report, columns, shows_progress},
+        signing::{self, Submission},
+    },
+    text::{
+        time::format_time,
+        words::{counted, or_dash},
+    },
+};
+
+/// Requests that are under way at a time.
+const SIDE_BY_SIDE: usize = 32;
+/// How long the node may keep one question open.
+const POLL: Duration = Duration::from_secs(20);
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`] when nothing was submitted, or the command was interrupted.
+pub fn run(context: &mut Context, args: &BatchSubmitArgs) -> Result<Exit, CliError> {
+    let batch = Batch::read(&args.batch, context.time())?;
+    let client = context.connect_as(&args.key)?;
+    let planned = batch.plan(&client)?;
+    let mut rows: Vec<Row> =
+        batch.lines.iter().zip(&planned.plans).map(|(line, plan)| Row::new(&line.name, plan)).collect();
+    let placed: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].plan.is_some()).collect();
+    let with_plan = placed.iter().filter_map(|at| Some((batch.lines[*at].request.clone(), rows[*at].plan.clone()?)));
+    let submissions = signing::planned_submissions(context, &client, &args.key, with_plan)?;
+    let is_interrupted = submit(&client, placed.into_iter().zip(submissions).collect(), &mut rows)?;
+    let exit = exit_of(&rows);
+    context.output.print(&Submitted { requests: rows, batch: planned.batch })?;
+    if is_interrupted {
+        return Err(CliError::failed("interrupted; what was submitted goes on").hinted("kolo list says how it goes"));
+    }
+    Ok(exit)
+}
+
+/// What is known of one request.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// Its label, or the line that it is from.
+    request: String,
+    /// Its name in the grid, once it is submitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<RequestId>,
+    /// Its state; or `postponed`, `not submitted`, `unknown`.
+    outcome: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<Time>,
+    hosts: usize,
+    /// What the plan costs that is reserved, if that is the one of the batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<Cost>,
+    /// Attempts that have met a conflict.
+    conflicts: u32,
+    /// Whether it is reserved at the start and on the hosts of the batch's plan.
+    is_as_planned: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip)]
+    plan: Option<HandedPlan>,
+    #[serde(skip)]
+    planned_cost: Cost,
+    #[serde(skip)]
+    exit: Exit,
+}
+
+impl Row {
+    fn new(name: &str, plan: &LivePlan) -> Row {
+        let (outcome, plan, planned_cost, reason) = match plan {
+            LivePlan::Allocated(plan) => ("not submitted", Some(handed(plan)), plan.cost, None),
+            LivePlan::Rejected(plan) => ("postponed", None, Cost::ZERO, Some(plan.reason.detail.clone())),
+        };
+        Row {
+            request: name.to_owned(),
+            id: None,
+            outcome: outcome.to_owned(),
+            start: None,
+            hosts: 0,
+            cost: None,
+            conflicts: 0,
+            is_as_planned: false,
+            reason,
+            exit: if plan.is_some() { Exit::Failure } else { Exit::NoPlacement },
+            plan,
+            planned_cost,
+        }
+    }
+
+    /// What the node says now.
+    fn learn(&mut self, view: &RequestView) {
+        self.id = Some(view.id.clone());
+        self.outcome = view.state.words().to_owned();
+        self.conflicts = view.conflicts;
+        self.reason = view.reason.as_ref().map(|reason| reason.detail.clone());
+        self.exit = Exit::of(view);
+        if let Some(reservation) = view.reservation.as_ref().filter(|_| view.state.is_reserved()) {
+            (self.start, self.hosts) = (Some(reservation.start), reservation.hosts.len());
+            self.is_as_planned = self.plan.as_ref().is_some_and(|plan| is_same(plan, reservation));
+            self.cost = self.is_as_planned.then_some(self.planned_cost);
+        }
+    }
+
+    fn fail(&mut self, error: &CliError) {
+        self.outcome = "unknown".to_owned();
+        (self.reason, self.exit) = (Some(error.to_string()), error.exit());
+    }
+}
+
+fn handed(plan: &AllocatedPlan) -> HandedPlan {
+    let seat = |host: &PlannedHost| HandedSeat {
+        site: host.site.clone(),
+        host: host.id.clone(),
+        end: host.end,
+        amounts: host.amounts.clone(),
+    };
+    HandedPlan { start: plan.start, hosts: plan.hosts.iter().map(seat).collect() }
+}
+
+fn is_same(plan: &HandedPlan, reservation: &ReservationView) -> bool {
+    let is_planned =
+        |host: &ReservedHost| plan.hosts.iter().any(|planned| planned.site == host.site && planned.host == host.host);
+    plan.start == reservation.start && reservation.hosts.iter().all(is_planned)
+}
+
+type News = (usize, Result<Box<RequestView>, CliError>);
+
+/// Submits and waits for the ends; whether the user has ended that before.
+fn submit(client: &Client, submissions: VecDeque<(usize, Submission)>, rows: &mut [Row]) -> Result<bool, CliError> {
+    let failed = |source| CliError::Io { doing: "submitting the batch", source };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let progress = progress_bar(submissions.len());
+    let (sender, receiver) = mpsc::channel(SIDE_BY_SIDE);
+    let workers = SIDE_BY_SIDE.min(submissions.len());
+    let waiting = Arc::new(Mutex::new(submissions));
+    for _ in 0..workers {
+        let (client, waiting, sender) = (client.clone(), waiting.clone(), sender.clone());
+        // Not joined: when the wait ends first, the process does too.
+        let work = move || while submit_next(&client, &waiting, &sender) {};
+        thread::Builder::new().name("submit".to_owned()).spawn(work).map_err(failed)?;
+    }
+    drop(sender);
+    let interrupted = runtime.block_on(listen(receiver, rows, &progress));
+    progress.finish_and_clear();
+    Ok(interrupted)
+}
+
+/// Submits one request and follows it to its end; whether there may be more to do.
+fn submit_next(client: &Client, waiting: &Mutex<VecDeque<(usize, Submission)>>, news: &mpsc::Sender<News>) -> bool {
+    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let Some((at, submission)) = next else { return false };
+    let mut answer: Result<RequestView, CliError> = client.post("/v1/requests", &submission);
+    loop {
+        let next = answer.as_ref().ok().filter(|view| !view.state.is_settled()).map(|view| {
+            format!(
+                "{}?until=settled&wait_ms={}&revision={}",
+                request_path(view.id.as_str()),
+                POLL.as_millis(),
+                view.revision
+            )
+        });
+        if news.blocking_send((at, answer.map(Box::new))).is_err() {
+            return false;
+        }
+        let Some(path) = next else { return true };
+        answer = client.get_waiting(&path, POLL);
+    }
+}
+
+async fn listen(mut news: mpsc::Receiver<News>, rows: &mut [Row], progress: &ProgressBar) -> bool {
+    let mut ended = 0;
+    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
+    loop {
+        tokio::select! {
+            biased;
+            received = news.recv() => match received {
+                None => return false,
+                Some((at, answer)) => {
+                    ended += u64::from(answer.as_ref().map_or(true, |view| view.state.is_settled()));
+                    progress.set_position(ended);
+                    match answer {
+                        Ok(view) => rows[at].learn(&view),
+                        Err(error) => rows[at].fail(&error),
+                    }
+                }
+            },
+            _ = &mut interrupt => return true,
+        }
+    }
+}
+
+fn progress_bar(requests: usize) -> ProgressBar {
+    if !shows_progress() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(requests as u64);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} of {len} requests {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Done when all are reserved; no placement when nothing else has gone wrong.
+fn exit_of(rows: &[Row]) -> Exit {
+    let unreserved = || rows.iter().filter(|row| row.exit != Exit::Done);
+    match unreserved().find(|row| row.exit != Exit::NoPlacement) {
+        Some(row) => row.exit,
+        None if unreserved().next().is_some() => Exit::NoPlacement,
+        None => Exit::Done,
+    }
+}
+
+/// What `kolo batch submit` prints.
+#[derive(Serialize)]
+struct Submitted {
+    requests: Vec<Row>,
+    batch: BatchLine,
+}
+
+impl Report for Submitted {
+    fn text(&self, look: &Look) -> String {
+        let row = |row: &Row| {
+            [
+                or_dash(row.id.as_ref().map(ToString::to_string).unwrap_or_default()),
+                row.request.clone(),
+                row.outcome.clone(),
+                or_dash(row.start.map(|start| format_time(start, &look.zone)).unwrap_or_default()),
+                row.hosts.to_string(),
+                or_dash(row.cost.map(|cost| cost.to_string()).unwrap_or_default()),
+                or_dash(row.reason.clone().unwrap_or_default()),
+            ]
+        };
+        let header = ["ID", "REQUEST", "OUTCOME", "START", "HOSTS", "COST", "REASON"];
+        let table = columns(look, header, self.requests.iter().map(row));
+        let reserved = || self.requests.iter().filter(|row| row.exit == Exit::Done);
+        format!(
+            "{table}{}\n{} of {} reserved, {} as planned\n",
+            batch_text(&self.batch),
+            reserved().count(),
+            counted(self.requests.len(), "request"),
+            reserved().filter(|row| row.is_as_planned).count()
+        )
+    }
+    fn ids(&self) -> Vec<String> {
+        self.requests
+            .iter()
+            .filter(|row| row.exit == Exit::Done)
+            .filter_map(|row| row.id.as_ref())
+            .map(ToString::to_string)
+            .collect()
+    }
+}
