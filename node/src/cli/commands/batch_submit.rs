@@ -5,7 +5,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -138,7 +138,8 @@ impl Row {
     }
 
     fn fail(&mut self, error: &CliError) {
-        self.outcome = "unknown".to_owned();
+        let is_refused = self.id.is_none() && matches!(error, CliError::Problem { .. });
+        self.outcome = if is_refused { "not submitted" } else { "unknown" }.to_owned();
         (self.reason, self.exit) = (Some(error.to_string()), error.exit());
     }
 }
@@ -159,6 +160,8 @@ fn is_same(plan: &HandedPlan, reservation: &ReservationView) -> bool {
     plan.start == reservation.start && reservation.hosts.iter().all(is_planned)
 }
 
+/// Submissions that no thread has taken, with the places of their rows.
+type Waiting = Mutex<VecDeque<(usize, Submission)>>;
 type News = (usize, Result<Box<RequestView>, CliError>);
 
 /// Submits and waits for the ends; whether the user has ended that before.
@@ -176,14 +179,24 @@ fn submit(client: &Client, submissions: VecDeque<(usize, Submission)>, rows: &mu
         thread::Builder::new().name("submit".to_owned()).spawn(work).map_err(failed)?;
     }
     drop(sender);
-    let interrupted = runtime.block_on(listen(receiver, rows, &progress));
+    let is_interrupted = runtime.block_on(listen(receiver, rows, &progress));
     progress.finish_and_clear();
-    Ok(interrupted)
+    if is_interrupted {
+        let left: Vec<usize> = locked(&waiting).drain(..).map(|(at, _)| at).collect();
+        let is_asked = |(at, row): &(usize, &mut Row)| row.plan.is_some() && row.id.is_none() && !left.contains(at);
+        rows.iter_mut().enumerate().filter(is_asked).for_each(|(_, row)| row.outcome = "unknown".to_owned());
+    }
+    Ok(is_interrupted)
+}
+
+/// Taking one from the front is one step: a thread that has panicked cannot have left it half-done.
+fn locked(waiting: &Waiting) -> MutexGuard<'_, VecDeque<(usize, Submission)>> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Submits one request and follows it to its end; whether there may be more to do.
-fn submit_next(client: &Client, waiting: &Mutex<VecDeque<(usize, Submission)>>, news: &mpsc::Sender<News>) -> bool {
-    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+fn submit_next(client: &Client, waiting: &Waiting, news: &mpsc::Sender<News>) -> bool {
+    let next = locked(waiting).pop_front();
     let Some((at, submission)) = next else { return false };
     let mut answer: Result<RequestView, CliError> = client.post("/v1/requests", &submission);
     loop {
@@ -284,5 +297,74 @@ impl Report for Submitted {
             .filter_map(|row| row.id.as_ref())
             .map(ToString::to_string)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        api::samples::view,
+        cli::{
+            output::OutputFormat,
+            samples::{printed, serve},
+        },
+    };
+
+    fn planned() -> LivePlan {
+        serde_json::from_value(json!({"id":"x","outcome":"allocated","start":1_763_712_000,"end":1_763_715_600,
+            "objective":{"kind":"start","value":1_763_712_000,"bound":null},"cost":1_500,"hosts_seen":5,"hosts":[],
+            "efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,"phases_us":{},"schedules":[]}))
+        .unwrap()
+    }
+
+    fn postponed() -> LivePlan {
+        serde_json::from_value(json!({"id":null,"outcome":"rejected","reason":{"code":"postponed","detail":"no room"},
+            "hosts_seen":5,"start_proven":false,"phases_us":{},"schedules":[]}))
+        .unwrap()
+    }
+
+    fn submission() -> Submission {
+        let request = serde_json::from_value(json!({"hosts":3,"duration":7200})).unwrap();
+        let plan = HandedPlan { start: Time(1_763_712_000), hosts: Vec::new() };
+        Submission::Planned { request: Box::new(request), plan, replans: true }
+    }
+
+    #[test]
+    fn each_request_is_submitted_with_its_plan_and_followed_to_its_end() {
+        let body = |state: &str, why| serde_json::to_string(&view(state, why)).unwrap();
+        let answers = vec![
+            ("201 Created", body("holding", None)),
+            ("200 OK", body("confirmed", None)),
+            ("400 Bad Request", r#"{"type":"about:blank","status":400,"title":"bad","detail":"plan: no"}"#.to_owned()),
+        ];
+        let (client, server) = serve(answers);
+        let mut rows = vec![Row::new("a", &planned()), Row::new("b", &postponed()), Row::new("c", &planned())];
+        // One after the other, since the node of the test answers so.
+        for at in [0, 2] {
+            let only = VecDeque::from([(at, submission())]);
+            assert!(!submit(&client, only, &mut rows).unwrap());
+        }
+        let asked = server.join().unwrap();
+        assert!(asked[0].contains(r#""replans": true"#) && asked[0].starts_with("POST /v1/requests HTTP"), "{asked:?}");
+        assert!(asked[1].starts_with("GET /v1/requests/r-42?until=settled"), "{asked:?}");
+        assert_eq!(exit_of(&rows), Exit::Usage, "what went wrong says more than what had no room");
+        assert_eq!(exit_of(&rows[..2]), Exit::NoPlacement);
+        assert_eq!(exit_of(&rows[..1]), Exit::Done);
+        let batch = json!({"policy":"slices:1","placed":2,"postponed":1,"makespan":3_600,"cost":0,"host_time":0,"finish_sum":0,
+            "run_time":0,"objective":{"kind":"finish","value":7,"bound":7},"alternatives":3,"us":9});
+        let submitted = Submitted { requests: rows, batch: serde_json::from_value(batch).unwrap() };
+        assert_eq!(
+            printed(&submitted, OutputFormat::Table),
+            "ID    REQUEST  OUTCOME        START                      HOSTS  COST  REASON\n\
+             r-42  a        confirmed      2025-11-21 08:00:00+00:00  3      -     -\n\
+             -     b        postponed      -                          0      -     no room\n\
+             -     c        not submitted  -                          0      -     plan: no\n\
+             2 of 3 requests planned by slices:1; last end after 1h; finish 7, the best\n\
+             1 of 3 requests reserved, 0 as planned\n"
+        );
+        assert_eq!(printed(&submitted, OutputFormat::Quiet), "r-42\n");
     }
 }
