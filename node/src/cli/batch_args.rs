@@ -58,6 +58,9 @@ pub struct BatchSubmitArgs {
     /// The batch.
     #[command(flatten)]
     pub batch: LiveBatchArgs,
+    /// Begin with the requests of this file, and put there what this batch postpones, before anything is submitted
+    #[arg(long, value_name = "REST.jsonl")]
+    pub postponed: Option<PathBuf>,
     /// The key.
     #[command(flatten)]
     pub key: KeyArgs,

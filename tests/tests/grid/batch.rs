@@ -35,7 +35,10 @@ fn a_batch_is_planned_together_and_reserved_as_planned() {
     assert_eq!((&planned["batch"]["placed"], &planned["batch"]["postponed"]), (&7.into(), &1.into()), "{planned}");
     assert!(nodes.iter().all(|node| node.bookings().is_empty()), "nothing is held");
 
-    let done = nodes[0].kolo_json(&["batch", "submit", &file], 2);
+    let rest = write(directory.path(), "rest.jsonl", &format!("{}\n", json!({"hosts":1,"duration":60,"latest":1})));
+    let done = nodes[0].kolo_json(&["batch", "submit", &file, "--postponed", rest.to_str().unwrap()], 2);
+    let rest = std::fs::read_to_string(rest).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&rest).unwrap(), requests[7], "what was postponed, and not what is over");
     let rows = done["requests"].as_array().unwrap();
     assert!(rows[..7].iter().all(|row| row["is_as_planned"] == true && row["conflicts"] == 0), "{done}");
     assert_eq!((&rows[7]["outcome"], rows[7].get("id")), (&"postponed".into(), None), "{done}");

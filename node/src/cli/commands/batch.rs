@@ -2,32 +2,20 @@
 //!
 //! Invariant: the whole file is read and checked before the node is asked anything.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::{self, BufRead, BufReader, Read},
-    path::Path,
-    time::Duration,
-};
+use std::time::Duration;
 
-use broker::{
-    batch::{BatchLine, policy_named},
-    ids::RequestId,
-    offline::{LineError, read_document},
-    phases::Settings,
-    request::{Request, RequestDocument},
-    time::Time,
-};
+use broker::batch::{BatchLine, policy_named};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::{
-    Context, batch_submit,
-    plan_offline::{at_line, each_line, wrong_line},
+    Context,
+    batch_file::{Line, Reading},
+    batch_submit,
 };
 use crate::{
     api::{
-        batch::{BatchPlans, BatchQuestion, REQUESTS_MAX},
+        batch::{BatchPlans, BatchQuestion},
         plan::LivePlan,
     },
     cli::{
@@ -38,7 +26,6 @@ use crate::{
         output::{Look, Report, columns},
     },
     text::{
-        document::DocumentError,
         time::{format_duration, format_time},
         words::counted,
     },
@@ -54,7 +41,7 @@ const PLANNING: Duration = Duration::from_secs(120);
 pub fn run(context: &mut Context, args: &BatchCommandArgs) -> Result<Exit, CliError> {
     match &args.command {
         BatchCommand::Plan(args) => {
-            let batch = Batch::read(args, context.time())?;
+            let batch = Batch::read(args, Reading::at(context.time()))?;
             let client = context.connect()?;
             let plans = batch.plan(&client)?;
             let exit = if plans.batch.postponed == 0 { Exit::Done } else { Exit::NoPlacement };
@@ -65,13 +52,6 @@ pub fn run(context: &mut Context, args: &BatchCommandArgs) -> Result<Exit, CliEr
     }
 }
 
-/// One request of a file.
-pub(super) struct Line {
-    /// Its label, or `line-K`.
-    pub name: String,
-    pub request: Request,
-}
-
 /// A file of requests, and how they are planned.
 pub(super) struct Batch {
     pub lines: Vec<Line>,
@@ -79,19 +59,15 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Reads and checks the file and the flags.
+    /// Reads and checks the flags and the file, behind what `reading` has.
     ///
     /// # Errors
     /// [`CliError`] that names the flag, or file, line and key.
-    pub fn read(args: &LiveBatchArgs, now: Time) -> Result<Batch, CliError> {
+    pub fn read(args: &LiveBatchArgs, mut reading: Reading) -> Result<Batch, CliError> {
         policy_named(&args.policy).map_err(|error| CliError::of_flag("--policy", error))?;
-        let input: Box<dyn Read> = if args.file == Path::new("-") {
-            Box::new(io::stdin().lock())
-        } else {
-            let source = File::open(&args.file);
-            Box::new(source.map_err(|source| DocumentError::Read { file: args.file.clone(), source })?)
-        };
-        let (lines, requests) = read(&args.file, BufReader::new(input), now)?.into_iter().unzip();
+        reading.read(&args.file)?;
+        let lines = reading.done(&args.file)?;
+        let requests = lines.iter().map(|line| line.document.clone()).collect();
         let question = BatchQuestion {
             requests,
             policy: args.policy.clone(),
@@ -119,38 +95,6 @@ impl Batch {
     pub fn names(&self) -> Vec<String> {
         self.lines.iter().map(|line| line.name.clone()).collect()
     }
-}
-
-fn read(file: &Path, input: impl BufRead, now: Time) -> Result<Vec<(Line, RequestDocument)>, CliError> {
-    let mut labels: BTreeMap<RequestId, usize> = BTreeMap::new();
-    let mut lines = Vec::new();
-    each_line(file, input, |number, text| {
-        if lines.len() == REQUESTS_MAX {
-            return Err(at_line(file, number, "", format!("a batch has at most {REQUESTS_MAX} requests")));
-        }
-        let document = read_document(number, text).map_err(|error| wrong_line(file, error))?;
-        if document.shapes.is_some() {
-            return Err(at_line(file, number, "shapes", "not yet supported in a batch".to_owned()));
-        }
-        if document.extends.is_some() {
-            return Err(at_line(file, number, "extends", "not in a batch".to_owned()));
-        }
-        let wrong = |error| wrong_line(file, LineError::Request { line: number, error });
-        let request = Request::try_from(document.clone()).map_err(wrong)?;
-        request.starts(now, Settings::default().default_reach).map_err(wrong)?;
-        if let Some(label) = request.id()
-            && let Some(other) = labels.insert(label.clone(), number)
-        {
-            return Err(at_line(file, number, "id", format!("{label} is the id of line {other} as well")));
-        }
-        let name = request.id().map_or_else(|| format!("line-{number}"), ToString::to_string);
-        lines.push((Line { name, request }, document));
-        Ok(())
-    })?;
-    if lines.is_empty() {
-        return Err(DocumentError::about(file, "", "a batch has at least one request; there is none").into());
-    }
-    Ok(lines)
 }
 
 /// What `kolo batch plan` prints.
@@ -218,33 +162,6 @@ pub(super) fn batch_text(batch: &BatchLine) -> String {
 mod tests {
     use super::*;
     use crate::cli::{output::OutputFormat, samples::printed};
-
-    fn read_text(text: &str) -> Result<Vec<String>, String> {
-        let read = read(Path::new("r.jsonl"), text.as_bytes(), Time(1_000));
-        let read = read.map_err(|error| format!("{} {error}", error.exit().code()))?;
-        Ok(read.into_iter().map(|(line, _)| line.name).collect())
-    }
-
-    #[test]
-    fn what_is_wrong_is_said_with_line_and_key() {
-        let good = |id: &str| format!("{{\"id\":\"{id}\",\"hosts\":1,\"duration\":60}}\n");
-        let plain = "{\"hosts\":1,\"duration\":60}\n";
-        assert_eq!(read_text(&(good("a") + "\n" + plain)).unwrap(), ["a", "line-3"]);
-        assert_eq!(read_text(&plain.repeat(1_000)).unwrap().len(), 1_000);
-        for (text, expected) in [
-            (String::new(), "64 r.jsonl: a batch has at least one request"),
-            (plain.repeat(10_000), "64 r.jsonl:1001: a batch has at most 1000 requests"),
-            (good("a") + &good("b") + &good("a"), "64 r.jsonl:3: id: a is the id of line 1 as well"),
-            (plain.repeat(999) + "{\"hosts\":1,\"duration\":60,\"total\":7}", "64 r.jsonl:1000: total: invalid type"),
-            (plain.repeat(999) + "{\"hosts\":1,\"duration\":0}", "64 r.jsonl:1000: duration: expected 1 to"),
-            ("{\"hosts\":1,\"duration\":60,\"latest\":999}".to_owned(), "64 r.jsonl:1: latest"),
-            ("{\"hosts\":1,\"duration\":60,\"extends\":\"r\"}".to_owned(), "64 r.jsonl:1: extends: not in a batch"),
-            ("nonsense".to_owned(), "64 r.jsonl:1: "),
-        ] {
-            let error = read_text(&text).unwrap_err();
-            assert!(error.starts_with(expected), "{error}");
-        }
-    }
 
     #[test]
     fn plans_are_a_table_with_the_line_of_the_batch() {

@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use super::{
     Context,
     batch::{Batch, batch_text},
+    batch_file::{self, Reading},
 };
 use crate::{
     api::{
@@ -35,7 +36,7 @@ use crate::{
         client::{Client, request_path},
         error::CliError,
         exit::Exit,
-        output::{Look, Report, columns, shows_progress},
+        output::{Look, Report, columns, remark, shows_progress},
         signing::{self, Submission},
     },
     text::{
@@ -54,7 +55,12 @@ const POLL: Duration = Duration::from_secs(20);
 /// # Errors
 /// [`CliError`] when nothing was submitted, or the command was interrupted.
 pub fn run(context: &mut Context, args: &BatchSubmitArgs) -> Result<Exit, CliError> {
-    let batch = Batch::read(&args.batch, context.time())?;
+    let mut reading = Reading::at(context.time());
+    let passed = args.postponed.as_deref().map(|file| reading.read_postponed(file)).transpose()?.unwrap_or_default();
+    let batch = Batch::read(&args.batch, reading)?;
+    if !passed.is_empty() {
+        remark(&format!("the window of these has passed, they are dropped: {}", passed.join(", ")));
+    }
     let client = context.connect_as(&args.key)?;
     let planned = batch.plan(&client)?;
     let mut rows: Vec<Row> =
@@ -62,6 +68,11 @@ pub fn run(context: &mut Context, args: &BatchSubmitArgs) -> Result<Exit, CliErr
     let placed: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].plan.is_some()).collect();
     let with_plan = placed.iter().filter_map(|at| Some((batch.lines[*at].request.clone(), rows[*at].plan.clone()?)));
     let submissions = signing::planned_submissions(context, &client, &args.key, with_plan)?;
+    if let Some(file) = &args.postponed {
+        // Before the first is submitted, so that the next run submits none again.
+        let postponed = batch.lines.iter().zip(&rows).filter(|(_, row)| row.plan.is_none());
+        batch_file::write(file, postponed.map(|(line, _)| &line.document))?;
+    }
     let is_interrupted = submit(&client, placed.into_iter().zip(submissions).collect(), &mut rows)?;
     let exit = exit_of(&rows);
     context.output.print(&Submitted { requests: rows, batch: planned.batch })?;
