@@ -13,7 +13,7 @@ use crate::{
     cost::Cost,
     demand::Demand,
     document::read_object,
-    ids::{HostId, RequestId},
+    ids::{HostId, RequestId, SiteId},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, find, plan_on},
     plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection, Seat},
     request::{Request, RequestDocument, RequestError},
@@ -90,7 +90,8 @@ pub struct PlanLine {
 #[derive(Debug, Clone)]
 pub struct OfflinePlanner {
     hosts: Vec<SnapshotHost>,
-    by_id: BTreeMap<HostId, usize>,
+    /// Host ids are unique inside their site only.
+    by_id: BTreeMap<HostId, Vec<usize>>,
     settings: Settings,
     seed: u64,
     commit: bool,
@@ -102,7 +103,10 @@ impl OfflinePlanner {
     pub fn new(snapshot: GridSnapshot, settings: Settings, seed: u64, commit: bool) -> OfflinePlanner {
         let mut hosts = snapshot.hosts;
         hosts.sort_by(|a, b| (&a.site, &a.host.id).cmp(&(&b.site, &b.host.id)));
-        let by_id = hosts.iter().enumerate().map(|(index, host)| (host.host.id.clone(), index)).collect();
+        let mut by_id: BTreeMap<HostId, Vec<usize>> = BTreeMap::new();
+        for (index, host) in hosts.iter().enumerate() {
+            by_id.entry(host.host.id.clone()).or_default().push(index);
+        }
         OfflinePlanner { hosts, by_id, settings, seed, commit }
     }
 
@@ -119,7 +123,7 @@ impl OfflinePlanner {
         let has_shapes = document.shapes.is_some();
         let shapes = alternatives(document).map_err(|error| LineError::Request { line, error })?;
         let named = shapes.iter().flatten().flat_map(|request| request.demand().candidates().into_iter().flatten());
-        if let Some(host) = named.into_iter().find(|host| !self.by_id.contains_key(*host)) {
+        if let Some(host) = named.into_iter().find(|host| self.named(host).next().is_none()) {
             return Err(LineError::UnknownCandidate { line, host: host.clone() });
         }
         Ok(Asked { id, shapes, has_shapes })
@@ -186,7 +190,12 @@ impl OfflinePlanner {
     }
 
     /// The plan at this start on the free hosts that are used the longest already, if they serve the request.
-    pub(crate) fn packed(&self, request: &Request, start: Time, last_ends: &BTreeMap<HostId, Time>) -> Option<Plan> {
+    pub(crate) fn packed(
+        &self,
+        request: &Request,
+        start: Time,
+        last_ends: &BTreeMap<(SiteId, HostId), Time>,
+    ) -> Option<Plan> {
         let demand = request.demand();
         let pool = self.pool(demand);
         let least = demand.minima();
@@ -198,7 +207,7 @@ impl OfflinePlanner {
         };
         let eligible = find::eligible(demand, &pool).ok()?;
         let mut free: Vec<Candidate<'_>> = eligible.into_iter().map(|index| pool[index]).filter(is_free).collect();
-        free.sort_by_key(|candidate| Reverse(last_ends.get(&candidate.host.id)));
+        free.sort_by_key(|candidate| Reverse(last_ends.get(&(candidate.site.clone(), candidate.host.id.clone()))));
         free.truncate(demand.seats());
         free.sort_by_key(|candidate| (candidate.site, &candidate.host.id));
         plan_on(&Job::of(request, (start, start)), &free, start)
@@ -207,12 +216,28 @@ impl OfflinePlanner {
     fn pool(&self, demand: &Demand) -> Vec<Candidate<'_>> {
         match demand.candidates() {
             Some(named) => {
-                let mut indices: Vec<usize> = named.iter().filter_map(|host| self.by_id.get(host)).copied().collect();
+                let mut indices: Vec<usize> = named.iter().flat_map(|name| self.named(name)).collect();
                 indices.sort_unstable();
+                indices.dedup();
                 indices.into_iter().map(|index| candidate(&self.hosts[index])).collect()
             }
             None => self.hosts.iter().map(candidate).collect(),
         }
+    }
+
+    /// The hosts that a candidate may mean: by their id, or by `site/host`.
+    fn named(&self, name: &HostId) -> impl Iterator<Item = usize> {
+        let plain = self.by_id.get(name).into_iter().flatten().copied();
+        let qualified = name.as_str().split_once('/').and_then(|(site, host)| self.at(site, host));
+        plain.chain(qualified)
+    }
+
+    fn index_of(&self, seat: &Seat) -> Option<usize> {
+        self.at(seat.site.as_str(), seat.host().as_str())
+    }
+
+    fn at(&self, site: &str, host: &str) -> Option<usize> {
+        self.hosts.binary_search_by(|known| (known.site.as_str(), known.host.id.as_str()).cmp(&(site, host))).ok()
     }
 
     /// What all hosts have together.
@@ -228,8 +253,8 @@ impl OfflinePlanner {
     /// Occupies the snapshot by a plan.
     pub(crate) fn occupy(&mut self, plan: &Plan) {
         for seat in &plan.seats {
-            if let Some(index) = self.by_id.get(seat.host()) {
-                self.hosts[*index].schedule.add(seat.window, &seat.amounts);
+            if let Some(index) = self.index_of(seat) {
+                self.hosts[index].schedule.add(seat.window, &seat.amounts);
             }
         }
     }
@@ -237,8 +262,8 @@ impl OfflinePlanner {
     /// Takes the hosts of a plan whole while it lasts, beside whatever is on them.
     pub(crate) fn take_whole(&mut self, plan: &Plan) {
         for seat in &plan.seats {
-            let Some(index) = self.by_id.get(seat.host()) else { continue };
-            let SnapshotHost { host, schedule, .. } = &mut self.hosts[*index];
+            let Some(index) = self.index_of(seat) else { continue };
+            let SnapshotHost { host, schedule, .. } = &mut self.hosts[index];
             schedule.add(seat.window, &host.capacity);
         }
     }
@@ -246,8 +271,8 @@ impl OfflinePlanner {
     /// Undoes [`OfflinePlanner::take_whole`].
     pub(crate) fn give_back_whole(&mut self, plan: &Plan) {
         for seat in &plan.seats {
-            let Some(index) = self.by_id.get(seat.host()) else { continue };
-            let SnapshotHost { host, schedule, .. } = &mut self.hosts[*index];
+            let Some(index) = self.index_of(seat) else { continue };
+            let SnapshotHost { host, schedule, .. } = &mut self.hosts[index];
             let removed = schedule.remove(seat.window, &host.capacity);
             debug_assert!(removed.is_ok(), "{removed:?}");
         }
@@ -256,7 +281,7 @@ impl OfflinePlanner {
     /// Whether a plan fits into the snapshot as it is.
     pub(crate) fn admits(&self, plan: &Plan) -> bool {
         plan.seats.iter().all(|seat| {
-            self.by_id.get(seat.host()).map(|index| &self.hosts[*index]).is_some_and(
+            self.index_of(seat).map(|index| &self.hosts[index]).is_some_and(
                 |SnapshotHost { host, schedule, .. }| {
                     schedule.admits(&host.capacity, seat.window, &seat.amounts).is_ok()
                 },
@@ -267,8 +292,8 @@ impl OfflinePlanner {
     /// Takes a plan out of the snapshot that occupies it.
     pub(crate) fn vacate(&mut self, plan: &Plan) {
         for seat in &plan.seats {
-            let Some(index) = self.by_id.get(seat.host()) else { continue };
-            let removed = self.hosts[*index].schedule.remove(seat.window, &seat.amounts);
+            let Some(index) = self.index_of(seat) else { continue };
+            let removed = self.hosts[index].schedule.remove(seat.window, &seat.amounts);
             debug_assert!(removed.is_ok(), "{removed:?}");
         }
     }

@@ -71,7 +71,8 @@ pub(super) fn disjoint(run: &mut Run<'_>, requests: &[usize]) -> Vec<Vec<Plan>> 
 
 /// Whether a plan has the start and the hosts of one of these.
 pub(super) fn is_among(plans: &[Plan], plan: &Plan) -> bool {
-    let hosts = |plan: &Plan| plan.seats.iter().map(|seat| seat.host().clone()).collect::<BTreeSet<_>>();
+    let hosts =
+        |plan: &Plan| plan.seats.iter().map(|seat| (seat.site.clone(), seat.host().clone())).collect::<BTreeSet<_>>();
     plans.iter().any(|other| other.start == plan.start && hosts(other) == hosts(plan))
 }
 

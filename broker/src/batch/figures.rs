@@ -2,7 +2,7 @@
 //!
 //! Invariant: `bound` is none unless all requests are placed.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     objective::{BatchObjective, cost, host_time, last_ends, since},
@@ -11,7 +11,7 @@ use super::{
 use crate::plan::Plan;
 
 /// The objective, what is reached, and what nothing is better than.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectiveLine {
     /// The objective.
     pub kind: BatchObjective,
@@ -22,7 +22,7 @@ pub struct ObjectiveLine {
 }
 
 /// The figures of a batch. Times are seconds after the earliest start of all requests.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BatchLine {
     /// The policy.
     pub policy: String,

@@ -7,7 +7,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::choice::{Aim, Item};
-use crate::{cost::Cost, ids::HostId, plan::Plan, request::ObjectiveKind, time::Time};
+use crate::{
+    cost::Cost,
+    ids::{HostId, SiteId},
+    plan::Plan,
+    request::ObjectiveKind,
+    time::Time,
+};
 
 /// What is best for a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -93,10 +99,10 @@ pub(super) fn host_time(plan: &Plan) -> u64 {
 }
 
 /// The last end on each host that the plans use.
-pub(super) fn last_ends<'a>(plans: impl Iterator<Item = &'a Plan>) -> BTreeMap<&'a HostId, Time> {
+pub(super) fn last_ends<'a>(plans: impl Iterator<Item = &'a Plan>) -> BTreeMap<(&'a SiteId, &'a HostId), Time> {
     let mut ends = BTreeMap::new();
     for seat in plans.flat_map(|plan| &plan.seats) {
-        let end = ends.entry(seat.host()).or_insert(seat.window.end);
+        let end = ends.entry((&seat.site, seat.host())).or_insert(seat.window.end);
         *end = seat.window.end.max(*end);
     }
     ends

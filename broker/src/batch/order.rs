@@ -4,6 +4,8 @@
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::run::{Run, earliest};
 use crate::{
     request::{ObjectiveKind, Request},
@@ -12,7 +14,8 @@ use crate::{
 };
 
 /// Whose turn it is first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Order {
     /// The earliest `earliest`.
     #[default]

@@ -6,7 +6,12 @@ use super::{
     choice::{Aim, Room},
     objective::{BatchObjective, since},
 };
-use crate::{ids::HostId, offline::OfflinePlanner, plan::Plan, time::Time};
+use crate::{
+    ids::{HostId, SiteId},
+    offline::OfflinePlanner,
+    plan::Plan,
+    time::Time,
+};
 
 /// See the module.
 pub(super) struct Snapshot<'a> {
@@ -17,7 +22,7 @@ pub(super) struct Snapshot<'a> {
     /// The sum of the values, or of the last ends of all hosts.
     sum: i64,
     /// Ends that are taken, and how often; of each host where the objective asks for them, else of the batch under no host.
-    ends: BTreeMap<Option<HostId>, Vec<i64>>,
+    ends: BTreeMap<Option<(SiteId, HostId)>, Vec<i64>>,
 }
 
 impl<'a> Snapshot<'a> {
@@ -42,7 +47,7 @@ impl<'a> Snapshot<'a> {
             Aim::Latest => self.ends.entry(None).or_default().push(since(plan.end(), self.origin)),
             Aim::Together => {
                 for seat in &plan.seats {
-                    let ends = self.ends.entry(Some(seat.host().clone())).or_default();
+                    let ends = self.ends.entry(Some((seat.site.clone(), seat.host().clone()))).or_default();
                     self.sum -= latest(ends);
                     ends.push(since(seat.window.end, self.origin));
                     self.sum += latest(ends);
@@ -62,7 +67,7 @@ impl<'a> Snapshot<'a> {
             Aim::Latest => drop_one(self.ends.entry(None).or_default(), since(plan.end(), self.origin)),
             Aim::Together => {
                 for seat in &plan.seats {
-                    let ends = self.ends.entry(Some(seat.host().clone())).or_default();
+                    let ends = self.ends.entry(Some((seat.site.clone(), seat.host().clone()))).or_default();
                     self.sum -= latest(ends);
                     drop_one(ends, since(seat.window.end, self.origin));
                     self.sum += latest(ends);

@@ -230,3 +230,27 @@ fn policies_are_refused_by_name() {
     let none = plan(&*policy, &planner, &[], &Options::default(), &|| Duration::ZERO);
     assert_eq!(none.unwrap_err(), BatchError::NoRequests);
 }
+
+#[test]
+fn hosts_of_one_name_at_two_sites_are_two() {
+    let host = |id: &str, site: &str| {
+        let text = format!(
+            r#"{{"format":"kolo-grid/2","hosts":[{{"id":"{id}","site":"{site}","resources":{{"cpu":1000}}}}]}}"#
+        );
+        GridSnapshot::read(&text).unwrap()
+    };
+    let mut grid = host("h", "b");
+    grid.hosts.extend(host("h", "a").hosts);
+    let planner = OfflinePlanner::new(grid, Settings::default(), 1, false);
+    let at = |id: &str, candidates: &str| line(id, &format!(r#""hosts":1,"work":30{candidates}"#));
+    let lines = [at("a", ""), at("b", ""), at("c", r#","candidates":["b/h"]"#), at("d", r#","candidates":["h"]"#)];
+    for policy in ["in-order", "slices:1"] {
+        let options = Options { objective: BatchObjective::RunTime, ..Options::default() };
+        let answer = answer(&planner, &lines, policy, options);
+        let mut taken: Vec<_> =
+            placed(&answer).iter().map(|plan| (plan.seats[0].site.as_str().to_owned(), plan.start.0)).collect();
+        taken.sort();
+        let all = [("a", 0), ("a", 30), ("b", 0), ("b", 30)].map(|(site, start)| (site.to_owned(), start));
+        assert_eq!((taken, answer.batch.run_time), (all.to_vec(), 120), "{policy}");
+    }
+}

@@ -383,9 +383,9 @@ impl Negotiation {
     }
 
     /// The end of a request with a plan that was handed in, of which an attempt has failed: it is tried once, since whoever made it knows
-    /// whether another would do.
+    /// whether another would do; or has said that any will.
     fn outcome_of_handed_plan(&self) -> Option<Outcome> {
-        if self.record.handed_in.is_none() || self.is_repairing() {
+        if self.record.handed_in.is_none() || self.record.replans || self.is_repairing() {
             return None;
         }
         let reports = self.record.history.attempts.last().map_or(&[][..], |attempt| &attempt.sites);

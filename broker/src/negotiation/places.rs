@@ -13,10 +13,12 @@ use crate::{
 };
 
 impl Negotiation {
-    /// Whether sites may give other hosts than are named. A plan that was handed in is reserved as it is, what lengthens a reservation is
+    /// Whether sites may give other hosts than are named. A plan that was handed in alone is reserved as it is, what lengthens a reservation is
     /// on its hosts, and the hosts of a repair are others than the reservation has had, which its sites do not know.
     pub(super) fn may_substitute(&self) -> bool {
-        self.record.handed_in.is_none() && self.record.request.extends().is_none() && !self.is_repairing()
+        (self.record.handed_in.is_none() || self.record.replans)
+            && self.record.request.extends().is_none()
+            && !self.is_repairing()
     }
 
     /// Puts the places that the answer names into the plan. An answer that names impossible ones is none.

@@ -45,9 +45,12 @@ pub struct RequestRecord {
     pub earliest: Time,
     /// Latest start, made absolute at arrival.
     pub latest: Time,
-    /// The plan that is to be reserved and no other, when it was made elsewhere.
+    /// The plan that is to be reserved first, when it was made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_in: Option<Plan>,
+    /// When that plan cannot be reserved as it is, the request is planned here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replans: bool,
     /// The number of the last attempt that may have reached a site.
     pub last_attempt: u32,
     /// What has been decided.
@@ -117,6 +120,7 @@ impl RequestRecord {
             earliest,
             latest,
             handed_in: None,
+            replans: false,
             last_attempt: 0,
             decision: Decision::Open,
             owed: Vec::new(),

@@ -499,6 +499,20 @@ fn a_plan_that_was_handed_in_is_held_at_once_and_no_other_is_looked_for() {
 }
 
 #[test]
+fn a_plan_that_need_not_be_kept_to_is_tried_first_and_then_another_is_looked_for() {
+    let mut run = Run::new(RequestRecord { replans: true, ..handed_in() }, false);
+    let is_hold = |output: &Output| matches!(output, Output::Ask { purpose: Purpose::Hold, .. });
+    assert!(run.outputs.iter().all(is_hold) && run.outputs.len() == 2, "{:?}", run.outputs);
+    run.answer("a", Purpose::Hold, held(7));
+    run.answer("b", Purpose::Hold, refused(RefusalReason::Busy));
+    let wanted = run.wanted();
+    assert_eq!(wanted[..2], ["Release 1 a", "Release 1 b"], "{wanted:?}");
+    assert!(wanted[2].starts_with("find"), "{wanted:?}");
+    run.find(&["a", "c"]);
+    assert!(run.outputs.iter().all(is_hold) && run.negotiation.record().last_attempt == 2, "{:?}", run.outputs);
+}
+
+#[test]
 fn a_plan_that_was_handed_in_is_reserved_also_after_a_crash() {
     for is_resumed in [false, true] {
         let mut run = Run::new(handed_in(), is_resumed);

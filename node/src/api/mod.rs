@@ -4,6 +4,7 @@
 //! without that. Bodies are bounded before they are read.
 
 pub mod authority;
+pub mod batch;
 pub mod bookings;
 pub mod challenge;
 pub mod events;
@@ -126,6 +127,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Read, routes!(members::show_grid))
         .with(Access::Operator, routes!(members::revoke_member))
         .with(Access::Read, routes!(plan::plan_request))
+        .with(Access::Read, routes!(batch::plan_batch))
         .with(Access::Read, routes!(slots::find_slots))
         .with(Access::Read, routes!(bookings::list_bookings))
         .with(Access::Read, routes!(local::list_local_work))

@@ -75,7 +75,7 @@ pub struct AllocatedPlan {
     /// Whether it is proven, on the schedules that were used, that there is no earlier start.
     pub start_proven: bool,
     pub phases_us: BTreeMap<String, f64>,
-    /// Of every site whose hosts were looked at, taken or not.
+    /// Of every site whose hosts were looked at, taken or not; none here in a batch, which has them once.
     pub schedules: Vec<UsedSchedule>,
 }
 
@@ -182,21 +182,33 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
                 let phases_us = names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name());
                 let phases_us = phases_us.map(|(name, us)| (name.to_owned(), us)).collect();
                 let schedules = used_schedules(&state, candidates.iter().map(|candidate| candidate.site));
-                return Ok(Json(live_plan(&state, &request, outcome, phases_us, schedules)));
+                let plan = live_plan(&state, &request, outcome, phases_us, candidates.len());
+                return Ok(Json(plan.with_schedules(schedules)));
             }
         }
     }
 }
 
-fn live_plan(
+impl LivePlan {
+    /// The same plan, made on these.
+    fn with_schedules(mut self, used: Vec<UsedSchedule>) -> LivePlan {
+        match &mut self {
+            LivePlan::Allocated(plan) => plan.schedules = used,
+            LivePlan::Rejected(plan) => plan.schedules = used,
+        }
+        self
+    }
+}
+
+/// What came of planning a request on so many hosts.
+pub fn live_plan(
     state: &ApiState,
     request: &Request,
     outcome: PlanOutcome,
     phases_us: BTreeMap<String, f64>,
-    schedules: Vec<UsedSchedule>,
+    hosts_seen: usize,
 ) -> LivePlan {
-    let id = request.id().cloned();
-    let hosts_seen = schedules.iter().map(|used| used.hosts).sum();
+    let (id, schedules) = (request.id().cloned(), Vec::new());
     match outcome {
         PlanOutcome::Allocated(plan) => LivePlan::Allocated(AllocatedPlan {
             outcome: Allocated::Allocated,

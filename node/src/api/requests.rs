@@ -36,7 +36,7 @@ use super::{
 use crate::{
     entry::{
         request::{Command, MAX_ACTIVE, RequestHandle, ShownStage, Snapshot, SubmitError},
-        requests::is_left_to_another,
+        requests::{HandedIn, is_left_to_another},
     },
     net::membership::SignError,
     runtime::clock::unix_ms,
@@ -94,6 +94,8 @@ pub fn read_body<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Prob
 struct SignedSubmission {
     authorization: Authorization,
     plan: Option<HandedPlan>,
+    #[serde(default)]
+    replans: bool,
 }
 
 /// A request with the plan to reserve.
@@ -102,11 +104,13 @@ struct SignedSubmission {
 struct PlannedSubmission {
     request: RequestDocument,
     plan: HandedPlan,
+    #[serde(default)]
+    replans: bool,
 }
 
 /// Reads a request that its user has signed.
 pub fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
-    let SignedSubmission { authorization, plan } = read_body("signed request", body)?;
+    let SignedSubmission { authorization, plan, .. } = read_body("signed request", body)?;
     match plan {
         None => Ok(authorization),
         Some(_) => Err(Problem::wrong("plan", "what is reserved already has its plan")),
@@ -117,7 +121,7 @@ pub fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
 struct Submitted {
     authorization: Authorization,
     permit: Permit,
-    plan: Option<HandedPlan>,
+    plan: Option<HandedIn>,
     /// For whom the node has signed it, or who has handed it over.
     submitted_for: Option<String>,
 }
@@ -133,12 +137,15 @@ fn authorized(state: &ApiState, caller: &Caller, body: &[u8]) -> Result<Submitte
     }
     let mut submitted_for = caller.user().map(str::to_owned);
     let (authorization, plan) = if is_signed {
-        let SignedSubmission { authorization, plan } = read_body("signed request", body)?;
-        (authorization, plan)
+        let SignedSubmission { authorization, plan, replans } = read_body("signed request", body)?;
+        if replans && plan.is_none() {
+            return Err(Problem::wrong("replans", "there is no plan to begin with"));
+        }
+        (authorization, plan.map(|plan| HandedIn { plan, replans }))
     } else {
         let (plain, plan) = if keys.contains_key("plan") {
-            let PlannedSubmission { request, plan } = read_body("request with a plan", body)?;
-            (checked_request(request, "request.")?, Some(plan))
+            let PlannedSubmission { request, plan, replans } = read_body("request with a plan", body)?;
+            (checked_request(request, "request.")?, Some(HandedIn { plan, replans }))
         } else {
             (read_request(body)?, None)
         };

@@ -185,6 +185,9 @@ pub struct Signed {
     authorization: Authorization,
     /// With a new request: this plan is reserved, or none.
     plan: Option<HandedPlan>,
+    /// When that plan cannot be reserved, another is made.
+    #[serde(default)]
+    replans: bool,
 }
 
 /// A request with the plan to reserve.
@@ -195,6 +198,9 @@ pub struct PlannedRequest {
     request: Request,
     /// What is reserved, or nothing.
     plan: HandedPlan,
+    /// When that plan cannot be reserved, another is made.
+    #[serde(default)]
+    replans: bool,
 }
 
 /// A plan that was made elsewhere.
@@ -275,6 +281,85 @@ pub struct ObjectiveValue {
     value: i64,
     /// Nothing inside the window is better than this, among the hosts looked at; absent when nothing is known.
     bound: Option<i64>,
+}
+
+/// Whose turn is first in a batch.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BatchOrder {
+    /// The earliest `earliest`.
+    Fcfs,
+    /// The fewest hosts.
+    Sjf,
+    /// The most hosts.
+    Bjf,
+    /// The first that fits.
+    Fpfs,
+    /// The shortest.
+    Spt,
+    /// The longest.
+    Lpt,
+    /// The highest demand.
+    Hdf,
+    /// The earliest deadline.
+    Edf,
+}
+
+/// What is least for a batch.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchObjectiveKind {
+    /// The sum of the costs.
+    Cost,
+    /// The sum of the lengths of all seats.
+    HostTime,
+    /// The sum over the requests of their latest ends.
+    Finish,
+    /// The latest end of all.
+    Makespan,
+    /// The sum over the hosts of their last ends.
+    RunTime,
+}
+
+/// What is best for a batch, and what is reached of it; smaller is better.
+#[derive(ToSchema)]
+pub struct BatchObjectiveValue {
+    /// What was asked to be smallest.
+    kind: String,
+    /// Of what was placed.
+    value: i64,
+    /// No plan of all requests has a smaller value; absent when nothing is known.
+    bound: Option<i64>,
+}
+
+/// The figures of a batch. Times are seconds after the earliest start of all requests.
+#[derive(ToSchema)]
+pub struct BatchLine {
+    /// The policy.
+    policy: String,
+    /// Requests that have a plan.
+    placed: usize,
+    /// Requests that have none.
+    postponed: usize,
+    /// The latest end.
+    makespan: i64,
+    /// In thousandths of a credit.
+    cost: u64,
+    /// The lengths of all seats, in seconds.
+    host_time: u64,
+    /// The latest ends of all requests together.
+    finish_sum: i64,
+    /// The last ends of all hosts together.
+    run_time: i64,
+    /// What was minimised.
+    objective: BatchObjectiveValue,
+    /// The budget, where there is one.
+    #[schema(nullable = false)]
+    batch_budget: Option<u64>,
+    /// Alternatives found.
+    alternatives: usize,
+    /// What planning took, in microseconds.
+    us: u64,
 }
 
 /// From start until end (Unix seconds).

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::{
+    batch_args::BatchCommandArgs,
     grid_args::{GridArgs, JoinArgs, KeyArgs},
     local_args::LocalArgs,
     output::OutputFormat,
@@ -79,6 +80,8 @@ pub enum Command {
     Submit(SubmitArgs),
     /// Show where a request would be placed; nothing is held
     Plan(PlanArgs),
+    /// Plan many requests together, and reserve them
+    Batch(BatchCommandArgs),
     /// Show when hosts are free, and how many
     Slots(SlotsArgs),
     /// List requests made through this node

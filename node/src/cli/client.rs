@@ -158,6 +158,16 @@ impl Client {
         self.call(&Method::POST, path, body, Duration::ZERO)
     }
 
+    /// The same; the node may take `wait` before it answers.
+    pub fn post_waiting<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        wait: Duration,
+    ) -> Result<T, CliError> {
+        self.call(&Method::POST, path, body, wait)
+    }
+
     /// All known sites, page by page.
     pub fn sites(&self) -> Result<SiteList, CliError> {
         let mut all: SiteList = self.get("/v1/sites")?;

@@ -4,6 +4,7 @@
 //! complaints and progress to standard error.
 
 mod args;
+mod batch_args;
 mod chart;
 mod client;
 mod commands;
@@ -70,6 +71,7 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Node(args) => commands::node::run(&mut context, &args),
         Command::Submit(args) => commands::submit::run(&mut context, &args),
         Command::Plan(args) => commands::plan::run(&mut context, &args),
+        Command::Batch(args) => commands::batch::run(&mut context, &args),
         Command::List(args) => commands::list::run(&mut context, &args),
         Command::Show(args) => commands::show::run(&mut context, &args),
         Command::Explain(args) => commands::explain::run(&mut context, &args),

@@ -164,7 +164,9 @@ pub struct BatchArgs {
 }
 
 /// Reads one of these by its name.
-fn one_of<T: Copy + Send + Sync>(all: &'static [(&'static str, T)]) -> impl Fn(&str) -> Result<T, String> + Clone {
+pub(super) fn one_of<T: Copy + Send + Sync>(
+    all: &'static [(&'static str, T)],
+) -> impl Fn(&str) -> Result<T, String> + Clone {
     move |text| {
         let known = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         let found = all.iter().find(|(name, _)| *name == text);

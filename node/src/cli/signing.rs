@@ -6,7 +6,10 @@ use broker::{ids::RequestId, negotiation::HandedPlan, request::Request, trust::A
 use serde::Serialize;
 
 use super::{client::Client, commands::Context, error::CliError, grid_args::KeyArgs};
-use crate::trust::new_request_id;
+use crate::{
+    api::session::Challenge,
+    trust::{Signer, new_request_id},
+};
 
 /// What is handed to the node.
 #[derive(Debug, Clone, Serialize)]
@@ -19,6 +22,9 @@ pub enum Submission {
         /// What is to be reserved, if it is known.
         #[serde(skip_serializing_if = "Option::is_none")]
         plan: Option<HandedPlan>,
+        /// Whether something else will do when that cannot be reserved.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        replans: bool,
     },
     /// For the node's operator, with what is to be reserved.
     Planned {
@@ -26,6 +32,9 @@ pub enum Submission {
         request: Box<Request>,
         /// What is to be reserved.
         plan: HandedPlan,
+        /// Whether something else will do when that cannot be reserved.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        replans: bool,
     },
     /// For the node's operator.
     Plain(Box<Request>),
@@ -44,8 +53,10 @@ pub fn submission(
 ) -> Result<Submission, CliError> {
     let signed = sign(context, client, args, new_request_id()?, &request, None)?;
     Ok(match (signed, plan) {
-        (Some(authorization), plan) => Submission::Signed { authorization: Box::new(authorization), plan },
-        (None, Some(plan)) => Submission::Planned { request: Box::new(request), plan },
+        (Some(authorization), plan) => {
+            Submission::Signed { authorization: Box::new(authorization), plan, replans: false }
+        }
+        (None, Some(plan)) => Submission::Planned { request: Box::new(request), plan, replans: false },
         (None, None) => Submission::Plain(Box::new(request)),
     })
 }
@@ -60,11 +71,37 @@ pub fn sign(
     request: &Request,
     last: Option<u64>,
 ) -> Result<Option<Authorization>, CliError> {
+    let Some((node, signer)) = signer(context, client, args)? else { return Ok(None) };
+    Ok(Some(signer.sign(&node.grid, &node.site, id, request.clone(), context.time(), last)?))
+}
+
+/// Signs these requests, each with the plan that is tried first, as [`submission`] does.
+///
+/// # Errors
+/// As there.
+pub fn planned_submissions(
+    context: &Context,
+    client: &Client,
+    args: &KeyArgs,
+    requests: impl Iterator<Item = (Request, HandedPlan)>,
+) -> Result<Vec<Submission>, CliError> {
+    let signer = signer(context, client, args)?;
+    let submission = |(request, plan): (Request, HandedPlan)| match &signer {
+        None => Ok(Submission::Planned { request: Box::new(request), plan, replans: true }),
+        Some((node, signer)) => {
+            let signed = signer.sign(&node.grid, &node.site, new_request_id()?, request, context.time(), None)?;
+            Ok(Submission::Signed { authorization: Box::new(signed), plan: Some(plan), replans: true })
+        }
+    };
+    requests.map(submission).collect()
+}
+
+/// The node that answers and who signs for it; none when the user has no key for its grid.
+fn signer(context: &Context, client: &Client, args: &KeyArgs) -> Result<Option<(Challenge, Signer)>, CliError> {
     let keys = context.keys(args)?;
     if !keys.may_exist() {
         return Ok(None);
     }
     let node = client.challenge("POST", "/v1/requests")?;
-    let Some(signer) = keys.choose(&node)? else { return Ok(None) };
-    Ok(Some(signer.sign(&node.grid, &node.site, id, request.clone(), context.time(), last)?))
+    Ok(keys.choose(&node)?.map(|signer| (node, signer)))
 }

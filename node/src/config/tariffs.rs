@@ -263,9 +263,9 @@ mod tests {
         Time(text.parse::<Timestamp>().unwrap().as_second())
     }
 
-    fn tariff(pricing: &Pricing, host: &str, now: Time) -> Arc<Tariff> {
+    fn tariff(pricing: &Pricing, host: &str, now: Time) -> Tariff {
         let hosts = hosts();
-        pricing.tariffs(hosts.iter().map(|own| &own.host.id), now)[&HostId::new(host).unwrap()].clone()
+        Tariff::clone(&pricing.tariffs(hosts.iter().map(|own| &own.host.id), now)[&HostId::new(host).unwrap()])
     }
 
     /// The price of a core at a start, in thousandths.

@@ -1,7 +1,8 @@
 //! Planning of requests, beside the messages of the node.
 //!
 //! Invariant: long planning never runs on all processors at once, so one is left for messages, and other tasks never wait for it;
-//! what is more waits for its turn, first come, first served.
+//! what is more waits for its turn, first come, first served. A batch may take long, so it has no turn that others wait for: one at a
+//! time runs on a thread of its own.
 
 use std::{sync::Arc, thread::available_parallelism};
 
@@ -16,13 +17,14 @@ pub struct Planning {
     turns: Arc<Semaphore>,
     /// Of those who only look: one of them at a time waits for a turn, so that requests have theirs in between.
     looks: Arc<Semaphore>,
+    batches: Arc<Semaphore>,
 }
 
 impl Default for Planning {
     fn default() -> Planning {
         let processors = available_parallelism().map_or(1, std::num::NonZero::get);
         let turns = Arc::new(Semaphore::new(processors.saturating_sub(1).max(1)));
-        Planning { turns, looks: Arc::new(Semaphore::new(1)) }
+        Planning { turns, looks: Arc::new(Semaphore::new(1)), batches: Arc::new(Semaphore::new(1)) }
     }
 }
 
@@ -41,5 +43,15 @@ impl Planning {
     pub async fn look<T>(&self, hosts: usize, work: impl FnOnce() -> T) -> T {
         let _look = if hosts > INLINE_HOSTS_MAX { self.looks.acquire().await.ok() } else { None };
         self.run(hosts, work).await
+    }
+
+    /// Does what plans a batch; none when there is another one, or the node ends. Whoever has asked may go away.
+    pub async fn batch<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let batch = self.batches.clone().try_acquire_owned().ok()?;
+        let planned = tokio::task::spawn_blocking(move || {
+            let _batch = batch;
+            work()
+        });
+        planned.await.ok()
     }
 }

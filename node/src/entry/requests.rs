@@ -69,6 +69,14 @@ pub struct Requests {
     extensions: Extensions,
 }
 
+/// A plan that a request comes with.
+#[derive(Debug)]
+pub struct HandedIn {
+    pub plan: HandedPlan,
+    /// Whether the request is planned here when that plan cannot be reserved.
+    pub replans: bool,
+}
+
 impl Requests {
     pub fn new(
         site: SiteId,
@@ -120,7 +128,7 @@ impl Requests {
         coordinator: &Coordinator,
         authorization: Authorization,
         permit: Permit,
-        plan: Option<HandedPlan>,
+        plan: Option<HandedIn>,
         submitted_for: Option<String>,
     ) -> Result<Arc<RequestHandle>, SubmitError> {
         let now = self.clock.now();
@@ -132,9 +140,11 @@ impl Requests {
             let of_site = |site: &SiteView| site.advert().hosts.iter().find(|host| host.id == seat.host).map(agreement);
             coordinator.discovery.view().with_site(&seat.site, of_site).flatten().unwrap_or_default()
         };
-        let handed_in = plan.map(|plan| plan.check(&statement, starts.1, agreed)).transpose()?;
+        let replans = plan.as_ref().is_some_and(|handed| handed.replans);
+        let handed_in = plan.map(|handed| handed.plan.check(&statement, starts.1, agreed)).transpose()?;
         let mut record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
         record.handed_in = handed_in;
+        record.replans = replans;
         record.submitted_for = submitted_for;
         let _arrival = self.arrives(&record.id)?;
         self.take_on(coordinator, record, false).await

@@ -159,6 +159,10 @@ pub struct GridArgs {
     /// latency below --p99. Begins at --rate (10 by default), each step for --duration (10s by default).
     #[arg(long, conflicts_with_all = ["in_order", "kill", "partition", "hostile", "churn"])]
     find_rate: bool,
+    /// Send all requests at the same moment, each by itself through the next node; then, when the grid is free again, hand them to
+    /// one node as a batch (kolo batch submit), and compare.
+    #[arg(long, conflicts_with_all = ["in_order", "entry_points", "kill", "partition", "hostile", "rate", "duration", "churn", "find_rate"])]
+    batch: bool,
     /// What the 99th percentile has to stay below with --find-rate.
     #[arg(long, value_name = "DURATION", value_parser = time, default_value = "250ms", requires = "find_rate")]
     p99: Duration,
@@ -170,6 +174,8 @@ pub struct GridArgs {
 pub enum Experiment {
     /// Requests in rounds, nothing else.
     Rounds,
+    /// All at once, each by itself, and as a batch.
+    Batch,
     /// Nodes are killed so often, and come back.
     Crashes { kills: usize },
     /// The same load without attackers and with them, `duration` each time.
@@ -220,6 +226,7 @@ impl GridArgs {
                 p99: self.p99,
             },
             (.., Some(per_second), Some(duration)) => Experiment::Open { per_second, duration, churn: self.churn },
+            (.., None, None) if self.batch => Experiment::Batch,
             (.., None, None) => Experiment::Rounds,
             (.., Some(_), None) => bail!(BadUsage::new("--rate needs --duration")),
             (.., None, Some(_)) => bail!(BadUsage::new("--duration needs --rate")),
@@ -393,6 +400,7 @@ mod tests {
             ("--rate 0 --duration 5s", "'--rate <R>': expected 0.01 to 10000"),
             ("--rate 5", "--rate needs --duration"),
             ("--p99 250ms", "--find-rate"),
+            ("--batch --kill 3", "--kill"),
         ] {
             let error = check(flags).unwrap_err();
             assert!(error.contains(expected), "{flags}: {error}");

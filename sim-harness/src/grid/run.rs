@@ -22,6 +22,7 @@ use super::{
     },
     load::{
         answer::{Answer, milliseconds, times_ms},
+        batch::{self, BatchFigures},
         figures::{LoadFigures, Used},
         live::{self, Pulse},
         rounds,
@@ -62,6 +63,7 @@ impl Run<'_> {
         findings.figures.formation_ms = times_ms(formation);
         match experiment {
             Experiment::Rounds => self.rounds(findings)?,
+            Experiment::Batch => self.batch(findings)?,
             Experiment::Crashes { kills } => self.crashes(kills, findings)?,
             Experiment::Partition { cut } => self.partition(cut, findings)?,
             Experiment::Hostile { attackers, per_second, duration } => {
@@ -85,6 +87,20 @@ impl Run<'_> {
         self.stage("checking ledgers", self.args.nodes);
         findings.violations = aftermath::check_ledgers(self.cluster, &findings.answers)?;
         Ok(())
+    }
+
+    fn batch(&self, findings: &mut Findings) -> anyhow::Result<()> {
+        self.wait_for_rest(findings)?;
+        self.stage("each by itself", self.requests.len());
+        let mut answers = batch::singly(self.cluster, &self.requests)?;
+        // The batch finds the grid as they did.
+        cancel_all(self.cluster, &mut answers)?;
+        self.wait_for_rest(findings)?;
+        self.stage("as a batch", self.requests.len());
+        let batch = batch::as_batch(self.cluster, &self.requests)?;
+        findings.figures.batch = Some(BatchFigures::new(&answers, &batch));
+        answers.extend(batch.answers);
+        self.examine(answers, findings)
     }
 
     fn crashes(&self, kills: usize, findings: &mut Findings) -> anyhow::Result<()> {

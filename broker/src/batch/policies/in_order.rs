@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::PolicyError;
 use crate::{
     batch::{Order, objective::cost, order::ordered, policy::Policy, run::Run},
-    ids::HostId,
+    ids::{HostId, SiteId},
     objective::unproven,
     plan::Plan,
     request::ObjectiveKind,
@@ -40,7 +40,7 @@ impl Policy for InOrder {
             run.planner.occupy(&plan);
             run.left = run.left.map(|left| left.saturating_sub(cost(&plan)));
             for seat in &plan.seats {
-                let end = last_ends.entry(seat.host().clone()).or_insert(seat.window.end);
+                let end = last_ends.entry((seat.site.clone(), seat.host().clone())).or_insert(seat.window.end);
                 *end = seat.window.end.max(*end);
             }
             run.note(request, 0, &plan, true);
@@ -51,7 +51,7 @@ impl Policy for InOrder {
 }
 
 /// As the source's LJF and HDF: at the earliest start, of the hosts that are free those whose last seat ends latest.
-fn packed(run: &mut Run<'_>, request: usize, last_ends: &BTreeMap<HostId, Time>) -> Option<Plan> {
+fn packed(run: &mut Run<'_>, request: usize, last_ends: &BTreeMap<(SiteId, HostId), Time>) -> Option<Plan> {
     let mut first = run.plan_by(request, |job| job.objective = ObjectiveKind::Start)?;
     let asked = run.requests[request].request()?;
     first.objective = unproven(asked.objective(), first.start, &first.seats);

@@ -2,6 +2,9 @@
 //!
 //! Invariant: a command checks all that was typed before it talks to anybody, and prints its result once.
 
+pub mod batch;
+mod batch_file;
+mod batch_submit;
 pub mod cancel;
 pub mod completions;
 pub mod doctor;

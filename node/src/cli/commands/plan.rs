@@ -102,7 +102,7 @@ mod tests {
     fn a_plan_reads_like_a_reservation_that_is_not_held() {
         let plan = planned(
             r#"{"id":"x","outcome":"allocated","start":1763712000,"end":1763715600,
-            "objective":{"kind":"finish","value":1763715600,"bound":1763714700},"hosts_seen":5,"hosts":[{"id":"h1",
+            "objective":{"kind":"finish","value":1763715600,"bound":1763714700},"cost":0,"hosts_seen":5,"hosts":[{"id":"h1",
             "site":"12D3KooWaaaa1111","site_name":"","end":1763715600,"amounts":{"cpu":500},"schedule_age_s":2}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
             "phases_us":{"find":3},"schedules":[{"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":4,"age_s":2},
             {"site":"12D3KooWbbbb2222","site_name":"","hosts":1,"age_s":75}]}"#,

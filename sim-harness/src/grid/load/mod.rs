@@ -1,6 +1,7 @@
 //! Requests: read or generated, sent by users in rounds or at random moments, and what they measure.
 
 pub mod answer;
+pub mod batch;
 pub mod figures;
 pub mod live;
 pub mod rounds;

@@ -16,6 +16,7 @@ use crate::{
         },
         load::{
             answer::{Answer, Counts, times_ms},
+            batch::BatchFigures,
             figures::LoadFigures,
         },
         nodes::cluster::Cluster,
@@ -68,6 +69,9 @@ pub struct Figures {
     /// Loads at given rates, in the order in which they were run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<LoadFigures>,
+    /// Where the same requests were sent by themselves and as a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchFigures>,
     /// In requests a second: the highest that the grid kept up with, where that was looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub highest_rate: Option<f64>,

@@ -13,7 +13,7 @@ use crate::{
     grid::{
         faults::attack::PhaseFigures,
         load::{
-            answer::{Answer, Outcome},
+            answer::{Answer, Counts, Outcome},
             figures::LoadFigures,
         },
         nodes::wire::Reservation,
@@ -115,6 +115,20 @@ pub fn sections(figures: &Figures) -> Vec<String> {
         words.push(format!("at rest {:.1} s after forming, or after the load before", rest_ms / 1000.0));
     }
     words.extend(figures.loads.iter().map(load_words));
+    if let Some(batch) = &figures.batch {
+        let of = |counts: &Counts| {
+            format!("{} of {} reserved, {} conflicts", counts.reserved, counts.requests, counts.conflicts)
+        };
+        words.push(format!(
+            "each by itself: {} in {:.1} s; as a batch: {}, {} as planned, {} postponed, in {:.1} s",
+            of(&batch.singly),
+            batch.singly_ms / 1000.0,
+            of(&batch.batch),
+            batch.as_planned,
+            batch.postponed,
+            batch.batch_ms / 1000.0
+        ));
+    }
     if let Some(rate) = figures.highest_rate {
         words.push(format!("the highest rate that it kept up with: {rate:.1} a second"));
     }
@@ -253,7 +267,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::grid::load::answer::{Counts, tests::answer};
+    use crate::grid::load::answer::tests::answer;
 
     fn findings() -> Findings {
         let host = |site: &str, host: &str| json!({"site": "x", "site_name": site, "host": host, "end": 160, "amounts": {"cpu": 1500, "memory": 2048}});

@@ -1,0 +1,246 @@
+//! A batch on the live view: requests that are planned together, and nothing is held.
+//!
+//! Invariant: requests, hosts and alternatives are bounded, and so is the work of a call; one batch is planned at a time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{Json, extract::State, http::StatusCode};
+use broker::{
+    batch::{self, BatchAnswer, BatchLine, BatchObjective, Options, Order, PolicyError, policy_named},
+    demand::Demand,
+    ids::{HostId, RequestId, SiteId},
+    offline::{Asked, OfflinePlanner},
+    phases::Phase,
+    request::{Request, RequestDocument, RequestError},
+    snapshot::{GridSnapshot, SnapshotHost},
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    extract::Body,
+    plan::{LivePlan, UsedSchedule, live_plan, used_schedules},
+    problem::Problem,
+    requests::{checked_request, read_body, wrong_request},
+    schema,
+    state::ApiState,
+};
+use crate::entry::driver;
+
+/// Most requests of a live batch.
+pub const REQUESTS_MAX: usize = 1_000;
+/// Most hosts that a batch is planned on.
+const HOSTS_MAX: usize = 2_000;
+/// Most alternatives of a request that may be asked for.
+pub const ALTERNATIVES_MAX: usize = 1_000;
+/// Requests times hosts times alternatives, some 8 us each; fewer alternatives are looked for where there are more of the others.
+const WORK_MAX: usize = 2_000_000;
+/// How long hosts are looked for.
+const FIND_FOR: Duration = Duration::from_secs(10);
+
+fn one_slice() -> String {
+    "slices:1".to_owned()
+}
+
+/// Body of `POST /v1/batches/plan`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchQuestion {
+    /// The requests; they take each other into account.
+    #[schema(value_type = Vec<schema::Request>, min_items = 1, max_items = 1000)]
+    pub requests: Vec<RequestDocument>,
+    /// `in-order` or `slices:K`.
+    #[schema(default = "slices:1", pattern = "^(in-order|slices:[1-9][0-9]{0,3})$")]
+    #[serde(default = "one_slice")]
+    pub policy: String,
+    /// Whose turn is first.
+    #[schema(value_type = schema::BatchOrder)]
+    #[serde(default)]
+    pub order: Order,
+    /// What is least for all together.
+    #[schema(value_type = schema::BatchObjectiveKind)]
+    #[serde(default)]
+    pub objective: BatchObjective,
+    /// All plans together cost at most this, in thousandths of a credit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u64>,
+    /// Most alternatives looked for of each request; fewer for a large batch.
+    #[schema(minimum = 1, maximum = 1000)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alternatives: Option<usize>,
+    /// Whether alternatives of different requests may take the same hosts; what is chosen does not.
+    #[serde(default)]
+    pub overlap: bool,
+}
+
+/// The plans of a batch; nothing is held.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BatchPlans {
+    /// One a request, in their order.
+    pub plans: Vec<LivePlan>,
+    /// All of them together.
+    #[schema(value_type = schema::BatchLine)]
+    pub batch: BatchLine,
+    /// Of every site whose hosts were looked at, taken or not.
+    pub schedules: Vec<UsedSchedule>,
+}
+
+/// Plans of several requests on the live view, which all fit together; nothing is held.
+#[utoipa::path(post, path = "/batches/plan", tag = "planning", request_body = BatchQuestion, responses((status = 200, description = "Done", body = BatchPlans)))]
+pub async fn plan_batch(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<BatchPlans>, Problem> {
+    let question: BatchQuestion = read_body("batch", &body)?;
+    let wrong_policy = |error: PolicyError| Problem::wrong("policy", error);
+    policy_named(&question.policy).map_err(wrong_policy)?;
+    let now = state.coordinator.clock.now().utc;
+    let settings = state.requests.settings().planner;
+    let requests = checked(&question, |request| request.starts(now, settings.default_reach))?;
+    let hosts = find_hosts(&state, &requests, settings.m_max as usize).await;
+    let sites: Vec<SiteId> = hosts.iter().map(|host| host.site.clone()).collect();
+    let options = Options {
+        order: question.order,
+        objective: question.objective,
+        budget: question.budget,
+        alternatives: alternatives(question.alternatives, requests.len(), hosts.len())?,
+        overlap: question.overlap,
+    };
+    let asked: Vec<Asked> = (1..).zip(&requests).map(asked).collect::<Result<_, _>>()?;
+    let snapshot = GridSnapshot { sites: Vec::new(), hosts };
+    let planner = OfflinePlanner::new(snapshot, settings, rand::random(), false);
+    let plan = move || -> Result<BatchAnswer, Problem> {
+        // Made here, since a policy stays on its thread.
+        let policy = policy_named(&question.policy).map_err(wrong_policy)?;
+        let started = Instant::now();
+        batch::plan(&*policy, &planner, &asked, &options, &|| started.elapsed())
+            .map_err(|error| Problem::wrong("requests", error))
+    };
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node plans another batch; try again in a moment");
+    let answer = state.coordinator.planning.batch(plan).await.ok_or_else(busy)??;
+    let BatchAnswer { lines, batch, .. } = answer;
+    let plans = requests.iter().zip(lines).map(|(request, line)| {
+        let phases_us = Phase::ALL.into_iter().map(|phase| phase.name().to_owned()).zip(line.phases_us).collect();
+        live_plan(&state, request, line.outcome, phases_us, sites.len())
+    });
+    Ok(Json(BatchPlans { plans: plans.collect(), batch, schedules: used_schedules(&state, sites.iter()) }))
+}
+
+/// The requests with the starts that they have now.
+fn checked(
+    question: &BatchQuestion,
+    starts: impl Fn(&Request) -> Result<(Time, Time), RequestError>,
+) -> Result<Vec<Request>, Problem> {
+    let count = question.requests.len();
+    if count == 0 || count > REQUESTS_MAX {
+        let message = format!("a batch has 1 to {REQUESTS_MAX} requests; there are {count}");
+        return Err(Problem::wrong("requests", message));
+    }
+    let mut labels = BTreeSet::new();
+    let check = |(at, document): (usize, &RequestDocument)| {
+        let place = format!("requests[{at}].");
+        let request = checked_request(document.clone(), &place)?;
+        if request.extends().is_some() {
+            return Err(Problem::wrong(&format!("{place}extends"), "not in a batch"));
+        }
+        if let Some(label) = request.id().filter(|label| !labels.insert((*label).clone())) {
+            return Err(Problem::wrong(&format!("{place}id"), format_args!("{label} is there twice")));
+        }
+        let (earliest, latest) = starts(&request).map_err(|error| wrong_request(&error, &place))?;
+        let timed = RequestDocument { earliest: Some(earliest), latest: Some(latest), ..document.clone() };
+        checked_request(timed, &place)
+    };
+    question.requests.iter().enumerate().map(check).collect()
+}
+
+/// How many alternatives of each request are looked for.
+fn alternatives(wanted: Option<usize>, requests: usize, hosts: usize) -> Result<usize, Problem> {
+    let wanted = wanted.unwrap_or(Options::default().alternatives);
+    if !(1..=ALTERNATIVES_MAX).contains(&wanted) {
+        return Err(Problem::wrong("alternatives", format_args!("expected 1 to {ALTERNATIVES_MAX}, got {wanted}")));
+    }
+    Ok(wanted.min(WORK_MAX / (requests * hosts).max(1)).max(1))
+}
+
+fn asked((number, request): (usize, &Request)) -> Result<Asked, Problem> {
+    let unnamed = || RequestId::new(&format!("line-{number}"));
+    let id = request.id().cloned().map_or_else(unnamed, Ok);
+    let id = id.map_err(|error| Problem::wrong("requests", error))?;
+    Ok(Asked { id, shapes: vec![Ok(request.clone())], has_shapes: false })
+}
+
+/// Hosts that could serve the requests, for those that ask for the same together, `multiplier` for each seat.
+async fn find_hosts(state: &ApiState, requests: &[Request], multiplier: usize) -> Vec<SnapshotHost> {
+    let mut groups: Vec<(&Demand, usize)> = Vec::new();
+    for request in requests {
+        let demand = request.demand();
+        match groups.iter_mut().find(|(known, _)| *known == demand) {
+            Some((_, seats)) => *seats += demand.seats(),
+            None => groups.push((demand, demand.seats())),
+        }
+    }
+    let started = Instant::now();
+    let mut hosts: BTreeMap<(SiteId, HostId), SnapshotHost> = BTreeMap::new();
+    for (demand, seats) in groups {
+        if hosts.len() >= HOSTS_MAX || started.elapsed() >= FIND_FOR {
+            break;
+        }
+        let count = demand.candidates().map_or(seats.saturating_mul(multiplier).min(HOSTS_MAX), <[_]>::len);
+        let counts = (count, count.min(demand.seats()));
+        let age_max = driver::MAX_SCHEDULE_AGE;
+        let found = driver::find(&state.discovery, demand, counts, rand::random(), BTreeSet::new(), age_max).await;
+        for host in found.hosts {
+            let name = (host.site.clone(), host.host.id.clone());
+            let found = SnapshotHost { site: host.site, host: host.host, schedule: host.schedule };
+            if hosts.len() < HOSTS_MAX {
+                hosts.insert(name, found);
+            }
+        }
+    }
+    hosts.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::time::Span;
+
+    use super::*;
+
+    fn wrong(requests: &str) -> String {
+        let question: BatchQuestion = serde_json::from_str(&format!(r#"{{"requests":{requests}}}"#)).unwrap();
+        let starts = |request: &Request| request.starts(Time(1_000), Span(60));
+        checked(&question, starts).unwrap_err().detail
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_meant_is_refused_by_its_key() {
+        let one = r#"{"id":"a","hosts":1,"duration":60}"#;
+        let many = |count: usize| format!("[{}]", vec![r#"{"hosts":1,"duration":60}"#; count].join(","));
+        for (requests, expected) in [
+            ("[]".to_owned(), "requests: a batch has 1 to 1000 requests; there are 0"),
+            (many(10_000), "requests: a batch has 1 to 1000 requests; there are 10000"),
+            (format!("[{one},{one}]"), "requests[1].id: a is there twice"),
+            (format!(r#"[{one},{{"hosts":0,"duration":60}}]"#), "request: hosts: expected 1 to"),
+            (r#"[{"hosts":1,"duration":60,"latest":999}]"#.to_owned(), "request: latest"),
+            (r#"[{"hosts":1,"duration":60,"extends":"a"}]"#.to_owned(), "requests[0].extends: not in a batch"),
+        ] {
+            let detail = wrong(&requests);
+            assert!(detail.starts_with(expected), "{detail}");
+        }
+        let question: BatchQuestion = serde_json::from_str(&format!(r#"{{"requests":{}}}"#, many(1_000))).unwrap();
+        let starts = |request: &Request| request.starts(Time(1_000), Span(60));
+        let requests = checked(&question, starts).unwrap();
+        let window = requests[999].window();
+        assert_eq!((window.earliest, window.latest), (Some(Time(1_000)), Some(Time(1_060))));
+    }
+
+    #[test]
+    fn a_large_batch_looks_for_fewer_alternatives() {
+        let counts = [(None, 10, 100), (None, 1_000, 1_000), (None, 1_000, 2_000), (Some(1_000), 1_000, 0)];
+        let looked_for = counts.map(|(wanted, requests, hosts)| alternatives(wanted, requests, hosts).unwrap());
+        assert_eq!(looked_for, [10, 2, 1, 1_000]);
+        assert!(alternatives(Some(0), 1, 1).is_err() && alternatives(Some(1_001), 1, 1).is_err());
+    }
+}

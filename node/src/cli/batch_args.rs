@@ -1,0 +1,67 @@
+//! The raw arguments of `kolo batch`.
+//!
+//! Invariant: as in `args`, nothing is said here about what they do.
+
+use std::path::PathBuf;
+
+use broker::batch::{BatchObjective, Order};
+use clap::{Args, Subcommand};
+
+use super::{grid_args::KeyArgs, request_args::one_of};
+
+/// `kolo batch`
+#[derive(Debug, Args)]
+pub struct BatchCommandArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: BatchCommand,
+}
+
+/// The commands of `kolo batch`.
+#[derive(Debug, Subcommand)]
+pub enum BatchCommand {
+    /// Show where the requests of a file would be placed together; nothing is held
+    Plan(LiveBatchArgs),
+    /// Plan the requests of a file together and reserve each as planned; what cannot be had so is planned again alone
+    Submit(BatchSubmitArgs),
+}
+
+/// A file of requests, and how they are planned.
+#[derive(Debug, Args)]
+pub struct LiveBatchArgs {
+    /// The requests, 1 to 1,000, one JSON object a line as for kolo plan --requests; - is standard input
+    #[arg(value_name = "REQUESTS.jsonl")]
+    pub file: PathBuf,
+    /// in-order (one after the other), or slices:K (in K parts, of each part the best choice of alternatives)
+    #[arg(long, value_name = "POLICY", default_value = "slices:1")]
+    pub policy: String,
+    /// Whose turn is first: fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline)
+    #[arg(long, value_name = "ORDER", value_parser = one_of(&Order::ALL), default_value = "fcfs")]
+    pub order: Order,
+    /// What is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends)
+    #[arg(long, value_name = "OBJECTIVE", value_parser = one_of(&BatchObjective::ALL), default_value = "finish")]
+    pub batch_objective: BatchObjective,
+    /// All plans together cost at most this, in thousandths of a credit
+    #[arg(long, value_name = "COST")]
+    pub batch_budget: Option<u64>,
+    /// Most alternatives looked for of each request; fewer for a large batch [default: 10]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub alternatives: Option<u32>,
+    /// Alternatives of different requests may take the same hosts; what is chosen does not
+    #[arg(long)]
+    pub overlap: bool,
+}
+
+/// `kolo batch submit`
+#[derive(Debug, Args)]
+pub struct BatchSubmitArgs {
+    /// The batch.
+    #[command(flatten)]
+    pub batch: LiveBatchArgs,
+    /// Begin with the requests of this file, and put there what this batch postpones, before anything is submitted
+    #[arg(long, value_name = "REST.jsonl")]
+    pub postponed: Option<PathBuf>,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
