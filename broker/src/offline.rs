@@ -95,6 +95,7 @@ pub struct OfflinePlanner {
     settings: Settings,
     seed: u64,
     commit: bool,
+    asked_at: Option<Time>,
 }
 
 impl OfflinePlanner {
@@ -107,7 +108,13 @@ impl OfflinePlanner {
         for (index, host) in hosts.iter().enumerate() {
             by_id.entry(host.host.id.clone()).or_default().push(index);
         }
-        OfflinePlanner { hosts, by_id, settings, seed, commit }
+        OfflinePlanner { hosts, by_id, settings, seed, commit, asked_at: None }
+    }
+
+    /// The same planner, for requests that owners are asked for at this time ([`Job::asked_at`]).
+    #[must_use]
+    pub fn asked_at(self, now: Time) -> OfflinePlanner {
+        OfflinePlanner { asked_at: Some(now), ..self }
     }
 
     /// Reads one line.
@@ -180,7 +187,8 @@ impl OfflinePlanner {
             // Nothing else can be wrong with the window of a checked request.
             Err(_) => return rejected(Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO }),
         };
-        let (mut job, pool) = (Job::of(request, (earliest, latest)), self.pool(request.demand()));
+        let job = Job { asked_at: self.asked_at, ..Job::of(request, (earliest, latest)) };
+        let (mut job, pool) = (job, self.pool(request.demand()));
         change(&mut job);
         let candidates: Vec<Candidate<'_>> = match find::eligible(job.demand, &pool) {
             Ok(eligible) => eligible.into_iter().map(|index| pool[index]).collect(),

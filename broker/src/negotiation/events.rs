@@ -1,5 +1,6 @@
 //! What goes into a negotiation and what comes out of it.
 
+use std::borrow::Cow;
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
@@ -12,7 +13,7 @@ use crate::{
     plan::{CutCounts, Plan},
     protocol::{LedgerVersion, SiteAnswer, SiteRequest},
     schedule::Schedule,
-    time::Millis,
+    time::{Millis, Time},
     trust::Authorization,
 };
 
@@ -27,6 +28,18 @@ pub struct FoundHost {
     pub schedule: Schedule,
     /// The site's version that the schedule shows.
     pub version: LedgerVersion,
+}
+
+impl FoundHost {
+    /// Its schedule with what its owner does not promise to anybody who asks at `now`.
+    #[must_use]
+    pub fn offered(&self, now: Time) -> Cow<'_, Schedule> {
+        let mut schedule = Cow::Borrowed(&self.schedule);
+        for (window, amounts) in self.host.tariff.conditions.kept_back(&self.host.capacity, now) {
+            schedule.to_mut().add(window, &amounts);
+        }
+        schedule
+    }
 }
 
 /// The answer of phase I.

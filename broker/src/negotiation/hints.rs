@@ -73,6 +73,7 @@ impl Hints {
                 }
                 schedule
             }
+            _ if !self.tariffs.contains_key(&(found.site.clone(), found.host.id.clone())) => return found.offered(now),
             _ => Cow::Borrowed(&found.schedule),
         };
         let kept_back = self.tariff_of(found).conditions.kept_back(&found.host.capacity, now);

@@ -99,7 +99,7 @@ pub async fn plan_batch(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let now = state.coordinator.clock.now().utc;
     let settings = state.requests.settings().planner;
     let requests = checked(&question, |request| request.starts(now, settings.default_reach))?;
-    let hosts = find_hosts(&state, &requests, settings.m_max as usize).await;
+    let hosts = find_hosts(&state, &requests, settings.m_max as usize, now).await;
     let sites: Vec<SiteId> = hosts.iter().map(|host| host.site.clone()).collect();
     let options = Options {
         order: question.order,
@@ -110,7 +110,7 @@ pub async fn plan_batch(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     };
     let asked: Vec<Asked> = (1..).zip(&requests).map(asked).collect::<Result<_, _>>()?;
     let snapshot = GridSnapshot { sites: Vec::new(), hosts };
-    let planner = OfflinePlanner::new(snapshot, settings, rand::random(), false);
+    let planner = OfflinePlanner::new(snapshot, settings, rand::random(), false).asked_at(now);
     let plan = move || -> Result<BatchAnswer, Problem> {
         // Made here, since a policy stays on its thread.
         let policy = policy_named(&question.policy).map_err(wrong_policy)?;
@@ -172,7 +172,7 @@ fn asked((number, request): (usize, &Request)) -> Result<Asked, Problem> {
 }
 
 /// Hosts that could serve the requests, for those that ask for the same together, `multiplier` for each seat.
-async fn find_hosts(state: &ApiState, requests: &[Request], multiplier: usize) -> Vec<SnapshotHost> {
+async fn find_hosts(state: &ApiState, requests: &[Request], multiplier: usize, now: Time) -> Vec<SnapshotHost> {
     let mut groups: Vec<(&Demand, usize)> = Vec::new();
     for request in requests {
         let demand = request.demand();
@@ -193,7 +193,8 @@ async fn find_hosts(state: &ApiState, requests: &[Request], multiplier: usize) -
         let found = driver::find(&state.discovery, demand, counts, rand::random(), BTreeSet::new(), age_max).await;
         for host in found.hosts {
             let name = (host.site.clone(), host.host.id.clone());
-            let found = SnapshotHost { site: host.site, host: host.host, schedule: host.schedule };
+            let schedule = host.offered(now).into_owned();
+            let found = SnapshotHost { site: host.site, host: host.host, schedule };
             if hosts.len() < HOSTS_MAX {
                 hosts.insert(name, found);
             }

@@ -10,6 +10,7 @@ use axum::{Json, extract::State};
 use broker::{
     cost::Cost,
     ids::{HostId, RequestId, SiteId},
+    negotiation::FoundHost,
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
     plan::{ObjectiveValue, PlanOutcome},
     request::Request,
@@ -160,13 +161,15 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
             driver::MAX_SCHEDULE_AGE,
         )
         .await;
-        let candidates: Vec<Candidate<'_>> = found
-            .hosts
-            .iter()
-            .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
-            .collect();
+        let schedules: Vec<_> = found.hosts.iter().map(|found| found.offered(now.utc)).collect();
+        let candidate = |(found, schedule)| {
+            let FoundHost { site, host, .. }: &FoundHost = found;
+            Candidate { site, host, schedule }
+        };
+        let candidates: Vec<Candidate<'_>> =
+            found.hosts.iter().zip(schedules.iter().map(AsRef::as_ref)).map(candidate).collect();
         let effort = request.effort().unwrap_or(settings.effort);
-        let job = Job::of(&request, (earliest, latest));
+        let job = Job { asked_at: Some(now.utc), ..Job::of(&request, (earliest, latest)) };
         // Waiting for a turn is no phase.
         stopwatch.stop();
         let plan = || Phases.plan(&job, &candidates, effort, seed, &mut stopwatch);

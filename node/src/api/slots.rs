@@ -7,7 +7,7 @@ use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
     cost::Cost,
-    negotiation::Found,
+    negotiation::{Found, FoundHost},
     phases::{Candidate, Job},
     plan::PlanOutcome,
     request::{Effort, Request, RequestDocument},
@@ -143,7 +143,7 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let age_max = driver::MAX_SCHEDULE_AGE;
     let found = driver::find(&state.discovery, request.demand(), counts, seed, BTreeSet::new(), age_max).await;
     let effort = request.effort().unwrap_or(settings.effort);
-    let question = Question { mode, at, request: &request, window: (earliest, latest), effort, seed };
+    let question = Question { mode, at, request: &request, now: now.utc, window: (earliest, latest), effort, seed };
     let answer = || question.answer(&state, &found);
     Ok(Json(state.coordinator.planning.look(found.hosts.len(), answer).await))
 }
@@ -152,6 +152,7 @@ struct Question<'a> {
     mode: Mode,
     at: Option<Time>,
     request: &'a Request,
+    now: Time,
     window: (Time, Time),
     effort: Effort,
     seed: u64,
@@ -159,11 +160,13 @@ struct Question<'a> {
 
 impl Question<'_> {
     fn answer(&self, state: &ApiState, found: &Found) -> SlotAnswer {
-        let candidates: Vec<Candidate<'_>> = found
-            .hosts
-            .iter()
-            .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
-            .collect();
+        let schedules: Vec<_> = found.hosts.iter().map(|found| found.offered(self.now)).collect();
+        let candidate = |(found, schedule)| {
+            let FoundHost { site, host, .. }: &FoundHost = found;
+            Candidate { site, host, schedule }
+        };
+        let candidates: Vec<Candidate<'_>> =
+            found.hosts.iter().zip(schedules.iter().map(AsRef::as_ref)).map(candidate).collect();
         let availability = Availability::new(&Job::of(self.request, self.window), &candidates);
         let verdict = self.verdict(&availability, &candidates);
         let step = verdict.start.map(|start| availability.at(start));
@@ -192,7 +195,8 @@ impl Question<'_> {
     }
 
     fn verdict(&self, availability: &Availability<'_>, candidates: &[Candidate<'_>]) -> Verdict {
-        let job = Job::of(self.request, self.at.map_or(self.window, |at| (at, at)));
+        let starts = self.at.map_or(self.window, |at| (at, at));
+        let job = Job { asked_at: Some(self.now), ..Job::of(self.request, starts) };
         if self.mode == Mode::Most
             && let Some(most) = availability.most(self.effort, self.seed)
         {
