@@ -536,7 +536,7 @@ impl Negotiation {
     pub(super) fn note_due(&mut self, attempt: u32, site: &SiteId, cost: Cost) {
         let is_known = self.record.dues.iter().any(|due| due.attempt == attempt && due.site == *site);
         if !is_known && !cost.is_zero() {
-            self.record.dues.push(Due { attempt, site: site.clone(), cost, is_final: false });
+            self.record.dues.push(Due { attempt, site: site.clone(), agreed: cost, cost, is_final: false });
         }
     }
 

@@ -92,7 +92,9 @@ pub struct Due {
     pub attempt: u32,
     /// The site.
     pub site: SiteId,
-    /// How much: what was agreed at most, until the site has said.
+    /// For how much it was reserved.
+    pub agreed: Cost,
+    /// How much is to be paid: all that was agreed, until the site has said.
     pub cost: Cost,
     /// Whether the site has said.
     pub is_final: bool,

@@ -3,6 +3,7 @@
 //! Invariant: every route says what it needs of its caller ([`Access`]), or there is no such route; nothing about the grid leaves
 //! without that. Bodies are bounded before they are read.
 
+pub mod accounts;
 pub mod authority;
 pub mod batch;
 pub mod bookings;
@@ -137,6 +138,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Operator, routes!(upkeep::drain_site))
         .with(Access::Operator, routes!(upkeep::reload_configuration))
         .with(Access::Read, routes!(usage::show_usage))
+        .with(Access::ReadOwn(4), routes!(accounts::show_accounts))
         .with(Access::ReadOwn(2), routes!(events::listen_to_events))
         .0
 }

@@ -86,6 +86,8 @@ pub enum Command {
     Slots(SlotsArgs),
     /// List requests made through this node
     List(ListArgs),
+    /// Show what hosts have cost: what this site has earned, and what requests of this node have spent
+    Usage(UsageArgs),
     /// Show one request
     Show(SelectorArgs),
     /// Explain why a request was placed as it was, or why not
@@ -135,6 +137,36 @@ pub struct ListArgs {
     /// How many, newest first
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub limit: u32,
+}
+
+/// `kolo usage`
+#[derive(Debug, Args)]
+pub struct UsageArgs {
+    /// Add up by user, site or month of the start
+    #[arg(long, value_enum, default_value_t = UsageBy::User)]
+    pub by: UsageBy,
+    /// Print every part of a reservation by itself, for a spreadsheet
+    #[arg(long, conflicts_with = "by")]
+    pub csv: bool,
+}
+
+/// What is added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum UsageBy {
+    User,
+    Site,
+    Month,
+}
+
+impl UsageBy {
+    /// The heading of its column.
+    pub fn heading(self) -> &'static str {
+        match self {
+            UsageBy::User => "USER",
+            UsageBy::Site => "SITE",
+            UsageBy::Month => "MONTH",
+        }
+    }
 }
 
 /// `kolo drain`

@@ -89,6 +89,7 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Cancel(args) => commands::cancel::run(&mut context, &args),
         Command::Repair(args) => commands::repair::run(&mut context, &args),
         Command::Sites => commands::sites::run(&mut context),
+        Command::Usage(args) => commands::usage::run(&mut context, &args),
         Command::Hosts => commands::hosts::run(&mut context),
         Command::Token(args) => commands::token::run(&mut context, &args),
         Command::Grid(args) => commands::grid::run(&mut context, &args),

@@ -125,8 +125,7 @@ async fn run_from(
         remembered;
     let site_id = identity.site_id().clone();
     let gate = open_gate(&config, &grid, &data_dir);
-    let ledger =
-        open_ledger(&config, &gate, &site_id, incarnation, Kept { bookings, gone, charges: charges.clone() }, clock);
+    let ledger = open_ledger(&config, &gate, &site_id, incarnation, Kept { bookings, gone, charges }, clock);
     let membership = Arc::new(Membership::open(&data_dir, &site_id, grid.clone(), gate.clone(), clock)?);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
@@ -220,12 +219,13 @@ fn open_ledger(
     clock: Clock,
 ) -> SharedLedger {
     let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
+    let charges = kept.charges.clone();
     let (ledger, misfits) =
         Ledger::open(site.clone(), config.ledger.clone(), incarnation, gate.clone(), hosts, kept, clock.now());
     for misfit in misfits {
         warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
     }
-    SharedLedger::new(ledger, clock)
+    SharedLedger::new(ledger, clock, charges)
 }
 
 /// Starts to tell the owner's hook of reservations, if there is one; it stops with what is returned.

@@ -5,14 +5,14 @@
 //! arrives while a write is under way waits in a bounded queue and is then handled as one group with one write.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use broker::{
     ids::{Network, RequestId, SiteId},
-    ledger::{Event, FeedReport, Ledger, LocalWork, Output, ReplyToken},
+    ledger::{Charge, Event, FeedReport, Ledger, LocalWork, Output, Record, ReplyToken},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
     trust::{Authorization, SignedText},
@@ -128,19 +128,41 @@ enum Message {
     Status(Event),
 }
 
+/// Most charges shown; the disk keeps as many as it has room for.
+const CHARGES_MAX: usize = 100_000;
+
 /// The ledger as other tasks read it.
 #[derive(Clone)]
 pub struct SharedLedger {
     ledger: Arc<Mutex<Ledger>>,
     clock: Clock,
+    /// What bookings have cost that have ended, the oldest first.
+    charges: Arc<Mutex<VecDeque<Charge>>>,
     /// Reservations have changed; what waits for it is the owner's hook alone.
     changed: Arc<Notify>,
 }
 
 impl SharedLedger {
     /// Wraps the ledger of this node.
-    pub fn new(ledger: Ledger, clock: Clock) -> SharedLedger {
-        SharedLedger { ledger: Arc::new(Mutex::new(ledger)), clock, changed: Arc::default() }
+    pub fn new(ledger: Ledger, clock: Clock, mut charges: Vec<Charge>) -> SharedLedger {
+        charges.sort_by_key(|charge| charge.ended);
+        let charges = Arc::new(Mutex::new(charges.into()));
+        SharedLedger { ledger: Arc::new(Mutex::new(ledger)), clock, charges, changed: Arc::default() }
+    }
+
+    /// What bookings have cost that have ended, the newest last; at most [`CHARGES_MAX`].
+    pub fn charges(&self) -> MutexGuard<'_, VecDeque<Charge>> {
+        locked(&self.charges)
+    }
+
+    fn note_charge(&self, record: &Record) {
+        let Record::Charge(charge) = record else { return };
+        let mut charges = self.charges();
+        charges.retain(|known| known.attempt != charge.attempt);
+        charges.push_back(charge.clone());
+        if charges.len() > CHARGES_MAX {
+            charges.pop_front();
+        }
     }
 
     /// Waits until reservations have changed on disk since the last wait. One task waits at a time.
@@ -371,6 +393,7 @@ impl SiteTask {
             match output {
                 Output::Persist(record) => {
                     news.extend(self.promises.note(&record, now));
+                    self.ledger.note_charge(&record);
                     changes.push(Change::Ledger(record));
                 }
                 other => others.push(other),

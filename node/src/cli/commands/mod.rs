@@ -30,6 +30,7 @@ pub mod submit;
 pub mod token;
 pub mod top;
 pub mod upkeep;
+pub mod usage;
 pub mod wait;
 mod waiting;
 

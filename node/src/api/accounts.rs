@@ -1,0 +1,161 @@
+//! What the use of hosts costs: what this site has earned, and what requests of this node have spent.
+//!
+//! Kolo moves no money: these are the records of what was agreed, for those who settle it among themselves. Invariant: what this site has
+//! earned is told to those who may look at everything, what was spent to whoever may see the request; at most [`LINES_MAX`] of each.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{Extension, Json, extract::State};
+use broker::{
+    cost::Cost,
+    ids::{RequestId, SiteId},
+    ledger::{Booking, Charge, ChargedFor},
+    negotiation::{Decision, Due, Outcome, RequestRecord},
+    plan::Plan,
+    time::{Time, Window},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{scopes::Caller, state::ApiState};
+
+/// Most lines of each kind, the newest.
+const LINES_MAX: usize = 20_000;
+
+/// Answer of `GET /v1/accounts`.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct Accounts {
+    /// What bookings of this site have cost their users.
+    pub earned: Vec<AccountLine>,
+    /// What requests of this node have cost, site by site.
+    pub spent: Vec<AccountLine>,
+}
+
+/// A part of a reservation at one site.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct AccountLine {
+    pub user: String,
+    pub site: SiteId,
+    pub site_name: String,
+    pub request: RequestId,
+    #[schema(value_type = super::schema::Window)]
+    pub window: Window,
+    pub seats: u32,
+    /// For how much it was reserved, in thousandths of a credit.
+    #[schema(value_type = u64)]
+    pub agreed: Cost,
+    /// What of that is to be paid, as far as it is known.
+    #[schema(value_type = u64)]
+    pub charged: Cost,
+    pub state: AccountState,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AccountState {
+    /// Reserved, and not over.
+    Stands,
+    /// Over: it is paid, used or not.
+    Over,
+    /// Given back before its end.
+    Cancelled,
+    /// Given back, and the site has not said yet what that costs: at most this.
+    Open,
+}
+
+/// What hosts have cost, by what was agreed; nothing is paid here.
+#[utoipa::path(get, path = "/accounts", tag = "grid", responses((status = 200, description = "Done", body = Accounts)))]
+pub async fn show_accounts(State(state): State<Arc<ApiState>>, Extension(caller): Extension<Caller>) -> Json<Accounts> {
+    let now = state.coordinator.clock.now().utc;
+    let mut earned = if caller.is_limited() { Vec::new() } else { earned(&state) };
+    let snapshots = state.requests.snapshots();
+    let mine = snapshots.iter().filter(|snapshot| caller.sees(&snapshot.record));
+    let mut spent: Vec<AccountLine> = mine.flat_map(|snapshot| spent(&state, &snapshot.record, now)).collect();
+    for lines in [&mut earned, &mut spent] {
+        lines.sort_by(|a, b| (b.window.start, &b.request).cmp(&(a.window.start, &a.request)));
+        lines.truncate(LINES_MAX);
+    }
+    Json(Accounts { earned, spent })
+}
+
+fn earned(state: &ApiState) -> Vec<AccountLine> {
+    let site = state.discovery.site_id();
+    let of_charge = |charge: &Charge| AccountLine {
+        user: charge.user.clone(),
+        site: site.clone(),
+        site_name: state.name.clone(),
+        request: charge.attempt.request.clone(),
+        window: charge.window,
+        seats: charge.seats,
+        agreed: charge.agreed,
+        charged: charge.charged,
+        state: match charge.reason {
+            ChargedFor::Use => AccountState::Over,
+            ChargedFor::Cancellation => AccountState::Cancelled,
+        },
+    };
+    let of_booking = |booking: &Booking| {
+        let agreed: Cost = booking.grants.iter().map(|grant| grant.agreed.cost).sum();
+        let is_counted = !booking.is_held() && agreed > Cost::ZERO;
+        is_counted.then(|| AccountLine {
+            user: booking.user.clone(),
+            site: site.clone(),
+            site_name: state.name.clone(),
+            request: booking.attempt.request.clone(),
+            window: booking.window,
+            seats: u32::try_from(booking.grants.len()).unwrap_or(u32::MAX),
+            agreed,
+            charged: Cost::ZERO,
+            state: AccountState::Stands,
+        })
+    };
+    let mut lines: Vec<AccountLine> = state.ledger.charges().iter().map(of_charge).collect();
+    lines.extend(state.ledger.lock().bookings().filter_map(of_booking));
+    lines
+}
+
+fn spent(state: &ApiState, record: &RequestRecord, now: Time) -> Vec<AccountLine> {
+    let line = |site: &SiteId, (window, seats): (Window, u32), agreed, charged, of_state| AccountLine {
+        user: record.user.clone(),
+        site: site.clone(),
+        site_name: state.site_name(site),
+        request: record.id.clone(),
+        window,
+        seats,
+        agreed,
+        charged,
+        state: of_state,
+    };
+    let plan: Option<&Plan> = match (&record.reservation, &record.decision) {
+        (_, Decision::Closed(Outcome::Cancelled(plan))) => plan.as_ref(),
+        (Some(reservation), Decision::Reserved { .. }) => Some(&reservation.plan),
+        (None, Decision::Reserved { plan, .. }) => Some(plan),
+        _ => None,
+    };
+    let stands = matches!(record.decision, Decision::Reserved { .. });
+    let mut by_site: BTreeMap<&SiteId, (Vec<Window>, Cost)> = BTreeMap::new();
+    for seat in plan.into_iter().flat_map(|plan| &plan.seats) {
+        let (windows, cost) = by_site.entry(&seat.site).or_default();
+        windows.push(seat.window);
+        *cost = [*cost, seat.agreed.cost].into_iter().sum();
+    }
+    let fallback = Window { start: record.earliest, end: record.earliest };
+    let size_at = |site: &SiteId| {
+        let windows = by_site.get(site).map(|(windows, _)| windows.as_slice()).unwrap_or_default();
+        (Window::hull(windows.iter().copied()).unwrap_or(fallback), u32::try_from(windows.len()).unwrap_or(u32::MAX))
+    };
+    let is_priced = |(_, (_, cost)): &(&&SiteId, &(Vec<Window>, Cost))| *cost > Cost::ZERO;
+    let standing = by_site.iter().filter(is_priced).filter(|_| stands).map(|(site, (_, agreed))| {
+        let size = size_at(site);
+        let is_over = size.0.end <= now;
+        let (charged, of_state) =
+            if is_over { (*agreed, AccountState::Over) } else { (Cost::ZERO, AccountState::Stands) };
+        line(site, size, *agreed, charged, of_state)
+    });
+    let given_back = record.dues.iter().map(|due: &Due| {
+        let of_state = if due.is_final { AccountState::Cancelled } else { AccountState::Open };
+        line(&due.site, size_at(&due.site), due.agreed, due.cost, of_state)
+    });
+    standing.chain(given_back).collect()
+}

@@ -1,0 +1,198 @@
+//! `kolo usage`: what this site has earned with its hosts, and what the requests of this node have cost.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use broker::{cost::Cost, time::Time};
+use jiff::{Timestamp, tz::TimeZone};
+
+use super::Context;
+use crate::{
+    api::accounts::{AccountLine, AccountState, Accounts},
+    cli::{
+        args::{UsageArgs, UsageBy},
+        error::CliError,
+        exit::Exit,
+        output::{Look, Report, columns},
+    },
+    text::{safe::safe, words::site_text},
+};
+
+/// What is said where nothing costs anything.
+const NOTHING: &str = "nothing has cost anything yet\n";
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`].
+pub fn run(context: &mut Context, args: &UsageArgs) -> Result<Exit, CliError> {
+    let accounts: Accounts = context.connect()?.get("/v1/accounts")?;
+    context.done(&Usage { accounts, by: args.by, is_csv: args.csv, zone: context.now.time_zone().clone() })
+}
+
+#[derive(serde::Serialize)]
+struct Usage {
+    #[serde(flatten)]
+    accounts: Accounts,
+    #[serde(skip)]
+    by: UsageBy,
+    #[serde(skip)]
+    is_csv: bool,
+    #[serde(skip)]
+    zone: TimeZone,
+}
+
+/// What lines add up to.
+#[derive(Default)]
+struct Sum {
+    reservations: usize,
+    /// Of what stands.
+    agreed: Cost,
+    charged: Cost,
+    /// Given back, and not said yet what that costs.
+    open: Cost,
+}
+
+impl Sum {
+    fn add(&mut self, line: &AccountLine) {
+        self.reservations += 1;
+        let (sum, cost) = match line.state {
+            AccountState::Stands => (&mut self.agreed, line.agreed),
+            AccountState::Over | AccountState::Cancelled => (&mut self.charged, line.charged),
+            AccountState::Open => (&mut self.open, line.charged),
+        };
+        *sum = [*sum, cost].into_iter().sum();
+    }
+}
+
+fn month(time: Time, zone: &TimeZone) -> String {
+    let at = Timestamp::from_second(time.0).unwrap_or_default();
+    at.to_zoned(zone.clone()).strftime("%Y-%m").to_string()
+}
+
+impl Usage {
+    fn sides(&self) -> [(&'static str, &[AccountLine]); 2] {
+        [("earned", &self.accounts.earned), ("spent", &self.accounts.spent)]
+    }
+
+    fn group(&self, line: &AccountLine) -> String {
+        match self.by {
+            UsageBy::User => safe(&line.user),
+            UsageBy::Site => site_text(line.site.as_str(), &line.site_name),
+            UsageBy::Month => month(line.window.start, &self.zone),
+        }
+    }
+
+    fn table(&self, look: &Look) -> String {
+        let mut rows = Vec::new();
+        for (side, lines) in self.sides() {
+            let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+            lines.iter().for_each(|line| sums.entry(self.group(line)).or_default().add(line));
+            rows.extend(sums.into_iter().map(|(group, Sum { reservations, agreed, charged, open })| {
+                let costs = [agreed, charged, open].map(|cost| cost.to_string());
+                let [agreed, charged, open] = costs;
+                [side.to_owned(), group, reservations.to_string(), agreed, charged, open]
+            }));
+        }
+        if rows.is_empty() {
+            return NOTHING.to_owned();
+        }
+        columns(look, ["", self.by.heading(), "PARTS", "RESERVED", "TO PAY", "AT MOST"], rows)
+    }
+
+    /// Every line by itself, for a spreadsheet.
+    fn csv(&self) -> String {
+        let mut text = "side,user,site,site_name,request,start,end,seats,state,agreed,charged\n".to_owned();
+        for (side, lines) in self.sides() {
+            for line in lines {
+                let state = match line.state {
+                    AccountState::Stands => "stands",
+                    AccountState::Over => "over",
+                    AccountState::Cancelled => "cancelled",
+                    AccountState::Open => "open",
+                };
+                let (user, name) = (quoted(&line.user), quoted(&line.site_name));
+                let AccountLine { site, request, window, seats, agreed, charged, .. } = line;
+                let (start, end) = (window.start.0, window.end.0);
+                // Writing to a String cannot fail.
+                let _ = writeln!(
+                    text,
+                    "{side},{user},{site},{name},{},{start},{end},{seats},{state},{agreed},{charged}",
+                    quoted(request.as_str())
+                );
+            }
+        }
+        text
+    }
+}
+
+/// A field as RFC 4180 has it. A spreadsheet takes a text that begins with one of `=+-@` for a formula.
+fn quoted(text: &str) -> String {
+    let guard = if text.starts_with(['=', '+', '-', '@', '\t']) { "'" } else { "" };
+    format!("\"{guard}{}\"", safe(text).replace('"', "\"\""))
+}
+
+impl Report for Usage {
+    fn text(&self, look: &Look) -> String {
+        if self.is_csv { self.csv() } else { self.table(look) }
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.accounts.spent.iter().map(|line| line.request.to_string()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{
+        ids::{RequestId, SiteId},
+        time::Window,
+    };
+
+    use super::*;
+    use crate::cli::{output::OutputFormat, samples::printed};
+
+    fn line(user: &str, request: &str, start: i64, costs: (u64, u64), state: AccountState) -> AccountLine {
+        AccountLine {
+            user: user.to_owned(),
+            site: SiteId::new("12D3KooWaaaa1111").unwrap(),
+            site_name: "alpha".to_owned(),
+            request: RequestId::new(request).unwrap(),
+            window: Window { start: Time(start), end: Time(start + 60) },
+            seats: 2,
+            agreed: Cost(costs.0),
+            charged: Cost(costs.1),
+            state,
+        }
+    }
+
+    fn usage(by: UsageBy, is_csv: bool) -> Usage {
+        let earned = vec![
+            line("ada", "r1", 1_790_000_000, (12_500, 12_500), AccountState::Over),
+            line("=bob", "r2", 1_793_000_000, (4_000, 1_000), AccountState::Cancelled),
+            line("ada", "r3", 1_793_000_000, (700, 0), AccountState::Stands),
+        ];
+        let spent = vec![line("ada", "r4", 1_793_000_000, (900, 900), AccountState::Open)];
+        Usage { accounts: Accounts { earned, spent }, by, is_csv, zone: TimeZone::UTC }
+    }
+
+    #[test]
+    fn lines_add_up_by_user_and_by_month() {
+        assert_eq!(
+            printed(&usage(UsageBy::User, false), OutputFormat::Table),
+            "        USER  PARTS  RESERVED  TO PAY  AT MOST\n\
+             earned  =bob  1      0.000     1.000   0.000\n\
+             earned  ada   2      0.700     12.500  0.000\n\
+             spent   ada   1      0.000     0.000   0.900\n"
+        );
+        let by_month = printed(&usage(UsageBy::Month, false), OutputFormat::Table);
+        assert!(by_month.contains("2026-09") && by_month.contains("2026-10"), "{by_month}");
+    }
+
+    #[test]
+    fn a_spreadsheet_gets_every_line_and_no_formula() {
+        let text = usage(UsageBy::User, true).csv();
+        assert_eq!(text.lines().count(), 5);
+        assert!(text.contains("earned,\"'=bob\",12D3KooWaaaa1111,\"alpha\",\"r2\","), "{text}");
+        assert!(text.ends_with(",2,open,0.900,0.900\n"), "{text}");
+    }
+}
