@@ -136,7 +136,7 @@ fn answers_are_as_described() {
 }
 
 /// Bodies that are refused, and the key that the answer names.
-const WRONG_BODIES: [(&str, &str, &str); 38] = [
+const WRONG_BODIES: [(&str, &str, &str); 39] = [
     ("/v1/requests", r#"{"hosts":0,"duration":1}"#, "hosts"),
     ("/v1/requests", r#"{"hosts":10001,"duration":1}"#, "hosts"),
     ("/v1/requests", r#"{"hosts":-1,"duration":1}"#, "hosts"),
