@@ -43,7 +43,7 @@ pub fn present_and_next(prices: &Prices, now: Time) -> (PriceList, Option<NextPr
 /// How long an answer to "does anything cost something" holds: the question is for everybody, and looking takes time in a large grid.
 const SEEN_FOR: Duration = Duration::from_secs(2);
 
-/// Whether some host costs something, looked at now and then.
+/// Whether some host of another site costs something, looked at now and then.
 #[derive(Debug, Default)]
 pub struct PricesSeen(Mutex<Option<(Instant, bool)>>);
 

@@ -12,7 +12,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use broker::ids::SiteId;
+use broker::{host::Host, ids::SiteId, ledger::Books as _};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -163,16 +163,18 @@ pub async fn give_challenge(
         site: state.discovery.site_id().clone(),
         grid: grid.id.clone(),
         grid_form: grid.form().to_owned(),
-        has_prices: state.strangers.prices.are_there(Instant::now(), || some_host_is_priced(&state)),
+        has_prices: has_prices(&state),
     }))
 }
 
-fn some_host_is_priced(state: &ApiState) -> bool {
+/// Whether a host of this site has a price, or one of another site a short while ago.
+fn has_prices(state: &ApiState) -> bool {
+    let is_priced = |host: &Host| !host.tariff.prices.is_empty();
+    let here = state.ledger.lock().hosts().any(|books| is_priced(books.host()));
     let view = state.discovery.view();
-    let is_priced = |site: &SiteId| {
-        view.with_site(site, |view| view.advert().hosts.iter().any(|host| !host.tariff.prices.is_empty()))
-    };
-    view.site_ids().iter().any(|site| is_priced(site) == Some(true))
+    let of_site = |site: &SiteId| view.with_site(site, |view| view.advert().hosts.iter().any(is_priced));
+    let elsewhere = || view.site_ids().iter().any(|site| of_site(site) == Some(true));
+    here || state.strangers.prices.are_there(Instant::now(), elsewhere)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -10,9 +10,9 @@ use broker::{
     negotiation::{Found, FoundHost},
     phases::{Candidate, Job},
     plan::PlanOutcome,
-    request::{Effort, Request, RequestDocument},
+    request::{Effort, ObjectiveKind, Request, RequestDocument},
     strategy::{Phases, Strategy},
-    time::Time,
+    time::{Span, Time},
 };
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ use crate::entry::driver;
 
 /// Most hosts looked at.
 const HOSTS_MAX: usize = 20_000;
+/// Most cheaper starts.
+const CHEAPER_MAX: usize = 8;
 /// Most steps of the profile.
 const STEPS_MAX: usize = 1_000;
 
@@ -88,6 +90,9 @@ pub struct SlotAnswer {
     pub profile: Vec<ProfileStep>,
     /// The latest start looked at.
     pub until: Time,
+    /// Of mode `earliest`, where that start costs something: later starts that cost less, each with the least that it costs; at most 8.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cheaper: Vec<CheaperStart>,
     /// Whether the profile was thinned: then a step promises what is there at least.
     pub is_thinned: bool,
     pub known_hosts: usize,
@@ -96,6 +101,14 @@ pub struct SlotAnswer {
     /// Sites left out because they did not tell their schedules.
     pub without_schedule: usize,
     pub schedules: Vec<UsedSchedule>,
+}
+
+/// A start, and the least that it costs, in thousandths of a credit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CheaperStart {
+    pub start: Time,
+    #[schema(value_type = u64)]
+    pub cost: Cost,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -180,6 +193,7 @@ impl Question<'_> {
             hosts: step.map_or(0, |step| step.hosts),
             free: step.map(|step| step.free.clone()).unwrap_or_default(),
             is_proven: verdict.is_proven,
+            cheaper: if self.mode == Mode::Earliest { self.cheaper(&verdict, &candidates) } else { Vec::new() },
             reason: verdict.reason,
             is_thinned: profile.len() < availability.steps().len(),
             profile: profile
@@ -192,6 +206,30 @@ impl Question<'_> {
             without_schedule: found.without_schedule,
             schedules: used_schedules(state, candidates.iter().map(|candidate| candidate.site)),
         }
+    }
+
+    /// Starts behind the one found that cost less and less: for each, the first within less than the last one costs, and then the least that
+    /// this start costs.
+    fn cheaper(&self, found: &Verdict, candidates: &[Candidate<'_>]) -> Vec<CheaperStart> {
+        let mut points = Vec::new();
+        let Some(mut last) = found.start.filter(|_| found.is_possible) else { return points };
+        let plan = |objective, starts, budget| {
+            let job = Job { objective, budget, ..Job::of(self.request, starts) };
+            Phases.plan(&job, candidates, self.effort, self.seed, &mut ()).plan().map(|plan| (plan.start, plan.cost()))
+        };
+        // What was found may cost more than the least at its start.
+        let least = plan(ObjectiveKind::Cost, (last, last), self.request.budget()).map(|(_, cost)| cost);
+        let mut cost = least.unwrap_or(found.cost).min(found.cost);
+        while points.len() < CHEAPER_MAX && cost > Cost::ZERO && last < self.window.1 {
+            let below = Some(Cost(cost.0 - 1));
+            let Some((start, first)) = plan(ObjectiveKind::Start, (last + Span(1), self.window.1), below) else {
+                break;
+            };
+            let least = plan(ObjectiveKind::Cost, (start, start), below).map_or(first, |(_, least)| least.min(first));
+            points.push(CheaperStart { start, cost: least });
+            (last, cost) = (start, least);
+        }
+        points
     }
 
     fn verdict(&self, availability: &Availability<'_>, candidates: &[Candidate<'_>]) -> Verdict {

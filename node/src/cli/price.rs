@@ -1,6 +1,6 @@
 //! What a request without a budget may cost: nothing that its user has not agreed to.
 //!
-//! Invariant: where hosts have prices, a request goes out with a budget: the one that the user has given, by flag or in the environment,
+//! Invariant: where the node knows of hosts with prices, a request goes out with a budget: the one that the user has given, by flag or in the environment,
 //! or agreed to when asked, else none at all (0).
 
 use std::{

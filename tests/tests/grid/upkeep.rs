@@ -55,3 +55,29 @@ fn a_configuration_is_put_into_force_without_a_restart_and_a_wrong_one_is_not() 
     node.hang_up();
     wait_until("the signal", || node.kolo(&["submit", "-N", "1", "-t", "1h"]).code, |code| *code == Some(0));
 }
+
+#[test]
+fn prices_are_changed_by_a_reload_and_nobody_pays_without_having_agreed() {
+    let node = Node::first("alpha", &hosts("a", 1));
+    let with_price = |price: &str| {
+        let text = format!("name = \"alpha\"\n{}[[price]]\nper_hour = {{ cpu = {price} }}\n", hosts("a", 1));
+        fs::write(node.config(), text).unwrap();
+    };
+    submit(&node, &["-N", "1"], 0);
+    with_price("\"6.00\"");
+    assert_eq!(node.kolo_json(&["reload"], 0)["changed"], json!(["price"]));
+    assert_eq!(node.get("/v1/hosts")["hosts"][0]["prices"], json!({"cpu": 6000}));
+    wait_until(
+        "the price in plans",
+        || node.kolo(&["plan", "-N", "1", "-t", "1h", "--per-host", "cpu=0.5"]).out,
+        |out| out.contains("costs 3.00 credits"),
+    );
+    let ended = node.kolo(&["submit", "-N", "1", "-t", "1h", "--per-host", "cpu=0.5"]);
+    assert!(ended.code == Some(64) && ended.err.contains("--budget 3.00"), "{ended:?}");
+    submit(&node, &["-N", "1", "--budget", "5.99"], 2);
+    let view = node.kolo_json(&["submit", "-N", "1", "-t", "1h", "--per-host", "cpu=0.5", "--budget", "3"], 0);
+    assert_eq!((&view["reservation"]["cost"], &view["request"]["budget"]), (&json!(3000), &json!(3000)));
+    with_price("6.00");
+    let ended = node.kolo(&["reload"]);
+    assert!(ended.err.contains("price[0].per_hour.cpu: write \"6.00\", with quotes"), "{ended:?}");
+}

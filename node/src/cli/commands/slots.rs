@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Context, with_suggestion};
 use crate::{
-    api::slots::{Mode, ProfileStep, SlotAnswer, SlotQuestion},
+    api::slots::{CheaperStart, Mode, ProfileStep, SlotAnswer, SlotQuestion},
     cli::{
         error::CliError,
         exit::Exit,
@@ -93,6 +93,9 @@ impl Report for Slots {
     fn text(&self, look: &Look) -> String {
         let answer = &self.answer;
         let mut text = format!("{}\n", self.head(look));
+        for CheaperStart { start, cost } in &answer.cheaper {
+            text.push_str(&format!("  from {}: {cost} credits\n", format_time(*start, &look.zone)));
+        }
         let rows = answer.profile.iter().take(STEPS_SHOWN);
         let row = |step: &ProfileStep| {
             [format_time(step.start, &look.zone), step.hosts.to_string(), amounts_text(&step.free)]
@@ -142,11 +145,12 @@ mod tests {
     fn a_possible_start_is_shown_with_the_profile() {
         let slots = slots(
             r#""mode":"earliest","is_possible":true,"start":1763715600,"end":1763722800,"cost":12500,"hosts":6,
+            "cheaper":[{"start":1763748000,"cost":4000}],
             "free":{"cpu":24000},"is_proven":true,"reason":null"#,
         );
         assert_eq!(
             printed(&slots, OutputFormat::Table),
-            "6 hosts from 2025-11-21 09:00:00+00:00 for 2h at 12.50 credits, proven to be the earliest\n\
+            "6 hosts from 2025-11-21 09:00:00+00:00 for 2h at 12.50 credits, proven to be the earliest\n  from 2025-11-21 18:00:00+00:00: 4.00 credits\n\
              START                      HOSTS  FREE TOGETHER\n\
              2025-11-21 08:00:00+00:00  2      cpu=2.5\n\
              2025-11-21 09:00:00+00:00  6      cpu=24\n  \

@@ -1,7 +1,7 @@
 // When could I have this: how many hosts have the minima free at which start, and the earliest or the fullest of them.
 
 import * as api from "./api.js";
-import { el, facts, notice, svg } from "./dom.js";
+import { el, facts, notice, svg, table } from "./dom.js";
 import { amounts, credits, date, fromField, time, timeOfDay, toField } from "./format.js";
 import { schedules } from "./book.js";
 import { requestForm } from "./request-form.js";
@@ -41,6 +41,8 @@ function answered(answer) {
   return [el("h2", {}, "Answer"), found,
     el("p", { className: answer.is_proven ? "good" : "soft" },
       answer.is_proven ? "✓ Proven on the schedules used." : "Not proven: the search reached its limit."),
+    answer.cheaper?.length ? table("Later and cheaper", ["Start", "Cost"],
+      answer.cheaper.map((one) => [time(one.start), credits(one.cost) || "nothing"])) : "",
     facts([["Cost", credits(answer.cost)], ["Free together then", answer.is_possible ? amounts(answer.free) : ""],
       ["Hosts looked at", `${answer.matching_hosts} of ${answer.known_hosts} known`],
       ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} sites whose schedules are not known` : ""]]),
