@@ -55,7 +55,7 @@ pub struct BatchQuestion {
     #[schema(value_type = Vec<schema::Request>, min_items = 1, max_items = 1000)]
     pub requests: Vec<RequestDocument>,
     /// `in-order` or `slices:K`.
-    #[schema(default = "slices:1", pattern = "^(in-order|slices:[1-9][0-9]{0,3})$")]
+    #[schema(default = "slices:1", pattern = "^(in-order|slices:[1-9][0-9]{0,17})$")]
     #[serde(default = "one_slice")]
     pub policy: String,
     /// Whose turn is first.
