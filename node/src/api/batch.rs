@@ -40,6 +40,8 @@ const HOSTS_MAX: usize = 2_000;
 pub const ALTERNATIVES_MAX: usize = 1_000;
 /// Requests times hosts times alternatives, some 8 us each; fewer alternatives are looked for where there are more of the others.
 const WORK_MAX: usize = 2_000_000;
+/// The same where alternatives may collide, so that their choice takes longer than they do.
+const WORK_OVERLAP_MAX: usize = 500_000;
 /// How long hosts are looked for.
 const FIND_FOR: Duration = Duration::from_secs(10);
 
@@ -55,7 +57,7 @@ pub struct BatchQuestion {
     #[schema(value_type = Vec<schema::Request>, min_items = 1, max_items = 1000)]
     pub requests: Vec<RequestDocument>,
     /// `in-order` or `slices:K`.
-    #[schema(default = "slices:1", pattern = "^(in-order|slices:[1-9][0-9]{0,3})$")]
+    #[schema(default = "slices:1", pattern = "^(in-order|slices:[1-9][0-9]{0,17})$")]
     #[serde(default = "one_slice")]
     pub policy: String,
     /// Whose turn is first.
@@ -105,7 +107,7 @@ pub async fn plan_batch(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         order: question.order,
         objective: question.objective,
         budget: question.budget,
-        alternatives: alternatives(question.alternatives, requests.len(), hosts.len())?,
+        alternatives: alternatives(&question, requests.len(), hosts.len())?,
         overlap: question.overlap,
     };
     let asked: Vec<Asked> = (1..).zip(&requests).map(asked).collect::<Result<_, _>>()?;
@@ -156,12 +158,13 @@ fn checked(
 }
 
 /// How many alternatives of each request are looked for.
-fn alternatives(wanted: Option<usize>, requests: usize, hosts: usize) -> Result<usize, Problem> {
-    let wanted = wanted.unwrap_or(Options::default().alternatives);
+fn alternatives(question: &BatchQuestion, requests: usize, hosts: usize) -> Result<usize, Problem> {
+    let wanted = question.alternatives.unwrap_or(Options::default().alternatives);
     if !(1..=ALTERNATIVES_MAX).contains(&wanted) {
         return Err(Problem::wrong("alternatives", format_args!("expected 1 to {ALTERNATIVES_MAX}, got {wanted}")));
     }
-    Ok(wanted.min(WORK_MAX / (requests * hosts).max(1)).max(1))
+    let work_max = if question.overlap { WORK_OVERLAP_MAX } else { WORK_MAX };
+    Ok(wanted.min(work_max / (requests * hosts).max(1)).max(1))
 }
 
 fn asked((number, request): (usize, &Request)) -> Result<Asked, Problem> {
@@ -239,9 +242,13 @@ mod tests {
 
     #[test]
     fn a_large_batch_looks_for_fewer_alternatives() {
-        let counts = [(None, 10, 100), (None, 1_000, 1_000), (None, 1_000, 2_000), (Some(1_000), 1_000, 0)];
-        let looked_for = counts.map(|(wanted, requests, hosts)| alternatives(wanted, requests, hosts).unwrap());
-        assert_eq!(looked_for, [10, 2, 1, 1_000]);
-        assert!(alternatives(Some(0), 1, 1).is_err() && alternatives(Some(1_001), 1, 1).is_err());
+        let looked_for = |keys: &str, requests, hosts| {
+            let question = serde_json::from_str(&format!(r#"{{"requests":[]{keys}}}"#)).unwrap();
+            alternatives(&question, requests, hosts).ok()
+        };
+        assert_eq!((looked_for("", 10, 100), looked_for("", 1_000, 1_000)), (Some(10), Some(2)));
+        assert_eq!((looked_for("", 1_000, 2_000), looked_for(r#","overlap":true"#, 1_000, 100)), (Some(1), Some(5)));
+        assert_eq!(looked_for(r#","alternatives":1000"#, 1_000, 0), Some(1_000));
+        assert_eq!([0, 1_001].map(|count| looked_for(&format!(r#","alternatives":{count}"#), 1, 1)), [None, None]);
     }
 }
