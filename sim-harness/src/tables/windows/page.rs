@@ -91,14 +91,16 @@ fn owner(page: &mut Page, windows: &Windows) {
         present::percent(price::LOAD),
         price::PARTS
     ));
-    let most = present::most_profit(&windows.prices);
-    let at = |figure: &dyn Fn(&price::Point) -> f64| -> Vec<(f64, f64)> {
-        windows.prices.iter().map(|point| (f64::from(point.price), figure(point))).collect()
-    };
-    let plot = Plot::new("Load and profit by the price", Axis::linear("price"), Axis::linear("per cent"))
-        .line("load of the host", at(&|point| 100.0 * point.load))
-        .line("profit, of the largest", at(&|point| 100.0 * point.profit / most))
-        .line("load, source", at(&|point| source::load(point.price).map_or(f64::NAN, |load| 100.0 * load)));
-    page.plot(&plot, "The source: the profit is largest near 6 and half of that at 2 and at 10.");
-    page.table(&present::owner(&windows.prices));
+    for prices in &windows.prices {
+        let most = present::most_profit(&prices.points);
+        let at = |figure: &dyn Fn(&price::Point) -> f64| -> Vec<(f64, f64)> {
+            prices.points.iter().map(|point| (f64::from(point.price), figure(point))).collect()
+        };
+        let plot = Plot::new(&present::owner_title(prices), Axis::linear("price"), Axis::linear("per cent"))
+            .line("load of the host", at(&|point| 100.0 * point.load))
+            .line("profit, of the largest", at(&|point| 100.0 * point.profit / most))
+            .line("load, source", at(&|point| source::load(point.price).map_or(f64::NAN, |load| 100.0 * load)));
+        page.plot(&plot, "The source: the profit is largest near 6 and half of that at 2 and at 10.");
+        page.table(&present::owner(&prices.points));
+    }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     criteria::{Criteria, Means, Row, ratio},
-    price::{self, Point},
+    price::{self, Point, Prices},
     scheme::Measured,
     setup,
     slicing::Level,
@@ -22,7 +22,7 @@ pub(super) struct Windows {
     pub(super) setup: setup::Figures,
     pub(super) criteria: Vec<Criteria>,
     pub(super) levels: Vec<Level>,
-    pub(super) prices: Vec<Point>,
+    pub(super) prices: Vec<Prices>,
 }
 
 /// All tables as text.
@@ -42,8 +42,9 @@ pub(super) fn text(windows: &Windows) -> String {
     for level in levels {
         add(&title(level), &slices(level));
     }
-    let (parts, load, market) = (price::PARTS, percent(price::LOAD), price::MARKET);
-    add(&format!("One owner's price, {parts} parts, local load {load} %; the market's is {market}"), &owner(prices));
+    for prices in prices {
+        add(&owner_title(prices), &owner(&prices.points));
+    }
     text
 }
 
@@ -85,14 +86,19 @@ pub(super) fn table_1(criteria: &Criteria) -> Table {
     table
 }
 
-/// The gains of table 1.
+/// The gains of table 1. Alone a job starts at once: that has no limit to speak of.
 pub(super) fn gains(criteria: &Criteria) -> Table {
     let mut table = Table::new(["criterion", "start", "run", "finish", "cost", "host time", "own, alone"]);
     let dashes = |count| std::iter::repeat_n("-".to_owned(), count);
     for Row { criterion, gains, gain_alone, .. } in &criteria.rows {
         let Measured { start, run, finish, cost, host_time } = gains;
         let gains = [start, run, finish, cost, host_time].map(|gain| format!("{gain:.3}"));
-        table.row(*criterion, gains.into_iter().chain([dash(Some(*gain_alone).filter(|gain| *gain > 0.0), 3)]));
+        table.row(
+            *criterion,
+            gains
+                .into_iter()
+                .chain([dash(Some(*gain_alone).filter(|gain| (f64::MIN_POSITIVE..100.0).contains(gain)), 3)]),
+        );
         if let Some([_, theirs @ ..]) = source::table_1(criterion) {
             let gains = theirs.iter().zip(&source::FIRST[1..]).map(|(own, first)| format!("{:.3}", first / own));
             table.row(format!("{criterion}: source"), gains.chain(dashes(2)));
@@ -146,6 +152,12 @@ pub(super) fn slices(level: &Level) -> Table {
         );
     }
     table
+}
+
+/// What the owner's prices are seen with.
+pub(super) fn owner_title(prices: &Prices) -> String {
+    let (parts, load, market, objective) = (price::PARTS, percent(price::LOAD), price::MARKET, prices.objective);
+    format!("One owner's price, the batch by {objective}, {parts} parts, local load {load} %; the market's is {market}")
 }
 
 /// The owner's price.

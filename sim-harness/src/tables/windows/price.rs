@@ -3,6 +3,7 @@
 //! Source: chapter 4, figure 6. The host has the speed whose market price is the source's, 6, and another place in every cycle. Invariant:
 //! every price sees the same cycles.
 
+use broker::batch::BatchObjective;
 use serde::Serialize;
 
 use super::{
@@ -21,6 +22,18 @@ const PRICES: std::ops::RangeInclusive<u32> = 2..=10;
 /// The price that the market asks for the host.
 pub(super) const MARKET: u32 = 6;
 
+/// What is best for the batch. The source does not say what it was.
+const OBJECTIVES: [(&str, BatchObjective); 2] =
+    [("host_time", BatchObjective::HostTime), ("cost", BatchObjective::Cost)];
+
+/// The prices with one objective of the batch.
+#[derive(Debug, Serialize)]
+pub(super) struct Prices {
+    /// The objective.
+    pub(super) objective: &'static str,
+    pub(super) points: Vec<Point>,
+}
+
 /// What a price brings.
 #[derive(Debug, Serialize)]
 pub(super) struct Point {
@@ -35,7 +48,13 @@ pub(super) struct Point {
 ///
 /// # Errors
 /// See [`setup::cycle`].
-pub(super) fn prices(seed: u64, experiments: u64, progress: &Progress) -> anyhow::Result<Vec<Point>> {
+pub(super) fn prices(seed: u64, experiments: u64, progress: &Progress) -> anyhow::Result<Vec<Prices>> {
+    let by =
+        |(name, objective)| Ok(Prices { objective: name, points: points(seed, experiments, objective, progress)? });
+    OBJECTIVES.into_iter().map(by).collect()
+}
+
+fn points(seed: u64, experiments: u64, objective: BatchObjective, progress: &Progress) -> anyhow::Result<Vec<Point>> {
     let count = experiments * PRICES.count() as u64;
     progress.begin("cycles with another price of one owner", count);
     let used = parallel::all(count, progress, |number| {
@@ -44,7 +63,7 @@ pub(super) fn prices(seed: u64, experiments: u64, progress: &Progress) -> anyhow
         let price = 1000 * (PRICES.start() + price as u32);
         let cycle = setup::cycle(seed, experiment, LOAD, Some(Owner { host, speed: 1000 * MARKET, price }))?;
         let name = &cycle.grid.hosts[host].host.id;
-        let answer = sliced(&cycle, PARTS)?;
+        let answer = sliced(&cycle, PARTS, objective)?;
         let seats = answer.lines.iter().filter_map(|line| line.outcome.plan()).flat_map(|plan| &plan.seats);
         let used: u64 = seats.filter(|seat| seat.host() == name).map(|seat| seat.window.duration().0).sum();
         Ok(setup::units(used as f64))

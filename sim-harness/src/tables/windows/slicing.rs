@@ -28,6 +28,8 @@ use crate::{progress::Progress, stats::mean};
 pub(super) const PARTS: [usize; 7] = [1, 2, 3, 5, 6, 10, 20];
 /// The source's levels of load: the share Y of cycles that are not wholly placed.
 const LEVELS: [(&str, f64); 3] = [("high", 0.3), ("middle", 0.03), ("low", 0.0002)];
+/// What is best for a batch.
+const OBJECTIVE: BatchObjective = BatchObjective::HostTime;
 /// Steps of the search for a load: to less than a thousandth.
 const HALVINGS: u32 = 10;
 /// Cycles of one step, at most; the share of the whole run is what is printed.
@@ -130,7 +132,7 @@ fn search(seed: u64, experiments: u64, wanted: f64, progress: &Progress) -> anyh
             // Whether there are too many is all that is asked.
             if failed.load(Ordering::Relaxed) <= most {
                 let cycle = setup::cycle(seed, number, load, None)?;
-                failed.fetch_add(u64::from(sliced(&cycle, 1)?.batch.postponed > 0), Ordering::Relaxed);
+                failed.fetch_add(u64::from(sliced(&cycle, 1, OBJECTIVE)?.batch.postponed > 0), Ordering::Relaxed);
             }
             Ok(())
         })?;
@@ -139,27 +141,27 @@ fn search(seed: u64, experiments: u64, wanted: f64, progress: &Progress) -> anyh
     Ok(low)
 }
 
-/// The answer of `slices:K` with the host time as objective.
+/// The answer of `slices:K`.
 ///
 /// # Errors
 /// None that a batch of requests could have.
-pub(super) fn sliced(cycle: &Cycle, parts: usize) -> anyhow::Result<BatchAnswer> {
-    answer(cycle, &cycle.jobs, &format!("slices:{parts}"))
+pub(super) fn sliced(cycle: &Cycle, parts: usize, objective: BatchObjective) -> anyhow::Result<BatchAnswer> {
+    answer(cycle, &cycle.jobs, &format!("slices:{parts}"), objective)
 }
 
-fn answer(cycle: &Cycle, jobs: &[Request], policy: &str) -> anyhow::Result<BatchAnswer> {
+fn answer(cycle: &Cycle, jobs: &[Request], policy: &str, objective: BatchObjective) -> anyhow::Result<BatchAnswer> {
     let planner = OfflinePlanner::new(cycle.grid.clone(), Settings::default(), 1, false);
     let asked = jobs.iter().enumerate().map(setup::asked).collect::<anyhow::Result<Vec<_>>>()?;
-    let options = Options { objective: BatchObjective::HostTime, ..Options::default() };
+    let options = Options { objective, ..Options::default() };
     batch::plan(&*policy_named(policy)?, &planner, &asked, &options, &|| Duration::ZERO).context("a batch")
 }
 
 fn planned(cycle: &Cycle) -> anyhow::Result<Planned> {
     let jobs = cycle.jobs.iter().map(|job| setup::with_objective(job, ObjectiveKind::Start));
     let jobs = jobs.collect::<anyhow::Result<Vec<_>>>()?;
-    let slices = PARTS.into_iter().map(|parts| Ok(batch_of(&sliced(cycle, parts)?)));
+    let slices = PARTS.into_iter().map(|parts| Ok(batch_of(&sliced(cycle, parts, OBJECTIVE)?)));
     Ok(Planned {
-        backfilling: batch_of(&answer(cycle, &jobs, "in-order")?),
+        backfilling: batch_of(&answer(cycle, &jobs, "in-order", OBJECTIVE)?),
         slices: slices.collect::<anyhow::Result<_>>()?,
     })
 }
