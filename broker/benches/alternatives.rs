@@ -108,7 +108,7 @@ fn lean(domain: &[Bare], objective: &str) -> Vec<i64> {
     let mut values = Vec::new();
     while values.len() < ALTERNATIVES {
         slots.sort_unstable_by_key(|slot: &Slot| slot.first);
-        let mut open = Vec::new();
+        let mut open: Vec<usize> = Vec::new();
         let mut best: Option<(i64, i64, Vec<usize>)> = None;
         for at in 0..slots.len() {
             let start = slots[at].first;
