@@ -21,7 +21,7 @@ impl FromIterator<f64> for Sample {
 impl Sample {
     /// Arithmetic mean.
     pub fn mean(&self) -> f64 {
-        self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
+        self.0.iter().fold(0.0, |sum, value| sum + value) / self.0.len().max(1) as f64
     }
 
     /// Half of the values are no larger, half no smaller.

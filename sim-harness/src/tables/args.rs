@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use broker::request::Effort;
-use clap::{Args, builder::PossibleValuesParser};
+use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use serde::{
     Deserialize,
     de::{IntoDeserializer, value::Error},
@@ -64,12 +64,26 @@ pub struct TablesArgs {
     /// A strategy to be measured as well; may be given several times.
     #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(strategies().map(|(name, _)| name)))]
     pub policy: Vec<String>,
+    /// Repeat the experiments of another source instead of these tables.
+    #[arg(long, value_enum, value_name = "STUDY", conflicts_with_all = ["grid", "hosts", "cases", "plans", "plans_simple",
+        "effort", "repeats", "no_textbook", "no_study", "study_runs", "policy"])]
+    pub study: Option<OtherStudy>,
+    /// Experiments of that study.
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "study")]
+    pub experiments: u64,
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// How the tables are printed.
     #[arg(long, value_enum, default_value_t = OutputForm::Table)]
     pub output: OutputForm,
+}
+
+/// Experiments of sources other than the one of these tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OtherStudy {
+    /// Windows of slots: criteria, parts of batches, and an owner's price.
+    Windows,
 }
 
 fn effort(name: &str) -> Result<Effort, Error> {

@@ -14,6 +14,7 @@ mod study;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod windows;
 mod workload;
 
 use std::{
@@ -26,7 +27,7 @@ use broker::phases::Settings;
 use serde::Serialize;
 
 use self::{
-    args::TablesArgs,
+    args::{OtherStudy, TablesArgs},
     measure::{Case, EXHAUSTIVE_HOSTS, Method, Version},
     study::Study,
     summary::{Comparison, Row, VersionTables},
@@ -65,6 +66,9 @@ struct Tables {
 /// # Errors
 /// Bad usage with file and line; else when a policy is broken or the result cannot be printed.
 pub fn run(args: &TablesArgs) -> anyhow::Result<ExitCode> {
+    if let Some(OtherStudy::Windows) = args.study {
+        return windows::run(args);
+    }
     check_places([&args.plans, &args.plans_simple, &args.html].into_iter().flatten())?;
     let (tables, plans) = make(args)?;
     for (path, lines) in [&args.plans, &args.plans_simple].into_iter().zip(plans) {
