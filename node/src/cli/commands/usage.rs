@@ -180,9 +180,9 @@ mod tests {
         assert_eq!(
             printed(&usage(UsageBy::User, false), OutputFormat::Table),
             "        USER  PARTS  RESERVED  TO PAY  AT MOST\n\
-             earned  =bob  1      0.000     1.000   0.000\n\
-             earned  ada   2      0.700     12.500  0.000\n\
-             spent   ada   1      0.000     0.000   0.900\n"
+             earned  =bob  1      0.00      1.00    0.00\n\
+             earned  ada   2      0.70      12.50   0.00\n\
+             spent   ada   1      0.00      0.00    0.90\n"
         );
         let by_month = printed(&usage(UsageBy::Month, false), OutputFormat::Table);
         assert!(by_month.contains("2026-09") && by_month.contains("2026-10"), "{by_month}");
@@ -193,6 +193,6 @@ mod tests {
         let text = usage(UsageBy::User, true).csv();
         assert_eq!(text.lines().count(), 5);
         assert!(text.contains("earned,\"'=bob\",12D3KooWaaaa1111,\"alpha\",\"r2\","), "{text}");
-        assert!(text.ends_with(",2,open,0.900,0.900\n"), "{text}");
+        assert!(text.ends_with(",2,open,0.90,0.90\n"), "{text}");
     }
 }

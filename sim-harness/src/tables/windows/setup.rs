@@ -195,7 +195,7 @@ fn host(at: usize, speed: u32, price: f64, schedule: Schedule) -> anyhow::Result
             capacity: core()?,
             attributes: Attributes::new(),
             speed: Speed::try_from(speed)?,
-            tariff: Tariff { prices, ..Tariff::default() },
+            tariff: Tariff { prices, ..Tariff::default() }.into(),
         },
         schedule,
     })
