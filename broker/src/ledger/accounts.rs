@@ -29,6 +29,8 @@ struct Account {
     holds: usize,
     /// Seconds of all seats.
     host_seconds: u64,
+    /// What is agreed for all of them, in thousandths of a credit: at most 2^48 for each seat.
+    agreed: u128,
     /// All bookings.
     bookings: BTreeSet<AttemptId>,
 }
@@ -38,6 +40,10 @@ struct Account {
 pub(super) struct Accounts {
     by_key: BTreeMap<PublicKey, Account>,
     by_request: BTreeMap<RequestId, BTreeSet<AttemptId>>,
+}
+
+fn agreed_for(grants: &[Grant]) -> u128 {
+    grants.iter().map(|grant| u128::from(grant.agreed.cost.0)).sum()
 }
 
 fn host_seconds(grants: &[Grant]) -> u64 {
@@ -79,6 +85,7 @@ impl Accounts {
         let account = self.by_key.entry(account).or_default();
         account.holds += usize::from(booking.is_held());
         account.host_seconds += host_seconds(&booking.grants);
+        account.agreed += agreed_for(&booking.grants);
         account.bookings.insert(booking.attempt.clone());
     }
 
@@ -93,6 +100,7 @@ impl Accounts {
         let Some(account) = self.by_key.get_mut(&key) else { return };
         account.holds -= usize::from(booking.is_held());
         account.host_seconds -= host_seconds(&booking.grants);
+        account.agreed -= agreed_for(&booking.grants);
         account.bookings.remove(&booking.attempt);
         if account.bookings.is_empty() {
             self.by_key.remove(&key);
@@ -121,6 +129,12 @@ impl<B: Books> Ledger<B> {
         if let Some(most) = limits.max_host_hours.filter(|most| after > most.saturating_mul(HOUR_S)) {
             let detail = format!("the account would have {} host-hours, {most} are allowed", after.div_ceil(HOUR_S));
             return Err(Denial::new(Rule::MaxHostHours, detail));
+        }
+        let agreed = account.agreed + agreed_for(&hold.grants);
+        if let Some(most) = limits.max_credits.filter(|most| agreed > u128::from(*most) * 1000) {
+            let after = agreed.div_ceil(1000);
+            let detail = format!("the account would have reservations for {after} credits, {most} are allowed");
+            return Err(Denial::new(Rule::MaxCredits, detail));
         }
         self.check_share(&hold.grants, permit)
     }

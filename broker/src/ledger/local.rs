@@ -88,8 +88,10 @@ impl<B: Books> Ledger<B> {
         holds.iter().for_each(|attempt| self.give_back(now, attempt));
         for Booking { attempt, window, user_key, .. } in found {
             // What the owner takes back costs nothing.
-            let of_booking = self.bookings.get_mut(&attempt).into_iter().flat_map(|booking| &mut booking.grants);
-            of_booking.for_each(|grant| grant.agreed = Agreement::default());
+            if let Some(mut booking) = self.take(&attempt) {
+                booking.grants.iter_mut().for_each(|grant| grant.agreed = Agreement::default());
+                self.insert(booking);
+            }
             self.give_back(now, &attempt);
             let left = Millis(window.end.since(now.utc).0.saturating_mul(1_000));
             let until = now.monotonic + left.max(self.limits.tombstone_life);

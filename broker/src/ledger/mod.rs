@@ -26,6 +26,8 @@ mod lapses;
 mod limits;
 mod listing;
 mod local;
+#[cfg(test)]
+mod money_tests;
 mod settlement;
 #[cfg(test)]
 mod settlement_tests;

@@ -152,6 +152,26 @@ fn host_hours_are_counted_over_hosts_and_survive_a_restart() {
 }
 
 #[test]
+fn credits_are_counted_over_reservations_until_they_end() {
+    let mut ledger = limited(Limits { max_credits: Some(3), ..Limits::default() });
+    let mut try_hold = |request, cost| {
+        let ask_for = Ask { request, hosts: 1, ..ASK };
+        let SiteRequest::Hold(mut hold) = ask_for.request() else { panic!("a hold") };
+        hold.grants.iter_mut().for_each(|grant| grant.agreed.cost = crate::cost::Cost(cost));
+        match ask(&mut ledger, at(0), "entry", SiteRequest::Hold(hold)).0 {
+            SiteAnswer::Held { .. } => Ok(()),
+            answer => match reason(answer) {
+                RefusalReason::NotAllowed(denial) => Err(denial.rule),
+                other => panic!("{other}"),
+            },
+        }
+    };
+    assert_eq!(try_hold(1, 2_000), Ok(()));
+    assert_eq!(try_hold(2, 1_001), Err(Rule::MaxCredits));
+    assert_eq!(try_hold(3, 1_000), Ok(()), "three credits are three credits");
+}
+
+#[test]
 fn seats_are_counted_with_their_own_lengths_and_begin_at_one_time() {
     let limits = Limits { max_host_hours: Some(3), ..Limits::default() };
     let speeds = [("h0", 1_000), ("h1", 500), ("h2", 1_000)];

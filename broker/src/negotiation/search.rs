@@ -133,11 +133,12 @@ pub(super) struct Search {
 impl Search {
     /// A search that has learned nothing yet; `order` is the request's own.
     pub(super) fn new(problem: Problem, settings: &NegotiationSettings, started: Millis, order: u64) -> Search {
+        let multiplier = settings.planner.first_m(problem.objective);
         Search {
             problem,
             order,
             started,
-            multiplier: settings.planner.m_init,
+            multiplier,
             is_thorough: false,
             last_set: BTreeSet::new(),
             excluded: BTreeMap::new(),

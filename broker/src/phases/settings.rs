@@ -4,7 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{request::Effort, time::Span};
+use crate::{
+    request::{Effort, ObjectiveKind},
+    time::Span,
+};
 
 /// Settings of the planner. Every key may be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +33,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// M of the first round. The cheapest hosts may be any, so where cost is what counts as many are asked for as ever are.
+    #[must_use]
+    pub fn first_m(&self, objective: ObjectiveKind) -> u32 {
+        if objective == ObjectiveKind::Cost { self.m_max } else { self.m_init }
+    }
+
     /// M of the round after the one with `m`; `None` when that was the last.
     #[must_use]
     pub fn next_m(&self, m: u32) -> Option<u32> {
@@ -44,6 +53,7 @@ mod tests {
     #[test]
     fn m_doubles_up_to_its_largest() {
         let settings = Settings::default();
+        assert_eq!([ObjectiveKind::Start, ObjectiveKind::Cost].map(|kind| settings.first_m(kind)), [3, 24]);
         assert_eq!([3, 6, 12, 24].map(|m| settings.next_m(m)), [Some(6), Some(12), Some(24), None]);
     }
 }

@@ -87,6 +87,9 @@ pub struct Limits {
     /// Most hours, summed over the hosts of all reservations that have not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_host_hours: Option<u64>,
+    /// Most credits, agreed in sum for all reservations that have not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_credits: Option<u32>,
     /// No reservation ends later than this from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_reach_s: Option<Span>,
@@ -100,6 +103,7 @@ impl Limits {
             max_holds: self.max_holds.or(default.max_holds),
             max_reservations: self.max_reservations.or(default.max_reservations),
             max_host_hours: self.max_host_hours.or(default.max_host_hours),
+            max_credits: self.max_credits.or(default.max_credits),
             max_reach_s: self.max_reach_s.or(default.max_reach_s),
         }
     }
@@ -117,6 +121,7 @@ impl Limits {
             ("max_holds", is_wider(self.max_holds, other.max_holds)),
             ("max_reservations", is_wider(self.max_reservations, other.max_reservations)),
             ("max_host_hours", is_wider(self.max_host_hours, other.max_host_hours)),
+            ("max_credits", is_wider(self.max_credits, other.max_credits)),
             ("max_reach_s", is_wider(self.max_reach_s, other.max_reach_s)),
         ]
         .into_iter()

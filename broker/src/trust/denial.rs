@@ -89,6 +89,8 @@ rules! {
     MaxReservations = "max-reservations",
     /// One user's hours, summed over hosts.
     MaxHostHours = "max-host-hours",
+    /// What is agreed for one user's reservations.
+    MaxCredits = "max-credits",
     /// One user's farthest future.
     MaxReach = "max-reach",
     /// The share of the site of one user, of one other node, or of one network.

@@ -53,6 +53,7 @@ impl Default for OwnerPolicy {
                 max_holds: Some(64),
                 max_reservations: Some(1_000),
                 max_host_hours: None,
+                max_credits: None,
                 max_reach_s: None,
             },
             publishes_bookings: true,

@@ -1,5 +1,5 @@
 //! An invented next version of this program forms a grid with this one, over TCP on this machine, and with real ledgers:
-//! its nodes speak version 5 of direct requests among themselves, ask in version 4 what this one does not know, and say
+//! its nodes speak version 6 of direct requests among themselves, ask in version 5 what this one does not know, and say
 //! more in their adverts. One node speaks version 99 and nothing else.
 
 use broker::{
@@ -25,23 +25,23 @@ const LATER_KIND: u16 = 99;
 /// What stands behind every body in another version.
 const BEHIND: u8 = 0xaa;
 
-/// Version 4 with one kind more, or a later version, whose bodies are longer.
+/// Version 5 with one kind more, or a later version, whose bodies are longer.
 #[derive(Debug)]
 struct Later(u16);
 
-static NEXT: &[&dyn AskVersion] = &[&Later(5), &Later(4)];
+static NEXT: &[&dyn AskVersion] = &[&Later(6), &Later(5)];
 static FAR: &[&dyn AskVersion] = &[&Later(99)];
 
 impl Later {
     fn write(&self, (kind, mut body): (u16, Vec<u8>)) -> Written {
-        if self.0 > 4 {
+        if self.0 > 5 {
             body.push(BEHIND);
         }
         Ok((kind, body))
     }
 
     fn read<'a>(&self, body: &'a [u8]) -> Result<&'a [u8], DecodeError> {
-        if self.0 == 4 {
+        if self.0 == 5 {
             return Ok(body);
         }
         body.strip_suffix(&[BEHIND]).ok_or(DecodeError::Trailing(0))
@@ -263,7 +263,7 @@ async fn version_99_is_refused_by_its_number_and_nothing_is_held() {
     let far = Site::start(&here.discovery.listen_addresses(), far).await;
     know_each_other(&[&here, &far]).await;
     for (from, to, versions) in
-        [(&here, &far, "the site speaks versions [99] of direct requests, this node [4]"), (&far, &here, "[4]")]
+        [(&here, &far, "the site speaks versions [99] of direct requests, this node [5]"), (&far, &here, "[5]")]
     {
         let answer = from.ask(to, SiteRequest::Hold(from.hold(to, "never"))).await;
         let SiteAnswer::Refused(refusal) = answer else { panic!("{answer:?}") };

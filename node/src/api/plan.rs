@@ -146,7 +146,7 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
     let started = Instant::now();
     let mut stopwatch = PhaseStopwatch::new(|| started.elapsed());
     stopwatch.enter(Phase::Find);
-    let mut multiplier = settings.m_init;
+    let mut multiplier = settings.first_m(request.objective());
     loop {
         let count = match request.demand().candidates() {
             Some(candidates) => candidates.len(),

@@ -130,7 +130,7 @@ pub struct KeyArgs {
 
 /// Reads `holds=8`.
 fn parse_limit(text: &str) -> Result<Limits, String> {
-    let expected = || "expected holds=8, reservations=50, host-hours=500 or reach=7d".to_owned();
+    let expected = || "expected holds=8, reservations=50, host-hours=500, credits=100 or reach=7d".to_owned();
     let (name, value) = text.split_once('=').ok_or_else(expected)?;
     let count = || value.parse::<u32>().ok().filter(|count| *count > 0).ok_or_else(expected);
     let none = Limits::default();
@@ -138,6 +138,7 @@ fn parse_limit(text: &str) -> Result<Limits, String> {
         "holds" => Ok(Limits { max_holds: Some(count()?), ..none }),
         "reservations" => Ok(Limits { max_reservations: Some(count()?), ..none }),
         "host-hours" => Ok(Limits { max_host_hours: Some(count()?.into()), ..none }),
+        "credits" => Ok(Limits { max_credits: Some(count()?), ..none }),
         "reach" => Ok(Limits { max_reach_s: Some(parse_span(value).map_err(|error| error.to_string())?), ..none }),
         _ => Err(expected()),
     }

@@ -422,6 +422,7 @@ fn policy(settings: &PolicySettings, places: &Places) -> Result<OwnerPolicy, Con
         ("policy.max_holds", settings.max_holds.map(u64::from)),
         ("policy.max_reservations", settings.max_reservations.map(u64::from)),
         ("policy.max_host_hours", settings.max_host_hours),
+        ("policy.max_credits", settings.max_credits.map(u64::from)),
     ];
     if let Some((key, _)) = limits.into_iter().find(|(_, limit)| *limit == Some(0)) {
         return Err(places.wrong(key, "expected at least 1"));
@@ -438,6 +439,7 @@ fn policy(settings: &PolicySettings, places: &Places) -> Result<OwnerPolicy, Con
             max_holds: settings.max_holds,
             max_reservations: settings.max_reservations,
             max_host_hours: settings.max_host_hours,
+            max_credits: settings.max_credits,
             ..OwnerPolicy::default().limits
         },
         publishes_bookings: settings.tell_bookings,

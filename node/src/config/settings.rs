@@ -163,6 +163,8 @@ settings! {
         max_reservations: Option<u32> = user_limits().max_reservations, "COUNT";
         /// Most hours, summed over hosts, of one user whose credential has no limit.
         max_host_hours: Option<u64> = user_limits().max_host_hours, "HOURS", unset "any", example "500";
+        /// Most credits, in sum for the reservations that have not ended, of one user whose credential has no limit.
+        max_credits: Option<u32> = user_limits().max_credits, "CREDITS", unset "any", example "100";
         /// Whether other sites see who has reserved what here; else they see how much is free.
         tell_bookings: bool = OwnerPolicy::default().publishes_bookings, "BOOL";
     }

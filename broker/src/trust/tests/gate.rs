@@ -314,6 +314,7 @@ fn each_change_trips_exactly_its_rule() {
         Rule::MaxHolds,
         Rule::MaxReservations,
         Rule::MaxHostHours,
+        Rule::MaxCredits,
         Rule::SiteShare,
         Rule::LapsedHolds,
         Rule::Draining,
@@ -394,7 +395,8 @@ fn a_limit_of_the_credential_goes_before_the_owners() {
     let limits = Limits { max_holds: Some(2), max_reservations: Some(3), ..Limits::default() };
     changed.user = Some(chain(&Credential { limits, ..testing::credential(user_key(), Role::User, "ada") }));
     let permitted = changed.admit().unwrap().limits;
-    let expected = Limits { max_holds: Some(2), max_reservations: Some(3), max_host_hours: Some(9), max_reach_s: None };
+    let expected =
+        Limits { max_holds: Some(2), max_reservations: Some(3), max_host_hours: Some(9), ..Limits::default() };
     assert_eq!(permitted, expected);
 }
 
