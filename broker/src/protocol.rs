@@ -457,7 +457,7 @@ pub enum RefusalReason {
     /// Another attempt of the same request has something here; its release may be on its way.
     #[error("another attempt of the same request still has a booking here")]
     OtherAttempt,
-    /// It is asked for less than the owner's present price, or on other conditions.
+    /// It is asked for another than the owner's present price, or on other conditions.
     #[error("the price of host {host} has changed")]
     PriceChanged {
         /// The first such host.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Booking, Books, Ledger};
 use crate::{
     amount::Amount,
+    cost::Cost,
     ids::{HostId, RequestId},
     protocol::{AttemptId, Grant, HoldRequest, RefusalReason, hull},
     resources::amount_of,
@@ -63,7 +64,7 @@ fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Bo
     }
     let grants = at_same_time().flat_map(|other| &other.grants).chain(&hold.grants);
     check_total(statement, grants.clone().map(|grant| &grant.amounts))?;
-    check_budget(statement, grants)?;
+    check_budget(statement, grants, Cost::ZERO)?;
     let starts = others.iter().map(|other| other.window.start);
     let other_starts: BTreeSet<Time> = starts.filter(|other| Some(*other) != start).collect();
     if other_starts.len() > usize::from(request.moves_on_loss()) {
@@ -177,6 +178,9 @@ impl<B: Books> Ledger<B> {
         let others: Vec<&Booking> = self.of_request(permit.user, &hold.attempt.request).collect();
         let settled: Vec<&Booking> = others.iter().copied().filter(|booking| booking.state.is_settled()).collect();
         check_covered(hold, statement, &settled).map_err(RefusalReason::NotAllowed)?;
+        // One signature does not pay for one booking after the other.
+        let spent = self.spent_on(permit.user, &hold.attempt.request);
+        check_budget(statement, hold.grants.iter(), spent).map_err(RefusalReason::NotAllowed)?;
         // An aborted earlier attempt may still have a booking until its release arrives.
         check_covered(hold, statement, &others).map_err(|_| RefusalReason::OtherAttempt)
     }

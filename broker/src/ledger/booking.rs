@@ -15,6 +15,9 @@ use crate::{
     trust::{PublicKey, SignedText},
 };
 
+/// Who was asked so often for an outcome has had minutes to tell it.
+const ASKED_LONG: u32 = 4;
+
 /// A change of the bookings on disk. Holds are never there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
@@ -212,6 +215,13 @@ impl Booking {
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.state, BookingState::Held { .. })
+    }
+
+    /// Whether its coordinator lets it be used and says long after the confirm that its attempt is still open: otherwise that would be
+    /// the way to pay nothing.
+    pub(super) fn is_left_unsettled(&self, now: Time) -> bool {
+        let is_begun = self.window.start <= now;
+        is_begun && matches!(self.state, BookingState::Confirmed { asked, .. } if asked >= ASKED_LONG)
     }
 
     pub(super) fn to_record(&self) -> Record {

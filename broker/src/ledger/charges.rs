@@ -2,7 +2,7 @@
 //!
 //! What is charged: all that was agreed for a booking that was kept to its end, used or not; for one that was given back, what its
 //! refund rules leave ([`Agreement::after_cancellation`](crate::tariff::Agreement::after_cancellation)); nothing for a hold, for an
-//! attempt that was not completed, and for what the site itself has taken back. Invariant: a booking is charged once, by the record
+//! attempt that was given up before it was complete, and for what the site itself has taken back. Invariant: a booking is charged once, by the record
 //! with which it ends on disk, and never more than was agreed.
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Booking, Books, Ledger, Output, Record};
 use crate::{
     cost::Cost,
+    ids::RequestId,
     protocol::AttemptId,
     time::{Now, Span, Time, Window},
     trust::PublicKey,
@@ -82,7 +83,18 @@ impl<B: Books> Ledger<B> {
     }
 
     pub(super) fn remember_charge(&mut self, charge: &Charge) {
-        self.charged.insert(charge.attempt.clone(), charge.ended + TOLD_FOR, charge.charged);
+        let until = charge.ended + TOLD_FOR;
+        let of_request = (charge.user_key, charge.attempt.request.clone());
+        let before = self.spent.get(&of_request).copied().unwrap_or_default();
+        let again = self.charged.get(&charge.attempt).copied().unwrap_or_default();
+        let spent = Cost(before.0.saturating_sub(again.0).saturating_add(charge.charged.0));
+        self.spent.insert(of_request, until, spent);
+        self.charged.insert(charge.attempt.clone(), until, charge.charged);
+    }
+
+    /// What bookings of a user's request have cost that have ended.
+    pub(super) fn spent_on(&self, user: PublicKey, request: &RequestId) -> Cost {
+        self.spent.get(&(Some(user), request.clone())).copied().unwrap_or_default()
     }
 
     /// What the booking of an attempt has cost that has ended.

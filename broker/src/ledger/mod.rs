@@ -101,6 +101,8 @@ pub struct Ledger<B = HostLedger> {
     gone: Expiring<AttemptId, Time, ()>,
     /// What bookings have cost that have ended.
     charged: Expiring<AttemptId, Time, Cost>,
+    /// The same, added up for each request of a user.
+    spent: Expiring<(Option<PublicKey>, RequestId), Time, Cost>,
     terms: Terms,
     /// The schedules were cleared before this time.
     forgotten: Time,
@@ -150,6 +152,7 @@ impl<B: Books> Ledger<B> {
         let gone = Expiring::new(limits.max_tombstones);
         let evicted = Expiring::new(limits.max_tombstones);
         let charged = Expiring::new(limits.max_tombstones);
+        let spent = Expiring::new(limits.max_tombstones);
         let terms = Terms::new(limits.max_tombstones);
         let mut ledger = Ledger {
             site,
@@ -167,6 +170,7 @@ impl<B: Books> Ledger<B> {
             evicted,
             gone,
             charged,
+            spent,
             terms,
             forgotten: Time::ZERO,
             settled_before: Time::ZERO,
@@ -398,6 +402,7 @@ impl<B: Books> Ledger<B> {
         self.tombstones.forget(now.monotonic);
         while self.evicted.pop_due(now.monotonic).is_some() {}
         while self.charged.pop_due(now.utc).is_some() {}
+        while self.spent.pop_due(now.utc).is_some() {}
         self.terms.forget(now.monotonic);
         self.lapses.forget(now.monotonic);
     }
@@ -413,7 +418,7 @@ impl<B: Books> Ledger<B> {
         let Some(booking) = self.end(attempt) else { return };
         self.begun.remove(attempt);
         self.lapses.note_end(now.monotonic, &booking);
-        if booking.state.is_settled() {
+        if booking.state.is_settled() || booking.is_left_unsettled(now.utc) {
             self.charge(now, &booking, ChargedFor::Cancellation);
         }
         if !booking.is_held() {

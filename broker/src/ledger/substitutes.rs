@@ -40,7 +40,9 @@ impl<'a> Substitutes<'a> {
 pub(super) fn is_what_it_gives(hold: &HoldRequest, held: &[Grant]) -> bool {
     let is_same = |(held, asked): (&Grant, &Grant)| {
         let is_same_place = hold.may_substitute || held.place == asked.place;
-        is_same_place && (held.seat, held.window, &held.amounts) == (asked.seat, asked.window, &asked.amounts)
+        is_same_place
+            && (held.seat, held.window, &held.amounts, &held.agreed)
+                == (asked.seat, asked.window, &asked.amounts, &asked.agreed)
     };
     held.len() == hold.grants.len() && held.iter().zip(&hold.grants).all(is_same)
 }

@@ -1,6 +1,6 @@
 //! Whether what was agreed is what the owner asks for now.
 //!
-//! Invariant: nothing is held for less than the owner's price at the time of the hold, nor against the owner's conditions; what was
+//! Invariant: nothing is held for another than the owner's price at the time of the hold, nor against the owner's conditions; what was
 //! agreed then stays as it is when the owner changes the tariff.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -31,7 +31,8 @@ impl<B: Books> Ledger<B> {
         for Grant { place, window, amounts, agreed, .. } in grants {
             let Some(books) = self.hosts.get(place.host()) else { continue };
             let tariff = &books.host().tariff;
-            let is_agreed = agreed.covers(&tariff.agreement(Some(asked_at), *window, amounts));
+            let [least, most] = [asked_at, now + CLOCKS_DIFFER].map(|at| tariff.agreement(Some(at), *window, amounts));
+            let is_agreed = agreed.is_between(&least, &most);
             if !is_agreed || !is_inside(&tariff.conditions, asked_at, *window) {
                 return Err(RefusalReason::PriceChanged { host: place.host().clone(), tariff: tariff.clone() });
             }
@@ -61,8 +62,13 @@ fn check_share(
         // What is free is below what the host has.
         let free = crate::amount::Amount(most.saturating_sub(used) as u64);
         if *asked > free {
-            let (host, resource, asked) = (host.id.clone(), resource.clone(), *asked);
-            return Err(RefusalReason::NotEnough { host, resource, asked, free });
+            let (id, asked_in_all) =
+                (host.id.clone(), u128::from(asked.0) + u128::from(books.reserved().peak(resource, window).0));
+            let (resource, asked) = (resource.clone(), *asked);
+            return Err(match asked_in_all <= most {
+                true => RefusalReason::HeldByAnother { host: id, resource },
+                false => RefusalReason::NotEnough { host: id, resource, asked, free },
+            });
         }
     }
     Ok(())

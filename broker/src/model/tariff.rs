@@ -181,10 +181,11 @@ impl Agreement {
         self.cost.is_zero()
     }
 
-    /// Whether a site that asks for `required` is content with this.
+    /// Whether a site is content with this that asks for `least`, and for `most` if clocks differ.
     #[must_use]
-    pub fn covers(&self, required: &Agreement) -> bool {
-        required.is_free() || (self.cost >= required.cost && self.refunds == required.refunds)
+    pub fn is_between(&self, least: &Agreement, most: &Agreement) -> bool {
+        let is_cost = least.cost <= self.cost && self.cost <= most.cost;
+        is_cost && (self.is_free() || self.refunds == most.refunds)
     }
 
     /// Whether a message may carry it.
@@ -245,12 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn a_site_is_content_with_its_price_or_more_on_its_own_conditions() {
+    fn a_site_is_content_with_its_price_on_its_own_conditions() {
         let agreement = |cost, refunds: &[(u64, u32)]| Agreement { cost: Cost(cost), refunds: before(refunds) };
-        let required = agreement(5, &[(10, 500)]);
-        assert!(agreement(5, &[(10, 500)]).covers(&required) && agreement(6, &[(10, 500)]).covers(&required));
-        assert!(!agreement(4, &[(10, 500)]).covers(&required) && !agreement(9, &[]).covers(&required));
-        assert!(Agreement::default().covers(&agreement(0, &[])));
+        let (least, most) = (agreement(5, &[(10, 500)]), agreement(6, &[(10, 500)]));
+        let is_taken = |offered: Agreement| offered.is_between(&least, &most);
+        assert!(is_taken(agreement(5, &[(10, 500)])) && is_taken(agreement(6, &[(10, 500)])));
+        assert!(
+            !is_taken(agreement(4, &[(10, 500)]))
+                && !is_taken(agreement(7, &[(10, 500)]))
+                && !is_taken(agreement(5, &[]))
+        );
+        assert!(Agreement::default().is_between(&agreement(0, &[]), &most), "free, as long as it is");
     }
 
     #[test]

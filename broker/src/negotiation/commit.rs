@@ -15,7 +15,7 @@ use super::{
 use crate::{
     cost::Cost,
     ids::SiteId,
-    plan::Plan,
+    plan::{Plan, Reason},
     protocol::{Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     time::{Millis, Now},
 };
@@ -141,6 +141,11 @@ impl Negotiation {
             self.close(now, Outcome::Failed(Failure::Refused { site: self.entry_point.clone(), detail }));
             return None;
         };
+        if let Some(budget) = self.search.budget().filter(|budget| plan.cost() > *budget) {
+            let reason = Reason::Budget { budget, cheapest: Some(plan.cost()) };
+            self.close(now, Outcome::Rejected { reason, start_proven: false });
+            return None;
+        }
         let authorization = Arc::new(authorization);
         self.record.last_attempt += 1;
         self.search.note_attempt();
@@ -416,9 +421,8 @@ impl Negotiation {
 
     /// A committed attempt cannot be completed: the decision to abort is written, every site is released, and a new round begins.
     pub(super) fn abort(&mut self, now: Now) {
-        let sites = asked_sites(&self.state);
+        self.owe(now, self.record.last_attempt, asked_sites(&self.state));
         self.state = State::BackingOff { until: now.monotonic };
-        self.owe(now, self.record.last_attempt, sites);
         self.persist(self.decision_without_attempt());
         self.send_releases(now);
         self.back_off(now);
@@ -452,8 +456,8 @@ impl Negotiation {
     pub(super) fn owe(&mut self, now: Now, attempt: u32, sites: impl IntoIterator<Item = SiteId>) {
         let needs_takeover = self.record.taken_over.contains_key(&attempt);
         for site in sites {
-            let cost = self.cost_of(attempt, &site);
-            self.note_due(attempt, &site, cost);
+            let due = self.due_of(attempt, &site);
+            self.note_due(due);
             self.releases.add(now, (attempt, site), needs_takeover);
         }
     }
@@ -522,21 +526,21 @@ impl Negotiation {
         }
     }
 
-    /// What was agreed for the booking of an attempt at a site, also of one that is being confirmed.
-    fn cost_of(&self, attempt: u32, site: &SiteId) -> Cost {
+    /// See [`RequestRecord::due_of`](super::RequestRecord); also of an attempt that is being confirmed.
+    fn due_of(&self, attempt: u32, site: &SiteId) -> Option<Due> {
         match &self.state {
             State::Confirming { plan, .. } if attempt == self.record.last_attempt => {
-                plan.seats.iter().filter(|seat| seat.site == *site).map(|seat| seat.agreed.cost).sum()
+                Due::of((attempt, site), plan.seats.iter().filter(|seat| seat.site == *site))
             }
-            _ => self.record.cost_of(attempt, site),
+            _ => self.record.due_of(attempt, site),
         }
     }
 
-    /// Notes that a booking of this cost is given back, or may be.
-    pub(super) fn note_due(&mut self, attempt: u32, site: &SiteId, cost: Cost) {
-        let is_known = self.record.dues.iter().any(|due| due.attempt == attempt && due.site == *site);
-        if !is_known && !cost.is_zero() {
-            self.record.dues.push(Due { attempt, site: site.clone(), agreed: cost, cost, is_final: false });
+    /// Notes that a booking is given back, or may be.
+    pub(super) fn note_due(&mut self, due: Option<Due>) {
+        let Some(due) = due else { return };
+        if !self.record.dues.iter().any(|known| (known.attempt, &known.site) == (due.attempt, &due.site)) {
+            self.record.dues.push(due);
         }
     }
 

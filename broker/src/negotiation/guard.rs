@@ -9,11 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::RngExt;
 
 use super::{
-    ATTEMPTS_PER_RUN, Decision, Failure, Loss, Negotiation, Outcome, Output, Purpose, Repair, Reservation, State,
+    ATTEMPTS_PER_RUN, Decision, Due, Failure, Loss, Negotiation, Outcome, Output, Purpose, Repair, Reservation, State,
     search::{Problem, Search},
 };
 use crate::{
-    cost::Cost,
     ids::SiteId,
     plan::{CutCounts, Plan, Reason},
     protocol::{SiteAnswer, SiteRequest, TakeOverStep},
@@ -300,12 +299,12 @@ impl Negotiation {
 
     /// Begins the search for missing hosts. The losses are written first, with the numbers of the attempts to come.
     fn begin_repair(&mut self, now: Now, repair: Repair) {
-        let owed = self.record.owed_at_most();
+        let knows_all = self.record.knows_all_dues();
         let Some(reservation) = &mut self.record.reservation else { return };
         reservation.repair = Some(repair);
         self.watch.paused_at.get_or_insert(now.monotonic);
         let starts = (self.record.earliest, self.record.latest);
-        let problem = reservation.problem((&self.record.request, owed), starts, repair);
+        let problem = reservation.problem((&self.record.request, knows_all), starts, repair);
         let stands = reservation.decision();
         let Some(last_attempt) = self.record.last_attempt.checked_add(ATTEMPTS_PER_RUN) else {
             return self.end_repair(now, Some(Outcome::Failed(Failure::PatienceOver { attempts: u32::MAX })));
@@ -369,8 +368,8 @@ impl Negotiation {
     /// The attempt of a repair has been confirmed everywhere: the reservation is whole again.
     pub(super) fn on_repaired(&mut self, now: Now, plan: &Plan) {
         let attempt = self.record.last_attempt;
-        let before: BTreeMap<(u32, SiteId), Cost> =
-            self.bookings().into_iter().map(|key| (key.clone(), self.record.cost_of(key.0, &key.1))).collect();
+        let dues = self.bookings().into_iter().filter_map(|(attempt, site)| self.record.due_of(attempt, &site));
+        let mut dues: Vec<Due> = dues.collect();
         let Some(reservation) = &mut self.record.reservation else { return };
         let Some(repair) = reservation.repair else { return };
         let given_up = reservation.repaired(repair, attempt, plan);
@@ -378,8 +377,8 @@ impl Negotiation {
         // A lost site that is back with other hosts has just answered.
         self.watch.silent_since.retain(|site, _| !plan.seats.iter().any(|seat| seat.site == *site));
         for (attempt, site) in given_up {
-            let cost = before.get(&(attempt, site.clone())).copied().unwrap_or_default();
-            self.note_due(attempt, &site, cost);
+            let due = dues.iter().position(|due| (due.attempt, &due.site) == (attempt, &site));
+            self.note_due(due.map(|at| dues.swap_remove(at)));
             self.owe(now, attempt, [site]);
         }
         self.end_repair(now, None);
@@ -392,7 +391,7 @@ impl Negotiation {
         let of_repair = record.reservation.as_ref().and_then(|reservation| {
             reservation
                 .repair
-                .and_then(|repair| reservation.problem((&record.request, record.owed_at_most()), starts, repair))
+                .and_then(|repair| reservation.problem((&record.request, record.knows_all_dues()), starts, repair))
         });
         of_repair.unwrap_or_else(|| Problem::of(&record.request, starts))
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    cost::Cost,
     demand::Length,
     ids::{HostId, SeatNumber, SiteId},
     objective,
@@ -132,7 +133,7 @@ fn check_at_sites(statement: &RequestStatement, seats: &[Seat]) -> Result<(), Pl
 /// All seats together have all that was asked, and no more, and cost no more.
 fn check_sums(statement: &RequestStatement, seats: &[Seat]) -> Result<(), PlanMisfit> {
     let grants: Vec<Grant> = seats.iter().map(Grant::from).collect();
-    asked::check_budget(statement, grants.iter())
+    asked::check_budget(statement, grants.iter(), Cost::ZERO)
         .map_err(|denial| PlanMisfit::new(&key_of(denial.rule), denial.detail))?;
     asked::check_total(statement, seats.iter().map(|seat| &seat.amounts))
         .map_err(|denial| PlanMisfit::new(&key_of(denial.rule), denial.detail))?;
@@ -157,7 +158,6 @@ fn key_of(rule: Rule) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::Cost;
     use crate::{ids::RequestId, trust::testing::authorize};
 
     fn statement(request: &str) -> RequestStatement {

@@ -49,6 +49,13 @@ impl Hints {
         self.tariffs.extend(alike.into_iter().map(|host| ((site.clone(), host), tariff.clone())));
     }
 
+    /// Whether a host is known to have this tariff already.
+    pub fn has_tariff(&self, site: &SiteId, (host, tariff): (&HostId, &Arc<Tariff>), found: Option<&Found>) -> bool {
+        let is_it = |found: &&FoundHost| found.site == *site && found.host.id == *host;
+        let known = found.into_iter().flat_map(|found| &found.hosts).find(is_it);
+        known.is_some_and(|known| self.tariff_of(known) == tariff)
+    }
+
     fn tariff_of<'h>(&'h self, found: &'h FoundHost) -> &'h Arc<Tariff> {
         self.tariffs.get(&(found.site.clone(), found.host.id.clone())).unwrap_or(&found.host.tariff)
     }

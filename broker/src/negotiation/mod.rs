@@ -350,6 +350,7 @@ impl Negotiation {
         if !matches!(self.state, State::PlanningAgain) {
             return;
         }
+        self.search.note_due(self.record.due_at_most());
         match self.search.plan_again(now, &self.settings, &mut self.random, observer) {
             Some((round, next)) => self.go_on(now, round, next),
             None => self.find(),
@@ -367,6 +368,7 @@ impl Negotiation {
         if !matches!(self.state, State::Finding) {
             return;
         }
+        self.search.note_due(self.record.due_at_most());
         let (round, next) = self.search.on_found(now, found, &self.settings, &mut self.random, observer);
         self.go_on(now, round, next);
     }

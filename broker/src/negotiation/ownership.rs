@@ -187,7 +187,7 @@ fn is_sound(request: &Request, grants: &[Grant]) -> bool {
     grants.iter().all(|grant| {
         let is_asked_for = (grant.seat.0 as usize) < request.demand().seats();
         let begins_with_others = grant.window.start == grants[0].window.start && grant.window.is_valid();
-        is_asked_for && begins_with_others && seats.insert(grant.seat)
+        is_asked_for && begins_with_others && grant.agreed.is_bounded() && seats.insert(grant.seat)
     })
 }
 

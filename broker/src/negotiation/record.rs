@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 use super::{
     history::History,
     ownership::{LookupAnswers, TakeOverError, Takeover},
-    reservation::Reservation,
+    reservation::{Loss, Reservation},
 };
 use crate::{
     cost::Cost,
-    ids::{RequestId, SiteId},
-    plan::{Plan, Reason},
+    ids::{RequestId, SeatNumber, SiteId},
+    plan::{Plan, Reason, Seat},
     protocol::{AttemptId, AttemptStatus},
     request::Request,
-    time::Time,
+    time::{Time, Window},
     trust::Authorization,
 };
 
@@ -92,6 +92,10 @@ pub struct Due {
     pub attempt: u32,
     /// The site.
     pub site: SiteId,
+    /// From the first start to the last end of its seats.
+    pub window: Window,
+    /// How many they are.
+    pub seats: u32,
     /// For how much it was reserved.
     pub agreed: Cost,
     /// How much is to be paid: all that was agreed, until the site has said.
@@ -137,24 +141,46 @@ impl RequestRecord {
         }
     }
 
-    /// What the bookings cost at most that were given back; none when another node may know of more.
-    pub(super) fn owed_at_most(&self) -> Option<Cost> {
-        self.taken_over.is_empty().then(|| self.dues.iter().map(|due| due.cost).sum())
+    /// What the bookings cost at most that were given back.
+    pub(super) fn due_at_most(&self) -> Cost {
+        self.dues.iter().map(|due| due.cost).sum()
     }
 
-    /// What was agreed for the booking of an attempt at a site.
-    pub(super) fn cost_of(&self, attempt: u32, site: &SiteId) -> Cost {
+    /// Whether no other node may know of more that is due.
+    pub(super) fn knows_all_dues(&self) -> bool {
+        self.taken_over.is_empty()
+    }
+
+    /// What is due for the booking of an attempt at a site when it is given back, at most; none when it costs nothing.
+    pub(super) fn due_of(&self, attempt: u32, site: &SiteId) -> Option<Due> {
         let of = |reservation: &Reservation| {
             let numbers = reservation.numbers_at(attempt, site);
-            numbers.iter().filter_map(|number| reservation.plan.seat(*number)).map(|seat| seat.agreed.cost).sum()
+            // What its site has taken back costs nothing.
+            let is_due = |number: &&SeatNumber| reservation.lost.get(number) != Some(&Loss::TakenBack);
+            let seats = numbers.iter().filter(is_due).filter_map(|number| reservation.plan.seat(*number));
+            Due::of((attempt, site), seats)
         };
         match (&self.reservation, &self.decision) {
             (Some(reservation), _) => of(reservation),
             (None, Decision::Reserved { attempt, plan } | Decision::Commit { attempt, plan, .. }) => {
                 of(&Reservation::of(*attempt, plan))
             }
-            (None, Decision::Open | Decision::Closed(_)) => Cost::ZERO,
+            (None, Decision::Open | Decision::Closed(_)) => None,
         }
+    }
+}
+
+impl Due {
+    /// For these seats, until their site has said; none when they cost nothing.
+    pub(super) fn of<'s>(
+        (attempt, site): (u32, &SiteId),
+        seats: impl Iterator<Item = &'s Seat> + Clone,
+    ) -> Option<Due> {
+        let agreed: Cost = seats.clone().map(|seat| seat.agreed.cost).sum();
+        let window = Window::hull(seats.clone().map(|seat| seat.window)).filter(|_| !agreed.is_zero())?;
+        // A request has at most 10,000 seats.
+        let seats = seats.count() as u32;
+        Some(Due { attempt, site: site.clone(), window, seats, agreed, cost: agreed, is_final: false })
     }
 }
 

@@ -176,15 +176,15 @@ impl Reservation {
         self.parts.iter().flat_map(of_part).collect()
     }
 
-    /// What the budget leaves for new seats. A seat that its site has taken back costs nothing; one of a silent site may. Where it is not
-    /// known what sites are owed besides, since another node has coordinated the request before, new seats cost no more than those
+    /// What the budget leaves for new seats and what is due for bookings that were given back. A seat that its site has taken back costs nothing; one of a silent site may. Where not all that is
+    /// due is known, since another node has coordinated the request before, new seats cost no more than those
     /// taken back.
-    fn budget_left(&self, request: &Request, owed: Option<Cost>) -> Option<Cost> {
+    fn budget_left(&self, request: &Request, knows_all: bool) -> Option<Cost> {
         let is_taken_back = |seat: &&Seat| self.lost.get(&seat.number) == Some(&Loss::TakenBack);
         let (back, paid): (Vec<&Seat>, Vec<&Seat>) = self.plan.seats.iter().partition(is_taken_back);
         let cost = |seats: Vec<&Seat>| seats.into_iter().map(|seat| seat.agreed.cost).sum::<Cost>();
-        let budget = request.budget()?;
-        Some(owed.map_or_else(|| cost(back), |owed| Cost(budget.0.saturating_sub(cost(paid).0.saturating_add(owed.0)))))
+        let left = Cost(request.budget()?.0.saturating_sub(cost(paid).0));
+        Some(if knows_all { left } else { left.min(cost(back)) })
     }
 
     fn seats_of(&self, part: &Part) -> impl Iterator<Item = &Seat> {
@@ -195,14 +195,14 @@ impl Reservation {
     /// `latest`. None when the request names its candidates and too few of them are left.
     pub(super) fn problem(
         &self,
-        (request, owed): (&Request, Option<Cost>),
+        (request, knows_all): (&Request, bool),
         (earliest, latest): (Time, Time),
         repair: Repair,
     ) -> Option<Problem> {
         let host_of = |seat: &Seat| (seat.site.clone(), seat.host().clone());
         if repair == Repair::Move {
             let avoid = self.lost.keys().filter_map(|number| self.plan.seat(*number)).map(host_of).collect();
-            let budget = self.budget_left(request, owed);
+            let budget = self.budget_left(request, knows_all);
             return Some(Problem { avoid, budget, ..Problem::of(request, (earliest, latest)) });
         }
         // The lost hosts as well as those that are kept.
@@ -211,7 +211,7 @@ impl Reservation {
         let missing = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
         let demand = request.demand().rest(missing, &self.kept().map(|seat| &seat.amounts), &avoid)?;
         let kept_sites = self.kept().map(|seat| seat.site.clone()).collect();
-        let (start, budget) = (self.plan.start, self.budget_left(request, owed));
+        let (start, budget) = (self.plan.start, self.budget_left(request, knows_all));
         Some(Problem { demand, numbers, kept_sites, avoid, budget, ..Problem::of(request, (start, start)) })
     }
 }

@@ -36,6 +36,9 @@ const REPLANS_MAX: u32 = 2;
 /// beyond the share, and it may have many more.
 const SHARE_REFUSALS_MAX: u32 = 3;
 
+/// A site that has refused so often because of its price is left out.
+const PRICE_REFUSALS_MAX: u32 = 4;
+
 /// What the search is for: all of the request's demand, or what is left of it when its reservation has lost seats.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
@@ -124,6 +127,12 @@ pub(super) struct Search {
     share_refusals: BTreeMap<SiteId, u32>,
     /// Rounds that came short because schedules could not be fetched.
     missed_finds: u32,
+    /// What is due for bookings that were given back, at most.
+    due: Cost,
+    /// When it was planned last.
+    planned_at: Time,
+    /// How often each site has refused because of its price.
+    price_refusals: BTreeMap<SiteId, u32>,
     /// Attempts of this search; those before a crash do not count against its limits.
     attempts: u32,
     /// Attempts that failed on a hold of another request.
@@ -149,6 +158,9 @@ impl Search {
             limited_by: None,
             share_refusals: BTreeMap::new(),
             missed_finds: 0,
+            due: Cost::ZERO,
+            planned_at: Time::ZERO,
+            price_refusals: BTreeMap::new(),
             attempts: 0,
             held_by_others: 0,
         }
@@ -157,6 +169,16 @@ impl Search {
     /// What the search is for.
     pub(super) fn demand(&self) -> &Demand {
         &self.problem.demand
+    }
+
+    /// What the present plan may cost, beside what is due for bookings that were given back.
+    pub(super) fn budget(&self) -> Option<Cost> {
+        self.problem.budget.map(|budget| Cost(budget.0.saturating_sub(self.due.0)))
+    }
+
+    /// Notes what is due at most.
+    pub(super) fn note_due(&mut self, due: Cost) {
+        self.due = due;
     }
 
     /// When it began.
@@ -314,7 +336,7 @@ impl Search {
     /// after two attempts in a row have met one: most holds go away or become reservations at once, and a plan around a hold that
     /// goes away starts later than it need.
     fn plan(
-        &self,
+        &mut self,
         now: Now,
         found: &Found,
         settings: &NegotiationSettings,
@@ -325,17 +347,19 @@ impl Search {
         let effort = self.problem.effort.unwrap_or(settings.planner.effort);
         let seed = random.random();
         let around_holds = self.held_by_others >= 2;
+        self.planned_at = now.utc;
+        let this = &*self;
         let run = |with_holds: bool, observer: &mut dyn PhaseObserver| {
             let schedules: Vec<Cow<'_, Schedule>> =
-                found.hosts.iter().map(|host| self.hints.schedule(host, with_holds, now.utc)).collect();
-            let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| self.hints.host(host)).collect();
+                found.hosts.iter().map(|host| this.hints.schedule(host, with_holds, now.utc)).collect();
+            let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| this.hints.host(host)).collect();
             let candidates: Vec<Candidate<'_>> = found
                 .hosts
                 .iter()
                 .zip(hosts.iter().zip(&schedules))
                 .map(|(found, (host, schedule))| Candidate { site: &found.site, host, schedule })
                 .collect();
-            Phases.plan(&self.job(Some(now.utc), earliest), &candidates, effort, seed, observer)
+            Phases.plan(&this.job(Some(now.utc), earliest), &candidates, effort, seed, observer)
         };
         match run(around_holds, observer) {
             PlanOutcome::Rejected(_) if around_holds => run(false, observer),
@@ -344,8 +368,8 @@ impl Search {
     }
 
     fn job(&self, asked_at: Option<Time>, earliest: Time) -> Job<'_> {
-        let &Problem { ref demand, latest, deadline, objective, budget, ref kept_sites, .. } = &self.problem;
-        let order = Some(self.order);
+        let &Problem { ref demand, latest, deadline, objective, ref kept_sites, .. } = &self.problem;
+        let (order, budget) = (Some(self.order), self.budget());
         Job { demand, earliest, latest, deadline, objective, budget, asked_at, kept_sites, order }
     }
 
@@ -355,7 +379,7 @@ impl Search {
         let seats: BTreeSet<(&SiteId, &HostId)> = plan.seats.iter().map(|seat| (&seat.site, seat.host())).collect();
         let hosts = found.hosts.iter().filter(|found| seats.contains(&(&found.site, &found.host.id)));
         let hosts: Vec<&FoundHost> = hosts.collect();
-        let schedules: Vec<_> = hosts.iter().map(|host| self.hints.schedule(host, false, plan.start)).collect();
+        let schedules: Vec<_> = hosts.iter().map(|host| self.hints.schedule(host, false, self.planned_at)).collect();
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;
             Candidate { site, host, schedule }
@@ -427,7 +451,14 @@ impl Search {
                 self.has_learned = !refusal.hosts.is_empty();
                 true
             }
-            RefusalReason::PriceChanged { .. } => {
+            RefusalReason::PriceChanged { host, tariff } => {
+                let refusals = self.price_refusals.entry(site.clone()).or_default();
+                *refusals += 1;
+                let found = self.planned_on.as_ref().map(|(found, _)| found);
+                // One that shows nothing new would refuse again.
+                if *refusals >= PRICE_REFUSALS_MAX || self.hints.has_tariff(site, (host, tariff), found) {
+                    self.excluded.insert(site.clone(), Exclusion::Refused(refusal.reason.to_string()));
+                }
                 self.has_learned = true;
                 false
             }

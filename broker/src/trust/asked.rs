@@ -33,7 +33,7 @@ pub(crate) fn check<'a>(
     let demand = statement.request.demand();
     check_number(demand, grants, sites)?;
     check_total(statement, grants.iter().map(|grant| &grant.amounts))?;
-    check_budget(statement, grants.iter())?;
+    check_budget(statement, grants.iter(), Cost::ZERO)?;
     let needs = demand.host_needs();
     let start = grants.first().map(|grant| grant.window.start);
     for grant in grants {
@@ -133,15 +133,16 @@ fn check_length(demand: &Demand, host: &Host, grant: &Grant) -> Result<(), Denia
     Err(Denial::new(Rule::Duration, format!("{got} s held on host {}, the user asked for {asked} s", host.id)))
 }
 
-/// Checks that `grants` together cost no more than the user wants to pay.
+/// Checks that `grants`, and what was `spent` before, together cost no more than the user wants to pay.
 ///
 /// # Errors
 /// [`Rule::Budget`].
 pub(crate) fn check_budget<'a>(
     statement: &RequestStatement,
     grants: impl Iterator<Item = &'a Grant>,
+    spent: Cost,
 ) -> Result<(), Denial> {
-    let cost: Cost = grants.map(|grant| grant.agreed.cost).sum();
+    let cost: Cost = grants.map(|grant| grant.agreed.cost).chain([spent]).sum();
     match statement.request.budget().filter(|budget| cost > *budget) {
         None => Ok(()),
         Some(budget) => {

@@ -244,14 +244,14 @@ async fn a_request_of_the_next_version_is_refused_by_the_name_of_its_key() {
     let next = Site::start(&here.discovery.listen_addresses(), next()).await;
     know_each_other(&[&here, &next]).await;
     let mut hold = next.hold(&here, "dear");
-    let text = hold.authorization.request.text.replace(r#""hosts""#, r#""budget":7,"hosts""#);
+    let text = hold.authorization.request.text.replace(r#""hosts""#, r#""carbon":7,"hosts""#);
     let request = testing::sign_text(text, &testing::key(1));
     hold.authorization = Arc::new(Authorization { request, user: None, entry_point: None });
     let answer = next.ask(&here, SiteRequest::Hold(hold)).await;
     let SiteAnswer::Refused(refusal) = answer else { panic!("{answer:?}") };
     let RefusalReason::NotAllowed(denial) = &refusal.reason else { panic!("{refusal:?}") };
     assert_eq!(denial.rule, Rule::Understood);
-    assert!(denial.detail.contains("the key `request.budget`"), "{denial}");
+    assert!(denial.detail.contains("the key `request.carbon`"), "{denial}");
     assert_eq!(here.bookings(), 0);
     assert_nobody_is_blamed(&[&here, &next]);
 }

@@ -8,6 +8,7 @@ use broker::protocol::{HostState, LedgerVersion, Refusal, RefusalReason, SiteAns
 
 use super::{
     ask_version::{AskVersion, Written},
+    check::check_tariff,
     encoding::{ANSWER_BYTES_MAX, DecodeError, EncodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX, decode, encode},
     message::{WireAnswer, WireRequest},
 };
@@ -270,8 +271,12 @@ fn refusal_body(refusal: &Refusal) -> Result<Vec<u8>, EncodeError> {
 
 fn refusal_in(body: &[u8]) -> Result<Refusal, DecodeError> {
     let (reason, words, version, hosts): (Vec<u8>, String, LedgerVersion, Vec<HostState>) = told(body)?;
+    let is_sound = |reason: &RefusalReason| match reason {
+        RefusalReason::PriceChanged { tariff, .. } => check_tariff(tariff).is_ok(),
+        _ => true,
+    };
     // Later versions refuse for more reasons; whatever the reason is, the site has refused.
-    let reason = told(&reason).unwrap_or_else(|_| {
+    let reason = told(&reason).ok().filter(is_sound).unwrap_or_else(|| {
         RefusalReason::NotUnderstood(words.chars().filter(|c| !c.is_control()).take(REFUSAL_TEXT_MAX).collect())
     });
     Ok(Refusal { reason, version, hosts })

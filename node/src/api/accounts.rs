@@ -10,8 +10,8 @@ use broker::{
     cost::Cost,
     ids::{RequestId, SiteId},
     ledger::{Booking, Charge, ChargedFor},
-    negotiation::{Decision, Due, Outcome, RequestRecord},
-    plan::Plan,
+    negotiation::{Decision, Due, Loss, Outcome, RequestRecord},
+    plan::{Plan, Seat},
     time::{Time, Window},
 };
 use serde::{Deserialize, Serialize};
@@ -135,15 +135,19 @@ fn spent(state: &ApiState, record: &RequestRecord, now: Time) -> Vec<AccountLine
     };
     let stands = matches!(record.decision, Decision::Reserved { .. });
     let mut by_site: BTreeMap<&SiteId, (Vec<Window>, Cost)> = BTreeMap::new();
-    for seat in plan.into_iter().flat_map(|plan| &plan.seats) {
+    let is_taken_back = |seat: &&Seat| {
+        let lost = record.reservation.as_ref().and_then(|reservation| reservation.lost.get(&seat.number));
+        lost == Some(&Loss::TakenBack)
+    };
+    for seat in plan.into_iter().flat_map(|plan| &plan.seats).filter(|seat| !is_taken_back(seat)) {
         let (windows, cost) = by_site.entry(&seat.site).or_default();
         windows.push(seat.window);
         *cost = [*cost, seat.agreed.cost].into_iter().sum();
     }
-    let fallback = Window { start: record.earliest, end: record.earliest };
+    let none = Window { start: record.earliest, end: record.earliest };
     let size_at = |site: &SiteId| {
         let windows = by_site.get(site).map(|(windows, _)| windows.as_slice()).unwrap_or_default();
-        (Window::hull(windows.iter().copied()).unwrap_or(fallback), u32::try_from(windows.len()).unwrap_or(u32::MAX))
+        (Window::hull(windows.iter().copied()).unwrap_or(none), u32::try_from(windows.len()).unwrap_or(u32::MAX))
     };
     let is_priced = |(_, (_, cost)): &(&&SiteId, &(Vec<Window>, Cost))| *cost > Cost::ZERO;
     let standing = by_site.iter().filter(is_priced).filter(|_| stands).map(|(site, (_, agreed))| {
@@ -155,7 +159,7 @@ fn spent(state: &ApiState, record: &RequestRecord, now: Time) -> Vec<AccountLine
     });
     let given_back = record.dues.iter().map(|due: &Due| {
         let of_state = if due.is_final { AccountState::Cancelled } else { AccountState::Open };
-        line(&due.site, size_at(&due.site), due.agreed, due.cost, of_state)
+        line(&due.site, (due.window, due.seats), due.agreed, due.cost, of_state)
     });
     standing.chain(given_back).collect()
 }

@@ -214,7 +214,7 @@ impl Question<'_> {
         let mut points = Vec::new();
         let Some(mut last) = found.start.filter(|_| found.is_possible) else { return points };
         let plan = |objective, starts, budget| {
-            let job = Job { objective, budget, ..Job::of(self.request, starts) };
+            let job = Job { objective, budget, asked_at: Some(self.now), ..Job::of(self.request, starts) };
             Phases.plan(&job, candidates, self.effort, self.seed, &mut ()).plan().map(|plan| (plan.start, plan.cost()))
         };
         // What was found may cost more than the least at its start.

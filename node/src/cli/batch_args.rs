@@ -4,10 +4,14 @@
 
 use std::path::PathBuf;
 
-use broker::batch::{BatchObjective, Order};
+use broker::{
+    batch::{BatchObjective, Order},
+    cost::Cost,
+};
 use clap::{Args, Subcommand};
 
 use super::{grid_args::KeyArgs, request_args::one_of};
+use crate::text::credits::parse_credits;
 
 /// `kolo batch`
 #[derive(Debug, Args)]
@@ -41,9 +45,9 @@ pub struct LiveBatchArgs {
     /// What is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends)
     #[arg(long, value_name = "OBJECTIVE", value_parser = one_of(&BatchObjective::ALL), default_value = "finish")]
     pub batch_objective: BatchObjective,
-    /// All plans together cost at most this, in thousandths of a credit
-    #[arg(long, value_name = "COST")]
-    pub batch_budget: Option<u64>,
+    /// All plans together cost at most this, such as 12.50 (credits)
+    #[arg(long, value_name = "CREDITS", value_parser = parse_credits)]
+    pub batch_budget: Option<Cost>,
     /// Most alternatives looked for of each request; fewer for a large batch [default: 10]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub alternatives: Option<u32>,

@@ -32,6 +32,54 @@ pub fn with_budget(client: &Client, request: Request) -> Result<Request, CliErro
     agreed(client, request, usual.as_deref(), ask)
 }
 
+/// Planned requests with a budget, where hosts have prices: those without one get what their plan costs, which the user agrees to
+/// unless the batch has a budget (`is_limited`).
+///
+/// # Errors
+/// [`CliError`] when the user does not agree to the price, or cannot be asked.
+pub fn with_budgets(
+    client: &Client,
+    planned: Vec<(Request, Cost)>,
+    is_limited: bool,
+) -> Result<Vec<Request>, CliError> {
+    let usual = env::var(BUDGET_VARIABLE).ok().filter(|text| !text.is_empty());
+    agreed_of_batch(client, planned, (is_limited, usual.as_deref()), ask)
+}
+
+fn agreed_of_batch(
+    client: &Client,
+    planned: Vec<(Request, Cost)>,
+    (is_limited, usual): (bool, Option<&str>),
+    ask: impl FnOnce(&str) -> Result<Option<bool>, CliError>,
+) -> Result<Vec<Request>, CliError> {
+    let usual = usual.map(parse_credits).transpose();
+    let usual = usual.map_err(|error| CliError::Usage(format!("{BUDGET_VARIABLE}: {error}")))?;
+    if usual.is_none() && !client.challenge("POST", "/v1/batches/plan")?.has_prices {
+        return Ok(planned.into_iter().map(|(request, _)| request).collect());
+    }
+    let without: Vec<Cost> =
+        planned.iter().filter(|(request, _)| request.budget().is_none()).map(|(_, cost)| *cost).collect();
+    let all: Cost = without.iter().copied().sum();
+    if !all.is_zero() && !is_limited && usual.is_none() {
+        let price = format!("{} without a budget for {all} credits", counted(without.len(), "request"));
+        match ask(&price)? {
+            Some(true) => {}
+            Some(false) => return Err(CliError::failed("nothing was reserved")),
+            None => {
+                let error = CliError::Usage(format!("the batch has {price}"));
+                return Err(error.hinted(format!(
+                    "give them budgets, the batch one with --batch-budget {all}, or all requests with {BUDGET_VARIABLE}"
+                )));
+            }
+        }
+    }
+    let with_budget = |(request, cost): (Request, Cost)| match request.budget() {
+        Some(_) => Ok(request),
+        None => limited(request, usual.unwrap_or(cost)),
+    };
+    planned.into_iter().map(with_budget).collect()
+}
+
 /// See [`with_budget`]; `ask` tells whether the user agrees, and nothing when there is nobody to ask.
 fn agreed(
     client: &Client,
@@ -70,7 +118,11 @@ fn agreed(
     }
 }
 
-fn limited(request: Request, budget: Cost) -> Result<Request, CliError> {
+/// The request with this budget.
+///
+/// # Errors
+/// [`CliError`] when that is too large.
+pub fn limited(request: Request, budget: Cost) -> Result<Request, CliError> {
     let document = RequestDocument { budget: Some(budget), ..request.into() };
     Request::try_from(document).map_err(|error| CliError::Usage(error.to_string()))
 }
@@ -135,6 +187,29 @@ mod tests {
         assert!(error.hint().is_some_and(|hint| hint.contains("--budget 12.50")));
         let error = budget(vec![], "", Some("much"), None).unwrap_err();
         assert!(error.to_string().starts_with("KOLO_BUDGET: \"much\": expected credits"), "{error}");
+    }
+
+    #[test]
+    fn a_batch_costs_no_more_than_was_agreed_to() {
+        let budgets = |answers, is_limited, usual, says| {
+            let (client, server) = serve(answers);
+            let planned = vec![(request(r#","budget":7"#), Cost(5)), (request(""), Cost(900)), (request(""), Cost(0))];
+            let agreed = agreed_of_batch(&client, planned, (is_limited, usual), |_| Ok(says));
+            server.join().unwrap();
+            let budget = |request: Request| request.budget().map(|budget| budget.0);
+            agreed.map(|requests| requests.into_iter().map(budget).collect::<Vec<_>>())
+        };
+        assert_eq!(budgets(vec![challenge(false)], false, None, None).unwrap(), [Some(7), None, None]);
+        assert_eq!(budgets(vec![challenge(true)], true, None, None).unwrap(), [Some(7), Some(900), Some(0)]);
+        assert_eq!(budgets(vec![challenge(true)], false, None, Some(true)).unwrap(), [Some(7), Some(900), Some(0)]);
+        assert_eq!(budgets(vec![], false, Some("2"), None).unwrap(), [Some(7), Some(2_000), Some(2_000)]);
+        assert_eq!(
+            budgets(vec![challenge(true)], false, None, Some(false)).unwrap_err().to_string(),
+            "nothing was reserved"
+        );
+        let error = budgets(vec![challenge(true)], false, None, None).unwrap_err();
+        assert_eq!(error.exit(), Exit::Usage);
+        assert_eq!(error.to_string(), "the batch has 2 requests without a budget for 0.90 credits");
     }
 
     #[test]

@@ -311,7 +311,10 @@ fn pricing(settings: &Settings, places: &Places, hosts: &mut [OwnHost]) -> Resul
     if !pricing.is_empty() {
         let mut tariffs = pricing.tariffs(hosts.iter().map(|own| &own.host.id), Clock::start().now().utc);
         for own in &mut *hosts {
-            own.host.tariff = tariffs.remove(&own.host.id).unwrap_or_default();
+            // One that no table names has the prices of the file of hosts.
+            if let Some(tariff) = tariffs.remove(&own.host.id) {
+                own.host.tariff = tariff;
+            }
         }
     }
     match too_many_steps(hosts.iter().map(|own| &own.host.tariff)) {

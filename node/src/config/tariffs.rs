@@ -79,13 +79,16 @@ impl Pricing {
         self.tables.is_empty()
     }
 
-    /// The tariff of each of these hosts on the day of `now`.
+    /// The tariff of each of these hosts that a table names, on the day of `now`.
     pub fn tariffs<'a>(&self, hosts: impl IntoIterator<Item = &'a HostId>, now: Time) -> BTreeMap<HostId, Arc<Tariff>> {
         let mut of_tables: BTreeMap<Vec<usize>, Arc<Tariff>> = BTreeMap::new();
         let mut tariffs = BTreeMap::new();
         for host in hosts {
             let is_named = |table: &PriceTable| table.hosts.as_ref().is_none_or(|hosts| hosts.contains(host));
             let applying: Vec<usize> = (0..self.tables.len()).filter(|index| is_named(&self.tables[*index])).collect();
+            if applying.is_empty() {
+                continue;
+            }
             let tariff = of_tables.entry(applying).or_insert_with_key(|applying| self.tariff(applying, now));
             tariffs.insert(host.clone(), tariff.clone());
         }

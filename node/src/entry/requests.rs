@@ -141,7 +141,11 @@ impl Requests {
             coordinator.discovery.view().with_site(&seat.site, of_site).flatten().unwrap_or_default()
         };
         let replans = plan.as_ref().is_some_and(|handed| handed.replans);
-        let handed_in = plan.map(|handed| handed.plan.check(&statement, starts.1, agreed)).transpose()?;
+        let handed_in = match plan.map(|handed| handed.plan.check(&statement, starts.1, agreed)) {
+            // What has changed since it was made is planned again.
+            Some(Err(_)) if replans => None,
+            checked => checked.transpose()?,
+        };
         let mut record = RequestRecord::arrived(id, name, request, authorization, unix_ms(), starts);
         record.handed_in = handed_in;
         record.replans = replans;

@@ -128,6 +128,8 @@ enum Message {
     Status(Event),
 }
 
+/// A charge that is written twice is among so many of the last.
+const RECENT: usize = 64;
 /// Most charges shown; the disk keeps as many as it has room for.
 const CHARGES_MAX: usize = 100_000;
 
@@ -158,7 +160,11 @@ impl SharedLedger {
     fn note_charge(&self, record: &Record) {
         let Record::Charge(charge) = record else { return };
         let mut charges = self.charges();
-        charges.retain(|known| known.attempt != charge.attempt);
+        // One that was written before a crash ends again a moment after the start.
+        if let Some(known) = charges.iter_mut().rev().take(RECENT).find(|known| known.attempt == charge.attempt) {
+            known.clone_from(charge);
+            return;
+        }
         charges.push_back(charge.clone());
         if charges.len() > CHARGES_MAX {
             charges.pop_front();
@@ -389,7 +395,9 @@ impl SiteTask {
         let mut changes = Vec::new();
         let mut others = Vec::new();
         let (mut news, now) = (Vec::new(), self.clock.now().utc);
-        while let Some(output) = self.ledger.lock().poll_output() {
+        loop {
+            // The lock is not held while the output is looked at.
+            let Some(output) = self.ledger.lock().poll_output() else { break };
             match output {
                 Output::Persist(record) => {
                     news.extend(self.promises.note(&record, now));

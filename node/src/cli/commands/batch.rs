@@ -73,7 +73,7 @@ impl Batch {
             policy: args.policy.clone(),
             order: args.order,
             objective: args.batch_objective,
-            budget: args.batch_budget,
+            budget: args.batch_budget.map(|budget| budget.0),
             alternatives: args.alternatives.map(|count| count as usize),
             overlap: args.overlap,
         };
@@ -179,9 +179,9 @@ mod tests {
         let planned = Planned { names, plans: serde_json::from_value(plans).unwrap() };
         assert_eq!(
             printed(&planned, OutputFormat::Table),
-            "REQUEST  OUTCOME    START                      END                        HOSTS  COST   REASON\n\
-             x        possible   2025-11-21 08:00:00+00:00  2025-11-21 09:00:00+00:00  1      1.500  -\n\
-             line-2   postponed  -                          -                          -      -      no room\n\
+            "REQUEST  OUTCOME    START                      END                        HOSTS  COST  REASON\n\
+             x        possible   2025-11-21 08:00:00+00:00  2025-11-21 09:00:00+00:00  1      1.50  -\n\
+             line-2   postponed  -                          -                          -      -     no room\n\
              1 of 2 requests planned by slices:1; last end after 1h; finish 3600\n"
         );
         assert_eq!(printed(&planned, OutputFormat::Quiet), "x\n");

@@ -37,6 +37,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{Look, Report, columns, remark, shows_progress},
+        price::with_budgets,
         signing::{self, Submission},
     },
     text::{
@@ -66,8 +67,10 @@ pub fn run(context: &mut Context, args: &BatchSubmitArgs) -> Result<Exit, CliErr
     let mut rows: Vec<Row> =
         batch.lines.iter().zip(&planned.plans).map(|(line, plan)| Row::new(&line.name, plan)).collect();
     let placed: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].plan.is_some()).collect();
-    let with_plan = placed.iter().filter_map(|at| Some((batch.lines[*at].request.clone(), rows[*at].plan.clone()?)));
-    let submissions = signing::planned_submissions(context, &client, &args.key, with_plan)?;
+    let costs = placed.iter().map(|at| (batch.lines[*at].request.clone(), rows[*at].planned_cost)).collect();
+    let requests = with_budgets(&client, costs, args.batch.batch_budget.is_some())?;
+    let plans = placed.iter().filter_map(|at| rows[*at].plan.clone());
+    let submissions = signing::planned_submissions(context, &client, &args.key, requests.into_iter().zip(plans))?;
     if let Some(file) = &args.postponed {
         // Before the first is submitted, so that the next run submits none again.
         let postponed = batch.lines.iter().zip(&rows).filter(|(_, row)| row.plan.is_none());
@@ -95,7 +98,7 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Time>,
     hosts: usize,
-    /// What the plan costs that is reserved, if that is the one of the batch.
+    /// What the reservation costs.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<Cost>,
     /// Attempts that have met a conflict.
@@ -144,7 +147,7 @@ impl Row {
         if let Some(reservation) = view.reservation.as_ref().filter(|_| view.state.is_reserved()) {
             (self.start, self.hosts) = (Some(reservation.start), reservation.hosts.len());
             self.is_as_planned = self.plan.as_ref().is_some_and(|plan| is_same(plan, reservation));
-            self.cost = self.is_as_planned.then_some(self.planned_cost);
+            self.cost = Some(reservation.cost);
         }
     }
 

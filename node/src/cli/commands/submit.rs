@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use broker::{
+    cost::Cost,
     ids::{HostId, SiteId},
     negotiation::{HandedPlan, HandedSeat},
     resources::Amounts,
@@ -17,7 +18,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{Look, OutputFormat, remark},
-        price::with_budget,
+        price::{limited, with_budget},
         report::{OfRequest, request_text, reservation_text},
         request,
         request_args::SubmitArgs,
@@ -35,10 +36,15 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     if let Some(note) = request::note_on(&request) {
         remark(note);
     }
-    let plan = args.plan.as_deref().map(read_plan).transpose()?;
+    let printed = args.plan.as_deref().map(read_plan).transpose()?;
     let client = context.connect_as(&args.key)?;
     // Who hands a plan in has seen what it costs.
-    let request = if plan.is_some() { request } else { with_budget(&client, request)? };
+    let request = match &printed {
+        Some((_, cost)) if request.budget().is_none() && !cost.is_zero() => limited(request, *cost)?,
+        Some(_) => request,
+        None => with_budget(&client, request)?,
+    };
+    let plan = printed.map(|(plan, _)| plan);
     let submission = signing::submission(context, &client, &args.key, request, plan)?;
     let asking = client.clone();
     if args.no_wait {
@@ -64,6 +70,8 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
 #[derive(Deserialize)]
 struct PrintedPlan {
     start: Time,
+    #[serde(default)]
+    cost: Cost,
     hosts: Vec<PrintedHost>,
 }
 
@@ -75,8 +83,8 @@ struct PrintedHost {
     amounts: Amounts,
 }
 
-/// The plan in a file that `kolo plan --output json` has written.
-fn read_plan(file: &Path) -> Result<HandedPlan, CliError> {
+/// The plan in a file that `kolo plan --output json` has written, and what it costs.
+fn read_plan(file: &Path) -> Result<(HandedPlan, Cost), CliError> {
     let wrong = |what: String| CliError::Usage(format!("--plan {}: {what}", file.display()));
     let text = read_text(file)?;
     let printed: serde_json::Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
@@ -86,7 +94,7 @@ fn read_plan(file: &Path) -> Result<HandedPlan, CliError> {
     let plan: PrintedPlan =
         serde_json::from_value(printed).map_err(|error| wrong(format!("no plan of kolo plan: {error}")))?;
     let seat = |host: PrintedHost| HandedSeat { site: host.site, host: host.id, end: host.end, amounts: host.amounts };
-    Ok(HandedPlan { start: plan.start, hosts: plan.hosts.into_iter().map(seat).collect() })
+    Ok((HandedPlan { start: plan.start, hosts: plan.hosts.into_iter().map(seat).collect() }, plan.cost))
 }
 
 /// The id alone: the request is not waited for.
@@ -130,7 +138,7 @@ mod tests {
         };
         let printed = r#"{"schema":"kolo-cli/1","outcome":"allocated","start":5,"end":65,"objective":{"kind":"start","value":5},
             "hosts":[{"id":"h1","site":"s1","site_name":"","end":65,"amounts":{"cpu":500},"schedule_age_s":2}]}"#;
-        let plan = read(printed).unwrap();
+        let (plan, _) = read(printed).unwrap();
         assert_eq!((plan.start, plan.hosts.len(), plan.hosts[0].host.as_str()), (Time(5), 1, "h1"));
         for (text, expected) in
             [("{", "plan.json"), (r#"{"outcome":"rejected"}"#, "no plan in it"), (r#"{"start":5}"#, "hosts")]

@@ -31,7 +31,7 @@ function planned(plan, request) {
     said.replaceChildren(notice("Asking the sites to hold and confirm…", "warn"));
     try {
       // No more than what is shown.
-      const taken = await api.post("/v1/requests", plan.cost ? { budget: plan.cost, ...request } : request);
+      const taken = await api.post("/v1/requests", { budget: plan.cost ?? 0, ...request });
       location.hash = `#/requests/${encodeURIComponent(taken.id)}`;
     } catch (error) {
       button.disabled = false;

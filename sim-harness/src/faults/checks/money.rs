@@ -33,7 +33,7 @@ pub fn check_prices(grid: &mut Grid, site: usize) {
         .collect();
     for (attempt, wrong) in new {
         if let Some(what) = wrong {
-            grid.violate("nothing is promised below its price", Some(&attempt.request), format!("s{site}: {what}"));
+            grid.violate("nothing is promised for another price", Some(&attempt.request), format!("s{site}: {what}"));
         }
         grid.truth.note_seen(site, attempt);
     }
@@ -42,9 +42,11 @@ pub fn check_prices(grid: &mut Grid, site: usize) {
 fn below_price(grid: &Grid, site: usize, grants: &[Grant], now: Time) -> Option<String> {
     grants.iter().find_map(|grant| {
         let (host, _) = grid.nodes[site].hosts_at_first.iter().find(|(host, _)| host.id == *grant.host())?;
-        let asked = host.tariff.agreement(Some(now - CLOCKS_DIFFER), grant.window, &grant.amounts);
-        let (agreed, asked_cost) = (grant.agreed.cost, asked.cost);
-        (!grant.agreed.covers(&asked)).then(|| format!("seat {} for {agreed}, asked {asked_cost}", grant.seat))
+        let asked = |at| host.tariff.agreement(Some(at), grant.window, &grant.amounts);
+        let (least, most) = (asked(now - CLOCKS_DIFFER), asked(now + CLOCKS_DIFFER));
+        let is_price = grant.agreed.is_between(&least, &most);
+        let (agreed, asked) = (grant.agreed.cost, least.cost);
+        (!is_price).then(|| format!("seat {} for {agreed}, asked {asked}", grant.seat))
     })
 }
 
