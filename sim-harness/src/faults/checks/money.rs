@@ -6,7 +6,7 @@
 use broker::{
     cost::Cost,
     ids::RequestId,
-    ledger::Booking,
+    ledger::{Booking, ChargedFor},
     protocol::{AttemptId, Grant},
     time::{Span, Time},
 };
@@ -88,7 +88,36 @@ pub fn check_dues(grid: &mut Grid) {
             }
         }
     }
+    if found.is_none() {
+        found = unknown_charge(grid);
+    }
     if let Some((request, what)) = found {
         grid.violate("both sides agree on what is to be paid", Some(&request), what);
     }
+}
+
+/// A charge for something given back that the coordinator does not know of, although it has had every answer: it has coordinated the request
+/// from the beginning on, and nothing is owed to it.
+fn unknown_charge(grid: &Grid) -> Option<(RequestId, String)> {
+    for (index, site) in grid.nodes.iter().enumerate() {
+        let cancelled = site.disk.charges.values().filter(|charge| charge.reason == ChargedFor::Cancellation);
+        for charge in cancelled.filter(|charge| !charge.charged.is_zero()) {
+            let AttemptId { entry_point, request, attempt } = &charge.attempt;
+            let node = names::index_of(entry_point).map(|node| &grid.nodes[node]);
+            let record = node.filter(|node| node.running().is_some()).and_then(|node| node.disk.requests.get(request));
+            let Some(record) = record.filter(|record| record.taken_over.is_empty() && record.successor.is_none())
+            else {
+                continue;
+            };
+            let knows = record.dues.iter().any(|due| due.attempt == *attempt && due.site == site.site);
+            if !knows && record.owed.is_empty() {
+                let what = format!(
+                    "s{index} has charged {} for #{attempt}, which {entry_point} does not know",
+                    charge.charged
+                );
+                return Some((request.clone(), what));
+            }
+        }
+    }
+    None
 }
