@@ -57,6 +57,7 @@ pub struct Grant {
     /// What is granted there.
     pub amounts: Amounts,
     /// For how much.
+    #[serde(default)]
     pub agreed: Agreement,
 }
 

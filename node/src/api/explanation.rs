@@ -167,7 +167,7 @@ mod tests {
     fn what_more_money_would_do_is_told_where_there_are_prices() {
         let plan = |kind, cost, bound| {
             let seat = format!(
-                r#"{{"number":0,"site":"s","place":{{"host":"h"}},"window":{{"start":0,"end":9}},"amounts":{{}},"cost":{cost}}}"#
+                r#"{{"number":0,"site":"s","place":{{"host":"h"}},"window":{{"start":0,"end":9}},"amounts":{{}},"agreed":{{"cost":{cost},"refunds":[]}}}}"#
             );
             Plan {
                 start: Time(0),

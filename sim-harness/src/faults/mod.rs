@@ -31,6 +31,7 @@ mod names;
 mod network;
 mod node;
 mod options;
+mod owners;
 mod runner;
 pub mod scripted;
 #[cfg(test)]

@@ -1,8 +1,6 @@
-//! Owners with prices and conditions, who change them, and users with budgets.
+//! The prices and conditions of owners, and the budgets of users.
 //!
 //! Invariant: drawn from generators of their own, by the number of the site or request, so that other seeds run as they would.
-
-use std::{collections::BTreeMap, sync::Arc};
 
 use broker::{
     cost::{Cost, Price, PriceList, Prices},
@@ -14,7 +12,7 @@ use broker::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{event::Event, grid::Grid, options::one_of};
+use super::options::one_of;
 
 /// What sets the generators of requests apart from those of sites.
 const REQUESTS: u64 = 0x00b4_d6e7_0000;
@@ -24,14 +22,16 @@ const CHANGES_MAX: usize = 12;
 /// The money of a seed.
 #[derive(Debug, Clone)]
 pub struct Money {
-    seed: u64,
+    /// Of its generators.
+    pub seed: u64,
     /// Of 100 hosts, how many have a price.
     priced_percent: u64,
     /// Of 100 requests, how many have a budget.
     budget_percent: u64,
     /// Whether owners ask for notice, or keep a part of their hosts for themselves.
     pub restricts: bool,
-    changes: usize,
+    /// How often owners change their prices.
+    pub changes: usize,
 }
 
 impl Money {
@@ -48,20 +48,8 @@ impl Money {
         random.random_bool(0.5).then_some(drawn)
     }
 
-    /// Gives the hosts of all sites their first tariffs and plans the changes.
-    pub fn plan(&self, grid: &mut Grid) {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ 1);
-        for site in 0..grid.nodes.len() {
-            reprice(grid, site, random.random());
-        }
-        for _ in 0..self.changes {
-            let at = random.random_range(0..grid.options.faulty_ms);
-            let (site, seed) = (random.random_range(0..grid.nodes.len()), random.random());
-            grid.after(at, Event::Reprice { site, seed });
-        }
-    }
-
-    fn tariff(&self, random: &mut Xoshiro256PlusPlus, now: Time) -> Tariff {
+    /// Draws the tariff of a host.
+    pub fn tariff(&self, random: &mut Xoshiro256PlusPlus, now: Time) -> Tariff {
         if random.random_range(0..100) >= self.priced_percent {
             return Tariff::default();
         }
@@ -100,26 +88,5 @@ impl Money {
             asked.objective = ObjectiveKind::Cost;
         }
         Request::try_from(asked).unwrap_or(request)
-    }
-}
-
-/// The owner of a site changes the prices of its hosts.
-pub fn reprice(grid: &mut Grid, site: usize, seed: u64) {
-    let Some(money) = grid.options.money.clone() else { return };
-    let (mut random, now) = (Xoshiro256PlusPlus::seed_from_u64(seed), grid.clock(site).utc);
-    let node = &mut grid.nodes[site];
-    let tariffs: BTreeMap<_, _> = node
-        .hosts_at_first
-        .iter()
-        .map(|(host, _)| (host.id.clone(), Arc::new(money.tariff(&mut random, now))))
-        .collect();
-    for (host, _) in node.hosts.iter_mut().chain(&mut node.hosts_at_first) {
-        if let Some(tariff) = tariffs.get(&host.id) {
-            host.tariff = tariff.clone();
-        }
-    }
-    if let Some(running) = node.running_mut() {
-        running.machines.ledger.set_tariffs(tariffs);
-        grid.figures.price_changes += 1;
     }
 }

@@ -17,11 +17,11 @@ use super::{
     grid::Grid,
     life,
     losses::{self, Fates},
-    money::{self, Money},
+    money::Money,
     names,
     node::State,
     options::{Options, SETTLE_WITHIN_MS},
-    user_actions,
+    owners, user_actions,
     users::Report,
     world::World,
 };
@@ -98,9 +98,7 @@ impl Trial {
                 node.hosts_at_first.clone_from(&node.hosts);
             }
         }
-        if let Some(money) = grid.options.money.clone() {
-            money.plan(grid);
-        }
+        owners::plan(grid);
         plan_ahead(grid);
         fates.plan(grid);
         if let Some(aims) = &aims {
@@ -162,7 +160,7 @@ impl Trial {
                 }
             }
             Event::Shrink => self.stop_to_shrink(),
-            Event::Reprice { site, seed } => money::reprice(grid, site, seed),
+            Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),

@@ -98,7 +98,7 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Time>,
     hosts: usize,
-    /// What the reservation costs.
+    /// What the reservation costs, if it costs anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<Cost>,
     /// Attempts that have met a conflict.
@@ -147,7 +147,7 @@ impl Row {
         if let Some(reservation) = view.reservation.as_ref().filter(|_| view.state.is_reserved()) {
             (self.start, self.hosts) = (Some(reservation.start), reservation.hosts.len());
             self.is_as_planned = self.plan.as_ref().is_some_and(|plan| is_same(plan, reservation));
-            self.cost = Some(reservation.cost);
+            self.cost = Some(reservation.cost).filter(|cost| !cost.is_zero());
         }
     }
 

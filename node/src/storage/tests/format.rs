@@ -5,6 +5,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use broker::{
     ids::SiteId,
+    ledger::Charge,
     negotiation::{Decision, Outcome},
 };
 
@@ -117,6 +118,12 @@ fn activation() -> ActivationRecord {
     serde_json::from_str(text).unwrap()
 }
 
+fn charge() -> Charge {
+    let text = r#"{"attempt":{"entry_point":"e","request":"r","attempt":1},"user":"ada","user_key":null,"window":{"start":10,"end":20},
+        "seats":2,"agreed":500,"charged":250,"reason":"cancellation","ended":5}"#;
+    serde_json::from_str(text).unwrap()
+}
+
 /// One entry of every kind, by name; the values of the facts as this program writes them.
 fn one_of_each() -> Vec<(String, Entry)> {
     let changes = [
@@ -126,6 +133,7 @@ fn one_of_each() -> Vec<(String, Entry)> {
         ("forget request", Change::ForgetRequest(request("r", 0).id)),
         ("put activation", Change::Activation(Box::new(activation()))),
         ("forget activation", Change::ForgetActivation(activation().attempt)),
+        ("charge", Change::Ledger(Record::Charge(charge()))),
         ("known peers", Change::KnownPeers(vec!["/ip4/192.0.2.1/tcp/1".to_owned()])),
     ];
     let changes = changes.map(|(name, change)| (name.to_owned(), entry::of_change(&change).unwrap()));
