@@ -20,10 +20,6 @@ const ASKED_LONG: u32 = 4;
 
 /// A change of the bookings on disk. Holds are never there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most records are bookings, for which a box would be one more allocation"
-)]
 pub enum Record {
     /// The booking is new or has changed.
     Put(BookingRecord),

@@ -512,7 +512,7 @@ impl Negotiation {
             }
             // The site has nothing of an attempt that was taken over, so it does not know the attempt's coordinator.
             Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::NotYours => {
-                self.on_released(&key, None)
+                self.on_released(&key, None);
             }
             Ok(SiteAnswer::Released { charged, .. }) => self.on_released(&key, Some(*charged)),
             _ => self.releases.unanswered(now, &key),
