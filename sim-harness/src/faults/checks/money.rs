@@ -7,6 +7,7 @@ use broker::{
     cost::Cost,
     ids::RequestId,
     ledger::{Booking, ChargedFor},
+    negotiation::RequestRecord,
     protocol::{AttemptId, Grant},
     time::{Span, Time},
 };
@@ -109,6 +110,11 @@ fn unknown_charge(grid: &Grid) -> Option<(RequestId, String)> {
             else {
                 continue;
             };
+            // The node that has taken it over was told.
+            let takes = |of: &RequestRecord| of.taken_over.values().any(|name| *name == charge.attempt);
+            if grid.nodes.iter().any(|other| other.disk.requests.get(request).is_some_and(takes)) {
+                continue;
+            }
             let knows = record.dues.iter().any(|due| due.attempt == *attempt && due.site == site.site);
             if !knows && record.owed.is_empty() {
                 let what = format!(
