@@ -7,7 +7,7 @@
 // A benchmark measures time; only the library is free of clocks.
 #![allow(clippy::disallowed_methods)]
 
-use std::time::Instant;
+mod timing;
 
 use broker::{
     phases::{Candidate, Job},
@@ -18,6 +18,8 @@ use broker::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+use timing::{is_bench, median, timed};
 
 const HOSTS: usize = 400;
 const ALTERNATIVES: usize = 250;
@@ -144,20 +146,8 @@ fn lean(domain: &[Bare], objective: &str) -> Vec<i64> {
     values
 }
 
-fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
-    let started = Instant::now();
-    let done = work();
-    (done, started.elapsed().as_secs_f64() * 1e3)
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
 fn main() {
-    // A test run of this target measures nothing.
-    if !std::env::args().any(|argument| argument == "--bench") {
+    if !is_bench() {
         return;
     }
     println!(

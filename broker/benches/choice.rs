@@ -6,11 +6,13 @@
 // A benchmark measures time; only the library is free of clocks.
 #![allow(clippy::disallowed_methods)]
 
-use std::time::Instant;
+mod timing;
 
 use broker::batch::choice::{Aim, Choice, Item, Question, WORK_MAX, choose};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+use timing::{is_bench, median, timed};
 
 const COST_MAX: i64 = 1_000;
 const SEEDS: u64 = 5;
@@ -58,20 +60,8 @@ fn plain(items: &[Vec<Item>], budget: u64) -> i64 {
     least.into_iter().min().unwrap_or(NEVER)
 }
 
-fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
-    let started = Instant::now();
-    let done = work();
-    (done, started.elapsed().as_secs_f64() * 1e3)
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
 fn main() {
-    // A test run of this target measures nothing.
-    if !std::env::args().any(|argument| argument == "--bench") {
+    if !is_bench() {
         return;
     }
     println!(

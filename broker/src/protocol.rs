@@ -282,7 +282,7 @@ pub enum SiteAnswer {
         /// Other attempts of the request with a booking at this site that the asking node does not coordinate yet; it may not know of
         /// them. Only in answers to a takeover.
         others: Vec<AttemptId>,
-        /// What is to be paid for it, when it was given back.
+        /// What is to be paid for it, when it has ended.
         charged: Cost,
         /// The ledger's version.
         version: LedgerVersion,

@@ -7,7 +7,6 @@ use super::{
     substitutes::{Substitutes, is_what_it_gives, replaced},
 };
 use crate::{
-    cost::Cost,
     ids::{HostId, Network, SeatNumber, SiteId},
     protocol::{
         AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason,
@@ -261,14 +260,8 @@ impl<B: Books> Ledger<B> {
             self.give_back(now, attempt);
             Vec::new()
         };
-        SiteAnswer::Booked {
-            seats,
-            is_settled,
-            before: None,
-            others: Vec::new(),
-            charged: Cost::ZERO,
-            version: self.version,
-        }
+        let charged = self.charged_for(attempt);
+        SiteAnswer::Booked { seats, is_settled, before: None, others: Vec::new(), charged, version: self.version }
     }
 
     /// The seats of a booking; none when it is not there.

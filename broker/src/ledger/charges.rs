@@ -2,8 +2,9 @@
 //!
 //! What is charged: all that was agreed for a booking that was kept to its end, used or not; for one that was given back, what its
 //! refund rules leave ([`Agreement::after_cancellation`](crate::tariff::Agreement::after_cancellation)); nothing for a hold, for an
-//! attempt that was given up before it was complete, and for what the site itself has taken back. Invariant: a booking is charged once, by the record
-//! with which it ends on disk, and never more than was agreed.
+//! attempt that was given up before it was complete, and for what the site itself has taken back.
+//!
+//! Invariant: a booking is charged once, together with the record of its end, and never more than was agreed.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,7 @@ use super::{Booking, Books, Ledger, Output, Record};
 use crate::{
     cost::Cost,
     ids::RequestId,
-    protocol::AttemptId,
+    protocol::{AttemptId, Grant},
     time::{Now, Span, Time, Window},
     trust::PublicKey,
 };
@@ -62,7 +63,7 @@ impl<B: Books> Ledger<B> {
         let charged = match reason {
             ChargedFor::Use => agreed,
             ChargedFor::Cancellation => {
-                let of_seat = |grant: &crate::protocol::Grant| grant.agreed.after_cancellation(grant.window, now.utc);
+                let of_seat = |grant: &Grant| grant.agreed.after_cancellation(grant.window, now.utc);
                 booking.grants.iter().map(of_seat).sum()
             }
         };

@@ -1,5 +1,5 @@
-//! A tariff: the prices of a host, and on which conditions its owner promises it: what a short lead time costs besides, what a
-//! cancellation gives back, and how far ahead and how much is promised at all.
+//! A tariff: what the owner of a host asks for it. Prices, and conditions: what a seat costs more that is asked for shortly before its start,
+//! what a cancellation gives back, how far ahead a seat may end, and how much of the host may be reserved.
 //!
 //! Invariant: steps are in order of their times, and a part is at most [`Parts::MOST`]; [`Conditions::check`] says whether that is so.
 

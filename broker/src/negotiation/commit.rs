@@ -545,7 +545,7 @@ impl Negotiation {
     }
 
     /// Notes what a site charges for a booking that it has given back: no more than was agreed. True when that is new.
-    fn note_charged(&mut self, (attempt, site): &BookingKey, charged: Cost) -> bool {
+    pub(super) fn note_charged(&mut self, (attempt, site): &BookingKey, charged: Cost) -> bool {
         let due = self.record.dues.iter_mut().find(|due| due.attempt == *attempt && due.site == *site);
         let Some(due) = due.filter(|due| !due.is_final) else { return false };
         (due.cost, due.is_final) = (charged.min(due.cost), true);

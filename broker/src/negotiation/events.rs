@@ -12,7 +12,9 @@ use crate::{
     ids::SiteId,
     plan::{CutCounts, Plan},
     protocol::{LedgerVersion, SiteAnswer, SiteRequest},
+    resources::Amounts,
     schedule::Schedule,
+    tariff::Conditions,
     time::{Millis, Time},
     trust::Authorization,
 };
@@ -34,12 +36,20 @@ impl FoundHost {
     /// Its schedule with what its owner does not promise to anybody who asks at `now`.
     #[must_use]
     pub fn offered(&self, now: Time) -> Cow<'_, Schedule> {
-        let mut schedule = Cow::Borrowed(&self.schedule);
-        for (window, amounts) in self.host.tariff.conditions.kept_back(&self.host.capacity, now) {
-            schedule.to_mut().add(window, &amounts);
-        }
-        schedule
+        without_kept_back(Cow::Borrowed(&self.schedule), &self.host.tariff.conditions, (&self.host.capacity, now))
     }
+}
+
+/// The schedule of a host with this capacity, with what its owner keeps back from who asks at `now`.
+pub(super) fn without_kept_back<'s>(
+    mut schedule: Cow<'s, Schedule>,
+    conditions: &Conditions,
+    (capacity, now): (&Amounts, Time),
+) -> Cow<'s, Schedule> {
+    for (window, amounts) in conditions.kept_back(capacity, now) {
+        schedule.to_mut().add(window, &amounts);
+    }
+    schedule
 }
 
 /// The answer of phase I.

@@ -13,6 +13,7 @@ use super::{
     search::{Problem, Search},
 };
 use crate::{
+    cost::Cost,
     ids::SiteId,
     plan::{CutCounts, Plan, Reason},
     protocol::{SiteAnswer, SiteRequest, TakeOverStep},
@@ -201,9 +202,10 @@ impl Negotiation {
         if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.yields_to(now, refusal)) {
             return;
         }
-        if let Ok(SiteAnswer::Booked { seats, is_settled, before, others, .. }) = answer {
+        if let Ok(SiteAnswer::Booked { seats, is_settled, before, others, charged, .. }) = answer {
             self.notify_former_coordinator(now, attempt, before.as_ref());
             self.claim_unreported(now, site, &others);
+            self.note_charged_before(attempt, site, charged);
             if let Some(reservation) = self.reservation_mut() {
                 let mut is_new = false;
                 for number in reservation.numbers_at(attempt, site) {
@@ -222,6 +224,15 @@ impl Negotiation {
         }
         if self.watch.waiting.is_empty() && matches!(self.state, State::Reserved { .. }) {
             self.end_watch_round(now);
+        }
+    }
+
+    /// A site that has nothing more of a booking may have charged for it: another node has given it back. So it is not taken back for
+    /// nothing, and its seats count before they are noted as lost.
+    fn note_charged_before(&mut self, attempt: u32, site: &SiteId, charged: Cost) {
+        if !charged.is_zero() {
+            self.note_due(self.record.due_of(attempt, site));
+            self.watch.is_new |= self.note_charged(&(attempt, site.clone()), charged);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What refusals have shown of hosts: newer schedules than discovery knew, and newer tariffs.
 //!
-//! Invariant: of a host the newest version that was shown counts. There are at most as many hosts as attempts have named.
+//! Invariant: of a schedule the newest version that was shown counts, of a tariff the last one. Schedules are of hosts that attempts have
+//! named, tariffs of these and of hosts that were found.
 
 use std::{
     borrow::Cow,
@@ -8,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Found, FoundHost};
+use super::{Found, FoundHost, events::without_kept_back};
 use crate::{
     host::Host,
     ids::{HostId, SiteId},
@@ -72,7 +73,7 @@ impl Hints {
 
     /// Its schedule with what its owner does not promise at `now`, and perhaps with the holds of others.
     pub fn schedule<'h>(&'h self, found: &'h FoundHost, with_holds: bool, now: Time) -> Cow<'h, Schedule> {
-        let mut schedule = match self.states.get(&(found.site.clone(), found.host.id.clone())) {
+        let schedule = match self.states.get(&(found.site.clone(), found.host.id.clone())) {
             Some((version, state)) if *version >= found.version => {
                 let mut schedule = Cow::Borrowed(&state.schedule);
                 for (window, amounts) in state.held.iter().filter(|_| with_holds) {
@@ -80,13 +81,8 @@ impl Hints {
                 }
                 schedule
             }
-            _ if !self.tariffs.contains_key(&(found.site.clone(), found.host.id.clone())) => return found.offered(now),
             _ => Cow::Borrowed(&found.schedule),
         };
-        let kept_back = self.tariff_of(found).conditions.kept_back(&found.host.capacity, now);
-        for (window, amounts) in kept_back {
-            schedule.to_mut().add(window, &amounts);
-        }
-        schedule
+        without_kept_back(schedule, &self.tariff_of(found).conditions, (&found.host.capacity, now))
     }
 }

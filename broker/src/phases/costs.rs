@@ -6,7 +6,7 @@
 use super::{Candidate, Job};
 use crate::{
     amount::Amount,
-    cost::{Cost, PARTS, Price, PriceList, parts_of_seat},
+    cost::{Cost, PARTS, Price, PriceList, Prices, parts_of_seat},
     resources::ResourceName,
     tariff::{Tariff, surcharged},
     time::{Span, Time},
@@ -130,7 +130,11 @@ impl Costs {
 /// The price lists in force at the starts of a job, each with the first start that it counts for and what a surcharge makes of it, in
 /// thousandths. The first counts from the beginning of time.
 fn steps_of<'t>(tariff: &'t Tariff, job: &Job<'_>) -> Vec<(Time, Option<&'t PriceList>, i128)> {
-    let surcharges = job.asked_at.map(|now| (now, &tariff.conditions.surcharges));
+    let surcharges =
+        job.asked_at.map(|now| (now, &tariff.conditions.surcharges)).filter(|(_, steps)| !steps.is_empty());
+    if let (Prices::Always(list), None) = (&tariff.prices, surcharges) {
+        return vec![(Time(i64::MIN), Some(list), 1000)];
+    }
     let lists: Vec<(Time, Option<&PriceList>)> = tariff.prices.steps().collect();
     let mut from: Vec<Time> = lists.iter().map(|(from, _)| *from).collect();
     from.extend(surcharges.into_iter().flat_map(|(now, steps)| steps.iter().map(move |step| now + step.start)));
@@ -155,7 +159,6 @@ mod tests {
 
     use super::*;
     use crate::{
-        cost::Prices,
         host::Host,
         ids::{HostId, SiteId},
         request::Request,
@@ -165,11 +168,15 @@ mod tests {
         time::Window,
     };
 
-    fn tariff(prices: &[(i64, u32)], surcharges: &[(u64, u32)]) -> Tariff {
+    /// With prices that change, or with the first one at all times.
+    fn tariff(prices: &[(i64, u32)], changes: bool, surcharges: &[(u64, u32)]) -> Tariff {
         let gpu = |price: u32| PriceList::from([(ResourceName::new("gpu").unwrap(), Price(price))]);
         let step = |(start, part): &(u64, u32)| Before { start: Span(*start), part: Parts(*part) };
         Tariff {
-            prices: Prices::From(prices.iter().map(|(from, price)| (Time(*from), gpu(*price))).collect()),
+            prices: match prices {
+                [(_, always), ..] if !changes => Prices::Always(gpu(*always)),
+                steps => Prices::From(steps.iter().map(|(from, price)| (Time(*from), gpu(*price))).collect()),
+            },
             conditions: Conditions { surcharges: surcharges.iter().map(step).collect(), ..Conditions::default() },
         }
     }
@@ -178,11 +185,12 @@ mod tests {
         #[test]
         fn at_every_start_a_seat_costs_what_its_owner_will_ask_for(
             prices in prop::collection::btree_map(0_i64..60, 0_u32..5_000, 0..5),
+            changes: bool,
             surcharges in prop::collection::btree_map(0_u64..40, 0_u32..3_000, 0..4),
             (earliest, wait, asked_at) in (0_i64..40, 0_i64..40, prop::option::of(0_i64..40)),
         ) {
             let prices: Vec<_> = prices.into_iter().collect();
-            let tariff = tariff(&prices, &surcharges.into_iter().collect::<Vec<_>>());
+            let tariff = tariff(&prices, changes, &surcharges.into_iter().collect::<Vec<_>>());
             let request: Request = serde_json::from_str(r#"{"hosts":1,"duration":900,"per_host":{"gpu":2}}"#).unwrap();
             let gpu = ResourceName::new("gpu").unwrap();
             let host = Host {
