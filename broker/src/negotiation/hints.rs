@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Found, FoundHost, events::without_kept_back};
+use super::found::{Found, FoundHost, without_kept_back};
 use crate::{
     host::Host,
     ids::{HostId, SiteId},

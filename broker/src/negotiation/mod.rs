@@ -17,6 +17,7 @@
 
 mod commit;
 mod events;
+mod found;
 mod guard;
 #[cfg(test)]
 mod guard_tests;
@@ -49,7 +50,8 @@ use self::{
     search::{Next, Search},
 };
 pub use self::{
-    events::{Event, Found, FoundHost, Output, Purpose, Stage},
+    events::{Event, Output, Purpose, Stage},
+    found::{Found, FoundHost},
     handed_in::{HandedPlan, HandedSeat, PlanMisfit},
     history::{AttemptReport, History, ReportedAnswer, Round, RoundOutcome, SiteReport},
     ownership::{LookupAnswers, TakeOverError},

@@ -29,6 +29,8 @@ pub struct Accounts {
     pub earned: Vec<AccountLine>,
     /// What requests of this node have cost, site by site.
     pub spent: Vec<AccountLine>,
+    /// Whether there is more than is told.
+    pub is_cut: bool,
 }
 
 /// A part of a reservation at one site.
@@ -74,9 +76,11 @@ pub async fn show_accounts(State(state): State<Arc<ApiState>>, Extension(caller)
     let mut spent: Vec<AccountLine> = mine.flat_map(|snapshot| spent(&state, &snapshot.record, now)).collect();
     for lines in [&mut earned, &mut spent] {
         lines.sort_by(|a, b| (b.window.start, &b.request).cmp(&(a.window.start, &a.request)));
-        lines.truncate(LINES_MAX);
     }
-    Json(Accounts { earned, spent })
+    let is_cut = earned.len().max(spent.len()) > LINES_MAX;
+    earned.truncate(LINES_MAX);
+    spent.truncate(LINES_MAX);
+    Json(Accounts { earned, spent, is_cut })
 }
 
 fn earned(state: &ApiState) -> Vec<AccountLine> {

@@ -101,6 +101,8 @@ pub async fn plan_batch(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let now = state.coordinator.clock.now().utc;
     let settings = state.requests.settings().planner;
     let requests = checked(&question, |request| request.starts(now, settings.default_reach))?;
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node plans another batch; try again in a moment");
+    let turn = state.coordinator.planning.batch().ok_or_else(busy)?;
     let hosts = find_hosts(&state, &requests, settings.m_max as usize, now).await;
     let sites: Vec<SiteId> = hosts.iter().map(|host| host.site.clone()).collect();
     let options = Options {
@@ -120,8 +122,7 @@ pub async fn plan_batch(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         batch::plan(&*policy, &planner, &asked, &options, &|| started.elapsed())
             .map_err(|error| Problem::wrong("requests", error))
     };
-    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node plans another batch; try again in a moment");
-    let answer = state.coordinator.planning.batch(plan).await.ok_or_else(busy)??;
+    let answer = turn.run(plan).await.ok_or_else(busy)??;
     let BatchAnswer { lines, batch, .. } = answer;
     let plans = requests.iter().zip(lines).map(|(request, line)| {
         let phases_us = Phase::ALL.into_iter().map(|phase| phase.name().to_owned()).zip(line.phases_us).collect();

@@ -66,7 +66,7 @@ pub struct ConditionsView {
     /// What a cancellation so long before the start gives back; the last that is true counts. Everything, when there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refunds: Vec<BeforeView>,
-    /// No start later than this from now.
+    /// No end later than this from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon_s: Option<u64>,
     /// No start earlier than this from now.

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, thread::available_parallelism};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Planning with so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
 const INLINE_HOSTS_MAX: usize = 64;
@@ -45,11 +45,20 @@ impl Planning {
         self.run(hosts, work).await
     }
 
-    /// Does what plans a batch; none when there is another one, or the node ends. Whoever has asked may go away.
-    pub async fn batch<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let batch = self.batches.clone().try_acquire_owned().ok()?;
+    /// The turn for a batch; none when there is another one.
+    pub fn batch(&self) -> Option<BatchTurn> {
+        self.batches.clone().try_acquire_owned().ok().map(BatchTurn)
+    }
+}
+
+/// The turn for a batch.
+pub struct BatchTurn(OwnedSemaphorePermit);
+
+impl BatchTurn {
+    /// Does what plans it; none when the node ends. Whoever has asked may go away.
+    pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let planned = tokio::task::spawn_blocking(move || {
-            let _batch = batch;
+            let _turn = self.0;
             work()
         });
         planned.await.ok()

@@ -128,8 +128,6 @@ enum Message {
     Status(Event),
 }
 
-/// A charge that is written twice is among so many of the last.
-const RECENT: usize = 64;
 /// Most charges shown; the disk keeps as many as it has room for.
 const CHARGES_MAX: usize = 100_000;
 
@@ -148,6 +146,7 @@ impl SharedLedger {
     /// Wraps the ledger of this node.
     pub fn new(ledger: Ledger, clock: Clock, mut charges: Vec<Charge>) -> SharedLedger {
         charges.sort_by_key(|charge| charge.ended);
+        charges.drain(..charges.len().saturating_sub(CHARGES_MAX));
         let charges = Arc::new(Mutex::new(charges.into()));
         SharedLedger { ledger: Arc::new(Mutex::new(ledger)), clock, charges, changed: Arc::default() }
     }
@@ -160,11 +159,6 @@ impl SharedLedger {
     fn note_charge(&self, record: &Record) {
         let Record::Charge(charge) = record else { return };
         let mut charges = self.charges();
-        // One that was written before a crash ends again a moment after the start.
-        if let Some(known) = charges.iter_mut().rev().take(RECENT).find(|known| known.attempt == charge.attempt) {
-            known.clone_from(charge);
-            return;
-        }
         charges.push_back(charge.clone());
         if charges.len() > CHARGES_MAX {
             charges.pop_front();

@@ -12,7 +12,7 @@ use crate::{
         args::{UsageArgs, UsageBy},
         error::CliError,
         exit::Exit,
-        output::{Look, Report, columns},
+        output::{Look, Report, columns, remark},
     },
     text::{safe::safe, words::site_text},
 };
@@ -26,6 +26,9 @@ const NOTHING: &str = "nothing has cost anything yet\n";
 /// [`CliError`].
 pub fn run(context: &mut Context, args: &UsageArgs) -> Result<Exit, CliError> {
     let accounts: Accounts = context.connect()?.get("/v1/accounts")?;
+    if accounts.is_cut {
+        remark("there is more than the node tells at once: these are the latest");
+    }
     context.done(&Usage { accounts, by: args.by, is_csv: args.csv, zone: context.now.time_zone().clone() })
 }
 
@@ -172,7 +175,7 @@ mod tests {
             line("ada", "r3", 1_793_000_000, (700, 0), AccountState::Stands),
         ];
         let spent = vec![line("ada", "r4", 1_793_000_000, (900, 900), AccountState::Open)];
-        Usage { accounts: Accounts { earned, spent }, by, is_csv, zone: TimeZone::UTC }
+        Usage { accounts: Accounts { earned, spent, is_cut: false }, by, is_csv, zone: TimeZone::UTC }
     }
 
     #[test]
