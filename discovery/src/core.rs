@@ -260,7 +260,7 @@ fn unexpected(answer: &WireAnswer) -> AskError {
     let kind = match answer {
         WireAnswer::Schedules(_) => "schedules",
         WireAnswer::Unchanged(_) => "unchanged",
-        WireAnswer::Site(_) => "an answer about an attempt",
+        WireAnswer::Site(_) | WireAnswer::Many(_) => "an answer about an attempt",
         WireAnswer::Adverts { .. } => "adverts",
         WireAnswer::Busy => "busy",
         WireAnswer::Revocations { .. } => "revocations",

@@ -119,6 +119,8 @@ counters! {
     StrangersDisconnected => "strangers_disconnected",
     /// Direct requests sent.
     AsksOut => "asks_out",
+    /// Direct requests sent that shared a message with others to the same site.
+    AsksShared => "asks_shared",
     /// Direct requests that failed, for whatever reason.
     AsksFailed => "asks_failed",
     /// Direct requests refused here because too many were open.

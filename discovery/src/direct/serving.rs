@@ -7,9 +7,13 @@ use std::sync::Arc;
 
 use broker::{
     ids::{Network, SiteId},
-    protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer},
+    protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
 };
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    future::{BoxFuture, join_all},
+    stream::FuturesUnordered,
+};
 use libp2p::{PeerId, request_response::ResponseChannel};
 use tokio::time;
 
@@ -61,14 +65,16 @@ impl Serving {
 
     /// Takes the tokens of a request, `None` if it is of an unknown kind; when its peer has too few, the answer is handed back.
     pub(crate) fn admit(&mut self, from: PeerId, request: Option<&WireRequest>) -> Result<(), WireAnswer> {
-        let is_site = matches!(request, Some(WireRequest::Site(_)));
-        let tokens = if is_site || request.is_none() { 1 } else { HEAVY_ANSWER };
+        let of_node = request.map_or(1, WireRequest::site_requests);
+        let is_site = request.is_some() && of_node > 0;
+        // At most 32 requests.
+        let tokens = if of_node > 0 { of_node as u64 } else { HEAVY_ANSWER };
         if self.tokens.take(from, tokens, self.shared.clock.now()) {
             return Ok(());
         }
         self.shared.count(Counter::AsksIn);
         self.shared.count(Counter::AsksInRefused);
-        Err(if is_site { site_is_busy() } else { WireAnswer::Busy })
+        Err(if is_site && of_node == 1 { WireAnswer::Site(site_is_busy()) } else { WireAnswer::Busy })
     }
 
     /// Takes a request of a site, which asks from `network`; an answer that is ready at once is handed back.
@@ -78,21 +84,27 @@ impl Serving {
         request: WireRequest,
         channel: ResponseChannel<WireAnswer>,
     ) -> Option<Served> {
-        self.shared.count(Counter::AsksIn);
+        self.shared.counters.add(Counter::AsksIn, request.site_requests().max(1) as u64);
         let (peer, now) = (peer_of_site(&from), self.shared.clock.now());
         let is_too_much = request.may_bring_much() && peer.is_some_and(|peer| self.answered_kib.is_spent(&peer, now));
         if is_too_much || self.open.len() >= self.shared.config.limits.inbound_open_max {
             self.shared.count(Counter::AsksInBusy);
-            let answer = if matches!(request, WireRequest::Site(_)) { site_is_busy() } else { WireAnswer::Busy };
+            let is_site = matches!(request, WireRequest::Site(_));
+            let answer = if is_site { WireAnswer::Site(site_is_busy()) } else { WireAnswer::Busy };
             return Some((channel, answer));
         }
         let answer = match request {
             WireRequest::Site(request) => {
                 let Some(answer) = self.inbound.offer(from, network, request) else {
                     self.shared.count(Counter::AsksInBusy);
-                    return Some((channel, site_is_busy()));
+                    return Some((channel, WireAnswer::Site(site_is_busy())));
                 };
-                answer.map(|answer| answer.map_or_else(|_| site_is_busy(), WireAnswer::Site)).boxed()
+                answer.map(|answer| WireAnswer::Site(answer.unwrap_or_else(|_| site_is_busy()))).boxed()
+            }
+            WireRequest::Many(requests) => {
+                let answers = requests.into_iter().map(|request| self.answer_one(&from, network.as_ref(), request));
+                let answers: Vec<_> = answers.collect();
+                join_all(answers).map(WireAnswer::Many).boxed()
             }
             WireRequest::Schedules(known) => {
                 let Some(answer) = self.schedules.ask(known) else {
@@ -141,6 +153,24 @@ impl Serving {
         None
     }
 
+    /// The answer to one of many; none when it is not ready in time.
+    fn answer_one(
+        &self,
+        from: &SiteId,
+        network: Option<&Network>,
+        request: SiteRequest,
+    ) -> impl Future<Output = Option<SiteAnswer>> + use<> {
+        let answer = self.inbound.offer(from.clone(), network.cloned(), request);
+        if answer.is_none() {
+            self.shared.count(Counter::AsksInBusy);
+        }
+        let patience = self.shared.config.intervals.request;
+        async move {
+            let Some(answer) = answer else { return Some(site_is_busy()) };
+            time::timeout(patience, answer).await.ok().map(|answer| answer.unwrap_or_else(|_| site_is_busy()))
+        }
+    }
+
     /// The next answer that is ready; never, while nothing is open.
     pub(crate) async fn next(&mut self) -> Served {
         let Some((peer, served)) = self.open.next().await else { return std::future::pending().await };
@@ -151,12 +181,8 @@ impl Serving {
     }
 }
 
-fn site_is_busy() -> WireAnswer {
-    WireAnswer::Site(SiteAnswer::Refused(Refusal {
-        reason: RefusalReason::Busy,
-        version: LedgerVersion::default(),
-        hosts: Vec::new(),
-    }))
+fn site_is_busy() -> SiteAnswer {
+    SiteAnswer::Refused(Refusal { reason: RefusalReason::Busy, version: LedgerVersion::default(), hosts: Vec::new() })
 }
 
 /// The revocations from number `from` on that fit into an answer, and how many there are in all.

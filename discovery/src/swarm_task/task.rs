@@ -82,6 +82,8 @@ pub(crate) struct SwarmTask {
     leaving: Option<(Instant, oneshot::Sender<()>)>,
 }
 
+/// Commands that are taken before other events have their turn.
+const COMMANDS_AT_ONCE: usize = 64;
 /// How often the past of schedules is dropped.
 const FORGET_PAST_EVERY: Millis = Millis(60_000);
 
@@ -128,7 +130,7 @@ impl SwarmTask {
                 event = self.swarm.select_next_some() => self.on_event(event),
                 checked = self.publisher.gossip.checks.next() => self.on_checked(checked),
                 command = self.commands.recv() => match command {
-                    Some(command) => self.on_command(command),
+                    Some(command) => self.on_commands(command),
                     None => return,
                 },
                 () = shared.outbox_changed.notified() => self.publisher.on_outbox(self.swarm.behaviour_mut()),
@@ -153,6 +155,17 @@ impl SwarmTask {
         due.into_iter().chain(farewell).min().unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(1))
     }
 
+    /// Takes what is waiting, so that requests to one site go in one message.
+    fn on_commands(&mut self, first: Command) {
+        self.on_command(first);
+        for _ in 1..COMMANDS_AT_ONCE {
+            let Ok(command) = self.commands.try_recv() else { break };
+            self.on_command(command);
+        }
+        let shared = self.asks.send(&mut self.swarm.behaviour_mut().ask);
+        self.shared.counters.add(Counter::AsksShared, shared);
+    }
+
     fn on_command(&mut self, command: Command) {
         if let Command::Ask(ask) = &command {
             self.note_request(&ask.request);
@@ -162,7 +175,7 @@ impl SwarmTask {
             Command::Ask(ask) => {
                 self.peers.used(&ask.peer);
                 self.shared.count(Counter::AsksOut);
-                if !self.asks.submit(*ask, &mut behaviour.ask) {
+                if !self.asks.submit(*ask) {
                     self.shared.count(Counter::AsksRefused);
                 }
             }
@@ -373,7 +386,9 @@ impl SwarmTask {
                         self.on_request(peer, request, channel);
                     }
                     request_response::Message::Response { request_id, response } => {
-                        self.asks.finished(request_id, Ok(response), &mut self.swarm.behaviour_mut().ask);
+                        if !self.asks.finished(request_id, Ok(response), &mut self.swarm.behaviour_mut().ask) {
+                            self.blame(peer, Offence::InvalidAnswer);
+                        }
                     }
                 }
             }
@@ -430,7 +445,7 @@ impl SwarmTask {
     }
 
     fn note_request(&mut self, request: &WireRequest) {
-        if matches!(request, WireRequest::Site(_)) {
+        if request.site_requests() > 0 {
             self.publisher.requested();
         }
     }

@@ -1,6 +1,9 @@
 //! Direct requests, the queue behind them, and addresses.
 
-use broker::protocol::{PublicBooking, Refusal, RefusalReason};
+use broker::{
+    cost::Cost,
+    protocol::{PublicBooking, Refusal, RefusalReason},
+};
 
 use super::*;
 use crate::{
@@ -45,9 +48,9 @@ async fn a_full_queue_answers_busy_at_once() {
     let b = node(&a.discovery.listen_addresses()).await;
     let site = a.discovery.site_id().clone();
     eventually("connected", || !b.discovery.status().connected.is_empty()).await;
-    // Nobody takes from the queue: one of two requests fills it, and the other is refused.
-    let asks = (0..2).map(|_| {
-        let (discovery, site, request) = (b.discovery.clone(), site.clone(), inquiry(&b));
+    // Nobody takes from the queue: one of two requests fills it, and the other is refused. They are of kinds that do not share a message.
+    let asks = [inquiry(&b), SiteRequest::Bookings { after: None }].map(|request| {
+        let (discovery, site) = (b.discovery.clone(), site.clone());
         tokio::spawn(async move { discovery.ask(&site, request, Millis(10_000)).await })
     });
     let busy = Refusal { reason: RefusalReason::Busy, version: LedgerVersion::default(), hosts: Vec::new() };
@@ -57,6 +60,48 @@ async fn a_full_queue_answers_busy_at_once() {
     drop(a.inbound);
     let dropped = waiting.remove(0).await.unwrap();
     assert_eq!(dropped, Ok(SiteAnswer::Refused(busy)), "a dropped request is answered as well");
+}
+
+/// On one thread the task of the swarm has its turn when all requests are there.
+#[tokio::test]
+async fn small_requests_to_one_site_share_a_message_and_each_has_its_answer() {
+    const REQUESTS: u32 = 40;
+    let mut a = node(&[]).await;
+    let b = node(&a.discovery.listen_addresses()).await;
+    let site = a.discovery.site_id().clone();
+    eventually("connected", || !b.discovery.status().connected.is_empty()).await;
+    let entry_point = b.discovery.site_id();
+    let attempt =
+        |attempt| AttemptId { entry_point: entry_point.clone(), request: RequestId::new("r").unwrap(), attempt };
+    let version = |change: u32| LedgerVersion { incarnation: 1, change: change.into() };
+    let small = (0..REQUESTS).map(|number| SiteRequest::Release(attempt(number)));
+    let requests = small.chain([SiteRequest::Bookings { after: None }]);
+    let asks = requests.map(|request| b.discovery.ask(&site, request, Millis(10_000)));
+    let answering = async {
+        for number in 0..=REQUESTS {
+            let asked = tokio::time::timeout(DEADLINE, a.inbound.next()).await.unwrap().unwrap();
+            match asked.request {
+                // An answer that is dropped is none of the others' concern.
+                SiteRequest::Release(AttemptId { attempt: 7, .. }) => drop(asked.reply),
+                SiteRequest::Release(AttemptId { attempt, .. }) => {
+                    asked.reply.answer(SiteAnswer::Released { version: version(attempt), charged: Cost(0) });
+                }
+                other => asked.reply.answer(SiteAnswer::Refused(Refusal {
+                    reason: RefusalReason::NotUnderstood(format!("{number}: {other:?}")),
+                    version: version(number),
+                    hosts: Vec::new(),
+                })),
+            }
+        }
+    };
+    let (answers, ()) = tokio::join!(futures::future::join_all(asks), answering);
+    for (number, answer) in (0..REQUESTS).zip(&answers) {
+        let is_busy = matches!(answer, Ok(SiteAnswer::Refused(Refusal { reason: RefusalReason::Busy, .. })));
+        let expected = Ok(SiteAnswer::Released { version: version(number), charged: Cost(0) });
+        assert!(if number == 7 { is_busy } else { *answer == expected }, "{number}: {answer:?}");
+    }
+    assert!(matches!(answers.last(), Some(Ok(SiteAnswer::Refused(_)))), "large answers go alone");
+    assert_eq!(counter(&b, Counter::AsksShared), u64::from(REQUESTS), "32 in one message, 8 in another");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -123,7 +123,8 @@ fn requests() -> Vec<WireRequest> {
     let hold = HoldRequest { may_substitute: true, ..hold };
     let elsewhere = [SiteRequest::Hold(hold.clone()), SiteRequest::Book { hold, incarnation: version().incarnation }];
     let elsewhere = elsewhere.map(WireRequest::Site);
-    site.into_iter().map(WireRequest::Site).chain(others).chain(elsewhere).collect()
+    let many = WireRequest::Many(vec![SiteRequest::Release(attempt()), SiteRequest::Settle(attempt())]);
+    site.into_iter().map(WireRequest::Site).chain(others).chain(elsewhere).chain([many]).collect()
 }
 
 fn reasons() -> Vec<RefusalReason> {
@@ -203,7 +204,8 @@ fn answers() -> Vec<WireAnswer> {
         SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: places.clone() },
         SiteAnswer::Confirmed { places, version: version() },
     ];
-    site.map(WireAnswer::Site).chain(others).chain(elsewhere.map(WireAnswer::Site)).collect()
+    let many = WireAnswer::Many(vec![Some(SiteAnswer::Settled), None]);
+    site.map(WireAnswer::Site).chain(others).chain(elsewhere.map(WireAnswer::Site)).chain([many]).collect()
 }
 
 /// An advert and an update, signed and in a bundle.

@@ -10,7 +10,7 @@ use super::{
     ask_version::{AskVersion, Written},
     check::check_tariff,
     encoding::{ANSWER_BYTES_MAX, DecodeError, EncodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX, decode, encode},
-    message::{WireAnswer, WireRequest},
+    message::{MANY_MAX, WireAnswer, WireRequest},
 };
 
 /// The version.
@@ -44,6 +44,7 @@ kinds! {
         Adverts = 3,
         Revocations = 4,
         DialBack = 5,
+        Many = 6,
         Hold = 16,
         Confirm = 17,
         Release = 18,
@@ -67,6 +68,7 @@ kinds! {
         DialedBack = 5,
         Busy = 6,
         NotUnderstood = 7,
+        Many = 8,
         Held = 16,
         Confirmed = 17,
         Released = 18,
@@ -105,20 +107,11 @@ impl AskVersion for Ask5 {
             WireRequest::Adverts(known) => (Question::Adverts, encode(known)),
             WireRequest::Revocations { from } => (Question::Revocations, encode(from)),
             WireRequest::DialBack => (Question::DialBack, encode(&())),
-            WireRequest::Site(request) => match request {
-                SiteRequest::Hold(hold) => (Question::Hold, encode(hold)),
-                SiteRequest::Book { hold, incarnation } => (Question::Book, encode(&(hold, incarnation))),
-                SiteRequest::Confirm { attempt, held_in } => (Question::Confirm, encode(&(attempt, held_in))),
-                SiteRequest::Release(attempt) => (Question::Release, encode(attempt)),
-                SiteRequest::Settle(attempt) => (Question::Settle, encode(attempt)),
-                SiteRequest::Inquire(attempt) => (Question::Inquire, encode(attempt)),
-                SiteRequest::Inspect(attempt) => (Question::Inspect, encode(attempt)),
-                SiteRequest::Lookup(request) => (Question::Lookup, encode(request)),
-                SiteRequest::TakeOver { attempt, authorization, step } => {
-                    (Question::TakeOver, encode(&(attempt, authorization, step)))
-                }
-                SiteRequest::Bookings { after } => (Question::Bookings, encode(after)),
-            },
+            WireRequest::Site(request) => return write_site_request(request),
+            WireRequest::Many(requests) => {
+                let written: Result<Vec<_>, _> = requests.iter().map(write_site_request).collect();
+                (Question::Many, encode(&written?))
+            }
         };
         Ok((kind as u16, body?))
     }
@@ -131,6 +124,7 @@ impl AskVersion for Ask5 {
             Question::Adverts => WireRequest::Adverts(question(body)?),
             Question::Revocations => WireRequest::Revocations { from: question(body)? },
             Question::DialBack => question::<()>(body).map(|()| WireRequest::DialBack)?,
+            Question::Many => WireRequest::Many(read_many(body)?),
             _ => WireRequest::Site(read_site_request(kind, body)?),
         })
     }
@@ -144,23 +138,8 @@ impl AskVersion for Ask5 {
             WireAnswer::DialedBack(is_reached) => (Answer::DialedBack, encode(is_reached)),
             WireAnswer::Busy => (Answer::Busy, encode(&())),
             WireAnswer::NotUnderstood { kind } => (Answer::NotUnderstood, encode(kind)),
-            WireAnswer::Site(answer) => match answer {
-                SiteAnswer::Held { version, hold_for, places } => (Answer::Held, encode(&(version, hold_for, places))),
-                SiteAnswer::Confirmed { version, places } => (Answer::Confirmed, encode(&(version, places))),
-                SiteAnswer::Released { version, charged } => (Answer::Released, encode(&(version, charged))),
-                SiteAnswer::Settled => (Answer::Settled, encode(&())),
-                SiteAnswer::Status { decision, booking } => (Answer::Status, encode(&(decision, booking))),
-                SiteAnswer::Booked { seats, is_settled, before, others, charged, version } => {
-                    (Answer::Booked, encode(&(seats, is_settled, before, others, charged, version)))
-                }
-                SiteAnswer::Found { parts, is_coordinated, version } => {
-                    (Answer::Found, encode(&(parts, is_coordinated, version)))
-                }
-                SiteAnswer::Refused(refusal) => (Answer::Refused, Ok(refusal_body(refusal)?)),
-                SiteAnswer::Bookings { bookings, is_complete, is_withheld, version } => {
-                    (Answer::Bookings, encode(&(bookings, is_complete, is_withheld, version)))
-                }
-            },
+            WireAnswer::Site(answer) => return write_site_answer(answer),
+            WireAnswer::Many(answers) => (Answer::Many, encode(&write_many(answers)?)),
         };
         Ok((kind as u16, body?))
     }
@@ -181,6 +160,7 @@ impl AskVersion for Ask5 {
             Answer::DialedBack => WireAnswer::DialedBack(told(body)?),
             Answer::Busy => told::<()>(body).map(|()| WireAnswer::Busy)?,
             Answer::NotUnderstood => WireAnswer::NotUnderstood { kind: told(body)? },
+            Answer::Many => WireAnswer::Many(read_many_answers(body)?),
             _ => WireAnswer::Site(read_site_answer(kind, body)?),
         })
     }
@@ -192,6 +172,83 @@ fn question<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, DecodeErro
 
 fn told<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
     decode::<_, ANSWER_BYTES_MAX>(body)
+}
+
+fn write_site_request(request: &SiteRequest) -> Written {
+    let (kind, body) = match request {
+        SiteRequest::Hold(hold) => (Question::Hold, encode(hold)),
+        SiteRequest::Book { hold, incarnation } => (Question::Book, encode(&(hold, incarnation))),
+        SiteRequest::Confirm { attempt, held_in } => (Question::Confirm, encode(&(attempt, held_in))),
+        SiteRequest::Release(attempt) => (Question::Release, encode(attempt)),
+        SiteRequest::Settle(attempt) => (Question::Settle, encode(attempt)),
+        SiteRequest::Inquire(attempt) => (Question::Inquire, encode(attempt)),
+        SiteRequest::Inspect(attempt) => (Question::Inspect, encode(attempt)),
+        SiteRequest::Lookup(request) => (Question::Lookup, encode(request)),
+        SiteRequest::TakeOver { attempt, authorization, step } => {
+            (Question::TakeOver, encode(&(attempt, authorization, step)))
+        }
+        SiteRequest::Bookings { after } => (Question::Bookings, encode(after)),
+    };
+    Ok((kind as u16, body?))
+}
+
+fn write_site_answer(answer: &SiteAnswer) -> Written {
+    let (kind, body) = match answer {
+        SiteAnswer::Held { version, hold_for, places } => (Answer::Held, encode(&(version, hold_for, places))),
+        SiteAnswer::Confirmed { version, places } => (Answer::Confirmed, encode(&(version, places))),
+        SiteAnswer::Released { version, charged } => (Answer::Released, encode(&(version, charged))),
+        SiteAnswer::Settled => (Answer::Settled, encode(&())),
+        SiteAnswer::Status { decision, booking } => (Answer::Status, encode(&(decision, booking))),
+        SiteAnswer::Booked { seats, is_settled, before, others, charged, version } => {
+            (Answer::Booked, encode(&(seats, is_settled, before, others, charged, version)))
+        }
+        SiteAnswer::Found { parts, is_coordinated, version } => {
+            (Answer::Found, encode(&(parts, is_coordinated, version)))
+        }
+        SiteAnswer::Refused(refusal) => (Answer::Refused, Ok(refusal_body(refusal)?)),
+        SiteAnswer::Bookings { bookings, is_complete, is_withheld, version } => {
+            (Answer::Bookings, encode(&(bookings, is_complete, is_withheld, version)))
+        }
+    };
+    Ok((kind as u16, body?))
+}
+
+/// The answers that fit into a message; whoever misses one asks again, as after a broken connection.
+fn write_many(answers: &[Option<SiteAnswer>]) -> Result<Vec<Option<(u16, Vec<u8>)>>, EncodeError> {
+    let mut room = ANSWER_BYTES_MAX - 64 * MANY_MAX;
+    let mut fitting = |answer: &SiteAnswer| {
+        let written = write_site_answer(answer)?;
+        let is_fitting = written.1.len() <= room;
+        if is_fitting {
+            room -= written.1.len();
+        }
+        Ok(is_fitting.then_some(written))
+    };
+    answers.iter().map(|answer| answer.as_ref().map_or(Ok(None), &mut fitting)).collect()
+}
+
+/// Several requests of a message, none of a kind that may bring much.
+fn read_many(body: &[u8]) -> Result<Vec<SiteRequest>, DecodeError> {
+    let written: Vec<(u16, Vec<u8>)> = question(body)?;
+    if !(2..=MANY_MAX).contains(&written.len()) {
+        return Err(DecodeError::Malformed(format!("{} requests in one message, at most {MANY_MAX}", written.len())));
+    }
+    let read = |(number, body): (u16, Vec<u8>)| {
+        let kind = Question::of(number).filter(|kind| !matches!(kind, Question::Lookup | Question::Bookings));
+        read_site_request(kind.ok_or(DecodeError::UnknownKind(number))?, &body)
+    };
+    written.into_iter().map(read).collect()
+}
+
+fn read_many_answers(body: &[u8]) -> Result<Vec<Option<SiteAnswer>>, DecodeError> {
+    let written: Vec<Option<(u16, Vec<u8>)>> = told(body)?;
+    if written.len() > MANY_MAX {
+        return Err(DecodeError::Malformed(format!("{} answers in one message, at most {MANY_MAX}", written.len())));
+    }
+    let read = |(number, body): (u16, Vec<u8>)| {
+        read_site_answer(Answer::of(number).ok_or(DecodeError::UnknownKind(number))?, &body)
+    };
+    written.into_iter().map(|written| written.map(read).transpose()).collect()
 }
 
 fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeError> {
@@ -215,7 +272,12 @@ fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeE
             SiteRequest::TakeOver { attempt, authorization, step }
         }
         Question::Bookings => SiteRequest::Bookings { after: question(body)? },
-        Question::Schedules | Question::Advert | Question::Adverts | Question::Revocations | Question::DialBack => {
+        Question::Schedules
+        | Question::Advert
+        | Question::Adverts
+        | Question::Revocations
+        | Question::DialBack
+        | Question::Many => {
             return Err(DecodeError::UnknownKind(kind as u16));
         }
     })
@@ -259,6 +321,7 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
         | Answer::Revocations
         | Answer::DialedBack
         | Answer::Busy
+        | Answer::Many
         | Answer::NotUnderstood => return Err(DecodeError::UnknownKind(kind as u16)),
     })
 }

@@ -16,6 +16,8 @@ use super::check::{HOSTS_PER_SITE_MAX, steps_of};
 pub enum WireRequest {
     /// Something about an attempt, for the node.
     Site(SiteRequest),
+    /// Several of these in one message, each with an answer of its own; at least two, at most [`MANY_MAX`], none that may bring much.
+    Many(Vec<SiteRequest>),
     /// All schedules, unless the version is the one named.
     Schedules(Option<LedgerVersion>),
     /// The site's own signed advert.
@@ -40,6 +42,8 @@ pub enum WireAnswer {
     Unchanged(LedgerVersion),
     /// The node's answer about an attempt.
     Site(SiteAnswer),
+    /// The answers to [`WireRequest::Many`], in the order of the requests; none where it was not ready in time or had no room.
+    Many(Vec<Option<SiteAnswer>>),
     /// Signed adverts.
     Adverts {
         /// Envelopes.
@@ -65,16 +69,66 @@ pub enum WireAnswer {
     DialedBack(bool),
 }
 
+/// Most requests in one message.
+pub const MANY_MAX: usize = 32;
+
 impl WireRequest {
+    /// How many requests of the node are in it, none for what is not for the node.
+    pub(crate) fn site_requests(&self) -> usize {
+        match self {
+            WireRequest::Site(_) => 1,
+            WireRequest::Many(requests) => requests.len(),
+            _ => 0,
+        }
+    }
+
+    /// These requests as one message.
+    pub(crate) fn many(mut requests: Vec<SiteRequest>) -> Option<WireRequest> {
+        if requests.len() < 2 { requests.pop().map(WireRequest::Site) } else { Some(WireRequest::Many(requests)) }
+    }
+
+    /// The request of the node, when it is one.
+    pub(crate) fn into_site(self) -> Option<SiteRequest> {
+        if let WireRequest::Site(request) = self { Some(request) } else { None }
+    }
+
+    /// Whether it may share a message with others: requests of the node with small answers.
+    pub(crate) fn may_share(&self) -> bool {
+        matches!(self, WireRequest::Site(_)) && !self.may_bring_much()
+    }
+
     /// Whether its answer is large as a rule: schedules, adverts, revocations or bookings. What a refused hold shows is charged to its
     /// peer, but holds are not refused for that.
     pub(crate) fn may_bring_much(&self) -> bool {
         match self {
             WireRequest::Site(request) => matches!(request, SiteRequest::Bookings { .. } | SiteRequest::Lookup(_)),
             WireRequest::Schedules(_) | WireRequest::Adverts(_) | WireRequest::Revocations { .. } => true,
-            WireRequest::Advert | WireRequest::DialBack => false,
+            WireRequest::Many(_) | WireRequest::Advert | WireRequest::DialBack => false,
         }
     }
+}
+
+/// About how much an answer takes on the wire; nothing for a small one.
+fn site_answer_bytes(answer: &SiteAnswer) -> usize {
+    match answer {
+        SiteAnswer::Refused(refusal) => {
+            refusal.hosts.iter().map(|state| of_schedule(&state.schedule) + ENTRY_BYTES * state.held.len()).sum()
+        }
+        SiteAnswer::Found { parts, .. } => {
+            let of_part = |part: &FoundBooking| {
+                part.statement.text.len() + ENTRY_BYTES * (1 + part.grants.len() + part.participants.len())
+            };
+            parts.iter().map(of_part).sum()
+        }
+        SiteAnswer::Bookings { bookings, .. } => {
+            bookings.iter().map(|booking| ENTRY_BYTES * (2 + booking.grants.len())).sum()
+        }
+        _ => 0,
+    }
+}
+
+fn of_schedule(schedule: &Schedule) -> usize {
+    ENTRY_BYTES + STEP_BYTES * steps_of(schedule)
 }
 
 /// About the bytes on the wire of one step of a schedule, and of what stands around it for one host, seat or booking.
@@ -84,24 +138,13 @@ const ENTRY_BYTES: usize = 64;
 impl WireAnswer {
     /// About how much it takes on the wire, rounded down: small answers cost nothing.
     pub(crate) fn size_kib(&self) -> u64 {
-        let of_schedule = |schedule: &Schedule| ENTRY_BYTES + STEP_BYTES * steps_of(schedule);
         let bytes: usize = match self {
             WireAnswer::Schedules(schedules) => schedules.hosts.iter().map(|(_, schedule)| of_schedule(schedule)).sum(),
             WireAnswer::Adverts { envelopes: parts, .. } | WireAnswer::Revocations { revocations: parts, .. } => {
                 parts.iter().map(Vec::len).sum()
             }
-            WireAnswer::Site(SiteAnswer::Refused(refusal)) => {
-                refusal.hosts.iter().map(|state| of_schedule(&state.schedule) + ENTRY_BYTES * state.held.len()).sum()
-            }
-            WireAnswer::Site(SiteAnswer::Found { parts, .. }) => {
-                let of_part = |part: &FoundBooking| {
-                    part.statement.text.len() + ENTRY_BYTES * (1 + part.grants.len() + part.participants.len())
-                };
-                parts.iter().map(of_part).sum()
-            }
-            WireAnswer::Site(SiteAnswer::Bookings { bookings, .. }) => {
-                bookings.iter().map(|booking| ENTRY_BYTES * (2 + booking.grants.len())).sum()
-            }
+            WireAnswer::Site(answer) => site_answer_bytes(answer),
+            WireAnswer::Many(answers) => answers.iter().flatten().map(site_answer_bytes).sum(),
             _ => 0,
         };
         (bytes / 1024) as u64

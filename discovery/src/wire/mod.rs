@@ -28,6 +28,6 @@ pub use self::{
         Dropped, Extra, Opened, Payload, Stamp, Terms, badge_of, open, peek, peek_in, seal, seal_with_badge,
         sealed_bytes, sent_of,
     },
-    message::{WireAnswer, WireRequest, WireSchedules},
+    message::{MANY_MAX, WireAnswer, WireRequest, WireSchedules},
     verdict::{REASONS_MAX, VERDICT_BYTES_MAX, Verdict},
 };
