@@ -81,6 +81,9 @@ kinds! {
     }
 }
 
+/// One of several in a message: its kind and its body.
+type Part = (u16, Vec<u8>);
+
 /// Longest text of a refusal that is read, in characters.
 const REFUSAL_TEXT_MAX: usize = 300;
 
@@ -214,7 +217,7 @@ fn write_site_answer(answer: &SiteAnswer) -> Written {
 }
 
 /// The answers that fit into a message; whoever misses one asks again, as after a broken connection.
-fn write_many(answers: &[Option<SiteAnswer>]) -> Result<Vec<Option<(u16, Vec<u8>)>>, EncodeError> {
+fn write_many(answers: &[Option<SiteAnswer>]) -> Result<Vec<Option<Part>>, EncodeError> {
     let mut room = ANSWER_BYTES_MAX - 64 * MANY_MAX;
     let mut fitting = |answer: &SiteAnswer| {
         let written = write_site_answer(answer)?;
@@ -229,11 +232,11 @@ fn write_many(answers: &[Option<SiteAnswer>]) -> Result<Vec<Option<(u16, Vec<u8>
 
 /// Several requests of a message, none of a kind that may bring much.
 fn read_many(body: &[u8]) -> Result<Vec<SiteRequest>, DecodeError> {
-    let written: Vec<(u16, Vec<u8>)> = question(body)?;
+    let written: Vec<Part> = question(body)?;
     if !(2..=MANY_MAX).contains(&written.len()) {
         return Err(DecodeError::Malformed(format!("{} requests in one message, at most {MANY_MAX}", written.len())));
     }
-    let read = |(number, body): (u16, Vec<u8>)| {
+    let read = |(number, body): Part| {
         let kind = Question::of(number).filter(|kind| !matches!(kind, Question::Lookup | Question::Bookings));
         read_site_request(kind.ok_or(DecodeError::UnknownKind(number))?, &body)
     };
@@ -241,13 +244,12 @@ fn read_many(body: &[u8]) -> Result<Vec<SiteRequest>, DecodeError> {
 }
 
 fn read_many_answers(body: &[u8]) -> Result<Vec<Option<SiteAnswer>>, DecodeError> {
-    let written: Vec<Option<(u16, Vec<u8>)>> = told(body)?;
+    let written: Vec<Option<Part>> = told(body)?;
     if written.len() > MANY_MAX {
         return Err(DecodeError::Malformed(format!("{} answers in one message, at most {MANY_MAX}", written.len())));
     }
-    let read = |(number, body): (u16, Vec<u8>)| {
-        read_site_answer(Answer::of(number).ok_or(DecodeError::UnknownKind(number))?, &body)
-    };
+    let read =
+        |(number, body): Part| read_site_answer(Answer::of(number).ok_or(DecodeError::UnknownKind(number))?, &body);
     written.into_iter().map(|written| written.map(read).transpose()).collect()
 }
 
