@@ -22,7 +22,7 @@ use super::{
     },
     load::{
         answer::{Answer, milliseconds, times_ms},
-        batch::{self, BatchFigures},
+        batch::{self, Asks, BatchFigures},
         figures::{LoadFigures, Used},
         live::{self, Pulse},
         rounds,
@@ -92,13 +92,17 @@ impl Run<'_> {
     fn batch(&self, findings: &mut Findings) -> anyhow::Result<()> {
         self.wait_for_rest(findings)?;
         self.stage("each by itself", self.requests.len());
+        let before = Asks::of(self.cluster);
         let mut answers = batch::singly(self.cluster, &self.requests)?;
+        let singly_asks = Asks::of(self.cluster).since(before);
         // The batch finds the grid as they did.
         cancel_all(self.cluster, &mut answers)?;
         self.wait_for_rest(findings)?;
         self.stage("as a batch", self.requests.len());
+        let before = Asks::of(self.cluster);
         let batch = batch::as_batch(self.cluster, &self.requests)?;
-        findings.figures.batch = Some(BatchFigures::new(&answers, &batch));
+        let asks = [singly_asks, Asks::of(self.cluster).since(before)];
+        findings.figures.batch = Some(BatchFigures::new(&answers, &batch, asks));
         answers.extend(batch.answers);
         self.examine(answers, findings)
     }

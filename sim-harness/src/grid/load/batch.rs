@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use broker::request::Request;
+use discovery::counters::Counter;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -34,11 +35,40 @@ pub struct BatchFigures {
     pub postponed: usize,
     /// Reserved at the start and on the hosts of the batch's plan.
     pub as_planned: usize,
+    /// What nodes have asked each other meanwhile: each by itself, and as a batch.
+    pub asks: [Asks; 2],
+}
+
+/// Direct requests between nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Asks {
+    /// All.
+    pub sent: u64,
+    /// Those that shared a message with others.
+    pub shared: u64,
+}
+
+impl Asks {
+    /// What all nodes have sent until now. A node that does not answer just now is left out.
+    pub fn of(cluster: &Cluster) -> Asks {
+        let mut asks = Asks::default();
+        for status in cluster.nodes().iter().filter_map(|node| node.client().status().ok()) {
+            let count = |counter: Counter| status.counters.get(counter.name()).copied().unwrap_or_default();
+            asks.sent += count(Counter::AsksOut);
+            asks.shared += count(Counter::AsksShared);
+        }
+        asks
+    }
+
+    /// What has been sent since.
+    pub fn since(self, before: Asks) -> Asks {
+        Asks { sent: self.sent.saturating_sub(before.sent), shared: self.shared.saturating_sub(before.shared) }
+    }
 }
 
 impl BatchFigures {
     /// The figures, without what only a batch has.
-    pub fn new(singly: &[Answer], batch: &Batch) -> BatchFigures {
+    pub fn new(singly: &[Answer], batch: &Batch, asks: [Asks; 2]) -> BatchFigures {
         let took_ms = |answers: &[Answer]| {
             let (first, last) =
                 (answers.iter().map(|answer| answer.due).min(), answers.iter().map(|answer| answer.ended).max());
@@ -53,6 +83,7 @@ impl BatchFigures {
             batch_ms: took_ms(&batch.answers),
             postponed: batch.postponed,
             as_planned: batch.as_planned,
+            asks,
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
         faults::attack::PhaseFigures,
         load::{
             answer::{Answer, Counts, Outcome},
+            batch::Asks,
             figures::LoadFigures,
         },
         nodes::wire::Reservation,
@@ -128,6 +129,8 @@ pub fn sections(figures: &Figures) -> Vec<String> {
             batch.postponed,
             batch.batch_ms / 1000.0
         ));
+        let of = |asks: &Asks| format!("{} questions between nodes, {} in shared messages", asks.sent, asks.shared);
+        words.push(batch.asks.each_ref().map(of).join("; as a batch: "));
     }
     if let Some(rate) = figures.highest_rate {
         words.push(format!("the highest rate that it kept up with: {rate:.1} a second"));
