@@ -68,9 +68,9 @@ pub struct TablesArgs {
     #[arg(long, value_enum, value_name = "STUDY", conflicts_with_all = ["grid", "hosts", "cases", "plans", "plans_simple",
         "effort", "repeats", "no_textbook", "no_study", "study_runs", "policy"])]
     pub study: Option<OtherStudy>,
-    /// Experiments of that study.
-    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "study")]
-    pub experiments: u64,
+    /// Experiments of that study. Default: 5000 of windows, 20 workloads of clusters.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "study")]
+    pub experiments: Option<u64>,
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -84,6 +84,8 @@ pub struct TablesArgs {
 pub enum OtherStudy {
     /// Windows of slots: criteria, parts of batches, and an owner's price.
     Windows,
+    /// Clusters with limited links: how jobs are assigned, in which order, and small batches.
+    Clusters,
 }
 
 fn effort(name: &str) -> Result<Effort, Error> {

@@ -5,9 +5,11 @@
 //! the same arguments; bad input names the file and line.
 
 pub mod args;
+mod clusters;
 mod exhaustive;
 mod measure;
 mod page;
+mod parallel;
 mod present;
 mod source;
 mod study;
@@ -66,8 +68,10 @@ struct Tables {
 /// # Errors
 /// Bad usage with file and line; else when a policy is broken or the result cannot be printed.
 pub fn run(args: &TablesArgs) -> anyhow::Result<ExitCode> {
-    if let Some(OtherStudy::Windows) = args.study {
-        return windows::run(args);
+    match args.study {
+        Some(OtherStudy::Windows) => return windows::run(args, args.experiments.unwrap_or(5000)),
+        Some(OtherStudy::Clusters) => return clusters::run(args, args.experiments.unwrap_or(20)),
+        None => {}
     }
     check_places([&args.plans, &args.plans_simple, &args.html].into_iter().flatten())?;
     let (tables, plans) = make(args)?;

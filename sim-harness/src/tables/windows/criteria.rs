@@ -7,7 +7,7 @@ use broker::request::{ObjectiveKind, Request};
 use serde::Serialize;
 
 use super::{
-    parallel,
+    super::parallel,
     scheme::{Measured, Search, Served, alone, served},
     setup::{self, Cycle},
 };

@@ -4,7 +4,6 @@
 
 mod criteria;
 mod page;
-mod parallel;
 mod present;
 mod price;
 mod scheme;
@@ -26,9 +25,9 @@ use crate::{progress::Progress, report::check_places};
 ///
 /// # Errors
 /// When the page or the result cannot be written.
-pub(super) fn run(args: &TablesArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &TablesArgs, experiments: u64) -> anyhow::Result<ExitCode> {
     check_places(args.html.iter())?;
-    let windows = make(args.seed, args.experiments)?;
+    let windows = make(args.seed, experiments)?;
     if let Some(path) = &args.html {
         page::page(&windows).write(path).with_context(|| crate::error::BadUsage::new(path.display()))?;
     }

@@ -7,7 +7,7 @@ use broker::batch::BatchObjective;
 use serde::Serialize;
 
 use super::{
-    parallel,
+    super::parallel,
     setup::{self, CYCLE, HOSTS, Owner},
     slicing::sliced,
 };

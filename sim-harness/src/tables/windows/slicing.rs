@@ -18,8 +18,8 @@ use broker::{
 use serde::Serialize;
 
 use super::{
+    super::parallel,
     criteria::ratio,
-    parallel,
     setup::{self, Cycle, JOBS, LOAD_MAX},
 };
 use crate::{progress::Progress, stats::mean};

@@ -9,6 +9,7 @@ use broker::{
 use clap::Parser;
 
 use super::{
+    super::parallel,
     criteria::{Compared, table},
     scheme::{Measured, Search, Served, alone, served},
     setup::{Cycle, cycle},
@@ -192,5 +193,5 @@ fn impossible_flags_are_refused_by_name() {
     }
     let args = Cli::try_parse_from(["tables", "--study", "windows", "--experiments", "7"])
         .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(args.args.experiments, 7);
+    assert_eq!(args.args.experiments, Some(7));
 }

@@ -1,0 +1,307 @@
+//! The policies of the source: which job starts next, and on how many hosts of each cluster.
+//!
+//! Source: the dissertation on multi-clusters, 3.1 (PAS, and its orders and comparators) and 3.3 (MESD). All but PAS are literal: links
+//! are no limit to them, and what saturates one runs slower. Invariant: what is chosen fits the free hosts; PAS saturates no link but by a
+//! job that does so alone.
+
+use std::{cmp::Reverse, collections::VecDeque};
+
+use super::world::{Cluster, Counts, Job, Policy, State, descending};
+
+/// The order of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Fcfs,
+    Sjf,
+    Bjf,
+    Fpfs,
+    Spt,
+    Lpt,
+}
+
+impl Order {
+    pub(super) const ALL: [Order; 6] = [Order::Fcfs, Order::Sjf, Order::Bjf, Order::Fpfs, Order::Spt, Order::Lpt];
+
+    pub(super) fn name(self) -> &'static str {
+        ["FCFS", "SJF", "BJF", "FPFS", "SPT", "LPT"][self as usize]
+    }
+
+    /// The queue in this order; it comes in the order of arrival.
+    fn sorted(self, waiting: &[usize], jobs: &[Job]) -> Vec<usize> {
+        let mut sorted = waiting.to_vec();
+        match self {
+            Order::Fcfs | Order::Fpfs => {}
+            Order::Sjf => sorted.sort_by_key(|job| jobs[*job].tasks),
+            Order::Bjf => sorted.sort_by_key(|job| Reverse(jobs[*job].tasks)),
+            Order::Spt => sorted.sort_by(|a, b| jobs[*a].base.total_cmp(&jobs[*b].base)),
+            Order::Lpt => sorted.sort_by(|a, b| descending(jobs[*a].base, jobs[*b].base)),
+        }
+        sorted
+    }
+}
+
+/// How a job by itself gets its hosts.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Placement {
+    /// The fastest free hosts, whatever the links (JPR, and what the classic orders are combined with).
+    Fastest,
+    /// At least three quarters of the tasks in one cluster, with the least load of links (CBS).
+    Chunk,
+}
+
+/// One job after another: the first of the queue starts or is waited for; of FPFS, the first that fits.
+pub(super) struct OneByOne {
+    pub(super) order: Order,
+    pub(super) placement: Placement,
+}
+
+impl Policy for OneByOne {
+    fn next(&mut self, waiting: &[usize], state: &State) -> Option<(usize, Counts)> {
+        let looked_at = if self.order == Order::Fpfs { usize::MAX } else { 1 };
+        let free = state.free();
+        self.order.sorted(waiting, state.jobs).into_iter().take(looked_at).find_map(|job| {
+            let counts = match self.placement {
+                Placement::Fastest => fastest(&state.jobs[job], &free, state.clusters),
+                Placement::Chunk => chunk(&state.jobs[job], &free, state.clusters),
+            };
+            Some((job, counts?))
+        })
+    }
+}
+
+/// Clusters by their power, the fastest first.
+fn by_power(clusters: &[Cluster]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..clusters.len()).collect();
+    order.sort_by(|a, b| descending(clusters[*a].power, clusters[*b].power));
+    order
+}
+
+/// So many tasks into these clusters, one after the other; none when there is too little room.
+fn filled(mut tasks: u32, order: &[usize], free: &[u32]) -> Option<Counts> {
+    let mut counts = vec![0; free.len()];
+    for at in order {
+        counts[*at] = tasks.min(free[*at]);
+        tasks -= counts[*at];
+    }
+    (tasks == 0).then_some(counts)
+}
+
+fn fastest(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
+    filled(job.tasks, &by_power(clusters), free)
+}
+
+fn chunk(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
+    let least = (job.tasks * 3).div_ceil(4);
+    // A job that is too large for that in the empty grid goes into the largest parts.
+    let can_ever = clusters.iter().any(|cluster| cluster.hosts >= least);
+    let mut order: Vec<usize> = (0..clusters.len()).collect();
+    order.sort_by_key(|at| Reverse(free[*at]));
+    // The tightest cluster that takes it whole keeps the larger ones for others.
+    let whole = order.iter().rev().find(|at| free[**at] >= job.tasks);
+    if let Some(at) = whole {
+        return filled(job.tasks, &[*at], free);
+    }
+    let largest = order.first()?;
+    if can_ever && free[*largest] < least { None } else { filled(job.tasks, &order, free) }
+}
+
+/// PAS: every job of the queue that still fits goes into a package, which is assigned as a whole: the least sum of slowdowns that
+/// saturates no link (3.8).
+pub(super) struct Packages {
+    order: Order,
+    planned: VecDeque<(usize, Counts)>,
+}
+
+/// Steps of the search for a package's assignment; beyond them the best until then counts.
+const STEPS_MAX: u32 = 20_000;
+
+impl Packages {
+    pub(super) fn new(order: Order) -> Packages {
+        Packages { order, planned: VecDeque::new() }
+    }
+}
+
+impl Policy for Packages {
+    fn next(&mut self, waiting: &[usize], state: &State) -> Option<(usize, Counts)> {
+        if self.planned.is_empty() {
+            let mut room: u32 = state.free().iter().sum();
+            let mut package = self.order.sorted(waiting, state.jobs);
+            package.retain(|job| {
+                let tasks = state.jobs[*job].tasks;
+                let fits = tasks <= room;
+                room -= if fits { tasks } else { 0 };
+                fits
+            });
+            // Where the links do not bear all of it, the last ones wait.
+            while !package.is_empty() && self.planned.is_empty() {
+                self.planned = assigned(&package, state).into();
+                package.pop();
+            }
+            // What the links do not bear even alone would wait for ever.
+            if self.planned.is_empty() && state.running.is_empty() {
+                let first = self.order.sorted(waiting, state.jobs).into_iter().next()?;
+                return Some((first, fastest(&state.jobs[first], &state.free(), state.clusters)?));
+            }
+        }
+        self.planned.pop_front()
+    }
+}
+
+struct Search<'a> {
+    state: &'a State<'a>,
+    /// Jobs with their modes, the cheapest first.
+    jobs: Vec<(usize, Vec<(f64, Counts)>)>,
+    /// The least that all jobs from here on cost.
+    least: Vec<f64>,
+    chosen: Vec<usize>,
+    best: Option<(f64, Vec<usize>)>,
+    steps: u32,
+}
+
+/// The best assignment of a package; empty when there is none.
+fn assigned(package: &[usize], state: &State) -> Vec<(usize, Counts)> {
+    let (free, clusters) = (state.free(), state.clusters);
+    let modes = |job: &usize| {
+        let mut modes = Vec::new();
+        spread_over(state.jobs[*job].tasks, &free, &mut Vec::new(), &mut modes);
+        let cost = |counts: Counts| (state.jobs[*job].time(&counts, clusters), counts);
+        let mut modes: Vec<(f64, Counts)> = modes.into_iter().map(cost).collect();
+        let load = |counts: &[u32]| counts.iter().map(|tasks| state.jobs[*job].load(*tasks)).sum::<f64>();
+        modes.sort_by(|a, b| a.0.total_cmp(&b.0).then(load(&a.1).total_cmp(&load(&b.1))));
+        (*job, modes)
+    };
+    let mut jobs: Vec<(usize, Vec<(f64, Counts)>)> = package.iter().map(modes).collect();
+    jobs.sort_by_key(|(job, _)| Reverse(state.jobs[*job].tasks));
+    let mut least = vec![0.0; jobs.len() + 1];
+    for at in (0..jobs.len()).rev() {
+        least[at] = least[at + 1] + jobs[at].1.first().map_or(f64::INFINITY, |mode| mode.0);
+    }
+    let mut search = Search { state, jobs, least, chosen: Vec::new(), best: None, steps: 0 };
+    search.go(0.0, free, state.loads());
+    let Some((_, chosen)) = search.best else { return Vec::new() };
+    let counts = |((job, modes), mode): (&(usize, Vec<(f64, Counts)>), usize)| (*job, modes[mode].1.clone());
+    search.jobs.iter().zip(chosen).map(counts).collect()
+}
+
+/// All ways to put so many tasks into the clusters that are left.
+fn spread_over(tasks: u32, free: &[u32], counts: &mut Counts, all: &mut Vec<Counts>) {
+    let Some((first, rest)) = free.split_first() else {
+        if tasks == 0 {
+            all.push(counts.clone());
+        }
+        return;
+    };
+    let room: u32 = rest.iter().sum();
+    for here in tasks.saturating_sub(room)..=tasks.min(*first) {
+        counts.push(here);
+        spread_over(tasks - here, rest, counts, all);
+        counts.pop();
+    }
+}
+
+impl Search<'_> {
+    fn go(&mut self, cost: f64, free: Counts, loads: Vec<f64>) {
+        let at = self.chosen.len();
+        if self.best.as_ref().is_some_and(|(best, _)| cost + self.least[at] >= *best) {
+            return;
+        }
+        if at == self.jobs.len() {
+            self.best = Some((cost, self.chosen.clone()));
+            return;
+        }
+        for mode in 0..self.jobs[at].1.len() {
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                return;
+            }
+            let (job, modes) = &self.jobs[at];
+            let (time, counts) = &modes[mode];
+            let job = &self.state.jobs[*job];
+            let loads: Vec<f64> = loads.iter().zip(counts).map(|(load, tasks)| load + job.load(*tasks)).collect();
+            let bears = |(load, cluster): (&f64, &Cluster)| *load <= cluster.link + 1e-9;
+            let has_room = counts.iter().zip(&free).all(|(tasks, free)| tasks <= free);
+            if has_room && loads.iter().zip(self.state.clusters).all(bears) {
+                let (cost, free) = (cost + time, free.iter().zip(counts).map(|(free, tasks)| free - tasks).collect());
+                self.chosen.push(mode);
+                self.go(cost, free, loads);
+                self.chosen.pop();
+            }
+        }
+    }
+}
+
+/// MESD: all that waits is put into an order, the job that loses least against the empty grid first; the next order is made when all of
+/// this one has begun (algorithms 2 and 3; of line 11 the text counts, which takes the smallest difference).
+#[derive(Default)]
+pub(super) struct LeastSlowdown {
+    planned: VecDeque<(usize, Counts)>,
+}
+
+impl Policy for LeastSlowdown {
+    fn next(&mut self, waiting: &[usize], state: &State) -> Option<(usize, Counts)> {
+        if self.planned.is_empty() {
+            self.planned = ordered(waiting, state).into();
+        }
+        let free = state.free();
+        let (_, counts) = self.planned.front()?;
+        if counts.iter().zip(&free).all(|(tasks, free)| tasks <= free) { self.planned.pop_front() } else { None }
+    }
+}
+
+/// The order of all that waits, each with its hosts.
+pub(super) fn ordered(waiting: &[usize], state: &State) -> Vec<(usize, Counts)> {
+    let (jobs, clusters) = (state.jobs, state.clusters);
+    let all: Counts = clusters.iter().map(|cluster| cluster.hosts).collect();
+    let mut free = state.free();
+    let mut left = waiting.to_vec();
+    // What is in use, with its end: what runs already counts as begun now.
+    let begun =
+        |running: &super::world::Running| (jobs[running.job].time(&running.counts, clusters), running.counts.clone());
+    let mut in_use: Vec<(f64, Counts)> = state.running.iter().map(begun).collect();
+    let (mut now, mut order) = (0.0, Vec::new());
+    while !left.is_empty() {
+        let loss = |job: &usize| {
+            let counts = moved(&jobs[*job], &free, clusters)?;
+            let ideal = moved(&jobs[*job], &all, clusters)?;
+            let loss = jobs[*job].time(&counts, clusters) - jobs[*job].time(&ideal, clusters);
+            Some((loss, *job, counts))
+        };
+        let best = left.iter().filter_map(loss).min_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((_, job, counts)) = best {
+            take(&mut free, &counts, false);
+            in_use.push((now + jobs[job].time(&counts, clusters), counts.clone()));
+            left.retain(|known| *known != job);
+            order.push((job, counts));
+            continue;
+        }
+        let first = in_use.iter().enumerate().min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+        // A job that does not fit the empty grid is never placed.
+        let Some((at, _)) = first else { break };
+        let (end, counts) = in_use.swap_remove(at);
+        now = end.max(now);
+        take(&mut free, &counts, true);
+    }
+    order
+}
+
+fn take(free: &mut Counts, counts: &[u32], is_back: bool) {
+    for (free, tasks) in free.iter_mut().zip(counts) {
+        *free = if is_back { *free + tasks } else { *free - tasks };
+    }
+}
+
+/// The fastest free hosts, then as many tasks as fit moved from faster clusters to the slowest one that is used (algorithm 3).
+fn moved(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
+    let mut counts = fastest(job, free, clusters)?;
+    let order = by_power(clusters);
+    let used: Vec<usize> = order.into_iter().filter(|at| counts[*at] > 0).collect();
+    let (slowest, faster) = used.split_last()?;
+    let mut room = free[*slowest] - counts[*slowest];
+    for at in faster {
+        let tasks = counts[*at].min(room);
+        counts[*at] -= tasks;
+        counts[*slowest] += tasks;
+        room -= tasks;
+    }
+    Some(counts)
+}
