@@ -147,10 +147,12 @@ impl Policy for Packages {
     }
 }
 
+/// A job with its modes and the cost of each, the cheapest first.
+type Modes = (usize, Vec<(f64, Counts)>);
+
 struct Search<'a> {
     state: &'a State<'a>,
-    /// Jobs with their modes, the cheapest first.
-    jobs: Vec<(usize, Vec<(f64, Counts)>)>,
+    jobs: Vec<Modes>,
     /// The least that all jobs from here on cost.
     least: Vec<f64>,
     chosen: Vec<usize>,
@@ -170,16 +172,16 @@ fn assigned(package: &[usize], state: &State) -> Vec<(usize, Counts)> {
         modes.sort_by(|a, b| a.0.total_cmp(&b.0).then(load(&a.1).total_cmp(&load(&b.1))));
         (*job, modes)
     };
-    let mut jobs: Vec<(usize, Vec<(f64, Counts)>)> = package.iter().map(modes).collect();
+    let mut jobs: Vec<Modes> = package.iter().map(modes).collect();
     jobs.sort_by_key(|(job, _)| Reverse(state.jobs[*job].tasks));
     let mut least = vec![0.0; jobs.len() + 1];
     for at in (0..jobs.len()).rev() {
         least[at] = least[at + 1] + jobs[at].1.first().map_or(f64::INFINITY, |mode| mode.0);
     }
     let mut search = Search { state, jobs, least, chosen: Vec::new(), best: None, steps: 0 };
-    search.go(0.0, free, state.loads());
+    search.go(0.0, &free, &state.loads());
     let Some((_, chosen)) = search.best else { return Vec::new() };
-    let counts = |((job, modes), mode): (&(usize, Vec<(f64, Counts)>), usize)| (*job, modes[mode].1.clone());
+    let counts = |((job, modes), mode): (&Modes, usize)| (*job, modes[mode].1.clone());
     search.jobs.iter().zip(chosen).map(counts).collect()
 }
 
@@ -200,7 +202,7 @@ fn spread_over(tasks: u32, free: &[u32], counts: &mut Counts, all: &mut Vec<Coun
 }
 
 impl Search<'_> {
-    fn go(&mut self, cost: f64, free: Counts, loads: Vec<f64>) {
+    fn go(&mut self, cost: f64, free: &[u32], loads: &[f64]) {
         let at = self.chosen.len();
         if self.best.as_ref().is_some_and(|(best, _)| cost + self.least[at] >= *best) {
             return;
@@ -219,11 +221,12 @@ impl Search<'_> {
             let job = &self.state.jobs[*job];
             let loads: Vec<f64> = loads.iter().zip(counts).map(|(load, tasks)| load + job.load(*tasks)).collect();
             let bears = |(load, cluster): (&f64, &Cluster)| *load <= cluster.link + 1e-9;
-            let has_room = counts.iter().zip(&free).all(|(tasks, free)| tasks <= free);
+            let has_room = counts.iter().zip(free).all(|(tasks, free)| tasks <= free);
             if has_room && loads.iter().zip(self.state.clusters).all(bears) {
-                let (cost, free) = (cost + time, free.iter().zip(counts).map(|(free, tasks)| free - tasks).collect());
+                let cost = cost + time;
+                let free: Counts = free.iter().zip(counts).map(|(free, tasks)| free - tasks).collect();
                 self.chosen.push(mode);
-                self.go(cost, free, loads);
+                self.go(cost, &free, &loads);
                 self.chosen.pop();
             }
         }
