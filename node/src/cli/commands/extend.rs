@@ -110,6 +110,7 @@ fn shares(hosts: &[ReservedHost]) -> BTreeMap<(&str, &str), &Amounts> {
 }
 
 /// A request for the time right behind some hosts.
+#[derive(Debug)]
 struct Behind {
     request: Request,
     /// The same for the hosts of each kind, where they give different amounts: what these cost, it costs.
