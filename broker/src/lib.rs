@@ -16,6 +16,7 @@ mod objective;
 pub mod offline;
 pub mod phases;
 pub mod protocol;
+pub mod receipt;
 mod scan;
 pub mod schedule;
 pub mod snapshot;

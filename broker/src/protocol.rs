@@ -261,6 +261,8 @@ pub enum SiteAnswer {
         places: Places,
         /// The ledger's version after it.
         version: LedgerVersion,
+        /// The site's signed [`Receipt`](crate::receipt::Receipt); none for work of its owner.
+        receipt: Option<Arc<SignedText>>,
     },
     /// Nothing of the attempt is left, on disk as well.
     Released {
@@ -286,6 +288,8 @@ pub enum SiteAnswer {
         charged: Cost,
         /// The ledger's version.
         version: LedgerVersion,
+        /// The site's signed receipt for the seats. Only in answers to a takeover: who asked it to confirm has it.
+        receipt: Option<Arc<SignedText>>,
     },
     /// The bookings of a request.
     Found {

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use broker::ids::SiteId;
+use broker::{ids::SiteId, trust::PublicKey};
 use data_encoding::HEXLOWER;
 use ed25519_dalek::{Signer as _, SigningKey};
 use libp2p::{
@@ -114,6 +114,12 @@ impl Identity {
         self.signing.verifying_key().to_bytes()
     }
 
+    /// The key itself, for a part of this program that signs.
+    #[must_use]
+    pub fn signing_key(&self) -> Arc<SigningKey> {
+        self.signing.clone()
+    }
+
     /// Signs `message`.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> [u8; 64] {
@@ -201,6 +207,16 @@ pub fn peer_of_site(site: &SiteId) -> Option<PeerId> {
     site.as_str().parse().ok()
 }
 
+/// The key with which the node of this site signs; `None` when the site's name is no peer id that names a key.
+#[must_use]
+pub fn key_of_site(site: &SiteId) -> Option<PublicKey> {
+    // Code 0 is the key itself, and not its hash.
+    let peer = peer_of_site(site)?;
+    let multihash = Some(peer.as_ref()).filter(|multihash| multihash.code() == 0)?;
+    let key = identity::PublicKey::try_decode_protobuf(multihash.digest()).ok()?;
+    Some(PublicKey::from_bytes(key.try_into_ed25519().ok()?.to_bytes()))
+}
+
 /// The site whose node has this peer id. Every peer id of the grid is short enough for a site id.
 #[must_use]
 pub fn site_of_peer(peer: &PeerId) -> Option<SiteId> {
@@ -221,6 +237,8 @@ mod tests {
         assert_eq!(made.site_id(), found.site_id());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         assert_eq!(peer_of_site(made.site_id()), Some(made.peer_id()));
+        assert_eq!(key_of_site(made.site_id()).map(|key| *key.as_bytes()), Some(made.public_key()));
+        assert_eq!(key_of_site(&SiteId::new("alpha").unwrap()), None);
         assert_eq!(made.keypair().unwrap().public().to_peer_id(), made.peer_id());
     }
 

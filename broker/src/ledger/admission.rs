@@ -116,6 +116,8 @@ mod tests {
             coordinator: None,
             fed_as: None,
             is_substituted: false,
+            confirmed: None,
+            lost: Vec::new(),
         };
         // The first seat on h1 was over when the second booking got its amounts, from a coordinator whose clock is behind.
         let apart = vec![grant(0, "h1", from_to(900, 990), 3_000), grant(1, "h2", from_to(900, 1_100), 3_000)];

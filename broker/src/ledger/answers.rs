@@ -132,6 +132,8 @@ impl<B: Books> Ledger<B> {
             coordinator: None,
             fed_as: None,
             is_substituted: !places.is_empty(),
+            confirmed: None,
+            lost: Vec::new(),
         });
         SiteAnswer::Held { version: self.version, hold_for, places }
     }
@@ -153,7 +155,7 @@ impl<B: Books> Ledger<B> {
         }
         match self.on_hold(now, from, hold) {
             SiteAnswer::Held { version, places, .. } => match self.on_confirm(now, &attempt, version.incarnation) {
-                SiteAnswer::Confirmed { .. } => self.confirmed(places),
+                SiteAnswer::Confirmed { version, receipt, .. } => SiteAnswer::Confirmed { places, version, receipt },
                 answer => answer,
             },
             answer => answer,
@@ -169,7 +171,7 @@ impl<B: Books> Ledger<B> {
                 SiteAnswer::Held { version: self.version, hold_for: deadline - now.monotonic, places }
             }
             BookingState::Confirmed { .. } | BookingState::Settled | BookingState::Returned { .. } => {
-                self.confirmed(places)
+                self.confirmed(places, Some(booking))
             }
         })
     }
@@ -210,16 +212,19 @@ impl<B: Books> Ledger<B> {
             // Of several participants each was held first, and the coordinator's decision has the places.
             let is_at_once = booking.is_substituted && booking.participants == [self.site.clone()];
             let places = booking.grants.iter().filter(|_| is_at_once).map(|grant| (grant.seat, grant.place.clone()));
-            return self.confirmed(places.collect());
+            return self.confirmed(places.collect(), Some(booking));
         }
         if held_in != self.version.incarnation {
             return self.refusal(RefusalReason::NoSuchHold);
         }
         let state = BookingState::confirmed(now.monotonic + self.limits.outcome_wait);
+        if let Some(booking) = self.bookings.get_mut(attempt) {
+            booking.confirmed = Some(now.utc);
+        }
         let Some(booking) = self.put(attempt, state) else { return self.refusal(RefusalReason::NoSuchHold) };
         self.reserve(&booking.grants);
         self.publish(&booking.grants, ChangeKind::Added);
-        self.confirmed(Places::new())
+        self.confirmed(Places::new(), Some(&booking))
     }
 
     fn on_settle(&mut self, attempt: &AttemptId) -> SiteAnswer {
@@ -261,7 +266,8 @@ impl<B: Books> Ledger<B> {
             Vec::new()
         };
         let charged = self.charged_for(attempt);
-        SiteAnswer::Booked { seats, is_settled, before: None, others: Vec::new(), charged, version: self.version }
+        let (before, others, version, receipt) = (None, Vec::new(), self.version, None);
+        SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt }
     }
 
     /// The seats of a booking; none when it is not there.
@@ -270,8 +276,9 @@ impl<B: Books> Ledger<B> {
         grants.map(|grant| grant.seat).collect()
     }
 
-    pub(super) fn confirmed(&self, places: Places) -> SiteAnswer {
-        SiteAnswer::Confirmed { places, version: self.version }
+    /// That work of the site's owner, or a booking of a user, is on disk.
+    pub(super) fn confirmed(&self, places: Places, booking: Option<&Booking>) -> SiteAnswer {
+        SiteAnswer::Confirmed { places, version: self.version, receipt: booking.and_then(|of| self.receipt_for(of)) }
     }
 
     pub(super) fn refusal(&self, reason: RefusalReason) -> SiteAnswer {

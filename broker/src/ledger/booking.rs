@@ -106,6 +106,12 @@ pub struct BookingRecord {
     /// A seat is on another host than its coordinator had named.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_substituted: bool,
+    /// When it was confirmed; none for the owner's own work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<Time>,
+    /// Seats that were confirmed, and that the owner has taken away since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Grant>,
 }
 
 /// The owner's own work on one host.
@@ -150,6 +156,10 @@ pub struct Booking {
     pub fed_as: Option<Box<str>>,
     /// A seat is on another host than its coordinator had named.
     pub is_substituted: bool,
+    /// When it was confirmed; none for a hold, and for the owner's own work.
+    pub confirmed: Option<Time>,
+    /// Seats that were confirmed, and that the owner has taken away since: the receipt still names them.
+    pub lost: Vec<Grant>,
 }
 
 /// How far the commit protocol of a booking is.
@@ -235,6 +245,8 @@ impl Booking {
             coordinator: self.coordinator.clone(),
             fed_as: self.fed_as.clone(),
             is_substituted: self.is_substituted,
+            confirmed: self.confirmed,
+            lost: self.lost.clone(),
         })
     }
 }

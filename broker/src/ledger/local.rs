@@ -47,7 +47,7 @@ impl<B: Books> Ledger<B> {
     pub(super) fn on_local(&mut self, now: Now, work: LocalWork) -> SiteAnswer {
         let attempt = self.local_attempt(&work);
         if self.bookings.contains_key(&attempt) {
-            return self.confirmed(Places::new());
+            return self.confirmed(Places::new(), None);
         }
         if self.tombstones.is_buried(&attempt) {
             return self.refusal(RefusalReason::AttemptIsOver);
@@ -63,7 +63,7 @@ impl<B: Books> Ledger<B> {
             return self.refusal(RefusalReason::Malformed(format!("{ENTRIES_MAX} entries of own work stand already")));
         }
         match self.enter_own(attempt, LocalWork { window, ..work }, None) {
-            Ok(()) => self.confirmed(Places::new()),
+            Ok(()) => self.confirmed(Places::new(), None),
             Err(reason) => self.refusal(reason),
         }
     }
@@ -133,6 +133,8 @@ impl<B: Books> Ledger<B> {
             coordinator: None,
             fed_as,
             is_substituted: false,
+            confirmed: None,
+            lost: Vec::new(),
         };
         self.outputs.push_back(super::Output::Persist(booking.to_record()));
         self.publish(&booking.grants, ChangeKind::Added);

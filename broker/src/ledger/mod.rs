@@ -28,6 +28,9 @@ mod listing;
 mod local;
 #[cfg(test)]
 mod money_tests;
+mod receipts;
+#[cfg(test)]
+mod receipts_tests;
 mod settlement;
 #[cfg(test)]
 mod settlement_tests;
@@ -48,7 +51,12 @@ mod tombstones;
 #[cfg(test)]
 mod trust_tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use ed25519_dalek::SigningKey;
 
 use self::{
     accounts::Accounts, expiring::Expiring, lapses::Lapses, shares::Shares, terms::Terms, tombstones::Tombstones,
@@ -83,6 +91,8 @@ pub struct Ledger<B = HostLedger> {
     version: LedgerVersion,
     /// Checks credentials, signatures and the owner's rules before the schedules are looked at.
     gate: SharedGate,
+    /// The node's key, with which receipts are signed.
+    key: Option<Arc<SigningKey>>,
     hosts: BTreeMap<HostId, B>,
     bookings: BTreeMap<AttemptId, Booking>,
     /// One entry for each booking that waits for something: a hold's deadline, or the time to ask for an outcome.
@@ -159,6 +169,7 @@ impl<B: Books> Ledger<B> {
             limits,
             version: LedgerVersion { incarnation, change: 0 },
             gate: gate.into(),
+            key: None,
             hosts,
             bookings: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -197,6 +208,7 @@ impl<B: Books> Ledger<B> {
     fn replay(&mut self, reservation: &BookingRecord, now: Now) -> bool {
         let has_begun = reservation.window.start <= now.utc;
         let mut grants = Vec::with_capacity(reservation.grants.len());
+        let mut lost = reservation.lost.clone();
         let mut fits = true;
         for grant in &reservation.grants {
             // What is over may have been given to others since.
@@ -204,6 +216,7 @@ impl<B: Books> Ledger<B> {
             let fits_here = !rest.is_valid() || self.check_room(&[Grant { window: rest, ..grant.clone() }]).is_ok();
             fits &= fits_here;
             if !fits_here && !has_begun {
+                lost.push(grant.clone());
                 continue;
             }
             let one = std::slice::from_ref(grant);
@@ -239,6 +252,8 @@ impl<B: Books> Ledger<B> {
             coordinator: reservation.coordinator.clone(),
             fed_as: reservation.fed_as.clone(),
             is_substituted: reservation.is_substituted,
+            confirmed: reservation.confirmed,
+            lost,
             state,
         };
         if is_reduced {

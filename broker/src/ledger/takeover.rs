@@ -117,7 +117,8 @@ impl<B: Books> Ledger<B> {
         }
         let is_settled = self.bookings.get(attempt).is_some_and(|booking| booking.state.is_settled());
         let (seats, charged) = (self.seats_of(attempt), self.charged_for(attempt));
-        SiteAnswer::Booked { seats, is_settled, before, others, charged, version: self.version }
+        let receipt = self.bookings.get(attempt).and_then(|booking| self.receipt_for(booking));
+        SiteAnswer::Booked { seats, is_settled, before, others, charged, version: self.version, receipt }
     }
 
     /// Why this term gives `from` no right to a booking; none when it coordinates the booking in this term, or may do so.

@@ -66,6 +66,7 @@ impl Parts {
 
 /// A part that counts from, or up to, some time before the start of a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Before {
     /// The time before the start.
     pub start: Span,

@@ -353,7 +353,8 @@ impl Negotiation {
     }
 
     fn on_confirm_answer(&mut self, now: Now, site: &SiteId, answer: Result<SiteAnswer, String>) {
-        let answer = &self.with_places(site, answer);
+        let answer = self.with_places(site, answer);
+        let answer = &self.with_receipt(site, self.record.last_attempt, answer);
         let State::Confirming { plan, sites, asked_at, .. } = &mut self.state else { return };
         let Some(of_site) = sites.get_mut(site) else { return };
         let after = now.monotonic - *asked_at;
@@ -422,6 +423,7 @@ impl Negotiation {
     /// A committed attempt cannot be completed: the decision to abort is written, every site is released, and a new round begins.
     pub(super) fn abort(&mut self, now: Now) {
         self.owe(now, self.record.last_attempt, asked_sites(&self.state));
+        self.record.drop_receipts(self.record.last_attempt);
         self.state = State::BackingOff { until: now.monotonic };
         self.persist(self.decision_without_attempt());
         self.send_releases(now);

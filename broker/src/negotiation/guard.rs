@@ -181,6 +181,7 @@ impl Negotiation {
         (attempt, round): (u32, u32),
         answer: Result<SiteAnswer, String>,
     ) {
+        let answer = self.with_receipt(site, attempt, answer);
         if let Ok(SiteAnswer::Booked { is_settled, .. }) = &answer {
             // A late answer is not used, but its site is not silent.
             self.watch.silent_since.remove(site);

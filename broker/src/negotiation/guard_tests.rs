@@ -26,6 +26,7 @@ pub(super) fn booked(is_there: bool) -> SiteAnswer {
         others: Vec::new(),
         charged: Default::default(),
         version: version(1),
+        receipt: None,
     }
 }
 

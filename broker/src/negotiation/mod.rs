@@ -9,7 +9,7 @@
 //! before [`Negotiation::stage`] is shown. Participants that ask are answered from the record on disk
 //! ([`RequestRecord::status_of`]).
 //!
-//! Its parts: `search` finds a plan; `commit` runs the attempts, `places` puts what sites give instead into the plan; `releases` repeats what sites have not acknowledged; `guard`
+//! Its parts: `search` finds a plan; `commit` runs the attempts, `places` puts what sites give instead into the plan; `receipts` checks what they sign; `releases` repeats what sites have not acknowledged; `guard`
 //! asks whether a reservation is still whole and repairs it; `ownership` is the change of coordinator; `record` is what is on disk.
 //!
 //! Invariants: at most one attempt is alive; an attempt is confirmed nowhere before the decision to commit it is on disk; an attempt
@@ -30,6 +30,9 @@ mod ownership_tests;
 mod places;
 #[cfg(test)]
 mod places_tests;
+mod receipts;
+#[cfg(test)]
+mod receipts_tests;
 mod record;
 mod releases;
 mod reservation;
@@ -46,6 +49,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use self::{
     commit::Site,
     guard::Watch,
+    receipts::ReceiptCheck,
     releases::{BookingKey, Releases},
     search::{Next, Search},
 };
@@ -55,6 +59,7 @@ pub use self::{
     handed_in::{HandedPlan, HandedSeat, PlanMisfit},
     history::{AttemptReport, History, ReportedAnswer, Round, RoundOutcome, SiteReport},
     ownership::{LookupAnswers, TakeOverError},
+    receipts::KeptReceipt,
     record::{Decision, Due, Failure, Outcome, Owed, RequestRecord},
     reservation::{Loss, Part, Repair, Reservation},
     settings::NegotiationSettings,
@@ -118,6 +123,8 @@ pub struct Negotiation {
     notified: BTreeSet<SiteId>,
     /// Attempts that sites have named in this run although no site had reported them before; each is owed a release.
     unreported: BTreeSet<BookingKey>,
+    /// None: no receipts are asked for.
+    receipts: Option<ReceiptCheck>,
     outputs: VecDeque<Output>,
 }
 
@@ -155,6 +162,7 @@ impl Negotiation {
             settled: BTreeSet::new(),
             notified: BTreeSet::new(),
             unreported: BTreeSet::new(),
+            receipts: None,
             outputs: VecDeque::new(),
         };
         for Owed { site, attempt } in negotiation.record.owed.clone() {

@@ -76,7 +76,8 @@ fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
     };
     let acknowledged = |is_settled| match booked(true) {
         SiteAnswer::Booked { seats, before, others, version, .. } => {
-            Ok(SiteAnswer::Booked { seats, is_settled, before, others, charged: Default::default(), version })
+            let (charged, receipt) = (Default::default(), None);
+            Ok(SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt })
         }
         other => panic!("{other:?}"),
     };
@@ -144,12 +145,18 @@ fn nothing_is_given_back_before_the_takeover_is_complete() {
     assert_eq!(to_c(&run), [TakeOverStep::Abort]);
 }
 
-fn heard(parts: &[(SiteId, FoundBooking)]) -> LookupAnswers {
+pub(super) fn heard(parts: &[(SiteId, FoundBooking)]) -> LookupAnswers {
     LookupAnswers { parts: parts.to_vec(), ..LookupAnswers::default() }
 }
 
 /// A site reports one seat: at `a` and `c` the first one, at `b` and `d` the second.
-fn told(from: &str, entry_point: &str, attempt: u32, participants: &[&str], amount: u64) -> (SiteId, FoundBooking) {
+pub(super) fn told(
+    from: &str,
+    entry_point: &str,
+    attempt: u32,
+    participants: &[&str],
+    amount: u64,
+) -> (SiteId, FoundBooking) {
     told_seat(u32::from(["b", "d"].contains(&from)), (from, "h"), entry_point, attempt, participants, amount)
 }
 
@@ -241,6 +248,7 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
         others: Vec::new(),
         charged: Default::default(),
         version: version(1),
+        receipt: None,
     };
     let event =
         |answer| Event::Answer { site: site("d"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
@@ -273,6 +281,7 @@ fn what_nobody_had_told_of_is_taken_over_and_given_back() {
             others,
             charged: Default::default(),
             version: version(1),
+            receipt: None,
         };
         let event = Event::Answer { site: site("b"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(1), event, &mut ());
@@ -388,6 +397,7 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
             others: Vec::new(),
             charged: Default::default(),
             version: version(1),
+            receipt: None,
         };
         let event = Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(now), event, &mut ());
@@ -446,6 +456,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
             others: Vec::new(),
             charged: Default::default(),
             version: version(1),
+            receipt: None,
         };
         run.inspected(due, "a", Ok(answer(every_seat(), Some(site("f")))));
         run.find_at(due, &["a"]);

@@ -56,7 +56,7 @@ fn held_on(given: &[(u32, &str)]) -> SiteAnswer {
 }
 
 fn confirmed_on(given: &[(u32, &str)]) -> SiteAnswer {
-    SiteAnswer::Confirmed { places: places(given), version: version(7) }
+    SiteAnswer::Confirmed { places: places(given), version: version(7), receipt: None }
 }
 
 fn hosts_of(plan: &Plan) -> Vec<String> {

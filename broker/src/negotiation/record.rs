@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     history::History,
     ownership::{LookupAnswers, TakeOverError, Takeover},
+    receipts::KeptReceipt,
     reservation::{Loss, Reservation},
 };
 use crate::{
@@ -81,6 +82,9 @@ pub struct RequestRecord {
     /// What sites are owed for bookings that were given back, or may have been.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dues: Vec<Due>,
+    /// The receipts of the sites that have confirmed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<KeptReceipt>,
     /// The rounds and attempts so far.
     pub history: History,
 }
@@ -137,6 +141,7 @@ impl RequestRecord {
             successor: None,
             earlier_successor: None,
             dues: Vec::new(),
+            receipts: Vec::new(),
             history: History::default(),
         }
     }

@@ -176,7 +176,7 @@ impl Run {
 }
 
 pub(super) fn confirmed(incarnation: u64) -> SiteAnswer {
-    SiteAnswer::Confirmed { places: Vec::new(), version: version(incarnation) }
+    SiteAnswer::Confirmed { places: Vec::new(), version: version(incarnation), receipt: None }
 }
 
 pub(super) fn held(incarnation: u64) -> SiteAnswer {
@@ -205,7 +205,7 @@ fn when_all_goes_well_the_decision_is_written_before_the_confirms_and_the_end_be
 }
 
 /// A request for one host, planned at the only site.
-fn booking() -> Run {
+pub(super) fn booking() -> Run {
     let one = RequestRecord { request: serde_json::from_str(r#"{"hosts":1,"duration":100}"#).unwrap(), ..record() };
     let mut run = Run::new(one, false);
     run.find(&["a"]);

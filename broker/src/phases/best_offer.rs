@@ -9,6 +9,7 @@
 use std::collections::BinaryHeap;
 
 use super::{
+    front::Improvement,
     knapsack::{self, Item, Multiplier},
     offers::Offers,
     problem::Problem,
@@ -51,6 +52,8 @@ pub(crate) struct Search<'p, 'a> {
     pub most: (Time, usize),
     /// The least value that was neither reached nor excluded, and the first start that may have it.
     pub unproven: Option<(i64, Time)>,
+    /// The better and better values on the way to the best.
+    pub reached: Vec<Improvement>,
 }
 
 impl<'p, 'a> Search<'p, 'a> {
@@ -78,6 +81,7 @@ impl<'p, 'a> Search<'p, 'a> {
             cheapest: None,
             most: (window.0, 0),
             unproven: None,
+            reached: Vec::new(),
         };
         search.sweep();
         search
@@ -85,7 +89,7 @@ impl<'p, 'a> Search<'p, 'a> {
 
     fn sweep(&mut self) {
         let events = std::mem::take(&mut self.offers.events);
-        let Some(least) = self.least_of_all() else { return };
+        let least = self.least_of_all();
         let is_timed = matches!(self.objective.within(0, i64::MAX), Within::Together(_));
         let mut came = Vec::new();
         for same_time in events.chunk_by(|a, b| a.0 == b.0) {
@@ -96,7 +100,9 @@ impl<'p, 'a> Search<'p, 'a> {
                 self.set(kind, comes, is_timed);
             }
             let start = same_time[0].0;
-            if self.best.as_ref().is_some_and(|best| self.objective.value(start, least) >= best.value) {
+            if let (Some(best), Some(least)) = (&self.best, least)
+                && self.objective.value(start, least) >= best.value
+            {
                 return;
             }
             if !came.is_empty() {
@@ -175,7 +181,9 @@ impl<'p, 'a> Search<'p, 'a> {
         let longest = kinds.iter().map(|kind| self.offers.length[*kind as usize]).max().unwrap_or(0);
         let measures = Measures { longest, together: of(&self.offers.length), cost: of(&self.offers.cost) };
         let hosts = kinds.iter().map(|kind| self.offers.host[*kind as usize]).collect();
-        self.best = Some(Choice { start: Time(start), hosts, value: self.objective.value(start, measures) });
+        let (start, value) = (Time(start), self.objective.value(start, measures));
+        self.reached.push(Improvement { start, value, open: self.unproven.map(|(open, _)| open) });
+        self.best = Some(Choice { start, hosts, value });
     }
 
     /// The N cheapest of the shortest kinds that have N within the budget; all that are there have.

@@ -1,13 +1,16 @@
-//! What a seat on each host costs, for every start: a step function of the start for each host.
+//! What a seat on each host costs, for every start: a step function of the start, which hosts share whose seats cost the same: those of
+//! one site with the same tariff, for seats of one length.
 //!
 //! Invariant: a seat with the minima costs its `fixed` part, and `per_unit` for each base unit more of a resource; sums over N seats fit
 //! 126 bits, since whatever is larger than any budget counts as that.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use super::{Candidate, Job};
 use crate::{
     amount::Amount,
     cost::{Cost, PARTS, Price, PriceList, Prices, parts_of_seat},
-    resources::ResourceName,
+    resources::{Amounts, ResourceName},
     tariff::{Tariff, surcharged},
     time::{Span, Time},
 };
@@ -19,8 +22,8 @@ const PARTS_MAX: i128 = PARTS << 48;
 pub(crate) struct Costs {
     /// Number of resources.
     width: usize,
-    /// The first step of each host, and the number of all steps.
-    first: Vec<u32>,
+    /// The steps of each host.
+    of_host: Vec<Range<u32>>,
     /// The first start of each step.
     from: Vec<i64>,
     /// When some host's costs change, in order.
@@ -43,7 +46,7 @@ impl Costs {
         let width = resources.len();
         let mut costs = Costs {
             width,
-            first: vec![0],
+            of_host: Vec::with_capacity(hosts.len()),
             from: Vec::new(),
             changes: Vec::new(),
             fixed: Vec::new(),
@@ -52,8 +55,15 @@ impl Costs {
         let demand = job.demand;
         let minima: Vec<Amount> = resources.iter().map(|name| demand.minimum_on_each(name)).collect();
         let nothing = PriceList::new();
+        let mut known: BTreeMap<(*const Tariff, i64, Option<&Amounts>), Range<u32>> = BTreeMap::new();
         for (candidate, length) in hosts.iter().zip(lengths) {
             let (host, span) = (candidate.host, Span(length.unsigned_abs()));
+            let key = (Arc::as_ptr(&host.tariff), *length, demand.is_exclusive().then_some(&host.capacity));
+            if let Some(steps) = known.get(&key) {
+                costs.of_host.push(steps.clone());
+                continue;
+            }
+            let first = costs.from.len() as u32;
             for (from, list, multiplier) in steps_of(&host.tariff, job) {
                 let list = list.unwrap_or(&nothing);
                 let parts = match demand.is_exclusive() {
@@ -70,7 +80,9 @@ impl Costs {
                 }
             }
             // The pool holds at most MAX_POOL hosts, and what was read has far fewer than 2^32 steps.
-            costs.first.push(costs.from.len() as u32);
+            let steps = first..costs.from.len() as u32;
+            known.insert(key, steps.clone());
+            costs.of_host.push(steps);
         }
         costs.changes.extend(costs.from.iter().filter(|from| **from > i64::MIN));
         costs.changes.sort_unstable();
@@ -78,14 +90,10 @@ impl Costs {
         costs
     }
 
-    /// Number of steps of all hosts together.
-    pub fn len(&self) -> usize {
-        self.from.len()
-    }
-
     /// The steps of a host, in order.
-    pub fn steps(&self, host: usize) -> std::ops::Range<usize> {
-        self.first[host] as usize..self.first[host + 1] as usize
+    pub fn steps(&self, host: usize) -> Range<usize> {
+        let Range { start, end } = self.of_host[host];
+        start as usize..end as usize
     }
 
     /// The first start after this one at which a host's costs change.
@@ -153,8 +161,6 @@ fn steps_of<'t>(tariff: &'t Tariff, job: &Job<'_>) -> Vec<(Time, Option<&'t Pric
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -162,7 +168,6 @@ mod tests {
         host::Host,
         ids::{HostId, SiteId},
         request::Request,
-        resources::Amounts,
         schedule::Schedule,
         tariff::{Before, Conditions, Parts},
         time::Window,
@@ -178,6 +183,36 @@ mod tests {
                 steps => Prices::From(steps.iter().map(|(from, price)| (Time(*from), gpu(*price))).collect()),
             },
             conditions: Conditions { surcharges: surcharges.iter().map(step).collect(), ..Conditions::default() },
+        }
+    }
+
+    #[test]
+    fn hosts_share_the_steps_of_their_tariff_for_seats_of_one_length() {
+        let steps: Vec<(i64, u32)> = (0..900).map(|step| (step * 3_600, 1_000 + step as u32)).collect();
+        let (one, other) = (Arc::new(tariff(&steps, true, &[])), Arc::new(tariff(&steps, true, &[])));
+        let gpu = ResourceName::new("gpu").unwrap();
+        let host = |at: usize| Host {
+            id: HostId::new(&format!("h{at}")).unwrap(),
+            capacity: Amounts::from([(gpu.clone(), Amount(9))]),
+            attributes: Default::default(),
+            speed: Default::default(),
+            tariff: if at < 600 { one.clone() } else { other.clone() },
+        };
+        let hosts: Vec<Host> = (0..1_000).map(host).collect();
+        let (site, schedule) = (SiteId::new("s").unwrap(), Schedule::default());
+        let candidates: Vec<_> =
+            hosts.iter().map(|host| Candidate { site: &site, host, schedule: &schedule }).collect();
+        let request: Request = serde_json::from_str(r#"{"hosts":1,"duration":900,"per_host":{"gpu":2}}"#).unwrap();
+        let job = Job::of(&request, (Time(0), Time(899 * 3_600)));
+        let lengths: Vec<i64> = (0..1_000).map(|at| if at % 2 == 0 { 900 } else { 450 }).collect();
+        let costs = Costs::new(&job, &candidates.iter().collect::<Vec<_>>(), &lengths, &[gpu], false);
+        assert_eq!(costs.from.len(), 4 * 900, "two tariffs, two lengths");
+        assert_eq!((costs.steps(0), costs.steps(598)), (costs.steps(2), costs.steps(2)));
+        for (at, length) in [(0, 900), (1, 450), (999, 450)] {
+            let list = PriceList::from([(ResourceName::new("gpu").unwrap(), Price(1_010))]);
+            let parts =
+                parts_of_seat(&list, Span(length), [(&ResourceName::new("gpu").unwrap(), Amount(2))].into_iter());
+            assert_eq!(costs.fixed(costs.step_at(at, 10 * 3_600)), parts);
         }
     }
 

@@ -15,6 +15,7 @@ mod efficiency;
 mod exact;
 mod field;
 pub mod find;
+mod front;
 mod knapsack;
 mod limits;
 mod market;
@@ -49,7 +50,12 @@ use self::{
     start_times::OpenRange,
     sweep::{Solution, Sweep},
 };
-pub use self::{limits::Limits, settings::Settings, stopwatch::PhaseStopwatch};
+pub use self::{
+    front::{Front, FrontPoint, front},
+    limits::Limits,
+    settings::Settings,
+    stopwatch::PhaseStopwatch,
+};
 use crate::{
     cost::Cost,
     demand::Demand,

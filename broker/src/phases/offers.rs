@@ -5,12 +5,11 @@
 
 use super::{
     Candidate, Job,
-    costs::Costs,
     problem::{Problem, signed_use},
 };
 use crate::time::{Span, Time, Window};
 
-/// See the module. A kind is a host in one step of its costs.
+/// See the module. A kind is a host at one cost.
 pub(crate) struct Offers {
     /// The host of each kind.
     pub host: Vec<u32>,
@@ -25,13 +24,7 @@ pub(crate) struct Offers {
 impl Offers {
     /// All offers in a window of starts.
     pub fn new(problem: &Problem<'_>, (earliest, latest): (Time, Time)) -> Offers {
-        let kinds = problem.costs.as_ref().map_or(problem.hosts.len(), Costs::len);
-        let mut offers = Offers {
-            host: Vec::with_capacity(kinds),
-            length: Vec::with_capacity(kinds),
-            cost: Vec::with_capacity(kinds),
-            events: Vec::new(),
-        };
+        let mut offers = Offers { host: Vec::new(), length: Vec::new(), cost: Vec::new(), events: Vec::new() };
         let (mut blocked, mut free) = (Vec::new(), Vec::new());
         for host in 0..problem.hosts.len() {
             let last = latest.0.min(problem.latest(host));
@@ -39,16 +32,19 @@ impl Offers {
             if earliest.0 <= last {
                 find_free(problem, host, (earliest.0, last), &mut blocked, &mut free);
             }
-            match &problem.costs {
-                None => offers.push(problem, host, 0, (i64::MIN, i64::MAX), (&free, latest.0)),
-                Some(costs) => {
-                    let steps = costs.steps(host);
-                    for step in steps.clone() {
-                        let until = if step + 1 < steps.end { costs.from(step + 1) - 1 } else { i64::MAX };
-                        let (cost, force) = (costs.of_minima(step), (costs.from(step), until));
-                        offers.push(problem, host, cost, force, (&free, latest.0));
-                    }
-                }
+            let Some(costs) = &problem.costs else {
+                offers.push(problem, host, 0, (i64::MIN, i64::MAX), (&free, latest.0));
+                continue;
+            };
+            let steps = costs.steps(host);
+            let mut step = steps.start;
+            while step < steps.end {
+                let cost = costs.of_minima(step);
+                // Neighbours of one cost are one kind.
+                let next = (step + 1..steps.end).find(|next| costs.of_minima(*next) != cost).unwrap_or(steps.end);
+                let until = if next < steps.end { costs.from(next) - 1 } else { i64::MAX };
+                offers.push(problem, host, cost, (costs.from(step), until), (&free, latest.0));
+                step = next;
             }
         }
         offers.events.sort_unstable();
@@ -65,9 +61,7 @@ impl Offers {
     ) {
         // The pool holds at most MAX_POOL hosts, each with few steps.
         let kind = 2 * self.host.len() as u32;
-        self.host.push(host as u32);
-        self.length.push(problem.lengths[host]);
-        self.cost.push(cost);
+        let before = self.events.len();
         for (first, last) in free.iter().map(|(first, last)| (*first.max(&from), *last.min(&until))) {
             if first <= last {
                 self.events.push((first, kind + 1));
@@ -75,6 +69,11 @@ impl Offers {
                     self.events.push((last + 1, kind));
                 }
             }
+        }
+        if self.events.len() > before {
+            self.host.push(host as u32);
+            self.length.push(problem.lengths[host]);
+            self.cost.push(cost);
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{
     Phase, PhaseObserver,
     bounds::{Guard, Judge, Open, Verdict},
     exact::{self, Settled},
+    front::Improvement,
     limits::Limits,
     market::Market,
     miss::Miss,
@@ -90,6 +91,8 @@ pub(crate) struct Sweep<'s, 'a, O> {
     pub first_unproven: Option<Time>,
     /// The least value that was neither reached nor excluded by proof, and the first start that may have it.
     pub unproven: Option<(i64, Time)>,
+    /// The better and better values on the way to the least one.
+    pub reached: Vec<Improvement>,
     /// That hosts were there, but cost too much, and the least that N of them cost where that is known.
     pub too_dear: Option<Option<i64>>,
     /// What seats may cost together at present.
@@ -123,6 +126,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             miss,
             first_unproven: None,
             unproven: None,
+            reached: Vec::new(),
             too_dear: None,
             cost_most: problem.budget,
             prices: spend::Prices::default(),
@@ -290,9 +294,16 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         } else if value.is_none() && below == i64::MAX && outcome.bound < i64::MAX {
             self.too_dear = self.too_dear.or(Some(None));
         }
-        if let (Some((chosen, value)), Goal::Best(best)) = (found, &mut self.goal) {
-            best.solution = Some(Solution { slot, chosen, value });
+        if let Some((chosen, value)) = found {
+            self.keep_better(Solution { slot, chosen, value });
         }
+    }
+
+    fn keep_better(&mut self, solution: Solution) {
+        let Goal::Best(best) = &mut self.goal else { return };
+        let (start, value, open) = (solution.slot.start, solution.value, self.unproven.map(|(open, _)| open));
+        self.reached.push(Improvement { start, value, open });
+        best.solution = Some(solution);
     }
 
     /// Notes that a value at a start was not settled.
@@ -484,8 +495,8 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             }
         }
         self.observer.enter(Phase::StartTimes);
-        if let (Some(chosen), Some(value), Goal::Best(best)) = (found, below, &mut self.goal) {
-            best.solution = Some(Solution { slot, chosen, value });
+        if let (Some(chosen), Some(value)) = (found, below) {
+            self.keep_better(Solution { slot, chosen, value });
         }
     }
 }

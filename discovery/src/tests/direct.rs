@@ -22,9 +22,9 @@ async fn two_nodes_ask_and_answer() {
     let version = LedgerVersion { incarnation: 1, change: 9 };
     let (asked, from) = tokio::join!(
         b.discovery.ask(&site, inquiry(&b), Millis(5000)),
-        answer_next(&mut a, SiteAnswer::Confirmed { places: Vec::new(), version })
+        answer_next(&mut a, SiteAnswer::Confirmed { places: Vec::new(), version, receipt: None })
     );
-    assert_eq!(asked, Ok(SiteAnswer::Confirmed { places: Vec::new(), version }));
+    assert_eq!(asked, Ok(SiteAnswer::Confirmed { places: Vec::new(), version, receipt: None }));
     assert_eq!(from, *b.discovery.site_id());
     let sees_gap =
         b.discovery.view().with_site(&site, |view| view.fresh_schedules(Millis(0), Millis(u64::MAX)).is_none());

@@ -159,7 +159,7 @@ fn answers() -> Vec<WireAnswer> {
     let rules = Rule::ALL.iter().map(|rule| RefusalReason::NotAllowed(Denial::new(*rule, "")));
     let site = [
         SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: Vec::new() },
-        SiteAnswer::Confirmed { places: Vec::new(), version: version() },
+        SiteAnswer::Confirmed { places: Vec::new(), version: version(), receipt: Some(Arc::new(statement())) },
         SiteAnswer::Released { version: version(), charged: Cost(12_500) },
         SiteAnswer::Settled,
         SiteAnswer::Booked {
@@ -169,6 +169,7 @@ fn answers() -> Vec<WireAnswer> {
             others: vec![attempt.clone()],
             charged: Cost(12_500),
             version: version(),
+            receipt: Some(Arc::new(statement())),
         },
         SiteAnswer::Found {
             parts: vec![FoundBooking {
@@ -202,7 +203,7 @@ fn answers() -> Vec<WireAnswer> {
     ];
     let elsewhere = [
         SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: places.clone() },
-        SiteAnswer::Confirmed { places, version: version() },
+        SiteAnswer::Confirmed { places, version: version(), receipt: None },
     ];
     let many = WireAnswer::Many(vec![Some(SiteAnswer::Settled), None]);
     site.map(WireAnswer::Site).chain(others).chain(elsewhere.map(WireAnswer::Site)).chain([many]).collect()

@@ -198,12 +198,12 @@ fn write_site_request(request: &SiteRequest) -> Written {
 fn write_site_answer(answer: &SiteAnswer) -> Written {
     let (kind, body) = match answer {
         SiteAnswer::Held { version, hold_for, places } => (Answer::Held, encode(&(version, hold_for, places))),
-        SiteAnswer::Confirmed { version, places } => (Answer::Confirmed, encode(&(version, places))),
+        SiteAnswer::Confirmed { version, places, receipt } => (Answer::Confirmed, encode(&(version, places, receipt))),
         SiteAnswer::Released { version, charged } => (Answer::Released, encode(&(version, charged))),
         SiteAnswer::Settled => (Answer::Settled, encode(&())),
         SiteAnswer::Status { decision, booking } => (Answer::Status, encode(&(decision, booking))),
-        SiteAnswer::Booked { seats, is_settled, before, others, charged, version } => {
-            (Answer::Booked, encode(&(seats, is_settled, before, others, charged, version)))
+        SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt } => {
+            (Answer::Booked, encode(&(seats, is_settled, before, others, charged, version, receipt)))
         }
         SiteAnswer::Found { parts, is_coordinated, version } => {
             (Answer::Found, encode(&(parts, is_coordinated, version)))
@@ -292,8 +292,8 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
             SiteAnswer::Held { version, hold_for, places }
         }
         Answer::Confirmed => {
-            let (version, places) = told(body)?;
-            SiteAnswer::Confirmed { version, places }
+            let (version, places, receipt) = told(body)?;
+            SiteAnswer::Confirmed { version, places, receipt }
         }
         Answer::Released => {
             let (version, charged) = told(body)?;
@@ -305,8 +305,8 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
             SiteAnswer::Status { decision, booking }
         }
         Answer::Booked => {
-            let (seats, is_settled, before, others, charged, version) = told(body)?;
-            SiteAnswer::Booked { seats, is_settled, before, others, charged, version }
+            let (seats, is_settled, before, others, charged, version, receipt) = told(body)?;
+            SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt }
         }
         Answer::Found => {
             let (parts, is_coordinated, version) = told(body)?;

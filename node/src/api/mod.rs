@@ -21,6 +21,7 @@ pub mod plan;
 pub mod prices;
 pub mod problem;
 pub mod rates;
+pub mod receipts;
 pub mod request_view;
 pub mod requests;
 #[cfg(test)]
@@ -122,6 +123,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::ReadOwn(2), routes!(requests::show_request))
         .with(Access::ChangeOwn(2), routes!(requests::cancel_request))
         .with(Access::ReadOwn(2), routes!(requests::explain_request))
+        .with(Access::ReadOwn(2), routes!(receipts::show_receipts))
         .with(Access::ChangeOwn(SUBMISSION_COST), routes!(requests::repair_request))
         .with(Access::ReadOwn(LOOK_UP_COST), routes!(takeover::look_up_reservation))
         .with(Access::ChangeOwn(LOOK_UP_COST), routes!(takeover::take_over_reservation))

@@ -227,7 +227,7 @@ pub fn view(state: &ApiState, snapshot: &Snapshot) -> RequestView {
     RequestView::new(&family(state, snapshot), unix_ms(), |site| state.site_words(site))
 }
 
-fn family(state: &ApiState, snapshot: &Snapshot) -> Family {
+pub fn family(state: &ApiState, snapshot: &Snapshot) -> Family {
     let record = &snapshot.record;
     let parts = state.requests.extensions_of(&record.id);
     let parts = parts.iter().map(|part| part.watch().borrow().clone()).collect();
@@ -438,7 +438,7 @@ fn select_live(state: &ApiState, caller: &Caller, selector: &str) -> Result<Arc<
 }
 
 /// The request with this id, id prefix, or label (the newest with that label) among those that `caller` may see.
-fn select(state: &ApiState, caller: &Caller, selector: &str) -> Result<Arc<RequestHandle>, Problem> {
+pub fn select(state: &ApiState, caller: &Caller, selector: &str) -> Result<Arc<RequestHandle>, Problem> {
     let is_seen = |record: &RequestRecord| caller.sees(record);
     let by_id = RequestId::new(selector).ok().and_then(|id| state.requests.get(&id));
     if let Some(handle) = by_id.filter(|handle| is_seen(&handle.watch().borrow().record)) {

@@ -8,11 +8,11 @@ use broker::{
     availability::{Availability, AvailabilityStep},
     cost::Cost,
     negotiation::{Found, FoundHost},
-    phases::{Candidate, Job},
+    phases::{self, Candidate, FrontPoint, Job},
     plan::PlanOutcome,
-    request::{Effort, ObjectiveKind, Request, RequestDocument},
+    request::{Effort, Request, RequestDocument},
     strategy::{Phases, Strategy},
-    time::{Span, Time},
+    time::Time,
 };
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -31,8 +31,8 @@ use crate::entry::driver;
 
 /// Most hosts looked at.
 const HOSTS_MAX: usize = 20_000;
-/// Most cheaper starts.
-const CHEAPER_MAX: usize = 8;
+/// Most points of the front.
+const FRONT_MAX: usize = 100;
 /// Most steps of the profile.
 const STEPS_MAX: usize = 1_000;
 
@@ -90,9 +90,9 @@ pub struct SlotAnswer {
     pub profile: Vec<ProfileStep>,
     /// The latest start looked at.
     pub until: Time,
-    /// Of mode `earliest`, where that start costs something: later starts that cost less, each with the least that it costs; at most 8.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cheaper: Vec<CheaperStart>,
+    /// Of mode `earliest`, where hosts cost something: what it costs to start earlier, whatever the budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front: Option<PriceFront>,
     /// Whether the profile was thinned: then a step promises what is there at least.
     pub is_thinned: bool,
     pub known_hosts: usize,
@@ -103,12 +103,25 @@ pub struct SlotAnswer {
     pub schedules: Vec<UsedSchedule>,
 }
 
+/// The starts whose least cost is below that of every earlier start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PriceFront {
+    /// At most 100, the earliest and the cheapest among them.
+    pub points: Vec<PricedStart>,
+    /// How many more there are between these.
+    pub left_out: usize,
+    /// Whether it is proven that there is no other.
+    pub is_proven: bool,
+}
+
 /// A start, and the least that it costs, in thousandths of a credit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CheaperStart {
+pub struct PricedStart {
     pub start: Time,
     #[schema(value_type = u64)]
     pub cost: Cost,
+    /// Whether it is proven that no start up to this one costs less.
+    pub is_proven: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -193,7 +206,7 @@ impl Question<'_> {
             hosts: step.map_or(0, |step| step.hosts),
             free: step.map(|step| step.free.clone()).unwrap_or_default(),
             is_proven: verdict.is_proven,
-            cheaper: if self.mode == Mode::Earliest { self.cheaper(&verdict, &candidates) } else { Vec::new() },
+            front: if self.mode == Mode::Earliest { self.front(&candidates) } else { None },
             reason: verdict.reason,
             is_thinned: profile.len() < availability.steps().len(),
             profile: profile
@@ -208,28 +221,16 @@ impl Question<'_> {
         }
     }
 
-    /// Starts behind the one found that cost less and less: for each, the first within less than the last one costs, and then the least that
-    /// this start costs.
-    fn cheaper(&self, found: &Verdict, candidates: &[Candidate<'_>]) -> Vec<CheaperStart> {
-        let mut points = Vec::new();
-        let Some(mut last) = found.start.filter(|_| found.is_possible) else { return points };
-        let plan = |objective, starts, budget| {
-            let job = Job { objective, budget, asked_at: Some(self.now), ..Job::of(self.request, starts) };
-            Phases.plan(&job, candidates, self.effort, self.seed, &mut ()).plan().map(|plan| (plan.start, plan.cost()))
-        };
-        // What was found may cost more than the least at its start.
-        let least = plan(ObjectiveKind::Cost, (last, last), self.request.budget()).map(|(_, cost)| cost);
-        let mut cost = least.unwrap_or(found.cost).min(found.cost);
-        while points.len() < CHEAPER_MAX && cost > Cost::ZERO && last < self.window.1 {
-            let below = Some(Cost(cost.0 - 1));
-            let Some((start, first)) = plan(ObjectiveKind::Start, (last + Span(1), self.window.1), below) else {
-                break;
-            };
-            let least = plan(ObjectiveKind::Cost, (start, start), below).map_or(first, |(_, least)| least.min(first));
-            points.push(CheaperStart { start, cost: least });
-            (last, cost) = (start, least);
-        }
-        points
+    /// What it costs to start earlier; none where nothing costs anything.
+    fn front(&self, candidates: &[Candidate<'_>]) -> Option<PriceFront> {
+        candidates.iter().find(|candidate| !candidate.host.tariff.prices.is_empty())?;
+        let job = Job { budget: None, asked_at: Some(self.now), ..Job::of(self.request, self.window) };
+        let front = phases::front(&job, candidates, self.effort, self.seed);
+        front.points.first().filter(|first| !first.cost.is_zero())?;
+        let (points, left_out) = front.thinned(FRONT_MAX);
+        let point = |FrontPoint { start, cost, is_proven }| PricedStart { start, cost, is_proven };
+        let points = points.into_iter().map(point).collect();
+        Some(PriceFront { points, left_out, is_proven: front.is_proven })
     }
 
     fn verdict(&self, availability: &Availability<'_>, candidates: &[Candidate<'_>]) -> Verdict {

@@ -92,6 +92,8 @@ pub enum Command {
     Show(SelectorArgs),
     /// Explain why a request was placed as it was, or why not
     Explain(SelectorArgs),
+    /// Show and check what sites have signed for a reservation: hosts, times, price and refunds
+    Receipt(SelectorArgs),
     /// Wait until a request is settled, has begun or has ended
     Wait(WaitArgs),
     /// Make a reservation longer: the same hosts for the time right behind it

@@ -75,6 +75,7 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::List(args) => commands::list::run(&mut context, &args),
         Command::Show(args) => commands::show::run(&mut context, &args),
         Command::Explain(args) => commands::explain::run(&mut context, &args),
+        Command::Receipt(args) => commands::receipt::run(&mut context, &args),
         Command::Slots(args) => commands::slots::run(&mut context, &args),
         Command::Wait(args) => commands::wait::run(&mut context, &args),
         Command::Extend(args) => commands::extend::run(&mut context, &args),

@@ -32,6 +32,20 @@ pub fn with_budget(client: &Client, request: Request) -> Result<Request, CliErro
     agreed(client, request, usual.as_deref(), ask)
 }
 
+/// The same for a request that costs what its parts cost, which are priced one by one; none: it is priced itself.
+///
+/// # Errors
+/// As there.
+pub fn with_budget_of(client: &Client, request: Request, parts: Vec<Request>) -> Result<Request, CliError> {
+    let usual = env::var(BUDGET_VARIABLE).ok().filter(|text| !text.is_empty());
+    if parts.is_empty() || usual.is_some() {
+        return agreed(client, request, usual.as_deref(), ask);
+    }
+    let priced = parts.into_iter().map(|part| Ok(agreed(client, part, None, ask)?.budget()));
+    let budgets = priced.collect::<Result<Option<Vec<Cost>>, CliError>>()?;
+    budgets.map_or_else(|| Ok(request.clone()), |budgets| limited(request.clone(), budgets.into_iter().sum()))
+}
+
 /// Planned requests with a budget, where hosts have prices: those without one get what their plan costs, which the user agrees to
 /// unless the batch has a budget (`is_limited`).
 ///

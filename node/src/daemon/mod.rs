@@ -19,7 +19,7 @@ use broker::{
     ledger::{Kept, Ledger},
     trust::{Gate, SharedGate},
 };
-use discovery::{Discovery, DiscoveryConfig, GridId, Inbound, Limits, TransportKind};
+use discovery::{Discovery, DiscoveryConfig, GridId, Identity, Inbound, Limits, TransportKind};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
@@ -125,13 +125,13 @@ async fn run_from(
         remembered;
     let site_id = identity.site_id().clone();
     let gate = open_gate(&config, &grid, &data_dir);
-    let ledger = open_ledger(&config, &gate, &site_id, incarnation, Kept { bookings, gone, charges }, clock);
+    let ledger = open_ledger(&config, &gate, &identity, incarnation, Kept { bookings, gone, charges }, clock);
     let membership = Arc::new(Membership::open(&data_dir, &site_id, grid.clone(), gate.clone(), clock)?);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
     let (own_site, queue) = own_site(site_id.clone());
     let (failed, failures) = mpsc::channel(1);
-    let coordinator = coordinator(&discovery, own_site, &store, clock, &failed);
+    let coordinator = coordinator(&discovery, &grid, own_site, &store, clock, &failed);
     let (changes, shown) = (Changes::default(), Activations::default());
     let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
     let observers = Observers { changes: changes.clone(), metrics: metrics.clone() };
@@ -185,13 +185,14 @@ async fn run_from(
 
 fn coordinator(
     discovery: &Discovery,
+    grid: &GridFile,
     own_site: OwnSite,
     store: &Store,
     clock: Clock,
     failed: &mpsc::Sender<String>,
 ) -> Coordinator {
     let (discovery, store, failed) = (discovery.clone(), store.clone(), failed.clone());
-    Coordinator { discovery, own_site, store, clock, planning: Planning::default(), failed }
+    Coordinator { discovery, grid: grid.id.clone(), own_site, store, clock, planning: Planning::default(), failed }
 }
 
 /// What the limit of open files leaves to each kind of connection.
@@ -213,15 +214,16 @@ fn shares_of(open_files: u64) -> Shares {
 fn open_ledger(
     config: &NodeConfig,
     gate: &SharedGate,
-    site: &SiteId,
+    identity: &Identity,
     incarnation: u64,
     kept: Kept,
     clock: Clock,
 ) -> SharedLedger {
     let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
     let charges = kept.charges.clone();
-    let (ledger, misfits) =
-        Ledger::open(site.clone(), config.ledger.clone(), incarnation, gate.clone(), hosts, kept, clock.now());
+    let (site, limits) = (identity.site_id().clone(), config.ledger.clone());
+    let (mut ledger, misfits) = Ledger::open(site, limits, incarnation, gate.clone(), hosts, kept, clock.now());
+    ledger.sign_receipts(identity.signing_key());
     for misfit in misfits {
         warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
     }

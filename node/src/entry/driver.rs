@@ -17,6 +17,7 @@ use broker::{
 use discovery::{
     Constraint, Discovery, Query,
     config::{FIND_TIMEOUT, SILENCE_REMEMBERED},
+    identity::key_of_site,
 };
 use tokio::sync::{mpsc, watch};
 use tracing::{Instrument as _, debug, error, info};
@@ -49,6 +50,8 @@ const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = discovery::config::SCHEDULE_AGE_
 #[derive(Clone)]
 pub struct Coordinator {
     pub discovery: Discovery,
+    /// The name of the grid.
+    pub grid: String,
     /// This node's own ledger.
     pub own_site: OwnSite,
     pub store: Store,
@@ -81,7 +84,8 @@ pub fn start(
     let entry_point = coordinator.discovery.site_id().clone();
     let settings = requests.settings().clone();
     let on_disk = Arc::new(record.clone());
-    let negotiation = Negotiation::new(entry_point, settings, record, is_resumed, seed, now);
+    let mut negotiation = Negotiation::new(entry_point, settings, record, is_resumed, seed, now);
+    negotiation.check_receipts(coordinator.grid.clone(), key_of_site);
     let (sender_of_commands, commands) = mpsc::channel(COMMANDS);
     let (sender, events) = mpsc::channel(QUEUE);
     let handle = Arc::new(RequestHandle {

@@ -136,6 +136,8 @@ mod tests {
             coordinator: None,
             fed_as: None,
             is_substituted: false,
+            confirmed: None,
+            lost: Vec::new(),
             network: None,
         }
     }

@@ -2,17 +2,19 @@
 //!
 //! Invariant: all of it is lost when the node stops; [`Machines::open`] makes it again from the disk.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use broker::{
     host::Host,
     ids::{RequestId, SiteId},
     ledger::{BookingRecord, Kept, Ledger, LedgerLimits},
     negotiation::{Negotiation, NegotiationSettings, RequestRecord},
+    receipt::KeyOfSite,
     schedule::Schedule,
     time::Now,
     trust::Gate,
 };
+use ed25519_dalek::SigningKey;
 
 use super::{
     books::{BookFault, FaultyBooks, SiteLedger},
@@ -33,8 +35,19 @@ pub struct Setup {
     pub limits: LedgerLimits,
     /// Settings of its negotiations.
     pub negotiation: NegotiationSettings,
+    /// What it signs and checks receipts with; none where they are left out, since their signatures cost more than what is simulated.
+    pub receipts: Option<Receipts>,
     /// What its books do wrong.
     pub book_fault: Option<BookFault>,
+}
+
+/// What a node signs and checks receipts with.
+#[derive(Debug, Clone)]
+pub struct Receipts {
+    /// Its own key.
+    pub key: Arc<SigningKey>,
+    /// The keys of all.
+    pub key_of: KeyOfSite,
 }
 
 /// The state machines of one running node. `A` is the receiver of the answer to a question that the ledger was asked.
@@ -49,6 +62,8 @@ pub struct Machines<A> {
     /// When the node wakes up next.
     pub wake_at: Option<Moment>,
     settings: NegotiationSettings,
+    /// The grid, and the keys of its sites, by which receipts are checked.
+    check: Option<(String, KeyOfSite)>,
 }
 
 impl<A> Machines<A> {
@@ -63,11 +78,16 @@ impl<A> Machines<A> {
         seed_of: impl Fn(u64) -> u64,
         now: Now,
     ) -> (Machines<A>, Vec<BookingRecord>) {
-        let Setup { site, hosts, gate, limits, negotiation: settings, book_fault } = setup;
+        let Setup { site, hosts, gate, limits, negotiation: settings, receipts, book_fault } = setup;
+        let grid = gate.trust().grid().to_owned();
         let books = hosts.into_iter().map(|host| FaultyBooks::new(host, book_fault)).collect();
-        let (ledger, misfits) = Ledger::open_with(site, limits, disk.incarnation, gate, books, kept, now);
-        let mut machines =
-            Machines { ledger, negotiations: BTreeMap::new(), askers: BTreeMap::new(), wake_at: None, settings };
+        let (mut ledger, misfits) = Ledger::open_with(site, limits, disk.incarnation, gate, books, kept, now);
+        let check = receipts.map(|Receipts { key, key_of }| {
+            ledger.sign_receipts(key);
+            (grid, key_of)
+        });
+        let (negotiations, askers) = (BTreeMap::new(), BTreeMap::new());
+        let mut machines = Machines { ledger, negotiations, askers, wake_at: None, settings, check };
         for (place, record) in (0..).zip(disk.requests.values()) {
             machines.begin(record.clone(), is_resumed, seed_of(place), now);
         }
@@ -81,6 +101,10 @@ impl<A> Machines<A> {
             return;
         }
         let (site, settings) = (self.ledger.site().clone(), self.settings.clone());
-        self.negotiations.insert(id, Negotiation::new(site, settings, record, is_resumed, seed, now));
+        let mut negotiation = Negotiation::new(site, settings, record, is_resumed, seed, now);
+        if let Some((grid, key_of)) = self.check.clone() {
+            negotiation.check_receipts(grid, key_of);
+        }
+        self.negotiations.insert(id, negotiation);
     }
 }

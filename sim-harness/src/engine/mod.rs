@@ -13,7 +13,7 @@ mod queue;
 pub use self::{
     books::{BookFault, SiteLedger},
     disk::{Actor, Disk, Write},
-    machines::{Machines, Setup},
+    machines::{Machines, Receipts, Setup},
     medium::Medium,
     moment::{Moment, SECOND_US},
     queue::EventQueue,

@@ -160,9 +160,9 @@ impl Attacker {
         let Some(mut statement) = booking.and_then(|booking| booking.statement.clone()) else { return answer };
         grid.figures.attacks += 1;
         match (self.random.random_range(0..3), answer) {
-            (0, SiteAnswer::Booked { seats, is_settled, others, charged, version, .. }) => {
+            (0, SiteAnswer::Booked { seats, is_settled, others, charged, version, receipt, .. }) => {
                 let before = Some(names::site(self.random.random_range(0..grid.nodes.len())));
-                SiteAnswer::Booked { seats, is_settled, before, others, charged, version }
+                SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt }
             }
             (kind, answer) => {
                 if kind == 1 {

@@ -79,6 +79,8 @@ pub enum Canary {
     BudgetForgotten,
     /// The entry point takes the half of what a site charges for what it is to pay.
     ChargeHalved,
+    /// The entry point keeps a receipt that names another price than was agreed.
+    ReceiptUnchecked,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }

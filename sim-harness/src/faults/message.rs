@@ -171,7 +171,7 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
             write!(f, "held at {} for {} ms", version(*at), hold_for.0)?;
             write_places(f, places)
         }
-        SiteAnswer::Confirmed { version: at, places } => {
+        SiteAnswer::Confirmed { version: at, places, .. } => {
             write!(f, "confirmed at {}", version(*at))?;
             write_places(f, places)
         }

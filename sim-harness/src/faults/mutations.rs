@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use broker::{
     ids::{RequestId, SeatNumber, SiteId},
-    negotiation::{Negotiation, Purpose},
-    protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    negotiation::{Decision, Negotiation, Purpose, RequestRecord},
+    protocol::{AttemptId, Grant, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    receipt::Receipt,
     request::{Request, RequestDocument},
     resources::Amounts,
     time::Span,
@@ -20,6 +21,7 @@ use super::{
     event::Event,
     grid::Grid,
     message::{Body, Message, Question},
+    names,
 };
 
 /// Higher than any term that a user signs.
@@ -74,8 +76,11 @@ pub fn mutate_answer(
             *seats = seats_believed(grid, node, from, request);
         }
         (Some(Canary::ChargeHalved), SiteAnswer::Released { charged, .. }) => charged.0 /= 2,
-        (Some(Canary::PlacesIgnored), SiteAnswer::Held { places, .. } | SiteAnswer::Confirmed { places, .. }) => {
+        (Some(Canary::PlacesIgnored), SiteAnswer::Held { places, .. }) => places.clear(),
+        // Nor does it see the hosts in the receipt.
+        (Some(Canary::PlacesIgnored), SiteAnswer::Confirmed { places, receipt, .. }) => {
             places.clear();
+            *receipt = receipt_without_hold(grid, from, node, question);
         }
         (Some(Canary::HandOverIgnored), SiteAnswer::Refused(refusal))
             if matches!(refusal.reason, RefusalReason::HandedOver(_)) =>
@@ -118,6 +123,7 @@ pub fn forgets_to_give_up(grid: &mut Grid, node: usize, to: usize, body: &Body) 
             others: Vec::new(),
             charged: Default::default(),
             version,
+            receipt: None,
         },
         _ => SiteAnswer::Released { version, charged: Default::default() },
     };
@@ -143,6 +149,30 @@ pub fn mutate_request(canary: Option<Canary>, request: Request) -> Request {
         _ => {}
     }
     Request::try_from(asked).unwrap_or(request)
+}
+
+/// Puts receipts in the place of those that a coordinator keeps, from the same sites, that name another price.
+pub fn accept_other_prices(record: &mut RequestRecord) {
+    for kept in &mut record.receipts {
+        let Ok(mut receipt) = testing::said::<Receipt>(&kept.receipt) else { continue };
+        receipt.seats.iter_mut().for_each(|kind| kind.cost.0 += 1);
+        let key = names::index_of(&kept.site).map(names::signing_key);
+        if let Some(signed) = key.and_then(|key| SignedText::sign(&receipt, &key).ok()) {
+            kept.receipt = Arc::new(signed);
+        }
+    }
+}
+
+/// The receipt of a site for what it was asked to confirm, whatever it holds.
+pub fn receipt_without_hold(grid: &Grid, node: usize, from: usize, question: &Question) -> Option<Arc<SignedText>> {
+    let Question::Negotiation { request, attempt, .. } = question else { return None };
+    let Decision::Commit { plan, .. } = &grid.negotiation(from, request)?.record().decision else { return None };
+    let site = &grid.nodes[node].site;
+    let seats: Vec<Grant> = plan.seats.iter().filter(|seat| seat.site == *site).map(Grant::from).collect();
+    let name = AttemptId { entry_point: grid.nodes[from].site.clone(), request: request.clone(), attempt: *attempt };
+    let user = grid.users.get(request)?.user;
+    let receipt = Receipt::of((grid.trust.grid(), site), &name, user, &seats, grid.clock(node).utc);
+    SignedText::sign(&receipt, &names::signing_key(node)).ok().map(Arc::new)
 }
 
 /// Lets a hold through that is not what the user has signed: its statement is signed anew, as far as it was valid.

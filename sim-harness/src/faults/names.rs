@@ -6,7 +6,9 @@ use broker::{
     amount::Amount,
     ids::{HostId, RequestId, SiteId},
     resources::{Amounts, ResourceName},
+    trust::{PublicKey, testing},
 };
+use ed25519_dalek::SigningKey;
 
 /// The site with this index.
 pub fn site(index: usize) -> SiteId {
@@ -16,6 +18,19 @@ pub fn site(index: usize) -> SiteId {
 /// The index of a site.
 pub fn index_of(site: &SiteId) -> Option<usize> {
     site.as_str().strip_prefix('s')?.parse().ok()
+}
+
+/// Keys of sites have numbers from here on; those of users have lower ones.
+const SITE_KEYS: u64 = 1 << 40;
+
+/// The key of the node of the site with this index.
+pub fn signing_key(index: usize) -> SigningKey {
+    testing::key(SITE_KEYS + index as u64)
+}
+
+/// The key that belongs to the name of a site.
+pub fn key_of(site: &SiteId) -> Option<PublicKey> {
+    index_of(site).map(|index| PublicKey::of(&signing_key(index)))
 }
 
 /// The host of a site with this index.

@@ -31,7 +31,7 @@ use super::{
     options::{DISK_MS_MAX, Options, one_of},
     views::Views,
 };
-use crate::engine::{Actor, Disk, Machines, Moment, Setup, Write};
+use crate::engine::{Actor, Disk, Machines, Moment, Receipts, Setup, Write};
 
 const CORES: [u64; 4] = [1000, 2000, 4000, 8000];
 
@@ -229,7 +229,9 @@ impl Node {
         }
         let book_fault = canary.and_then(Canary::of_books);
         let (site, hosts) = (self.site.clone(), self.hosts.clone());
-        let setup = Setup { site, hosts, gate, limits, negotiation, book_fault };
+        let key = names::index_of(&site).map(|index| Arc::new(names::signing_key(index)));
+        let receipts = key.map(|key| Receipts { key, key_of: names::key_of });
+        let setup = Setup { site, hosts, gate, limits, negotiation, receipts, book_fault };
         let is_resumed = canary != Some(Canary::ReuseAttemptNumbers);
         let seed_of = |place| seed.wrapping_add(place);
         let (machines, misfits) = Machines::open(setup, &self.disk, kept, is_resumed, seed_of, clocks);

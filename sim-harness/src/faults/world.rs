@@ -89,7 +89,10 @@ impl Medium for World {
         true
     }
 
-    fn persist(&mut self, node: usize, actor: Actor, write: Write) {
+    fn persist(&mut self, node: usize, actor: Actor, mut write: Write) {
+        if let (Some(Canary::ReceiptUnchecked), Write::Request(record)) = (self.grid.canary, &mut write) {
+            mutations::accept_other_prices(record);
+        }
         if let (Actor::Request(id), Write::Request(record)) = (&actor, &write) {
             let is_decided = matches!(record.decision, Decision::Commit { .. } | Decision::Reserved { .. });
             match self.grid.canary {
@@ -149,9 +152,13 @@ impl Medium for World {
             && (canary, is_confirm, &refusal.reason)
                 == (Some(Canary::ConfirmWithoutHold), true, &RefusalReason::NoSuchHold)
         {
-            answer = SiteAnswer::Confirmed { places: Vec::new(), version: refusal.version };
+            let (version, receipt) =
+                (refusal.version, mutations::receipt_without_hold(&self.grid, node, from, &question));
+            answer = SiteAnswer::Confirmed { places: Vec::new(), version, receipt };
         }
-        if !matches!(answer, SiteAnswer::Refused(_)) {
+        if !matches!(answer, SiteAnswer::Refused(_))
+            && let Some(running) = self.grid.running(node)
+        {
             running.granted.insert(message);
         }
         let is_substituted = matches!(&answer, SiteAnswer::Held { places, .. } if !places.is_empty());

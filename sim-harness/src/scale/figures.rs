@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn holds_are_sorted_by_what_their_plans_had_not_seen() {
         let mut counts = Counts::new();
-        let answer = SiteAnswer::Confirmed { places: Vec::new(), version: LedgerVersion::default() };
+        let answer = SiteAnswer::Confirmed { places: Vec::new(), version: LedgerVersion::default(), receipt: None };
         let lags = [None, Some(0), Some(499), Some(500), Some(60_000)].map(|lag| lag.map(Duration::from_millis));
         lags.into_iter().for_each(|lag| counts.count_hold(lag, &answer));
         let holds: Vec<_> = counts.staleness.iter().map(|of| (of.unseen_for.as_str(), of.holds)).collect();

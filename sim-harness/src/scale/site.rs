@@ -155,6 +155,7 @@ impl Site {
             gate: testing::open_gate(),
             limits: LedgerLimits::default(),
             negotiation: NegotiationSettings::default(),
+            receipts: None,
             book_fault: None,
         };
         let seed_of = |place| drawn([seed, at.0 as u64, place]);

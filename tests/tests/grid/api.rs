@@ -59,6 +59,16 @@ impl Api {
     }
 }
 
+/// The reservation has a receipt for its two hosts, and the command line finds it right.
+fn check_receipts(node: &Node, api: &Api, id: &str) {
+    let (_, receipts) = api.checked("GET", "/v1/requests/{id}/receipts", &format!("/v1/requests/{id}/receipts"), None);
+    let text = receipts["receipts"][0]["signed"]["text"].as_str().unwrap();
+    assert!(text.starts_with("kolo-receipt/1\n"), "{receipts}");
+    let shown = node.kolo(&["receipt", id]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(["a1,a2", "a1,a3", "a2,a3"].iter().any(|hosts| shown.out.contains(hosts)), "{shown:?}");
+}
+
 #[test]
 fn answers_are_as_described() {
     let node = Node::first("alpha", &hosts("a", 3));
@@ -73,6 +83,7 @@ fn answers_are_as_described() {
     let (_, settled) =
         api.checked("GET", "/v1/requests/{id}", &format!("/v1/requests/{id}?wait_ms=20000&until=settled"), None);
     assert_eq!(settled["state"], "active");
+    check_receipts(&node, &api, id);
     let impossible = r#"{"hosts":9,"duration":3600}"#;
     let slots = |mode: &str, at: &str| format!(r#"{{"mode":"{mode}"{at},"request":{request}}}"#);
     let (earliest, most) = (slots("earliest", ""), slots("most", ""));

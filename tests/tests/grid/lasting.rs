@@ -17,7 +17,7 @@ fn an_extended_reservation_is_one_with_one_end_and_goes_as_a_whole() {
     let second = Node::joining("beta", &hosts("b", 1), &first, &[]);
     let nodes = [&first, &second];
     nodes.iter().for_each(|node| node.wait_until_it_knows(2));
-    // Different amounts on the two hosts: each takes a request of its own.
+    // Different amounts on the two hosts: one request holds both.
     let asked = ["submit", "-N", "2", "--total", "cpu=5", "-t", "1h", "--id", "long"];
     let before = first.kolo_json(&asked, 0);
     let id = before["id"].as_str().unwrap();
@@ -25,6 +25,7 @@ fn an_extended_reservation_is_one_with_one_end_and_goes_as_a_whole() {
     let extended = first.kolo_json(&["extend", "long", "--by", "30min"], 0);
     assert_eq!((&extended["extends"], extended["end"].as_i64()), (&before["id"], Some(end_of(&before) + 1800)));
     let added = extended["added"].as_array().unwrap();
+    assert_eq!(added.len(), 1, "{extended}");
     // What lengthens it may be named as well; the time goes on from the end of all.
     let _ = first.kolo_json(&["extend", added[0]["id"].as_str().unwrap(), "--by", "30min"], 0);
     let view = first.get(&format!("/v1/requests/{id}"));

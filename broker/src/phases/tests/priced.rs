@@ -194,6 +194,89 @@ proptest! {
     }
 }
 
+/// The front is what planning for the least cost finds at every start by itself.
+fn check_front(hosts: &[(RawHost, RawPrices)], raw: &RawRequest, budget: Option<u64>, first: i64, last: i64) {
+    let (raw_hosts, raw_prices): (Vec<RawHost>, Vec<RawPrices>) = hosts.iter().cloned().unzip();
+    let mut grid = Grid::new(&raw_hosts);
+    grid.hosts.iter_mut().zip(&raw_prices).for_each(|((_, host, _), raw)| host.tariff = tariff(raw));
+    let document: RequestDocument = serde_json::from_value(document(raw, "start")).unwrap();
+    let request = Request::try_from(RequestDocument { budget: budget.map(Cost), ..document }).unwrap();
+    let (job, candidates) = (|starts| Job::of(&request, starts), grid.candidates(request.demand()));
+    let mut expected: Vec<(Time, Cost)> = Vec::new();
+    for start in first..=last {
+        let at = Job { objective: ObjectiveKind::Cost, ..job((Time(start), Time(start))) };
+        if let PlanOutcome::Allocated(plan) = plan(&at, &candidates, Effort::Balanced, 1, &mut ()) {
+            assert!(plan.start_proven);
+            if expected.last().is_none_or(|(_, cost)| plan.cost() < *cost) {
+                expected.push((plan.start, plan.cost()));
+            }
+        }
+    }
+    let found = front(&job((Time(first), Time(last))), &candidates, Effort::Balanced, 1);
+    let points: Vec<(Time, Cost)> = found.points.iter().map(|point| (point.start, point.cost)).collect();
+    assert_eq!(points, expected);
+    assert!(found.is_proven && found.points.iter().all(|point| point.is_proven));
+    // What a search finds that is cut off may be worse, but nothing of it is called proven that is not so.
+    let rough = front::within(&job((Time(first), Time(last))), &candidates, cut(), 1);
+    for point in rough.points.iter().filter(|point| point.is_proven) {
+        assert!(points.contains(&(point.start, point.cost)), "{rough:?}, {points:?}");
+    }
+    if rough.is_proven {
+        assert_eq!(rough.points, found.points);
+    }
+    for most in 0..4 {
+        let (kept, left_out) = found.thinned(most);
+        assert_eq!(kept.len() + left_out, points.len());
+        assert!(kept.len() <= most && kept.is_sorted_by(|a, b| a.start < b.start));
+        if most > 1 {
+            assert_eq!((kept.first(), kept.last()), (found.points.first(), found.points.last()));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_front_is_the_least_cost_of_every_start_where_it_falls(
+        hosts in prop::collection::vec((host(), raw_prices()), 0..8), raw in raw_request(),
+        budget in prop::option::of(0_u64..60), (earliest, reach) in (0_i64..10, 0_i64..45),
+    ) {
+        let raw = RawRequest { total: [None; 3], sites_max: None, ..raw };
+        check_front(&hosts, &raw, budget, earliest, earliest + reach);
+    }
+
+    #[test]
+    fn with_totals_and_sites_the_front_is_the_least_cost_of_every_start_too(
+        hosts in prop::collection::vec((host(), raw_prices()), 0..6), raw in raw_request(),
+        budget in prop::option::of(0_u64..60), (earliest, reach) in (0_i64..10, 0_i64..25),
+    ) {
+        check_front(&hosts, &raw, budget, earliest, earliest + reach);
+    }
+}
+
+/// Limits that allow next to no search.
+fn cut() -> Limits {
+    Limits { feasibility_nodes_in_all: 0, ..Limits::of(Effort::Fast) }
+}
+
+#[test]
+fn what_a_search_that_was_cut_has_not_proven_is_not_called_proven() {
+    let raw_hosts: Vec<RawHost> =
+        (0..40).map(|at| (at as usize % 4, 1000, [3 + at % 7, 2 + at % 5, 0], Vec::new())).collect();
+    let mut grid = Grid::new(&raw_hosts);
+    for (at, (_, host, _)) in (0_u32..).zip(&mut grid.hosts) {
+        let later = (20, [900_000 + 137_000 * (at % 9), 700_000 + 91_000 * (at % 11), 0]);
+        host.tariff = tariff(&vec![(0, [1_500_000 - 31_000 * (at % 13), 1_100_000 + 77_000 * (at % 5), 0]), later]);
+    }
+    let raw = RawRequest { seats: 9, length: 10, total: [Some(57), Some(41), None], ..RawRequest::default() };
+    let request =
+        Request::try_from(serde_json::from_value::<RequestDocument>(document(&raw, "start")).unwrap()).unwrap();
+    let found = front::within(&Job::of(&request, (Time(0), Time(30))), &grid.all(), cut(), 1);
+    assert!(!found.points.is_empty() && !found.is_proven, "{found:?}");
+    assert!(found.points.iter().any(|point| !point.is_proven), "{found:?}");
+}
+
 #[test]
 fn a_budget_that_nothing_meets_is_refused_with_what_the_cheapest_would_cost() {
     let mut grid = Grid::new(&vec![(0, 1000, [4; 3], Vec::new()); 3]);

@@ -1,15 +1,17 @@
 //! `kolo extend`: makes a reservation longer, on the same hosts with the same amounts.
 //!
-//! The added time is asked for by requests of its own, one for all hosts that give the same: the user signs each, every site
-//! checks it, and it stands on all its hosts or on none. The node shows them as parts of the reservation. Invariant: whatever goes wrong, the reservation that is there stays
+//! The added time is asked for by requests of its own, one for all hosts that end together: the user signs each, every site
+//! checks it, and it stands on all its hosts or on none. Where hosts give different amounts, what each is to give is handed in as a plan. The node shows them as parts of the reservation. Invariant: whatever goes wrong, the reservation that is there stays
 //! as it is, and what was added before something went wrong is given back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    ids::{HostId, RequestId},
+    amount::Amount,
+    ids::RequestId,
+    negotiation::{HandedPlan, HandedSeat},
     request::{Request, RequestDocument},
-    resources::Amounts,
+    resources::{Amounts, amount_of},
     time::{Span, Time},
 };
 use serde::Serialize;
@@ -22,7 +24,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{Look, Report},
-        price::with_budget,
+        price::with_budget_of,
         report::reservation_text,
         request_args::ExtendArgs,
         signing,
@@ -61,9 +63,10 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
     let end = format_time(reservation.end, context.now.time_zone());
     let requests = requests_behind(&before, reservation, seconds_of(args.by))?;
     let mut added = Vec::with_capacity(requests.len());
-    for request in requests {
-        let one = with_budget(&client, request)
-            .and_then(|request| signing::submission(context, &client, &args.key, request, None))
+    for Behind { request, alike, plan } in requests {
+        let is_handed_in = plan.is_some();
+        let one = with_budget_of(&client, request, alike)
+            .and_then(|request| signing::submission(context, &client, &args.key, request, plan))
             .and_then(|submission| waiting::submit_and_wait(client.clone(), submission, None));
         let wrong = match one {
             Ok(view) if fits(&view, reservation) => {
@@ -75,8 +78,12 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
                 let why = format!("from {end} on only hosts of the same name elsewhere could be had");
                 CliError::not_extended(why)
             }
-            Ok(view) => CliError::Unreserved(Box::new(view))
-                .hinted(format!("these hosts are not all free from {end} on; kolo slots says when as many are")),
+            Ok(view) => {
+                let why = view.reason.as_ref().filter(|_| is_handed_in).map(|reason| reason.detail.clone());
+                let error =
+                    why.map_or_else(|| CliError::Unreserved(Box::new(view)), |why| CliError::no_placement(&why));
+                error.hinted(format!("these hosts are not all free from {end} on; kolo slots says when as many are"))
+            }
             Err(error) => error,
         };
         for view in &added {
@@ -102,46 +109,82 @@ fn shares(hosts: &[ReservedHost]) -> BTreeMap<(&str, &str), &Amounts> {
     hosts.iter().map(|grant| ((grant.site.as_str(), grant.host.as_str()), &grant.amounts)).collect()
 }
 
-/// Requests that only the same hosts can satisfy, and only right behind `reservation`: one for all hosts that give
-/// the same and end together.
-fn requests_behind(
-    before: &RequestView,
-    reservation: &ReservationView,
-    seconds: i64,
-) -> Result<Vec<Request>, CliError> {
+/// A request for the time right behind some hosts.
+#[derive(Debug)]
+struct Behind {
+    request: Request,
+    /// The same for the hosts of each kind, where they give different amounts: what these cost, it costs.
+    alike: Vec<Request>,
+    /// What each host gives, where that does not follow from the request.
+    plan: Option<HandedPlan>,
+}
+
+/// Requests that only the same hosts can satisfy, and only right behind `reservation`: one for all hosts that end together, since the
+/// seats of a request begin together.
+fn requests_behind(before: &RequestView, reservation: &ReservationView, seconds: i64) -> Result<Vec<Behind>, CliError> {
     let wrong = |error: &dyn std::fmt::Display| CliError::not_extended(error);
     let names: BTreeSet<&str> = reservation.hosts.iter().map(|grant| grant.host.as_str()).collect();
     if names.len() < reservation.hosts.len() {
         return Err(wrong(&"hosts of several sites have the same name, and a request names hosts without their sites"));
     }
-    let mut alike: BTreeMap<(&Amounts, Time), Vec<HostId>> = BTreeMap::new();
+    let mut by_end: BTreeMap<Time, Vec<&ReservedHost>> = BTreeMap::new();
     for grant in &reservation.hosts {
-        alike.entry((&grant.amounts, grant.end)).or_default().push(grant.host.clone());
+        by_end.entry(grant.end).or_default().push(grant);
     }
-    if alike.len() > REQUESTS_MAX {
-        let ways = alike.len();
-        let why = format!(
-            "its hosts differ in amounts and ends in {ways} ways, and {REQUESTS_MAX} requests are made at most"
-        );
-        return Err(wrong(&why));
+    if by_end.len() > REQUESTS_MAX {
+        let ends = by_end.len();
+        return Err(wrong(&format!("its hosts end at {ends} times, and {REQUESTS_MAX} requests are made at most")));
     }
-    let request = |((amounts, end), hosts): ((&Amounts, Time), Vec<HostId>)| {
-        let document = RequestDocument {
-            hosts: u32::try_from(hosts.len()).map_err(|error| wrong(&error))?,
-            duration: Some(seconds),
-            earliest: Some(end),
-            latest: Some(end),
-            per_host: amounts.clone(),
-            attributes: before.request.demand().attributes().clone(),
-            candidates: Some(hosts),
-            exclusive: before.request.demand().is_exclusive(),
-            extends: Some(before.id.clone()),
-            effort: before.request.effort(),
-            ..RequestDocument::default()
+    let behind = |(end, hosts): (Time, Vec<&ReservedHost>)| {
+        let mut alike: BTreeMap<&Amounts, Vec<&ReservedHost>> = BTreeMap::new();
+        hosts.iter().for_each(|host| alike.entry(&host.amounts).or_default().push(host));
+        if alike.len() == 1 {
+            return Ok(Behind { request: request_for(before, &hosts, end, seconds)?, alike: Vec::new(), plan: None });
+        }
+        let alike = alike.values().map(|hosts| request_for(before, hosts, end, seconds)).collect::<Result<_, _>>()?;
+        let seat = |host: &&ReservedHost| HandedSeat {
+            site: host.site.clone(),
+            host: host.host.clone(),
+            end: end + Span(seconds.unsigned_abs()),
+            amounts: host.amounts.clone(),
         };
-        Request::try_from(document).map_err(|error| wrong(&error))
+        let plan = HandedPlan { start: end, hosts: hosts.iter().map(seat).collect() };
+        Ok(Behind { request: request_for(before, &hosts, end, seconds)?, alike, plan: Some(plan) })
     };
-    alike.into_iter().map(request).collect()
+    by_end.into_iter().map(behind).collect()
+}
+
+/// One request for these hosts from `end` on: each gives what the least of them gives, and all together what they give now.
+fn request_for(before: &RequestView, hosts: &[&ReservedHost], end: Time, seconds: i64) -> Result<Request, CliError> {
+    let wrong = |error: &dyn std::fmt::Display| CliError::not_extended(error);
+    let (mut least, mut total) = (Amounts::new(), Amounts::new());
+    for name in hosts.iter().flat_map(|host| host.amounts.keys()) {
+        let of_each = || hosts.iter().map(|host| amount_of(&host.amounts, name));
+        let (smallest, sum) = (of_each().min().unwrap_or_default(), of_each().fold(Amount::ZERO, |a, b| a + b));
+        if of_each().any(|amount| amount != smallest) {
+            total.insert(name.clone(), sum);
+        }
+        if smallest > Amount::ZERO {
+            least.insert(name.clone(), smallest);
+        }
+    }
+    let is_exclusive = before.request.demand().is_exclusive();
+    let document = RequestDocument {
+        hosts: u32::try_from(hosts.len()).map_err(|error| wrong(&error))?,
+        duration: Some(seconds),
+        earliest: Some(end),
+        latest: Some(end),
+        per_host: least,
+        // Whole hosts give what they have.
+        total: if is_exclusive { Amounts::new() } else { total },
+        attributes: before.request.demand().attributes().clone(),
+        candidates: Some(hosts.iter().map(|host| host.host.clone()).collect()),
+        exclusive: is_exclusive,
+        extends: Some(before.id.clone()),
+        effort: before.request.effort(),
+        ..RequestDocument::default()
+    };
+    Request::try_from(document).map_err(|error| wrong(&error))
 }
 
 /// What was added, and until when the reservation lasts now.
@@ -178,6 +221,8 @@ impl Report for Extended {
 
 #[cfg(test)]
 mod tests {
+    use broker::ids::HostId;
+
     use super::*;
     use crate::{
         api::samples::view,
@@ -189,22 +234,28 @@ mod tests {
         let before = view("active", None);
         let mut reservation = before.reservation.clone().unwrap();
         // h1 has 2.4 cores and 3 GiB, b1 one core and half a GiB, h2 one core and one GiB.
-        let requests = requests_behind(&before, &reservation, 3600).unwrap();
-        assert_eq!(requests.len(), 3);
+        let [one] = &requests_behind(&before, &reservation, 3600).unwrap()[..] else { panic!("all end together") };
         assert_eq!(
-            serde_json::to_value(&requests[2]).unwrap(),
-            serde_json::json!({"extends": "r-42", "hosts": 1, "duration": 3600, "earliest": 1_763_719_200_i64,
-                "latest": 1_763_719_200_i64, "per_host": {"cpu": 2400, "memory": 3072}, "candidates": ["h1"]})
+            serde_json::to_value(&one.request).unwrap(),
+            serde_json::json!({"extends": "r-42", "hosts": 3, "duration": 3600, "earliest": 1_763_719_200_i64,
+                "latest": 1_763_719_200_i64, "per_host": {"cpu": 1000, "memory": 512},
+                "total": {"cpu": 4400, "memory": 4608}, "candidates": ["h1", "h2", "b1"]})
         );
+        assert_eq!(one.alike.len(), 3, "each kind is priced by itself");
+        let plan = one.plan.as_ref().unwrap();
+        let given: Vec<_> = plan.hosts.iter().map(|seat| (&seat.site, &seat.host, &seat.amounts, seat.end)).collect();
+        let end = Time(1_763_719_200 + 3600);
+        let expected: Vec<_> =
+            reservation.hosts.iter().map(|host| (&host.site, &host.host, &host.amounts, end)).collect();
+        assert_eq!((plan.start, given), (Time(1_763_719_200), expected));
         assert!(fits(&before, &reservation));
         let same = reservation.hosts[0].amounts.clone();
         reservation.hosts.iter_mut().for_each(|grant| grant.amounts = same.clone());
-        assert_eq!(
-            requests_behind(&before, &reservation, 3600).unwrap().len(),
-            1,
-            "one request when all give the same"
-        );
+        let [one] = &requests_behind(&before, &reservation, 3600).unwrap()[..] else { panic!("one request") };
+        assert!(one.plan.is_none() && one.alike.is_empty() && one.request.demand().total().is_empty());
         assert!(!fits(&before, &reservation));
+        reservation.hosts[0].end = Time(1_763_719_300);
+        assert_eq!(requests_behind(&before, &reservation, 3600).unwrap().len(), 2, "they begin apart");
         reservation.hosts[0].host = HostId::new("b1").unwrap();
         let error = requests_behind(&before, &reservation, 3600).unwrap_err();
         assert!(error.to_string().contains("the same name"), "{error}");

@@ -22,6 +22,7 @@ pub mod open;
 pub mod plan;
 mod plan_batch;
 mod plan_offline;
+pub mod receipt;
 pub mod repair;
 pub mod show;
 pub mod sites;

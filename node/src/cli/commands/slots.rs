@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Context, with_suggestion};
 use crate::{
-    api::slots::{CheaperStart, Mode, ProfileStep, SlotAnswer, SlotQuestion},
+    api::slots::{Mode, PriceFront, PricedStart, ProfileStep, SlotAnswer, SlotQuestion},
     cli::{
         error::CliError,
         exit::Exit,
@@ -22,6 +22,9 @@ use crate::{
 
 /// Steps of the profile that people are shown; JSON has them all.
 const STEPS_SHOWN: usize = 20;
+
+/// Starts with their costs that people are shown; JSON has more.
+const POINTS_SHOWN: usize = 12;
 
 /// Runs the command.
 ///
@@ -44,7 +47,7 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let question = SlotQuestion { mode: args.mode, at, request: request.clone().into() };
     let answer: SlotAnswer = client.post("/v1/slots", &question)?;
-    let slots = Slots { asked: request.demand().seats(), answer };
+    let slots = Slots { asked: request.demand().seats(), budget: request.budget(), answer };
     context.output.print(&slots)?;
     if slots.answer.is_possible {
         return Ok(Exit::Done);
@@ -57,6 +60,8 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
 struct Slots {
     #[serde(skip)]
     asked: usize,
+    #[serde(skip)]
+    budget: Option<Cost>,
     #[serde(flatten)]
     answer: SlotAnswer,
 }
@@ -89,12 +94,34 @@ impl Slots {
     }
 }
 
+impl Slots {
+    /// What it costs to start earlier; a front of one start says nothing new.
+    fn front_text(&self, front: &PriceFront, look: &Look) -> String {
+        let mut text = String::new();
+        let is_news = front.points.len() > 1 || self.budget.is_some_and(|most| front.points[0].cost > most);
+        for PricedStart { start, cost, is_proven } in front.points.iter().take(POINTS_SHOWN).filter(|_| is_news) {
+            let budget = if self.budget.is_some_and(|most| *cost > most) { ", above the budget" } else { "" };
+            let proven = if *is_proven { "" } else { ", not proven to be the least" };
+            text.push_str(&format!("  from {}: {cost} credits{budget}{proven}\n", format_time(*start, &look.zone)));
+        }
+        let more = front.points.len().saturating_sub(POINTS_SHOWN) + front.left_out;
+        if is_news && more > 0 {
+            let last = front.points.last().map_or(Cost::ZERO, |last| last.cost);
+            text.push_str(&format!("  {} down to {last} credits\n", counted(more, "more start")));
+        }
+        if is_news && !front.is_proven {
+            text.push_str("  there may be others: the search reached its limit\n");
+        }
+        text
+    }
+}
+
 impl Report for Slots {
     fn text(&self, look: &Look) -> String {
         let answer = &self.answer;
         let mut text = format!("{}\n", self.head(look));
-        for CheaperStart { start, cost } in &answer.cheaper {
-            text.push_str(&format!("  from {}: {cost} credits\n", format_time(*start, &look.zone)));
+        if let Some(front) = &answer.front {
+            text.push_str(&self.front_text(front, look));
         }
         let rows = answer.profile.iter().take(STEPS_SHOWN);
         let row = |step: &ProfileStep| {
@@ -138,19 +165,23 @@ mod tests {
             "profile":[{{"start":1763712000,"hosts":2,"free":{{"cpu":2500}}}},{{"start":1763715600,"hosts":6,
             "free":{{"cpu":24000}}}}],{more}}}"#
         );
-        Slots { asked: 3, answer: serde_json::from_str(&text).unwrap() }
+        Slots { asked: 3, budget: Some(Cost(10_000)), answer: serde_json::from_str(&text).unwrap() }
     }
 
     #[test]
     fn a_possible_start_is_shown_with_the_profile() {
         let slots = slots(
             r#""mode":"earliest","is_possible":true,"start":1763715600,"end":1763722800,"cost":12500,"hosts":6,
-            "cheaper":[{"start":1763748000,"cost":4000}],
+            "front":{"left_out":2,"is_proven":false,"points":[{"start":1763715600,"cost":12500,"is_proven":true},
+            {"start":1763748000,"cost":4000,"is_proven":false}]},
             "free":{"cpu":24000},"is_proven":true,"reason":null"#,
         );
         assert_eq!(
             printed(&slots, OutputFormat::Table),
-            "6 hosts from 2025-11-21 09:00:00+00:00 for 2h at 12.50 credits, proven to be the earliest\n  from 2025-11-21 18:00:00+00:00: 4.00 credits\n\
+            "6 hosts from 2025-11-21 09:00:00+00:00 for 2h at 12.50 credits, proven to be the earliest\n  \
+             from 2025-11-21 09:00:00+00:00: 12.50 credits, above the budget\n  \
+             from 2025-11-21 18:00:00+00:00: 4.00 credits, not proven to be the least\n  \
+             2 more starts down to 4.00 credits\n  there may be others: the search reached its limit\n\
              START                      HOSTS  FREE TOGETHER\n\
              2025-11-21 08:00:00+00:00  2      cpu=2.5\n\
              2025-11-21 09:00:00+00:00  6      cpu=24\n  \

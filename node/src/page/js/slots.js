@@ -41,37 +41,53 @@ function answered(answer) {
   return [el("h2", {}, "Answer"), found,
     el("p", { className: answer.is_proven ? "good" : "soft" },
       answer.is_proven ? "✓ Proven on the schedules used." : "Not proven: the search reached its limit."),
-    answer.cheaper?.length ? table("Later and cheaper", ["Start", "Cost"],
-      answer.cheaper.map((one) => [time(one.start), credits(one.cost) || "nothing"])) : "",
+    ...(answer.front?.points.length > 1 ? priceCurve(answer) : []),
     facts([["Cost", credits(answer.cost)], ["Free together then", answer.is_possible ? amounts(answer.free) : ""],
       ["Hosts looked at", `${answer.matching_hosts} of ${answer.known_hosts} known`],
       ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} sites whose schedules are not known` : ""]]),
     profile(answer), schedules(answer)];
 }
 
-/** Hosts over starts, as steps. */
+/** Hosts over starts. */
 function profile(answer) {
+  const steps = answer.profile.map((step) => [step.start, step.hosts]);
+  return curve(answer, steps, { title: "Hosts with the minima free, by start", number: String,
+    remark: answer.is_thinned ? " (thinned: at least this many)" : "",
+    says: (most) => `up to ${most} hosts` });
+}
+
+/** The least cost of starting at a time or before, with the starts where it falls. */
+function priceCurve(answer) {
+  const { points, left_out, is_proven } = answer.front;
+  const open = [is_proven ? "" : "not proven to be all", left_out ? `${left_out} more between these` : ""].filter(Boolean);
+  const steps = points.map((point) => [point.start, point.cost]);
+  return [curve(answer, steps, { title: "What it costs to start earlier", number: (cost) => credits(cost) || "0",
+    remark: open.length ? ` (${open.join(", ")})` : "", says: (most) => `from ${credits(most)} down` }),
+    table("Starts and what they cost at least", ["Start", "Cost"],
+      points.map((point) => [time(point.start), `${credits(point.cost) || "nothing"}${point.is_proven ? "" : " (not proven)"}`]))];
+}
+
+/** A number over starts, as steps: pairs of a start and what holds from then on. */
+function curve(answer, steps, { title, number, remark, says }) {
   const { width, height, left, right, top, bottom } = SIZE;
-  const steps = answer.profile;
-  const from = steps[0].start;
+  const from = answer.profile[0].start;
   const span = Math.max(1, answer.until - from);
-  const most = Math.max(1, ...steps.map((step) => step.hosts));
+  const most = Math.max(1, ...steps.map(([, value]) => value));
   const x = (moment) => left + ((width - left - right) * (moment - from)) / span;
-  const y = (hosts) => height - bottom - ((height - bottom - top) * hosts) / most;
-  const points = steps.flatMap((step, index) => {
-    const end = index + 1 < steps.length ? steps[index + 1].start : answer.until;
-    return [`${x(step.start)},${y(step.hosts)}`, `${x(end)},${y(step.hosts)}`];
+  const y = (value) => height - bottom - ((height - bottom - top) * value) / most;
+  const points = steps.flatMap(([start, value], index) => {
+    const end = index + 1 < steps.length ? steps[index + 1][0] : answer.until;
+    return [`${x(start)},${y(value)}`, `${x(end)},${y(value)}`];
   });
   const label = (moment) => (span > 172800 ? date(moment) : timeOfDay(moment));
   const parts = [0, 0.2, 0.4, 0.6, 0.8].map((part) => from + part * span);
   return el("figure", { className: "panel profile" },
-    el("figcaption", {}, "Hosts with the minima free, by start", el("span", { className: "soft small" },
-      answer.is_thinned ? " (thinned: at least this many)" : "")),
-    svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `up to ${most} hosts between ${time(from)} and ${time(answer.until)}` },
-      svg("polygon", { class: "area", points: `${x(from)},${y(0)} ${points.join(" ")} ${x(answer.until)},${y(0)}` }),
+    el("figcaption", {}, title, el("span", { className: "soft small" }, remark)),
+    svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${says(most)} between ${time(from)} and ${time(answer.until)}` },
+      svg("polygon", { class: "area", points: `${x(steps[0][0])},${y(0)} ${points.join(" ")} ${x(answer.until)},${y(0)}` }),
       svg("polyline", { class: "edge", points: points.join(" ") }),
       svg("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }),
-      [0, most].map((hosts) => svg("text", { x: 4, y: y(hosts) + 4 }, String(hosts))),
+      [0, most].map((value) => svg("text", { x: 4, y: y(value) + 4 }, number(value))),
       parts.map((moment) => svg("text", { x: x(moment), y: height - 6 }, label(moment))),
       answer.start === null ? [] : [svg("line", { class: "mark", x1: x(answer.start), x2: x(answer.start), y1: top, y2: y(0) })]));
 }

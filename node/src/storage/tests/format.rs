@@ -7,6 +7,7 @@ use broker::{
     ids::SiteId,
     ledger::Charge,
     negotiation::{Decision, Outcome},
+    time::Time,
 };
 
 use super::*;
@@ -124,12 +125,27 @@ fn charge() -> Charge {
     serde_json::from_str(text).unwrap()
 }
 
+/// A booking that was confirmed, and has lost a seat since.
+fn confirmed() -> BookingRecord {
+    BookingRecord { confirmed: Some(Time(5)), lost: reservation(1).grants, ..reservation(1) }
+}
+
+fn with_receipt() -> RequestRecord {
+    let (key, signature) = ("ab".repeat(32), "cd".repeat(64));
+    let text = format!(
+        r#"[{{"attempt":1,"site":"s","receipt":{{"text":"kolo-receipt/1\n{{}}","author":"{key}","signature":"{signature}"}}}}]"#
+    );
+    RequestRecord { receipts: serde_json::from_str(&text).unwrap(), ..request("q", 5_000) }
+}
+
 /// One entry of every kind, by name; the values of the facts as this program writes them.
 fn one_of_each() -> Vec<(String, Entry)> {
     let changes = [
         ("put reservation", put(1)),
+        ("put confirmed reservation", Change::Ledger(Record::Put(confirmed()))),
         ("remove reservation", remove(1)),
         ("put request", Change::Request(Box::new(request("r", 5_000)))),
+        ("put request with a receipt", Change::Request(Box::new(with_receipt()))),
         ("forget request", Change::ForgetRequest(request("r", 0).id)),
         ("put activation", Change::Activation(Box::new(activation()))),
         ("forget activation", Change::ForgetActivation(activation().attempt)),

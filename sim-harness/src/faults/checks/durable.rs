@@ -34,6 +34,7 @@ pub fn check_reported(grid: &mut Grid, id: &RequestId) {
     if let Err(what) = shape.and_then(|()| check_disks(grid, id, user, plan)) {
         grid.violate("a reported success is durable", Some(id), what);
     }
+    super::receipts::check_receipts(grid, id);
 }
 
 fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan) -> Result<(), String> {

@@ -8,6 +8,7 @@ mod covered;
 mod durable;
 mod lost;
 mod money;
+mod receipts;
 mod repairable;
 mod repeat;
 mod settled;

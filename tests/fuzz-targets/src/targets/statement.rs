@@ -1,6 +1,9 @@
-//! Texts that are signed, whatever they say: a credential, a revocation or a request of a user. The first byte says which.
+//! Texts that are signed, whatever they say: a credential, a revocation, a request of a user or a receipt of a site. The first byte says
+//! which.
 
 use broker::{
+    ids::SiteId,
+    receipt::Receipt,
     time::{Span, Time},
     trust::{
         Credential, Gate, OwnerPolicy, PublicKey, RequestStatement, Revocation, Role, Rule, Signature, SignedText,
@@ -22,7 +25,7 @@ const NOW: Time = Time(1_000);
 
 fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    let kind = input.below(3);
+    let kind = input.below(4);
     let Ok(text) = std::str::from_utf8(input.rest()) else { return };
     match kind {
         0 => {
@@ -32,9 +35,16 @@ fn run(data: &[u8]) {
             }
         }
         1 => drop(opened::<Revocation>(text)),
-        _ => {
+        2 => {
             let Some((signed, statement)) = opened::<RequestStatement>(text) else { return };
             check_submission(&signed, &statement);
+        }
+        _ => {
+            let Some((signed, receipt)) = opened::<Receipt>(text) else { return };
+            let of_author: fn(&SiteId) -> _ = |_| Some(testing::public(AUTHOR));
+            assert_eq!(Receipt::open(&signed, of_author).as_ref(), Ok(&receipt));
+            assert!(Receipt::open(&signed, |_| None).is_err(), "a site whose name is no key signs nothing");
+            assert!(receipt.grants().len() <= signed.text.len());
         }
     }
 }
@@ -47,11 +57,12 @@ fn opened<T: Statement + PartialEq + std::fmt::Debug>(text: &str) -> Option<(Sig
         author: PublicKey::of(&key),
         signature: sign(T::KIND, text, &key),
     };
-    let kinds = [Credential::KIND, Revocation::KIND, RequestStatement::KIND];
+    let kinds = [Credential::KIND, Revocation::KIND, RequestStatement::KIND, Receipt::KIND];
     let as_others = [
         signed.open::<Credential>().is_ok(),
         signed.open::<Revocation>().is_ok(),
         signed.open::<RequestStatement>().is_ok(),
+        signed.open::<Receipt>().is_ok(),
     ];
     assert!(kinds.iter().zip(as_others).all(|(kind, is_ok)| !is_ok || *kind == T::KIND), "passes as another kind");
     let statement: T = signed.open().ok()?;
@@ -108,6 +119,16 @@ fn check_submission(signed: &SignedText, statement: &RequestStatement) {
     assert!(starts.is_err() || statement.request.demand().seats() > 0);
 }
 
+/// What a site says of two kinds of seats.
+const RECEIPT: &str = concat!(
+    r#"{"grid":"test","site":"s","entry_point":"s","request":"r","attempt":3,"#,
+    r#""user":"759155344a5246e01f06f259dfb4f4960f3b0b85a0b94a803c545e46702f6954","#,
+    r#""seats":[{"places":[[0,{"host":"h0"}],[1,{"host":"h1"}]],"start":1000,"end":1060,"amounts":{"cpu":5},"#,
+    r#""cost":5,"refunds":[{"start":0,"part":500}]},"#,
+    r#"{"places":[[2,{"host":"h2"}]],"start":1000,"end":1060,"amounts":{"cpu":9},"cost":9,"refunds":[]}],"#,
+    r#""confirmed":900}"#,
+);
+
 /// What is signed, without the line that names its kind.
 fn golden() -> Vec<Vec<u8>> {
     let said = |kind: &str, path: &str| {
@@ -115,6 +136,12 @@ fn golden() -> Vec<Vec<u8>> {
         let text = signed.pointer(path).and_then(Value::as_str).and_then(|text| text.split_once('\n'));
         text.map_or_else(Vec::new, |(_, said)| said.as_bytes().to_vec())
     };
-    let all = [said("credential", "/0/text"), said("revocation", "/statement/text"), said("request", "/request/text")];
+    let receipt = RECEIPT.as_bytes().to_vec();
+    let all = [
+        said("credential", "/0/text"),
+        said("revocation", "/statement/text"),
+        said("request", "/request/text"),
+        receipt,
+    ];
     all.into_iter().zip(0..).map(|(said, kind)| [&[kind], &said[..]].concat()).collect()
 }

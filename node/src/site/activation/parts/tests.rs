@@ -84,6 +84,8 @@ fn booking(plan: &Plan) -> Booking {
         coordinator: None,
         fed_as: None,
         is_substituted: false,
+        confirmed: None,
+        lost: Vec::new(),
     }
 }
 
