@@ -16,6 +16,7 @@ use crate::model::{
     resources::{Amounts, ResourceName},
     tariff::Agreement,
     time::{Time, Window},
+    traffic::{Loads, Traffic},
 };
 
 /// Where a seat is at its site.
@@ -81,6 +82,9 @@ pub struct Plan {
     pub start: Time,
     /// The seats, in the order of their numbers; those of a plan are ordered by site and host as well, until a site gives other hosts.
     pub seats: Vec<Seat>,
+    /// The traffic between the seats, which all last equally long then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
     /// What it is worth.
     pub objective: ObjectiveValue,
     /// The efficiency factor with the request placed (equation 3.2, largest use in the window).
@@ -108,6 +112,13 @@ impl Plan {
     #[must_use]
     pub fn seat(&self, number: SeatNumber) -> Option<&Seat> {
         self.seats.binary_search_by_key(&number, |seat| seat.number).ok().map(|at| &self.seats[at])
+    }
+
+    /// What the sites' links carry from the start to the latest end.
+    #[must_use]
+    pub fn loads(&self) -> Loads {
+        let sites = self.seats.iter().map(|seat| &seat.site);
+        self.traffic.map(|traffic| traffic.loads(sites)).unwrap_or_default()
     }
 
     /// From the start to the latest end.

@@ -216,6 +216,7 @@ pub fn plan_within(
     PlanOutcome::Allocated(Plan {
         start,
         seats,
+        traffic: job.demand.traffic(),
         objective: ObjectiveValue { kind: job.objective, value, bound: Some(bound) },
         efficiency: optimum.factor,
         efficiency_bound: optimum.bound,
@@ -238,6 +239,7 @@ pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<P
     let seats = reserve::seats(&problem, &slot, &mut positions, most);
     Some(Plan {
         start,
+        traffic: job.demand.traffic(),
         objective: objective::unproven(job.objective, start, &seats),
         seats,
         efficiency: optimize::factor(&problem, &slot, &positions),
