@@ -181,9 +181,6 @@ impl OfflinePlanner {
         observer: &mut impl PhaseObserver,
     ) -> PlanOutcome {
         observer.enter(Phase::Find);
-        if request.demand().traffic().is_some() {
-            return PlanOutcome::unexplained(Time::ZERO, request.demand().seats());
-        }
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
         let (earliest, latest) = match request.starts(Time::ZERO, self.settings.default_reach) {
             Ok(starts) => starts,
@@ -193,7 +190,7 @@ impl OfflinePlanner {
             // Nothing else can be wrong with the window of a checked request.
             Err(_) => return rejected(Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO }),
         };
-        let job = Job { asked_at: self.asked_at, ..Job::of(request, (earliest, latest)) };
+        let job = Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..Job::of(request, (earliest, latest)) };
         let (mut job, pool) = (job, self.pool(request.demand()));
         change(&mut job);
         let candidates: Vec<Candidate<'_>> = match find::eligible(job.demand, &pool) {
@@ -224,12 +221,7 @@ impl OfflinePlanner {
         free.sort_by_key(|candidate| Reverse(last_ends.get(&(candidate.site.clone(), candidate.host.id.clone()))));
         free.truncate(demand.seats());
         free.sort_by_key(|candidate| (candidate.site, &candidate.host.id));
-        plan_on(&Job::of(request, (start, start)), &free, start)
-    }
-
-    /// The sites' links, with what is reserved on them.
-    pub(crate) fn uplinks(&self) -> &Uplinks {
-        &self.uplinks
+        plan_on(&Job { uplinks: &self.uplinks, ..Job::of(request, (start, start)) }, &free, start)
     }
 
     fn pool(&self, demand: &Demand) -> Vec<Candidate<'_>> {
