@@ -21,10 +21,10 @@ pub struct Uplink {
 }
 
 impl Uplink {
-    /// What is free of it through the whole of `window`, in Mbit/s.
+    /// What is free of it through the whole of `window`, in Mbit/s; none when more than all of it is used, where not even nothing fits.
     #[must_use]
-    pub fn room(&self, window: Window) -> Amount {
-        self.mbps.saturating_sub(self.occupancy.peak(window))
+    pub fn room(&self, window: Window) -> Option<Amount> {
+        self.mbps.0.checked_sub(self.occupancy.peak(window).0).map(Amount)
     }
 }
 
@@ -51,7 +51,7 @@ impl Uplinks {
     /// Whether all loads fit through the whole of `window`.
     #[must_use]
     pub fn admit(&self, window: Window, loads: &Loads) -> bool {
-        loads.iter().all(|(site, load)| self.of(site).is_none_or(|link| *load <= link.room(window)))
+        loads.iter().all(|(site, load)| self.of(site).is_none_or(|link| link.room(window) >= Some(*load)))
     }
 
     /// Reserves the loads for the whole of `window`.
@@ -90,7 +90,7 @@ mod tests {
         let empty = links.clone();
         links.add(window(100), &loads);
         assert_eq!([100, 149, 150].map(|start| links.admit(window(start), &loads)), [false, false, true]);
-        assert_eq!(links.of(&limited).map(|link| link.room(window(100))), Some(Amount(300)));
+        assert_eq!(links.of(&limited).map(|link| link.room(window(100))), Some(Some(Amount(300))));
         assert_eq!(links.of(&free), None);
         links.remove(window(100), &loads);
         assert_eq!(links, empty);

@@ -302,7 +302,7 @@ impl Reason {
             ),
             Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, &show_time)),
             Reason::Uplink { site, start, seats, load, room } => format!(
-                "no start works; the uplink of {site} has {} Mbit/s free at {}, {seats} hosts there would put {} Mbit/s on it",
+                "no start works; the uplink of {site} has {} Mbit/s free at {}, {seats} of its hosts would put {} Mbit/s on it",
                 room.0,
                 show_time(*start),
                 load.0

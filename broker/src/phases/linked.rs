@@ -8,7 +8,7 @@
 
 use super::{
     best_offer::Choice,
-    links::{Links, Overload},
+    links::{Links, Overload, Spread, usable},
     offers::Offers,
     problem::Problem,
     ranks::Ranks,
@@ -27,6 +27,8 @@ pub(crate) struct Search<'p, 'a> {
     links: &'p Links<'a>,
     objective: &'p dyn Objective,
     steps_left: u64,
+    /// By cost: nothing dearer is of interest.
+    cost_most: i64,
     /// The best so far.
     pub best: Option<Choice>,
     /// What the N cheapest cost at the start where that is least, when they were too dear at all of them.
@@ -58,19 +60,20 @@ struct Set {
 }
 
 impl<'p, 'a> Search<'p, 'a> {
-    /// Looks at all starts of the window, as far as they may be better.
+    /// Looks at all starts of the window, as far as they may be better; by cost, than what costs more than `cost_most`.
     pub fn run(
         problem: &'p Problem<'a>,
         links: &'p Links<'a>,
         objective: &'p dyn Objective,
         window: (Time, Time),
-        nodes_max: u64,
+        (nodes_max, cost_most): (u64, i64),
     ) -> Search<'p, 'a> {
         let mut search = Search {
             problem,
             links,
             objective,
             steps_left: nodes_max.saturating_mul(STEPS_IN_NODE),
+            cost_most,
             best: None,
             cheapest: None,
             most: (window.0, 0),
@@ -107,7 +110,10 @@ impl<'p, 'a> Search<'p, 'a> {
 
     fn sweep(&mut self, window: (Time, Time)) {
         let Offers { host, cost, events, .. } = Offers::new(self.problem, window);
-        let mut cheap = Ranks::new(&cost);
+        let (mut cheap, pick) = (Ranks::new(&cost), self.problem.pick);
+        if self.is_by_cost() && cost.len() >= pick && cheap.least_of_all(pick).sum > self.cost_most {
+            return;
+        }
         let mut available = vec![0; self.links.sites()];
         let falls = self.links.falls();
         let mut falls = falls[falls.partition_point(|fall| *fall <= window.0.0)..].iter().copied().peekable();
@@ -136,8 +142,8 @@ impl<'p, 'a> Search<'p, 'a> {
 
     /// Whether the cheapest hosts that are there, wherever they are, would be better than the best.
     fn may_improve(&self, cheap: &Ranks) -> bool {
-        let Some(best) = &self.best else { return true };
-        cheap.len() >= self.problem.pick && cheap.least(self.problem.pick).sum < best.value
+        let most = self.best.as_ref().map_or(self.cost_most, |best| best.value - 1);
+        !self.is_by_cost() || cheap.len() < self.problem.pick || cheap.least(self.problem.pick).sum <= most
     }
 
     /// Looks for a better plan at one start. `hosts` are those that are there, cheapest first.
@@ -151,12 +157,14 @@ impl<'p, 'a> Search<'p, 'a> {
             return;
         }
         let window = problem.window(start);
-        let most = |(site, hosts): (usize, &usize)| if *hosts == 0 { 0 } else { links.most(site, window, pick) };
-        let most: Vec<usize> = available.iter().enumerate().map(most).collect();
         let sites_max = problem.sites.as_ref().map_or(usize::MAX, |limit| limit.most);
-        let Some(seats) = seats_by_count(available, &most, pick, sites_max) else {
-            self.overload = self.overload.or_else(|| self.overload_at(start, available, &most, sites_max));
-            return;
+        let Spread { most, seats } = links.spread(available, window, (pick, sites_max));
+        let seats = match seats {
+            Ok(seats) => seats,
+            Err(overload) => {
+                self.overload = self.overload.or(overload);
+                return;
+            }
         };
         let there = There { hosts: hosts(), available: available.to_vec(), most };
         let set = match &problem.costs {
@@ -190,51 +198,6 @@ impl<'p, 'a> Search<'p, 'a> {
     fn leave_open(&mut self, open: (i64, Time)) {
         self.unproven = Some(self.unproven.map_or(open, |known| known.min(open)));
     }
-
-    /// The site whose link leaves most hosts unused, when the hosts would do without links.
-    fn overload_at(&self, start: Time, available: &[usize], most: &[usize], sites_max: usize) -> Option<Overload> {
-        let pick = self.problem.pick;
-        seats_by_count(available, &vec![pick / 2; most.len()], pick, sites_max)?;
-        let unused = |site: &usize| available[*site].saturating_sub(most[*site]);
-        let limited = (0..most.len()).filter(|site| most[*site] < pick / 2 && unused(site) > 0);
-        let site = limited.max_by_key(|site| unused(site))?;
-        Some(self.links.overload(self.problem.window(start), site, (most[site] + 1, pick)))
-    }
-}
-
-/// How many seats of a site a plan may have, when the site is no home.
-fn usable(available: usize, most: usize, pick: usize) -> usize {
-    if most == pick / 2 { available } else { available.min(most) }
-}
-
-/// Seats by site, at the sites with most hosts; none when the links, or the limit of sites, exclude every set.
-fn seats_by_count(available: &[usize], most: &[usize], pick: usize, sites_max: usize) -> Option<Vec<usize>> {
-    let usable: Vec<usize> = available.iter().zip(most).map(|(hosts, most)| usable(*hosts, *most, pick)).collect();
-    let mut order: Vec<usize> = (0..usable.len()).filter(|site| usable[*site] > 0).collect();
-    order.sort_by_key(|site| std::cmp::Reverse(usable[*site]));
-    let sum = |count: usize| order.iter().take(count).map(|site| usable[*site]).sum::<usize>();
-    let (all, but_one) = (sum(sites_max), sum(sites_max.saturating_sub(1)));
-    let place: Vec<usize> = {
-        let mut place = vec![usize::MAX; usable.len()];
-        order.iter().enumerate().for_each(|(at, site)| place[*site] = at);
-        place
-    };
-    let with_home = |home: &usize| {
-        let others = if place[*home] < sites_max { all - usable[*home] } else { but_one };
-        available[*home] >= pick - most[*home] && available[*home].min(pick) + others >= pick
-    };
-    let home = if all >= pick { None } else { Some((0..usable.len()).find(with_home)?) };
-    let mut seats = vec![0; usable.len()];
-    let mut left = pick;
-    for (site, room) in home
-        .map(|home| (home, available[home]))
-        .into_iter()
-        .chain(order.iter().filter(|site| Some(**site) != home).map(|site| (*site, usable[*site])))
-    {
-        seats[site] = room.min(left);
-        left -= seats[site];
-    }
-    Some(seats)
 }
 
 impl There {

@@ -34,6 +34,14 @@ pub(crate) struct Overload {
     pub room: Amount,
 }
 
+/// How the seats of a request may be spread over the sites.
+pub(crate) struct Spread {
+    /// [`Links::most`] of each site.
+    pub most: Vec<usize>,
+    /// Seats by site; or the link that leaves most hosts unused, when there would be enough hosts without links.
+    pub seats: Result<Vec<usize>, Option<Overload>>,
+}
+
 impl<'a> Links<'a> {
     /// The links of the sites of these hosts, which are in order of their sites.
     pub fn new(traffic: Traffic, job: &Job<'a>, hosts: &[&Candidate<'_>]) -> Links<'a> {
@@ -67,15 +75,26 @@ impl<'a> Links<'a> {
         self.falls.get(self.falls.partition_point(|fall| *fall <= start)).copied()
     }
 
-    /// What the link of a site has free through the whole window; none without a limit.
-    fn room(&self, site: usize, window: Window) -> Option<Amount> {
-        self.links[site].map(|link| link.room(window))
-    }
-
     /// The most of `pick` seats, up to half of them, that the link of a site bears through the whole window; half of them (rounded down)
     /// means any number.
     pub fn most(&self, site: usize, window: Window, pick: usize) -> usize {
-        self.room(site, window).map_or(pick / 2, |room| self.traffic.most_at_site(pick, room))
+        let of_link = |link: &Uplink| link.room(window).map_or(0, |room| self.traffic.most_at_site(pick, room));
+        self.links[site].map_or(pick / 2, of_link)
+    }
+
+    /// What each link bears through the whole window, and one way to have N seats on the hosts that each site has available, at few enough
+    /// sites.
+    pub fn spread(&self, available: &[usize], window: Window, (pick, sites_max): (usize, usize)) -> Spread {
+        let most = |(site, hosts): (usize, &usize)| if *hosts == 0 { 0 } else { self.most(site, window, pick) };
+        let most: Vec<usize> = available.iter().enumerate().map(most).collect();
+        let overload = || {
+            seats_by_count(available, &vec![pick / 2; most.len()], pick, sites_max)?;
+            let unused = |site: &usize| available[*site].saturating_sub(most[*site]);
+            let limited = (0..most.len()).filter(|site| most[*site] < pick / 2 && unused(site) > 0);
+            limited.max_by_key(|site| unused(site)).map(|site| self.overload(window, site, (most[site] + 1, pick)))
+        };
+        let seats = seats_by_count(available, &most, pick, sites_max).ok_or_else(overload);
+        Spread { most, seats }
     }
 
     /// How many of these hosts lie at each site.
@@ -89,15 +108,51 @@ impl<'a> Links<'a> {
     pub fn bear(&self, hosts: impl ExactSizeIterator<Item = u32>, window: Window) -> bool {
         let pick = hosts.len();
         let is_borne = |(site, seats): (usize, &usize)| {
-            let load = self.traffic.load(*seats, pick);
-            load == Amount::ZERO || self.room(site, window).is_none_or(|room| load <= room)
+            let is_used = (1..pick).contains(seats);
+            let bears = |link: &Uplink| link.room(window) >= Some(self.traffic.load(*seats, pick));
+            !is_used || self.links[site].is_none_or(bears)
         };
         self.counts(hosts).iter().enumerate().all(is_borne)
     }
 
     /// So many seats of all at a site, in the words of an answer.
     pub fn overload(&self, window: Window, site: usize, (seats, pick): (usize, usize)) -> Overload {
-        let room = self.room(site, window).unwrap_or(Amount::MAX);
+        let room = self.links[site].map_or(Amount::MAX, |link| link.room(window).unwrap_or_default());
         Overload { start: window.start, site, seats, load: self.traffic.load(seats, pick), room }
     }
+}
+
+/// How many seats of a site a plan may have, when the site is no home.
+pub(crate) fn usable(available: usize, most: usize, pick: usize) -> usize {
+    if most == pick / 2 { available } else { available.min(most) }
+}
+
+/// Seats by site, at the sites with most hosts; none when the links, or the limit of sites, exclude every set.
+fn seats_by_count(available: &[usize], most: &[usize], pick: usize, sites_max: usize) -> Option<Vec<usize>> {
+    let usable: Vec<usize> = available.iter().zip(most).map(|(hosts, most)| usable(*hosts, *most, pick)).collect();
+    let mut order: Vec<usize> = (0..usable.len()).filter(|site| usable[*site] > 0).collect();
+    order.sort_by_key(|site| std::cmp::Reverse(usable[*site]));
+    let sum = |count: usize| order.iter().take(count).map(|site| usable[*site]).sum::<usize>();
+    let (all, but_one) = (sum(sites_max), sum(sites_max.saturating_sub(1)));
+    let place: Vec<usize> = {
+        let mut place = vec![usize::MAX; usable.len()];
+        order.iter().enumerate().for_each(|(at, site)| place[*site] = at);
+        place
+    };
+    let with_home = |home: &usize| {
+        let others = if place[*home] < sites_max { all - usable[*home] } else { but_one };
+        available[*home] >= pick - most[*home] && available[*home].min(pick) + others >= pick
+    };
+    let home = if all >= pick { None } else { Some((0..usable.len()).find(with_home)?) };
+    let mut seats = vec![0; usable.len()];
+    let mut left = pick;
+    for (site, room) in home
+        .map(|home| (home, available[home]))
+        .into_iter()
+        .chain(order.iter().filter(|site| Some(**site) != home).map(|site| (*site, usable[*site])))
+    {
+        seats[site] = room.min(left);
+        left -= seats[site];
+    }
+    Some(seats)
 }

@@ -7,11 +7,13 @@
 
 use super::{
     exact::Settled,
-    links::{Links, Overload},
+    links::{Links, Overload, Spread},
     problem::{Problem, Slot},
+    spend::Outcome,
 };
+use crate::time::Window;
 
-/// Nodes looked at for one start.
+/// Nodes popped for one start.
 const NODES_MAX: usize = 1_000;
 
 /// How many seats may be at the sites: all that are capped have at most their `most`, all but so many are at the home.
@@ -19,6 +21,21 @@ const NODES_MAX: usize = 1_000;
 struct Node {
     is_capped: Vec<bool>,
     home: Option<usize>,
+}
+
+/// The nodes that are left to look at.
+struct Tree<'t, 'a> {
+    links: &'t Links<'a>,
+    slot: &'t Slot,
+    window: Window,
+    pick: usize,
+    /// How many hosts each site has.
+    available: Vec<usize>,
+    most: Vec<usize>,
+    nodes: Vec<Node>,
+    nodes_left: usize,
+    /// The first overload that was met.
+    overload: Option<Overload>,
 }
 
 /// Whether N hosts of the slot reach every total without overloading a link; `decide` settles the matter for a problem and a slot of the
@@ -30,46 +47,101 @@ pub(crate) fn decide<'a>(
     slot: &Slot,
     mut decide: impl FnMut(&Problem<'a>, &Slot, bool) -> Settled,
 ) -> (Settled, Option<Overload>) {
-    let (pick, window) = (problem.pick, problem.window(slot.start));
-    let available = links.counts(slot.hosts.iter().copied());
-    let most: Vec<usize> =
-        (0..links.sites()).map(|site| if available[site] > 0 { links.most(site, window, pick) } else { 0 }).collect();
-    let mut nodes = vec![Node { is_capped: vec![false; links.sites()], home: None }];
-    let (mut is_proven, mut overload) = (true, None);
-    for _ in 0..NODES_MAX {
-        let Some(node) = nodes.pop() else {
-            return (if is_proven { Settled::Impossible } else { Settled::Unknown }, overload);
-        };
-        if !node.has_enough_hosts(&available, &most, pick) {
-            continue;
-        }
-        let settled = match node.limited(problem, links, slot, &most) {
+    let mut tree = match Tree::new(problem, links, slot) {
+        Ok(tree) => tree,
+        Err(overload) => return (Settled::Impossible, overload),
+    };
+    let mut is_proven = true;
+    while let Some(node) = tree.next() {
+        let settled = match node.limited(problem, links, slot, &tree.most) {
             None => decide(problem, slot, true),
             Some((problem, slot)) => decide(&problem, &slot, false),
         };
-        let chosen = match settled {
-            Settled::Found(chosen) => chosen,
-            Settled::Unknown => {
-                is_proven = false;
-                continue;
-            }
-            Settled::Impossible => continue,
-        };
-        let counts = links.counts(chosen.iter().map(|at| slot.hosts[*at as usize]));
-        let is_over = |site: &usize| most[*site] < counts[*site] && counts[*site] < pick - most[*site];
-        let over: Vec<usize> = (0..links.sites()).filter(is_over).collect();
-        let Some(fullest) = over.iter().copied().max_by_key(|site| counts[*site] - most[*site]) else {
-            return (Settled::Found(chosen), None);
-        };
-        overload.get_or_insert_with(|| links.overload(window, fullest, (counts[fullest], pick)));
-        if node.home.is_none() {
-            nodes.extend(over.iter().map(|site| Node { home: Some(*site), ..node.clone() }));
+        match settled {
+            Settled::Found(chosen) if !tree.branch(node, &chosen) => return (Settled::Found(chosen), None),
+            Settled::Found(_) | Settled::Impossible => {}
+            Settled::Unknown => is_proven = false,
         }
-        let mut capped = node;
-        over.iter().for_each(|site| capped.is_capped[*site] = true);
-        nodes.push(capped);
     }
-    (Settled::Unknown, overload)
+    let is_proven = is_proven && tree.nodes.is_empty();
+    (if is_proven { Settled::Impossible } else { Settled::Unknown }, tree.overload)
+}
+
+/// The cheapest N hosts of the slot that reach every total without overloading a link and cost at most `most`; `cheapest` finds them for
+/// a problem, a slot and a limit of costs, whatever the links. Also the first overload that was met.
+pub(crate) fn cheapest<'a>(
+    problem: &Problem<'a>,
+    links: &Links<'_>,
+    slot: &Slot,
+    mut most: i64,
+    mut cheapest: impl FnMut(&Problem<'a>, &Slot, i64) -> Outcome,
+) -> (Outcome, Option<Overload>) {
+    let mut best = Outcome { found: None, bound: i64::MAX, nodes: 0 };
+    let mut tree = match Tree::new(problem, links, slot) {
+        Ok(tree) => tree,
+        Err(overload) => return (best, overload),
+    };
+    let (mut open, mut root) = (i64::MAX, None);
+    while let Some(node) = tree.next() {
+        let outcome = match node.limited(problem, links, slot, &tree.most) {
+            None => cheapest(problem, slot, most),
+            Some((problem, slot)) => cheapest(&problem, &slot, most),
+        };
+        root.get_or_insert(outcome.bound);
+        let Some((chosen, shares)) = outcome.found else {
+            open = if outcome.bound <= most { open.min(outcome.bound) } else { open };
+            continue;
+        };
+        if !tree.branch(node, &chosen) {
+            open = if outcome.bound < shares.cost { open.min(outcome.bound) } else { open };
+            most = shares.cost - 1;
+            best.found = Some((chosen, shares));
+        }
+    }
+    open = if tree.nodes.is_empty() { open } else { open.min(root.unwrap_or(0)) };
+    best.bound = open.min(most.saturating_add(1));
+    (best, tree.overload)
+}
+
+impl<'t, 'a> Tree<'t, 'a> {
+    /// With a node that has no limit; or the link that excludes every set by the number of hosts alone.
+    fn new(problem: &Problem<'_>, links: &'t Links<'a>, slot: &'t Slot) -> Result<Tree<'t, 'a>, Option<Overload>> {
+        let (pick, window) = (problem.pick, problem.window(slot.start));
+        let available = links.counts(slot.hosts.iter().copied());
+        let sites_max = problem.sites.as_ref().map_or(usize::MAX, |limit| limit.most);
+        let Spread { most, seats } = links.spread(&available, window, (pick, sites_max));
+        seats?;
+        let nodes = vec![Node { is_capped: vec![false; links.sites()], home: None }];
+        Ok(Tree { links, slot, window, pick, available, most, nodes, nodes_left: NODES_MAX, overload: None })
+    }
+
+    /// The next node with enough hosts; none when all were looked at, or too many.
+    fn next(&mut self) -> Option<Node> {
+        while self.nodes_left > 0 {
+            self.nodes_left -= 1;
+            let node = self.nodes.pop()?;
+            if node.has_enough_hosts(&self.available, &self.most, self.pick) {
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    /// Takes the node apart when the chosen positions overload links; whether they do.
+    fn branch(&mut self, mut node: Node, chosen: &[u32]) -> bool {
+        let counts = self.links.counts(chosen.iter().map(|at| self.slot.hosts[*at as usize]));
+        let (most, pick) = (&self.most, self.pick);
+        let is_over = |site: &usize| most[*site] < counts[*site] && counts[*site] < pick - most[*site];
+        let over: Vec<usize> = (0..counts.len()).filter(is_over).collect();
+        let Some(fullest) = over.iter().copied().max_by_key(|site| counts[*site] - most[*site]) else { return false };
+        self.overload.get_or_insert_with(|| self.links.overload(self.window, fullest, (counts[fullest], pick)));
+        if node.home.is_none() {
+            self.nodes.extend(over.iter().map(|site| Node { home: Some(*site), ..node.clone() }));
+        }
+        over.iter().for_each(|site| node.is_capped[*site] = true);
+        self.nodes.push(node);
+        true
+    }
 }
 
 impl Node {

@@ -57,15 +57,21 @@ pub(crate) fn plan<O: PhaseObserver>(
     let (objective, own) = (objective::of(job.objective), problem.lengths.clone());
     let mut lengths = own.clone();
     lengths.sort_unstable();
+    // For shorter ones there are too few hosts.
+    lengths.drain(..problem.pick - 1);
     lengths.dedup();
     let (mut known, mut limits) = (Known::default(), *limits);
-    for length in lengths {
-        let fast_enough = own.iter().filter(|own| **own <= length).count();
-        let Some(latest) = last_start(job, known.best.as_ref(), length).filter(|_| fast_enough >= problem.pick) else {
-            continue;
-        };
+    // What begins first of all shortens the search for whatever should begin or end early.
+    let is_early = matches!(job.objective, ObjectiveKind::Start | ObjectiveKind::Finish) && job.earliest < job.latest;
+    let firsts = lengths.iter().filter(|_| is_early).map(|length| (*length, job.earliest));
+    for (length, latest) in firsts.chain(lengths.iter().map(|length| (*length, job.latest))) {
+        let Some(last) = last_start(job, known.best.as_ref(), length) else { continue };
+        let latest = latest.min(last);
         problem.set_length(job, &own, length);
         let job = Job { latest, ..*job };
+        if let Some(best) = known.best.as_ref().filter(|_| job.objective == ObjectiveKind::Cost) {
+            problem.budget = problem.budget.min(best.value);
+        }
         (random, judge) =
             plan_length(problem, &job, objective, &mut limits, largest, (random, judge), observer, &mut known);
     }
@@ -111,7 +117,9 @@ fn plan_length<O: PhaseObserver>(
     match &problem.links {
         Some(links) if !problem.is_binding.contains(&true) => {
             let nodes_max = sweep.limits.feasibility_nodes_in_all;
-            let search = linked::Search::run(problem, links, objective, (job.earliest, job.latest), nodes_max);
+            let cost_most = known.best.as_ref().map_or(i64::MAX, |best| best.value);
+            let search =
+                linked::Search::run(problem, links, objective, (job.earliest, job.latest), (nodes_max, cost_most));
             (sweep.unproven, sweep.overload) = (search.unproven, search.overload);
             sweep.too_dear = search.cheapest.map(Some);
             sweep.miss.note(search.most.0, Miss::too_few(search.most.1, problem.pick));
