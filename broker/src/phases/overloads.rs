@@ -68,13 +68,13 @@ pub(crate) fn decide<'a>(
 }
 
 /// The cheapest N hosts of the slot that reach every total without overloading a link and cost at most `most`; `cheapest` finds them for
-/// a problem, a slot and a limit of costs, whatever the links. Also the first overload that was met.
+/// a problem, a slot and a limit of costs, whatever the links, as long as there is work left, and is told whether it is the problem given. Also the first overload that was met.
 pub(crate) fn cheapest<'a>(
     problem: &Problem<'a>,
     links: &Links<'_>,
     slot: &Slot,
     mut most: i64,
-    mut cheapest: impl FnMut(&Problem<'a>, &Slot, i64) -> Outcome,
+    mut cheapest: impl FnMut(&Problem<'a>, &Slot, (i64, bool)) -> Option<Outcome>,
 ) -> (Outcome, Option<Overload>) {
     let mut best = Outcome { found: None, bound: i64::MAX, nodes: 0 };
     let mut tree = match Tree::new(problem, links, slot) {
@@ -84,8 +84,13 @@ pub(crate) fn cheapest<'a>(
     let (mut open, mut root) = (i64::MAX, None);
     while let Some(node) = tree.next() {
         let outcome = match node.limited(problem, links, slot, &tree.most) {
-            None => cheapest(problem, slot, most),
-            Some((problem, slot)) => cheapest(&problem, &slot, most),
+            None => cheapest(problem, slot, (most, true)),
+            Some((problem, slot)) => cheapest(&problem, &slot, (most, false)),
+        };
+        let Some(outcome) = outcome else {
+            // What is known of all nodes holds for the rest.
+            open = open.min(root.unwrap_or(0));
+            break;
         };
         root.get_or_insert(outcome.bound);
         let Some((chosen, shares)) = outcome.found else {

@@ -34,9 +34,13 @@ struct Found {
     hosts: Vec<u32>,
 }
 
-/// What is known after some lengths.
-#[derive(Default)]
-struct Known {
+/// A search over all lengths, and what is known after some of them.
+struct Run<'r> {
+    /// What phase II found.
+    largest: &'r [i64],
+    limits: Limits,
+    random: Xoshiro256PlusPlus,
+    judge: Judge,
     best: Option<Found>,
     unproven: Option<(i64, Time)>,
     cheapest: Option<Option<i64>>,
@@ -51,7 +55,7 @@ pub(crate) fn plan<O: PhaseObserver>(
     job: &Job<'_>,
     limits: &Limits,
     largest: &[i64],
-    (mut random, mut judge): (Xoshiro256PlusPlus, Judge),
+    (random, judge): (Xoshiro256PlusPlus, Judge),
     observer: &mut O,
 ) -> PlanOutcome {
     let (objective, own) = (objective::of(job.objective), problem.lengths.clone());
@@ -60,30 +64,121 @@ pub(crate) fn plan<O: PhaseObserver>(
     // For shorter ones there are too few hosts.
     lengths.drain(..problem.pick - 1);
     lengths.dedup();
-    let (mut known, mut limits) = (Known::default(), *limits);
+    let mut run = Run {
+        largest,
+        limits: *limits,
+        random,
+        judge,
+        best: None,
+        unproven: None,
+        cheapest: None,
+        overload: None,
+        misses: Vec::new(),
+    };
     // What begins first of all shortens the search for whatever should begin or end early.
     let is_early = matches!(job.objective, ObjectiveKind::Start | ObjectiveKind::Finish) && job.earliest < job.latest;
     let firsts = lengths.iter().filter(|_| is_early).map(|length| (*length, job.earliest));
     for (length, latest) in firsts.chain(lengths.iter().map(|length| (*length, job.latest))) {
-        let Some(last) = last_start(job, known.best.as_ref(), length) else { continue };
+        let Some(last) = last_start(job, run.best.as_ref(), length) else { continue };
         let latest = latest.min(last);
         problem.set_length(job, &own, length);
         let job = Job { latest, ..*job };
-        if let Some(best) = known.best.as_ref().filter(|_| job.objective == ObjectiveKind::Cost) {
+        if let Some(best) = run.best.as_ref().filter(|_| job.objective == ObjectiveKind::Cost) {
             problem.budget = problem.budget.min(best.value);
         }
-        (random, judge) =
-            plan_length(problem, &job, objective, &mut limits, largest, (random, judge), observer, &mut known);
+        run.plan_length(problem, &job, objective, observer);
     }
     observer.enter(Phase::Optimize);
-    match known.best.take() {
+    match run.best.take() {
         Some(best) => {
             let plan = planned(problem, job, objective, &own, best, observer);
-            PlanOutcome::Allocated(with_proofs(plan, known.unproven))
+            PlanOutcome::Allocated(with_proofs(plan, run.unproven))
         }
         None => {
-            let reason = reason(problem, job, &own, &known, &mut judge);
-            rejected(reason, known.unproven.is_none())
+            let reason = run.reason(problem, job, &own);
+            rejected(reason, run.unproven.is_none())
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Plans all seats with the length that the problem has.
+    fn plan_length<O: PhaseObserver>(
+        &mut self,
+        problem: &Problem<'_>,
+        job: &Job<'_>,
+        objective: &'static dyn Objective,
+        observer: &mut O,
+    ) {
+        let judge = std::mem::take(&mut self.judge);
+        let mut sweep = Sweep::new(problem, self.limits, self.random.clone(), judge, Miss::new(job.earliest), observer);
+        let mut found = None;
+        match &problem.links {
+            Some(links) if !problem.is_binding.contains(&true) => {
+                let nodes_max = sweep.limits.feasibility_nodes_in_all;
+                let cost_most = self.best.as_ref().map_or(i64::MAX, |best| best.value);
+                let search =
+                    linked::Search::run(problem, links, objective, (job.earliest, job.latest), (nodes_max, cost_most));
+                (sweep.unproven, sweep.overload) = (search.unproven, search.overload);
+                sweep.too_dear = search.cheapest.map(Some);
+                sweep.miss.note(search.most.0, Miss::too_few(search.most.1, problem.pick));
+                found = search.best.map(|best| Found { value: best.value, start: best.start, hosts: best.hosts });
+            }
+            _ => {
+                if let Some(solution) = best_solution(problem, job, objective, self.largest, &mut sweep) {
+                    let hosts = solution.chosen.iter().map(|at| solution.slot.hosts[*at as usize]).collect();
+                    found = Some(Found { value: solution.value, start: solution.slot.start, hosts });
+                }
+                let together = problem.length_max * problem.pick.cast_signed() as i64;
+                let least = Measures { longest: problem.length_max, together, cost: 0 };
+                let open = sweep.first_unproven.map(|start| (objective.value(start.0, least), start));
+                sweep.unproven = sweep.unproven.or(open);
+            }
+        }
+        self.limits.feasibility_nodes_in_all = sweep.nodes_left;
+        let Sweep { random, judge, unproven, too_dear, overload, miss, .. } = sweep;
+        (self.random, self.judge) = (random, judge);
+        self.unproven = self.unproven.into_iter().chain(unproven).min();
+        // The least cost is known when it is known of every length at which hosts were too dear.
+        self.cheapest = match (self.cheapest, too_dear) {
+            (Some(one), Some(other)) => Some(one.zip(other).map(|(one, other)| one.min(other))),
+            (one, other) => one.or(other),
+        };
+        self.overload = self.overload.or(overload);
+        self.misses.push((problem.length_max, miss));
+        let is_better =
+            |found: &Found| self.best.as_ref().is_none_or(|best| (found.value, found.start) < (best.value, best.start));
+        if let Some(found) = found.filter(is_better) {
+            self.best = Some(found);
+        }
+    }
+
+    /// Why there is no plan.
+    fn reason(&mut self, problem: &mut Problem<'_>, job: &Job<'_>, own: &[i64]) -> Reason {
+        let (asked, picker) = (problem.pick as u64, &mut self.judge.picker);
+        match (self.unproven, self.cheapest, job.budget, self.overload) {
+            (Some((_, start)), ..) => Reason::SearchLimit { asked, nearest: miss::look(problem, start, picker).1 },
+            (None, Some(cheapest), Some(budget), _) => {
+                Reason::Budget { budget, cheapest: cheapest.map(|cheapest| Cost(cheapest.unsigned_abs())) }
+            }
+            (None, _, _, Some(Overload { start, site, seats, load, room })) => {
+                let host = problem.links.as_ref().and_then(|links| links.of.iter().position(|of| *of as usize == site));
+                // A site is numbered by its hosts.
+                let site = problem.hosts[host.unwrap_or_default()].site.clone();
+                Reason::Uplink { site, start, seats: seats as u64, load, room }
+            }
+            _ => {
+                let mut nearest: Option<NearestMiss> = None;
+                for (length, miss) in &self.misses {
+                    problem.set_length(job, own, *length);
+                    let other = miss.describe(problem, picker);
+                    if nearest.as_ref().is_none_or(|nearest| other.hosts_available > nearest.hosts_available) {
+                        nearest = Some(other);
+                    }
+                }
+                let none = NearestMiss { start: job.earliest, hosts_available: 0, short: Vec::new() };
+                Reason::NoWindow { asked, nearest: nearest.unwrap_or(none) }
+            }
         }
     }
 }
@@ -98,60 +193,6 @@ fn last_start(job: &Job<'_>, best: Option<&Found>, length: i64) -> Option<Time> 
     };
     let last = job.latest.min(last);
     (last >= job.earliest).then_some(last)
-}
-
-/// Plans all seats with the length that the problem has.
-#[allow(clippy::too_many_arguments, reason = "what a sweep takes, and what is known")]
-fn plan_length<O: PhaseObserver>(
-    problem: &Problem<'_>,
-    job: &Job<'_>,
-    objective: &'static dyn Objective,
-    limits: &mut Limits,
-    largest: &[i64],
-    (random, judge): (Xoshiro256PlusPlus, Judge),
-    observer: &mut O,
-    known: &mut Known,
-) -> (Xoshiro256PlusPlus, Judge) {
-    let mut sweep = Sweep::new(problem, *limits, random, judge, Miss::new(job.earliest), observer);
-    let mut found = None;
-    match &problem.links {
-        Some(links) if !problem.is_binding.contains(&true) => {
-            let nodes_max = sweep.limits.feasibility_nodes_in_all;
-            let cost_most = known.best.as_ref().map_or(i64::MAX, |best| best.value);
-            let search =
-                linked::Search::run(problem, links, objective, (job.earliest, job.latest), (nodes_max, cost_most));
-            (sweep.unproven, sweep.overload) = (search.unproven, search.overload);
-            sweep.too_dear = search.cheapest.map(Some);
-            sweep.miss.note(search.most.0, Miss::too_few(search.most.1, problem.pick));
-            found = search.best.map(|best| Found { value: best.value, start: best.start, hosts: best.hosts });
-        }
-        _ => {
-            if let Some(solution) = best_solution(problem, job, objective, largest, &mut sweep) {
-                let hosts = solution.chosen.iter().map(|at| solution.slot.hosts[*at as usize]).collect();
-                found = Some(Found { value: solution.value, start: solution.slot.start, hosts });
-            }
-            let together = problem.length_max * problem.pick.cast_signed() as i64;
-            let least = Measures { longest: problem.length_max, together, cost: 0 };
-            let open = sweep.first_unproven.map(|start| (objective.value(start.0, least), start));
-            sweep.unproven = sweep.unproven.or(open);
-        }
-    }
-    limits.feasibility_nodes_in_all = sweep.nodes_left;
-    let Sweep { random, judge, unproven, too_dear, overload, miss, .. } = sweep;
-    known.unproven = known.unproven.into_iter().chain(unproven).min();
-    // The least cost is known when it is known of every length at which hosts were too dear.
-    known.cheapest = match (known.cheapest, too_dear) {
-        (Some(one), Some(other)) => Some(one.zip(other).map(|(one, other)| one.min(other))),
-        (one, other) => one.or(other),
-    };
-    known.overload = known.overload.or(overload);
-    known.misses.push((problem.length_max, miss));
-    let is_better =
-        |found: &Found| known.best.as_ref().is_none_or(|best| (found.value, found.start) < (best.value, best.start));
-    if let Some(found) = found.filter(is_better) {
-        known.best = Some(found);
-    }
-    (random, judge)
 }
 
 /// The plan with its seats on these hosts, or on more efficient ones of the same sites.
@@ -228,33 +269,4 @@ fn busiest(problem: &Problem<'_>, slot: &Slot, chosen: &[u32]) -> Vec<u32> {
         is_taken
     };
     order.into_iter().map(|(_, at)| at).filter(|at| take(at)).collect()
-}
-
-/// Why there is no plan.
-fn reason(problem: &mut Problem<'_>, job: &Job<'_>, own: &[i64], known: &Known, judge: &mut Judge) -> Reason {
-    let (asked, picker) = (problem.pick as u64, &mut judge.picker);
-    match (known.unproven, known.cheapest, job.budget, known.overload) {
-        (Some((_, start)), ..) => Reason::SearchLimit { asked, nearest: miss::look(problem, start, picker).1 },
-        (None, Some(cheapest), Some(budget), _) => {
-            Reason::Budget { budget, cheapest: cheapest.map(|cheapest| Cost(cheapest.unsigned_abs())) }
-        }
-        (None, _, _, Some(Overload { start, site, seats, load, room })) => {
-            let host = problem.links.as_ref().and_then(|links| links.of.iter().position(|of| *of as usize == site));
-            // A site is numbered by its hosts.
-            let site = problem.hosts[host.unwrap_or_default()].site.clone();
-            Reason::Uplink { site, start, seats: seats as u64, load, room }
-        }
-        _ => {
-            let mut nearest: Option<NearestMiss> = None;
-            for (length, miss) in &known.misses {
-                problem.set_length(job, own, *length);
-                let other = miss.describe(problem, picker);
-                if nearest.as_ref().is_none_or(|nearest| other.hosts_available > nearest.hosts_available) {
-                    nearest = Some(other);
-                }
-            }
-            let none = NearestMiss { start: job.earliest, hosts_available: 0, short: Vec::new() };
-            Reason::NoWindow { asked, nearest: nearest.unwrap_or(none) }
-        }
-    }
 }
