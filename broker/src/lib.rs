@@ -22,7 +22,8 @@ pub mod schedule;
 pub mod snapshot;
 pub mod strategy;
 pub mod trust;
+pub mod uplinks;
 pub mod view;
 
-pub use model::{amount, cost, demand, host, ids, plan, request, resources, tariff, time};
+pub use model::{amount, cost, demand, host, ids, plan, request, resources, tariff, time, traffic};
 pub use phases::availability;

@@ -21,6 +21,7 @@ use crate::{
     snapshot::{GridSnapshot, SnapshotHost},
     strategy::{Phases, Strategy},
     time::{Span, Time, Window},
+    uplinks::Uplinks,
 };
 
 /// What is wrong with a line of requests.
@@ -92,6 +93,7 @@ pub struct OfflinePlanner {
     hosts: Vec<SnapshotHost>,
     /// Host ids are unique inside their site only.
     by_id: BTreeMap<HostId, Vec<usize>>,
+    uplinks: Uplinks,
     settings: Settings,
     seed: u64,
     commit: bool,
@@ -102,13 +104,14 @@ impl OfflinePlanner {
     /// A planner on `snapshot`. With `commit`, plans occupy it for the requests after them.
     #[must_use]
     pub fn new(snapshot: GridSnapshot, settings: Settings, seed: u64, commit: bool) -> OfflinePlanner {
+        let uplinks = snapshot.uplinks();
         let mut hosts = snapshot.hosts;
         hosts.sort_by(|a, b| (&a.site, &a.host.id).cmp(&(&b.site, &b.host.id)));
         let mut by_id: BTreeMap<HostId, Vec<usize>> = BTreeMap::new();
         for (index, host) in hosts.iter().enumerate() {
             by_id.entry(host.host.id.clone()).or_default().push(index);
         }
-        OfflinePlanner { hosts, by_id, settings, seed, commit, asked_at: None }
+        OfflinePlanner { hosts, by_id, uplinks, settings, seed, commit, asked_at: None }
     }
 
     /// The same planner, for requests that owners are asked for at this time ([`Job::asked_at`]).
@@ -187,7 +190,7 @@ impl OfflinePlanner {
             // Nothing else can be wrong with the window of a checked request.
             Err(_) => return rejected(Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO }),
         };
-        let job = Job { asked_at: self.asked_at, ..Job::of(request, (earliest, latest)) };
+        let job = Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..Job::of(request, (earliest, latest)) };
         let (mut job, pool) = (job, self.pool(request.demand()));
         change(&mut job);
         let candidates: Vec<Candidate<'_>> = match find::eligible(job.demand, &pool) {
@@ -218,7 +221,7 @@ impl OfflinePlanner {
         free.sort_by_key(|candidate| Reverse(last_ends.get(&(candidate.site.clone(), candidate.host.id.clone()))));
         free.truncate(demand.seats());
         free.sort_by_key(|candidate| (candidate.site, &candidate.host.id));
-        plan_on(&Job::of(request, (start, start)), &free, start)
+        plan_on(&Job { uplinks: &self.uplinks, ..Job::of(request, (start, start)) }, &free, start)
     }
 
     fn pool(&self, demand: &Demand) -> Vec<Candidate<'_>> {
@@ -260,6 +263,7 @@ impl OfflinePlanner {
 
     /// Occupies the snapshot by a plan.
     pub(crate) fn occupy(&mut self, plan: &Plan) {
+        self.uplinks.add(plan.window(), &plan.loads());
         for seat in &plan.seats {
             if let Some(index) = self.index_of(seat) {
                 self.hosts[index].schedule.add(seat.window, &seat.amounts);
@@ -288,17 +292,19 @@ impl OfflinePlanner {
 
     /// Whether a plan fits into the snapshot as it is.
     pub(crate) fn admits(&self, plan: &Plan) -> bool {
-        plan.seats.iter().all(|seat| {
+        let fits = plan.seats.iter().all(|seat| {
             self.index_of(seat).map(|index| &self.hosts[index]).is_some_and(
                 |SnapshotHost { host, schedule, .. }| {
                     schedule.admits(&host.capacity, seat.window, &seat.amounts).is_ok()
                 },
             )
-        })
+        });
+        fits && self.uplinks.admit(plan.window(), &plan.loads())
     }
 
     /// Takes a plan out of the snapshot that occupies it.
     pub(crate) fn vacate(&mut self, plan: &Plan) {
+        self.uplinks.remove(plan.window(), &plan.loads());
         for seat in &plan.seats {
             let Some(index) = self.index_of(seat) else { continue };
             let removed = self.hosts[index].schedule.remove(seat.window, &seat.amounts);
@@ -315,7 +321,7 @@ fn alternatives(document: RequestDocument) -> Result<Vec<Result<Request, Rejecti
         Some(shape) if shape.has(&error.key()) => RequestError::Shape { index, error: Box::new(error) },
         _ => error,
     };
-    let checked = |(index, document)| match Request::try_from(document) {
+    let checked = |(index, document)| match Request::of_snapshot(document) {
         Ok(request) => Ok(Ok(request)),
         Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
             let cut = CutCounts::default();

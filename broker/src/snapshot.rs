@@ -15,9 +15,10 @@ use crate::{
     host::{Host, Speed},
     ids::{HostId, SiteId},
     resources::{Amounts, Attributes, ResourceName},
-    schedule::{Occupancy, Schedule, ScheduleError},
+    schedule::{Schedule, ScheduleError},
     tariff::Tariff,
     time::Time,
+    uplinks::{Uplink, Uplinks},
 };
 
 /// All hosts of a grid at one moment.
@@ -38,17 +39,6 @@ pub struct SnapshotSite {
     /// Its link to all others; without one there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uplink: Option<Uplink>,
-}
-
-/// A site's link to all others.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Uplink {
-    /// Its capacity in Mbit/s.
-    pub mbps: Amount,
-    /// What of it is used over time, in Mbit/s.
-    #[serde(default)]
-    pub occupancy: Vec<(Time, Amount)>,
 }
 
 /// One host of a snapshot.
@@ -107,13 +97,21 @@ pub enum SnapshotError {
         /// What is wrong.
         error: ScheduleError,
     },
-    /// The steps of an uplink's occupancy are wrong in the same way.
-    #[error("site {site}: uplink.occupancy: {error}")]
-    Uplink {
+    /// A site is listed twice.
+    #[error("sites[{index}].id: {site} is the id of an earlier site")]
+    DuplicateSite {
+        /// Position of the second, from 0.
+        index: usize,
+        /// The id.
+        site: SiteId,
+    },
+    /// An uplink's capacity is above [`Amount::MAX`].
+    #[error("site {site}: uplink.mbps: {mbps} is larger than any amount ({max})", max = Amount::MAX.0)]
+    UplinkTooLarge {
         /// The site.
         site: SiteId,
-        /// What is wrong.
-        error: ScheduleError,
+        /// What was given, in Mbit/s.
+        mbps: Amount,
     },
 }
 
@@ -194,8 +192,14 @@ impl GridSnapshot {
             }
             hosts.push(host.checked(index, &document.format)?);
         }
-        document.sites.iter().try_for_each(SnapshotSite::check)?;
+        check_sites(&document.sites)?;
         Ok(Self { sites: document.sites, hosts })
+    }
+
+    /// The links of its sites.
+    #[must_use]
+    pub fn uplinks(&self) -> Uplinks {
+        self.sites.iter().filter_map(|site| Some((site.id.clone(), site.uplink.clone()?))).collect()
     }
 
     /// Writes the snapshot as one line of JSON that [`GridSnapshot::read`] reads as the same snapshot. Hosts keep their
@@ -216,12 +220,17 @@ impl GridSnapshot {
     }
 }
 
-impl SnapshotSite {
-    fn check(&self) -> Result<(), SnapshotError> {
-        let Some(uplink) = &self.uplink else { return Ok(()) };
-        let steps = Occupancy::from_steps(&uplink.occupancy);
-        steps.map(drop).map_err(|error| SnapshotError::Uplink { site: self.id.clone(), error })
+fn check_sites(sites: &[SnapshotSite]) -> Result<(), SnapshotError> {
+    let mut ids = BTreeSet::new();
+    for (index, SnapshotSite { id, uplink }) in sites.iter().enumerate() {
+        if !ids.insert(id) {
+            return Err(SnapshotError::DuplicateSite { index, site: id.clone() });
+        }
+        if let Some(mbps) = uplink.as_ref().map(|link| link.mbps).filter(|mbps| *mbps > Amount::MAX) {
+            return Err(SnapshotError::UplinkTooLarge { site: id.clone(), mbps });
+        }
     }
+    Ok(())
 }
 
 impl ReadHost {
@@ -376,7 +385,12 @@ mod tests {
             ),
             (
                 r#"{"format":"kolo-grid/2","sites":[{"id":"s","uplink":{"mbps":1,"occupancy":[[5,0],[5,1]]}}],"hosts":[]}"#,
-                "site s: uplink.occupancy: ",
+                "sites[0].uplink.occupancy: step 1: time 5",
+            ),
+            (r#"{"format":"kolo-grid/2","sites":[{"id":"s"},{"id":"s"}],"hosts":[]}"#, "sites[1].id: s is"),
+            (
+                r#"{"format":"kolo-grid/2","sites":[{"id":"s","uplink":{"mbps":281474976710656}}],"hosts":[]}"#,
+                "site s: uplink.mbps: 281474976710656 is larger",
             ),
             (
                 r#"{"format":"kolo-grid/2","hosts":[{"id":"h","site":"s","prices":{"cpu":-1}}]}"#,

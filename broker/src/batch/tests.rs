@@ -231,6 +231,40 @@ fn policies_are_refused_by_name() {
     assert_eq!(none.unwrap_err(), BatchError::NoRequests);
 }
 
+/// Two sites of three hosts, with links of 100 Mbit/s; 40 of the first are used until 10.
+fn linked() -> GridSnapshot {
+    let hosts = (0..6).map(|at| format!(r#"{{"id":"h{at}","site":"s{}","resources":{{"cpu":1000}}}}"#, at % 2));
+    let sites = r#"{"id":"s0","uplink":{"mbps":100,"occupancy":[[0,40],[10,0]]}},{"id":"s1","uplink":{"mbps":100}}"#;
+    let hosts = hosts.collect::<Vec<_>>().join(",");
+    GridSnapshot::read(&format!(r#"{{"format":"kolo-grid/2","sites":[{sites}],"hosts":[{hosts}]}}"#)).unwrap()
+}
+
+#[test]
+fn no_link_is_given_twice() {
+    let planner = |commit| OfflinePlanner::new(linked(), Settings::default(), 1, commit);
+    let talk = |id: &str, candidates: &str, mbps: u32| {
+        let traffic = format!(r#""hosts":2,"work":30,"candidates":[{candidates}],"traffic":{{"mbps":{mbps}}}"#);
+        line(id, &traffic)
+    };
+    // Each has one of its two hosts at either site, so its link carries all of it; a and b together are too much.
+    let lines = [talk("a", r#""h0","h1""#, 60), talk("b", r#""h2","h3""#, 70), talk("c", r#""h4","h5""#, 30)];
+    let mut committing = planner(true);
+    let mut stopwatch = crate::phases::PhaseStopwatch::new(|| Duration::ZERO);
+    let mut commit =
+        |line: &String| committing.plan_line(1, line, &mut stopwatch).unwrap().outcome.plan().unwrap().start;
+    assert_eq!(lines.each_ref().map(|line| commit(line).0), [0, 30, 10]);
+    for (policy, overlap) in [("in-order", false), ("slices:1", false), ("slices:1", true), ("slices:3", false)] {
+        let options = Options { overlap, objective: BatchObjective::Makespan, ..Options::default() };
+        let answer = answer(&planner(false), &lines, policy, options);
+        assert_eq!((placed(&answer).len(), answer.batch.makespan), (3, 60), "{policy}");
+        let mut room = planner(false);
+        for plan in placed(&answer) {
+            assert!(room.admits(plan), "{policy}: {plan:?}");
+            room.occupy(plan);
+        }
+    }
+}
+
 #[test]
 fn hosts_of_one_name_at_two_sites_are_two() {
     let host = |id: &str, site: &str| {

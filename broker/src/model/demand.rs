@@ -11,6 +11,7 @@ use crate::model::{
     ids::{HostId, SeatNumber, SiteId},
     resources::{Amounts, Attributes, ResourceName, amount_of},
     time::Span,
+    traffic::Traffic,
 };
 
 /// How long a seat lasts.
@@ -54,6 +55,7 @@ pub struct Demand {
     pub(super) speed_min: Option<Speed>,
     pub(super) is_exclusive: bool,
     pub(super) sites_max: Option<u32>,
+    pub(super) traffic: Option<Traffic>,
 }
 
 impl Demand {
@@ -78,13 +80,22 @@ impl Demand {
     #[must_use]
     pub fn longest(&self) -> Span {
         let slowest = self.speed_min.or_else(|| Speed::try_from(SLOWEST_EXPECTED).ok()).unwrap_or_default();
-        self.length.at_speed(slowest).min(Span::MAX)
+        self.length_at(slowest).min(Span::MAX)
     }
 
-    /// How long a seat on this host lasts.
+    /// How long a seat on a host of this speed lasts; with traffic, every seat when that is the slowest of their hosts.
+    #[must_use]
+    pub fn length_at(&self, speed: Speed) -> Span {
+        match (self.traffic, self.length) {
+            (Some(traffic), Length::Work(work)) => traffic.length(work, speed),
+            _ => self.length.at_speed(speed),
+        }
+    }
+
+    /// How long a seat on this host lasts; with traffic, at least.
     #[must_use]
     pub fn length_on(&self, host: &Host) -> Span {
-        self.length.at_speed(host.speed)
+        self.length_at(host.speed)
     }
 
     /// `d_i` as asked.
@@ -127,6 +138,12 @@ impl Demand {
     #[must_use]
     pub fn sites_max(&self) -> Option<usize> {
         self.sites_max.map(|most| most as usize)
+    }
+
+    /// All-to-all traffic between the seats, if there is any.
+    #[must_use]
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.traffic
     }
 
     /// Every resource named in `per_host` or `total`, in order.

@@ -15,3 +15,4 @@ pub mod resources;
 pub mod shapes;
 pub mod tariff;
 pub mod time;
+pub mod traffic;

@@ -16,6 +16,7 @@ use crate::model::{
     resources::{Amounts, ResourceName},
     tariff::Agreement,
     time::{Time, Window},
+    traffic::{Loads, Traffic},
 };
 
 /// Where a seat is at its site.
@@ -81,6 +82,9 @@ pub struct Plan {
     pub start: Time,
     /// The seats, in the order of their numbers; those of a plan are ordered by site and host as well, until a site gives other hosts.
     pub seats: Vec<Seat>,
+    /// The traffic between the seats, which all last equally long then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
     /// What it is worth.
     pub objective: ObjectiveValue,
     /// The efficiency factor with the request placed (equation 3.2, largest use in the window).
@@ -108,6 +112,13 @@ impl Plan {
     #[must_use]
     pub fn seat(&self, number: SeatNumber) -> Option<&Seat> {
         self.seats.binary_search_by_key(&number, |seat| seat.number).ok().map(|at| &self.seats[at])
+    }
+
+    /// What the sites' links carry from the start to the latest end.
+    #[must_use]
+    pub fn loads(&self) -> Loads {
+        let sites = self.seats.iter().map(|seat| &seat.site);
+        self.traffic.map(|traffic| traffic.loads(sites)).unwrap_or_default()
     }
 
     /// From the start to the latest end.
@@ -225,6 +236,19 @@ pub enum Reason {
         /// Why none was found, for people.
         because: String,
     },
+    /// Enough hosts are free at some starts, and everywhere the sites' links do not bear the traffic between them.
+    Uplink {
+        /// The site whose link is short.
+        site: SiteId,
+        /// At this start.
+        start: Time,
+        /// So many seats of the site would be too many.
+        seats: u64,
+        /// What they would put on its link, in Mbit/s.
+        load: Amount,
+        /// What the link has free through the whole window, in Mbit/s.
+        room: Amount,
+    },
     /// Enough hosts are free at some starts, and everywhere they cost too much.
     Budget {
         /// What was offered.
@@ -242,6 +266,7 @@ impl Reason {
             Reason::TooFewHosts { .. } => "too_few_hosts",
             Reason::Capacity { .. } => "capacity",
             Reason::NoWindow { .. } => "no_window",
+            Reason::Uplink { .. } => "uplink",
             Reason::Budget { .. } => "budget",
             Reason::SearchLimit { .. } => "search_limit",
             Reason::WindowPassed { .. } => "window_passed",
@@ -276,6 +301,12 @@ impl Reason {
                 format_amount(resource, *best)
             ),
             Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, &show_time)),
+            Reason::Uplink { site, start, seats, load, room } => format!(
+                "no start works; the uplink of {site} has {} Mbit/s free at {}, {seats} of its hosts would put {} Mbit/s on it",
+                room.0,
+                show_time(*start),
+                load.0
+            ),
             Reason::Budget { budget, cheapest: Some(cheapest) } => {
                 format!(
                     "the cheapest plan costs {cheapest} credits, the budget is {budget}: offer that much, ask for less, or \

@@ -18,6 +18,7 @@ use crate::model::{
     resources::{Amounts, Attributes, ResourceName},
     shapes::ShapeDocument,
     time::{Span, Time},
+    traffic::Traffic,
 };
 
 /// Most hosts in one request; keeps sums of amounts inside 64 bits.
@@ -153,9 +154,9 @@ pub struct RequestDocument {
     /// Alternatives, one of which is chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shapes: Option<Vec<ShapeDocument>>,
-    /// See [`NotYet`].
-    #[serde(default, skip_serializing)]
-    pub traffic: NotYet,
+    /// All-to-all traffic between the seats; asks for `work`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
     /// See [`NotYet`].
     #[serde(default, skip_serializing)]
     pub scale: NotYet,
@@ -189,8 +190,22 @@ pub struct Request {
 impl TryFrom<RequestDocument> for Request {
     type Error = RequestError;
 
-    /// Shapes were taken apart before ([`RequestDocument::alternatives`]); what has some is refused.
+    /// What a node can treat: traffic is refused. Shapes were taken apart before ([`RequestDocument::alternatives`]); what has some is
+    /// refused.
     fn try_from(document: RequestDocument) -> Result<Request, RequestError> {
+        if document.traffic.is_some() {
+            return Err(RequestError::NotYetSupported { key: "traffic", value: "" });
+        }
+        Request::of_snapshot(document)
+    }
+}
+
+impl Request {
+    /// A request that is planned on a snapshot, where it may have traffic.
+    ///
+    /// # Errors
+    /// [`RequestError`], which names the key.
+    pub fn of_snapshot(document: RequestDocument) -> Result<Request, RequestError> {
         if document.shapes.is_some() {
             return Err(RequestError::NotYetSupported { key: "shapes", value: "" });
         }
@@ -244,12 +259,27 @@ fn checked_length(document: &RequestDocument) -> Result<Length, RequestError> {
     Ok(if document.work.is_some() { Length::Work(span) } else { Length::Duration(span) })
 }
 
+fn checked_traffic(document: &RequestDocument) -> Result<Option<Traffic>, RequestError> {
+    let Some(traffic) = document.traffic else { return Ok(None) };
+    if document.work.is_none() {
+        return Err(RequestError::TrafficWithoutWork);
+    }
+    if traffic.compute > Traffic::COMPUTE_MAX {
+        return Err(RequestError::Compute(traffic.compute));
+    }
+    if traffic.mbps > Amount::MAX {
+        return Err(RequestError::TrafficTooLarge(traffic.mbps));
+    }
+    Ok(Some(traffic))
+}
+
 fn checked_demand(document: RequestDocument) -> Result<Demand, RequestError> {
     let seats = document.hosts;
     if seats == 0 || seats > MAX_HOSTS {
         return Err(RequestError::Hosts(seats));
     }
     let length = checked_length(&document)?;
+    let traffic = checked_traffic(&document)?;
     for (key, amounts) in [("per_host", &document.per_host), ("total", &document.total)] {
         too_many(key, MAX_NAMES, amounts.len())?;
         if let Some((resource, amount)) = amounts.iter().find(|(_, amount)| **amount > Amount::MAX) {
@@ -281,6 +311,7 @@ fn checked_demand(document: RequestDocument) -> Result<Demand, RequestError> {
         speed_min: document.speed_min,
         is_exclusive: document.exclusive,
         sites_max: document.sites_max,
+        traffic,
     })
 }
 
@@ -313,6 +344,7 @@ impl From<Request> for RequestDocument {
             speed_min: demand.speed_min,
             exclusive: demand.is_exclusive,
             sites_max: demand.sites_max,
+            traffic: demand.traffic,
             extends,
             effort,
             move_on_loss: moves_on_loss,
@@ -438,7 +470,7 @@ mod tests {
             (r#"{"hosts":1,"work":1,"budget":-5}"#, "-5"),
             (r#"{"hosts":1,"work":1,"budget":281474976710655}"#, "budget"),
             (r#"{"work":1,"shapes":[{"hosts":1}]}"#, "shapes: not yet supported"),
-            (r#"{"hosts":1,"work":1,"traffic":{"mbps":5}}"#, "not yet supported"),
+            (r#"{"hosts":1,"work":1,"traffic":{"mbps":5}}"#, "traffic: not yet supported"),
             (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "not yet supported"),
         ] {
             let error = read(text).unwrap_err();
@@ -468,6 +500,31 @@ mod tests {
             r#"{"id":"r","hosts":2,"work":5,"earliest":1,"latest":2,"deadline":9,"objective":"host_time","per_host":{"cpu":1},"total":{"cpu":4},"attributes":{"a":"b"},"candidates":["x","y"],"speed_min":7,"exclusive":true,"sites_max":3,"extends":"q","effort":"fast","move_on_loss":true}"#,
         ] {
             assert_eq!(serde_json::to_string(&read(text).unwrap()).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn traffic_is_read_for_a_snapshot_and_checked() {
+        let read = |text: &str| Request::of_snapshot(serde_json::from_str(text).unwrap());
+        let request = read(r#"{"hosts":3,"work":90,"traffic":{"mbps":5}}"#).unwrap();
+        let speed = |thousandths: u32| Speed::try_from(thousandths).unwrap();
+        assert_eq!(request.demand().traffic(), Some(Traffic { mbps: Amount(5), compute: 1000 }));
+        assert_eq!(request.demand().length_at(speed(500)), Span(180));
+        let text = r#"{"hosts":3,"work":90,"traffic":{"mbps":5,"compute":500}}"#;
+        let request = read(text).unwrap();
+        assert_eq!(request.demand().length_at(speed(500)), Span(135));
+        assert_eq!(serde_json::to_string(&request).unwrap(), text);
+        for (text, expected) in [
+            (r#"{"hosts":1,"duration":1,"traffic":{"mbps":5}}"#, "traffic: "),
+            (
+                r#"{"hosts":1,"work":1,"traffic":{"mbps":5,"compute":1001}}"#,
+                "traffic.compute: expected 0 to 1000, got 1001",
+            ),
+            (r#"{"hosts":1,"work":1,"traffic":{"mbps":281474976710656}}"#, "traffic.mbps: 281474976710656 is larger"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.to_string().starts_with(expected), "{error}");
+            assert!(error.to_string().starts_with(&format!("{}: ", error.key())), "{error}");
         }
     }
 

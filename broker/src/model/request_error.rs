@@ -8,6 +8,7 @@ use super::{
     request::MAX_HOSTS,
     resources::ResourceName,
     time::{Span, Time},
+    traffic::Traffic,
 };
 
 /// What is wrong with a request. Every text names the key.
@@ -33,6 +34,15 @@ pub enum RequestError {
     /// At most no site.
     #[error("sites_max: expected at least 1, got 0")]
     NoSites,
+    /// Traffic beside a duration.
+    #[error("traffic: asks for work in place of duration, since the slowest host decides how long the seats last")]
+    TrafficWithoutWork,
+    /// A part above the whole.
+    #[error("traffic.compute: expected 0 to {max}, got {0}", max = Traffic::COMPUTE_MAX)]
+    Compute(u32),
+    /// Traffic above [`Amount::MAX`].
+    #[error("traffic.mbps: {0} is larger than any amount ({max})", max = Amount::MAX.0)]
+    TrafficTooLarge(Amount),
     /// The format has it, and nodes cannot treat it yet.
     #[error("{key}: {value}not yet supported")]
     NotYetSupported {
@@ -118,6 +128,9 @@ impl RequestError {
             RequestError::NoLength => "duration".to_owned(),
             RequestError::TwoLengths => "work".to_owned(),
             RequestError::NoSites => "sites_max".to_owned(),
+            RequestError::TrafficWithoutWork => "traffic".to_owned(),
+            RequestError::Compute(_) => "traffic.compute".to_owned(),
+            RequestError::TrafficTooLarge(_) => "traffic.mbps".to_owned(),
             RequestError::BudgetTooLarge(_) => "budget".to_owned(),
             RequestError::NoShapes => "shapes".to_owned(),
             RequestError::Shape { index, error } => format!("shapes[{index}].{}", error.key()),

@@ -93,7 +93,7 @@ impl HandedPlan {
         check_at_sites(statement, &seats)?;
         check_sums(statement, &seats)?;
         let objective = objective::unproven(request.objective(), start, &seats);
-        Ok(Plan { start, seats, objective, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false })
+        Ok(Plan { start, seats, traffic: None, objective, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false })
     }
 }
 

@@ -94,6 +94,7 @@ impl Takeover {
         seats.sort_by_key(|seat| seat.number);
         let plan = Plan {
             start,
+            traffic: None,
             objective: objective::unproven(request.objective(), start, &seats),
             seats,
             efficiency: 0.0,

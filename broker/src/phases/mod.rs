@@ -18,10 +18,13 @@ pub mod find;
 mod front;
 mod knapsack;
 mod limits;
+mod linked;
+mod links;
 mod market;
 mod miss;
 mod offers;
 mod optimize;
+mod overloads;
 mod preference;
 mod problem;
 mod ranks;
@@ -36,6 +39,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod together;
 mod windowed;
 
 use std::collections::BTreeSet;
@@ -66,6 +70,7 @@ use crate::{
     request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
     time::Time,
+    uplinks::Uplinks,
 };
 
 /// The sites of a request that has no seat yet.
@@ -90,6 +95,8 @@ pub struct Job<'a> {
     pub asked_at: Option<Time>,
     /// Sites where the request has other seats: they are not counted against the limit of sites again.
     pub kept_sites: &'a BTreeSet<SiteId>,
+    /// The links that traffic between the seats goes over.
+    pub uplinks: &'a Uplinks,
     /// Draws the order in which hosts are preferred among nearly equal plans; without it the best plan is taken.
     pub order: Option<u64>,
 }
@@ -107,6 +114,7 @@ impl<'a> Job<'a> {
             budget: request.budget(),
             asked_at: None,
             kept_sites: &NO_SITES,
+            uplinks: Uplinks::NONE,
             order: None,
         }
     }
@@ -184,7 +192,7 @@ pub fn plan_within(
         return rejected(Reason::WindowPassed { latest, earliest }, true);
     }
     observer.enter(Phase::Check);
-    let problem = Problem::new(job, candidates);
+    let mut problem = Problem::new(job, candidates);
     let mut judge = Judge::default();
     let largest = match check::check(&problem, &mut judge.picker) {
         Ok(largest) => largest,
@@ -192,6 +200,9 @@ pub fn plan_within(
     };
     observer.enter(Phase::StartTimes);
     let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    if problem.links.is_some() {
+        return together::plan(&mut problem, job, limits, &largest, (random, judge), observer);
+    }
     let mut sweep = Sweep::new(&problem, *limits, random, judge, Miss::new(earliest), observer);
     let objective = objective::of(job.objective);
     let Some(solution) = best_solution(&problem, job, objective, &largest, &mut sweep) else {
@@ -222,6 +233,7 @@ pub fn plan_within(
     PlanOutcome::Allocated(Plan {
         start,
         seats,
+        traffic: job.demand.traffic(),
         objective: ObjectiveValue { kind: job.objective, value, bound: Some(bound) },
         efficiency: optimum.factor,
         efficiency_bound: optimum.bound,
@@ -233,7 +245,11 @@ pub fn plan_within(
 /// no solution of the job.
 #[must_use]
 pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<Plan> {
-    let problem = Problem::new(job, chosen);
+    let mut problem = Problem::new(job, chosen);
+    if problem.links.is_some() {
+        let own = problem.lengths.clone();
+        problem.set_length(job, &own, problem.length_max);
+    }
     let slot = problem.slot_at(start);
     let mut positions: Vec<u32> = (0..slot.len() as u32).collect();
     if !(job.earliest..=job.latest).contains(&start) || !problem.accepts(&slot, &positions) {
@@ -244,6 +260,7 @@ pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<P
     let seats = reserve::seats(&problem, &slot, &mut positions, most);
     Some(Plan {
         start,
+        traffic: job.demand.traffic(),
         objective: objective::unproven(job.objective, start, &seats),
         seats,
         efficiency: optimize::factor(&problem, &slot, &positions),

@@ -7,6 +7,8 @@
 //! Invariant: starts are settled in ascending order, and `first_unproven` is none only while all of them were settled or excluded
 //! by proof.
 
+mod improve;
+
 use std::ops::ControlFlow;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,8 +19,10 @@ use super::{
     exact::{self, Settled},
     front::Improvement,
     limits::Limits,
+    links::Overload,
     market::Market,
     miss::Miss,
+    overloads,
     problem::{Problem, Slot},
     ranks::{Lowest, Ranks},
     select_and_swap::swap_until_feasible,
@@ -95,12 +99,14 @@ pub(crate) struct Sweep<'s, 'a, O> {
     pub reached: Vec<Improvement>,
     /// That hosts were there, but cost too much, and the least that N of them cost where that is known.
     pub too_dear: Option<Option<i64>>,
+    /// The first link that excluded a start.
+    pub overload: Option<Overload>,
     /// What seats may cost together at present.
     cost_most: i64,
     /// Prices of the totals that the search for the cheapest hosts begins with.
     prices: spend::Prices,
     /// Nodes that exact searches may still take.
-    nodes_left: u64,
+    pub nodes_left: u64,
     guards: Vec<Guard>,
     next_guard: usize,
     goal: Goal<'s>,
@@ -128,6 +134,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             unproven: None,
             reached: Vec::new(),
             too_dear: None,
+            overload: None,
             cost_most: problem.budget,
             prices: spend::Prices::default(),
             nodes_left: limits.feasibility_nodes_in_all,
@@ -185,8 +192,24 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         }
     }
 
-    /// Whether N hosts of the slot reach every total, at few enough sites. `is_whole`: the slot has every host that is available.
-    fn decide_at(&mut self, problem: &Problem<'_>, slot: &Slot, is_whole: bool) -> Settled {
+    /// Whether N hosts of the slot reach every total, at few enough sites, over links that bear it. `is_whole`: the slot has every host
+    /// that is available.
+    fn decide_at(&mut self, problem: &Problem<'a>, slot: &Slot, is_whole: bool) -> Settled {
+        let Some(links) = &self.problem.links else { return self.decide_at_sites(problem, slot, is_whole) };
+        let (settled, overload) = overloads::decide(problem, links, slot, |limited, slot, is_same| {
+            if is_same {
+                return self.decide_at_sites(limited, slot, is_whole);
+            }
+            let judge = std::mem::take(&mut self.judge);
+            let settled = self.decide_at_sites(limited, slot, false);
+            self.judge = judge;
+            settled
+        });
+        self.overload = self.overload.or(overload.filter(|_| settled == Settled::Impossible));
+        settled
+    }
+
+    fn decide_at_sites(&mut self, problem: &Problem<'_>, slot: &Slot, is_whole: bool) -> Settled {
         match &problem.sites {
             None => self.decide(problem, slot, is_whole),
             Some(limit) => sites::decide(problem, limit, slot, |pool| {
@@ -269,43 +292,6 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         outcome
     }
 
-    /// Looks for a cheaper plan at one start, whatever its sites.
-    fn improve_cost(&mut self, slot: Slot) {
-        let problem = self.problem;
-        let (Goal::Best(best), Some(costs)) = (&self.goal, &problem.costs) else { return };
-        let below = best.solution.as_ref().map_or(i64::MAX, |solution| solution.value);
-        let mut most = problem.budget.min(below - 1);
-        self.observer.enter(Phase::SelectAndSwap);
-        // Without any limit, hosts that reach the totals give one.
-        let any = if most == i64::MAX - 1 { self.decide(problem, &slot, true) } else { Settled::Unknown };
-        if let Settled::Found(chosen) = &any {
-            most = problem.cost_of(&slot, chosen);
-        }
-        if any == Settled::Impossible {
-            return self.observer.enter(Phase::StartTimes);
-        }
-        let outcome = self.spend(&Market::new(problem, costs, &slot), (most, i64::MIN));
-        self.observer.enter(Phase::StartTimes);
-        let known = if let Settled::Found(chosen) = any { Some((chosen, most)) } else { None };
-        let found = outcome.found.map(|(chosen, shares)| (chosen, shares.cost)).or(known);
-        let value = found.as_ref().map(|(_, cost)| *cost);
-        if outcome.bound < value.unwrap_or(most.saturating_add(1)) {
-            self.leave_open((outcome.bound, slot.start));
-        } else if value.is_none() && below == i64::MAX && outcome.bound < i64::MAX {
-            self.too_dear = self.too_dear.or(Some(None));
-        }
-        if let Some((chosen, value)) = found {
-            self.keep_better(Solution { slot, chosen, value });
-        }
-    }
-
-    fn keep_better(&mut self, solution: Solution) {
-        let Goal::Best(best) = &mut self.goal else { return };
-        let (start, value, open) = (solution.slot.start, solution.value, self.unproven.map(|(open, _)| open));
-        self.reached.push(Improvement { start, value, open });
-        best.solution = Some(solution);
-    }
-
     /// Notes that a value at a start was not settled.
     fn leave_open(&mut self, open: (i64, Time)) {
         self.unproven = Some(self.unproven.map_or(open, |known| known.min(open)));
@@ -364,8 +350,10 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     pub fn range(&mut self, range: &OpenRange) -> Option<Solution> {
         let mut first = range.first;
         while first <= range.last {
-            // Every start at which a cost changes is looked at, as the first of a part.
+            // Every start at which a cost changes, or a link has more room, is looked at, as the first of a part.
             let change = self.problem.costs.as_ref().and_then(|costs| costs.change_after(first.0));
+            let fall = self.problem.links.as_ref().and_then(|links| links.fall_after(first.0));
+            let change = change.into_iter().chain(fall).min();
             let last = change.map_or(range.last, |change| range.last.min(Time(change - 1)));
             let last = self.timeline.begin(&range.hosts, first, last);
             if let ControlFlow::Break(found) = self.part(first) {
@@ -454,50 +442,6 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             (None, _) => {}
         }
         ControlFlow::Continue(())
-    }
-
-    /// Looks for the plan with the least value at one start, and keeps it when it is better than the best so far.
-    fn improve(&mut self, slot: Slot) {
-        let Goal::Best(best) = &self.goal else { return };
-        let (problem, objective, start) = (self.problem, best.objective, slot.start.0);
-        let is_cost = matches!(objective.within(start, 0), Within::Cost(_));
-        if is_cost && problem.sites.is_none() {
-            return self.improve_cost(slot);
-        }
-        let lowest = objective.value(start, measures(best.ranks.least(problem.pick)));
-        let mut below = best.solution.as_ref().map(|solution| solution.value);
-        self.observer.enter(Phase::SelectAndSwap);
-        let (mut found, mut low, mut limited) = (None, lowest, None);
-        // The N shortest seats reach the bound, if they reach the totals.
-        let shortest = slot.shortest(problem);
-        if !is_cost && problem.accepts(&slot, &shortest) {
-            (below, found) = (Some(lowest), Some(shortest));
-        }
-        // Everything below `low` is excluded, or was not settled; `below` is reached. The first question is for any better plan, the
-        // others halve what is left.
-        while below.is_none_or(|below| low < below) {
-            let most = below.map(|below| if found.is_none() { below - 1 } else { low + (below - 1 - low) / 2 });
-            let within = most.map_or(Within::Any, |most| objective.within(start, most));
-            match self.decide_within(&slot, within, &mut limited) {
-                Settled::Found(chosen) => {
-                    below = Some(objective.value(start, slot.measures(problem, &chosen)));
-                    found = Some(chosen);
-                }
-                settled => {
-                    if settled == Settled::Unknown {
-                        self.leave_open((low, slot.start));
-                    }
-                    match most.filter(|_| found.is_some()) {
-                        Some(most) => low = most + 1,
-                        None => break,
-                    }
-                }
-            }
-        }
-        self.observer.enter(Phase::StartTimes);
-        if let (Some(chosen), Some(value)) = (found, below) {
-            self.keep_better(Solution { slot, chosen, value });
-        }
     }
 }
 

@@ -171,6 +171,7 @@ mod tests {
             );
             Plan {
                 start: Time(0),
+                traffic: None,
                 seats: vec![serde_json::from_str(&seat).unwrap()],
                 objective: ObjectiveValue { kind, value: 5, bound },
                 efficiency: 1.0,

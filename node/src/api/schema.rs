@@ -98,7 +98,7 @@ impl PartialSchema for Request {
         let closed = AdditionalProperties::<Schema>::FreeForm(false);
         let object =
             ObjectBuilder::new().description(Some(about)).additional_properties(Some(closed)).required("hosts");
-        let keys = KEYS.iter().filter(|key| key.kind != Kind::NotYet);
+        let keys = KEYS.iter().filter(|key| !matches!(key.kind, Kind::NotYet | Kind::Traffic));
         keys.fold(object, |object, key| object.property(key.name, schema_of(key))).into()
     }
 }
@@ -149,7 +149,7 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
             plain.schema_type(of(Type::String)).enum_values(Some(words)).into()
         }
         Kind::Flag => plain.schema_type(of(Type::Boolean)).into(),
-        Kind::NotYet => plain.into(),
+        Kind::Traffic | Kind::Compute | Kind::NotYet => plain.into(),
     }
 }
 

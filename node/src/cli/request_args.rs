@@ -14,7 +14,7 @@ use super::grid_args::KeyArgs;
 use crate::{
     api::slots::Mode,
     text::{
-        request_keys::{KEYS, Key, Kind},
+        request_keys::{COMPUTE, KEYS, Key, Kind},
         time::{parse_duration, parse_span},
     },
 };
@@ -28,9 +28,15 @@ pub struct RequestArgs {
     pub words: Vec<(&'static Key, Vec<String>)>,
 }
 
+/// Whatever may have a flag.
+fn flags() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().chain([COMPUTE])
+}
+
 /// The flag of a key.
 fn flag_of(key: &'static Key) -> Option<Arg> {
-    let flag = Arg::new(key.name).long(key.flag?).help(format!("{}{}", key.help, key.hint));
+    let name = key.flag?;
+    let flag = Arg::new(name).long(name).help(format!("{}{}", key.help, key.hint));
     let flag = key.short.into_iter().fold(flag, Arg::short);
     Some(match key.kind {
         Kind::Label => flag.value_name("LABEL"),
@@ -48,6 +54,8 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
             flag.value_name(name).value_parser(is_one)
         }
         Kind::Speed => flag.value_name("SPEED"),
+        Kind::Traffic => flag.value_name("RATE"),
+        Kind::Compute => flag.value_name("PART"),
         Kind::Credits => flag.value_name("CREDITS"),
         Kind::Flag => flag.action(ArgAction::SetTrue),
         Kind::NotYet => return None,
@@ -58,7 +66,7 @@ impl Args for RequestArgs {
     fn augment_args(command: clap::Command) -> clap::Command {
         let file = Arg::new("request").long("request").value_name("FILE").value_parser(clap::value_parser!(PathBuf));
         let help = "Read the request from a file (TOML, or JSON as *.json); flags win over it";
-        command.arg(file.help(help)).args(KEYS.iter().filter_map(flag_of))
+        command.arg(file.help(help)).args(flags().filter_map(flag_of))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -69,11 +77,11 @@ impl Args for RequestArgs {
 impl FromArgMatches for RequestArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<RequestArgs, clap::Error> {
         let words = |key: &'static Key| {
-            key.flag.filter(|_| matches.value_source(key.name) == Some(ValueSource::CommandLine))?;
-            let words = matches.get_raw(key.name).into_iter().flatten();
+            let name = key.flag.filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine))?;
+            let words = matches.get_raw(name).into_iter().flatten();
             Some((key, words.map(|word| word.to_string_lossy().into_owned()).collect()))
         };
-        Ok(RequestArgs { file: matches.get_one("request").cloned(), words: KEYS.iter().filter_map(words).collect() })
+        Ok(RequestArgs { file: matches.get_one("request").cloned(), words: flags().filter_map(words).collect() })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -107,7 +115,7 @@ pub struct SubmitArgs {
 
 /// What writes a single request; offline, requests come from a file.
 fn of_one_request() -> impl Iterator<Item = &'static str> {
-    let keys = KEYS.iter().filter(|key| key.flag.is_some() && key.name != "effort").map(|key| key.name);
+    let keys = flags().filter_map(|key| key.flag).filter(|flag| *flag != "effort");
     ["script", "request"].into_iter().chain(keys)
 }
 

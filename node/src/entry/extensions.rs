@@ -137,6 +137,7 @@ mod tests {
         };
         let plan = Plan {
             start: Time(window.0),
+            traffic: None,
             seats: (0..).zip(hosts).map(seat).collect(),
             objective: ObjectiveValue {
                 kind: broker::request::ObjectiveKind::Start,

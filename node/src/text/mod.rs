@@ -9,4 +9,5 @@ pub mod request_keys;
 pub mod safe;
 pub mod speed;
 pub mod time;
+pub mod traffic;
 pub mod words;

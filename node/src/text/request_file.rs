@@ -18,7 +18,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error as _, MapAccess, Visitor},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     credits::{parse_credits, written_credits},
@@ -26,6 +26,7 @@ use super::{
     request_keys::{KEYS, Key, Kind},
     speed::{parse_speed, written_speed},
     time::{parse_span, parse_time},
+    traffic::{parse_compute, parse_rate, written_traffic},
 };
 
 /// Keys of a request as programs write them; any may be missing.
@@ -54,6 +55,7 @@ enum Raw {
     Amounts(BTreeMap<ResourceName, Written>),
     Speed(Value),
     Credits(Value),
+    Traffic(Value),
 }
 
 /// The keys that a file has.
@@ -122,6 +124,7 @@ impl<'de> DeserializeSeed<'de> for OfKind {
             },
             Kind::Speed => Option::deserialize(deserializer)?.map(Raw::Speed),
             Kind::Credits => Option::deserialize(deserializer)?.map(Raw::Credits),
+            Kind::Traffic | Kind::Compute => Option::deserialize(deserializer)?.map(Raw::Traffic),
             Kind::Flag => Option::<bool>::deserialize(deserializer)?.map(|is| Raw::Done(is.into())),
             Kind::NotYet => NotYet::deserialize(deserializer).map(|NotYet| None)?,
         })
@@ -169,6 +172,10 @@ impl Writer {
             (Writer::Program, Raw::Speed(number @ Value::Number(_)) | Raw::Credits(number @ Value::Number(_))) => {
                 number
             }
+            (Writer::Program, Raw::Traffic(written)) => written,
+            (Writer::Person, Raw::Traffic(written)) => written_traffic(written).map_err(|(inner, error)| {
+                (if inner.is_empty() { key.name.to_owned() } else { format!("{}.{inner}", key.name) }, error)
+            })?,
             (_, Raw::Speed(written)) => written_speed(&written).map_err(about)?.thousandths().into(),
             (_, Raw::Credits(written)) => written_credits(&written).map_err(about)?.0.into(),
             (_, Raw::Amounts(written)) => {
@@ -213,6 +220,8 @@ pub fn typed(kind: Kind, text: &str, now: &Zoned) -> Result<Value, String> {
         Kind::Time => parse_time(text, now).map_err(|error| error.to_string())?.0.into(),
         Kind::Speed => parse_speed(text)?.thousandths().into(),
         Kind::Credits => parse_credits(text)?.0.into(),
+        Kind::Traffic => json!({ "mbps": parse_rate(text)? }),
+        Kind::Compute => json!({ "compute": parse_compute(text)? }),
         Kind::Label => RequestId::new(text).map_err(|error| error.to_string())?.as_str().into(),
         _ => text.into(),
     })
@@ -252,6 +261,23 @@ mod tests {
         assert!(read(r#"{"hosts":2,"duration":3600}"#).unwrap_err().contains("duration: \"3600\" has no unit"));
         assert!(read(r#"{"total":{"cpu":2}}"#).unwrap_err().contains("total.cpu: write \"2\" for cores"));
         assert!(read("[null,1,3600]").unwrap_err().contains("a list, expected an object"));
+    }
+
+    #[test]
+    fn traffic_is_read_as_people_and_programs_write_it() {
+        let draft = toml("hosts = 2\nwork = \"1h\"\ntraffic = { mbps = \"1Gbit/s\", compute = 0.7 }").unwrap();
+        assert_eq!(draft["traffic"], json!({ "mbps": 1000, "compute": 700 }));
+        let text = r#"{"hosts":2,"work":9,"traffic":{"mbps":5,"compute":700}}"#;
+        let draft = parse(Path::new("r.json"), text, Syntax::Json, Writer::Program, &now()).unwrap();
+        assert_eq!(draft["traffic"], json!({ "mbps": 5, "compute": 700 }));
+        for (text, expected) in [
+            ("traffic = { mbps = \"fast\" }", "traffic.mbps: \"fast\""),
+            ("traffic = { mbps = 1, compute = 700 }", "traffic.compute: \"700\": expected which part"),
+            ("traffic = 5", "traffic: expected mbps"),
+        ] {
+            let error = toml(&format!("hosts = 1\n{text}")).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -28,6 +28,10 @@ pub enum Kind {
     Speed,
     /// Credits such as 12.50; for programs, thousandths of a credit.
     Credits,
+    /// What hosts send to each other; for programs, an object.
+    Traffic,
+    /// Which part of the work computes, of the key for traffic; for programs, thousandths.
+    Compute,
     /// Yes, when it is there.
     Flag,
     /// Refused by name, see [`NotYet`](broker::request::NotYet).
@@ -130,9 +134,24 @@ pub const KEYS: &[Key] = &[
     key("id", Kind::Label, "id", "Label of your own, by which the request can be named later", ""),
     Key { flag: None, ..key("extends", Kind::Label, "", "The request whose reservation this one lengthens", "") },
     not_yet("shapes"),
-    not_yet("traffic"),
+    key(
+        "traffic",
+        Kind::Traffic,
+        "traffic",
+        "What each host sends to all others",
+        ", such as 100Mbit/s; all then last as long as the slowest, and asks for --work",
+    ),
     not_yet("scale"),
 ];
+
+/// A flag of its own for a part of the key for traffic.
+pub const COMPUTE: &Key = &key(
+    "traffic",
+    Kind::Compute,
+    "compute",
+    "With --traffic, which part of the work computes and is longer on slow hosts",
+    ", such as 0.7 [default: 1]",
+);
 
 impl Key {
     /// The key with this name.
