@@ -185,13 +185,9 @@ impl OfflinePlanner {
             return PlanOutcome::unexplained(Time::ZERO, request.demand().seats());
         }
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
-        let (earliest, latest) = match request.starts(Time::ZERO, self.settings.default_reach) {
+        let (earliest, latest) = match self.starts(request) {
             Ok(starts) => starts,
-            Err(RequestError::WindowEndsBeforeStart { earliest, latest, .. }) => {
-                return rejected(Reason::WindowPassed { latest, earliest });
-            }
-            // Nothing else can be wrong with the window of a checked request.
-            Err(_) => return rejected(Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO }),
+            Err(reason) => return rejected(reason),
         };
         let job = Job { asked_at: self.asked_at, ..Job::of(request, (earliest, latest)) };
         let (mut job, pool) = (job, self.pool(request.demand()));
@@ -201,6 +197,29 @@ impl OfflinePlanner {
             Err(reason) => return rejected(reason),
         };
         Phases.plan(&job, &candidates, request.effort().unwrap_or(self.settings.effort), self.seed, observer)
+    }
+
+    /// The earliest and the latest start of a request.
+    ///
+    /// # Errors
+    /// [`Reason::WindowPassed`] when there is none.
+    pub(crate) fn starts(&self, request: &Request) -> Result<(Time, Time), Reason> {
+        request.starts(Time::ZERO, self.settings.default_reach).map_err(|error| match error {
+            RequestError::WindowEndsBeforeStart { earliest, latest, .. } => Reason::WindowPassed { latest, earliest },
+            // Nothing else can be wrong with the window of a checked request.
+            _ => Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO },
+        })
+    }
+
+    /// All hosts, by site and name.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate<'_>> {
+        self.hosts.iter().map(candidate)
+    }
+
+    /// The plan at this start on exactly these of [`OfflinePlanner::candidates`], if they serve the request then.
+    pub(crate) fn plan_at(&self, request: &Request, start: Time, hosts: &[usize]) -> Option<Plan> {
+        let chosen: Vec<Candidate<'_>> = hosts.iter().map(|index| candidate(&self.hosts[*index])).collect();
+        plan_on(&Job { asked_at: self.asked_at, ..Job::of(request, (start, start)) }, &chosen, start)
     }
 
     /// The plan at this start on the free hosts that are used the longest already, if they serve the request.
