@@ -181,15 +181,12 @@ impl OfflinePlanner {
         observer: &mut impl PhaseObserver,
     ) -> PlanOutcome {
         observer.enter(Phase::Find);
-        if request.demand().traffic().is_some() {
-            return PlanOutcome::unexplained(Time::ZERO, request.demand().seats());
-        }
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
         let (earliest, latest) = match self.starts(request) {
             Ok(starts) => starts,
             Err(reason) => return rejected(reason),
         };
-        let job = Job { asked_at: self.asked_at, ..Job::of(request, (earliest, latest)) };
+        let job = Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..Job::of(request, (earliest, latest)) };
         let (mut job, pool) = (job, self.pool(request.demand()));
         change(&mut job);
         let candidates: Vec<Candidate<'_>> = match find::eligible(job.demand, &pool) {
@@ -243,12 +240,7 @@ impl OfflinePlanner {
         free.sort_by_key(|candidate| Reverse(last_ends.get(&(candidate.site.clone(), candidate.host.id.clone()))));
         free.truncate(demand.seats());
         free.sort_by_key(|candidate| (candidate.site, &candidate.host.id));
-        plan_on(&Job::of(request, (start, start)), &free, start)
-    }
-
-    /// The sites' links, with what is reserved on them.
-    pub(crate) fn uplinks(&self) -> &Uplinks {
-        &self.uplinks
+        plan_on(&Job { uplinks: &self.uplinks, ..Job::of(request, (start, start)) }, &free, start)
     }
 
     fn pool(&self, demand: &Demand) -> Vec<Candidate<'_>> {

@@ -7,13 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    amount::Amount,
-    ids::SiteId,
-    schedule::Occupancy,
-    time::{Span, Time, Window},
-    traffic::Loads,
-};
+use crate::{amount::Amount, ids::SiteId, schedule::Occupancy, time::Window, traffic::Loads};
 
 /// A site's link to all others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,20 +48,6 @@ impl Uplinks {
         self.0.get(site)
     }
 
-    /// When less of some link is used than before, in `(after, until]`, in order: only then can more fit into a window that begins there.
-    #[must_use]
-    pub fn falls(&self, after: Time, until: Time) -> Vec<Time> {
-        let mut falls = Vec::new();
-        for link in self.0.values() {
-            let steps: Vec<(Time, Amount)> =
-                link.occupancy.segments(Window { start: after, end: until + Span(1) }).collect();
-            falls.extend(steps.windows(2).filter(|pair| pair[1].1 < pair[0].1).map(|pair| pair[1].0));
-        }
-        falls.sort_unstable();
-        falls.dedup();
-        falls
-    }
-
     /// Whether all loads fit through the whole of `window`.
     #[must_use]
     pub fn admit(&self, window: Window, loads: &Loads) -> bool {
@@ -96,6 +76,7 @@ impl Uplinks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::{Span, Time};
 
     #[test]
     fn what_is_added_is_no_longer_free_until_it_is_removed() {
@@ -105,8 +86,6 @@ mod tests {
         let mut links: Uplinks = [(limited.clone(), Uplink { mbps: Amount(1000), occupancy })].into_iter().collect();
         let loads = Loads::from([(limited.clone(), Amount(700)), (free.clone(), Amount(1 << 40))]);
         let window = |start| Window::starting(Time(start), Span(50));
-        assert_eq!(links.falls(Time(0), Time(100)), [Time(100)]);
-        assert_eq!(links.falls(Time(100), Time(300)), []);
         assert_eq!([60, 100, 151].map(|start| links.admit(window(start), &loads)), [false, true, true]);
         let empty = links.clone();
         links.add(window(100), &loads);

@@ -236,6 +236,19 @@ pub enum Reason {
         /// Why none was found, for people.
         because: String,
     },
+    /// Enough hosts are free at some starts, and everywhere the sites' links do not bear the traffic between them.
+    Uplink {
+        /// The site whose link is short.
+        site: SiteId,
+        /// At this start.
+        start: Time,
+        /// So many seats of the site would be too many.
+        seats: u64,
+        /// What they would put on its link, in Mbit/s.
+        load: Amount,
+        /// What the link has free through the whole window, in Mbit/s.
+        room: Amount,
+    },
     /// Enough hosts are free at some starts, and everywhere they cost too much.
     Budget {
         /// What was offered.
@@ -253,6 +266,7 @@ impl Reason {
             Reason::TooFewHosts { .. } => "too_few_hosts",
             Reason::Capacity { .. } => "capacity",
             Reason::NoWindow { .. } => "no_window",
+            Reason::Uplink { .. } => "uplink",
             Reason::Budget { .. } => "budget",
             Reason::SearchLimit { .. } => "search_limit",
             Reason::WindowPassed { .. } => "window_passed",
@@ -287,6 +301,12 @@ impl Reason {
                 format_amount(resource, *best)
             ),
             Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, &show_time)),
+            Reason::Uplink { site, start, seats, load, room } => format!(
+                "no start works; the uplink of {site} has {} Mbit/s free at {}, {seats} hosts there would put {} Mbit/s on it",
+                room.0,
+                show_time(*start),
+                load.0
+            ),
             Reason::Budget { budget, cheapest: Some(cheapest) } => {
                 format!(
                     "the cheapest plan costs {cheapest} credits, the budget is {budget}: offer that much, ask for less, or \

@@ -132,7 +132,7 @@ mod tests {
             prop_assert!((length - 1) * whole < u128::from(work) * parts && u128::from(work) * parts <= length * whole);
             let load = traffic.load(here, seats).0;
             let (sent, pairs) = (here as u64 * mbps * (seats - here) as u64, seats as u64 - 1);
-            prop_assert_eq!(load, if pairs == 0 { 0 } else { sent / pairs + u64::from(sent % pairs > 0) });
+            prop_assert_eq!(load, sent.div_ceil(pairs.max(1)));
             let most = traffic.most_at_site(seats, Amount(room));
             for here in 0..=seats {
                 let fits = traffic.load(here, seats) <= Amount(room);

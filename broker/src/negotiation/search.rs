@@ -25,6 +25,7 @@ use crate::{
     schedule::Schedule,
     strategy::{Phases, Strategy},
     time::{Millis, Now, Time},
+    uplinks::Uplinks,
 };
 
 /// How often a request looks again when the schedules of hosts that it needs could not be fetched.
@@ -370,7 +371,18 @@ impl Search {
     fn job(&self, asked_at: Option<Time>, earliest: Time) -> Job<'_> {
         let &Problem { ref demand, latest, deadline, objective, ref kept_sites, .. } = &self.problem;
         let (order, budget) = (Some(self.order), self.budget());
-        Job { demand, earliest, latest, deadline, objective, budget, asked_at, kept_sites, order }
+        Job {
+            demand,
+            earliest,
+            latest,
+            deadline,
+            objective,
+            budget,
+            asked_at,
+            kept_sites,
+            uplinks: Uplinks::NONE,
+            order,
+        }
     }
 
     /// The efficiency factor of a plan on other hosts than were planned; none when nothing is known of one of them, or it seems full.

@@ -49,7 +49,7 @@ pub struct Availability<'a> {
 impl<'a> Availability<'a> {
     /// Looks at every start of the job's window. Every candidate has the attributes and the speed that are asked for.
     #[must_use]
-    pub fn new(job: &Job<'_>, candidates: &'a [Candidate<'a>]) -> Availability<'a> {
+    pub fn new(job: &Job<'a>, candidates: &'a [Candidate<'a>]) -> Availability<'a> {
         let (earliest, latest) = (job.earliest, job.latest.max(job.earliest));
         let problem = Problem::new(job, candidates);
         let steps = steps(&problem, earliest, latest);

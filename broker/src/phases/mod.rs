@@ -17,10 +17,13 @@ mod field;
 pub mod find;
 mod knapsack;
 mod limits;
+mod linked;
+mod links;
 mod market;
 mod miss;
 mod offers;
 mod optimize;
+mod overloads;
 mod preference;
 mod problem;
 mod ranks;
@@ -35,6 +38,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod together;
 mod windowed;
 
 use std::collections::BTreeSet;
@@ -60,6 +64,7 @@ use crate::{
     request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
     time::Time,
+    uplinks::Uplinks,
 };
 
 /// The sites of a request that has no seat yet.
@@ -84,6 +89,8 @@ pub struct Job<'a> {
     pub asked_at: Option<Time>,
     /// Sites where the request has other seats: they are not counted against the limit of sites again.
     pub kept_sites: &'a BTreeSet<SiteId>,
+    /// The links that traffic between the seats goes over.
+    pub uplinks: &'a Uplinks,
     /// Draws the order in which hosts are preferred among nearly equal plans; without it the best plan is taken.
     pub order: Option<u64>,
 }
@@ -101,6 +108,7 @@ impl<'a> Job<'a> {
             budget: request.budget(),
             asked_at: None,
             kept_sites: &NO_SITES,
+            uplinks: Uplinks::NONE,
             order: None,
         }
     }
@@ -178,7 +186,7 @@ pub fn plan_within(
         return rejected(Reason::WindowPassed { latest, earliest }, true);
     }
     observer.enter(Phase::Check);
-    let problem = Problem::new(job, candidates);
+    let mut problem = Problem::new(job, candidates);
     let mut judge = Judge::default();
     let largest = match check::check(&problem, &mut judge.picker) {
         Ok(largest) => largest,
@@ -186,6 +194,9 @@ pub fn plan_within(
     };
     observer.enter(Phase::StartTimes);
     let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    if problem.links.is_some() {
+        return together::plan(&mut problem, job, limits, &largest, (random, judge), observer);
+    }
     let mut sweep = Sweep::new(&problem, *limits, random, judge, Miss::new(earliest), observer);
     let objective = objective::of(job.objective);
     let Some(solution) = best_solution(&problem, job, objective, &largest, &mut sweep) else {
@@ -228,7 +239,11 @@ pub fn plan_within(
 /// no solution of the job.
 #[must_use]
 pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<Plan> {
-    let problem = Problem::new(job, chosen);
+    let mut problem = Problem::new(job, chosen);
+    if problem.links.is_some() {
+        let own = problem.lengths.clone();
+        problem.set_length(job, &own, problem.length_max);
+    }
     let slot = problem.slot_at(start);
     let mut positions: Vec<u32> = (0..slot.len() as u32).collect();
     if !(job.earliest..=job.latest).contains(&start) || !problem.accepts(&slot, &positions) {

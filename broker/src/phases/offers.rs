@@ -93,7 +93,7 @@ pub(crate) struct FreeSlot<'a> {
 }
 
 /// The times in which a host has its minima free, in order of their first start.
-pub(crate) fn free_slots<'a>(job: &Job<'_>, candidates: &'a [Candidate<'a>]) -> Vec<FreeSlot<'a>> {
+pub(crate) fn free_slots<'a>(job: &Job<'a>, candidates: &'a [Candidate<'a>]) -> Vec<FreeSlot<'a>> {
     let problem = Problem::new(job, candidates);
     let (mut blocked, mut free, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     for host in 0..problem.hosts.len() {

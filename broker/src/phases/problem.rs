@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Candidate, Job, costs::Costs, market::Market, sites};
+use super::{Candidate, Job, costs::Costs, links::Links, market::Market, sites};
 use crate::{
     amount::Amount,
     demand::Demand,
@@ -53,6 +53,8 @@ pub(crate) struct Problem<'a> {
     busy: Option<Vec<Occupancy>>,
     /// The limit of the number of sites, if there is one.
     pub sites: Option<SiteLimit>,
+    /// The links of the sites, for seats that talk to each other. They last equally long: see [`Problem::set_length`].
+    pub links: Option<Links<'a>>,
     /// What seats cost; none when neither the objective nor a budget asks for it.
     pub costs: Option<Costs>,
     /// See [`Job::asked_at`].
@@ -106,7 +108,7 @@ pub(crate) fn signed_use(amount: Amount) -> i64 {
 
 impl<'a> Problem<'a> {
     /// Gathers the numbers; hosts that cannot satisfy the minima even when empty are left out.
-    pub fn new(job: &Job<'_>, candidates: &'a [Candidate<'a>]) -> Problem<'a> {
+    pub fn new(job: &Job<'a>, candidates: &'a [Candidate<'a>]) -> Problem<'a> {
         let demand = job.demand;
         let resources = demand.resources();
         let mut minimum: Vec<i64> = resources.iter().map(|name| signed(demand.minimum_on_each(name))).collect();
@@ -116,8 +118,9 @@ impl<'a> Problem<'a> {
         let mut is_binding: Vec<bool> =
             minimum.iter().zip(&needed).map(|(d, e)| *e > d * pick.cast_signed() as i64).collect();
         let is_exclusive = demand.is_exclusive();
-        // The deadline of a request that asks nothing of the hosts needs a column to be noted in.
-        if is_exclusive || (resources.is_empty() && job.deadline.is_some()) {
+        // What limits the starts of a request that asks nothing of the hosts needs a column to be noted in.
+        let is_limited = job.deadline.is_some() || demand.traffic().is_some();
+        if is_exclusive || (resources.is_empty() && is_limited) {
             minimum.push(0);
             needed.push(0);
             is_binding.push(false);
@@ -132,12 +135,10 @@ impl<'a> Problem<'a> {
             hosts.iter().map(|candidate| demand.length_on(candidate.host).0.cast_signed()).collect();
         let latest =
             job.deadline.map_or_else(Vec::new, |deadline| lengths.iter().map(|length| deadline.0 - length).collect());
-        let is_priced = job.budget.is_some() || job.objective == ObjectiveKind::Cost;
-        let shares = !is_exclusive && is_binding.contains(&true);
-        let costs = is_priced.then(|| Costs::new(job, &hosts, &lengths, &resources, shares));
         let sites_left = demand.sites_max().map(|most| most.saturating_sub(job.kept_sites.len()));
         let sites = sites_left.filter(|most| *most < pick).map(|most| SiteLimit::new(most, &hosts, job.kept_sites));
-        Problem {
+        let links = demand.traffic().map(|traffic| Links::new(traffic, job, &hosts));
+        let mut problem = Problem {
             pick,
             length_max: lengths.iter().copied().max().unwrap_or(1),
             lengths,
@@ -152,20 +153,43 @@ impl<'a> Problem<'a> {
             occupancy,
             busy,
             sites,
-            costs,
+            links,
+            costs: None,
             asked_at: job.asked_at,
             budget: job.budget.map_or(i64::MAX, |budget| budget.0.cast_signed()),
-        }
+        };
+        problem.set_costs(job);
+        problem
+    }
+
+    fn set_costs(&mut self, job: &Job<'_>) {
+        let is_priced = job.budget.is_some() || job.objective == ObjectiveKind::Cost;
+        let shares = !self.is_exclusive() && self.is_binding.contains(&true);
+        self.costs = is_priced.then(|| Costs::new(job, &self.hosts, &self.lengths, &self.resources, shares));
+    }
+
+    /// Makes all seats last `length`. Hosts on which a seat by itself would take longer, by `own`, are never available.
+    pub fn set_length(&mut self, job: &Job<'_>, own: &[i64], length: i64) {
+        let last = job.deadline.map_or(i64::MAX, |deadline| deadline.0 - length);
+        self.lengths.fill(length);
+        self.length_max = length;
+        self.latest = own.iter().map(|own| if *own <= length { last } else { i64::MIN }).collect();
+        self.set_costs(job);
     }
 
     /// Whether any N available hosts serve: neither a total nor sites are to be reached together.
     pub fn is_free_choice(&self) -> bool {
-        self.sites.is_none() && !self.is_binding.contains(&true)
+        self.sites.is_none() && self.links.is_none() && !self.is_binding.contains(&true)
     }
 
     /// Whether every seat takes its host whole.
     pub fn is_exclusive(&self) -> bool {
         self.busy.is_some()
+    }
+
+    /// From a start to the end of the longest seat.
+    pub fn window(&self, start: Time) -> Window {
+        Window::starting(start, Span(self.length_max.unsigned_abs()))
     }
 
     /// Every host, by its number.
@@ -226,6 +250,9 @@ impl<'a> Problem<'a> {
         let is_few = |limit: &SiteLimit| sites::are_few(limit, slot, chosen);
         slot.is_feasible(self, chosen)
             && self.sites.as_ref().is_none_or(is_few)
+            && self.links.as_ref().is_none_or(|links| {
+                links.bear(chosen.iter().map(|at| slot.hosts[*at as usize]), self.window(slot.start))
+            })
             && self.cost_of(slot, chosen) <= self.budget
     }
 
@@ -275,6 +302,7 @@ impl<'a> Problem<'a> {
             occupancy: Vec::new(),
             busy: None,
             sites: self.sites.clone(),
+            links: None,
             costs: None,
             budget: i64::MAX,
         };

@@ -16,8 +16,10 @@ use super::{
     bounds::{Guard, Judge, Open, Verdict},
     exact::{self, Settled},
     limits::Limits,
+    links::Overload,
     market::Market,
     miss::Miss,
+    overloads,
     problem::{Problem, Slot},
     ranks::{Lowest, Ranks},
     select_and_swap::swap_until_feasible,
@@ -92,12 +94,14 @@ pub(crate) struct Sweep<'s, 'a, O> {
     pub unproven: Option<(i64, Time)>,
     /// That hosts were there, but cost too much, and the least that N of them cost where that is known.
     pub too_dear: Option<Option<i64>>,
+    /// The first link that excluded a start.
+    pub overload: Option<Overload>,
     /// What seats may cost together at present.
     cost_most: i64,
     /// Prices of the totals that the search for the cheapest hosts begins with.
     prices: spend::Prices,
     /// Nodes that exact searches may still take.
-    nodes_left: u64,
+    pub nodes_left: u64,
     guards: Vec<Guard>,
     next_guard: usize,
     goal: Goal<'s>,
@@ -124,6 +128,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             first_unproven: None,
             unproven: None,
             too_dear: None,
+            overload: None,
             cost_most: problem.budget,
             prices: spend::Prices::default(),
             nodes_left: limits.feasibility_nodes_in_all,
@@ -181,8 +186,24 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         }
     }
 
-    /// Whether N hosts of the slot reach every total, at few enough sites. `is_whole`: the slot has every host that is available.
-    fn decide_at(&mut self, problem: &Problem<'_>, slot: &Slot, is_whole: bool) -> Settled {
+    /// Whether N hosts of the slot reach every total, at few enough sites, over links that bear it. `is_whole`: the slot has every host
+    /// that is available.
+    fn decide_at(&mut self, problem: &Problem<'a>, slot: &Slot, is_whole: bool) -> Settled {
+        let Some(links) = &self.problem.links else { return self.decide_at_sites(problem, slot, is_whole) };
+        let (settled, overload) = overloads::decide(problem, links, slot, |limited, slot, is_same| {
+            if is_same {
+                return self.decide_at_sites(limited, slot, is_whole);
+            }
+            let judge = std::mem::take(&mut self.judge);
+            let settled = self.decide_at_sites(limited, slot, false);
+            self.judge = judge;
+            settled
+        });
+        self.overload = self.overload.or(overload.filter(|_| settled == Settled::Impossible));
+        settled
+    }
+
+    fn decide_at_sites(&mut self, problem: &Problem<'_>, slot: &Slot, is_whole: bool) -> Settled {
         match &problem.sites {
             None => self.decide(problem, slot, is_whole),
             Some(limit) => sites::decide(problem, limit, slot, |pool| {
@@ -353,8 +374,10 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     pub fn range(&mut self, range: &OpenRange) -> Option<Solution> {
         let mut first = range.first;
         while first <= range.last {
-            // Every start at which a cost changes is looked at, as the first of a part.
+            // Every start at which a cost changes, or a link has more room, is looked at, as the first of a part.
             let change = self.problem.costs.as_ref().and_then(|costs| costs.change_after(first.0));
+            let fall = self.problem.links.as_ref().and_then(|links| links.fall_after(first.0));
+            let change = change.into_iter().chain(fall).min();
             let last = change.map_or(range.last, |change| range.last.min(Time(change - 1)));
             let last = self.timeline.begin(&range.hosts, first, last);
             if let ControlFlow::Break(found) = self.part(first) {
@@ -450,7 +473,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         let Goal::Best(best) = &self.goal else { return };
         let (problem, objective, start) = (self.problem, best.objective, slot.start.0);
         let is_cost = matches!(objective.within(start, 0), Within::Cost(_));
-        if is_cost && problem.sites.is_none() {
+        if is_cost && problem.sites.is_none() && problem.links.is_none() {
             return self.improve_cost(slot);
         }
         let lowest = objective.value(start, measures(best.ranks.least(problem.pick)));

@@ -3,6 +3,7 @@
 //! Invariant: what a request means is written out here once more; nothing comes from the phases.
 
 mod answers;
+mod linked;
 mod objectives;
 mod priced;
 
@@ -129,7 +130,11 @@ fn length(raw: &RawRequest, host: &Host) -> i64 {
 
 /// What a host has free at a start for its whole seat; none when it cannot take one.
 pub fn free_on(raw: &RawRequest, start: i64, host: &Host, schedule: &Schedule) -> Option<Each> {
-    let length = length(raw, host);
+    free_for(raw, start, length(raw, host), host, schedule)
+}
+
+/// The same for a seat of this length.
+fn free_for(raw: &RawRequest, start: i64, length: i64, host: &Host, schedule: &Schedule) -> Option<Each> {
     let window = Window { start: Time(start), end: Time(start + length) };
     let is_late = raw.deadline.is_some_and(|deadline| start + length > deadline);
     let is_slow = raw.speed_min.is_some_and(|least| host.speed.thousandths() < least);

@@ -9,23 +9,23 @@ use crate::{
     tariff::Tariff,
 };
 
-const KINDS: [&str; 5] = ["start", "finish", "runtime", "host_time", "cost"];
+pub(super) const KINDS: [&str; 5] = ["start", "finish", "runtime", "host_time", "cost"];
 /// How many of what a price is for make one unit of it, by the names.
 const UNITS: [u128; 3] = [1000, 1024, 1];
 
 /// The prices of a host: when each list begins, and its prices.
-type RawPrices = Vec<(i64, [u32; 3])>;
+pub(super) type RawPrices = Vec<(i64, [u32; 3])>;
 
 fn prices(raw: &RawPrices) -> Prices {
     let list = |prices: [u32; 3]| -> PriceList { named(prices.map(Price)).collect() };
     Prices::From(raw.iter().map(|(from, prices)| (Time(*from), list(*prices))).collect())
 }
 
-fn tariff(raw: &RawPrices) -> Arc<Tariff> {
+pub(super) fn tariff(raw: &RawPrices) -> Arc<Tariff> {
     Arc::new(Tariff { prices: prices(raw), ..Tariff::default() })
 }
 
-fn raw_prices() -> impl Strategy<Value = RawPrices> {
+pub(super) fn raw_prices() -> impl Strategy<Value = RawPrices> {
     let price = |most: u32| prop_oneof![Just(0), 0..most, 0..most];
     let list = || [price(1_500_000), price(1_500_000), price(1_500)];
     (list(), prop::collection::btree_map(0_i64..40, list(), 0..3)).prop_map(|(first, later)| {
@@ -43,13 +43,13 @@ fn seat_cost(raw: &RawPrices, start: i64, seconds: i64, amounts: Each) -> i64 {
 }
 
 /// A host that can serve: site, length, capacities, free amounts, prices.
-type Serving<'a> = (usize, i64, Each, Each, &'a RawPrices);
+pub(super) type Serving<'a> = (usize, i64, Each, Each, &'a RawPrices);
 
 /// What was found before: the least cost of sets with these lengths, free amounts and prices.
-type Known = BTreeMap<Vec<(i64, Each, Option<[u32; 3]>)>, i64>;
+pub(super) type Known = BTreeMap<Vec<(i64, Each, Option<[u32; 3]>)>, i64>;
 
 /// The least cost of a set over all ways to share.
-fn least_cost(raw: &RawRequest, start: i64, set: &[Serving<'_>], known: &mut Known) -> i64 {
+pub(super) fn least_cost(raw: &RawRequest, start: i64, set: &[Serving<'_>], known: &mut Known) -> i64 {
     if raw.is_exclusive {
         return set.iter().map(|(_, length, capacity, _, prices)| seat_cost(prices, start, *length, *capacity)).sum();
     }
@@ -130,7 +130,7 @@ fn best_within(
 }
 
 /// What the plan's seats cost by the format.
-fn cost_of(grid: &Grid, prices: &[RawPrices], plan: &Plan) -> i64 {
+pub(super) fn cost_of(grid: &Grid, prices: &[RawPrices], plan: &Plan) -> i64 {
     let of_seat = |seat: &Seat| {
         let at = grid.hosts.iter().position(|(_, host, _)| host.id == *seat.host()).unwrap();
         let amounts = NAMES.map(|name| amount_of(&seat.amounts, &ResourceName::new(name).unwrap()).0);
