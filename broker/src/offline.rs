@@ -208,6 +208,11 @@ impl OfflinePlanner {
         })
     }
 
+    /// The sites' links, with what is reserved on them.
+    pub(crate) fn uplinks(&self) -> &Uplinks {
+        &self.uplinks
+    }
+
     /// All hosts, by site and name.
     pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate<'_>> {
         self.hosts.iter().map(candidate)
@@ -216,7 +221,8 @@ impl OfflinePlanner {
     /// The plan at this start on exactly these of [`OfflinePlanner::candidates`], if they serve the request then.
     pub(crate) fn plan_at(&self, request: &Request, start: Time, hosts: &[usize]) -> Option<Plan> {
         let chosen: Vec<Candidate<'_>> = hosts.iter().map(|index| candidate(&self.hosts[*index])).collect();
-        plan_on(&Job { asked_at: self.asked_at, ..Job::of(request, (start, start)) }, &chosen, start)
+        let job = Job::of(request, (start, start));
+        plan_on(&Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..job }, &chosen, start)
     }
 
     /// The plan at this start on the free hosts that are used the longest already, if they serve the request.

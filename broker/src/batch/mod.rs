@@ -5,6 +5,8 @@
 
 mod alternatives;
 pub mod choice;
+#[cfg(test)]
+mod cluster_cases_tests;
 mod clusters;
 mod figures;
 mod objective;

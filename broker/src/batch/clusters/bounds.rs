@@ -4,15 +4,24 @@
 //! weighted by their shares then need their time. Rows are weightings of hosts and uplinks, and dual feasible functions of them (Fekete,
 //! Schepers 2001): gangs that take more than half exclude each other. Invariant: shares are rounded down, what is free is rounded up.
 
-use super::{modes::Modes, problem::{Problem, Units}, room::Room};
+use super::{
+    modes::Modes,
+    problem::{Problem, Units},
+    room::Room,
+};
 
 /// All that is there at once.
 pub(super) const WHOLE: i64 = 1 << 20;
 
+/// Most gangs that are searched exactly.
+pub(super) const GANGS_MAX: usize = 16;
+/// Above so many modes of all gangs together only a few rows are made.
+const MODES_MAX: usize = 50_000;
+
 /// One row.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
-    /// By gang and mode.
+    /// By gang and mode; none where there are too many gangs for a proof.
     pub shares: Vec<Vec<i64>>,
     /// By step of the empty room: how much of the whole is free.
     pub free: Vec<i64>,
@@ -61,7 +70,8 @@ impl Bounds {
         let lengths = modes.iter().map(lengths_of).collect();
         let mut bounds = Bounds { rows: Vec::new(), lengths, times: room.times().to_vec() };
         let most = room.most();
-        let mut weightings = grid(groups);
+        let is_large = modes.iter().map(|of| of.all.len()).sum::<usize>() > MODES_MAX;
+        let mut weightings = if is_large { vec![vec![1; groups]] } else { grid(groups) };
         for link in groups..room.width() {
             let mut one = vec![0; room.width()];
             one[link] = 1;
@@ -73,7 +83,7 @@ impl Bounds {
         }
         let hosts: Vec<i64> = (0..room.width()).map(|unit| i64::from(unit < groups)).collect();
         let all: i64 = most[..groups].iter().map(|most| i64::from(*most)).sum();
-        for least in 1..=all / 2 {
+        for least in (1..=all / 2).step_by(usize::try_from(all / 64).unwrap_or(0) + 1) {
             bounds.push(modes, room, &hosts, Dual::Above(least));
         }
         for weights in &weightings {
@@ -88,7 +98,8 @@ impl Bounds {
     }
 
     fn push(&mut self, modes: &[Modes], room: &Room, weights: &[i64], dual: Dual) {
-        let sum = |needs: &[Units]| weights.iter().zip(needs).map(|(weight, need)| weight * i64::from(*need)).sum::<i64>();
+        let sum =
+            |needs: &[Units]| weights.iter().zip(needs).map(|(weight, need)| weight * i64::from(*need)).sum::<i64>();
         let all = sum(&room.most());
         if all <= 0 {
             return;
@@ -101,6 +112,9 @@ impl Bounds {
             areas: Vec::new(),
         };
         row.areas = (0..modes.len()).map(|gang| areas(&modes[gang], &row.shares[gang], &self.lengths[gang])).collect();
+        if modes.len() > GANGS_MAX {
+            row.shares.clear();
+        }
         if row.areas.iter().any(|areas| areas.last().is_some_and(|area| *area > 0)) {
             self.rows.push(row);
         }
@@ -118,7 +132,9 @@ impl Bounds {
 
     /// Whether no placement of all gangs ends by then.
     fn excludes(&self, problem: &Problem, end: i64) -> bool {
-        let classes = || problem.gangs.iter().enumerate().map(|(at, gang)| (at, self.class(at, end - gang.earliest), gang.earliest));
+        let classes = || {
+            problem.gangs.iter().enumerate().map(|(at, gang)| (at, self.class(at, end - gang.earliest), gang.earliest))
+        };
         if classes().any(|(_, class, _)| class == 0) {
             return true;
         }
@@ -200,7 +216,8 @@ fn grid(groups: usize) -> Vec<Vec<i64>> {
     };
     let mut all: Vec<Vec<i64>> = vec![Vec::new()];
     for _ in 0..groups {
-        all = all.iter().flat_map(|known| (0..=most).map(move |weight| [known.as_slice(), &[weight]].concat())).collect();
+        all =
+            all.iter().flat_map(|known| (0..=most).map(move |weight| [known.as_slice(), &[weight]].concat())).collect();
     }
     let divisor = |weights: &Vec<i64>| weights.iter().fold(0, |divisor, weight| common_divisor(divisor, *weight));
     all.retain(|weights| divisor(weights) == 1);

@@ -5,15 +5,12 @@
 //! was searched already. Invariant: [`Proof::is_complete`] only if no placement of all gangs was left out that ends earlier.
 
 use super::{
-    bounds::{Bounds, Row},
+    bounds::{Bounds, GANGS_MAX, Row},
     memo::{Memo, Profile},
     modes::Modes,
     problem::{Placement, Problem, Units},
     room::{Room, fits},
 };
-
-/// Most gangs that are searched exactly.
-pub(super) const GANGS_MAX: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
 struct Running {

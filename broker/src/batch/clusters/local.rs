@@ -124,7 +124,14 @@ impl<'a> Placer<'a> {
 
     /// Places those from `from` on in this order; `known[k]` is the room before the k-th of them all, known up to `from`, and the rooms
     /// behind it are written to `rooms`.
-    fn place(&mut self, order: &[usize], from: usize, known: &[Room], rooms: &mut [Room], placed: &mut Placed) -> Worth {
+    fn place(
+        &mut self,
+        order: &[usize],
+        from: usize,
+        known: &[Room],
+        rooms: &mut [Room],
+        placed: &mut Placed,
+    ) -> Worth {
         for (at, gang) in order.iter().enumerate().skip(from) {
             let (before, after) = rooms.split_at_mut(at + 1);
             let before = if at == from { &known[at] } else { &before[at] };
@@ -155,7 +162,7 @@ impl<'a> Placer<'a> {
         let mut best = (placed.clone(), worth);
         let mut next_placed = placed.clone();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let (begin, warm) = (self.work, worth.makespan * PARTS / std::env::var("HP").map_or(HEAT_PART, |x| x.parse().unwrap()));
+        let (begin, warm) = (self.work, worth.makespan * PARTS / HEAT_PART);
         while count > 1 && self.work - begin < work_max && !best.1.reaches(target) {
             let heat = cooled(warm, self.work - begin, work_max);
             let (from, to) = (random.random_range(0..count), random.random_range(0..count));
@@ -167,7 +174,7 @@ impl<'a> Placer<'a> {
             let low = from.min(to);
             let next = self.place(&order, low, &rooms, &mut next_rooms, &mut next_placed);
             // Zeros before the first one of random bits: as often as an exponential law says, without its arithmetic.
-            if next.rise(&worth, count as i64) <= heat * i64::from(random.next_u64().leading_zeros()) {
+            if next.rise(&worth, (count as u64).cast_signed()) <= heat * i64::from(random.next_u64().leading_zeros()) {
                 worth = next;
                 std::mem::swap(&mut placed, &mut next_placed);
                 rooms[low + 1..].swap_with_slice(&mut next_rooms[low + 1..]);
@@ -186,7 +193,10 @@ impl<'a> Placer<'a> {
 fn has_hosts(asked: &Gang, seconds: i64, free: &[Units]) -> bool {
     let (mut hosts, mut is_exact) = (0, false);
     for (own, free) in asked.seconds.iter().zip(free) {
-        if let Some(own) = own && *own <= seconds && *free > 0 {
+        if let Some(own) = own
+            && *own <= seconds
+            && *free > 0
+        {
             hosts += free;
             is_exact |= *own == seconds;
         }
@@ -211,9 +221,8 @@ fn move_one(order: &mut Vec<usize>, from: usize, to: usize) {
 
 /// The heat after so much of the work.
 fn cooled(warm: i64, done: u64, all: u64) -> i64 {
-    let left = all.saturating_sub(done) * 1000 / all.max(1);
-    let left = left as i64;
-    match std::env::var("COOL").as_deref() { Ok("q") => warm * left * left / 1_000_000, Ok("c") => warm * left * left / 1_000_000 * left /1000, _ => warm * left / 1000 }
+    let left = all.saturating_sub(done).saturating_mul(1000) / all.max(1);
+    warm * left.cast_signed() / 1000
 }
 
 /// The best placement found with so many begins and so much work; stops at `target`.

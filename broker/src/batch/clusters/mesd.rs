@@ -34,6 +34,7 @@ pub(in crate::batch) fn mesd(problem: &Problem, modes: &[Modes], empty: &Room, c
             let arrived = waiting.partition_point(|gang| problem.gangs[*gang].earliest <= now);
             called.extend(waiting.drain(..arrived));
         }
+        room.forget_before(now);
         called.retain(|gang| now <= problem.gangs[*gang].latest_start(modes[*gang].all[0].seconds));
         let loss = |gang: &usize| {
             let mode = allocate(problem, &modes[*gang], &room, *gang, now, choice)?;
@@ -68,7 +69,9 @@ fn allocate(problem: &Problem, modes: &Modes, room: &Room, gang: usize, now: i64
         if known != Some(mode.seconds) {
             next = room.narrow(next, now + mode.seconds, &mut least);
             known = Some(mode.seconds);
-            if choice == Choice::Literal && let Some(hosts) = fastest(problem, gang, mode.seconds, &least) {
+            if choice == Choice::Literal
+                && let Some(hosts) = fastest(problem, gang, mode.seconds, &least)
+            {
                 let groups = problem.groups.len();
                 return modes.all.iter().position(|mode| mode.needs[..groups] == hosts && fits(&least, &mode.needs));
             }
@@ -83,9 +86,8 @@ fn allocate(problem: &Problem, modes: &Modes, room: &Room, gang: usize, now: i64
 /// Algorithm 3: the fastest free hosts of those on which the gang lasts at most so long, then moved to the slowest site among them.
 fn fastest(problem: &Problem, gang: usize, seconds: i64, free: &[Units]) -> Option<Vec<Units>> {
     let asked = &problem.gangs[gang];
-    let mut groups: Vec<usize> = (0..problem.groups.len())
-        .filter(|group| asked.seconds[*group].is_some_and(|own| own <= seconds))
-        .collect();
+    let mut groups: Vec<usize> =
+        (0..problem.groups.len()).filter(|group| asked.seconds[*group].is_some_and(|own| own <= seconds)).collect();
     groups.sort_by_key(|group| asked.seconds[*group]);
     let mut hosts = vec![0; problem.groups.len()];
     let mut left = asked.seats;
@@ -98,7 +100,8 @@ fn fastest(problem: &Problem, gang: usize, seconds: i64, free: &[Units]) -> Opti
     }
     let slowest = groups.iter().rev().find(|group| hosts[**group] > 0)?;
     let site = problem.groups[*slowest].site;
-    let (there, elsewhere): (Vec<usize>, Vec<usize>) = groups.iter().partition(|group| problem.groups[**group].site == site);
+    let (there, elsewhere): (Vec<usize>, Vec<usize>) =
+        groups.iter().partition(|group| problem.groups[**group].site == site);
     for from in elsewhere {
         for to in there.iter().rev() {
             let moved = hosts[from].min(free[*to] - hosts[*to]);

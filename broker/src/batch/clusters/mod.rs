@@ -15,6 +15,8 @@ mod problem;
 mod reduced;
 mod room;
 mod search;
+#[cfg(test)]
+mod tests;
 
 pub(super) use self::{
     mesd::{Choice, mesd},

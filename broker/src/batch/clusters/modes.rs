@@ -2,15 +2,22 @@
 //!
 //! Source: the thesis, (2.2) to (2.6). Invariant: no mode needs more than is ever free; shorter modes come first.
 
+use std::collections::BTreeMap;
+
 use super::{
     problem::{Problem, Units},
     room::Room,
 };
 
 /// Most ways to spread a gang that are looked at.
-const LOOKED_AT_MAX: u64 = 200_000;
+const LOOKED_AT_MAX: u64 = 100_000;
 /// Most modes of a gang that are kept.
 const MODES_MAX: usize = 4_096;
+
+/// Where there are more: so many lengths, and so many groups to begin with, of which at least one mode each is tried.
+const FILLED_LENGTHS: usize = 8;
+/// See [`FILLED_LENGTHS`].
+const FILLED_BEGINS: usize = 32;
 
 /// One way to spread a gang.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +62,9 @@ impl Modes {
         let needs = vec![0; room.width()];
         let mut spread = Spread { problem, gang, most: &most, behind, needs, looked_at: 0, found: Modes::default() };
         spread.visit(0, problem.gangs[gang].seats, 0, 0);
+        if spread.found.is_cut {
+            spread.fill_from_everywhere();
+        }
         let mut found = spread.found;
         found.all.sort_by(|a, b| (a.seconds, a.speeds, &b.needs).cmp(&(b.seconds, b.speeds, &a.needs)));
         if found.all.len() > MODES_MAX {
@@ -104,6 +114,38 @@ impl Spread<'_> {
             }
         }
         self.needs[group] = 0;
+    }
+
+    /// Modes that fill one site after the other, from many groups on, and of many lengths: something of everything, where all is too much.
+    fn fill_from_everywhere(&mut self) {
+        let problem = self.problem;
+        let gang = &problem.gangs[self.gang];
+        let count = problem.groups.len();
+        let mut lengths: Vec<i64> = gang.seconds.iter().flatten().copied().collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        for longest in lengths.iter().rev().step_by(lengths.len() / FILLED_LENGTHS + 1) {
+            for first in (0..count).step_by(count / FILLED_BEGINS + 1) {
+                self.needs.fill(0);
+                let mut left = gang.seats;
+                let mut sites: BTreeMap<usize, Units> = BTreeMap::new();
+                for group in (first..count).chain(0..first) {
+                    if gang.seconds[group].is_some_and(|own| own <= *longest) {
+                        let hosts = self.most[group].clamp(0, left);
+                        self.needs[group] = hosts;
+                        left -= hosts;
+                        *sites.entry(problem.groups[group].site).or_default() += hosts;
+                    }
+                }
+                let used = sites.values().filter(|hosts| **hosts > 0).count();
+                if left == 0 && used <= gang.sites_max && sites.into_iter().all(|(site, here)| self.carries(site, here))
+                {
+                    self.keep();
+                }
+            }
+        }
+        self.found.all.sort_by(|a, b| a.needs.cmp(&b.needs));
+        self.found.all.dedup();
     }
 
     /// Whether the uplink of the site carries the traffic of so many seats; then it is written down.

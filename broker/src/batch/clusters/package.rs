@@ -12,6 +12,8 @@ use super::{
 
 /// Most steps of the assignment of a package.
 const STEPS_MAX: u64 = 200_000;
+/// Most steps until it is known that a gang may join it.
+const JOIN_STEPS_MAX: u64 = 2_000;
 
 /// What is least for a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +28,17 @@ pub(in crate::batch) enum Taste {
 
 impl Taste {
     /// What each mode costs; none for one that is out of the question.
-    fn costs(self, problem: &Problem, modes: &Modes) -> Vec<Option<i64>> {
+    pub(super) fn costs(self, problem: &Problem, modes: &Modes) -> Vec<Option<i64>> {
         let groups = problem.groups.len();
         let sum = |needs: &[Units]| needs.iter().map(|need| i64::from(*need)).sum::<i64>();
         let fastest = problem.groups.iter().map(|group| i64::from(group.speed)).max().unwrap_or(0);
         let is_chunk = |needs: &[Units]| {
-            let at = |site| (0..groups).filter(|group| problem.groups[*group].site == site).map(|group| i64::from(needs[group])).sum::<i64>();
+            let at = |site| {
+                (0..groups)
+                    .filter(|group| problem.groups[*group].site == site)
+                    .map(|group| i64::from(needs[group]))
+                    .sum::<i64>()
+            };
             problem.groups.iter().any(|group| at(group.site) * 4 >= sum(&needs[..groups]) * 3)
         };
         let has_chunk = self == Taste::FewLoads && modes.all.iter().any(|mode| is_chunk(&mode.needs));
@@ -62,6 +69,7 @@ pub(in crate::batch) fn packages(
     };
     let mut next = arrival(&queue, None);
     while let Some(now) = next {
+        room.forget_before(now);
         queue.retain(|gang| now <= problem.gangs[*gang].latest_start(modes[*gang].all[0].seconds));
         let mut assignment = Assignment::new(problem, modes, &costs, &room, now);
         let chosen = assignment.package(&queue, *strict);
@@ -87,6 +95,8 @@ struct Assignment<'a> {
     costs: &'a [Vec<Option<i64>>],
     open: Vec<Option<Vec<(i64, usize)>>>,
     steps: u64,
+    /// Whether any assignment will do.
+    first: bool,
     best: Option<(i64, Vec<usize>)>,
 }
 
@@ -99,13 +109,14 @@ impl<'a> Assignment<'a> {
         now: i64,
     ) -> Assignment<'a> {
         let open = vec![None; modes.len()];
-        Assignment { problem, room, modes, now, costs, open, steps: 0, best: None }
+        Assignment { problem, room, modes, now, costs, open, steps: 0, first: false, best: None }
     }
 
     /// Algorithm 1: who is in the package, and the mode of each.
     fn package(&mut self, queue: &[usize], strict: bool) -> Vec<(usize, usize)> {
         let groups = self.problem.groups.len();
-        let mut hosts: Units = self.room.level(self.room.step_at(self.now))[..groups].iter().map(|free| (*free).max(0)).sum();
+        let mut hosts: Units =
+            self.room.level(self.room.step_at(self.now))[..groups].iter().map(|free| (*free).max(0)).sum();
         let (mut package, mut chosen) = (Vec::new(), Vec::new());
         for gang in queue {
             let Gang { seats, earliest, .. } = self.problem.gangs[*gang];
@@ -114,7 +125,7 @@ impl<'a> Assignment<'a> {
             }
             if seats <= hosts {
                 package.push(*gang);
-                if let Some(found) = self.assign(&package) {
+                if let Some(found) = self.assign(&package, true) {
                     chosen = found;
                     hosts -= seats;
                     continue;
@@ -125,15 +136,16 @@ impl<'a> Assignment<'a> {
                 break;
             }
         }
-        package.into_iter().zip(chosen).collect()
+        let best = self.assign(&package, false).unwrap_or(chosen);
+        package.into_iter().zip(best).collect()
     }
 
-    /// The cheapest modes of these gangs that fit together; none when there are none, or none were found within the steps.
-    fn assign(&mut self, package: &[usize]) -> Option<Vec<usize>> {
+    /// The cheapest modes of these gangs that fit together, or the `first` found; none when none were found within the steps.
+    fn assign(&mut self, package: &[usize], first: bool) -> Option<Vec<usize>> {
         package.iter().for_each(|gang| self.open(*gang));
-        (self.steps, self.best) = (0, None);
-        let mut room = self.room.clone();
-        self.visit(package, &mut Vec::new(), 0, &mut room);
+        (self.steps, self.first, self.best) = (0, first, None);
+        let room = self.room;
+        self.visit(package, &mut Vec::new(), 0, room);
         self.best.take().map(|(_, modes)| modes)
     }
 
@@ -150,11 +162,13 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    fn visit(&mut self, package: &[usize], chosen: &mut Vec<usize>, cost: i64, room: &mut Room) {
+    fn visit(&mut self, package: &[usize], chosen: &mut Vec<usize>, cost: i64, room: &Room) {
         self.steps += 1;
         let cheapest = |gang: &usize| self.open[*gang].as_ref().and_then(|open| open.first()).map_or(0, |open| open.0);
         let rest: i64 = package[chosen.len()..].iter().map(cheapest).sum();
-        if self.steps > STEPS_MAX || self.best.as_ref().is_some_and(|(best, _)| cost + rest >= *best) {
+        let is_done = |(best, _): &(i64, Vec<usize>)| self.first || cost + rest >= *best;
+        let steps_max = if self.first { JOIN_STEPS_MAX } else { STEPS_MAX };
+        if self.steps > steps_max || self.best.as_ref().is_some_and(is_done) {
             return;
         }
         let Some(gang) = package.get(chosen.len()) else {
@@ -172,7 +186,7 @@ impl<'a> Assignment<'a> {
                 let mut after = room.clone();
                 after.take(&mode.needs, self.now, mode.seconds);
                 chosen.push(*at);
-                self.visit(package, chosen, cost + price, &mut after);
+                self.visit(package, chosen, cost + price, &after);
                 chosen.pop();
             }
         }

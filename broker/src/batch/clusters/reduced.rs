@@ -132,9 +132,8 @@ fn gang(run: &Run<'_>, request: &Request, at: usize, kinds: &BTreeMap<Kind, Vec<
         let speed = kind.speed.try_into().ok().filter(|_| kind.serves[at])?;
         Some(demand.length_at(speed).0.min(NEVER.cast_unsigned()).cast_signed())
     };
-    let load = |traffic: &Traffic| {
-        (0..=demand.seats()).map(|here| units(traffic.load(here, demand.seats()).0)).collect()
-    };
+    let load =
+        |traffic: &Traffic| (0..=demand.seats()).map(|here| units(traffic.load(here, demand.seats()).0)).collect();
     Gang {
         seats: units(demand.seats() as u64),
         earliest: offset(earliest, run.origin),

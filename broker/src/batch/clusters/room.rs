@@ -17,7 +17,8 @@ impl Room {
     pub fn of(problem: &Problem) -> Room {
         let groups = problem.groups.iter().map(|group| &group.free);
         let all: Vec<&Steps> = groups.chain(problem.links.iter().map(|link| &link.free)).collect();
-        let mut times: Vec<i64> = all.iter().flat_map(|steps| steps.iter().map(|step| step.0.max(0))).chain([0]).collect();
+        let mut times: Vec<i64> =
+            all.iter().flat_map(|steps| steps.iter().map(|step| step.0.max(0))).chain([0]).collect();
         times.sort_unstable();
         times.dedup();
         let level = |steps: &Steps, at: i64| {
@@ -91,6 +92,13 @@ impl Room {
         for level in self.free[from * self.width..to * self.width].chunks_exact_mut(self.width) {
             level.iter_mut().zip(needs).for_each(|(free, need)| *free -= need);
         }
+    }
+
+    /// Drops what was before this time.
+    pub fn forget_before(&mut self, now: i64) {
+        let first = self.step_at(now);
+        self.times.drain(..first);
+        self.free.drain(..first * self.width);
     }
 
     /// Makes this time the begin of a step and tells which.

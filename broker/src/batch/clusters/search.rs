@@ -3,8 +3,8 @@
 //! Limits are in work, never in time. Invariant: a bound is claimed only if no placement of all gangs ends before it.
 
 use super::{
-    bounds::Bounds,
-    exact::{Exact, GANGS_MAX},
+    bounds::{Bounds, GANGS_MAX},
+    exact::Exact,
     local::{Placed, Placer, Worth, search},
     modes::Modes,
     problem::Problem,

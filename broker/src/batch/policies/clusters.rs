@@ -53,11 +53,9 @@ pub(super) fn make_mesd(parameter: Option<&str>) -> Result<Box<dyn Policy>, Poli
     match parameter {
         None => make("mesd", None, Kind::Mesd(Choice::Carried)),
         Some("literal") => make("mesd:literal", None, Kind::Mesd(Choice::Literal)),
-        Some(got) => Err(PolicyError::Parameter {
-            policy: "mesd",
-            expected: "mesd or mesd:literal",
-            got: got.to_owned(),
-        }),
+        Some(got) => {
+            Err(PolicyError::Parameter { policy: "mesd", expected: "mesd or mesd:literal", got: got.to_owned() })
+        }
     }
 }
 
@@ -117,16 +115,21 @@ impl Policy for Clusters {
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
         let reduced = Reduced::of(run);
         let Reduced { problem, modes, room, .. } = &reduced;
-        let ends = modes.iter().zip(&problem.gangs).filter_map(|(of, gang)| Some(gang.earliest + of.all.first()?.seconds));
+        let ends =
+            modes.iter().zip(&problem.gangs).filter_map(|(of, gang)| Some(gang.earliest + of.all.first()?.seconds));
         let longest = ends.max();
         let (placed, bound) = match self.kind {
             Kind::Oas => shortest(problem, modes, room, Work::of(modes.len())),
             Kind::Mesd(choice) => (mesd(problem, modes, room, choice), longest),
             Kind::Packages(taste) => (packages(problem, modes, room, taste, &queue(run, &reduced)), longest),
         };
-        for (request, asked) in run.requests.iter().enumerate() {
-            let why = asked.shapes.first().and_then(|shape| shape.as_ref().err()).map(|rejection| rejection.reason.detail());
-            run.reasons[request] = why.unwrap_or_else(|| "no hosts and uplinks were found for it in its window".to_owned());
+        for request in 0..run.requests.len() {
+            let gang = reduced.requests.iter().position(|known| *known == request);
+            run.reasons[request] = "no start was found for it beside the others".to_owned();
+            if gang.is_none_or(|gang| modes[gang].all.is_empty()) {
+                // The planner of single requests knows why.
+                let _ = run.plan(request, false);
+            }
         }
         run.proven = bound.filter(|_| reduced.is_exact);
         reduced.plans(run, &placed)
