@@ -182,13 +182,9 @@ impl OfflinePlanner {
     ) -> PlanOutcome {
         observer.enter(Phase::Find);
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
-        let (earliest, latest) = match request.starts(Time::ZERO, self.settings.default_reach) {
+        let (earliest, latest) = match self.starts(request) {
             Ok(starts) => starts,
-            Err(RequestError::WindowEndsBeforeStart { earliest, latest, .. }) => {
-                return rejected(Reason::WindowPassed { latest, earliest });
-            }
-            // Nothing else can be wrong with the window of a checked request.
-            Err(_) => return rejected(Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO }),
+            Err(reason) => return rejected(reason),
         };
         let job = Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..Job::of(request, (earliest, latest)) };
         let (mut job, pool) = (job, self.pool(request.demand()));
@@ -198,6 +194,35 @@ impl OfflinePlanner {
             Err(reason) => return rejected(reason),
         };
         Phases.plan(&job, &candidates, request.effort().unwrap_or(self.settings.effort), self.seed, observer)
+    }
+
+    /// The earliest and the latest start of a request.
+    ///
+    /// # Errors
+    /// [`Reason::WindowPassed`] when there is none.
+    pub(crate) fn starts(&self, request: &Request) -> Result<(Time, Time), Reason> {
+        request.starts(Time::ZERO, self.settings.default_reach).map_err(|error| match error {
+            RequestError::WindowEndsBeforeStart { earliest, latest, .. } => Reason::WindowPassed { latest, earliest },
+            // Nothing else can be wrong with the window of a checked request.
+            _ => Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO },
+        })
+    }
+
+    /// The sites' links, with what is reserved on them.
+    pub(crate) fn uplinks(&self) -> &Uplinks {
+        &self.uplinks
+    }
+
+    /// All hosts, by site and name.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate<'_>> {
+        self.hosts.iter().map(candidate)
+    }
+
+    /// The plan at this start on exactly these of [`OfflinePlanner::candidates`], if they serve the request then.
+    pub(crate) fn plan_at(&self, request: &Request, start: Time, hosts: &[usize]) -> Option<Plan> {
+        let chosen: Vec<Candidate<'_>> = hosts.iter().map(|index| candidate(&self.hosts[*index])).collect();
+        let job = Job::of(request, (start, start));
+        plan_on(&Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..job }, &chosen, start)
     }
 
     /// The plan at this start on the free hosts that are used the longest already, if they serve the request.

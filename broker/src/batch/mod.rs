@@ -5,6 +5,9 @@
 
 mod alternatives;
 pub mod choice;
+#[cfg(test)]
+mod cluster_cases_tests;
+mod clusters;
 mod figures;
 mod objective;
 mod order;
@@ -45,7 +48,7 @@ pub struct BatchAnswer {
 /// Plans a batch on the planner's snapshot, which stays as it is. Of a request with shapes only the first is planned; callers refuse them. `clock` tells the time since some fixed moment.
 ///
 /// # Errors
-/// [`BatchError`] when there are no requests, or too many.
+/// [`BatchError`] when there are no requests, too many, or some that the policy cannot treat.
 pub fn plan(
     policy: &dyn Policy,
     planner: &OfflinePlanner,
@@ -60,10 +63,12 @@ pub fn plan(
         return Err(BatchError::TooMany { count: requests.len() });
     }
     let started = clock();
+    let options = &Options { objective: policy.objective().unwrap_or(options.objective), ..*options };
     let mut run = Run::new(planner, requests, options, clock);
+    policy.check(&run)?;
     let plans = policy.plan(&mut run);
     let phases_us = run.phases_us.clone();
-    let bound = if plans.iter().all(Option::is_some) { run.bound(planner) } else { None };
+    let bound = if plans.iter().all(Option::is_some) { run.proven.or_else(|| run.bound(planner)) } else { None };
     let us = clock().saturating_sub(started).as_micros() as u64;
     let batch = BatchLine::new(policy.name(), &plans, &run, bound, us);
     let Run { alternatives, reasons, .. } = run;

@@ -8,6 +8,19 @@ pub trait Policy {
     /// Its name, with what it was asked to do.
     fn name(&self) -> String;
 
+    /// What it makes least, when it is always the same.
+    fn objective(&self) -> Option<BatchObjective> {
+        None
+    }
+
+    /// Whether it can treat these requests.
+    ///
+    /// # Errors
+    /// [`BatchError::Refused`], which names what it cannot treat.
+    fn check(&self, _: &Run<'_>) -> Result<(), BatchError> {
+        Ok(())
+    }
+
     /// The plans, by request; none for a request that is postponed. Together they fit into the snapshot, and keep the budget.
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>>;
 }
@@ -36,7 +49,7 @@ impl Default for Options {
 }
 
 /// Why a batch cannot be planned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     /// Nothing to do, and so no earliest start to measure from.
     #[error("a batch has at least one request; there is none")]
@@ -46,5 +59,13 @@ pub enum BatchError {
     TooMany {
         /// How many there are.
         count: usize,
+    },
+    /// The policy cannot treat something.
+    #[error("{policy}: {what}")]
+    Refused {
+        /// The policy.
+        policy: String,
+        /// What it cannot treat.
+        what: String,
     },
 }

@@ -32,6 +32,8 @@ pub struct Run<'a> {
     pub(super) phases_us: Vec<[f64; 5]>,
     /// By request: why the planner last had no answer.
     pub(super) reasons: Vec<String>,
+    /// What the policy proved: no plan of all requests has a smaller value.
+    pub(super) proven: Option<i64>,
     stopwatch: PhaseStopwatch<&'a dyn Fn() -> Duration>,
 }
 
@@ -52,6 +54,7 @@ impl<'a> Run<'a> {
             alternatives: Vec::new(),
             phases_us: vec![[0.0; 5]; requests.len()],
             reasons: vec![String::new(); requests.len()],
+            proven: None,
             stopwatch: PhaseStopwatch::new(clock),
         }
     }

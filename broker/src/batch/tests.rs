@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{objective::unproven, phases::Settings, plan::ObjectiveValue, snapshot::GridSnapshot};
+use crate::{objective::unproven, phases::Settings, plan::ObjectiveValue, snapshot::GridSnapshot, time::Time};
 
 fn planner(hosts: &str) -> OfflinePlanner {
     let text = format!(r#"{{"format":"kolo-grid/2","hosts":[{hosts}]}}"#);
@@ -68,11 +68,12 @@ proptest! {
     fn plans_of_a_batch_fit_together_and_its_figures_are_theirs(
         speeds in prop::collection::vec(500_u32..3_000, 2..6),
         lines in requests(),
-        (policy, order, objective) in (0_usize..4, 0_usize..8, 0_usize..5),
+        (policy, order, objective) in (0_usize..9, 0_usize..8, 0_usize..5),
         (overlap, budget) in (any::<bool>(), prop::option::of(0_u64..400)),
     ) {
         let planner = cores(&speeds);
-        let policy = ["in-order", "slices:1", "slices:2", "slices:9"][policy];
+        let policy = ["in-order", "slices:1", "slices:2", "slices:9", "oas", "mesd", "pas", "cbs", "jpr"][policy];
+        let budget = budget.filter(|_| !CLUSTER_POLICIES.contains(&policy));
         let options = Options {
             order: Order::ALL[order].1, objective: BatchObjective::ALL[objective].1, alternatives: 3, overlap, budget
         };
@@ -96,7 +97,7 @@ proptest! {
         let origin = asked(&planner, &lines).iter().map(|asked| run::earliest(asked.request().unwrap())).min().unwrap();
         prop_assert_eq!(batch.makespan, plans.iter().map(|plan| plan.end().0 - origin.0).max().unwrap_or(0));
         prop_assert_eq!(batch.finish_sum, plans.iter().map(|plan| plan.end().0 - origin.0).sum::<i64>());
-        let value = match options.objective {
+        let value = match batch.objective.kind {
             BatchObjective::Cost => batch.cost.cast_signed(),
             BatchObjective::HostTime => batch.host_time.cast_signed(),
             BatchObjective::Finish => batch.finish_sum,
@@ -223,45 +224,88 @@ fn policies_are_refused_by_name() {
     assert_eq!(refused("slices:0"), "slices: expected slices:K with a whole number K of 1 or more, got \"0\"");
     assert_eq!(refused("slices"), "slices: expected slices:K with a whole number K of 1 or more, got \"\"");
     assert_eq!(refused("in-order:2"), "in-order: expected no colon, got \"2\"");
-    assert_eq!(refused("oas:slots"), "the policy oas:slots is not yet supported; there are in-order and slices:K");
-    assert_eq!(refused("best"), "no policy is called \"best\"; there are in-order and slices:K");
+    let known = "there are in-order, slices:K, oas, mesd[:literal], pas, cbs, jpr";
+    assert_eq!(refused("colocate:set"), format!("the policy colocate:set is not yet supported; {known}"));
+    assert_eq!(refused("best"), format!("no policy is called \"best\"; {known}"));
+    assert_eq!(refused("mesd:fast"), "mesd: expected mesd or mesd:literal, got \"fast\"");
     let planner = cores(&[1_000]);
     let policy = policy_named("in-order").unwrap();
     let none = plan(&*policy, &planner, &[], &Options::default(), &|| Duration::ZERO);
     assert_eq!(none.unwrap_err(), BatchError::NoRequests);
 }
 
-/// Two sites of three hosts, with links of 100 Mbit/s; 40 of the first are used until 10.
-fn linked() -> GridSnapshot {
-    let hosts = (0..6).map(|at| format!(r#"{{"id":"h{at}","site":"s{}","resources":{{"cpu":1000}}}}"#, at % 2));
-    let sites = r#"{"id":"s0","uplink":{"mbps":100,"occupancy":[[0,40],[10,0]]}},{"id":"s1","uplink":{"mbps":100}}"#;
-    let hosts = hosts.collect::<Vec<_>>().join(",");
-    GridSnapshot::read(&format!(r#"{{"format":"kolo-grid/2","sites":[{sites}],"hosts":[{hosts}]}}"#)).unwrap()
+/// Two sites of two hosts, the second slower, and an uplink each.
+fn linked() -> OfflinePlanner {
+    let link = |site| format!(r#"{{"id":"{site}","uplink":{{"mbps":100,"occupancy":[[0,60],[50,0]]}}}}"#);
+    let host = |id: &str, site, speed| {
+        format!(r#"{{"id":"{id}","site":"{site}","resources":{{"cpu":1000}},"speed":{speed},"prices":{{"cpu":3600}}}}"#)
+    };
+    let hosts = [host("a1", "a", 1000), host("a2", "a", 1000), host("b1", "b", 500), host("b2", "b", 500)].join(",");
+    let text = format!(r#"{{"format":"kolo-grid/2","sites":[{},{}],"hosts":[{hosts}]}}"#, link("a"), link("b"));
+    OfflinePlanner::new(GridSnapshot::read(&text).unwrap(), Settings::default(), 1, false)
+}
+
+const CLUSTER_POLICIES: [&str; 6] = ["oas", "mesd", "mesd:literal", "pas", "cbs", "jpr"];
+
+#[test]
+fn traffic_waits_for_the_uplinks_and_the_makespan_is_proven() {
+    let planner = linked();
+    let talks = |id: &str, hosts, mbps| {
+        line(id, &format!(r#""hosts":{hosts},"work":10,"earliest":5,"traffic":{{"mbps":{mbps},"compute":500}}"#))
+    };
+    // Three seats on both sites: 2 * 50 * 1 / 2 on both uplinks, of which 40 are free before 50. A slow host makes it 15 long.
+    let lines = [talks("a", 3, 50), talks("b", 1, 9)];
+    for policy in CLUSTER_POLICIES {
+        let answer = answer(&planner, &lines, policy, Options::default());
+        let plans = placed(&answer);
+        assert_eq!((plans.len(), plans[0].start, plans[0].end()), (2, Time(50), Time(65)), "{policy}");
+        assert!(plans[0].seats.iter().all(|seat| seat.window == plans[0].window()), "{policy}");
+        let objective = answer.batch.objective;
+        assert_eq!((objective.kind, objective.value), (BatchObjective::Makespan, 60), "{policy}");
+        assert!(
+            objective.bound.is_some_and(|bound| if policy == "oas" { bound == 60 } else { bound <= 60 }),
+            "{policy}"
+        );
+    }
 }
 
 #[test]
-fn no_link_is_given_twice() {
-    let planner = |commit| OfflinePlanner::new(linked(), Settings::default(), 1, commit);
-    let talk = |id: &str, candidates: &str, mbps: u32| {
-        let traffic = format!(r#""hosts":2,"work":30,"candidates":[{candidates}],"traffic":{{"mbps":{mbps}}}"#);
-        line(id, &traffic)
-    };
-    // Each has one of its two hosts at either site, so its link carries all of it; a and b together are too much.
-    let lines = [talk("a", r#""h0","h1""#, 60), talk("b", r#""h2","h3""#, 70), talk("c", r#""h4","h5""#, 30)];
-    let mut committing = planner(true);
-    let mut stopwatch = crate::phases::PhaseStopwatch::new(|| Duration::ZERO);
-    let mut commit =
-        |line: &String| committing.plan_line(1, line, &mut stopwatch).unwrap().outcome.plan().unwrap().start;
-    assert_eq!(lines.each_ref().map(|line| commit(line).0), [0, 30, 10]);
-    for (policy, overlap) in [("in-order", false), ("slices:1", false), ("slices:1", true), ("slices:3", false)] {
-        let options = Options { overlap, objective: BatchObjective::Makespan, ..Options::default() };
-        let answer = answer(&planner(false), &lines, policy, options);
-        assert_eq!((placed(&answer).len(), answer.batch.makespan), (3, 60), "{policy}");
-        let mut room = planner(false);
-        for plan in placed(&answer) {
-            assert!(room.admits(plan), "{policy}: {plan:?}");
-            room.occupy(plan);
+fn what_policies_of_clusters_cannot_treat_is_refused_by_name() {
+    let planner = linked();
+    let many: Vec<String> = (0..10_000).map(|at| line(&at.to_string(), r#""hosts":1,"work":5"#)).collect();
+    let total =
+        vec![line("a", r#""hosts":1,"work":5"#), r#"{"id":"b","hosts":2,"work":5,"total":{"cpu":700}}"#.to_owned()];
+    let budget = vec![line("a", r#""hosts":1,"work":5,"budget":3"#)];
+    let of_batch = Options { budget: Some(3), ..Options::default() };
+    for (lines, options, expected) in [
+        (&many, Options::default(), ": at most 1000 requests, got 10000"),
+        (&total, Options::default(), ": request b: total: only amounts per host can be placed"),
+        (&budget, Options::default(), ": request a: budget: costs are not looked at"),
+        (&total, of_batch, ": a budget of the batch cannot be kept"),
+    ] {
+        for name in CLUSTER_POLICIES {
+            let policy = policy_named(name).unwrap();
+            let refused = plan(&*policy, &planner, &asked(&planner, lines), &options, &|| Duration::ZERO);
+            assert_eq!(refused.unwrap_err().to_string(), format!("{name}{expected}"));
         }
+    }
+}
+
+#[test]
+fn what_no_uplink_carries_is_postponed_with_a_reason() {
+    let planner = linked();
+    let lines = [
+        line("a", r#""hosts":3,"work":10,"traffic":{"mbps":500}"#),
+        line("b", r#""hosts":9,"work":10"#),
+        line("c", r#""hosts":2,"work":10,"traffic":{"mbps":500}"#),
+    ];
+    for policy in CLUSTER_POLICIES {
+        let answer = answer(&planner, &lines, policy, Options::default());
+        assert_eq!((starts(&answer), answer.batch.objective.bound), (vec![None, None, Some(0)], None), "{policy}");
+        let lines: Vec<_> = answer.lines.iter().map(|line| serde_json::to_value(line).unwrap()).collect();
+        let details = [0, 1].map(|at| lines[at]["reason"]["detail"].as_str().unwrap().to_owned());
+        assert!(!details[0].is_empty(), "{details:?}");
+        assert!(details[1].contains('4') && details[1].contains('9'), "{details:?}");
     }
 }
 
@@ -286,5 +330,39 @@ fn hosts_of_one_name_at_two_sites_are_two() {
         taken.sort();
         let all = [("a", 0), ("a", 30), ("b", 0), ("b", 30)].map(|(site, start)| (site.to_owned(), start));
         assert_eq!((taken, answer.batch.run_time), (all.to_vec(), 120), "{policy}");
+    }
+}
+
+/// Two sites of three hosts, with links of 100 Mbit/s; 40 of the first are used until 10.
+fn sites_of_three() -> GridSnapshot {
+    let hosts = (0..6).map(|at| format!(r#"{{"id":"h{at}","site":"s{}","resources":{{"cpu":1000}}}}"#, at % 2));
+    let sites = r#"{"id":"s0","uplink":{"mbps":100,"occupancy":[[0,40],[10,0]]}},{"id":"s1","uplink":{"mbps":100}}"#;
+    let hosts = hosts.collect::<Vec<_>>().join(",");
+    GridSnapshot::read(&format!(r#"{{"format":"kolo-grid/2","sites":[{sites}],"hosts":[{hosts}]}}"#)).unwrap()
+}
+
+#[test]
+fn no_link_is_given_twice() {
+    let planner = |commit| OfflinePlanner::new(sites_of_three(), Settings::default(), 1, commit);
+    let talk = |id: &str, candidates: &str, mbps: u32| {
+        let traffic = format!(r#""hosts":2,"work":30,"candidates":[{candidates}],"traffic":{{"mbps":{mbps}}}"#);
+        line(id, &traffic)
+    };
+    // Each has one of its two hosts at either site, so its link carries all of it; a and b together are too much.
+    let lines = [talk("a", r#""h0","h1""#, 60), talk("b", r#""h2","h3""#, 70), talk("c", r#""h4","h5""#, 30)];
+    let mut committing = planner(true);
+    let mut stopwatch = crate::phases::PhaseStopwatch::new(|| Duration::ZERO);
+    let mut commit =
+        |line: &String| committing.plan_line(1, line, &mut stopwatch).unwrap().outcome.plan().unwrap().start;
+    assert_eq!(lines.each_ref().map(|line| commit(line).0), [0, 30, 10]);
+    for (policy, overlap) in [("in-order", false), ("slices:1", false), ("slices:1", true), ("slices:3", false)] {
+        let options = Options { overlap, objective: BatchObjective::Makespan, ..Options::default() };
+        let answer = answer(&planner(false), &lines, policy, options);
+        assert_eq!((placed(&answer).len(), answer.batch.makespan), (3, 60), "{policy}");
+        let mut room = planner(false);
+        for plan in placed(&answer) {
+            assert!(room.admits(plan), "{policy}: {plan:?}");
+            room.occupy(plan);
+        }
     }
 }

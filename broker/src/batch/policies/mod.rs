@@ -1,5 +1,6 @@
 //! The policies of batches: one file each, and one line here.
 
+mod clusters;
 mod in_order;
 mod slices;
 
@@ -9,10 +10,18 @@ use super::policy::Policy;
 pub type MakePolicy = fn(Option<&str>) -> Result<Box<dyn Policy>, PolicyError>;
 
 /// The registry: the name, what stands behind it, and what makes the policy.
-pub const POLICIES: [(&str, &str, MakePolicy); 2] = [("in-order", "", in_order::make), ("slices", ":K", slices::make)];
+pub const POLICIES: [(&str, &str, MakePolicy); 7] = [
+    ("in-order", "", in_order::make),
+    ("slices", ":K", slices::make),
+    ("oas", "", clusters::make_oas),
+    ("mesd", "[:literal]", clusters::make_mesd),
+    ("pas", "", clusters::make_pas),
+    ("cbs", "", clusters::make_cbs),
+    ("jpr", "", clusters::make_jpr),
+];
 
 /// Policies that the format has and this program cannot treat yet.
-const NOT_YET: [&str; 6] = ["pas", "oas", "mesd", "cbs", "jpr", "colocate"];
+const NOT_YET: [&str; 1] = ["colocate"];
 
 /// Why a text is no policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +45,7 @@ pub enum PolicyError {
 }
 
 fn known() -> String {
-    POLICIES.map(|(name, parameter, _)| format!("{name}{parameter}")).join(" and ")
+    POLICIES.map(|(name, parameter, _)| format!("{name}{parameter}")).join(", ")
 }
 
 /// The policy of that name, such as `in-order` or `slices:3`.

@@ -152,7 +152,12 @@ mod tests {
             ),
             ("slices:2", many + "{\"hosts\":1,\"duration\":0}", "64 r.jsonl:1000: duration: expected 1 to"),
             ("slices:0", good(1), "64 --batch: slices: expected slices:K"),
-            ("pas", good(1), "64 --batch: the policy pas is not yet supported"),
+            ("colocate:set", good(1), "64 --batch: the policy colocate:set is not yet supported"),
+            (
+                "pas",
+                "{\"hosts\":1,\"duration\":9,\"total\":{\"cpu\":7}}".to_owned(),
+                "64 r.jsonl: pas: request line-1: total: ",
+            ),
         ] {
             let error = lines(policy, &requests).unwrap_err();
             assert!(error.starts_with(expected), "{error}");

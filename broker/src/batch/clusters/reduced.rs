@@ -1,0 +1,200 @@
+//! A batch as gangs over clusters, and placements as plans.
+//!
+//! Which hosts serve a request and when they are free is all that is left of its other demands: a host runs one seat at a time, and is
+//! free when everything that may come to it fits. Invariant: [`Reduced::is_exact`] only if this leaves no plan out.
+
+use std::collections::BTreeMap;
+
+use super::{
+    local::Placed,
+    modes::Modes,
+    problem::{Gang, Group, Link, Problem, Steps, Units},
+    room::Room,
+};
+use crate::{
+    amount::Amount,
+    batch::run::Run,
+    demand::Length,
+    phases::Candidate,
+    plan::Plan,
+    request::Request,
+    resources::{Amounts, amount_of},
+    time::{Time, Window},
+    traffic::Traffic,
+};
+
+/// What is never reached.
+const NEVER: i64 = i64::MAX / 4;
+
+/// See the module.
+pub(in crate::batch) struct Reduced {
+    /// The problem.
+    pub problem: Problem,
+    /// What is free before anything is placed.
+    pub room: Room,
+    /// By gang.
+    pub modes: Vec<Modes>,
+    /// By gang: its request in the batch.
+    pub requests: Vec<usize>,
+    /// Whether no plan of the requests was left out.
+    pub is_exact: bool,
+    /// By group: its hosts, as the planner counts them.
+    hosts: Vec<Vec<usize>>,
+}
+
+/// A host as all requests see it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    site: usize,
+    speed: u32,
+    serves: Vec<bool>,
+    free: Steps,
+}
+
+impl Reduced {
+    /// The requests of a run that some hosts may serve, in the order of the file.
+    pub fn of(run: &Run<'_>) -> Reduced {
+        let served = |at: &usize| run.requests[*at].request().filter(|request| run.planner.starts(request).is_ok());
+        let requests: Vec<usize> = (0..run.requests.len()).filter(|at| served(at).is_some()).collect();
+        let asked: Vec<&Request> = requests.iter().filter_map(served).collect();
+        let (mut kinds, mut sites): (BTreeMap<Kind, Vec<usize>>, Vec<_>) = (BTreeMap::new(), Vec::new());
+        let mut is_exact = true;
+        for (index, candidate) in run.planner.candidates().enumerate() {
+            if sites.last() != Some(&candidate.site) {
+                sites.push(candidate.site);
+            }
+            let needs = |request: &&Request| request.demand().host_needs().are_met_by(candidate.site, candidate.host);
+            let serves: Vec<bool> = asked.iter().map(needs).collect();
+            let (free, is_plain) = calendar(&candidate, &asked, &serves, run.origin);
+            is_exact &= is_plain;
+            let kind = Kind { site: sites.len() - 1, speed: candidate.host.speed.thousandths(), serves, free };
+            kinds.entry(kind).or_default().push(index);
+        }
+        let links = sites.iter().enumerate().filter_map(|(site, id)| {
+            let link = run.planner.uplinks().of(id)?;
+            let free = |used: Amount| units(link.mbps.saturating_sub(used).0);
+            let steps = link.occupancy.steps().into_iter().map(|(time, used)| (offset(time, run.origin), free(used)));
+            Some(Link { site, free: before(free(Amount::ZERO)).chain(steps).collect() })
+        });
+        let mut problem = Problem { groups: Vec::new(), links: links.collect(), gangs: Vec::new() };
+        problem.gangs = asked.iter().enumerate().map(|(at, request)| gang(run, request, at, &kinds)).collect();
+        is_exact &= asked.iter().zip(&problem.gangs).all(|(request, gang)| lasts_equally(request, gang));
+        let mut hosts = Vec::new();
+        for (kind, members) in kinds {
+            let count = units(members.len() as u64);
+            let free = kind.free.into_iter().map(|(time, is_free)| (time, is_free * count)).collect();
+            problem.groups.push(Group { site: kind.site, speed: kind.speed, free });
+            hosts.push(members);
+        }
+        let room = Room::of(&problem);
+        let modes: Vec<Modes> = (0..problem.gangs.len()).map(|gang| Modes::of(&problem, &room, gang)).collect();
+        is_exact &= modes.iter().all(|modes| !modes.is_cut);
+        Reduced { problem, room, modes, requests, is_exact, hosts }
+    }
+
+    /// The plans of a placement, by request of the batch; they occupy the snapshot.
+    pub fn plans(&self, run: &mut Run<'_>, placed: &Placed) -> Vec<Option<Plan>> {
+        let mut plans = vec![None; run.requests.len()];
+        let mut busy_until: Vec<Vec<i64>> = self.hosts.iter().map(|hosts| vec![0; hosts.len()]).collect();
+        let mut turns: Vec<_> = placed.iter().enumerate().filter_map(|(gang, at)| Some((at.as_ref()?, gang))).collect();
+        turns.sort_by_key(|(placement, gang)| (placement.start, *gang));
+        for (placement, gang) in turns {
+            let mode = &self.modes[gang].all[placement.mode];
+            let mut chosen = Vec::new();
+            for (group, busy_until) in busy_until.iter_mut().enumerate() {
+                let mut left = mode.needs[group];
+                for (host, until) in self.hosts[group].iter().zip(busy_until) {
+                    if left > 0 && *until <= placement.start {
+                        *until = placement.start + mode.seconds;
+                        chosen.push(*host);
+                        left -= 1;
+                    }
+                }
+            }
+            chosen.sort_unstable();
+            let at = self.requests[gang];
+            let start = Time(run.origin.0 + placement.start);
+            let plan = run.requests[at].request().and_then(|request| run.planner.plan_at(request, start, &chosen));
+            debug_assert!(plan.as_ref().is_some_and(|plan| run.planner.admits(plan)), "{placement:?} {chosen:?}");
+            let Some(plan) = plan.filter(|plan| run.planner.admits(plan)) else { continue };
+            run.planner.occupy(&plan);
+            run.note(at, 0, &plan, true);
+            plans[at] = Some(plan);
+        }
+        plans
+    }
+}
+
+fn gang(run: &Run<'_>, request: &Request, at: usize, kinds: &BTreeMap<Kind, Vec<usize>>) -> Gang {
+    let demand = request.demand();
+    let (earliest, latest) = run.planner.starts(request).unwrap_or((Time::MAX, Time::ZERO));
+    let seconds = |kind: &Kind| {
+        let speed = kind.speed.try_into().ok().filter(|_| kind.serves[at])?;
+        Some(demand.length_at(speed).0.min(NEVER.cast_unsigned()).cast_signed())
+    };
+    let load =
+        |traffic: &Traffic| (0..=demand.seats()).map(|here| units(traffic.load(here, demand.seats()).0)).collect();
+    Gang {
+        seats: units(demand.seats() as u64),
+        earliest: offset(earliest, run.origin),
+        latest: offset(latest, run.origin),
+        deadline: request.window().deadline.map_or(NEVER, |deadline| offset(deadline, run.origin)),
+        seconds: kinds.keys().map(seconds).collect(),
+        base: demand.length().at_reference().0.min(NEVER.cast_unsigned()).cast_signed(),
+        loads: demand.traffic().as_ref().map(load).unwrap_or_default(),
+        sites_max: demand.sites_max().unwrap_or(usize::MAX),
+    }
+}
+
+/// When a host is free (1) for all that it serves, and whether it is so exactly when it is free for any, of which it never runs two.
+fn calendar(candidate: &Candidate<'_>, asked: &[&Request], serves: &[bool], origin: Time) -> (Steps, bool) {
+    let capacity = &candidate.host.capacity;
+    let seats = asked.iter().zip(serves).filter(|(_, serves)| **serves).map(|(request, _)| request.demand());
+    let seats: Vec<Amounts> =
+        seats.map(|demand| if demand.is_exclusive() { capacity.clone() } else { demand.minima() }).collect();
+    let of = |pick: fn(Amount, Amount) -> Amount| -> Amounts {
+        let amount = |name| seats.iter().map(|seat| amount_of(seat, name)).reduce(pick).unwrap_or(Amount::ZERO);
+        capacity.keys().map(|name| (name.clone(), amount(name))).collect()
+    };
+    let (most, least) = (of(Amount::max), of(Amount::min));
+    let mut times: Vec<Time> =
+        candidate.schedule.occupancies().flat_map(|(_, occupancy)| occupancy.steps()).map(|(time, _)| time).collect();
+    times.sort_unstable();
+    times.dedup();
+    let steps = |amounts: &Amounts| -> Steps {
+        let is_free = |time: &Time| {
+            let window = Window { start: *time, end: Time(time.0.saturating_add(1)) };
+            (offset(*time, origin), Units::from(candidate.schedule.admits(capacity, window, amounts).is_ok()))
+        };
+        let mut steps: Steps = before(1).chain(times.iter().map(is_free)).collect();
+        steps.dedup_by_key(|step| step.1);
+        steps
+    };
+    let is_alone = least.iter().any(|(name, amount)| amount.0.saturating_mul(2) > amount_of(capacity, name).0);
+    let free = steps(&most);
+    let is_plain = seats.is_empty() || (is_alone && (most == least || free == steps(&least)));
+    (free, is_plain)
+}
+
+/// Whether all seats of a gang last as long as its slowest one.
+fn lasts_equally(request: &Request, gang: &Gang) -> bool {
+    let demand = request.demand();
+    let mut seconds = gang.seconds.iter().flatten();
+    demand.traffic().is_some()
+        || demand.seats() == 1
+        || matches!(demand.length(), Length::Duration(_))
+        || seconds.next().is_none_or(|first| seconds.all(|other| other == first))
+}
+
+/// The level before all steps.
+fn before(level: Units) -> impl Iterator<Item = (i64, Units)> {
+    std::iter::once((-NEVER, level))
+}
+
+fn offset(time: Time, origin: Time) -> i64 {
+    time.0.saturating_sub(origin.0).clamp(-NEVER, NEVER)
+}
+
+fn units(amount: u64) -> Units {
+    Units::try_from(amount).unwrap_or(Units::MAX)
+}
