@@ -23,5 +23,5 @@ pub mod strategy;
 pub mod trust;
 pub mod view;
 
-pub use model::{amount, cost, demand, host, ids, plan, request, resources, tariff, time};
+pub use model::{amount, cost, demand, host, ids, plan, request, resources, shapes, tariff, time};
 pub use phases::availability;

@@ -11,7 +11,7 @@ use crate::model::{
     amount::{Amount, format_amount},
     cost::Cost,
     demand::Unmet,
-    ids::{HostId, SeatNumber, SiteId},
+    ids::{HostId, SeatNumber, ShapeNumber, SiteId},
     request::ObjectiveKind,
     resources::{Amounts, ResourceName},
     tariff::Agreement,
@@ -77,6 +77,9 @@ pub struct ObjectiveValue {
 /// A plan: a start and N hosts with amounts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
+    /// Which of the request's shapes it is of.
+    #[serde(default, skip_serializing_if = "ShapeNumber::is_first")]
+    pub shape: ShapeNumber,
     /// The start `t_s`.
     pub start: Time,
     /// The seats, in the order of their numbers; those of a plan are ordered by site and host as well, until a site gives other hosts.
@@ -225,6 +228,8 @@ pub enum Reason {
         /// Why none was found, for people.
         because: String,
     },
+    /// Each of the shapes of the request is excluded, in their order; not all for the same reason.
+    Shapes(Vec<Reason>),
     /// Enough hosts are free at some starts, and everywhere they cost too much.
     Budget {
         /// What was offered.
@@ -235,7 +240,13 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A stable name of the kind of reason.
+    /// What excludes all shapes of a request, each of which one of these excludes; none of none.
+    pub(super) fn of_shapes(mut reasons: Vec<Reason>) -> Option<Reason> {
+        let is_one = reasons.windows(2).all(|two| two[0] == two[1]);
+        if is_one { reasons.pop() } else { Some(Reason::Shapes(reasons)) }
+    }
+
+    /// A stable name of the kind of reason; of several, of the first.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -246,13 +257,24 @@ impl Reason {
             Reason::SearchLimit { .. } => "search_limit",
             Reason::WindowPassed { .. } => "window_passed",
             Reason::Postponed { .. } => "postponed",
+            Reason::Shapes(reasons) => reasons.first().map_or("no_window", Reason::code),
         }
     }
 
     /// A sentence for people. Times are seconds of the schedule's clock, shown by `show_time`.
     #[must_use]
     pub fn detail_with(&self, show_time: impl Fn(Time) -> String) -> String {
+        self.detail_by(&show_time)
+    }
+
+    fn detail_by(&self, show_time: &dyn Fn(Time) -> String) -> String {
         match self {
+            Reason::Shapes(reasons) => {
+                let of_shape = |(number, reason): (u32, &Reason)| {
+                    format!("shape {number} of {}: {}", reasons.len(), reason.detail_by(show_time))
+                };
+                (1..).zip(reasons).map(of_shape).collect::<Vec<_>>().join("; ")
+            }
             Reason::TooFewHosts { found, asked, cut } => {
                 let mut text = format!("{found} of {asked} hosts satisfy the minima and attributes");
                 let mut cuts = Vec::new();
@@ -275,7 +297,7 @@ impl Reason {
                 format_amount(resource, *needed),
                 format_amount(resource, *best)
             ),
-            Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, &show_time)),
+            Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, show_time)),
             Reason::Budget { budget, cheapest: Some(cheapest) } => {
                 format!(
                     "the cheapest plan costs {cheapest} credits, the budget is {budget}: offer that much, ask for less, or \

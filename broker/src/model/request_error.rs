@@ -33,14 +33,6 @@ pub enum RequestError {
     /// At most no site.
     #[error("sites_max: expected at least 1, got 0")]
     NoSites,
-    /// The format has it, and nodes cannot treat it yet.
-    #[error("{key}: {value}not yet supported")]
-    NotYetSupported {
-        /// The key.
-        key: &'static str,
-        /// Empty, or its value and a space.
-        value: &'static str,
-    },
     /// No alternative.
     #[error("shapes: expected at least 1, got 0")]
     NoShapes,
@@ -125,7 +117,6 @@ impl RequestError {
             RequestError::Length { key, .. }
             | RequestError::WindowEndsBeforeStart { key, .. }
             | RequestError::TimeOutOfRange { key, .. }
-            | RequestError::NotYetSupported { key, .. }
             | RequestError::BesideShapes { key }
             | RequestError::TooMany { key, .. } => (*key).to_owned(),
         }

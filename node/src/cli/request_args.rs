@@ -50,6 +50,7 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
         Kind::Speed => flag.value_name("SPEED"),
         Kind::Credits => flag.value_name("CREDITS"),
         Kind::Flag => flag.action(ArgAction::SetTrue),
+        Kind::Shapes => flag.value_name("SHAPE").action(ArgAction::Append),
         Kind::NotYet => return None,
     })
 }

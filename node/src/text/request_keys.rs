@@ -30,6 +30,8 @@ pub enum Kind {
     Credits,
     /// Yes, when it is there.
     Flag,
+    /// Objects with keys of [`SHAPE_KEYS`].
+    Shapes,
     /// Refused by name, see [`NotYet`](broker::request::NotYet).
     NotYet,
 }
@@ -129,10 +131,19 @@ pub const KEYS: &[Key] = &[
     ),
     key("id", Kind::Label, "id", "Label of your own, by which the request can be named later", ""),
     Key { flag: None, ..key("extends", Kind::Label, "", "The request whose reservation this one lengthens", "") },
-    not_yet("shapes"),
+    key(
+        "shapes",
+        Kind::Shapes,
+        "or",
+        "Alternatives, of which the best is taken",
+        ": another one, such as hosts=8,duration=70m,total.cpu=4; its own total or per-host take the place of all of the others'; may be repeated",
+    ),
     not_yet("traffic"),
     not_yet("scale"),
 ];
+
+/// The keys of a shape.
+pub const SHAPE_KEYS: [&str; 5] = ["hosts", "duration", "work", "per_host", "total"];
 
 impl Key {
     /// The key with this name.

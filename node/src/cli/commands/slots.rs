@@ -16,7 +16,7 @@ use crate::{
     },
     text::{
         time::{format_span, format_time},
-        words::{amounts_text, counted},
+        words::{amounts_text, counted, shape_text},
     },
 };
 
@@ -29,7 +29,7 @@ const STEPS_SHOWN: usize = 20;
 /// [`CliError`]; exit code 2 when the request could not be had.
 pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let mut draft = request::written(args.script.as_deref(), &args.request, &context.now)?;
-    if args.mode != Mode::Earliest {
+    if args.mode != Mode::Earliest && !draft.contains_key("shapes") {
         // Who asks how many there are need not say how many.
         draft.entry("hosts").or_insert_with(|| 1.into());
     }
@@ -44,7 +44,9 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let question = SlotQuestion { mode: args.mode, at, request: request.clone().into() };
     let answer: SlotAnswer = client.post("/v1/slots", &question)?;
-    let slots = Slots { asked: request.demand().seats(), answer };
+    let shape = answer.shape.and_then(|shape| shape_text(&request, shape));
+    let asked = answer.shape.and_then(|shape| request.shape(shape)).unwrap_or(request.demand()).seats();
+    let slots = Slots { asked, shape, answer };
     context.output.print(&slots)?;
     if slots.answer.is_possible {
         return Ok(Exit::Done);
@@ -57,6 +59,8 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
 struct Slots {
     #[serde(skip)]
     asked: usize,
+    #[serde(skip)]
+    shape: Option<String>,
     #[serde(flatten)]
     answer: SlotAnswer,
 }
@@ -93,6 +97,7 @@ impl Report for Slots {
     fn text(&self, look: &Look) -> String {
         let answer = &self.answer;
         let mut text = format!("{}\n", self.head(look));
+        text.extend(self.shape.iter().map(|shape| format!("  {shape}\n")));
         for CheaperStart { start, cost } in &answer.cheaper {
             text.push_str(&format!("  from {}: {cost} credits\n", format_time(*start, &look.zone)));
         }
@@ -138,7 +143,7 @@ mod tests {
             "profile":[{{"start":1763712000,"hosts":2,"free":{{"cpu":2500}}}},{{"start":1763715600,"hosts":6,
             "free":{{"cpu":24000}}}}],{more}}}"#
         );
-        Slots { asked: 3, answer: serde_json::from_str(&text).unwrap() }
+        Slots { asked: 3, shape: None, answer: serde_json::from_str(&text).unwrap() }
     }
 
     #[test]
