@@ -240,10 +240,11 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// What excludes all shapes of a request, each of which one of these excludes; none of none.
-    pub(super) fn of_shapes(mut reasons: Vec<Reason>) -> Option<Reason> {
+    /// What excludes all shapes of a request, each of which one of these excludes.
+    pub(crate) fn of_shapes(mut reasons: Vec<Reason>) -> Reason {
         let is_one = reasons.windows(2).all(|two| two[0] == two[1]);
-        if is_one { reasons.pop() } else { Some(Reason::Shapes(reasons)) }
+        let one = if is_one { reasons.pop() } else { None };
+        one.unwrap_or(Reason::Shapes(reasons))
     }
 
     /// A stable name of the kind of reason; of several, of the first.

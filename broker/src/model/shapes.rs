@@ -11,7 +11,7 @@ use crate::model::{
     plan::{Plan, PlanOutcome, Reason, Rejection},
     request::{RequestDocument, RequestError, checked_demand, too_many},
     resources::Amounts,
-    time::{Span, Time},
+    time::Span,
 };
 
 /// Most alternatives of one request.
@@ -152,11 +152,10 @@ pub fn best_of(outcomes: impl Iterator<Item = (ShapeNumber, PlanOutcome)>) -> Pl
             (plan.objective.bound, plan.start_proven) = (bound, is_proven);
             PlanOutcome::Allocated(plan)
         }
-        None => match Reason::of_shapes(reasons) {
-            Some(reason) => PlanOutcome::Rejected(Rejection { reason, start_proven: is_proven }),
-            // A request has at least one shape.
-            None => PlanOutcome::unexplained(Time::ZERO, 0),
-        },
+        None => {
+            let reason = Reason::of_shapes(reasons);
+            PlanOutcome::Rejected(Rejection { reason, start_proven: is_proven })
+        }
     }
 }
 

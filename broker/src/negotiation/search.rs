@@ -68,6 +68,17 @@ impl Problem {
         self.shapes.iter().map(|(_, demand)| demand.seats()).min().unwrap_or_default()
     }
 
+    /// So few hosts were found that none of the shapes is possible.
+    fn shortage(&self, found: &Found) -> Reason {
+        let hosts = found.hosts.len() as u64;
+        let too_few = |demand: &Demand| Reason::TooFewHosts {
+            found: hosts,
+            asked: demand.seats() as u64,
+            cut: found.cut.clone(),
+        };
+        Reason::of_shapes(self.shapes.iter().map(|(_, demand)| too_few(demand)).collect())
+    }
+
     /// What is left of one shape: the seats with these numbers.
     pub(super) fn narrowed(self, shape: ShapeNumber, demand: Demand, numbers: Vec<SeatNumber>) -> Problem {
         Problem { wanted: demand.clone(), shapes: vec![(shape, demand)], numbers, ..self }
@@ -243,10 +254,8 @@ impl Search {
             found.hosts.retain(|host| !avoid.contains(&(host.site.clone(), host.host.id.clone())));
         }
         (self.planned_on, self.replans) = (None, 0);
-        let needed = self.problem.seats_min();
-        if found.hosts.len() < needed {
-            let reason =
-                Reason::TooFewHosts { found: found.hosts.len() as u64, asked: needed as u64, cut: found.cut.clone() };
+        if found.hosts.len() < self.problem.seats_min() {
+            let reason = self.problem.shortage(&found);
             let round = self.round(&found, RoundOutcome::Rejected(reason.clone()));
             let wait = self.look_again(&found, settings);
             return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(&found, reason))));
